@@ -1,0 +1,166 @@
+//! [`Gather`]: one taker for many receivers, fair to all of them.
+
+use super::receiver::Receiver;
+use crate::driver::wakers::locked;
+use crate::error::{RecvError, TryRecvError};
+use crate::proto::fair::Turns;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+/// Bytes that a receiver's turn allows before others are served, at least one
+/// message: larger messages pay with turns that they pass.
+pub const GATHER_TURN_BYTES: u64 = 4 * 1024;
+
+#[derive(Default)]
+struct Ready {
+    indices: Vec<usize>,
+    waker: Option<Waker>,
+}
+
+/// Takes from many receivers: one message of each in turn, with a cap by bytes,
+/// so that a fast peer cannot starve a slow one.
+pub struct Gather<T> {
+    receivers: Vec<Option<Receiver<T>>>,
+    turns: Turns,
+    ready: Arc<Mutex<Ready>>,
+    open: usize,
+}
+
+impl<T> fmt::Debug for Gather<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gather").field("open", &self.open).finish_non_exhaustive()
+    }
+}
+
+impl<T> Default for Gather<T> {
+    fn default() -> Gather<T> {
+        Gather {
+            receivers: Vec::new(),
+            turns: Turns::new(GATHER_TURN_BYTES),
+            ready: Arc::default(),
+            open: 0,
+        }
+    }
+}
+
+impl<T> Gather<T> {
+    /// Without receivers.
+    #[must_use]
+    pub fn new() -> Gather<T> {
+        Gather::default()
+    }
+
+    /// Adds a receiver; says its index, counted from 0.
+    pub fn add(&mut self, mut receiver: Receiver<T>) -> usize {
+        let index = self.receivers.len();
+        let ready = Arc::clone(&self.ready);
+        receiver.end().notify(Arc::new(move || {
+            let mut ready = locked(&ready);
+            ready.indices.push(index);
+            let waker = ready.waker.take();
+            drop(ready);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }));
+        self.receivers.push(Some(receiver));
+        self.open += 1;
+        index
+    }
+
+    /// Receivers that have not ended.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.open
+    }
+
+    fn note_ready(&mut self) -> bool {
+        let indices = std::mem::take(&mut locked(&self.ready).indices);
+        for index in &indices {
+            self.turns.ready(*index);
+        }
+        !indices.is_empty()
+    }
+}
+
+impl<T: DeserializeOwned> Gather<T> {
+    /// The next message with the index of its receiver; `None` when all have
+    /// ended. A receiver that ended in order is let go silently.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong, with the index of the receiver. After
+    /// [`RecvError::Decode`] that receiver goes on, after the others it is let
+    /// go; the rest are not concerned.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: dropped before it returns, it has taken nothing.
+    pub async fn recv(&mut self) -> Result<Option<(usize, T)>, (usize, RecvError)> {
+        tokio::task::coop::consume_budget().await;
+        poll_fn(|context| self.poll_recv(context)).await
+    }
+
+    fn poll_recv(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<(usize, T)>, (usize, RecvError)>> {
+        loop {
+            self.note_ready();
+            while let Some(index) = self.turns.next() {
+                if let Some(taken) = self.serve(index) {
+                    return Poll::Ready(taken.map(|value| Some((index, value))));
+                }
+            }
+            if self.open == 0 {
+                return Poll::Ready(Ok(None));
+            }
+            locked(&self.ready).waker = Some(context.waker().clone());
+            if !self.note_ready() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// One message of a receiver, if it has one.
+    fn serve(&mut self, index: usize) -> Option<Result<T, (usize, RecvError)>> {
+        let receiver = self.receivers.get_mut(index)?.as_mut();
+        let Some(receiver) = receiver else {
+            self.turns.served(index, None);
+            return None;
+        };
+        if let Some((bytes, value)) = receiver.take_counted() {
+            self.turns.served(index, Some(bytes));
+            return Some(value.map_err(|error| (index, error)));
+        }
+        self.turns.served(index, None);
+        match receiver.try_recv() {
+            // It came just now.
+            Ok(value) => {
+                self.turns.ready(index);
+                Some(Ok(value))
+            }
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Ended) => {
+                self.let_go(index);
+                None
+            }
+            Err(TryRecvError::Failed(error)) => {
+                if matches!(error, RecvError::Decode { .. }) {
+                    self.turns.ready(index);
+                } else {
+                    self.let_go(index);
+                }
+                Some(Err((index, error)))
+            }
+        }
+    }
+
+    fn let_go(&mut self, index: usize) {
+        self.receivers[index] = None;
+        self.open -= 1;
+    }
+}

@@ -1,0 +1,80 @@
+//! Floor 3: the ends of channels.
+//!
+//! Reading order: [`sender`], [`receiver`] for values; [`bytes`] for the user's
+//! own bytes; [`gather`] takes from many receivers in turn; [`many`] sends to
+//! many.
+
+pub(crate) mod blocking;
+pub(crate) mod bytes;
+pub(crate) mod gather;
+pub(crate) mod many;
+pub(crate) mod receiver;
+pub(crate) mod sender;
+pub(crate) mod tx;
+
+use crate::error::RecvError;
+use crate::proto::packet::Lane;
+
+/// Where the bytes of a channel land: memory of the caller's.
+///
+/// See [`BytesReceiver::land`](crate::BytesReceiver::land). The methods are
+/// called from the link's driver, in order, never two at a time; they must not
+/// block.
+pub trait Landing: Send + 'static {
+    /// Where the next bytes go. Empty says that nothing more is expected: if
+    /// more comes all the same, the landing ends with
+    /// [`RecvError::LandingFull`] and the sender learns that its receiver is gone.
+    fn room(&mut self) -> &mut [u8];
+
+    /// The first `bytes` of what `room` returned last are filled.
+    fn advance(&mut self, bytes: usize);
+
+    /// Nothing more comes: `Ok` when the sender is done, else why.
+    fn end(self: Box<Self>, outcome: Result<(), RecvError>);
+}
+
+/// How a channel is opened, beside its type and name.
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct ChannelOptions {
+    pub(crate) lane: Lane,
+    pub(crate) schema: Option<String>,
+}
+
+impl ChannelOptions {
+    /// The lane of the channel, [`Lane::Bulk`] by default. Express channels
+    /// leave before bulk ones of the same link.
+    pub fn lane(mut self, lane: Lane) -> ChannelOptions {
+        self.lane = lane;
+        self
+    }
+
+    /// Compares this name instead of the type's description. For types that
+    /// describe themselves poorly, and for those that may differ on purpose:
+    /// then the user promises that what one end encodes the other can decode.
+    pub fn schema(mut self, name: impl Into<String>) -> ChannelOptions {
+        self.schema = Some(name.into());
+        self
+    }
+}
+
+/// Messages after which `send` and `recv` take one unit of the task's budget,
+/// so that a task that always has something to do lets others run.
+pub(crate) const MESSAGES_A_BUDGET_UNIT: u32 = 32;
+
+/// Counts messages towards the task's budget.
+#[derive(Debug, Default)]
+pub(crate) struct Turn(u32);
+
+impl Turn {
+    /// One more message; true when the budget is to be asked.
+    #[inline]
+    pub(crate) fn over(&mut self) -> bool {
+        self.0 += 1;
+        if self.0 < MESSAGES_A_BUDGET_UNIT {
+            return false;
+        }
+        self.0 = 0;
+        true
+    }
+}

@@ -1,0 +1,246 @@
+//! [`Receiver`]: values of one type from one peer.
+
+use super::Turn;
+use super::blocking::block_on;
+use crate::driver::inbox::{Next, Outcome, RxEnd};
+use crate::error::{RecvError, TryRecvError};
+use crate::node::Peer;
+use crate::proto::codec::{self, DecodeError};
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// Receives values of `T` from one peer, in the order in which the sender
+/// accepted them.
+///
+/// Values are decoded when they are taken. Dropping the receiver ends the
+/// sender: its next call says that the receiver is gone.
+///
+/// Memory: what the sender was granted, 16 KiB at first and up to 4 MiB for a
+/// receiver that keeps up, within the budget of the link.
+pub struct Receiver<T> {
+    end: RxEnd,
+    peer: Peer,
+    turn: Turn,
+    types: PhantomData<fn() -> T>,
+}
+
+impl<T> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver")
+            .field("channel", &self.end.shared.name)
+            .field("peer", &self.peer.name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> Receiver<T> {
+    pub(crate) fn new(end: RxEnd, peer: Peer) -> Receiver<T> {
+        Receiver { end, peer, turn: Turn::default(), types: PhantomData }
+    }
+
+    pub(crate) fn end(&mut self) -> &mut RxEnd {
+        &mut self.end
+    }
+
+    /// The peer at the other end.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// The channel's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.end.shared.name
+    }
+
+    #[cold]
+    fn decode_error(&self, error: DecodeError) -> RecvError {
+        RecvError::Decode {
+            channel: Arc::clone(&self.end.shared.name),
+            peer: Arc::from(self.peer.name()),
+            error,
+        }
+    }
+
+    fn ended<V>(&self, outcome: Outcome) -> Result<Option<V>, RecvError> {
+        outcome_of(&self.end, outcome)
+    }
+}
+
+/// The end of a stream, as `recv` says it.
+pub(crate) fn outcome_of<V>(end: &RxEnd, outcome: Outcome) -> Result<Option<V>, RecvError> {
+    match outcome {
+        Outcome::Done => Ok(None),
+        Outcome::Lost(link) => {
+            Err(RecvError::Lost { channel: Arc::clone(&end.shared.name), link })
+        }
+    }
+}
+
+impl<T: DeserializeOwned> Receiver<T> {
+    /// The next value; `None` when the sender is done and all was taken.
+    ///
+    /// # Errors
+    ///
+    /// [`RecvError::Decode`] concerns one message, which is gone; the next call
+    /// goes on. [`RecvError::Lost`] comes after everything that had arrived.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: dropped before it returns, it has taken nothing.
+    pub fn recv(&mut self) -> Receiving<'_, T> {
+        Receiving { receiver: self }
+    }
+
+    #[inline(always)]
+    fn take(&mut self) -> Option<Result<T, RecvError>> {
+        match self.end.take_with(codec::decode::<T>)? {
+            Ok(value) => Some(Ok(value)),
+            Err(error) => Some(Err(self.decode_error(error))),
+        }
+    }
+
+    #[cold]
+    fn poll_recv_slowly(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<T>, RecvError>> {
+        let budget = ready!(tokio::task::coop::poll_proceed(context));
+        let received = self.poll_recv(context);
+        if received.is_ready() {
+            budget.made_progress();
+        }
+        received
+    }
+
+    /// As `recv`, in the manner of `poll`.
+    ///
+    /// # Errors
+    ///
+    /// As `recv`.
+    pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<T>, RecvError>> {
+        loop {
+            if let Some(value) = self.take() {
+                return Poll::Ready(value.map(Some));
+            }
+            match ready!(self.end.poll_next(context)) {
+                Next::Ended(outcome) => return Poll::Ready(self.ended(outcome)),
+                Next::Message | Next::Empty => {}
+            }
+        }
+    }
+
+    /// The next value if one is there.
+    ///
+    /// # Errors
+    ///
+    /// [`TryRecvError::Empty`] when none is there now, [`TryRecvError::Ended`]
+    /// when none will come; else as `recv`.
+    pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
+        loop {
+            if let Some(value) = self.take() {
+                return value.map_err(TryRecvError::Failed);
+            }
+            match self.end.next() {
+                Next::Message => {}
+                Next::Empty => return Err(TryRecvError::Empty),
+                Next::Ended(outcome) => {
+                    return Err(match self.ended::<T>(outcome) {
+                        Err(error) => TryRecvError::Failed(error),
+                        Ok(_) => TryRecvError::Ended,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Appends what is there to `values`, at most `max`, waiting for the first;
+    /// says how many. 0 only at the end of the stream, or when `max` is 0. The
+    /// fastest way to take many.
+    ///
+    /// # Errors
+    ///
+    /// As `recv`. What was appended before the error stays in `values`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: dropped before it returns, it has taken nothing.
+    pub async fn recv_many(
+        &mut self,
+        values: &mut Vec<T>,
+        max: usize,
+    ) -> Result<usize, RecvError> {
+        if max == 0 {
+            return Ok(0);
+        }
+        tokio::task::coop::consume_budget().await;
+        let Some(first) = self.recv().await? else { return Ok(0) };
+        values.push(first);
+        let mut count = 1;
+        while count < max {
+            match self.take() {
+                Some(value) => values.push(value?),
+                None => break,
+            }
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// As `recv`, for plain threads: the thread sleeps while it waits. Not for
+    /// async code, whose other tasks would sleep too.
+    ///
+    /// # Errors
+    ///
+    /// As `recv`.
+    pub fn blocking_recv(&mut self) -> Result<Option<T>, RecvError> {
+        match self.take() {
+            Some(value) => value.map(Some),
+            None => block_on(poll_fn(|context| self.poll_recv(context))),
+        }
+    }
+
+    /// A value that is there, with the bytes of its message.
+    pub(crate) fn take_counted(&mut self) -> Option<(u64, Result<T, RecvError>)> {
+        let decode = |bytes: &[u8]| (bytes.len() as u64, codec::decode::<T>(bytes));
+        let (bytes, value) = self.end.take_with(decode)?;
+        Some((bytes, value.map_err(|error| self.decode_error(error))))
+    }
+}
+
+/// The future of [`Receiver::recv`]: written by hand, so that a message that is
+/// there costs no more than its decoding.
+#[derive(Debug)]
+#[must_use = "nothing is received before it is awaited"]
+pub struct Receiving<'a, T> {
+    receiver: &'a mut Receiver<T>,
+}
+
+impl<T: DeserializeOwned> Future for Receiving<'_, T> {
+    type Output = Result<Option<T>, RecvError>;
+
+    #[inline(always)]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let receiver = &mut *self.receiver;
+        if !receiver.turn.over() {
+            if let Some(value) = receiver.take() {
+                return Poll::Ready(value.map(Some));
+            }
+        }
+        receiver.poll_recv_slowly(context)
+    }
+}
+
+impl<T: DeserializeOwned> futures_core::Stream for Receiver<T> {
+    type Item = Result<T, RecvError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        Poll::Ready(ready!(self.poll_recv(context)).transpose())
+    }
+}

@@ -1,0 +1,354 @@
+//! [`Sender`]: values of one type to one peer.
+
+use super::Turn;
+use super::blocking::block_on;
+use super::tx::{Tx, Waiting};
+use crate::driver::staging::{Staged, TxEnd};
+use crate::error::{CloseError, SendAllError, SendError, TrySendError};
+use crate::node::Peer;
+use crate::stats::ChannelStats;
+use serde::Serialize;
+use std::borrow::Borrow;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+/// Sends values of `T` to one peer, in order.
+///
+/// Messages to the same peer, of whatever channels, are gathered in packets. A
+/// message is *accepted* when a call returns `Ok`: it is encoded in our outbox
+/// and will leave when it is right. It is *acknowledged* when it is in the
+/// peer's inbox; [`Sender::sync`] waits for that.
+///
+/// Messages arrive in the order in which they were accepted. Dropping the sender
+/// ends the stream after what was accepted. A clone sends on the same channel
+/// and takes a lock a message; clones share the order of acceptance.
+///
+/// Memory: a ring of at most one packet a channel, and large messages (above
+/// 8 KiB encoded) of up to 1 MiB together, or one.
+///
+/// `Sink` is implemented for values by value; each item is accepted at once.
+pub struct Sender<T> {
+    tx: Tx,
+    turn: Turn,
+    types: PhantomData<fn(&T)>,
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Sender<T> {
+        Sender { tx: self.tx.clone(), turn: Turn::default(), types: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender")
+            .field("channel", &self.tx.name())
+            .field("peer", &self.tx.peer.name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> Sender<T> {
+    pub(crate) fn new(end: TxEnd, peer: Peer) -> Sender<T> {
+        Sender { tx: Tx::new(end, peer), turn: Turn::default(), types: PhantomData }
+    }
+
+    pub(crate) fn tx(&mut self) -> &mut Tx {
+        &mut self.tx
+    }
+
+    /// The peer at the other end.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        &self.tx.peer
+    }
+
+    /// The channel's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.tx.name()
+    }
+
+    /// The channel's counters.
+    #[must_use]
+    pub fn stats(&self) -> ChannelStats {
+        self.tx.stats()
+    }
+
+    /// Encoded bytes of small messages that are accepted now without waiting.
+    pub fn capacity(&mut self) -> usize {
+        self.tx.with(TxEnd::capacity)
+    }
+
+    /// Hands everything accepted so far to the transport, whatever the policy.
+    ///
+    /// # Errors
+    ///
+    /// The channel ended before; see [`SendError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, what was asked still happens.
+    pub async fn flush(&mut self) -> Result<(), SendError> {
+        self.tx.flush().await
+    }
+
+    /// Waits until everything accepted so far is in the peer's inbox. That does
+    /// not say that the receiver took it.
+    ///
+    /// # Errors
+    ///
+    /// The channel ended before; [`SendError::Lost`] has the account.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, what was asked still happens.
+    pub async fn sync(&mut self) -> Result<(), SendError> {
+        self.tx.sync().await
+    }
+
+    /// Ends the channel and waits until everything accepted is acknowledged. With
+    /// clones alive only this sender ends.
+    ///
+    /// # Errors
+    ///
+    /// Something was not acknowledged after `deadline`, or the channel ended
+    /// before; the error has the account.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the channel ends as if the sender had been dropped.
+    pub async fn close(self, deadline: Duration) -> Result<(), CloseError> {
+        self.tx.close(deadline).await
+    }
+
+    /// Waits until nothing can be sent any more, and says why.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn closed(&mut self) -> SendError {
+        poll_fn(|context| self.tx.poll_failed(context)).await
+    }
+
+    /// Waits until a message of `bytes` encoded bytes is accepted without
+    /// waiting, which the permit then does. Between clones the permit is no
+    /// promise: another may be first.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::TooLarge`] when `bytes` is more than a channel ever has room
+    /// for at once; else the channel ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: nothing is reserved before it returns.
+    pub async fn reserve(&mut self, bytes: usize) -> Result<Permit<'_, T>, SendError> {
+        let bytes_max = crate::proto::limits::INLINE_BYTES_MAX;
+        if bytes > bytes_max {
+            return Err(SendError::TooLarge { bytes: bytes as u64, bytes_max: bytes_max as u64 });
+        }
+        poll_fn(|context| self.poll_reserve(context, bytes)).await?;
+        Ok(Permit { sender: self })
+    }
+
+    pub(crate) fn poll_reserve(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: usize,
+    ) -> Poll<Result<(), SendError>> {
+        // The prefix of a message is at most five bytes.
+        self.tx.poll_capacity(context, bytes + 5)
+    }
+}
+
+impl<T: Serialize> Sender<T> {
+    /// Accepts `value`: encodes it into the outbox; waits while that is full.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::Encode`] and [`SendError::TooLarge`] concern this message
+    /// alone. After the others nothing can be sent on the channel any more.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before it returns, nothing was accepted.
+    pub fn send<'a>(&'a mut self, value: &'a T) -> Sending<'a, T> {
+        Sending { sender: self, value, waits: false }
+    }
+
+    /// Accepts `value` if there is room for it now.
+    ///
+    /// # Errors
+    ///
+    /// [`TrySendError::Full`] when the outbox of the channel is full; else as
+    /// `send`.
+    pub fn try_send(&mut self, value: &T) -> Result<(), TrySendError> {
+        self.tx.try_send(value)
+    }
+
+    /// Accepts `value` as urgent: it leaves now, with everything before it on its
+    /// channel. It never overtakes its own channel.
+    ///
+    /// # Errors
+    ///
+    /// As `send`.
+    ///
+    /// # Cancel safety
+    ///
+    /// As `send`.
+    pub async fn send_now(&mut self, value: &T) -> Result<(), SendError> {
+        self.send(value).await?;
+        self.tx.with(|end| end.urgent());
+        Ok(())
+    }
+
+    /// Accepts all of `values`, in order; says how many these were. The fastest
+    /// way to send many.
+    ///
+    /// # Errors
+    ///
+    /// As `send`, with the number of those accepted before.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before it returns, some of the first values were accepted.
+    /// [`Sender::stats`] tells how many.
+    pub async fn send_all<I, V>(&mut self, values: I) -> Result<usize, SendAllError>
+    where
+        I: IntoIterator<Item = V>,
+        V: Borrow<T>,
+    {
+        let mut accepted = 0;
+        for value in values {
+            let staged = match self.tx.stage(value.borrow()) {
+                Ok(Staged::Done) => Ok(()),
+                Ok(Staged::Full) => self.tx.stage_later(Waiting::Scratch).await,
+                Err(error) => Err(error),
+            };
+            staged.map_err(|error| SendAllError { accepted, error })?;
+            accepted += 1;
+            if accepted.is_multiple_of(1024) {
+                tokio::task::coop::consume_budget().await;
+            }
+        }
+        Ok(accepted)
+    }
+
+    /// As `send`, for plain threads: the thread sleeps while it waits. Not for
+    /// async code, whose other tasks would sleep too.
+    ///
+    /// # Errors
+    ///
+    /// As `send`.
+    pub fn blocking_send(&mut self, value: &T) -> Result<(), SendError> {
+        match self.tx.stage(value)? {
+            Staged::Done => Ok(()),
+            Staged::Full => block_on(self.tx.stage_later(Waiting::Scratch)),
+        }
+    }
+}
+
+/// The future of [`Sender::send`]: written by hand, so that a message that has
+/// room costs no more than its encoding.
+#[derive(Debug)]
+#[must_use = "nothing is sent before it is awaited"]
+pub struct Sending<'a, T> {
+    sender: &'a mut Sender<T>,
+    value: &'a T,
+    /// The message lies encoded in the scratch and waits for room.
+    waits: bool,
+}
+
+impl<T: Serialize> Future for Sending<'_, T> {
+    type Output = Result<(), SendError>;
+
+    #[inline(always)]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if !this.waits && !this.sender.turn.over() {
+            match this.sender.tx.stage(this.value) {
+                Ok(Staged::Done) => return Poll::Ready(Ok(())),
+                Ok(Staged::Full) => this.waits = true,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        this.poll_slowly(context)
+    }
+}
+
+impl<T: Serialize> Sending<'_, T> {
+    #[cold]
+    fn poll_slowly(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        let budget = ready!(tokio::task::coop::poll_proceed(context));
+        if !self.waits {
+            // The turn was over; nothing is staged yet.
+            budget.made_progress();
+            self.waits = self.sender.tx.stage(self.value)? == Staged::Full;
+            if !self.waits {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        self.sender.tx.poll_stage(context, &Waiting::Scratch)
+    }
+}
+
+/// Room for one message, from [`Sender::reserve`].
+#[derive(Debug)]
+#[must_use]
+pub struct Permit<'a, T> {
+    sender: &'a mut Sender<T>,
+}
+
+impl<T: Serialize> Permit<'_, T> {
+    /// Accepts `value` without waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`TrySendError::Full`] when `value` needs more bytes than were reserved
+    /// and there is no room for them, or a clone was first; else as `send`.
+    pub fn send(self, value: &T) -> Result<(), TrySendError> {
+        self.sender.try_send(value)
+    }
+}
+
+impl<T: Serialize> futures_sink::Sink<T> for Sender<T> {
+    type Error = SendError;
+
+    fn poll_ready(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), SendError>> {
+        // Whatever the value's size, it is accepted: a small one has its room, and
+        // a large one is taken when no other waits.
+        ready!(self.poll_reserve(context, crate::proto::limits::INLINE_BYTES_MAX))?;
+        self.tx.poll_large(context)
+    }
+
+    fn start_send(mut self: Pin<&mut Self>, value: T) -> Result<(), SendError> {
+        match self.tx.stage(&value)? {
+            Staged::Done => Ok(()),
+            // Only without `poll_ready`, or when a clone was first.
+            Staged::Full => Err(SendError::NotReady),
+        }
+    }
+
+    fn poll_flush(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), SendError>> {
+        self.tx.poll_flush(context)
+    }
+
+    fn poll_close(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), SendError>> {
+        ready!(self.tx.poll_flush(context))?;
+        Poll::Ready(Ok(()))
+    }
+}

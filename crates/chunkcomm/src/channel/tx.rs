@@ -1,0 +1,313 @@
+//! What all senders have in common: the end of the channel, alone or shared
+//! with clones, and how they wait.
+
+use crate::driver::clock;
+use crate::driver::staging::{Staged, TxEnd, TxShared};
+use crate::driver::wakers::locked;
+use crate::error::{Account, CloseError, SendError, TrySendError, Unacknowledged};
+use crate::node::Peer;
+use crate::proto::codec;
+use crate::stats::ChannelStats;
+use ::bytes::Bytes;
+use serde::Serialize;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// The end is this sender's alone until it is cloned; then a lock is taken a
+/// message.
+enum Slot {
+    /// `None` only while [`Slot::share`] moves it.
+    Own(Option<Box<TxEnd>>),
+    Shared(Arc<Mutex<TxEnd>>),
+}
+
+impl Slot {
+    #[inline]
+    fn with<R>(&mut self, act: impl FnOnce(&mut TxEnd) -> R) -> R {
+        match self {
+            Slot::Own(end) => act(end.as_mut().expect("it is moved under the lock only")),
+            Slot::Shared(end) => act(&mut locked(end)),
+        }
+    }
+
+    /// Puts the end behind a lock that clones share.
+    fn share(&mut self) -> Arc<Mutex<TxEnd>> {
+        let shared = match self {
+            Slot::Own(end) => {
+                let end = end.take().expect("it is moved under the lock only");
+                Arc::new(Mutex::new(*end))
+            }
+            Slot::Shared(end) => Arc::clone(end),
+        };
+        *self = Slot::Shared(Arc::clone(&shared));
+        shared
+    }
+}
+
+/// A message that waits for room.
+pub(crate) enum Waiting<'a> {
+    /// Encoded in the scratch.
+    Scratch,
+    /// The user's own bytes.
+    Large(&'a Bytes),
+    Slice(&'a [u8]),
+}
+
+/// The sending end under every public sender.
+pub(crate) struct Tx {
+    slot: Mutex<Slot>,
+    scratch: Vec<u8>,
+    shared: Arc<TxShared>,
+    pub(crate) peer: Peer,
+}
+
+impl Tx {
+    pub(crate) fn new(end: TxEnd, peer: Peer) -> Tx {
+        let shared = Arc::clone(&end.shared);
+        Tx { slot: Mutex::new(Slot::Own(Some(Box::new(end)))), scratch: Vec::new(), shared, peer }
+    }
+
+    /// Does something with the end.
+    #[inline]
+    pub(crate) fn with<R>(&mut self, act: impl FnOnce(&mut TxEnd) -> R) -> R {
+        self.slot.get_mut().unwrap_or_else(PoisonError::into_inner).with(act)
+    }
+
+    /// Stages `value`; with `Full` it lies encoded in the scratch.
+    #[inline(always)]
+    pub(crate) fn stage<T: Serialize>(&mut self, value: &T) -> Result<Staged, SendError> {
+        match self.slot.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            Slot::Own(end) => {
+                let end = end.as_mut().expect("it is moved under the lock only");
+                end.stage(value, &mut self.scratch)
+            }
+            Slot::Shared(end) => stage_shared(end, value, &mut self.scratch),
+        }
+    }
+
+    fn stage_waiting(&mut self, waiting: &Waiting<'_>) -> Result<Staged, SendError> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let staged = self.with(|end| match waiting {
+            Waiting::Scratch => end.stage_scratch(&mut scratch),
+            Waiting::Large(bytes) => end.stage_large(bytes),
+            Waiting::Slice(bytes) => end.stage_slice(bytes),
+        });
+        self.scratch = scratch;
+        staged
+    }
+
+    pub(crate) fn poll_stage(
+        &mut self,
+        context: &mut Context<'_>,
+        waiting: &Waiting<'_>,
+    ) -> Poll<Result<(), SendError>> {
+        if self.stage_waiting(waiting)? == Staged::Done {
+            return Poll::Ready(Ok(()));
+        }
+        self.with(|end| end.send_waits += 1);
+        self.shared.wait(context.waker());
+        match self.stage_waiting(waiting)? {
+            Staged::Done => Poll::Ready(Ok(())),
+            Staged::Full => Poll::Pending,
+        }
+    }
+
+    /// Waits until the message is staged. Dropped before, it leaves nothing.
+    pub(crate) async fn stage_later(&mut self, waiting: Waiting<'_>) -> Result<(), SendError> {
+        poll_fn(|context| self.poll_stage(context, &waiting)).await
+    }
+
+    pub(crate) fn try_send<T: Serialize>(&mut self, value: &T) -> Result<(), TrySendError> {
+        match self.stage(value) {
+            Ok(Staged::Done) => Ok(()),
+            Ok(Staged::Full) => Err(TrySendError::Full),
+            Err(error) => Err(TrySendError::Failed(error)),
+        }
+    }
+
+    /// Ready when a message of `bytes` can be staged.
+    pub(crate) fn poll_capacity(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: usize,
+    ) -> Poll<Result<(), SendError>> {
+        for last in [false, true] {
+            if let Some(error) = self.with(|end| end.failed()) {
+                return Poll::Ready(Err(error));
+            }
+            if self.with(TxEnd::capacity) >= bytes {
+                return Poll::Ready(Ok(()));
+            }
+            if !last {
+                self.shared.wait(context.waker());
+            }
+        }
+        Poll::Pending
+    }
+
+    pub(crate) fn poll_failed(&mut self, context: &mut Context<'_>) -> Poll<SendError> {
+        if let Some(error) = self.with(|end| end.failed()) {
+            return Poll::Ready(error);
+        }
+        self.shared.wait(context.waker());
+        match self.with(|end| end.failed()) {
+            Some(error) => Poll::Ready(error),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Waits until what was accepted so far is written.
+    pub(crate) async fn flush(&mut self) -> Result<(), SendError> {
+        let until = self.with(|end| {
+            end.flush(false);
+            end.accepted()
+        });
+        self.reached(until, TxEnd::written).await
+    }
+
+    /// As `flush`, for a `Sink`: what is not written yet is asked for each time.
+    pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        self.shared.wait(context.waker());
+        self.with(|end| {
+            if end.written() >= end.accepted() {
+                return Poll::Ready(Ok(()));
+            }
+            if let Some(error) = end.failed() {
+                return Poll::Ready(Err(error));
+            }
+            end.flush(false);
+            Poll::Pending
+        })
+    }
+
+    /// Ready when a large message can be staged.
+    pub(crate) fn poll_large(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        self.shared.wait(context.waker());
+        self.with(|end| match end.failed() {
+            Some(error) => Poll::Ready(Err(error)),
+            None if end.has_room_for_large() => Poll::Ready(Ok(())),
+            None => Poll::Pending,
+        })
+    }
+
+    /// Waits until what was accepted so far is acknowledged.
+    pub(crate) async fn sync(&mut self) -> Result<(), SendError> {
+        let until = self.with(|end| {
+            end.flush(true);
+            end.accepted()
+        });
+        self.reached(until, |end| end.account().acknowledged).await
+    }
+
+    async fn reached(
+        &mut self,
+        until: u64,
+        count: impl Fn(&TxEnd) -> u64,
+    ) -> Result<(), SendError> {
+        poll_fn(|context| {
+            if self.with(|end| count(end) >= until) {
+                return Poll::Ready(Ok(()));
+            }
+            self.shared.wait(context.waker());
+            if self.with(|end| count(end) >= until) {
+                return Poll::Ready(Ok(()));
+            }
+            match self.with(|end| end.failed()) {
+                Some(error) => Poll::Ready(Err(error)),
+                None => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Ends the channel and waits until that is acknowledged, at most until
+    /// `deadline`. With clones alive only what was accepted is waited for.
+    pub(crate) async fn close(mut self, deadline: Duration) -> Result<(), CloseError> {
+        let accepted = self.with(|end| {
+            end.flush(true);
+            end.accepted()
+        });
+        let Tx { slot, shared, peer, .. } = self;
+        let last = match slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Slot::Own(_) => true,
+            Slot::Shared(end) => Arc::into_inner(end).is_some(),
+        };
+        // With the last end the channel's end is on its way now.
+        let done = poll_fn(|context| poll_closed(&shared, accepted, last, context));
+        let in_time = clock::within(deadline, done).await;
+        let account = Account { accepted, acknowledged: shared.acked().min(accepted) };
+        let cause = match in_time {
+            Some(true) => return Ok(()),
+            Some(false) if account.unknown() == 0 => return Ok(()),
+            Some(false) => Some(shared.error(peer.name(), account)),
+            None => None,
+        };
+        let (channel, peer) = (shared.name.clone(), peer.name().to_owned());
+        Err(CloseError { channels: vec![Unacknowledged { channel, peer, account, cause }] })
+    }
+
+    pub(crate) fn stats(&self) -> ChannelStats {
+        let look = |end: &mut TxEnd| ChannelStats {
+            accepted: end.accepted(),
+            written: end.written(),
+            acknowledged: end.account().acknowledged,
+            ring_bytes: end.ring_bytes(),
+            send_waits: end.send_waits,
+        };
+        locked(&self.slot).with(look)
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.shared.name
+    }
+}
+
+/// Stages `value` on an end that clones share. It is encoded outside the lock:
+/// whatever its `Serialize` does harms no clone.
+fn stage_shared<T: Serialize>(
+    end: &Mutex<TxEnd>,
+    value: &T,
+    scratch: &mut Vec<u8>,
+) -> Result<Staged, SendError> {
+    scratch.clear();
+    codec::encode_into_vec(value, scratch).map_err(|error| SendError::Encode(Arc::new(error)))?;
+    locked(end).stage_scratch(scratch)
+}
+
+/// Ready when the channel's end (`last`) or its messages are acknowledged, with
+/// true, or when that cannot be any more.
+fn poll_closed(
+    shared: &TxShared,
+    accepted: u64,
+    last: bool,
+    context: &mut Context<'_>,
+) -> Poll<bool> {
+    shared.wait(context.waker());
+    if shared.end_acked() || !last && shared.acked() >= accepted {
+        Poll::Ready(true)
+    } else if shared.has_failed() {
+        Poll::Ready(false)
+    } else {
+        Poll::Pending
+    }
+}
+
+impl Clone for Tx {
+    fn clone(&self) -> Tx {
+        let mut slot = locked(&self.slot);
+        let end = match &*slot {
+            Slot::Shared(end) => Some(Arc::clone(end)),
+            Slot::Own(_) => None,
+        };
+        let end = end.unwrap_or_else(|| slot.share());
+        drop(slot);
+        Tx {
+            slot: Mutex::new(Slot::Shared(end)),
+            scratch: Vec::new(),
+            shared: Arc::clone(&self.shared),
+            peer: self.peer.clone(),
+        }
+    }
+}

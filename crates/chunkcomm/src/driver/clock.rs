@@ -1,0 +1,71 @@
+//! The one place that asks what time it is and that names tokio's timers.
+
+use crate::proto::Time;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::OnceLock;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep};
+
+/// Nanoseconds since the first question of the process. Stands still while
+/// tokio's clock is paused.
+pub(crate) fn now() -> Time {
+    static EPOCH: OnceLock<Instant> = OnceLock::new();
+    let epoch = *EPOCH.get_or_init(Instant::now);
+    Time(u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// One timer that is moved as rarely as can be: a deadline that goes to a later
+/// time costs nothing until the earlier one has come.
+#[derive(Default)]
+pub(crate) struct Alarm {
+    sleep: Option<Pin<Box<Sleep>>>,
+    armed_for: Option<Time>,
+}
+
+impl Alarm {
+    /// Ready once `deadline` has come; wakes the task then, or earlier.
+    pub(crate) fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        deadline: Option<Time>,
+        now: Time,
+    ) -> Poll<()> {
+        let Some(deadline) = deadline else { return Poll::Pending };
+        if deadline <= now {
+            return Poll::Ready(());
+        }
+        if self.armed_for.is_none_or(|armed| armed > deadline || armed <= now) {
+            self.arm(deadline, now);
+        }
+        if let Some(sleep) = &mut self.sleep {
+            if sleep.as_mut().poll(context).is_ready() {
+                self.arm(deadline, now);
+                if let Some(sleep) = &mut self.sleep {
+                    let _ = sleep.as_mut().poll(context);
+                }
+            }
+        }
+        Poll::Pending
+    }
+
+    fn arm(&mut self, deadline: Time, now: Time) {
+        let at = Instant::now() + Duration::from_nanos(deadline.0 - now.0);
+        match &mut self.sleep {
+            Some(sleep) => sleep.as_mut().reset(at),
+            None => self.sleep = Some(Box::pin(tokio::time::sleep_until(at))),
+        }
+        self.armed_for = Some(deadline);
+    }
+}
+
+/// Waits for `future` at most `limit`.
+pub(crate) async fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
+    tokio::time::timeout(limit, future).await.ok()
+}
+
+/// Waits.
+pub(crate) async fn pause(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}

@@ -1,0 +1,231 @@
+//! What the ends of channels tell the driver of their link, and how it is
+//! woken.
+
+use super::staging::TxShared;
+use super::wakers::{Wakers, locked};
+use crate::channel::Landing;
+use crate::error::{LinkError, Unacknowledged};
+use crate::proto::Time;
+use crate::proto::link::LinkCounters;
+use crate::proto::outbox::OpenSpec;
+use crate::proto::packet::Refusal;
+use crate::stats::PeerStats;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Poll, Waker};
+
+/// What an end of a channel wants of the driver.
+pub(crate) enum Command {
+    /// A channel begins; its number is the next one.
+    Open { id: u32, spec: OpenSpec, tx: Arc<TxShared>, ring: super::ring::Consumer },
+    /// Messages up to this number leave at once.
+    Urgent { id: u32, until: u64, at: Time },
+    /// Messages up to this number leave; with `sync` the peer answers at once.
+    Flush { id: u32, until: u64, at: Time, sync: bool },
+    /// The sender is done after this many messages.
+    End { id: u32, messages: u64, at: Time },
+    /// A receiver took runs of this many bytes.
+    Consumed { id: u32, bytes: u64 },
+    /// A receiver took the large message in the link's memory.
+    LargeTaken { id: u32 },
+    /// A receiver took the last of its channel.
+    Finished { id: u32 },
+    /// A receiver was dropped.
+    Terminate { id: u32 },
+    /// An open is refused.
+    Refuse { id: u32, refusal: Refusal, text: String },
+    /// A receiver hands over to a landing, with what it had taken in already.
+    Land { id: u32, landing: Box<dyn Landing>, taken: Vec<bytes::Bytes> },
+    /// A receiver found a run that lies.
+    Corrupt { id: u32 },
+    /// Everything staged leaves, every channel ends, the session ends cleanly.
+    Close,
+    /// The session ends now.
+    Abort(LinkError),
+}
+
+#[derive(Default)]
+struct Letters {
+    staged: Vec<(u32, Time)>,
+    commands: Vec<Command>,
+    last_channel: u32,
+    /// The driver is gone: commands are dropped.
+    over: Option<LinkError>,
+    waiting_for_end: Wakers,
+}
+
+/// What a link's driver and the ends of its channels share.
+pub(crate) struct LinkShared {
+    pub(crate) peer: PeerInfo,
+    mail: Mutex<Letters>,
+    has_mail: AtomicBool,
+    waker: OnceLock<Waker>,
+    /// The thread that always polls the driver (a token of it), or 0.
+    home: AtomicUsize,
+    stats: Mutex<PeerStats>,
+    unacknowledged: Mutex<Vec<Unacknowledged>>,
+}
+
+/// What is known of a peer from its hello.
+#[derive(Debug, Clone)]
+pub(crate) struct PeerInfo {
+    pub(crate) name: String,
+    pub(crate) incarnation: u128,
+    pub(crate) message_bytes_max: u64,
+    pub(crate) packet_bytes_max: usize,
+}
+
+/// Mail as the driver takes it, to be handed back for reuse.
+#[derive(Default)]
+pub(crate) struct Taken {
+    pub(crate) staged: Vec<(u32, Time)>,
+    pub(crate) commands: Vec<Command>,
+}
+
+/// A number that is the same on one thread and differs between threads.
+pub(crate) fn thread_token() -> usize {
+    thread_local!(static TOKEN: u8 = const { 0 });
+    TOKEN.with(|token| std::ptr::from_ref(token) as usize)
+}
+
+impl LinkShared {
+    pub(crate) fn new(peer: PeerInfo) -> Arc<LinkShared> {
+        Arc::new(LinkShared {
+            peer,
+            mail: Mutex::default(),
+            has_mail: AtomicBool::new(false),
+            waker: OnceLock::new(),
+            home: AtomicUsize::new(0),
+            stats: Mutex::default(),
+            unacknowledged: Mutex::default(),
+        })
+    }
+
+    /// The driver runs on this thread only, for as long as it is not said anew.
+    /// True when that is a change.
+    pub(crate) fn set_home(&self, token: usize) -> bool {
+        self.home.swap(token, Ordering::SeqCst) != token
+    }
+
+    /// This thread is the driver's: what is written here the driver sees in
+    /// program order.
+    #[inline]
+    pub(crate) fn is_home(&self) -> bool {
+        self.home.load(Ordering::Relaxed) == thread_token()
+    }
+
+    /// Notes who is to be woken for mail; a task's waker stays the same.
+    pub(crate) fn set_waker(&self, waker: &Waker) {
+        self.waker.get_or_init(|| waker.clone());
+    }
+
+    pub(crate) fn wake(&self) {
+        if let Some(waker) = self.waker.get() {
+            waker.wake_by_ref();
+        }
+    }
+
+    fn post(&self, put: impl FnOnce(&mut Letters)) {
+        let mut mail = locked(&self.mail);
+        if mail.over.is_some() {
+            return;
+        }
+        put(&mut mail);
+        drop(mail);
+        self.has_mail.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// `id` staged something at `at` where there was nothing.
+    pub(crate) fn staged(&self, id: u32, at: Time) {
+        self.post(|mail| mail.staged.push((id, at)));
+    }
+
+    pub(crate) fn command(&self, command: Command) {
+        self.post(|mail| mail.commands.push(command));
+    }
+
+    /// Begins a channel; `make` gets its number.
+    ///
+    /// # Errors
+    ///
+    /// The session has ended.
+    pub(crate) fn open<R>(
+        &self,
+        make: impl FnOnce(u32) -> (Command, R),
+    ) -> Result<R, LinkError> {
+        let mut mail = locked(&self.mail);
+        if let Some(over) = &mail.over {
+            return Err(over.clone());
+        }
+        mail.last_channel += 1;
+        let (command, result) = make(mail.last_channel);
+        mail.commands.push(command);
+        drop(mail);
+        self.has_mail.store(true, Ordering::SeqCst);
+        self.wake();
+        Ok(result)
+    }
+
+    /// Takes the mail, if there is any.
+    pub(crate) fn take_mail(&self, into: &mut Taken) -> bool {
+        if !self.has_mail.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.has_mail.store(false, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let mut mail = locked(&self.mail);
+        std::mem::swap(&mut mail.staged, &mut into.staged);
+        std::mem::swap(&mut mail.commands, &mut into.commands);
+        true
+    }
+
+    /// The session is over: nothing more is taken; who waits for that is woken.
+    /// Returns what was still in the box.
+    pub(crate) fn end(&self, error: &LinkError) -> Taken {
+        let mut mail = locked(&self.mail);
+        mail.over.get_or_insert_with(|| error.clone());
+        let waiting = mail.waiting_for_end.take();
+        let taken = Taken {
+            staged: std::mem::take(&mut mail.staged),
+            commands: std::mem::take(&mut mail.commands),
+        };
+        drop(mail);
+        waiting.wake();
+        taken
+    }
+
+    /// Why the session ended, if it has.
+    pub(crate) fn ended(&self) -> Option<LinkError> {
+        locked(&self.mail).over.clone()
+    }
+
+    /// Waits for the end of the session.
+    pub(crate) fn poll_ended(&self, context: &mut Context<'_>) -> Poll<LinkError> {
+        let mut mail = locked(&self.mail);
+        match &mail.over {
+            Some(over) => Poll::Ready(over.clone()),
+            None => {
+                mail.waiting_for_end.add(context.waker());
+                Poll::Pending
+            }
+        }
+    }
+
+    pub(crate) fn publish_stats(&self, counters: &LinkCounters, writes: u64, reads: u64) {
+        *locked(&self.stats) = PeerStats::from_counters(counters, writes, reads);
+    }
+
+    /// The session ended with these not acknowledged.
+    pub(crate) fn set_unacknowledged(&self, channels: Vec<Unacknowledged>) {
+        *locked(&self.unacknowledged) = channels;
+    }
+
+    pub(crate) fn unacknowledged(&self) -> Vec<Unacknowledged> {
+        locked(&self.unacknowledged).clone()
+    }
+
+    pub(crate) fn stats(&self) -> PeerStats {
+        *locked(&self.stats)
+    }
+}

@@ -1,0 +1,18 @@
+//! Floor 2: the tokio that moves bytes between a transport and a link's
+//! machine, arms one timer and wakes tasks. It decides nothing.
+//!
+//! Reading order: [`ring`] (where a message is staged), [`staging`] (the sending
+//! end of a channel), [`inbox`] (the receiving end), [`mail`] (what the ends
+//! tell the driver), [`link`] (the driver of one peer), [`reading`] and
+//! [`writing`] (its two halves), [`buffers`], [`clock`].
+
+pub(crate) mod buffers;
+pub(crate) mod clock;
+pub(crate) mod inbox;
+pub(crate) mod link;
+pub(crate) mod mail;
+pub(crate) mod reading;
+pub(crate) mod ring;
+pub(crate) mod staging;
+pub(crate) mod wakers;
+pub(crate) mod writing;

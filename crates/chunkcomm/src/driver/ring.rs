@@ -1,0 +1,316 @@
+//! The byte ring of a channel: one producer stages messages, the writer takes
+//! them. Neither takes a lock.
+//!
+//! Published is one word: how many bytes and how many messages were ever
+//! committed (both wrapping), so that the two are always seen together. A full
+//! ring may grow: the producer goes on in a larger one and leaves a link to it
+//! in the old one, which it never touches again.
+//!
+//! # Why the unsafe code is sound
+//!
+//! The memory is a slice of `UnsafeCell<u8>`, valid and initialised for the
+//! ring's whole life. `committed - taken` bytes from the reading position on
+//! belong to the consumer, all others to the producer; the two never overlap:
+//!
+//! - There is one [`Producer`] and one [`Consumer`] a ring: only [`ring`] makes
+//!   them, neither can be cloned, and both work through `&mut self`.
+//! - The producer writes only to bytes counted free, that is by a `taken` it has
+//!   read. `taken` only grows while the producer looks away, so what it counts
+//!   as free stays its own. It reads `taken` with acquire, which pairs with the
+//!   consumer's release in [`Consumer::consume`]: the consumer's reads of the
+//!   bytes are over.
+//! - The consumer reads only bytes counted committed. It reads `committed` with
+//!   acquire, which pairs with the producer's release in [`Producer::commit`]:
+//!   the bytes are written. `committed` only grows meanwhile.
+//! - The slices handed out borrow the producer or consumer mutably, so that
+//!   positions cannot move while they live.
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// On a cache line of its own, so that the two ends do not slow each other.
+#[repr(align(64))]
+struct Line<T>(T);
+
+struct Ring {
+    memory: Box<[UnsafeCell<u8>]>,
+    committed: Line<AtomicU64>,
+    taken: Line<AtomicU32>,
+    next: OnceLock<Arc<Ring>>,
+}
+
+// SAFETY: see the module's argument: the cells are shared between one producer
+// and one consumer, who touch disjoint parts of them.
+unsafe impl Sync for Ring {}
+// SAFETY: bytes may be moved between threads.
+unsafe impl Send for Ring {}
+
+fn pack(bytes: u32, messages: u32) -> u64 {
+    u64::from(bytes) | (u64::from(messages) << 32)
+}
+
+fn unpack(word: u64) -> (u32, u32) {
+    (word as u32, (word >> 32) as u32)
+}
+
+impl Ring {
+    fn new(capacity: usize) -> Arc<Ring> {
+        assert!(capacity > 0 && capacity <= u32::MAX as usize / 2, "capacity {capacity}");
+        let memory = (0..capacity).map(|_| UnsafeCell::new(0)).collect();
+        Arc::new(Ring {
+            memory,
+            committed: Line(AtomicU64::new(0)),
+            taken: Line(AtomicU32::new(0)),
+            next: OnceLock::new(),
+        })
+    }
+
+    /// # Safety
+    ///
+    /// The caller is the only one to touch these bytes while the slice lives.
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn bytes_mut(&self, start: usize, count: usize) -> &mut [u8] {
+        let cells = &self.memory[start..start + count];
+        // SAFETY: the cells are in bounds and contiguous, `UnsafeCell<u8>` has the
+        // layout of `u8`, and nobody else touches them, by the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(cells.as_ptr().cast::<u8>().cast_mut(), count) }
+    }
+
+    /// # Safety
+    ///
+    /// Nobody writes to these bytes while the slice lives.
+    unsafe fn bytes(&self, start: usize, count: usize) -> &[u8] {
+        let cells = &self.memory[start..start + count];
+        // SAFETY: as above, shared.
+        unsafe { std::slice::from_raw_parts(cells.as_ptr().cast::<u8>(), count) }
+    }
+}
+
+/// A ring of `capacity` bytes with its two ends.
+pub(crate) fn ring(capacity: usize) -> (Producer, Consumer) {
+    let ring = Ring::new(capacity);
+    let producer =
+        Producer { ring: Arc::clone(&ring), position: 0, bytes: 0, messages: 0, free: capacity };
+    (producer, Consumer { ring, position: 0, bytes: 0, messages: 0 })
+}
+
+/// The end that stages messages.
+pub(crate) struct Producer {
+    ring: Arc<Ring>,
+    /// Where the next byte goes.
+    position: usize,
+    bytes: u32,
+    messages: u32,
+    /// Free bytes, as last seen.
+    free: usize,
+}
+
+impl Producer {
+    /// Bytes of the ring.
+    pub(crate) fn capacity(&self) -> usize {
+        self.ring.memory.len()
+    }
+
+    /// Free bytes as seen now.
+    pub(crate) fn free(&mut self) -> usize {
+        let taken = self.ring.taken.0.load(Ordering::Acquire);
+        self.free = self.capacity() - self.bytes.wrapping_sub(taken) as usize;
+        self.free
+    }
+
+    /// Free bytes as last seen, without looking: at most [`Producer::free`].
+    #[inline]
+    pub(crate) fn free_seen(&self) -> usize {
+        self.free
+    }
+
+    /// Free bytes at the writing position up to the ring's end or the first
+    /// taken byte, as last seen.
+    #[inline]
+    pub(crate) fn contiguous(&mut self) -> &mut [u8] {
+        let count = self.free.min(self.ring.memory.len() - self.position);
+        // SAFETY: `count` bytes from `position` on are free, hence the producer's.
+        unsafe { self.ring.bytes_mut(self.position, count) }
+    }
+
+    /// The first `bytes` of the free ones hold one more message (or its mark).
+    #[inline]
+    pub(crate) fn commit(&mut self, bytes: usize) {
+        debug_assert!(bytes <= self.free);
+        self.position += bytes;
+        if self.position >= self.ring.memory.len() {
+            self.position -= self.ring.memory.len();
+        }
+        self.free -= bytes;
+        self.bytes = self.bytes.wrapping_add(bytes as u32);
+        self.messages = self.messages.wrapping_add(1);
+        self.ring.committed.0.store(pack(self.bytes, self.messages), Ordering::Release);
+    }
+
+    /// Copies one staged message in, cut where the ring wraps. The caller has
+    /// seen that it fits.
+    pub(crate) fn push(&mut self, head: &[u8], payload: &[u8]) {
+        let bytes = head.len() + payload.len();
+        assert!(bytes <= self.free, "the caller saw that it fits");
+        let mut at = self.position;
+        for part in [head, payload] {
+            let front = part.len().min(self.ring.memory.len() - at);
+            // SAFETY: both stretches lie in the free bytes, by the assertion above.
+            unsafe { self.ring.bytes_mut(at, front) }.copy_from_slice(&part[..front]);
+            let back = &part[front..];
+            // SAFETY: as above.
+            unsafe { self.ring.bytes_mut(0, back.len()) }.copy_from_slice(back);
+            at += part.len();
+            if at >= self.ring.memory.len() {
+                at -= self.ring.memory.len();
+            }
+        }
+        self.commit(bytes);
+    }
+
+    /// Goes on in a larger ring; the consumer follows when this one is empty.
+    pub(crate) fn grow(&mut self, capacity: usize) {
+        let next = Ring::new(capacity);
+        let set = self.ring.next.set(Arc::clone(&next));
+        assert!(set.is_ok(), "only the producer of the newest ring grows it");
+        *self = Producer { ring: next, position: 0, bytes: 0, messages: 0, free: capacity };
+    }
+}
+
+/// The end that the writer takes messages from.
+pub(crate) struct Consumer {
+    ring: Arc<Ring>,
+    position: usize,
+    bytes: u32,
+    messages: u32,
+}
+
+impl Consumer {
+    /// What is staged: bytes before and after the place where the ring wraps,
+    /// and the number of messages.
+    pub(crate) fn peek(&mut self) -> (&[u8], &[u8], u32) {
+        let (bytes, messages) = self.staged();
+        let front = bytes.min(self.ring.memory.len() - self.position);
+        // SAFETY: `bytes` from `position` on are committed, hence the consumer's.
+        unsafe {
+            (
+                self.ring.bytes(self.position, front),
+                self.ring.bytes(0, bytes - front),
+                messages,
+            )
+        }
+    }
+
+    /// Nothing is staged.
+    pub(crate) fn is_empty(&mut self) -> bool {
+        self.staged().0 == 0
+    }
+
+    fn staged(&mut self) -> (usize, u32) {
+        loop {
+            // `next` is looked at first: once it is set, nothing more is committed
+            // to this ring, so that an empty one then stays empty.
+            let next = self.ring.next.get().cloned();
+            let (bytes, messages) = unpack(self.ring.committed.0.load(Ordering::Acquire));
+            let staged = bytes.wrapping_sub(self.bytes) as usize;
+            match next {
+                Some(next) if staged == 0 => {
+                    *self = Consumer { ring: next, position: 0, bytes: 0, messages: 0 };
+                }
+                _ => return (staged, messages.wrapping_sub(self.messages)),
+            }
+        }
+    }
+
+    /// The first `bytes` of what was peeked, with `messages`, were taken.
+    pub(crate) fn consume(&mut self, bytes: usize, messages: u32) {
+        self.position += bytes;
+        if self.position >= self.ring.memory.len() {
+            self.position -= self.ring.memory.len();
+        }
+        self.bytes = self.bytes.wrapping_add(bytes as u32);
+        self.messages = self.messages.wrapping_add(messages);
+        self.ring.taken.0.store(self.bytes, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    proptest! {
+        /// Against a queue of bytes, with messages of any size, wraps and growth.
+        #[test]
+        fn the_ring_is_a_queue(steps in prop::collection::vec((0usize..60, any::<u8>(), 0usize..100), 1..400)) {
+            let (mut producer, mut consumer) = ring(64);
+            let mut oracle: VecDeque<u8> = VecDeque::new();
+            for (bytes, value, take) in steps {
+                let message = vec![value; bytes + 1];
+                if producer.free() >= message.len() {
+                    if producer.contiguous().len() >= message.len() {
+                        producer.contiguous()[..message.len()].copy_from_slice(&message);
+                        producer.commit(message.len());
+                    } else {
+                        producer.push(&message[..1], &message[1..]);
+                    }
+                    oracle.extend(&message);
+                } else if producer.capacity() < 1024 && value < 60 {
+                    let capacity = producer.capacity();
+                    producer.grow(capacity * 2);
+                }
+                let (front, back, _) = consumer.peek();
+                let staged: Vec<u8> = front.iter().chain(back).copied().collect();
+                prop_assert_eq!(&staged[..], &oracle.iter().copied().take(staged.len()).collect::<Vec<_>>()[..]);
+                let take = take.min(staged.len());
+                consumer.consume(take, 0);
+                oracle.drain(..take);
+            }
+            while !consumer.is_empty() {
+                let (front, back, _) = consumer.peek();
+                let count = front.len() + back.len();
+                consumer.consume(count, 0);
+                oracle.drain(..count);
+            }
+            prop_assert!(oracle.is_empty());
+        }
+    }
+
+    #[test]
+    fn two_threads_pass_a_million_bytes_in_order() {
+        let (mut producer, mut consumer) = ring(97);
+        let count = 200_000u32;
+        let thread = std::thread::spawn(move || {
+            let mut next = 0u32;
+            while next < count {
+                if producer.free() < 5 {
+                    if next % 1000 == 0 && producer.capacity() < 4000 {
+                        let capacity = producer.capacity();
+                        producer.grow(capacity * 3);
+                    }
+                    std::thread::yield_now();
+                    continue;
+                }
+                producer.push(&[4], &next.to_le_bytes());
+                next += 1;
+            }
+        });
+        let mut expected = 0u32;
+        while expected < count {
+            let (front, back, messages) = consumer.peek();
+            let bytes: Vec<u8> = front.iter().chain(back).copied().collect();
+            assert_eq!(bytes.len(), messages as usize * 5);
+            for message in bytes.chunks(5) {
+                assert_eq!(message[0], 4);
+                assert_eq!(message[1..], expected.to_le_bytes());
+                expected += 1;
+            }
+            let taken = bytes.len();
+            consumer.consume(taken, messages);
+        }
+        thread.join().unwrap();
+    }
+}

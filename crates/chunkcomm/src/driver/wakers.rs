@@ -1,0 +1,33 @@
+//! Tasks that wait for the same thing.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+/// The lock's content, whoever panicked: what is kept under our locks is valid
+/// after every single statement.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Wakers, each task once.
+#[derive(Default)]
+pub(crate) struct Wakers(Vec<Waker>);
+
+impl Wakers {
+    pub(crate) fn add(&mut self, waker: &Waker) {
+        if !self.0.iter().any(|known| known.will_wake(waker)) {
+            self.0.push(waker.clone());
+        }
+    }
+
+    /// All of them, to be woken without the lock.
+    pub(crate) fn take(&mut self) -> Wakers {
+        Wakers(std::mem::take(&mut self.0))
+    }
+
+    pub(crate) fn wake(self) {
+        for waker in self.0 {
+            waker.wake();
+        }
+    }
+}

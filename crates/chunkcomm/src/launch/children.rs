@@ -1,0 +1,223 @@
+//! The parent's side: a thread that starts the children and waits for them.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::sync::mpsc::SyncSender;
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::{LaunchError, Token};
+
+/// The end of a child process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChildExit {
+    /// Which child, from 0.
+    pub index: usize,
+    /// Its process id, free to be used again by the system.
+    pub pid: u32,
+    /// How it ended; `None` when the system did not tell (a program that ignores
+    /// SIGCHLD).
+    pub status: Option<ExitStatus>,
+}
+
+impl fmt::Display for ChildExit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "child {} (process {}) ended: ", self.index, self.pid)?;
+        match self.status {
+            Some(status) => write!(f, "{status}"),
+            None => f.write_str("its status is not known"),
+        }
+    }
+}
+
+/// What the children are told to do, all together; a later one is never taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Order {
+    Run,
+    CloseInput,
+    Die,
+}
+
+/// Running child processes. Dropping it kills and reaps them, which takes a few
+/// milliseconds.
+#[derive(Debug)]
+pub struct Children {
+    pids: Vec<u32>,
+    token: Token,
+    exits: UnboundedReceiver<ChildExit>,
+    orders: watch::Sender<Order>,
+    supervisor: Option<JoinHandle<()>>,
+}
+
+impl Children {
+    /// The children are started on a thread of their own that lives as long as
+    /// they do: the kernel's word that the parent is gone is about the thread
+    /// that started a child, and a caller's thread may end any time.
+    pub(super) fn start(
+        commands: Vec<std::process::Command>,
+        program: &Path,
+        token: Token,
+    ) -> Result<Children, LaunchError> {
+        let (orders, orders_seen) = watch::channel(Order::Run);
+        let (exits_told, exits) = unbounded_channel();
+        let (started, starting) = std::sync::mpsc::sync_channel(1);
+        let supervisor = std::thread::Builder::new()
+            .name("chunkcomm-children".into())
+            .spawn(move || supervise(commands, &started, &orders_seen, &exits_told))
+            .map_err(|source| LaunchError::system("start a thread", program, source))?;
+        let outcome = starting.recv().expect("the supervisor answers before it ends");
+        match outcome {
+            Ok(pids) => Ok(Children { pids, token, exits, orders, supervisor: Some(supervisor) }),
+            Err(source) => {
+                let _ = supervisor.join();
+                Err(LaunchError::system("start a process", program, source))
+            }
+        }
+    }
+
+    /// The process ids, by index; of those that ended, too.
+    #[must_use]
+    pub fn pids(&self) -> &[u32] {
+        &self.pids
+    }
+
+    /// The random token that these children were given, to know them by.
+    #[must_use]
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    /// Waits until any child ends; tells every end once. `None`: all have ended
+    /// and were told.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub async fn exited(&mut self) -> Option<ChildExit> {
+        self.exits.recv().await
+    }
+
+    /// As [`exited`](Children::exited), without waiting: `None` when no end is
+    /// to be told now.
+    pub fn try_exited(&mut self) -> Option<ChildExit> {
+        self.exits.try_recv().ok()
+    }
+
+    /// As [`exited`](Children::exited), for hand-written futures: wakes the last
+    /// context it was polled with.
+    pub fn poll_exited(&mut self, context: &mut Context<'_>) -> Poll<Option<ChildExit>> {
+        self.exits.poll_recv(context)
+    }
+
+    /// Closes the children's standard input, upon which they end by themselves
+    /// as if this process were gone.
+    pub fn close_input(&mut self) {
+        self.order(Order::CloseInput);
+    }
+
+    /// Kills the children that still run; their ends are told as ever.
+    pub fn kill(&mut self) {
+        self.order(Order::Die);
+    }
+
+    fn order(&self, order: Order) {
+        self.orders.send_modify(|current| *current = order.max(*current));
+    }
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        self.order(Order::Die);
+        if let Some(supervisor) = self.supervisor.take() {
+            // It ends when every child is reaped, which SIGKILL makes certain.
+            let _ = supervisor.join();
+        }
+    }
+}
+
+/// The supervisor's thread: starts all children, then waits for all of them.
+fn supervise(
+    commands: Vec<std::process::Command>,
+    started: &SyncSender<io::Result<Vec<u32>>>,
+    orders: &watch::Receiver<Order>,
+    exits: &UnboundedSender<ChildExit>,
+) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_io().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return started.send(Err(error)).expect("the launcher waits"),
+    };
+    runtime.block_on(async {
+        match start_all(commands).await {
+            Ok(children) => {
+                let pids = children.iter().map(|(pid, _)| *pid).collect();
+                started.send(Ok(pids)).expect("the launcher waits");
+                let mut running = JoinSet::new();
+                for (index, (pid, child)) in children.into_iter().enumerate() {
+                    running.spawn(watch_over(index, pid, child, orders.clone(), exits.clone()));
+                }
+                running.join_all().await;
+            }
+            Err(error) => started.send(Err(error)).expect("the launcher waits"),
+        }
+    });
+}
+
+/// All children or none: those before the one that fails are killed and reaped.
+async fn start_all(commands: Vec<std::process::Command>) -> io::Result<Vec<(u32, Child)>> {
+    let mut children = Vec::with_capacity(commands.len());
+    for command in commands {
+        let mut command = Command::from(command);
+        match command.stdin(Stdio::piped()).kill_on_drop(true).spawn() {
+            Ok(child) => {
+                let pid = child.id().expect("a child that was not waited for has an id");
+                children.push((pid, child));
+            }
+            Err(error) => {
+                for (_, mut child) in children {
+                    let _ = child.kill().await;
+                }
+                return Err(error);
+            }
+        }
+    }
+    Ok(children)
+}
+
+async fn watch_over(
+    index: usize,
+    pid: u32,
+    mut child: Child,
+    mut orders: watch::Receiver<Order>,
+    exits: UnboundedSender<ChildExit>,
+) {
+    // Waiting for a child closes its input unless it is taken out before.
+    let mut input = child.stdin.take();
+    let status = loop {
+        let asked = if input.is_some() { Order::CloseInput } else { Order::Die };
+        tokio::select! {
+            status = child.wait() => break status,
+            order = at_least(asked, &mut orders) => {
+                input = None;
+                if order == Order::Die {
+                    let _ = child.start_kill();
+                    break child.wait().await;
+                }
+            }
+        }
+    };
+    // Whoever dropped the other end does not want to know.
+    let _ = exits.send(ChildExit { index, pid, status: status.ok() });
+}
+
+/// Waits for an order that goes as far as `asked`.
+async fn at_least(asked: Order, orders: &mut watch::Receiver<Order>) -> Order {
+    // An error means that the giver of orders is gone, which is the last order.
+    orders.wait_for(|order| *order >= asked).await.map_or(Order::Die, |order| *order)
+}

@@ -1,0 +1,220 @@
+//! The child's side: who started it, which one it is, and how it ends with its parent.
+
+use std::fmt;
+use std::io::Read;
+use std::process::Command;
+use std::str::FromStr;
+use std::sync::OnceLock;
+use std::{env, process};
+
+use serde::{Deserialize, Serialize};
+
+use super::portable_only;
+use crate::address::Address;
+
+const PARENT: &str = "CHUNKCOMM_PARENT";
+const PARENT_PID: &str = "CHUNKCOMM_PARENT_PID";
+const INDEX: &str = "CHUNKCOMM_INDEX";
+const COUNT: &str = "CHUNKCOMM_COUNT";
+const TOKEN: &str = "CHUNKCOMM_TOKEN";
+const CPU: &str = "CHUNKCOMM_CPU";
+
+/// A child whose environment cannot be read ends with this status.
+const STATUS_BAD_PLACE: i32 = 2;
+/// A child whose parent is gone ends with this status, which nobody waits for.
+const STATUS_ORPHAN: i32 = 3;
+
+/// A random number that a parent gives to its children, so that it knows them
+/// from strangers. Its `Debug` form hides it.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Token([u8; 16]);
+
+impl Token {
+    /// A fresh token from the system's random numbers.
+    ///
+    /// # Errors
+    /// When the system gives none.
+    pub fn random() -> Result<Token, getrandom::Error> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)?;
+        Ok(Token(bytes))
+    }
+
+    fn to_hex(self) -> String {
+        format!("{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+impl FromStr for Token {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Token, Self::Err> {
+        Ok(Token(u128::from_str_radix(text, 16)?.to_be_bytes()))
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+/// What a started copy knows of its place.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ChildPlace {
+    /// Where the parent listens.
+    pub parent: Address,
+    /// Which child this is, from 0.
+    pub index: usize,
+    /// How many were started together.
+    pub count: usize,
+    /// What the parent gave to these children only.
+    pub token: Token,
+}
+
+/// The place of this process among the children of a [`Launcher`](super::Launcher);
+/// `None` when no launcher started it.
+///
+/// To be called first thing in `main`, before threads are started. In a child
+/// the first call ties its life to the parent's: from then on a thread reads
+/// standard input and ends the process when the parent is gone, so a child has
+/// no standard input of its own. On Linux the kernel does the same, and the
+/// process is pinned where the launcher asked for it.
+///
+/// Programs that a child starts itself inherit its environment: clear the
+/// variables whose names begin with `CHUNKCOMM_` where such a program uses this
+/// crate, or it takes itself for a child whose parent is gone.
+///
+/// A place that cannot be read ends the process with status 2 and a word on
+/// stderr; a child that went on as if it were none would start children itself.
+pub fn child() -> Option<ChildPlace> {
+    static PLACE: OnceLock<Option<ChildPlace>> = OnceLock::new();
+    PLACE
+        .get_or_init(|| {
+            if !is_child() {
+                return None;
+            }
+            match take_place() {
+                Ok(place) => Some(place),
+                Err(error) => {
+                    eprintln!("this process cannot read its place as a child: {error}");
+                    process::exit(STATUS_BAD_PLACE);
+                }
+            }
+        })
+        .clone()
+}
+
+/// True when a launcher started this process.
+pub(super) fn is_child() -> bool {
+    env::var_os(PARENT).is_some()
+}
+
+/// Writes a place into the environment of a child to be.
+pub(super) fn tell(
+    command: &mut Command,
+    parent: &Address,
+    index: usize,
+    count: usize,
+    token: Token,
+    cpu: Option<usize>,
+) {
+    command
+        .env(PARENT, parent.to_string())
+        .env(PARENT_PID, process::id().to_string())
+        .env(INDEX, index.to_string())
+        .env(COUNT, count.to_string())
+        .env(TOKEN, token.to_hex());
+    match cpu {
+        Some(cpu) => command.env(CPU, cpu.to_string()),
+        None => command.env_remove(CPU),
+    };
+}
+
+fn take_place() -> Result<ChildPlace, String> {
+    let parent_pid: u32 = variable(PARENT_PID)?;
+    let place = ChildPlace {
+        parent: variable(PARENT)?,
+        index: variable(INDEX)?,
+        count: variable(COUNT)?,
+        token: variable(TOKEN)?,
+    };
+    if env::var_os(CPU).is_some() {
+        pin(variable(CPU)?)?;
+    }
+    end_with_parent(parent_pid)?;
+    Ok(place)
+}
+
+fn variable<T: FromStr<Err: fmt::Display>>(name: &str) -> Result<T, String> {
+    let text = env::var(name).map_err(|error| format!("{name}: {error}"))?;
+    text.parse().map_err(|error| format!("{name}={text}: {error}"))
+}
+
+/// The portable way (a thread that reads standard input to its end) always, and
+/// the kernel's beside it: a stopped child has no thread that reads.
+fn end_with_parent(parent_pid: u32) -> Result<(), String> {
+    std::thread::Builder::new()
+        .name("chunkcomm-parent".into())
+        .spawn(|| {
+            let mut ignored = [0; 256];
+            let mut input = std::io::stdin().lock();
+            while input.read(&mut ignored).is_ok_and(|bytes| bytes > 0) {}
+            process::exit(STATUS_ORPHAN);
+        })
+        .map_err(|error| format!("no thread to watch the parent: {error}"))?;
+    if !portable_only() {
+        die_with_parent(parent_pid);
+    }
+    Ok(())
+}
+
+/// The kernel's way. Its request fails on a kernel that forbids it, and the pipe
+/// is there for that case too.
+#[cfg(target_os = "linux")]
+fn die_with_parent(parent_pid: u32) {
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    // A parent that ended before that line sends no signal.
+    if std::os::unix::process::parent_id() != parent_pid {
+        process::exit(STATUS_ORPHAN);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn die_with_parent(_parent_pid: u32) {}
+
+#[cfg(target_os = "linux")]
+fn pin(cpu: usize) -> Result<(), String> {
+    use rustix::thread::{CpuSet, sched_setaffinity};
+    if portable_only() || cpu >= CpuSet::MAX_CPU {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).map_err(|error| format!("pinning to processor {cpu}: {error}"))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn pin(_cpu: usize) -> Result<(), String> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_survives_its_text_and_hides_in_debug() {
+        let token = Token::random().unwrap();
+        assert_eq!(token.to_hex().parse::<Token>().unwrap(), token);
+        assert_ne!(token, Token::random().unwrap());
+        assert_eq!(format!("{token:?}"), "Token(..)");
+        assert!("not hex".parse::<Token>().is_err());
+    }
+
+    #[test]
+    fn this_test_is_nobodys_child() {
+        assert!(child().is_none());
+    }
+}

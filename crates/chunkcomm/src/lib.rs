@@ -1,0 +1,96 @@
+//! Typed channels between nodes over TCP. Send one message at a time: messages
+//! to the same peer are gathered in packets, and the library decides when a
+//! packet leaves (dynamic chunking, after J. Berthold, "Dynamic Chunking in
+//! Eden").
+//!
+//! For services that send many small messages to each other, and for programs
+//! that ship large ones. The straightforward program is the fast one: no batch
+//! sizes, no flush timers. Not for requests over the open internet (nothing
+//! admits or encrypts yet), and not where messages must survive a lost
+//! connection: the session then ends, and both ends learn what arrived.
+//!
+//! ```
+//! use chunkcomm::Node;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = Node::builder().name("server").listen("127.0.0.1:0".parse()?).build().await?;
+//! let client = Node::builder().name("client").build().await?;
+//!
+//! let peer = client.connect(&server.addresses()[0]).await?;
+//! let mut sender = client.open::<(u64, String)>(&peer, "greetings").await?;
+//! for number in 0..1000 {
+//!     sender.send(&(number, "hello".to_owned())).await?;
+//! }
+//! drop(sender); // the stream ends after what was accepted
+//!
+//! let (_peer, mut receiver) = server.accept::<(u64, String)>("greetings").await?;
+//! let mut count = 0;
+//! while let Some((number, _text)) = receiver.recv().await? {
+//!     assert_eq!(number, count);
+//!     count += 1;
+//! }
+//! assert_eq!(count, 1000);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Words
+//!
+//! A *node* is one member of a cluster, a *peer* another node, a *link* the
+//! session with a peer. A *channel* is a typed, ordered, one-way path between two
+//! nodes. A *message* is what the user sends, a *packet* what is written: many
+//! messages for one peer, of any channels.
+//!
+//! *Accepted*: `send` returned `Ok`; the message is in our outbox.
+//! *Acknowledged*: it is in the peer's inbox. *Consumed*: `recv` took it.
+//! `flush` hands what was accepted to the transport, `sync` waits until it is
+//! acknowledged, `close` ends a channel that way.
+//!
+//! # Layers
+//!
+//! `proto` is pure (formats and state machines), `transport` says how a byte
+//! stream is had, `driver` moves bytes between the two, and what is exported here
+//! stands on top. Reading order: [`Node`], [`Sender`], [`Receiver`]; then
+//! [`BytesSender`] and [`BytesReceiver`], [`Gather`]; [`Registry`] and [`launch`]
+//! for programs of several processes; then [`proto`].
+//!
+//! # Types
+//!
+//! Values need `Serialize` and `DeserializeOwned`, at both ends. The type is
+//! described by probing its `Deserialize` (names, fields, variants); when the
+//! descriptions of the two ends differ, the channel is refused with an error that
+//! names both. See [`proto::describe`] for what that cannot see, and
+//! [`ChannelOptions::schema`]. `#[serde(flatten)]`, `untagged` and `skip` lose
+//! data in a format that does not describe itself: do not use them in messages.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod address;
+mod channel;
+mod driver;
+mod error;
+pub mod launch;
+mod node;
+pub mod proto;
+pub mod registry;
+mod stats;
+mod transport;
+
+pub use address::{Address, AddressError};
+pub use channel::bytes::{BytesReceiver, BytesSender};
+pub use channel::gather::{GATHER_TURN_BYTES, Gather};
+pub use channel::many::{any_ready, send_to_all};
+pub use channel::receiver::{Receiver, Receiving};
+pub use channel::sender::{Permit, Sender, Sending};
+pub use channel::{ChannelOptions, Landing};
+pub use error::{
+    AcceptError, Account, ChannelLost, ChannelName, ChannelRefused, CloseError, ConnectError,
+    HelloCause, LinkCause, LinkError, NodeError, OpenError, RecvError, RefusalReason, SendAllError,
+    SendError, TryRecvError, TrySendError, TypeRefused, Unacknowledged,
+};
+pub use node::{AGE_BOUND_VARIABLE, Node, NodeBuilder, Peer};
+pub use proto::codec;
+pub use proto::flush::{FlushCounts, FlushReason, Policy};
+pub use proto::packet::Lane;
+pub use registry::Registry;
+pub use stats::{ChannelStats, PeerStats};

@@ -1,0 +1,236 @@
+//! Who takes the channels that peers open: those that wait in `accept`, or
+//! nobody yet; and the links that a node has.
+
+use super::Fingerprint;
+use crate::driver::clock;
+use crate::driver::inbox::RxEnd;
+use crate::driver::link::{Acceptor, Opened};
+use crate::driver::mail::{Command, LinkShared};
+use crate::driver::wakers::{Wakers, locked};
+use crate::error::{AcceptError, RefusalReason};
+use crate::proto::limits::HELD_OPENS_MAX;
+use crate::proto::packet::{ChannelKind, Refusal};
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Refused connections that are remembered.
+const REFUSALS_MAX: usize = 16;
+
+/// How long `accept` waits for the sender's type after it refused the channel.
+const DESCRIPTION_DEADLINE: Duration = Duration::from_secs(2);
+
+#[derive(Default)]
+struct Table {
+    held: HashMap<String, VecDeque<Opened>>,
+    waiting: Wakers,
+    /// Types of senders that were refused: link, channel, text.
+    described: Vec<(Arc<LinkShared>, u32, String)>,
+    links: Vec<(Arc<LinkShared>, bool)>,
+    refusals: VecDeque<String>,
+    closed: bool,
+}
+
+/// The table of one node.
+#[derive(Default)]
+pub(crate) struct AcceptTable(Mutex<Table>);
+
+impl Acceptor for AcceptTable {
+    fn opened(&self, opened: Opened) -> Result<(), Box<Opened>> {
+        let mut table = locked(&self.0);
+        let same_link = |held: &&Opened| Arc::ptr_eq(&held.receiver.link, &opened.receiver.link);
+        let held = table.held.values().flatten().filter(same_link).count();
+        if table.closed || held >= HELD_OPENS_MAX {
+            return Err(Box::new(opened));
+        }
+        let name = opened.receiver.shared.name.to_string();
+        table.held.entry(name).or_default().push_back(opened);
+        let waiting = table.waiting.take();
+        drop(table);
+        waiting.wake();
+        Ok(())
+    }
+
+    fn described(&self, link: &Arc<LinkShared>, channel: u32, text: &str) {
+        let mut table = locked(&self.0);
+        if table.described.len() >= HELD_OPENS_MAX {
+            table.described.remove(0);
+        }
+        table.described.push((Arc::clone(link), channel, text.to_owned()));
+        let waiting = table.waiting.take();
+        drop(table);
+        waiting.wake();
+    }
+
+    fn ended(&self, link: &Arc<LinkShared>) {
+        let mut table = locked(&self.0);
+        table.links.retain(|(known, _)| !Arc::ptr_eq(known, link));
+        table.described.retain(|(known, _, _)| !Arc::ptr_eq(known, link));
+        let waiting = table.waiting.take();
+        drop(table);
+        waiting.wake();
+    }
+}
+
+impl AcceptTable {
+    pub(super) fn add_link(&self, link: &Arc<LinkShared>, dialled: bool) {
+        let mut table = locked(&self.0);
+        table.links.push((Arc::clone(link), dialled));
+        let closed = table.closed;
+        drop(table);
+        if closed {
+            link.command(Command::Close);
+        }
+    }
+
+    /// A live link with this peer that was begun here.
+    pub(super) fn dialled(&self, incarnation: u128) -> Option<Arc<LinkShared>> {
+        let table = locked(&self.0);
+        let found = table.links.iter().find(|(link, dialled)| {
+            *dialled && link.peer.incarnation == incarnation && link.ended().is_none()
+        });
+        found.map(|(link, _)| Arc::clone(link))
+    }
+
+    pub(crate) fn links(&self) -> Vec<Arc<LinkShared>> {
+        locked(&self.0).links.iter().map(|(link, _)| Arc::clone(link)).collect()
+    }
+
+    /// Waits until the node has no link.
+    pub(super) async fn all_ended(&self) {
+        poll_fn(|context| {
+            let mut table = locked(&self.0);
+            if table.links.is_empty() {
+                return Poll::Ready(());
+            }
+            table.waiting.add(context.waker());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    pub(super) fn close(&self) {
+        let mut table = locked(&self.0);
+        table.closed = true;
+        let held = std::mem::take(&mut table.held);
+        let waiting = table.waiting.take();
+        drop(table);
+        // Their senders learn that nobody takes them.
+        drop(held);
+        waiting.wake();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        locked(&self.0).closed
+    }
+
+    pub(super) fn refuse(&self, refusal: String) {
+        let mut table = locked(&self.0);
+        if table.refusals.len() == REFUSALS_MAX {
+            table.refusals.pop_front();
+        }
+        table.refusals.push_back(refusal);
+    }
+
+    pub(super) fn refusals(&self) -> Vec<String> {
+        locked(&self.0).refusals.iter().cloned().collect()
+    }
+
+    /// Waits for a channel under `name`; it must be of this kind and type.
+    pub(super) async fn accept(
+        &self,
+        name: &str,
+        kind: ChannelKind,
+        print: &Fingerprint,
+    ) -> Result<RxEnd, AcceptError> {
+        let opened = poll_fn(|context| self.poll_take(name, context)).await?;
+        if opened.kind != kind {
+            return Err(refuse(opened, Refusal::KindMismatch, RefusalReason::KindMismatch));
+        }
+        if opened.fingerprint == print.hash {
+            return Ok(opened.receiver);
+        }
+        let (link, id) = (Arc::clone(&opened.receiver.link), opened.receiver.shared.id);
+        let reason = RefusalReason::TypeMismatch {
+            sender: "unknown".to_owned(),
+            receiver: print.text.clone(),
+        };
+        let error = refuse(opened, Refusal::TypeMismatch, reason);
+        let described = poll_fn(|context| self.poll_described(&link, id, context));
+        let sender = clock::within(DESCRIPTION_DEADLINE, described).await.flatten();
+        Err(with_sender(error, sender))
+    }
+
+    fn poll_take(
+        &self,
+        name: &str,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Opened, AcceptError>> {
+        let mut table = locked(&self.0);
+        if let Some(held) = table.held.get_mut(name) {
+            let opened = held.pop_front();
+            if held.is_empty() {
+                table.held.remove(name);
+            }
+            if let Some(opened) = opened {
+                return Poll::Ready(Ok(opened));
+            }
+        }
+        if table.closed {
+            return Poll::Ready(Err(AcceptError::Closed));
+        }
+        table.waiting.add(context.waker());
+        Poll::Pending
+    }
+
+    fn poll_described(
+        &self,
+        link: &Arc<LinkShared>,
+        channel: u32,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<String>> {
+        let mut table = locked(&self.0);
+        let is_it = |it: &(Arc<LinkShared>, u32, String)| it.1 == channel && Arc::ptr_eq(&it.0, link);
+        if let Some(at) = table.described.iter().position(is_it) {
+            return Poll::Ready(Some(table.described.swap_remove(at).2));
+        }
+        if link.ended().is_some() {
+            return Poll::Ready(None);
+        }
+        table.waiting.add(context.waker());
+        Poll::Pending
+    }
+}
+
+fn refuse(opened: Opened, refusal: Refusal, reason: RefusalReason) -> AcceptError {
+    let Opened { receiver, .. } = opened;
+    let text = match &reason {
+        RefusalReason::TypeMismatch { receiver, .. } => receiver.clone(),
+        _ => String::new(),
+    };
+    receiver.link.command(Command::Refuse { id: receiver.shared.id, refusal, text });
+    let channel = receiver.shared.name.to_string();
+    let peer = receiver.link.peer.name.clone();
+    receiver.disarm();
+    AcceptError::Mismatch { channel, peer, reason }
+}
+
+fn with_sender(error: AcceptError, described: Option<String>) -> AcceptError {
+    match (error, described) {
+        (
+            AcceptError::Mismatch {
+                channel,
+                peer,
+                reason: RefusalReason::TypeMismatch { receiver, .. },
+            },
+            Some(sender),
+        ) => AcceptError::Mismatch {
+            channel,
+            peer,
+            reason: RefusalReason::TypeMismatch { sender, receiver },
+        },
+        (error, _) => error,
+    }
+}

@@ -1,0 +1,390 @@
+//! [`NodeBuilder`]: the settings of a node, their defaults and what is allowed.
+
+use super::accepting::AcceptTable;
+use super::{Node, NodeShared, hello};
+use crate::driver::buffers::Buffers;
+use crate::driver::clock;
+use crate::error::NodeError;
+use crate::proto::flush::Policy;
+use crate::proto::hello::{Hello, NAME_BYTES_MAX, Name};
+use crate::proto::limits::{
+    AGE_BOUND_MS_DEFAULT, INLINE_BYTES_MAX, MESSAGE_BYTES_DEFAULT, OPEN_CREDIT_DIVISOR,
+    PACKET_BYTES_DEFAULT, PACKET_BYTES_LARGEST, PACKET_BYTES_MIN, WINDOW_BYTES_INITIAL,
+    WINDOW_BYTES_LINK_DEFAULT,
+};
+use crate::transport::Listener;
+use crate::{Address, transport};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread;
+use std::time::Duration;
+use tokio::runtime::{Builder, Handle, RuntimeFlavor};
+use tokio::sync::oneshot;
+
+/// Connections that may be saying hello at the same time.
+const HELLOS_MAX: usize = 64;
+
+/// After an error the accept loop rests so long: the causes (no more file
+/// descriptors, a connection that was gone already) pass.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+
+/// The environment variable that sets the age bound in milliseconds.
+pub const AGE_BOUND_VARIABLE: &str = "CHUNKCOMM_AGE_BOUND_MS";
+
+/// What a node is built with.
+#[derive(Debug, Clone)]
+pub(super) struct Settings {
+    pub(super) name: String,
+    pub(super) cluster: String,
+    pub(super) policy: Policy,
+    pub(super) packet_bytes_max: usize,
+    pub(super) age_bound: Duration,
+    pub(super) message_bytes_max: u64,
+    pub(super) window_bytes_max: u64,
+    pub(super) session: bool,
+}
+
+/// Settings of a node to be built; see [`Node::builder`].
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct NodeBuilder {
+    settings: Settings,
+    age_bound_set: bool,
+    listen: Vec<Address>,
+    io_thread: bool,
+    busy_poll: bool,
+    insecure: bool,
+}
+
+impl Default for NodeBuilder {
+    fn default() -> NodeBuilder {
+        NodeBuilder {
+            settings: Settings {
+                name: String::new(),
+                cluster: "default".to_owned(),
+                policy: Policy::default(),
+                packet_bytes_max: PACKET_BYTES_DEFAULT,
+                age_bound: Duration::from_millis(AGE_BOUND_MS_DEFAULT),
+                message_bytes_max: MESSAGE_BYTES_DEFAULT,
+                window_bytes_max: WINDOW_BYTES_LINK_DEFAULT,
+                session: true,
+            },
+            age_bound_set: false,
+            listen: Vec::new(),
+            io_thread: false,
+            busy_poll: false,
+            insecure: false,
+        }
+    }
+}
+
+impl NodeBuilder {
+    /// What peers call this node, at most 32 bytes; by default a name from its
+    /// random incarnation.
+    pub fn name(mut self, name: impl Into<String>) -> NodeBuilder {
+        self.settings.name = name.into();
+        self
+    }
+
+    /// The cluster's name, at most 32 bytes, `default` by default. Nodes of other
+    /// clusters are refused.
+    pub fn cluster(mut self, cluster: impl Into<String>) -> NodeBuilder {
+        self.settings.cluster = cluster.into();
+        self
+    }
+
+    /// Listens here too. Without any address the node only connects.
+    pub fn listen(mut self, address: Address) -> NodeBuilder {
+        self.listen.push(address);
+        self
+    }
+
+    /// When packets leave; [`Policy::Chunked`] by default.
+    pub fn policy(mut self, policy: Policy) -> NodeBuilder {
+        self.settings.policy = policy;
+        self
+    }
+
+    /// Size of a full packet in bytes, header included: 1 KiB to 1 MiB, 64 KiB by
+    /// default. A larger one saves system calls and delays small messages of
+    /// other channels.
+    pub fn packet_bytes_max(mut self, bytes: usize) -> NodeBuilder {
+        self.settings.packet_bytes_max = bytes;
+        self
+    }
+
+    /// Longest wait of a packet's oldest message while the runtime runs, 1 ms by
+    /// default or what `CHUNKCOMM_AGE_BOUND_MS` says; tokio's timers step one
+    /// millisecond.
+    pub fn age_bound(mut self, bound: Duration) -> NodeBuilder {
+        self.settings.age_bound = bound;
+        self.age_bound_set = true;
+        self
+    }
+
+    /// Largest message in encoded bytes that this node takes, 32 MiB by default:
+    /// also what a link may spend on one large message beside its windows.
+    pub fn message_bytes_max(mut self, bytes: usize) -> NodeBuilder {
+        self.settings.message_bytes_max = bytes as u64;
+        self
+    }
+
+    /// Memory in bytes that all channels of one link together may hold at this
+    /// end as receivers, 16 MiB by default. Half of it is set aside for the
+    /// first 16 KiB of each channel.
+    pub fn window_bytes_max(mut self, bytes: usize) -> NodeBuilder {
+        self.settings.window_bytes_max = bytes as u64;
+        self
+    }
+
+    /// Drives the links on a thread of their own, for programs whose tasks
+    /// compute without yielding. Costs a wake-up of that thread a message that
+    /// finds it asleep. Needs no runtime around.
+    pub fn io_thread(mut self) -> NodeBuilder {
+        self.io_thread = true;
+        self
+    }
+
+    /// Keeps a core busy looking for messages, which saves the wake-up of a
+    /// sleeping thread. Needs `io_thread`, or a runtime of one thread.
+    pub fn busy_poll(mut self) -> NodeBuilder {
+        self.busy_poll = true;
+        self
+    }
+
+    /// Allows to listen where other machines can connect, though anybody may
+    /// join: nothing admits peers yet.
+    pub fn insecure_bind_beyond_loopback(mut self) -> NodeBuilder {
+        self.insecure = true;
+        self
+    }
+
+    /// Leaves out acknowledgements, to measure what they cost. `sync` and
+    /// `close` then wait in vain.
+    pub fn session_off_for_measuring(mut self) -> NodeBuilder {
+        self.settings.session = false;
+        self
+    }
+
+    /// Builds the node: listens and starts to accept.
+    ///
+    /// # Errors
+    ///
+    /// A setting is impossible, an address is taken or not allowed, or there is
+    /// no runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before it returns, there is no node.
+    pub async fn build(mut self) -> Result<Node, NodeError> {
+        self.read_environment()?;
+        self.check()?;
+        let io_thread = if self.io_thread { Some(IoThread::start()?) } else { None };
+        let runtime = match &io_thread {
+            Some(thread) => thread.handle.clone(),
+            None => Handle::try_current().map_err(|_| NodeError::NoRuntime)?,
+        };
+        let one_thread = runtime.runtime_flavor() == RuntimeFlavor::CurrentThread;
+        if self.busy_poll && !one_thread {
+            return Err(setting("busy_poll", "on", "with io_thread or a runtime of one thread"));
+        }
+        let task = runtime.spawn(self.build_on(runtime.clone(), one_thread, io_thread));
+        task.await.map_err(|_| NodeError::NoRuntime)?
+    }
+
+    async fn build_on(
+        self,
+        runtime: Handle,
+        one_thread: bool,
+        io_thread: Option<IoThread>,
+    ) -> Result<Node, NodeError> {
+        let mut listeners = Vec::new();
+        for address in &self.listen {
+            let listener = transport::listen(address).await.map_err(|error| NodeError::Listen {
+                address: address.clone(),
+                error: Arc::new(error),
+            })?;
+            listeners.push(listener);
+        }
+        let hello = self.hello()?;
+        let busy_poll = self.busy_poll;
+        let addresses = listeners.iter().map(|listener| listener.address()).collect();
+        let shared = Arc::new_cyclic(|node: &Weak<NodeShared>| {
+            let mut tasks: Vec<_> = listeners
+                .into_iter()
+                .map(|listener| runtime.spawn(accept_loop(listener, node.clone())).abort_handle())
+                .collect();
+            if busy_poll {
+                tasks.push(runtime.spawn(spin()).abort_handle());
+            }
+            let table = Arc::new(AcceptTable::default());
+            if let Some(thread) = &io_thread {
+                thread.watch(&table);
+            }
+            NodeShared {
+                settings: self.settings,
+                hello,
+                runtime,
+                one_thread,
+                table,
+                buffers: Arc::new(Buffers::default()),
+                addresses,
+                tasks,
+                local: tokio::sync::Mutex::new(None),
+                _io_thread: io_thread,
+            }
+        });
+        Ok(Node { shared })
+    }
+
+    fn read_environment(&mut self) -> Result<(), NodeError> {
+        if self.age_bound_set {
+            return Ok(());
+        }
+        let Ok(text) = std::env::var(AGE_BOUND_VARIABLE) else { return Ok(()) };
+        let bound = text.parse::<u64>().ok().filter(|ms| (1..=60_000).contains(ms));
+        let bound = bound.ok_or_else(|| {
+            setting(AGE_BOUND_VARIABLE, &text, "a whole number of milliseconds from 1 to 60000")
+        })?;
+        self.settings.age_bound = Duration::from_millis(bound);
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), NodeError> {
+        let settings = &self.settings;
+        let packet = settings.packet_bytes_max;
+        if !(PACKET_BYTES_MIN..=PACKET_BYTES_LARGEST).contains(&packet) {
+            let allowed = format!("{PACKET_BYTES_MIN} to {PACKET_BYTES_LARGEST}");
+            return Err(setting("packet_bytes_max", packet, allowed));
+        }
+        if settings.message_bytes_max < INLINE_BYTES_MAX as u64 {
+            let allowed = format!("at least {INLINE_BYTES_MAX}");
+            return Err(setting("message_bytes_max", settings.message_bytes_max, allowed));
+        }
+        let window_min = OPEN_CREDIT_DIVISOR * WINDOW_BYTES_INITIAL;
+        if settings.window_bytes_max < window_min {
+            let allowed = format!("at least {window_min}");
+            return Err(setting("window_bytes_max", settings.window_bytes_max, allowed));
+        }
+        for (name, value) in [("name", &settings.name), ("cluster", &settings.cluster)] {
+            if value.len() > NAME_BYTES_MAX {
+                let allowed = format!("at most {NAME_BYTES_MAX} bytes");
+                return Err(setting(name, value, allowed));
+            }
+        }
+        for address in &self.listen {
+            if !self.insecure && !address.is_loopback_only() {
+                return Err(NodeError::BeyondLoopback { address: address.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    fn hello(&self) -> Result<Hello, NodeError> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random)
+            .map_err(|error| NodeError::System(Arc::new(std::io::Error::other(error))))?;
+        let settings = &self.settings;
+        let mut hello = Hello::new(
+            Name::truncated(&settings.cluster),
+            Name::truncated(&settings.name),
+            u128::from_le_bytes(random),
+        );
+        // Larger packets than we build ourselves are taken up to the default.
+        hello.packet_bytes_max = settings.packet_bytes_max.max(PACKET_BYTES_DEFAULT) as u32;
+        hello.message_bytes_max = settings.message_bytes_max;
+        hello.open_credit = settings.window_bytes_max / OPEN_CREDIT_DIVISOR;
+        hello.initial_window = WINDOW_BYTES_INITIAL as u32;
+        Ok(hello)
+    }
+}
+
+fn setting(
+    name: &'static str,
+    value: impl ToString,
+    allowed: impl Into<String>,
+) -> NodeError {
+    NodeError::Setting { name, value: value.to_string(), allowed: allowed.into() }
+}
+
+/// Keeps a runtime of one thread from sleeping.
+async fn spin() {
+    loop {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Accepts connections until the node is gone; no error ends it.
+async fn accept_loop(listener: Box<dyn Listener>, node: Weak<NodeShared>) {
+    let hellos = Arc::new(tokio::sync::Semaphore::new(HELLOS_MAX));
+    loop {
+        let Ok(permit) = Arc::clone(&hellos).acquire_owned().await else { return };
+        let mut connection = match listener.accept().await {
+            Ok(connection) => connection,
+            Err(_) => {
+                clock::pause(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let Some(shared) = node.upgrade() else { return };
+        let ours = shared.hello;
+        drop(shared);
+        let node = node.clone();
+        tokio::spawn(async move {
+            let agreed = hello::exchange(&mut *connection, &ours).await;
+            let Some(shared) = node.upgrade() else { return };
+            match agreed {
+                Ok(theirs) => {
+                    shared.start(connection, &theirs, false);
+                }
+                Err(cause) => shared.table.refuse(cause.to_string()),
+            }
+            drop(permit);
+        });
+    }
+}
+
+/// The thread of `io_thread`: a runtime of its own that ends after the node,
+/// once its links have ended.
+pub(super) struct IoThread {
+    handle: Handle,
+    table: Arc<OnceLock<Arc<AcceptTable>>>,
+    end: Option<oneshot::Sender<()>>,
+}
+
+/// The thread waits so long for its links to end.
+const IO_THREAD_LINGER: Duration = Duration::from_secs(5);
+
+impl IoThread {
+    fn start() -> Result<IoThread, NodeError> {
+        let system = |error| NodeError::System(Arc::new(error));
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(system)?;
+        let handle = runtime.handle().clone();
+        let table = Arc::new(OnceLock::<Arc<AcceptTable>>::new());
+        let (end, ended) = oneshot::channel();
+        let watched = Arc::clone(&table);
+        thread::Builder::new()
+            .name("chunkcomm-io".to_owned())
+            .spawn(move || {
+                runtime.block_on(async move {
+                    let _ = ended.await;
+                    if let Some(table) = watched.get() {
+                        let _ = clock::within(IO_THREAD_LINGER, table.all_ended()).await;
+                    }
+                });
+            })
+            .map_err(system)?;
+        Ok(IoThread { handle, table, end: Some(end) })
+    }
+
+    fn watch(&self, table: &Arc<AcceptTable>) {
+        let _ = self.table.set(Arc::clone(table));
+    }
+}
+
+impl Drop for IoThread {
+    fn drop(&mut self) {
+        if let Some(end) = self.end.take() {
+            let _ = end.send(());
+        }
+    }
+}

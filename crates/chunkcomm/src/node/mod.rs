@@ -1,0 +1,554 @@
+//! [`Node`]: one member of a cluster, with its links; [`Peer`]: another one.
+//!
+//! Reading order: this file, [`builder`], [`hello`] (how a connection becomes a
+//! link), [`accepting`] (who takes the channels that peers open).
+
+mod accepting;
+mod builder;
+mod hello;
+
+pub use builder::{AGE_BOUND_VARIABLE, NodeBuilder};
+
+use crate::channel::ChannelOptions;
+use crate::channel::bytes::{BytesReceiver, BytesSender};
+use crate::channel::receiver::Receiver;
+use crate::channel::sender::Sender;
+use crate::driver::buffers::Buffers;
+use crate::driver::clock;
+use crate::driver::inbox::RxEnd;
+use crate::driver::link::{Driver, DriverSetup};
+use crate::driver::mail::{Command, LinkShared, PeerInfo};
+use crate::driver::staging::{TxEnd, TxShared};
+use crate::error::{
+    AcceptError, CloseError, ConnectError, LinkCause, LinkError, OpenError, TypeRefused,
+};
+use crate::proto::describe::{Description, describe};
+use crate::proto::hello::{Agreement, Hello};
+use crate::proto::limits::CHANNEL_NAME_BYTES_MAX;
+use crate::proto::link::LinkConfig;
+use crate::proto::outbox::OpenSpec;
+use crate::proto::packet::{ChannelKind, Lane};
+use crate::stats::PeerStats;
+use crate::transport::{Transport, memory};
+use crate::{Address, transport};
+use accepting::AcceptTable;
+use builder::Settings;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// One member of a cluster: listens, connects, opens and accepts channels.
+///
+/// A node is a value; a program may have several. Clones are the same node.
+/// When the last clone and everything that belongs to it (peers, senders,
+/// receivers) is dropped, its links send what was accepted and end.
+#[derive(Clone)]
+pub struct Node {
+    pub(crate) shared: Arc<NodeShared>,
+}
+
+/// What the clones of a node, its peers and channels share.
+pub(crate) struct NodeShared {
+    settings: Settings,
+    hello: Hello,
+    runtime: Handle,
+    one_thread: bool,
+    table: Arc<AcceptTable>,
+    buffers: Arc<Buffers>,
+    addresses: Vec<Address>,
+    tasks: Vec<tokio::task::AbortHandle>,
+    local: tokio::sync::Mutex<Option<Arc<LinkShared>>>,
+    /// Ends the thread of `io_thread` when it is dropped.
+    _io_thread: Option<builder::IoThread>,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node")
+            .field("name", &self.shared.settings.name)
+            .field("addresses", &self.shared.addresses)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for NodeShared {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        self.table.close();
+        for link in self.table.links() {
+            link.command(Command::Close);
+        }
+    }
+}
+
+/// A peer as a node sees it: the session with it.
+///
+/// It outlives the connection, but not the session: when that has ended,
+/// [`Node::open`] dials again if the peer's address is known.
+#[derive(Clone)]
+pub struct Peer {
+    pub(crate) link: Arc<LinkShared>,
+    /// Keeps the node alive.
+    node: Arc<NodeShared>,
+    address: Option<Address>,
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peer")
+            .field("name", &self.name())
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Peer {
+    /// The node that this peer is seen from.
+    #[must_use]
+    pub fn node(&self) -> Node {
+        Node { shared: Arc::clone(&self.node) }
+    }
+
+    /// The peer's name, or what its random incarnation begins with.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.link.peer.name
+    }
+
+    /// The random number that the peer drew when it started.
+    #[must_use]
+    pub fn incarnation(&self) -> u128 {
+        self.link.peer.incarnation
+    }
+
+    /// The address that was dialled, if it was this node that dialled.
+    #[must_use]
+    pub fn address(&self) -> Option<&Address> {
+        self.address.as_ref()
+    }
+
+    /// Largest message that the peer takes, in encoded bytes.
+    #[must_use]
+    pub fn message_bytes_max(&self) -> u64 {
+        self.link.peer.message_bytes_max
+    }
+
+    /// Counters of the session.
+    #[must_use]
+    pub fn stats(&self) -> PeerStats {
+        self.link.stats()
+    }
+
+    /// The session has not ended.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.link.ended().is_none()
+    }
+
+    /// Waits for the end of the session and says why it ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn closed(&self) -> LinkError {
+        poll_fn(|context| self.link.poll_ended(context)).await
+    }
+
+    /// Ends the session now, without sending what is staged.
+    pub fn abort(&self) {
+        let error = LinkError::new(self.name(), LinkCause::Closed);
+        self.link.command(Command::Abort(error));
+    }
+}
+
+impl Node {
+    /// Settings of a node to be built.
+    #[must_use]
+    pub fn builder() -> NodeBuilder {
+        NodeBuilder::default()
+    }
+
+    /// Where the node listens, with the ports that the system chose.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<Address> {
+        self.shared.addresses.clone()
+    }
+
+    /// The node's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.shared.hello.node.as_str()
+    }
+
+    /// The last connections that were refused, oldest first: who, and why.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<String> {
+        self.shared.table.refusals()
+    }
+
+    /// Connects to the node that listens at `address`. A live session with that
+    /// node which was begun here is used again.
+    ///
+    /// # Errors
+    ///
+    /// The address does not answer, or what answers does not fit. Other links
+    /// are not concerned.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before it returns, the connection is given up, or the session is
+    /// there for the next call.
+    pub async fn connect(&self, address: &Address) -> Result<Peer, ConnectError> {
+        let node = self.clone();
+        let dialled = address.clone();
+        // On the node's runtime, whose reactor the connection belongs to.
+        let task = self.shared.runtime.spawn(async move { node.dial(&dialled).await });
+        let link = task.await.map_err(|_| ConnectError::Closed)??;
+        Ok(self.peer(link, Some(address.clone())))
+    }
+
+    async fn dial(&self, address: &Address) -> Result<Arc<LinkShared>, ConnectError> {
+        let unreachable = |error| ConnectError::Unreachable {
+            address: address.clone(),
+            error: Arc::new(error),
+        };
+        let mut transport = transport::connect(address).await.map_err(unreachable)?;
+        let theirs = hello::exchange(&mut *transport, &self.shared.hello)
+            .await
+            .map_err(|cause| ConnectError::Hello { address: address.clone(), cause })?;
+        if let Some(link) = self.shared.table.dialled(theirs.0.incarnation) {
+            return Ok(link);
+        }
+        Ok(self.shared.start(transport, &theirs, true))
+    }
+
+    /// This node as its own peer, reached through memory.
+    ///
+    /// # Errors
+    ///
+    /// The node is closed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn local(&self) -> Result<Peer, ConnectError> {
+        let mut local = self.shared.local.lock().await;
+        if let Some(link) = local.as_ref().filter(|link| link.ended().is_none()) {
+            return Ok(self.peer(Arc::clone(link), None));
+        }
+        if self.shared.table.is_closed() {
+            return Err(ConnectError::Closed);
+        }
+        let (ours, theirs) = memory::pipe();
+        let hello = &self.shared.hello;
+        let agreement = Hello::agree(hello, hello).map_err(|_| ConnectError::Closed)?;
+        let link = self.shared.start(ours, &(*hello, agreement), false);
+        self.shared.start(theirs, &(*hello, agreement), false);
+        *local = Some(Arc::clone(&link));
+        Ok(self.peer(link, None))
+    }
+
+    fn peer(&self, link: Arc<LinkShared>, address: Option<Address>) -> Peer {
+        Peer { link, node: Arc::clone(&self.shared), address }
+    }
+
+    /// Opens a channel of `T` to `peer` under `name`. That costs no round trip:
+    /// data may follow at once. If the session has ended and the peer's address
+    /// is known, a new session is begun.
+    ///
+    /// # Errors
+    ///
+    /// The session has ended and cannot be had again, the name is empty or
+    /// longer than 255 bytes, or values of the type cannot be sent. Whether the
+    /// peer accepts is not known yet: a later call on the sender says so.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn open<T>(&self, peer: &Peer, name: &str) -> Result<Sender<T>, OpenError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        self.open_with(peer, name, ChannelOptions::default()).await
+    }
+
+    /// As [`Node::open`], with options.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::open`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn open_with<T>(
+        &self,
+        peer: &Peer,
+        name: &str,
+        options: ChannelOptions,
+    ) -> Result<Sender<T>, OpenError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let description = described::<T>(&options).map_err(OpenError::Type)?;
+        let (end, peer) =
+            self.open_end(peer, name, options.lane, ChannelKind::Typed, &description).await?;
+        Ok(Sender::new(end, peer))
+    }
+
+    /// As [`Node::open`], for bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::open`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn open_bytes(&self, peer: &Peer, name: &str) -> Result<BytesSender, OpenError> {
+        self.open_bytes_with(peer, name, ChannelOptions::default()).await
+    }
+
+    /// As [`Node::open_bytes`], with options.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::open`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn open_bytes_with(
+        &self,
+        peer: &Peer,
+        name: &str,
+        options: ChannelOptions,
+    ) -> Result<BytesSender, OpenError> {
+        let fingerprint = Fingerprint::of_bytes(&options);
+        let (end, peer) =
+            self.open_end(peer, name, options.lane, ChannelKind::Bytes, &fingerprint).await?;
+        Ok(BytesSender::new(end, peer))
+    }
+
+    async fn open_end(
+        &self,
+        peer: &Peer,
+        name: &str,
+        lane: Lane,
+        kind: ChannelKind,
+        print: &Fingerprint,
+    ) -> Result<(TxEnd, Peer), OpenError> {
+        if name.is_empty() || name.len() > CHANNEL_NAME_BYTES_MAX {
+            return Err(OpenError::Name { bytes: name.len() });
+        }
+        match self.try_open(&peer.link, name, lane, kind, print) {
+            Ok(end) => Ok((end, peer.clone())),
+            Err(error) => {
+                let Some(address) = &peer.address else { return Err(OpenError::Lost(error)) };
+                let again = self.connect(address).await.map_err(OpenError::Connect)?;
+                let end = self.try_open(&again.link, name, lane, kind, print);
+                Ok((end.map_err(OpenError::Lost)?, again))
+            }
+        }
+    }
+
+    fn try_open(
+        &self,
+        link: &Arc<LinkShared>,
+        name: &str,
+        lane: Lane,
+        kind: ChannelKind,
+        print: &Fingerprint,
+    ) -> Result<TxEnd, LinkError> {
+        let spec = OpenSpec { lane, kind, fingerprint: print.hash, name: name.to_owned() };
+        let shared = TxShared::new(name.to_owned(), print.text.clone());
+        let packet_bytes_max = self.shared.settings.packet_bytes_max;
+        link.open(|id| {
+            let (end, ring) = TxEnd::new(link, &shared, id, packet_bytes_max);
+            (Command::Open { id, spec, tx: Arc::clone(&shared), ring }, end)
+        })
+    }
+
+    /// Waits for a peer that opens a channel of `T` under `name`. Opens that come
+    /// before are held, up to 256 a link; further ones are refused.
+    ///
+    /// # Errors
+    ///
+    /// A peer opened the channel with another type: the error names both, the
+    /// channel is refused, and `accept` can be called again.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe, but for a channel that was just found to be of another type: that
+    /// is refused all the same.
+    pub async fn accept<T>(&self, name: &str) -> Result<(Peer, Receiver<T>), AcceptError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        self.accept_with(name, ChannelOptions::default()).await
+    }
+
+    /// As [`Node::accept`], with options; the lane is the sender's to choose.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::accept`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Node::accept`].
+    pub async fn accept_with<T>(
+        &self,
+        name: &str,
+        options: ChannelOptions,
+    ) -> Result<(Peer, Receiver<T>), AcceptError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let print = described::<T>(&options).map_err(AcceptError::Type)?;
+        let end = self.shared.table.accept(name, ChannelKind::Typed, &print).await?;
+        let peer = self.peer_of(&end);
+        Ok((peer.clone(), Receiver::new(end, peer)))
+    }
+
+    /// As [`Node::accept`], for bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::accept`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Node::accept`].
+    pub async fn accept_bytes(&self, name: &str) -> Result<(Peer, BytesReceiver), AcceptError> {
+        let print = Fingerprint::of_bytes(&ChannelOptions::default());
+        let end = self.shared.table.accept(name, ChannelKind::Bytes, &print).await?;
+        let peer = self.peer_of(&end);
+        Ok((peer.clone(), BytesReceiver::new(end, peer)))
+    }
+
+    fn peer_of(&self, end: &RxEnd) -> Peer {
+        self.peer(Arc::clone(&end.link), None)
+    }
+
+    /// Ends all sessions: every channel to a peer ends after what was accepted on
+    /// it, and all of it is acknowledged. Nothing can be opened or accepted
+    /// afterwards.
+    ///
+    /// # Errors
+    ///
+    /// After `deadline` the sessions are cut; the error has an account of the
+    /// channels with messages that were not acknowledged.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, closing goes on without deadline.
+    pub async fn close(&self, deadline: Duration) -> Result<(), CloseError> {
+        for task in &self.shared.tasks {
+            task.abort();
+        }
+        self.shared.table.close();
+        let links = self.shared.table.links();
+        for link in &links {
+            link.command(Command::Close);
+        }
+        let all_ended = async {
+            for link in &links {
+                poll_fn(|context| link.poll_ended(context)).await;
+            }
+        };
+        let in_time = {
+            let node = &self.shared.runtime;
+            let _entered = node.enter();
+            clock::within(deadline, all_ended)
+        };
+        if in_time.await.is_none() {
+            for link in &links {
+                let error = LinkError::new(link.peer.name.clone(), LinkCause::CloseDeadline);
+                link.command(Command::Abort(error));
+            }
+            for link in &links {
+                poll_fn(|context| link.poll_ended(context)).await;
+            }
+        }
+        let channels: Vec<_> = links.iter().flat_map(|link| link.unacknowledged()).collect();
+        if channels.is_empty() { Ok(()) } else { Err(CloseError { channels }) }
+    }
+}
+
+impl NodeShared {
+    /// Starts the driver of a connection whose hellos agree.
+    fn start(
+        &self,
+        transport: Box<dyn Transport>,
+        theirs: &(Hello, Agreement),
+        dialled: bool,
+    ) -> Arc<LinkShared> {
+        let (hello, agreement) = theirs;
+        let shared = LinkShared::new(PeerInfo {
+            name: hello::display_name(hello),
+            incarnation: hello.incarnation,
+            message_bytes_max: hello.message_bytes_max,
+            packet_bytes_max: self.hello.packet_bytes_max as usize,
+        });
+        let config = LinkConfig {
+            policy: self.settings.policy,
+            age_bound: self.settings.age_bound,
+            packet_bytes_max: self.settings.packet_bytes_max.min(agreement.packet_bytes_max as usize),
+            windows_bytes_max: self.settings.window_bytes_max,
+            message_bytes_max: self.settings.message_bytes_max,
+            peer_open_credit: hello.open_credit,
+            session: self.settings.session,
+        };
+        let driver = Driver::new(DriverSetup {
+            shared: Arc::clone(&shared),
+            transport,
+            config,
+            acceptor: Arc::clone(&self.table) as Arc<_>,
+            buffers: Arc::clone(&self.buffers),
+            one_thread: self.one_thread,
+        });
+        self.table.add_link(&shared, dialled);
+        self.runtime.spawn(driver);
+        shared
+    }
+}
+
+/// What two ends compare of a channel's type.
+#[derive(Debug, Clone)]
+pub(crate) struct Fingerprint {
+    pub(crate) hash: u64,
+    pub(crate) text: String,
+}
+
+impl Fingerprint {
+    fn of_bytes(options: &ChannelOptions) -> Fingerprint {
+        let text = options.schema.clone().unwrap_or_else(|| "bytes".to_owned());
+        Fingerprint::of_name(&text)
+    }
+
+    fn of_name(name: &str) -> Fingerprint {
+        let hash = crate::proto::describe::fnv1a(name.as_bytes());
+        Fingerprint { hash, text: name.to_owned() }
+    }
+}
+
+fn described<T: DeserializeOwned>(options: &ChannelOptions) -> Result<Fingerprint, TypeRefused> {
+    let description: Description = describe::<T>();
+    if let Some(reason) = description.refusal() {
+        return Err(TypeRefused {
+            type_name: description.short(),
+            reason: reason.to_owned(),
+        });
+    }
+    Ok(match &options.schema {
+        Some(schema) => Fingerprint::of_name(schema),
+        None => Fingerprint { hash: description.hash, text: description.short() },
+    })
+}

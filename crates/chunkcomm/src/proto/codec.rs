@@ -1,0 +1,222 @@
+//! From values to bytes and back: the only module that knows the format.
+//!
+//! The format is bincode's with fixed-width little-endian integers: 64-bit lengths, 32-bit variant
+//! indices, one byte before an optional value, nothing between fields and no names. Values are
+//! encoded by bincode. They are decoded by a reader of the same format ([`decode`]), because the
+//! bytes come from elsewhere: bincode allocates what a string claims to hold, up to a limit that
+//! has to be a constant, and lets nested values use up the stack. Here no length is believed that
+//! the remaining bytes do not cover.
+//!
+//! The format does not describe itself, so a few things that serde offers do not survive it:
+//!
+//! - `#[serde(flatten)]`, `#[serde(untagged)]`, `#[serde(tag = "..")]` and types like
+//!   `serde_json::Value` ask the bytes what they are, and [`decode`] refuses
+//!   ([`DecodeError::NotSelfDescribing`]).
+//! - `#[serde(skip_serializing_if)]` leaves out bytes that the reader counts on: what follows is
+//!   misread. A plain `#[serde(skip)]` is left out on both sides and does no harm; the reader has
+//!   the field's default then.
+//! - A sequence or map of elements that take no bytes, as `Vec<()>`, costs its sender nothing and
+//!   its reader one turn per element, so more than one such element is refused
+//!   ([`DecodeError::ZeroSized`]). [`describe`](super::describe) finds such types beforehand.
+//! - A value with more than [`DEPTH_MAX`] optional values, sequences, maps and enums within each
+//!   other is refused ([`DecodeError::TooDeep`]): a long linked list travels as a `Vec`.
+//!
+//! A `Vec<u8>` is a sequence of numbers to serde, each encoded by itself. Bytes that are only
+//! carried are faster as `bytes::Bytes` or through `serde_bytes`, and fastest in a channel of
+//! bytes.
+
+mod decoder;
+
+use std::fmt;
+
+use bincode::config::{Configuration, Fixint, LittleEndian, standard};
+use bincode::enc::write::Writer;
+use serde::Serialize;
+use serde::de::{DeserializeOwned, Expected, Unexpected};
+
+use decoder::Decoder;
+
+/// Names the format in the handshake: nodes whose codecs differ do not talk.
+pub const CODEC_ID: u16 = 1;
+
+/// How many optional values, sequences, maps and enums of a decoded value may lie within each
+/// other. A level takes up to about 2 KiB of stack in an unoptimised build, and the threads of a
+/// runtime have 2 MiB. Structs and tuples do not count: without one of the others they cannot
+/// contain themselves.
+pub const DEPTH_MAX: u32 = 128;
+
+/// The format, as bincode is told.
+const FORMAT: Configuration<LittleEndian, Fixint> =
+    standard().with_little_endian().with_fixed_int_encoding();
+
+/// Why a value was not encoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// The value needs more bytes than there is room.
+    NoRoom,
+    /// The value's `Serialize` failed with this cause, or asked for what the format cannot
+    /// express, such as a sequence whose length is not known beforehand.
+    Refused(Box<str>),
+}
+
+impl fmt::Display for EncodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EncodeError::NoRoom => f.write_str("the value needs more bytes than there is room"),
+            EncodeError::Refused(cause) => write!(f, "the value cannot be encoded: {cause}"),
+        }
+    }
+}
+
+impl std::error::Error for EncodeError {}
+
+impl EncodeError {
+    #[cold]
+    fn of(error: bincode::error::EncodeError) -> Self {
+        use bincode::error::EncodeError as Error;
+        match error {
+            Error::UnexpectedEnd => EncodeError::NoRoom,
+            Error::Other(cause) => EncodeError::Refused(cause.into()),
+            Error::OtherString(cause) => EncodeError::Refused(cause.into()),
+            Error::Serde(bincode::serde::EncodeError::SequenceMustHaveLength) => {
+                EncodeError::Refused("the length of a sequence or map is not known".into())
+            }
+            error => EncodeError::Refused(error.to_string().into()),
+        }
+    }
+}
+
+/// Why bytes are not a value of the type that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The bytes end before the value does, or a length in them covers more than they hold.
+    Short,
+    /// The value ends before the bytes do.
+    Trailing,
+    /// A truth value is neither 0 nor 1.
+    Bool,
+    /// A character is not UTF-8.
+    Char,
+    /// A string is not UTF-8.
+    Text,
+    /// The mark before an optional value is neither 0 nor 1.
+    Optional,
+    /// The type has no variant of this index.
+    Variant,
+    /// More than [`DEPTH_MAX`] values within each other.
+    TooDeep,
+    /// A sequence or map of several elements that take no bytes.
+    ZeroSized,
+    /// The type wants to be told by the bytes what they are.
+    NotSelfDescribing,
+    /// The type's own `Deserialize` turned down what it was given.
+    Refused,
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DecodeError::Short => "the bytes end before the value does",
+            DecodeError::Trailing => "there are bytes after the end of the value",
+            DecodeError::Bool => "a truth value is neither 0 nor 1",
+            DecodeError::Char => "a character is not UTF-8",
+            DecodeError::Text => "a string is not UTF-8",
+            DecodeError::Optional => "the mark before an optional value is neither 0 nor 1",
+            DecodeError::Variant => "the type has no variant of this index",
+            DecodeError::TooDeep => "more than 128 values lie within each other",
+            DecodeError::ZeroSized => "a sequence has several elements that take no bytes",
+            DecodeError::NotSelfDescribing => "the type needs a format that describes itself",
+            DecodeError::Refused => "the type turned down the value that was read",
+        })
+    }
+}
+
+impl std::error::Error for DecodeError {}
+
+impl serde::de::Error for DecodeError {
+    #[cold]
+    fn custom<T: fmt::Display>(_cause: T) -> Self {
+        DecodeError::Refused
+    }
+
+    #[cold]
+    fn invalid_value(unexpected: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        // A derived enum turns down an index it does not have in these words.
+        match unexpected {
+            Unexpected::Unsigned(_) if expected.to_string().starts_with("variant index") => {
+                DecodeError::Variant
+            }
+            _ => DecodeError::Refused,
+        }
+    }
+
+    #[cold]
+    fn unknown_variant(_variant: &str, _expected: &'static [&'static str]) -> Self {
+        DecodeError::Variant
+    }
+}
+
+/// Encodes `value` at the start of `out` and gives the number of bytes it took.
+///
+/// Nothing is allocated unless the value itself does so or refuses.
+///
+/// # Errors
+/// [`EncodeError::NoRoom`] when `out` is too small, which costs no more than the bytes written so
+/// far; [`EncodeError::Refused`] when the value's `Serialize` fails. Either way the contents of
+/// `out` mean nothing.
+#[inline(always)]
+pub fn encode_into_slice<T: Serialize + ?Sized>(
+    value: &T,
+    out: &mut [u8],
+) -> Result<usize, EncodeError> {
+    bincode::serde::encode_into_slice(value, out, FORMAT).map_err(EncodeError::of)
+}
+
+/// Appends the encoded `value` to `out` and gives the number of bytes it took.
+///
+/// # Errors
+/// [`EncodeError::Refused`] when the value's `Serialize` fails; `out` is then as it was before.
+#[inline]
+pub fn encode_into_vec<T: Serialize + ?Sized>(
+    value: &T,
+    out: &mut Vec<u8>,
+) -> Result<usize, EncodeError> {
+    let before = out.len();
+    match bincode::serde::encode_into_writer(value, Append(out), FORMAT) {
+        Ok(()) => Ok(out.len() - before),
+        Err(error) => {
+            out.truncate(before);
+            Err(EncodeError::of(error))
+        }
+    }
+}
+
+/// Writes at the end of a vector.
+struct Append<'a>(&'a mut Vec<u8>);
+
+impl Writer for Append<'_> {
+    #[inline(always)]
+    fn write(&mut self, bytes: &[u8]) -> Result<(), bincode::error::EncodeError> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// Decodes the value that fills `bytes` exactly.
+///
+/// Any bytes may be given. Text and bytes are allocated after they were seen to be there, and a
+/// sequence is told of no more elements than there are bytes left.
+///
+/// # Errors
+/// See [`DecodeError`].
+#[inline(always)]
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    let mut decoder = Decoder::new(bytes);
+    let value = T::deserialize(&mut decoder)?;
+    if decoder.is_at_end() { Ok(value) } else { Err(DecodeError::Trailing) }
+}
+
+#[cfg(test)]
+mod tests;

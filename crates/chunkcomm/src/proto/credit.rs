@@ -1,0 +1,311 @@
+//! How much a peer may send: a window a channel, a budget a link.
+//!
+//! The receiver promises memory before it is used. Of a link's windows one part
+//! is set aside for the initial windows of channels, so that an open needs no
+//! round trip; the rest is lent to channels whose receivers keep up. Beside the
+//! windows lies the memory for one large message that is being put together.
+//!
+//! Invariant, asserted after every change:
+//! `lent + free == windows_max - open_credit`, with `lent` the sum of what
+//! channels' windows have above the initial one.
+
+use super::limits::{OPEN_CREDIT_DIVISOR, WINDOW_BYTES_CHANNEL_MAX, WINDOW_BYTES_INITIAL};
+use std::collections::VecDeque;
+
+/// The sender is told when the grant may rise by one such part of the window.
+pub const GRANT_DIVISOR: u64 = 4;
+
+/// A receiver reports what it consumed in steps of one such part of the window.
+pub const REPORT_DIVISOR: u64 = 8;
+
+const _: () = assert!(1.0 / GRANT_DIVISOR as f64 + 1.0 / REPORT_DIVISOR as f64 <= 0.5);
+
+/// The peer sent more than it was allowed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CreditError {
+    /// More on a channel than was granted to it.
+    Channel {
+        /// Bytes since the channel began, with what came now.
+        received: u64,
+        /// Bytes that it was granted in all.
+        granted: u64,
+    },
+    /// More channels than there are initial windows.
+    Opens,
+    /// A message above the size that was agreed.
+    Message {
+        /// As declared.
+        bytes: u64,
+        /// As agreed.
+        bytes_max: u64,
+    },
+}
+
+impl std::fmt::Display for CreditError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            CreditError::Channel { received, granted } => {
+                write!(f, "a channel sent {received} bytes where {granted} were granted")
+            }
+            CreditError::Opens => f.write_str("more channels opened than there is credit for"),
+            CreditError::Message { bytes, bytes_max } => {
+                write!(f, "a message declares {bytes} bytes where at most {bytes_max} were agreed")
+            }
+        }
+    }
+}
+
+/// What all channels of a link, as receivers, may hold together.
+#[derive(Debug)]
+pub struct LinkBudget {
+    windows_max: u64,
+    free: u64,
+    lent: u64,
+    open_credit: u64,
+    open_total: u64,
+    opened: u64,
+    message_bytes_max: u64,
+    large: VecDeque<u32>,
+}
+
+impl LinkBudget {
+    /// A budget of `windows_max` bytes for all windows and `message_bytes_max`
+    /// for one large message.
+    #[must_use]
+    pub fn new(windows_max: u64, message_bytes_max: u64) -> LinkBudget {
+        let windows_max = windows_max.max(OPEN_CREDIT_DIVISOR * WINDOW_BYTES_INITIAL);
+        let open_credit = windows_max / OPEN_CREDIT_DIVISOR;
+        LinkBudget {
+            windows_max,
+            free: windows_max - open_credit,
+            lent: 0,
+            open_credit,
+            open_total: open_credit,
+            opened: 0,
+            message_bytes_max,
+            large: VecDeque::new(),
+        }
+    }
+
+    /// Bytes of initial windows that the peer may open since the session began.
+    #[must_use]
+    pub fn open_total(&self) -> u64 {
+        self.open_total
+    }
+
+    /// Bytes that all windows together may hold.
+    #[must_use]
+    pub fn windows_max(&self) -> u64 {
+        self.windows_max
+    }
+
+    /// The peer opened a channel.
+    ///
+    /// # Errors
+    ///
+    /// It had no credit for it.
+    pub fn open(&mut self) -> Result<Window, CreditError> {
+        let opened = self.opened + WINDOW_BYTES_INITIAL;
+        if opened > self.open_total {
+            return Err(CreditError::Opens);
+        }
+        self.opened = opened;
+        Ok(Window { size: WINDOW_BYTES_INITIAL, consumed: 0, granted: WINDOW_BYTES_INITIAL })
+    }
+
+    /// A channel is gone with all that it held. Says the new total of initial
+    /// windows, which the peer is to be told.
+    pub fn close(&mut self, window: &Window) -> u64 {
+        let above = window.size - WINDOW_BYTES_INITIAL;
+        self.lent -= above;
+        self.free += above;
+        self.open_total += WINDOW_BYTES_INITIAL;
+        self.check();
+        self.open_total
+    }
+
+    /// `channel` is to receive a message of `bytes` that does not fit its window
+    /// in memory of this link. True when it is its turn now; else it waits until
+    /// [`LinkBudget::large_done`] names it.
+    ///
+    /// # Errors
+    ///
+    /// The message is above the size that was agreed.
+    pub fn large_begins(&mut self, channel: u32, bytes: u64) -> Result<bool, CreditError> {
+        let bytes_max = self.message_bytes_max;
+        if bytes > bytes_max {
+            return Err(CreditError::Message { bytes, bytes_max });
+        }
+        self.large.push_back(channel);
+        Ok(self.large.len() == 1)
+    }
+
+    /// The oldest large message of `channel` was taken or given up; says whose
+    /// turn it is now, if that changed.
+    pub fn large_done(&mut self, channel: u32) -> Option<u32> {
+        let at = self.large.iter().position(|waiting| *waiting == channel)?;
+        self.large.remove(at);
+        if at == 0 { self.large.front().copied() } else { None }
+    }
+
+    /// A large message of `channel` has or waits for the link's memory.
+    #[must_use]
+    pub fn has_large(&self, channel: u32) -> bool {
+        self.large.contains(&channel)
+    }
+
+    fn grow(&mut self, size: u64) -> u64 {
+        let wanted = (2 * size).min(WINDOW_BYTES_CHANNEL_MAX);
+        let more = wanted - size;
+        if more > self.free {
+            return size;
+        }
+        self.free -= more;
+        self.lent += more;
+        self.check();
+        wanted
+    }
+
+    fn check(&self) {
+        assert!(self.lent + self.free == self.windows_max - self.open_credit);
+    }
+}
+
+/// What one channel may hold at its receiver.
+///
+/// Invariant: `granted <= consumed + size`.
+#[derive(Debug)]
+pub struct Window {
+    size: u64,
+    consumed: u64,
+    granted: u64,
+}
+
+impl Window {
+    /// Bytes granted since the channel began.
+    #[must_use]
+    pub fn granted(&self) -> u64 {
+        self.granted
+    }
+
+    /// Bytes that the receiver may hold.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The receiver took `bytes`. True when the grant rose far enough for the
+    /// sender to be told: by a quarter of the window, which then doubles if the link has
+    /// the memory.
+    pub fn consume(&mut self, bytes: u64, budget: &mut LinkBudget) -> bool {
+        self.consumed += bytes;
+        let owed = self.consumed + self.size - self.granted;
+        if GRANT_DIVISOR * owed < self.size {
+            return false;
+        }
+        self.size = budget.grow(self.size);
+        self.granted = self.consumed + self.size;
+        true
+    }
+
+    /// Makes room for a message of `bytes` in the window, if the link has the
+    /// memory. False when it needs memory of its own. A message of half a window
+    /// always gets through: what is consumed and not yet granted is below
+    /// 1/[`GRANT_DIVISOR`] + 1/[`REPORT_DIVISOR`] of it.
+    pub fn fits_large(&mut self, bytes: u64, budget: &mut LinkBudget) -> bool {
+        let mut size = self.size;
+        while size < 2 * bytes {
+            let grown = budget.grow(size);
+            if grown == size {
+                break;
+            }
+            size = grown;
+        }
+        if size > self.size {
+            self.granted += size - self.size;
+            self.size = size;
+        }
+        self.size >= 2 * bytes
+    }
+
+    /// A message of `bytes` gets memory of its own: it does not count in the
+    /// window, whatever of it comes when.
+    pub fn admit_large(&mut self, bytes: u64) {
+        self.consumed += bytes;
+        self.granted = self.consumed + self.size;
+    }
+
+    /// The peer sent `received` bytes in all.
+    ///
+    /// # Errors
+    ///
+    /// They are more than were granted.
+    pub fn check_received(&self, received: u64) -> Result<(), CreditError> {
+        if received > self.granted {
+            return Err(CreditError::Channel { received, granted: self.granted });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever channels do, the windows together stay within the budget,
+        /// and a sender that respects its grants is never refused.
+        #[test]
+        fn the_sum_of_the_windows_stays_within_the_budget(
+            steps in prop::collection::vec((0usize..12, 1u64..5_000_000, any::<bool>()), 1..300),
+        ) {
+            let mut budget = LinkBudget::new(1 << 20, 1 << 20);
+            let mut channels: Vec<Option<(Window, u64)>> = (0..12).map(|_| None).collect();
+            for (index, bytes, close) in steps {
+                match channels[index].take() {
+                    None => channels[index] = budget.open().ok().map(|window| (window, 0)),
+                    Some((window, _)) if close => { budget.close(&window); }
+                    Some((mut window, sent)) => {
+                        let sent = (sent + bytes).min(window.granted());
+                        prop_assert!(window.check_received(sent).is_ok());
+                        prop_assert!(window.check_received(window.granted() + 1).is_err());
+                        let held = sent - window.consumed;
+                        prop_assert!(held <= window.size());
+                        window.consume(held, &mut budget);
+                        channels[index] = Some((window, sent));
+                    }
+                }
+                let sum: u64 = channels.iter().flatten().map(|(window, _)| window.size()).sum();
+                prop_assert!(sum <= budget.windows_max(), "{} > {}", sum, budget.windows_max());
+            }
+        }
+    }
+
+    #[test]
+    fn one_large_message_at_a_time() {
+        let mut budget = LinkBudget::new(1 << 20, 1 << 20);
+        assert_eq!(budget.large_begins(1, 500_000), Ok(true));
+        assert_eq!(budget.large_begins(2, 500_000), Ok(false));
+        assert_eq!(budget.large_begins(3, 500_000), Ok(false));
+        assert_eq!(budget.large_done(2), None, "one that waits gives up");
+        assert_eq!(budget.large_done(1), Some(3));
+        assert_eq!(budget.large_begins(3, 1), Ok(false), "its next one waits too");
+        assert_eq!(budget.large_done(3), Some(3));
+        assert!(budget.large_begins(4, 2 << 20).is_err());
+    }
+
+    #[test]
+    fn what_a_receiver_consumes_comes_back_before_the_sender_could_starve() {
+        let mut budget = LinkBudget::new(1 << 20, 1 << 20);
+        let mut window = budget.open().unwrap();
+        let mut sent = 0;
+        for _ in 0..1000 {
+            // Messages of just the inline bound, each consumed as it comes.
+            sent += super::super::limits::INLINE_BYTES_MAX as u64;
+            assert!(window.check_received(sent).is_ok());
+            window.consume(super::super::limits::INLINE_BYTES_MAX as u64, &mut budget);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Every limit by its name, with the relations between them checked when the
+//! crate is compiled.
+
+/// Default size of a full packet on the wire, header included. Larger ones cost
+/// latency and cache (64 KiB still lies in a core's second-level cache), smaller
+/// ones a system call more often.
+pub const PACKET_BYTES_DEFAULT: usize = 64 * 1024;
+
+/// Smallest packet size that may be set: an `Open` with the longest name fits.
+pub const PACKET_BYTES_MIN: usize = 1024;
+
+/// Largest packet size that may be set.
+pub const PACKET_BYTES_LARGEST: usize = 1024 * 1024;
+
+/// What one packet needs beside a channel's whole ring: the header, a record
+/// header and some records of credit, so that a saturated ring and the grants
+/// of the other direction leave together.
+pub const PACKET_OVERHEAD_BYTES: usize = 256;
+
+/// A packet counts as full when less than this part of it is left: waiting
+/// could gain at most as much.
+pub const FULL_SLACK_DIVISOR: usize = 64;
+
+/// A message up to this size is staged in its channel's ring; a larger one
+/// leaves in fragments. Two of them fit in the initial window, so that a
+/// message never waits for a window that cannot come.
+pub const INLINE_BYTES_MAX: usize = 8 * 1024;
+
+/// Largest fragment of a large message. It costs one header and one write:
+/// at 256 KiB that is below 1 % of the copy in the kernel.
+pub const FRAGMENT_BYTES_MAX: usize = 256 * 1024;
+
+/// A fragment smaller than this is not worth a packet while credit is short.
+pub const FRAGMENT_BYTES_MIN: usize = 4 * 1024;
+
+/// What a channel may send before the receiver granted anything.
+pub const WINDOW_BYTES_INITIAL: u64 = 16 * 1024;
+
+/// What a channel's window grows to while its receiver keeps up.
+pub const WINDOW_BYTES_CHANNEL_MAX: u64 = 4 * 1024 * 1024;
+
+/// Default sum of all windows of a link.
+pub const WINDOW_BYTES_LINK_DEFAULT: u64 = 16 * 1024 * 1024;
+
+/// Part of a link's windows that is set aside for the initial windows of
+/// channels: one in so many.
+pub const OPEN_CREDIT_DIVISOR: u64 = 2;
+
+/// Default of the largest message in bytes, which is also the memory that a
+/// link may spend on one message that is being put together.
+pub const MESSAGE_BYTES_DEFAULT: u64 = 32 * 1024 * 1024;
+
+/// Smallest ring of a channel, in bytes.
+pub const RING_BYTES_INITIAL: usize = 1024;
+
+/// A full ring grows by this factor, up to what one packet holds.
+pub const RING_GROWTH: usize = 4;
+
+/// Bytes of large messages that a channel may have accepted and not yet sent;
+/// one message is always admitted.
+pub const LARGE_STAGED_BYTES_MAX: usize = 1024 * 1024;
+
+/// Longest name of a channel in bytes.
+pub const CHANNEL_NAME_BYTES_MAX: usize = 255;
+
+/// Longest text of a refusal or a type's description on the wire.
+pub const TEXT_BYTES_MAX: usize = 1024;
+
+/// Channels that a peer may have opened and nobody accepted yet, a link.
+pub const HELD_OPENS_MAX: usize = 256;
+
+/// An acknowledgement leaves at the latest after so many packets.
+pub const ACK_PACKETS_MAX: u64 = 64;
+
+/// An acknowledgement leaves at the latest after so many received bytes.
+pub const ACK_BYTES_MAX: u64 = 1024 * 1024;
+
+/// An acknowledgement leaves at the latest after this time, in milliseconds.
+pub const ACK_DELAY_MS: u64 = 10;
+
+/// Yields of the writer while its packet still grows. A yield costs about
+/// 0.1 us when nothing else is runnable; without a bound a busy producer on
+/// another thread would hold the packet back up to its age bound.
+pub const GROWTH_YIELDS_MAX: u32 = 64;
+
+/// Default age at which the oldest message of a packet makes it leave, in
+/// milliseconds; tokio's timers step one millisecond.
+pub const AGE_BOUND_MS_DEFAULT: u64 = 1;
+
+const _: () = {
+    assert!(2 * INLINE_BYTES_MAX as u64 <= WINDOW_BYTES_INITIAL);
+    assert!(WINDOW_BYTES_INITIAL <= WINDOW_BYTES_CHANNEL_MAX);
+    assert!(FRAGMENT_BYTES_MIN <= FRAGMENT_BYTES_MAX);
+    assert!(FRAGMENT_BYTES_MIN as u64 <= WINDOW_BYTES_INITIAL / 2);
+    assert!(PACKET_OVERHEAD_BYTES + CHANNEL_NAME_BYTES_MAX < PACKET_BYTES_MIN);
+    assert!(PACKET_BYTES_MIN <= PACKET_BYTES_DEFAULT);
+    assert!(PACKET_BYTES_DEFAULT <= PACKET_BYTES_LARGEST);
+};

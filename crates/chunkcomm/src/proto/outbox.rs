@@ -1,0 +1,602 @@
+//! From staged channels to packets: which channels, how much of each.
+//!
+//! What goes first is decided when a packet is filled, not when a message was
+//! staged. Express channels go before bulk ones, but one packet in
+//! [`BULK_FIRST_EVERY`] begins with bulk; within a lane channels take turns, each
+//! with at most its share of the packet. Credit is spent here: a channel whose
+//! credit is used up leaves its turn until more comes, and its producer waits
+//! when its ring is full.
+
+use super::flush::{Gathering, Pending, Policy, Verdict};
+use super::limits::{FRAGMENT_BYTES_MAX, FRAGMENT_BYTES_MIN, WINDOW_BYTES_INITIAL};
+use super::message;
+use super::packet::{AppendRecords, ChannelKind, FRAGMENT_HEAD_BYTES, Lane, RECORD_BYTES};
+use super::session::{Carried, Session};
+use super::{Time, packet};
+use bytes::Bytes;
+use std::collections::{HashMap, VecDeque};
+
+/// One packet in so many begins with the bulk lane while both lanes wait.
+pub const BULK_FIRST_EVERY: u64 = 16;
+
+/// A channel's share of a packet is at least this, so that many channels do not
+/// cut packets into crumbs.
+const SHARE_BYTES_MIN: usize = 2 * 1024;
+
+/// What a channel has staged: whole messages with their prefixes, cut once
+/// where the ring wraps.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    /// The first bytes.
+    pub front: &'a [u8],
+    /// The bytes after them.
+    pub back: &'a [u8],
+    /// Number of messages in both, marks of large ones included.
+    pub messages: u32,
+    /// There may be marks of large messages among them.
+    pub large: bool,
+}
+
+/// The rings of the channels, as the outbox sees them.
+pub trait Staged {
+    /// What `channel` has staged.
+    fn view(&mut self, channel: u32) -> View<'_>;
+    /// The first `bytes` with `messages` of it were taken. Called with zeros when
+    /// the channel was found empty.
+    fn consume(&mut self, channel: u32, bytes: usize, messages: u32);
+    /// The large message whose mark was just consumed.
+    fn take_large(&mut self, channel: u32) -> Bytes;
+}
+
+/// How a channel begins.
+#[derive(Debug, Clone)]
+pub struct OpenSpec {
+    /// Its lane.
+    pub lane: Lane,
+    /// Typed values or bytes.
+    pub kind: ChannelKind,
+    /// Of the type.
+    pub fingerprint: u64,
+    /// At most 255 bytes.
+    pub name: String,
+}
+
+#[derive(Debug)]
+struct Channel {
+    spec: OpenSpec,
+    opened: bool,
+    credit: u64,
+    sent_bytes: u64,
+    sent_messages: u64,
+    large: Option<Large>,
+    /// In a lane's queue.
+    queued: bool,
+    /// Staged, but without credit for it.
+    blocked: bool,
+    oldest: Time,
+    urgent_until: u64,
+    explicit_until: u64,
+    end: Option<u64>,
+    /// It ends when nothing is staged any more.
+    end_when_drained: bool,
+}
+
+#[derive(Debug)]
+struct Large {
+    bytes: Bytes,
+    offset: usize,
+}
+
+/// What filling a packet came to.
+#[derive(Debug, Default)]
+pub struct Filled {
+    /// Bytes that end the packet, without copy.
+    pub tail: Option<Bytes>,
+    /// Messages that were completed in it.
+    pub messages: u32,
+    /// Something did not fit.
+    pub fit: bool,
+    /// Things noted in the session for it.
+    pub entries: u32,
+    /// When the oldest message in it was staged.
+    pub oldest: Option<Time>,
+}
+
+enum Put {
+    /// All of it is in, or its share is used up: the next channel's turn.
+    Done { more: bool },
+    /// The rest of the packet holds no more of it.
+    NoRoom,
+    /// The packet ends with a slice of its own.
+    Tail(Bytes),
+}
+
+/// The sending side of a link. Order of calls: [`Outbox::open`],
+/// [`Outbox::staged`], [`Outbox::urgent`], [`Outbox::end`] and the like as they
+/// happen; [`Outbox::decide`] and, when a packet is to leave, [`Outbox::fill`].
+#[derive(Debug)]
+pub struct Outbox {
+    channels: HashMap<u32, Channel>,
+    express: VecDeque<u32>,
+    bulk: VecDeque<u32>,
+    /// Opens that wait for credit.
+    unopened: VecDeque<u32>,
+    open_credit: u64,
+    next_channel: u32,
+    packets: u64,
+    gathering: Gathering,
+    packet_room: usize,
+    closing: bool,
+    credit_waits: u64,
+    /// What the packet that was filled last carries.
+    carried: Vec<Carried>,
+}
+
+impl Outbox {
+    /// Nothing to send. `packet_room` is what a packet holds behind its header;
+    /// the peer allows `open_credit` bytes of initial windows.
+    #[must_use]
+    pub fn new(gathering: Gathering, packet_room: usize, open_credit: u64) -> Outbox {
+        Outbox {
+            channels: HashMap::new(),
+            express: VecDeque::new(),
+            bulk: VecDeque::new(),
+            unopened: VecDeque::new(),
+            open_credit,
+            next_channel: 1,
+            packets: 0,
+            gathering,
+            packet_room,
+            closing: false,
+            credit_waits: 0,
+            carried: Vec::new(),
+        }
+    }
+
+    /// How often a channel had to wait for credit.
+    #[must_use]
+    pub fn credit_waits(&self) -> u64 {
+        self.credit_waits
+    }
+
+    /// Begins a channel; its `Open` travels with its first data.
+    pub fn open(&mut self, spec: OpenSpec, now: Time) -> u32 {
+        let id = self.next_channel;
+        self.next_channel += 1;
+        let channel = Channel {
+            spec,
+            opened: false,
+            credit: 0,
+            sent_bytes: 0,
+            sent_messages: 0,
+            large: None,
+            queued: false,
+            blocked: false,
+            oldest: now,
+            urgent_until: 0,
+            explicit_until: 0,
+            end: None,
+            end_when_drained: false,
+        };
+        self.channels.insert(id, channel);
+        self.unopened.push_back(id);
+        self.admit_opens();
+        id
+    }
+
+    /// The peer allows initial windows of `total` bytes since the session began.
+    pub fn handle_open_credit(&mut self, total: u64, opened_before: u64) {
+        self.open_credit = self.open_credit.max(total.saturating_sub(opened_before));
+        self.admit_opens();
+    }
+
+    /// Bytes of initial windows that are still free; for tests of the invariant.
+    #[must_use]
+    pub fn open_credit(&self) -> u64 {
+        self.open_credit
+    }
+
+    /// Channels whose open waits for credit.
+    #[must_use]
+    pub fn unopened(&self) -> usize {
+        self.unopened.len()
+    }
+
+    fn admit_opens(&mut self) {
+        while self.open_credit >= WINDOW_BYTES_INITIAL {
+            let Some(id) = self.unopened.pop_front() else { return };
+            let Some(channel) = self.channels.get_mut(&id) else { continue };
+            self.open_credit -= WINDOW_BYTES_INITIAL;
+            channel.credit = WINDOW_BYTES_INITIAL;
+            channel.blocked = false;
+            self.enqueue(id);
+        }
+    }
+
+    fn enqueue(&mut self, id: u32) {
+        let Some(channel) = self.channels.get_mut(&id) else { return };
+        if !channel.queued && !channel.blocked && channel.credit > 0 {
+            channel.queued = true;
+            match channel.spec.lane {
+                Lane::Express => self.express.push_back(id),
+                Lane::Bulk => self.bulk.push_back(id),
+            }
+        }
+    }
+
+    /// `channel` staged something where there was nothing, at `at`.
+    pub fn staged(&mut self, channel: u32, at: Time) {
+        if let Some(entry) = self.channels.get_mut(&channel) {
+            if !entry.queued {
+                entry.oldest = at;
+            }
+            self.enqueue(channel);
+        }
+    }
+
+    /// The messages of `channel` up to number `until` are to leave at once.
+    pub fn urgent(&mut self, channel: u32, until: u64, at: Time) {
+        if let Some(entry) = self.channels.get_mut(&channel) {
+            entry.urgent_until = entry.urgent_until.max(until);
+        }
+        self.staged(channel, at);
+    }
+
+    /// The caller asked for the messages of `channel` up to number `until`.
+    pub fn explicit(&mut self, channel: u32, until: u64, at: Time) {
+        if let Some(entry) = self.channels.get_mut(&channel) {
+            entry.explicit_until = entry.explicit_until.max(until);
+        }
+        self.staged(channel, at);
+    }
+
+    /// `channel` ends after `messages` in all.
+    pub fn end(&mut self, channel: u32, messages: u64, at: Time) {
+        if let Some(entry) = self.channels.get_mut(&channel) {
+            entry.end = Some(messages);
+            self.staged(channel, at);
+        }
+    }
+
+    /// `channel` ends after what is staged now.
+    pub fn end_when_drained(&mut self, channel: u32, at: Time) {
+        if let Some(entry) = self.channels.get_mut(&channel) {
+            entry.end_when_drained = true;
+            self.staged(channel, at);
+        }
+    }
+
+    /// `channel` was refused or its end is known to have arrived.
+    pub fn remove(&mut self, channel: u32) {
+        self.channels.remove(&channel);
+        self.express.retain(|id| *id != channel);
+        self.bulk.retain(|id| *id != channel);
+        self.unopened.retain(|id| *id != channel);
+    }
+
+    /// The receiver of `channel` is gone: what is staged is dropped, the end is
+    /// sent. Says whether the channel was known.
+    pub fn terminate(&mut self, channel: u32, at: Time) -> bool {
+        let Some(entry) = self.channels.get_mut(&channel) else { return false };
+        entry.large = None;
+        entry.end = Some(entry.sent_messages);
+        entry.blocked = false;
+        entry.credit = entry.credit.max(entry.sent_bytes + 1);
+        self.staged(channel, at);
+        true
+    }
+
+    /// Everything that is staged leaves; nothing more will come.
+    pub fn close(&mut self) {
+        self.closing = true;
+    }
+
+    /// `channel` may send `total` bytes since it began.
+    pub fn handle_credit(&mut self, channel: u32, total: u64) {
+        if let Some(entry) = self.channels.get_mut(&channel) {
+            entry.credit = entry.credit.max(total);
+            entry.blocked = false;
+            self.enqueue(channel);
+        }
+    }
+
+    /// Messages of `channel` that were put in packets so far.
+    #[must_use]
+    pub fn sent_messages(&self, channel: u32) -> u64 {
+        self.channels.get(&channel).map_or(0, |entry| entry.sent_messages)
+    }
+
+    /// A large message of `channel` is on its way in fragments.
+    #[must_use]
+    pub fn in_fragments(&self, channel: u32) -> bool {
+        self.channels.get(&channel).is_some_and(|entry| entry.large.is_some())
+    }
+
+    /// What the packet that was filled last carries.
+    #[must_use]
+    pub fn carried(&self) -> &[Carried] {
+        &self.carried
+    }
+
+    /// Nothing is queued to be sent.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.express.is_empty() && self.bulk.is_empty()
+    }
+
+    /// Channels that exist, ended ones until their end is acknowledged.
+    #[must_use]
+    pub fn channels(&self) -> usize {
+        self.channels.len()
+    }
+
+    /// Should a packet leave? `None` when nothing waits.
+    pub fn decide(&mut self, staged: &mut impl Staged, now: Time) -> Option<Verdict> {
+        let pending = self.pending(staged)?;
+        Some(self.gathering.decide(&pending, now))
+    }
+
+    fn pending(&self, staged: &mut impl Staged) -> Option<Pending> {
+        let mut pending = Pending {
+            room: self.packet_room - RECORD_BYTES,
+            oldest: Time(u64::MAX),
+            closing: self.closing,
+            ..Pending::default()
+        };
+        let mut any = false;
+        for id in self.express.iter().chain(&self.bulk) {
+            let Some(channel) = self.channels.get(id) else { continue };
+            any = true;
+            let view = staged.view(*id);
+            let credit = channel.credit - channel.sent_bytes;
+            let bytes = (view.front.len() + view.back.len()).min(credit as usize);
+            pending.bytes += bytes + usize::from(!channel.opened) * RECORD_BYTES;
+            pending.large |= channel.large.is_some() || view.large;
+            pending.urgent |= channel.urgent_until > channel.sent_messages;
+            pending.explicit |= channel.explicit_until > channel.sent_messages;
+            pending.closing |= channel.end.is_some() || channel.end_when_drained;
+            pending.oldest = pending.oldest.min(channel.oldest);
+        }
+        any.then_some(pending)
+    }
+
+    /// Fills `head` up to `bytes_max` in all; what it carries is noted in
+    /// `session`.
+    pub fn fill(
+        &mut self,
+        staged: &mut impl Staged,
+        session: &mut Session,
+        head: &mut Vec<u8>,
+        bytes_max: usize,
+        now: Time,
+    ) -> Filled {
+        self.packets += 1;
+        self.carried.clear();
+        let bulk_first = self.packets.is_multiple_of(BULK_FIRST_EVERY);
+        let lanes =
+            if bulk_first { [Lane::Bulk, Lane::Express] } else { [Lane::Express, Lane::Bulk] };
+        let mut filled = Filled::default();
+        for lane in lanes {
+            if self.fill_lane(lane, staged, session, head, bytes_max, &mut filled) {
+                break;
+            }
+        }
+        self.gathering.left(filled.messages, now);
+        filled
+    }
+
+    /// True when the packet is to be closed.
+    fn fill_lane(
+        &mut self,
+        lane: Lane,
+        staged: &mut impl Staged,
+        session: &mut Session,
+        head: &mut Vec<u8>,
+        bytes_max: usize,
+        filled: &mut Filled,
+    ) -> bool {
+        loop {
+            let queue = if lane == Lane::Express { &mut self.express } else { &mut self.bulk };
+            let count = queue.len();
+            let Some(id) = queue.pop_front() else { return false };
+            let Some(channel) = self.channels.get_mut(&id) else { continue };
+            let share = ((bytes_max - head.len()) / count).max(SHARE_BYTES_MIN);
+            let mut put = Putting {
+                id,
+                channel,
+                staged,
+                session,
+                carried: &mut self.carried,
+                one: self.gathering.policy() == Policy::Unbuffered,
+                filled,
+            };
+            let outcome = put.put(head, bytes_max, share);
+            let again = match outcome {
+                Put::Done { more } => more && !channel.blocked,
+                Put::NoRoom | Put::Tail(_) => true,
+            };
+            self.credit_waits += u64::from(channel.blocked);
+            channel.queued = again;
+            if again {
+                let queue = if lane == Lane::Express { &mut self.express } else { &mut self.bulk };
+                match outcome {
+                    Put::NoRoom => queue.push_front(id),
+                    _ => queue.push_back(id),
+                }
+            }
+            match outcome {
+                Put::NoRoom => {
+                    filled.fit = true;
+                    return true;
+                }
+                Put::Tail(tail) => {
+                    filled.tail = Some(tail);
+                    return true;
+                }
+                Put::Done { .. } => {}
+            }
+            if self.gathering.policy() == Policy::Unbuffered && filled.messages > 0 {
+                return true;
+            }
+        }
+    }
+}
+
+/// One channel's turn in a packet.
+struct Putting<'a, S> {
+    id: u32,
+    channel: &'a mut Channel,
+    staged: &'a mut S,
+    session: &'a mut Session,
+    carried: &'a mut Vec<Carried>,
+    /// One message a packet.
+    one: bool,
+    filled: &'a mut Filled,
+}
+
+impl<S: Staged> Putting<'_, S> {
+    fn put(&mut self, head: &mut Vec<u8>, bytes_max: usize, share: usize) -> Put {
+        if !self.channel.opened {
+            let spec = &self.channel.spec;
+            if bytes_max - head.len() < RECORD_BYTES + spec.name.len() {
+                return Put::NoRoom;
+            }
+            head.open(self.id, spec.lane, spec.kind, spec.fingerprint, &spec.name);
+            self.channel.opened = true;
+            self.carry(false);
+        }
+        let terminated = self.channel.end.is_some_and(|end| end <= self.channel.sent_messages);
+        if terminated {
+            return self.put_end(head, bytes_max);
+        }
+        let share_end = (head.len() + share).min(bytes_max);
+        loop {
+            if self.channel.large.is_some() {
+                return self.put_fragment(head, bytes_max);
+            }
+            if let Some(outcome) = self.put_run(head, bytes_max, share_end) {
+                return outcome;
+            }
+        }
+    }
+
+    /// `None` when a large message is next.
+    fn put_run(&mut self, head: &mut Vec<u8>, bytes_max: usize, share_end: usize) -> Option<Put> {
+        let credit = (self.channel.credit - self.channel.sent_bytes) as usize;
+        let view = self.staged.view(self.id);
+        let total = view.front.len() + view.back.len();
+        if total == 0 {
+            // Says that it was found empty.
+            self.staged.consume(self.id, 0, 0);
+            return Some(self.put_end(head, bytes_max));
+        }
+        let space = bytes_max.saturating_sub(head.len() + RECORD_BYTES);
+        let share = share_end.saturating_sub(head.len() + RECORD_BYTES);
+        let whole = !view.large && !self.one && total <= share.min(credit);
+        let taken = if whole {
+            message::Walk { bytes: total, messages: view.messages, at_large: false }
+        } else {
+            let messages_max = if self.one { 1 } else { u32::MAX };
+            // At least one message, if the packet has room for it.
+            let walk = message::walk(view.front, view.back, share.min(credit), messages_max);
+            if walk.messages > 0 || walk.at_large {
+                walk
+            } else {
+                message::walk(view.front, view.back, space.min(credit), 1)
+            }
+        };
+        if taken.messages == 0 {
+            return self.nothing_fits(taken, space, credit);
+        }
+        head.run(self.id, taken.bytes as u32, taken.messages);
+        let front = view.front.len().min(taken.bytes);
+        head.extend_from_slice(&view.front[..front]);
+        head.extend_from_slice(&view.back[..taken.bytes - front]);
+        self.staged.consume(self.id, taken.bytes, taken.messages);
+        self.channel.sent_bytes += taken.bytes as u64;
+        self.sent(taken.messages);
+        if taken.at_large && !self.one {
+            return None;
+        }
+        let more = taken.bytes < total;
+        if more || self.one { Some(Put::Done { more: true }) } else { Some(self.put_end(head, bytes_max)) }
+    }
+
+    fn nothing_fits(&mut self, taken: message::Walk, space: usize, credit: usize) -> Option<Put> {
+        if taken.at_large {
+            // Only the mark is consumed: the message counts when it is complete.
+            self.staged.consume(self.id, 1, 1);
+            let bytes = self.staged.take_large(self.id);
+            self.channel.large = Some(Large { bytes, offset: 0 });
+            return None;
+        }
+        if credit < space {
+            self.channel.blocked = true;
+            return Some(Put::Done { more: true });
+        }
+        Some(Put::NoRoom)
+    }
+
+    fn put_fragment(&mut self, head: &mut Vec<u8>, bytes_max: usize) -> Put {
+        let Some(large) = &mut self.channel.large else { return Put::Done { more: true } };
+        if bytes_max - head.len() < FRAGMENT_HEAD_BYTES {
+            return Put::NoRoom;
+        }
+        let credit = (self.channel.credit - self.channel.sent_bytes) as usize;
+        let left = large.bytes.len() - large.offset;
+        let bytes = left.min(FRAGMENT_BYTES_MAX).min(credit);
+        if bytes < left.min(FRAGMENT_BYTES_MIN) {
+            self.channel.blocked = true;
+            return Put::Done { more: true };
+        }
+        head.fragment(self.id, large.bytes.len() as u64, bytes as u32);
+        let tail = large.bytes.slice(large.offset..large.offset + bytes);
+        large.offset += bytes;
+        self.channel.sent_bytes += bytes as u64;
+        if bytes == left {
+            self.channel.large = None;
+            self.sent(1);
+        }
+        Put::Tail(tail)
+    }
+
+    /// Called with nothing staged, or nothing that is to be sent.
+    fn put_end(&mut self, head: &mut Vec<u8>, bytes_max: usize) -> Put {
+        if self.channel.end_when_drained {
+            self.channel.end_when_drained = false;
+            self.channel.end = Some(self.channel.sent_messages);
+        }
+        if self.channel.end != Some(self.channel.sent_messages) {
+            return Put::Done { more: false };
+        }
+        if bytes_max - head.len() < RECORD_BYTES {
+            return Put::NoRoom;
+        }
+        head.end(self.id, self.channel.sent_messages);
+        self.channel.end = None;
+        self.carry(true);
+        Put::Done { more: false }
+    }
+
+    fn sent(&mut self, messages: u32) {
+        self.channel.sent_messages += u64::from(messages);
+        self.filled.messages += messages;
+        let oldest = self.channel.oldest;
+        self.filled.oldest = Some(self.filled.oldest.map_or(oldest, |seen| seen.min(oldest)));
+        self.carry(false);
+    }
+
+    fn carry(&mut self, end: bool) {
+        let messages = self.channel.sent_messages;
+        let carried = Carried { channel: self.id, messages, end };
+        self.session.carry(carried);
+        self.carried.push(carried);
+        self.filled.entries += 1;
+    }
+}
+
+/// What a packet of `packet_bytes_max` holds behind its header.
+#[must_use]
+pub fn packet_room(packet_bytes_max: usize) -> usize {
+    packet_bytes_max - packet::HEADER_BYTES
+}

@@ -1,0 +1,115 @@
+//! Counters by value: of a peer and of a channel.
+
+use crate::proto::flush::FlushCounts;
+use crate::proto::link::LinkCounters;
+
+/// What passed between this node and one peer since their session began.
+///
+/// The counts are taken when the link's driver rests: while it runs they may be
+/// some packets behind.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct PeerStats {
+    /// Messages that were put in packets.
+    pub messages_sent: u64,
+    /// Packets, those of acknowledgements and credit included.
+    pub packets_sent: u64,
+    /// Packets that carried messages, opens or ends; each has one flush reason.
+    pub message_packets_sent: u64,
+    /// Bytes of all packets.
+    pub packet_bytes_sent: u64,
+    /// System calls that wrote.
+    pub writes: u64,
+    /// System calls that read.
+    pub reads: u64,
+    /// Most messages in one packet.
+    pub messages_per_packet_max: u64,
+    /// Packets with messages by the reason why they left.
+    pub flushes: FlushCounts,
+    /// Sum over packets of how long the oldest message waited, in microseconds.
+    pub queueing_delay_us_total: u64,
+    /// Longest wait of a packet's oldest message, in microseconds.
+    pub queueing_delay_us_max: u64,
+    /// How often a channel had something to send and no credit for it.
+    pub credit_waits: u64,
+    /// Packets that came.
+    pub packets_received: u64,
+    /// Bytes of them.
+    pub packet_bytes_received: u64,
+    /// Messages that came.
+    pub messages_received: u64,
+}
+
+impl PeerStats {
+    pub(crate) fn from_counters(counters: &LinkCounters, writes: u64, reads: u64) -> PeerStats {
+        PeerStats {
+            messages_sent: counters.messages_sent,
+            packets_sent: counters.packets_sent,
+            message_packets_sent: counters.message_packets,
+            packet_bytes_sent: counters.bytes_sent,
+            writes,
+            reads,
+            messages_per_packet_max: counters.messages_per_packet_max,
+            flushes: counters.flushes,
+            queueing_delay_us_total: counters.queueing_us_total,
+            queueing_delay_us_max: counters.queueing_us_max,
+            credit_waits: counters.credit_waits,
+            packets_received: counters.packets_received,
+            packet_bytes_received: counters.bytes_received,
+            messages_received: counters.messages_received,
+        }
+    }
+
+    /// Messages in a packet that carried messages, on average.
+    #[must_use]
+    pub fn messages_per_packet_mean(&self) -> f64 {
+        ratio(self.messages_sent, self.message_packets_sent)
+    }
+
+    /// How long the oldest message of a packet waited on average, in microseconds.
+    #[must_use]
+    pub fn queueing_delay_us_mean(&self) -> f64 {
+        ratio(self.queueing_delay_us_total, self.message_packets_sent)
+    }
+
+    /// The counts of both together; of the maxima the larger.
+    #[must_use]
+    pub fn plus(&self, other: &PeerStats) -> PeerStats {
+        PeerStats {
+            messages_sent: self.messages_sent + other.messages_sent,
+            packets_sent: self.packets_sent + other.packets_sent,
+            message_packets_sent: self.message_packets_sent + other.message_packets_sent,
+            packet_bytes_sent: self.packet_bytes_sent + other.packet_bytes_sent,
+            writes: self.writes + other.writes,
+            reads: self.reads + other.reads,
+            messages_per_packet_max: self.messages_per_packet_max.max(other.messages_per_packet_max),
+            flushes: self.flushes.plus(&other.flushes),
+            queueing_delay_us_total: self.queueing_delay_us_total + other.queueing_delay_us_total,
+            queueing_delay_us_max: self.queueing_delay_us_max.max(other.queueing_delay_us_max),
+            credit_waits: self.credit_waits + other.credit_waits,
+            packets_received: self.packets_received + other.packets_received,
+            packet_bytes_received: self.packet_bytes_received + other.packet_bytes_received,
+            messages_received: self.messages_received + other.messages_received,
+        }
+    }
+}
+
+fn ratio(sum: u64, count: u64) -> f64 {
+    if count == 0 { 0.0 } else { sum as f64 / count as f64 }
+}
+
+/// A sending channel's messages so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChannelStats {
+    /// Accepted by `send`.
+    pub accepted: u64,
+    /// Handed to the transport.
+    pub written: u64,
+    /// Known to be in the peer's inbox.
+    pub acknowledged: u64,
+    /// Bytes of the ring that stages the channel's messages.
+    pub ring_bytes: usize,
+    /// How often `send` had to wait for room.
+    pub send_waits: u64,
+}

@@ -1,0 +1,129 @@
+//! Floor 1: how a byte stream to a peer is had. Each way is one file; the
+//! driver knows only [`Transport`] and [`Listener`].
+
+pub(crate) mod memory;
+pub(crate) mod tcp;
+#[cfg(unix)]
+pub(crate) mod unix;
+
+use crate::Address;
+use std::future::Future;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// A byte stream in both directions. Reading and writing may wait at the same
+/// time, both in the task that polls last.
+pub(crate) trait Transport: Send {
+    /// Reads into one buffer; 0 bytes say that the peer wrote its last.
+    fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut [u8])
+    -> Poll<io::Result<usize>>;
+
+    /// Reads into the first buffer, what is left into the second.
+    fn poll_read_two(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &mut [IoSliceMut<'_>; 2],
+    ) -> Poll<io::Result<usize>>;
+
+    /// Writes some of the buffers in order.
+    fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>>;
+
+    /// Says that nothing more is written.
+    fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+/// A future that the traits here may return.
+pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Where peers come from.
+pub(crate) trait Listener: Send + Sync {
+    /// The next connection.
+    fn accept(&self) -> BoxFuture<'_, io::Result<Box<dyn Transport>>>;
+
+    /// As bound, with the port that the system chose.
+    fn address(&self) -> Address;
+}
+
+/// Connects to `address`.
+pub(crate) async fn connect(address: &Address) -> io::Result<Box<dyn Transport>> {
+    match address {
+        Address::Tcp { host, port } => tcp::connect(host, *port).await,
+        #[cfg(unix)]
+        Address::Unix(path) => unix::connect(path).await,
+        #[cfg(not(unix))]
+        Address::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        Address::Memory(name) => memory::connect(name).await,
+    }
+}
+
+/// Listens at `address`.
+pub(crate) async fn listen(address: &Address) -> io::Result<Box<dyn Listener>> {
+    match address {
+        Address::Tcp { host, port } => tcp::listen(host, *port).await,
+        #[cfg(unix)]
+        Address::Unix(path) => unix::listen(path).await,
+        #[cfg(not(unix))]
+        Address::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        Address::Memory(name) => memory::listen(name),
+    }
+}
+
+/// Implements [`Transport`] for a tokio stream that can be read and written
+/// through readiness.
+macro_rules! transport_over_readiness {
+    ($stream:ty) => {
+        impl $crate::transport::Transport for $stream {
+            fn poll_read(
+                &mut self,
+                context: &mut std::task::Context<'_>,
+                buffer: &mut [u8],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                // Through `ReadBuf` tokio sees a short read and saves the system
+                // call that would only say `WouldBlock`.
+                let mut buffer = tokio::io::ReadBuf::new(buffer);
+                let this = std::pin::Pin::new(self);
+                std::task::ready!(tokio::io::AsyncRead::poll_read(this, context, &mut buffer))?;
+                std::task::Poll::Ready(Ok(buffer.filled().len()))
+            }
+
+            fn poll_read_two(
+                &mut self,
+                context: &mut std::task::Context<'_>,
+                buffers: &mut [std::io::IoSliceMut<'_>; 2],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                loop {
+                    std::task::ready!(self.poll_read_ready(context))?;
+                    match self.try_read_vectored(buffers) {
+                        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                        done => return std::task::Poll::Ready(done),
+                    }
+                }
+            }
+
+            fn poll_write(
+                &mut self,
+                context: &mut std::task::Context<'_>,
+                buffers: &[std::io::IoSlice<'_>],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                let this = std::pin::Pin::new(self);
+                match buffers {
+                    [one] => tokio::io::AsyncWrite::poll_write(this, context, one),
+                    many => tokio::io::AsyncWrite::poll_write_vectored(this, context, many),
+                }
+            }
+
+            fn poll_shutdown(
+                &mut self,
+                context: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                tokio::io::AsyncWrite::poll_shutdown(std::pin::Pin::new(self), context)
+            }
+        }
+    };
+}
+pub(crate) use transport_over_readiness;

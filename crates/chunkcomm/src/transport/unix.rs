@@ -1,0 +1,61 @@
+//! Unix sockets: peers of the same user on one machine.
+
+use super::{BoxFuture, Listener, Transport, transport_over_readiness};
+use crate::Address;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use tokio::net::{UnixListener, UnixStream};
+
+transport_over_readiness!(UnixStream);
+
+/// Connects to the socket at `path`.
+pub(crate) async fn connect(path: &Path) -> io::Result<Box<dyn Transport>> {
+    Ok(Box::new(UnixStream::connect(path).await?))
+}
+
+/// Listens at `path`, readable and writable by the user alone. A socket that
+/// nobody listens at any more is replaced.
+pub(crate) async fn listen(path: &Path) -> io::Result<Box<dyn Listener>> {
+    remove_stale(path).await?;
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(Box::new(Unix { listener, path: path.to_owned() }))
+}
+
+async fn remove_stale(path: &Path) -> io::Result<()> {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket());
+    if !is_socket {
+        return Ok(());
+    }
+    match UnixStream::connect(path).await {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path)
+        }
+        _ => Ok(()),
+    }
+}
+
+struct Unix {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Listener for Unix {
+    fn accept(&self) -> BoxFuture<'_, io::Result<Box<dyn Transport>>> {
+        Box::pin(async move {
+            let (stream, _) = self.listener.accept().await?;
+            Ok(Box::new(stream) as Box<dyn Transport>)
+        })
+    }
+
+    fn address(&self) -> Address {
+        Address::Unix(self.path.clone())
+    }
+}
+
+impl Drop for Unix {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
