@@ -82,7 +82,9 @@ impl PeerStats {
             packet_bytes_sent: self.packet_bytes_sent + other.packet_bytes_sent,
             writes: self.writes + other.writes,
             reads: self.reads + other.reads,
-            messages_per_packet_max: self.messages_per_packet_max.max(other.messages_per_packet_max),
+            messages_per_packet_max: self
+                .messages_per_packet_max
+                .max(other.messages_per_packet_max),
             flushes: self.flushes.plus(&other.flushes),
             queueing_delay_us_total: self.queueing_delay_us_total + other.queueing_delay_us_total,
             queueing_delay_us_max: self.queueing_delay_us_max.max(other.queueing_delay_us_max),

@@ -22,7 +22,8 @@ async fn a_stream_arrives_in_order_and_ends() {
             sender.sync().await.unwrap();
             sender.stats()
         });
-        let (from, mut receiver): (Peer, Receiver<(u64, String)>) = a.accept("numbers").await.unwrap();
+        let (from, mut receiver): (Peer, Receiver<(u64, String)>) =
+            a.accept("numbers").await.unwrap();
         assert_eq!(from.name(), "b");
         let mut expected = 0;
         while let Some((number, text)) = receiver.recv().await.unwrap() {

@@ -4,8 +4,8 @@ use super::blocking::block_on;
 use super::receiver::outcome_of;
 use super::tx::{Tx, Waiting};
 use super::{Landing, Turn};
-use crate::driver::inbox::{Found, Next, RxEnd};
 use crate::driver::staging::{Staged, TxEnd};
+use crate::driver::taking::{Found, Next, RxEnd};
 use crate::error::{CloseError, RecvError, SendError, TryRecvError, TrySendError};
 use crate::node::Peer;
 use crate::proto::limits::INLINE_BYTES_MAX;
@@ -222,11 +222,7 @@ impl BytesSender {
 }
 
 fn waiting(message: &Bytes) -> Waiting<'_> {
-    if message.len() > INLINE_BYTES_MAX {
-        Waiting::Large(message)
-    } else {
-        Waiting::Slice(message)
-    }
+    if message.len() > INLINE_BYTES_MAX { Waiting::Large(message) } else { Waiting::Slice(message) }
 }
 
 /// Receives messages of bytes from one peer, in order.

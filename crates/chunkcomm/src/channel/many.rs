@@ -34,9 +34,8 @@ pub async fn send_to_all<T: Serialize>(
     for (accepted, sender) in senders.iter_mut().enumerate() {
         let tx = sender.tx();
         let large = encoded.len() > INLINE_BYTES_MAX;
-        let staged = tx.with(|end| {
-            if large { end.stage_large(&encoded) } else { end.stage_slice(&encoded) }
-        });
+        let staged = tx
+            .with(|end| if large { end.stage_large(&encoded) } else { end.stage_slice(&encoded) });
         let waiting = if large { Waiting::Large(&encoded) } else { Waiting::Slice(&encoded) };
         match staged {
             Ok(Staged::Done) => {}

@@ -2,7 +2,8 @@
 
 use super::Turn;
 use super::blocking::block_on;
-use crate::driver::inbox::{Next, Outcome, RxEnd};
+use crate::driver::inbox::Outcome;
+use crate::driver::taking::{Next, RxEnd};
 use crate::error::{RecvError, TryRecvError};
 use crate::node::Peer;
 use crate::proto::codec::{self, DecodeError};
@@ -77,9 +78,7 @@ impl<T> Receiver<T> {
 pub(crate) fn outcome_of<V>(end: &RxEnd, outcome: Outcome) -> Result<Option<V>, RecvError> {
     match outcome {
         Outcome::Done => Ok(None),
-        Outcome::Lost(link) => {
-            Err(RecvError::Lost { channel: Arc::clone(&end.shared.name), link })
-        }
+        Outcome::Lost(link) => Err(RecvError::Lost { channel: Arc::clone(&end.shared.name), link }),
     }
 }
 
@@ -171,11 +170,7 @@ impl<T: DeserializeOwned> Receiver<T> {
     /// # Cancel safety
     ///
     /// Safe: dropped before it returns, it has taken nothing.
-    pub async fn recv_many(
-        &mut self,
-        values: &mut Vec<T>,
-        max: usize,
-    ) -> Result<usize, RecvError> {
+    pub async fn recv_many(&mut self, values: &mut Vec<T>, max: usize) -> Result<usize, RecvError> {
         if max == 0 {
             return Ok(0);
         }
@@ -184,11 +179,28 @@ impl<T: DeserializeOwned> Receiver<T> {
         values.push(first);
         let mut count = 1;
         while count < max {
-            match self.take() {
-                Some(value) => values.push(value?),
-                None => break,
+            let mut failed = None;
+            count += self.end.take_many(max - count, |bytes| match codec::decode::<T>(bytes) {
+                Ok(value) => {
+                    values.push(value);
+                    true
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    false
+                }
+            });
+            if let Some(error) = failed {
+                return Err(self.decode_error(error));
             }
-            count += 1;
+            if count < max {
+                // The run at hand is used up: into the next one, if it is there.
+                match self.take() {
+                    Some(value) => values.push(value?),
+                    None => break,
+                }
+                count += 1;
+            }
         }
         Ok(count)
     }

@@ -1,8 +1,8 @@
 //! [`Sender`]: values of one type to one peer.
 
-use super::Turn;
 use super::blocking::block_on;
 use super::tx::{Tx, Waiting};
+use super::{MESSAGES_A_BUDGET_UNIT, Turn};
 use crate::driver::staging::{Staged, TxEnd};
 use crate::error::{CloseError, SendAllError, SendError, TrySendError};
 use crate::node::Peer;
@@ -223,16 +223,26 @@ impl<T: Serialize> Sender<T> {
         I: IntoIterator<Item = V>,
         V: Borrow<T>,
     {
-        let mut accepted = 0;
-        for value in values {
-            let staged = match self.tx.stage(value.borrow()) {
-                Ok(Staged::Done) => Ok(()),
-                Ok(Staged::Full) => self.tx.stage_later(Waiting::Scratch).await,
-                Err(error) => Err(error),
-            };
-            staged.map_err(|error| SendAllError { accepted, error })?;
-            accepted += 1;
-            if accepted.is_multiple_of(1024) {
+        let mut values = values.into_iter();
+        let (mut accepted, mut since_budget) = (0, 0);
+        loop {
+            let failed = |error| SendAllError { accepted, error };
+            let (count, left) = self.tx.stage_many(&mut values).map_err(failed)?;
+            accepted += count as usize;
+            since_budget += count;
+            let failed = |error| SendAllError { accepted, error };
+            match left {
+                Some(value) => {
+                    if self.tx.stage(value.borrow()).map_err(failed)? == Staged::Full {
+                        self.tx.stage_later(Waiting::Scratch).await.map_err(failed)?;
+                    }
+                    accepted += 1;
+                }
+                None if count == 0 => break,
+                None => {}
+            }
+            if since_budget >= MESSAGES_A_BUDGET_UNIT * 8 {
+                since_budget = 0;
                 tokio::task::coop::consume_budget().await;
             }
         }

@@ -10,6 +10,7 @@ use crate::proto::codec;
 use crate::stats::ChannelStats;
 use ::bytes::Bytes;
 use serde::Serialize;
+use std::borrow::Borrow;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -84,6 +85,26 @@ impl Tx {
                 end.stage(value, &mut self.scratch)
             }
             Slot::Shared(end) => stage_shared(end, value, &mut self.scratch),
+        }
+    }
+
+    /// Stages values of `values` and commits them together, if this sender has
+    /// the end alone; see [`TxEnd::stage_many`].
+    #[inline]
+    pub(crate) fn stage_many<T, V>(
+        &mut self,
+        values: &mut impl Iterator<Item = V>,
+    ) -> Result<(u32, Option<V>), SendError>
+    where
+        T: Serialize,
+        V: Borrow<T>,
+    {
+        match self.slot.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            Slot::Own(Some(end)) => {
+                end.check_alive()?;
+                Ok(end.stage_many(values))
+            }
+            _ => Ok((0, values.next())),
         }
     }
 

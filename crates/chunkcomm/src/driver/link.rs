@@ -3,16 +3,17 @@
 
 use super::buffers::{Buffers, ReadBuffers};
 use super::clock::{self, Alarm};
-use super::inbox::{Outcome, RxEnd, RxShared};
+use super::events::{Acceptor, Others};
+use super::inbox::Outcome;
 use super::mail::{Command, LinkShared, Taken, thread_token};
 use super::reading::{Inbound, ReadError, Reader, RxSlot};
 use super::staging::Failure;
+use super::taking::RxEnd;
 use super::writing::{TxSlot, TxSlots, Writer};
-use crate::error::{Account, LinkCause, LinkError, RefusalReason, Unacknowledged};
+use crate::error::{Account, LinkCause, LinkError, Unacknowledged};
 use crate::proto::Time;
 use crate::proto::flush::Yield;
 use crate::proto::link::{Event, Link, LinkConfig, Transmit};
-use crate::proto::packet::{ChannelKind, Refusal};
 use crate::transport::Transport;
 use std::collections::HashMap;
 use std::future::Future;
@@ -27,25 +28,6 @@ const TURNS_MAX: usize = 8;
 /// After the runtime moved to another thread the rings are looked at once more:
 /// a producer on the old thread may have taken itself for the driver's.
 const MOVED_RECHECK: Duration = Duration::from_millis(1);
-
-/// A channel that a peer opened.
-pub(crate) struct Opened {
-    pub(crate) receiver: RxEnd,
-    pub(crate) kind: ChannelKind,
-    pub(crate) fingerprint: u64,
-}
-
-/// Who takes the channels that peers open.
-pub(crate) trait Acceptor: Send + Sync {
-    /// A peer opened a channel. `Err` gives it back to be refused.
-    fn opened(&self, opened: Opened) -> Result<(), Box<Opened>>;
-
-    /// The sender's type of a channel that was refused for its type.
-    fn described(&self, link: &Arc<LinkShared>, channel: u32, text: &str);
-
-    /// The session ended.
-    fn ended(&self, link: &Arc<LinkShared>);
-}
 
 /// What a driver needs of its node.
 pub(crate) struct DriverSetup {
@@ -220,20 +202,15 @@ impl Driver {
     }
 
     /// Reads once; true when something came.
-    fn poll_read(
-        &mut self,
-        context: &mut Context<'_>,
-        now: Time,
-    ) -> Poll<Result<Turn, LinkError>> {
+    fn poll_read(&mut self, context: &mut Context<'_>, now: Time) -> Poll<Result<Turn, LinkError>> {
         let acceptor = &self.acceptor;
         let shared = &self.shared;
         let senders = &mut self.senders;
         let said_bye = &mut self.said_bye;
-        let mut others = |link: &mut Link,
-                          receivers: &mut HashMap<u32, RxSlot>,
-                          event: Event<'_>| {
-            Others { acceptor, shared, senders, link, receivers, said_bye }.handle(event);
-        };
+        let mut others =
+            |link: &mut Link, receivers: &mut HashMap<u32, RxSlot>, event: Event<'_>| {
+                Others { acceptor, shared, senders, link, receivers, said_bye }.handle(event);
+            };
         let mut inbound = Inbound {
             link: &mut self.link,
             receivers: &mut self.receivers,
@@ -244,9 +221,7 @@ impl Driver {
         };
         let outcome = ready!(self.reader.poll_read(context, &mut *self.transport, &mut inbound));
         let pause = inbound.pause;
-        for carried in self.link.poll_acknowledged() {
-            self.senders.acknowledged(carried);
-        }
+        self.note_acknowledged();
         Poll::Ready(match outcome {
             Ok(()) if self.said_bye => Err(self.error(LinkCause::ClosedByPeer)),
             Ok(()) => Ok(if pause { Turn::Pause } else { Turn::Progress }),
@@ -279,8 +254,17 @@ impl Driver {
             Poll::Ready(Err(error)) => Err(self.error(LinkCause::Io(Arc::new(error)))),
             Poll::Ready(Ok(())) => {
                 self.senders.written(&self.writer.carried);
+                if self.link.has_acknowledged() {
+                    self.note_acknowledged();
+                }
                 Ok(Turn::Progress)
             }
+        }
+    }
+
+    fn note_acknowledged(&mut self) {
+        for carried in self.link.poll_acknowledged() {
+            self.senders.acknowledged(carried);
         }
     }
 
@@ -441,75 +425,5 @@ impl Drop for Driver {
     fn drop(&mut self) {
         let error = self.error(LinkCause::DriverGone);
         self.end(&error);
-    }
-}
-
-/// Handles the events that are not for a receiver's inbox.
-struct Others<'a> {
-    acceptor: &'a Arc<dyn Acceptor>,
-    shared: &'a Arc<LinkShared>,
-    senders: &'a mut TxSlots,
-    link: &'a mut Link,
-    receivers: &'a mut HashMap<u32, RxSlot>,
-    said_bye: &'a mut bool,
-}
-
-impl Others<'_> {
-    fn handle(&mut self, event: Event<'_>) {
-        match event {
-            Event::Opened { channel, kind, fingerprint, name, .. } => {
-                self.opened(channel, kind, fingerprint, name);
-            }
-            Event::Ended { channel } => {
-                let Some(slot) = self.receivers.get_mut(&channel) else { return };
-                let landed = slot.landing.is_some();
-                slot.end(Outcome::Done);
-                if landed {
-                    self.receivers.remove(&channel);
-                    self.link.finished(channel);
-                }
-            }
-            Event::Terminated { channel } => self.fail(channel, Failure::Terminated),
-            Event::Refused { channel, refusal, text } => self.refused(channel, refusal, text),
-            Event::Described { channel, text } => {
-                self.acceptor.described(self.shared, channel, text);
-            }
-            Event::Bye => *self.said_bye = true,
-            _ => {}
-        }
-    }
-
-    fn opened(&mut self, channel: u32, kind: ChannelKind, fingerprint: u64, name: &str) {
-        let shared = RxShared::new(name, channel);
-        shared.set_report_step(self.link.report_step(channel));
-        self.receivers.insert(channel, RxSlot::new(Arc::clone(&shared)));
-        let receiver = RxEnd::new(shared, Arc::clone(self.shared));
-        let opened = Opened { receiver, kind, fingerprint };
-        if let Err(refused) = self.acceptor.opened(opened) {
-            refused.receiver.disarm();
-            self.receivers.remove(&channel);
-            self.link.refuse(channel, Refusal::NotAccepted, "");
-        }
-    }
-
-    fn refused(&mut self, channel: u32, refusal: Refusal, text: &str) {
-        let Some(slot) = self.senders.slots.get(&channel) else { return };
-        let sender = slot.shared.description.clone();
-        let reason = match refusal {
-            Refusal::TypeMismatch => {
-                self.link.describe(channel, &sender);
-                RefusalReason::TypeMismatch { sender, receiver: text.to_owned() }
-            }
-            Refusal::KindMismatch => RefusalReason::KindMismatch,
-            Refusal::NotAccepted => RefusalReason::NotAccepted,
-        };
-        self.fail(channel, Failure::Refused(reason));
-    }
-
-    fn fail(&mut self, channel: u32, failure: Failure) {
-        if let Some(slot) = self.senders.slots.get_mut(&channel) {
-            slot.discard = true;
-            slot.shared.fail(failure);
-        }
     }
 }

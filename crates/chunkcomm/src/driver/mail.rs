@@ -150,10 +150,7 @@ impl LinkShared {
     /// # Errors
     ///
     /// The session has ended.
-    pub(crate) fn open<R>(
-        &self,
-        make: impl FnOnce(u32) -> (Command, R),
-    ) -> Result<R, LinkError> {
+    pub(crate) fn open<R>(&self, make: impl FnOnce(u32) -> (Command, R)) -> Result<R, LinkError> {
         let mut mail = locked(&self.mail);
         if let Some(over) = &mail.over {
             return Err(over.clone());

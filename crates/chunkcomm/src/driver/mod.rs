@@ -2,17 +2,19 @@
 //! machine, arms one timer and wakes tasks. It decides nothing.
 //!
 //! Reading order: [`ring`] (where a message is staged), [`staging`] (the sending
-//! end of a channel), [`inbox`] (the receiving end), [`mail`] (what the ends
+//! end of a channel), [`inbox`] and [`taking`] (the receiving end), [`mail`] (what the ends
 //! tell the driver), [`link`] (the driver of one peer), [`reading`] and
-//! [`writing`] (its two halves), [`buffers`], [`clock`].
+//! [`writing`] (its two halves), [`events`] (channels that begin and end), [`buffers`], [`clock`].
 
 pub(crate) mod buffers;
 pub(crate) mod clock;
+pub(crate) mod events;
 pub(crate) mod inbox;
 pub(crate) mod link;
 pub(crate) mod mail;
 pub(crate) mod reading;
 pub(crate) mod ring;
 pub(crate) mod staging;
+pub(crate) mod taking;
 pub(crate) mod wakers;
 pub(crate) mod writing;

@@ -313,7 +313,7 @@ impl Inbound<'_> {
         match self.link.handle(item, self.now)? {
             Event::None => {}
             Event::Run { channel, messages, bytes } => self.run(channel, messages, bytes, lent),
-            Event::LargeBegins { channel, bytes } => self.large_begins(channel, bytes)?,
+            Event::LargeBegins { channel, bytes } => self.large_begins(channel, bytes),
             Event::LargeBytes { channel, bytes, done } => self.large_bytes(channel, bytes, done),
             other => (self.others)(self.link, self.receivers, other),
         }
@@ -356,17 +356,15 @@ impl Inbound<'_> {
         }
     }
 
-    fn large_begins(&mut self, channel: u32, bytes: u64) -> Result<(), ReadError> {
-        let Some(slot) = self.receivers.get_mut(&channel) else { return Ok(()) };
+    fn large_begins(&mut self, channel: u32, bytes: u64) {
+        let Some(slot) = self.receivers.get_mut(&channel) else { return };
         if slot.landing.is_some() {
-            self.link.admit_large(channel, true)?;
-            return Ok(());
+            return self.link.admit_large(channel, true);
         }
         let into = slot.shared.take_into(bytes);
-        self.link.admit_large(channel, into.is_some())?;
+        self.link.admit_large(channel, into.is_some());
         let total = usize::try_from(bytes).unwrap_or(usize::MAX);
         slot.assembling = Some(Assembling { memory: into.unwrap_or_default(), filled: 0, total });
-        Ok(())
     }
 
     fn large_bytes(&mut self, channel: u32, bytes: &[u8], done: Option<Counted>) {

@@ -135,9 +135,9 @@ impl Producer {
         unsafe { self.ring.bytes_mut(self.position, count) }
     }
 
-    /// The first `bytes` of the free ones hold one more message (or its mark).
+    /// The first `bytes` of the free ones hold so many more messages (or marks).
     #[inline]
-    pub(crate) fn commit(&mut self, bytes: usize) {
+    pub(crate) fn commit(&mut self, bytes: usize, messages: u32) {
         debug_assert!(bytes <= self.free);
         self.position += bytes;
         if self.position >= self.ring.memory.len() {
@@ -145,7 +145,7 @@ impl Producer {
         }
         self.free -= bytes;
         self.bytes = self.bytes.wrapping_add(bytes as u32);
-        self.messages = self.messages.wrapping_add(1);
+        self.messages = self.messages.wrapping_add(messages);
         self.ring.committed.0.store(pack(self.bytes, self.messages), Ordering::Release);
     }
 
@@ -167,7 +167,7 @@ impl Producer {
                 at -= self.ring.memory.len();
             }
         }
-        self.commit(bytes);
+        self.commit(bytes, 1);
     }
 
     /// Goes on in a larger ring; the consumer follows when this one is empty.
@@ -195,11 +195,7 @@ impl Consumer {
         let front = bytes.min(self.ring.memory.len() - self.position);
         // SAFETY: `bytes` from `position` on are committed, hence the consumer's.
         unsafe {
-            (
-                self.ring.bytes(self.position, front),
-                self.ring.bytes(0, bytes - front),
-                messages,
-            )
+            (self.ring.bytes(self.position, front), self.ring.bytes(0, bytes - front), messages)
         }
     }
 
@@ -253,7 +249,7 @@ mod tests {
                 if producer.free() >= message.len() {
                     if producer.contiguous().len() >= message.len() {
                         producer.contiguous()[..message.len()].copy_from_slice(&message);
-                        producer.commit(message.len());
+                        producer.commit(message.len(), 1);
                     } else {
                         producer.push(&message[..1], &message[1..]);
                     }

@@ -11,13 +11,15 @@
 //! thread of the driver's runtime itself program order is enough, and the fence,
 //! which costs as much as all the rest of a message, is left out.
 
+mod shared;
+
+pub(crate) use shared::{Failure, TxShared};
+
 use super::clock;
 use super::mail::{Command, LinkShared};
 use super::ring::{Consumer, Producer, ring};
-use super::wakers::{Wakers, locked};
-use crate::error::{
-    Account, ChannelLost, ChannelName, ChannelRefused, LinkError, RefusalReason, SendError,
-};
+use super::wakers::locked;
+use crate::error::{Account, SendError};
 use crate::proto::codec::{self, EncodeError};
 use crate::proto::limits::{
     INLINE_BYTES_MAX, LARGE_STAGED_BYTES_MAX, PACKET_OVERHEAD_BYTES, RING_BYTES_INITIAL,
@@ -26,175 +28,14 @@ use crate::proto::limits::{
 use crate::proto::message::{self, TAG_LARGE};
 use bytes::Bytes;
 use serde::Serialize;
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex};
-use std::task::Waker;
+use shared::{FAILED, QUEUED};
+use std::borrow::Borrow;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
-/// The driver knows that something is staged.
-const QUEUED: u8 = 1;
-/// Nothing can be sent any more.
-const FAILED: u8 = 2;
-/// Somebody waits for room, for bytes written, or for an acknowledgement.
-const WAITING: u8 = 4;
-/// The peer has the channel's end.
-const ENDED: u8 = 8;
-
-/// Why nothing can be sent on a channel any more.
-#[derive(Debug, Clone)]
-pub(crate) enum Failure {
-    Lost(LinkError),
-    Terminated,
-    Refused(RefusalReason),
-}
-
-#[derive(Default)]
-struct Slow {
-    large: VecDeque<Bytes>,
-    large_bytes: usize,
-    failure: Option<Failure>,
-    waiting: Wakers,
-}
-
-/// What the sending end of a channel and its link's driver share.
-pub(crate) struct TxShared {
-    pub(crate) name: String,
-    /// The type, for a refusal.
-    pub(crate) description: String,
-    flags: AtomicU8,
-    large_pending: AtomicU32,
-    written: AtomicU64,
-    acked: AtomicU64,
-    slow: Mutex<Slow>,
-}
-
-impl TxShared {
-    pub(crate) fn new(name: String, description: String) -> Arc<TxShared> {
-        Arc::new(TxShared {
-            name,
-            description,
-            flags: AtomicU8::new(0),
-            large_pending: AtomicU32::new(0),
-            written: AtomicU64::new(0),
-            acked: AtomicU64::new(0),
-            slow: Mutex::default(),
-        })
-    }
-
-    pub(crate) fn has_failed(&self) -> bool {
-        self.flags.load(Ordering::Acquire) & FAILED != 0
-    }
-
-    /// There are large messages staged.
-    pub(crate) fn has_large(&self) -> bool {
-        self.large_pending.load(Ordering::Acquire) > 0
-    }
-
-    /// The oldest large message; its mark was taken from the ring.
-    pub(crate) fn take_large(&self) -> Bytes {
-        let mut slow = locked(&self.slow);
-        let bytes = slow.large.pop_front().unwrap_or_default();
-        slow.large_bytes -= bytes.len();
-        drop(slow);
-        self.large_pending.fetch_sub(1, Ordering::Release);
-        self.progress();
-        bytes
-    }
-
-    /// The ring was found empty. True when something was staged meanwhile.
-    pub(crate) fn not_queued(&self, consumer: &mut Consumer) -> bool {
-        self.flags.fetch_and(!QUEUED, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        if consumer.is_empty() {
-            return false;
-        }
-        // Either end may find this out; who sets the flag tells the driver.
-        self.flags.fetch_or(QUEUED, Ordering::SeqCst) & QUEUED == 0
-    }
-
-    pub(crate) fn set_written(&self, messages: u64) {
-        self.written.store(messages, Ordering::Release);
-        self.progress();
-    }
-
-    pub(crate) fn set_acked(&self, messages: u64) {
-        self.acked.store(messages, Ordering::Release);
-        self.progress();
-    }
-
-    /// The channel's end is in the peer's inbox.
-    pub(crate) fn set_end_acked(&self) {
-        self.flags.fetch_or(ENDED, Ordering::Release);
-        self.progress();
-    }
-
-    pub(crate) fn end_acked(&self) -> bool {
-        self.flags.load(Ordering::Acquire) & ENDED != 0
-    }
-
-    pub(crate) fn acked(&self) -> u64 {
-        self.acked.load(Ordering::Acquire)
-    }
-
-    /// Room came, or bytes were written or acknowledged: who waits looks again.
-    pub(crate) fn progress(&self) {
-        fence(Ordering::SeqCst);
-        if self.flags.load(Ordering::Relaxed) & WAITING != 0 {
-            self.wake_waiting();
-        }
-    }
-
-    fn wake_waiting(&self) {
-        let mut slow = locked(&self.slow);
-        self.flags.fetch_and(!WAITING, Ordering::SeqCst);
-        let waiting = slow.waiting.take();
-        drop(slow);
-        waiting.wake();
-    }
-
-    /// From now on nothing more is accepted; what is staged still leaves.
-    pub(crate) fn refuse_more(&self, failure: Failure) {
-        locked(&self.slow).failure.get_or_insert(failure);
-        self.flags.fetch_or(FAILED, Ordering::SeqCst);
-        self.wake_waiting();
-    }
-
-    /// From now on every call fails with this, and what is staged is dropped;
-    /// the first failure stays.
-    pub(crate) fn fail(&self, failure: Failure) {
-        self.refuse_more(failure);
-        let mut slow = locked(&self.slow);
-        slow.large.clear();
-        slow.large_bytes = 0;
-    }
-
-    /// Wakes `waker` at the next progress; after this the caller looks again.
-    pub(crate) fn wait(&self, waker: &Waker) {
-        let mut slow = locked(&self.slow);
-        slow.waiting.add(waker);
-        self.flags.fetch_or(WAITING, Ordering::SeqCst);
-        drop(slow);
-        fence(Ordering::SeqCst);
-    }
-
-    /// Why nothing can be sent to `peer` any more, with the account at hand.
-    pub(crate) fn error(&self, peer: &str, account: Account) -> SendError {
-        let channel = self.name.clone();
-        let peer = peer.to_owned();
-        match locked(&self.slow).failure.clone() {
-            Some(Failure::Lost(link)) => {
-                SendError::Lost(Arc::new(ChannelLost { channel, link, account }))
-            }
-            Some(Failure::Terminated) => {
-                SendError::Terminated(Arc::new(ChannelName { channel, peer }))
-            }
-            Some(Failure::Refused(reason)) => {
-                SendError::Refused(Arc::new(ChannelRefused { channel, peer, reason }))
-            }
-            None => SendError::Closed,
-        }
-    }
-}
+/// Messages that `send_all` commits at once at most: with more the driver would
+/// learn late of the first.
+const COMMIT_MESSAGES_MAX: u32 = 64;
 
 /// The sending end of a channel.
 pub(crate) struct TxEnd {
@@ -291,13 +132,56 @@ impl TxEnd {
             Ok(bytes) if message::prefix_bytes(bytes) == prefix => {
                 message::write_prefix(bytes, out);
                 self.last_bytes = bytes;
-                self.producer.commit(prefix + bytes);
-                self.committed(prefix + bytes);
+                self.producer.commit(prefix + bytes, 1);
+                self.committed(prefix + bytes, 1);
                 Ok(Staged::Done)
             }
             Ok(_) | Err(EncodeError::NoRoom) => self.stage_slowly(value, scratch),
             Err(error) => Err(SendError::Encode(Arc::new(error))),
         }
+    }
+
+    /// Stages values of `values` in place, as many as are like the last message
+    /// and have room, up to [`COMMIT_MESSAGES_MAX`], and commits them at once.
+    /// Says how many, and gives back a value that is to go the way of `stage`.
+    #[inline]
+    pub(crate) fn stage_many<T, V>(
+        &mut self,
+        values: &mut impl Iterator<Item = V>,
+    ) -> (u32, Option<V>)
+    where
+        T: Serialize,
+        V: Borrow<T>,
+    {
+        let prefix = self.last_prefix;
+        let needed = prefix + self.last_bytes;
+        let out = self.producer.contiguous();
+        let (mut at, mut count, mut left) = (0, 0, None);
+        while count < COMMIT_MESSAGES_MAX {
+            let Some(value) = values.next() else { break };
+            let end = out.len().min(at + prefix + INLINE_BYTES_MAX);
+            if end < at + needed {
+                left = Some(value);
+                break;
+            }
+            let room = &mut out[at..end];
+            match codec::encode_into_slice(value.borrow(), &mut room[prefix..]) {
+                Ok(bytes) if message::prefix_bytes(bytes) == prefix => {
+                    message::write_prefix(bytes, room);
+                    at += prefix + bytes;
+                    count += 1;
+                }
+                _ => {
+                    left = Some(value);
+                    break;
+                }
+            }
+        }
+        if count > 0 {
+            self.producer.commit(at, count);
+            self.committed(at, count);
+        }
+        (count, left)
     }
 
     #[cold]
@@ -315,7 +199,8 @@ impl TxEnd {
             return self.stage(value, scratch);
         }
         scratch.clear();
-        codec::encode_into_vec(value, scratch).map_err(|error| SendError::Encode(Arc::new(error)))?;
+        codec::encode_into_vec(value, scratch)
+            .map_err(|error| SendError::Encode(Arc::new(error)))?;
         self.stage_scratch(scratch)
     }
 
@@ -351,7 +236,7 @@ impl TxEnd {
         let mut prefix = [0; 5];
         message::write_prefix(payload.len(), &mut prefix);
         self.producer.push(&prefix[..bytes], payload);
-        self.committed(bytes + payload.len());
+        self.committed(bytes + payload.len(), 1);
         Ok(Staged::Done)
     }
 
@@ -375,7 +260,7 @@ impl TxEnd {
         self.shared.large_pending.fetch_add(1, Ordering::Release);
         drop(slow);
         self.producer.push(&[TAG_LARGE], &[]);
-        self.committed(self.wake_step);
+        self.committed(self.wake_step, 1);
         Ok(Staged::Done)
     }
 
@@ -395,7 +280,7 @@ impl TxEnd {
     }
 
     #[inline(always)]
-    fn check_alive(&self) -> Result<(), SendError> {
+    pub(crate) fn check_alive(&self) -> Result<(), SendError> {
         if self.shared.flags.load(Ordering::Relaxed) & FAILED != 0 {
             return Err(self.error());
         }
@@ -403,8 +288,8 @@ impl TxEnd {
     }
 
     #[inline(always)]
-    fn committed(&mut self, bytes: usize) {
-        self.accepted += 1;
+    fn committed(&mut self, bytes: usize, messages: u32) {
+        self.accepted += u64::from(messages);
         self.since_wake += bytes;
         if !self.link.is_home() {
             fence(Ordering::SeqCst);

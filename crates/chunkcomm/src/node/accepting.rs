@@ -1,11 +1,11 @@
 //! Who takes the channels that peers open: those that wait in `accept`, or
 //! nobody yet; and the links that a node has.
 
-use super::Fingerprint;
+use super::fingerprint::Fingerprint;
 use crate::driver::clock;
-use crate::driver::inbox::RxEnd;
-use crate::driver::link::{Acceptor, Opened};
+use crate::driver::events::{Acceptor, Opened};
 use crate::driver::mail::{Command, LinkShared};
+use crate::driver::taking::RxEnd;
 use crate::driver::wakers::{Wakers, locked};
 use crate::error::{AcceptError, RefusalReason};
 use crate::proto::limits::HELD_OPENS_MAX;
@@ -192,7 +192,8 @@ impl AcceptTable {
         context: &mut Context<'_>,
     ) -> Poll<Option<String>> {
         let mut table = locked(&self.0);
-        let is_it = |it: &(Arc<LinkShared>, u32, String)| it.1 == channel && Arc::ptr_eq(&it.0, link);
+        let is_it =
+            |it: &(Arc<LinkShared>, u32, String)| it.1 == channel && Arc::ptr_eq(&it.0, link);
         if let Some(at) = table.described.iter().position(is_it) {
             return Poll::Ready(Some(table.described.swap_remove(at).2));
         }

@@ -158,8 +158,9 @@ impl NodeBuilder {
         self
     }
 
-    /// Leaves out acknowledgements, to measure what they cost. `sync` and
-    /// `close` then wait in vain.
+    /// Leaves out acknowledgements, to measure what they cost: `sync` and `close`
+    /// then say no more than that everything was put in packets. Both ends must
+    /// agree.
     pub fn session_off_for_measuring(mut self) -> NodeBuilder {
         self.settings.session = false;
         self
@@ -298,11 +299,7 @@ impl NodeBuilder {
     }
 }
 
-fn setting(
-    name: &'static str,
-    value: impl ToString,
-    allowed: impl Into<String>,
-) -> NodeError {
+fn setting(name: &'static str, value: impl ToString, allowed: impl Into<String>) -> NodeError {
     NodeError::Setting { name, value: value.to_string(), allowed: allowed.into() }
 }
 

@@ -57,9 +57,8 @@ async fn read_hello(transport: &mut dyn Transport) -> Result<[u8; HELLO_BYTES], 
         }
         if !Hello::may_start_with(&bytes[..at]) {
             // Something else talks here: it is turned away at its first bytes.
-            return Err(Hello::decode(&bytes).map_or_else(HelloCause::Wrong, |_| {
-                broken(io::ErrorKind::InvalidData.into())
-            }));
+            return Err(Hello::decode(&bytes)
+                .map_or_else(HelloCause::Wrong, |_| broken(io::ErrorKind::InvalidData.into())));
         }
     }
     Ok(bytes)

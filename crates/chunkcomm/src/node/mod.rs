@@ -1,13 +1,16 @@
 //! [`Node`]: one member of a cluster, with its links; [`Peer`]: another one.
 //!
-//! Reading order: this file, [`builder`], [`hello`] (how a connection becomes a
+//! Reading order: this file, [`peer`], [`builder`], [`hello`] (how a connection becomes a
 //! link), [`accepting`] (who takes the channels that peers open).
 
 mod accepting;
 mod builder;
+mod fingerprint;
 mod hello;
+mod peer;
 
 pub use builder::{AGE_BOUND_VARIABLE, NodeBuilder};
+pub use peer::Peer;
 
 use crate::channel::ChannelOptions;
 use crate::channel::bytes::{BytesReceiver, BytesSender};
@@ -15,24 +18,21 @@ use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::driver::buffers::Buffers;
 use crate::driver::clock;
-use crate::driver::inbox::RxEnd;
 use crate::driver::link::{Driver, DriverSetup};
 use crate::driver::mail::{Command, LinkShared, PeerInfo};
 use crate::driver::staging::{TxEnd, TxShared};
-use crate::error::{
-    AcceptError, CloseError, ConnectError, LinkCause, LinkError, OpenError, TypeRefused,
-};
-use crate::proto::describe::{Description, describe};
+use crate::driver::taking::RxEnd;
+use crate::error::{AcceptError, CloseError, ConnectError, LinkCause, LinkError, OpenError};
 use crate::proto::hello::{Agreement, Hello};
 use crate::proto::limits::CHANNEL_NAME_BYTES_MAX;
 use crate::proto::link::LinkConfig;
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::{ChannelKind, Lane};
-use crate::stats::PeerStats;
 use crate::transport::{Transport, memory};
 use crate::{Address, transport};
 use accepting::AcceptTable;
 use builder::Settings;
+use fingerprint::{Fingerprint, described};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -87,86 +87,6 @@ impl Drop for NodeShared {
     }
 }
 
-/// A peer as a node sees it: the session with it.
-///
-/// It outlives the connection, but not the session: when that has ended,
-/// [`Node::open`] dials again if the peer's address is known.
-#[derive(Clone)]
-pub struct Peer {
-    pub(crate) link: Arc<LinkShared>,
-    /// Keeps the node alive.
-    node: Arc<NodeShared>,
-    address: Option<Address>,
-}
-
-impl fmt::Debug for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Peer")
-            .field("name", &self.name())
-            .field("address", &self.address)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Peer {
-    /// The node that this peer is seen from.
-    #[must_use]
-    pub fn node(&self) -> Node {
-        Node { shared: Arc::clone(&self.node) }
-    }
-
-    /// The peer's name, or what its random incarnation begins with.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.link.peer.name
-    }
-
-    /// The random number that the peer drew when it started.
-    #[must_use]
-    pub fn incarnation(&self) -> u128 {
-        self.link.peer.incarnation
-    }
-
-    /// The address that was dialled, if it was this node that dialled.
-    #[must_use]
-    pub fn address(&self) -> Option<&Address> {
-        self.address.as_ref()
-    }
-
-    /// Largest message that the peer takes, in encoded bytes.
-    #[must_use]
-    pub fn message_bytes_max(&self) -> u64 {
-        self.link.peer.message_bytes_max
-    }
-
-    /// Counters of the session.
-    #[must_use]
-    pub fn stats(&self) -> PeerStats {
-        self.link.stats()
-    }
-
-    /// The session has not ended.
-    #[must_use]
-    pub fn is_alive(&self) -> bool {
-        self.link.ended().is_none()
-    }
-
-    /// Waits for the end of the session and says why it ended.
-    ///
-    /// # Cancel safety
-    ///
-    /// Safe.
-    pub async fn closed(&self) -> LinkError {
-        poll_fn(|context| self.link.poll_ended(context)).await
-    }
-
-    /// Ends the session now, without sending what is staged.
-    pub fn abort(&self) {
-        let error = LinkError::new(self.name(), LinkCause::Closed);
-        self.link.command(Command::Abort(error));
-    }
-}
-
 impl Node {
     /// Settings of a node to be built.
     #[must_use]
@@ -214,10 +134,8 @@ impl Node {
     }
 
     async fn dial(&self, address: &Address) -> Result<Arc<LinkShared>, ConnectError> {
-        let unreachable = |error| ConnectError::Unreachable {
-            address: address.clone(),
-            error: Arc::new(error),
-        };
+        let unreachable =
+            |error| ConnectError::Unreachable { address: address.clone(), error: Arc::new(error) };
         let mut transport = transport::connect(address).await.map_err(unreachable)?;
         let theirs = hello::exchange(&mut *transport, &self.shared.hello)
             .await
@@ -500,7 +418,10 @@ impl NodeShared {
         let config = LinkConfig {
             policy: self.settings.policy,
             age_bound: self.settings.age_bound,
-            packet_bytes_max: self.settings.packet_bytes_max.min(agreement.packet_bytes_max as usize),
+            packet_bytes_max: self
+                .settings
+                .packet_bytes_max
+                .min(agreement.packet_bytes_max as usize),
             windows_bytes_max: self.settings.window_bytes_max,
             message_bytes_max: self.settings.message_bytes_max,
             peer_open_credit: hello.open_credit,
@@ -518,37 +439,4 @@ impl NodeShared {
         self.runtime.spawn(driver);
         shared
     }
-}
-
-/// What two ends compare of a channel's type.
-#[derive(Debug, Clone)]
-pub(crate) struct Fingerprint {
-    pub(crate) hash: u64,
-    pub(crate) text: String,
-}
-
-impl Fingerprint {
-    fn of_bytes(options: &ChannelOptions) -> Fingerprint {
-        let text = options.schema.clone().unwrap_or_else(|| "bytes".to_owned());
-        Fingerprint::of_name(&text)
-    }
-
-    fn of_name(name: &str) -> Fingerprint {
-        let hash = crate::proto::describe::fnv1a(name.as_bytes());
-        Fingerprint { hash, text: name.to_owned() }
-    }
-}
-
-fn described<T: DeserializeOwned>(options: &ChannelOptions) -> Result<Fingerprint, TypeRefused> {
-    let description: Description = describe::<T>();
-    if let Some(reason) = description.refusal() {
-        return Err(TypeRefused {
-            type_name: description.short(),
-            reason: reason.to_owned(),
-        });
-    }
-    Ok(match &options.schema {
-        Some(schema) => Fingerprint::of_name(schema),
-        None => Fingerprint { hash: description.hash, text: description.short() },
-    })
 }

@@ -125,20 +125,18 @@ impl LinkBudget {
         self.open_total
     }
 
-    /// `channel` is to receive a message of `bytes` that does not fit its window
-    /// in memory of this link. True when it is its turn now; else it waits until
+    /// Largest message that the peer may send, in bytes.
+    #[must_use]
+    pub fn message_bytes_max(&self) -> u64 {
+        self.message_bytes_max
+    }
+
+    /// `channel` is to receive a message that does not fit its window in memory of
+    /// this link. True when it is its turn now; else it waits until
     /// [`LinkBudget::large_done`] names it.
-    ///
-    /// # Errors
-    ///
-    /// The message is above the size that was agreed.
-    pub fn large_begins(&mut self, channel: u32, bytes: u64) -> Result<bool, CreditError> {
-        let bytes_max = self.message_bytes_max;
-        if bytes > bytes_max {
-            return Err(CreditError::Message { bytes, bytes_max });
-        }
+    pub fn large_begins(&mut self, channel: u32) -> bool {
         self.large.push_back(channel);
-        Ok(self.large.len() == 1)
+        self.large.len() == 1
     }
 
     /// The oldest large message of `channel` was taken or given up; says whose
@@ -215,7 +213,8 @@ impl Window {
     /// 1/[`GRANT_DIVISOR`] + 1/[`REPORT_DIVISOR`] of it.
     pub fn fits_large(&mut self, bytes: u64, budget: &mut LinkBudget) -> bool {
         let mut size = self.size;
-        while size < 2 * bytes {
+        let needed = bytes.saturating_mul(2);
+        while size < needed {
             let grown = budget.grow(size);
             if grown == size {
                 break;
@@ -226,7 +225,7 @@ impl Window {
             self.granted += size - self.size;
             self.size = size;
         }
-        self.size >= 2 * bytes
+        self.size >= needed
     }
 
     /// A message of `bytes` gets memory of its own: it does not count in the
@@ -286,14 +285,13 @@ mod tests {
     #[test]
     fn one_large_message_at_a_time() {
         let mut budget = LinkBudget::new(1 << 20, 1 << 20);
-        assert_eq!(budget.large_begins(1, 500_000), Ok(true));
-        assert_eq!(budget.large_begins(2, 500_000), Ok(false));
-        assert_eq!(budget.large_begins(3, 500_000), Ok(false));
+        assert!(budget.large_begins(1));
+        assert!(!budget.large_begins(2));
+        assert!(!budget.large_begins(3));
         assert_eq!(budget.large_done(2), None, "one that waits gives up");
         assert_eq!(budget.large_done(1), Some(3));
-        assert_eq!(budget.large_begins(3, 1), Ok(false), "its next one waits too");
+        assert!(!budget.large_begins(3), "its next one waits too");
         assert_eq!(budget.large_done(3), Some(3));
-        assert!(budget.large_begins(4, 2 << 20).is_err());
     }
 
     #[test]

@@ -184,8 +184,8 @@ impl Gathering {
         self.seen_bytes = bytes;
         if grew && self.yields < GROWTH_YIELDS_MAX {
             self.yields += 1;
-            let streams = self.last_messages >= STREAM_MESSAGES_MIN
-                && now < self.last_left.after(STREAM_GAP);
+            let streams =
+                self.last_messages >= STREAM_MESSAGES_MIN && now < self.last_left.after(STREAM_GAP);
             return Verdict::Yield(if streams { Yield::Core } else { Yield::Tasks });
         }
         Verdict::Leave(FlushReason::Idle)

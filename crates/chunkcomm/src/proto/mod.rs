@@ -71,7 +71,8 @@ mod tests {
                 let text = std::fs::read_to_string(&path).unwrap();
                 read += 1;
                 // This file and tests may read folders and name threads.
-                let test = path == std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/proto/mod.rs");
+                let test = path
+                    == std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/proto/mod.rs");
                 if test || path.ends_with("tests.rs") {
                     continue;
                 }

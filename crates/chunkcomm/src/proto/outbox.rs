@@ -7,13 +7,15 @@
 //! credit is used up leaves its turn until more comes, and its producer waits
 //! when its ring is full.
 
+mod filling;
+
 use super::flush::{Gathering, Pending, Policy, Verdict};
-use super::limits::{FRAGMENT_BYTES_MAX, FRAGMENT_BYTES_MIN, WINDOW_BYTES_INITIAL};
-use super::message;
-use super::packet::{AppendRecords, ChannelKind, FRAGMENT_HEAD_BYTES, Lane, RECORD_BYTES};
+use super::limits::WINDOW_BYTES_INITIAL;
+use super::packet::{ChannelKind, Lane, RECORD_BYTES};
 use super::session::{Carried, Session};
 use super::{Time, packet};
 use bytes::Bytes;
+use filling::{Put, Putting};
 use std::collections::{HashMap, VecDeque};
 
 /// One packet in so many begins with the bulk lane while both lanes wait.
@@ -100,15 +102,6 @@ pub struct Filled {
     pub entries: u32,
     /// When the oldest message in it was staged.
     pub oldest: Option<Time>,
-}
-
-enum Put {
-    /// All of it is in, or its share is used up: the next channel's turn.
-    Done { more: bool },
-    /// The rest of the packet holds no more of it.
-    NoRoom,
-    /// The packet ends with a slice of its own.
-    Tail(Bytes),
 }
 
 /// The sending side of a link. Order of calls: [`Outbox::open`],
@@ -439,159 +432,6 @@ impl Outbox {
                 return true;
             }
         }
-    }
-}
-
-/// One channel's turn in a packet.
-struct Putting<'a, S> {
-    id: u32,
-    channel: &'a mut Channel,
-    staged: &'a mut S,
-    session: &'a mut Session,
-    carried: &'a mut Vec<Carried>,
-    /// One message a packet.
-    one: bool,
-    filled: &'a mut Filled,
-}
-
-impl<S: Staged> Putting<'_, S> {
-    fn put(&mut self, head: &mut Vec<u8>, bytes_max: usize, share: usize) -> Put {
-        if !self.channel.opened {
-            let spec = &self.channel.spec;
-            if bytes_max - head.len() < RECORD_BYTES + spec.name.len() {
-                return Put::NoRoom;
-            }
-            head.open(self.id, spec.lane, spec.kind, spec.fingerprint, &spec.name);
-            self.channel.opened = true;
-            self.carry(false);
-        }
-        let terminated = self.channel.end.is_some_and(|end| end <= self.channel.sent_messages);
-        if terminated {
-            return self.put_end(head, bytes_max);
-        }
-        let share_end = (head.len() + share).min(bytes_max);
-        loop {
-            if self.channel.large.is_some() {
-                return self.put_fragment(head, bytes_max);
-            }
-            if let Some(outcome) = self.put_run(head, bytes_max, share_end) {
-                return outcome;
-            }
-        }
-    }
-
-    /// `None` when a large message is next.
-    fn put_run(&mut self, head: &mut Vec<u8>, bytes_max: usize, share_end: usize) -> Option<Put> {
-        let credit = (self.channel.credit - self.channel.sent_bytes) as usize;
-        let view = self.staged.view(self.id);
-        let total = view.front.len() + view.back.len();
-        if total == 0 {
-            // Says that it was found empty.
-            self.staged.consume(self.id, 0, 0);
-            return Some(self.put_end(head, bytes_max));
-        }
-        let space = bytes_max.saturating_sub(head.len() + RECORD_BYTES);
-        let share = share_end.saturating_sub(head.len() + RECORD_BYTES);
-        let whole = !view.large && !self.one && total <= share.min(credit);
-        let taken = if whole {
-            message::Walk { bytes: total, messages: view.messages, at_large: false }
-        } else {
-            let messages_max = if self.one { 1 } else { u32::MAX };
-            // At least one message, if the packet has room for it.
-            let walk = message::walk(view.front, view.back, share.min(credit), messages_max);
-            if walk.messages > 0 || walk.at_large {
-                walk
-            } else {
-                message::walk(view.front, view.back, space.min(credit), 1)
-            }
-        };
-        if taken.messages == 0 {
-            return self.nothing_fits(taken, space, credit);
-        }
-        head.run(self.id, taken.bytes as u32, taken.messages);
-        let front = view.front.len().min(taken.bytes);
-        head.extend_from_slice(&view.front[..front]);
-        head.extend_from_slice(&view.back[..taken.bytes - front]);
-        self.staged.consume(self.id, taken.bytes, taken.messages);
-        self.channel.sent_bytes += taken.bytes as u64;
-        self.sent(taken.messages);
-        if taken.at_large && !self.one {
-            return None;
-        }
-        let more = taken.bytes < total;
-        if more || self.one { Some(Put::Done { more: true }) } else { Some(self.put_end(head, bytes_max)) }
-    }
-
-    fn nothing_fits(&mut self, taken: message::Walk, space: usize, credit: usize) -> Option<Put> {
-        if taken.at_large {
-            // Only the mark is consumed: the message counts when it is complete.
-            self.staged.consume(self.id, 1, 1);
-            let bytes = self.staged.take_large(self.id);
-            self.channel.large = Some(Large { bytes, offset: 0 });
-            return None;
-        }
-        if credit < space {
-            self.channel.blocked = true;
-            return Some(Put::Done { more: true });
-        }
-        Some(Put::NoRoom)
-    }
-
-    fn put_fragment(&mut self, head: &mut Vec<u8>, bytes_max: usize) -> Put {
-        let Some(large) = &mut self.channel.large else { return Put::Done { more: true } };
-        if bytes_max - head.len() < FRAGMENT_HEAD_BYTES {
-            return Put::NoRoom;
-        }
-        let credit = (self.channel.credit - self.channel.sent_bytes) as usize;
-        let left = large.bytes.len() - large.offset;
-        let bytes = left.min(FRAGMENT_BYTES_MAX).min(credit);
-        if bytes < left.min(FRAGMENT_BYTES_MIN) {
-            self.channel.blocked = true;
-            return Put::Done { more: true };
-        }
-        head.fragment(self.id, large.bytes.len() as u64, bytes as u32);
-        let tail = large.bytes.slice(large.offset..large.offset + bytes);
-        large.offset += bytes;
-        self.channel.sent_bytes += bytes as u64;
-        if bytes == left {
-            self.channel.large = None;
-            self.sent(1);
-        }
-        Put::Tail(tail)
-    }
-
-    /// Called with nothing staged, or nothing that is to be sent.
-    fn put_end(&mut self, head: &mut Vec<u8>, bytes_max: usize) -> Put {
-        if self.channel.end_when_drained {
-            self.channel.end_when_drained = false;
-            self.channel.end = Some(self.channel.sent_messages);
-        }
-        if self.channel.end != Some(self.channel.sent_messages) {
-            return Put::Done { more: false };
-        }
-        if bytes_max - head.len() < RECORD_BYTES {
-            return Put::NoRoom;
-        }
-        head.end(self.id, self.channel.sent_messages);
-        self.channel.end = None;
-        self.carry(true);
-        Put::Done { more: false }
-    }
-
-    fn sent(&mut self, messages: u32) {
-        self.channel.sent_messages += u64::from(messages);
-        self.filled.messages += messages;
-        let oldest = self.channel.oldest;
-        self.filled.oldest = Some(self.filled.oldest.map_or(oldest, |seen| seen.min(oldest)));
-        self.carry(false);
-    }
-
-    fn carry(&mut self, end: bool) {
-        let messages = self.channel.sent_messages;
-        let carried = Carried { channel: self.id, messages, end };
-        self.session.carry(carried);
-        self.carried.push(carried);
-        self.filled.entries += 1;
     }
 }
 

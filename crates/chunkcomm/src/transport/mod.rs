@@ -16,8 +16,11 @@ use std::task::{Context, Poll};
 /// time, both in the task that polls last.
 pub(crate) trait Transport: Send {
     /// Reads into one buffer; 0 bytes say that the peer wrote its last.
-    fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut [u8])
-    -> Poll<io::Result<usize>>;
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>>;
 
     /// Reads into the first buffer, what is left into the second.
     fn poll_read_two(

@@ -19,8 +19,11 @@ fn any_record() -> impl Strategy<Value = Record> {
     let bytes = || prop::collection::vec(any::<u8>(), 1..200);
     prop_oneof![
         (any::<u32>(), any::<u32>(), bytes()).prop_map(|(c, m, b)| Record::Run(c, m, b)),
-        (any::<u32>(), 0u64..1000, bytes())
-            .prop_map(|(c, more, b)| Record::Fragment(c, b.len() as u64 + more, b)),
+        (any::<u32>(), 0u64..1000, bytes()).prop_map(|(c, more, b)| Record::Fragment(
+            c,
+            b.len() as u64 + more,
+            b
+        )),
         (any::<u32>(), any::<bool>(), any::<bool>(), any::<u64>(), "[a-zä]{0,40}")
             .prop_map(|(c, l, k, f, n)| Record::Open(c, l, k, f, n)),
         (any::<u32>(), any::<u64>()).prop_map(|(c, m)| Record::End(c, m)),
@@ -91,7 +94,9 @@ fn note(item: Item<'_>, packets: &mut Vec<Vec<Record>>) {
         Item::Packet(_) => return packets.push(Vec::new()),
         Item::PacketEnd { .. } => return,
         Item::FragmentBytes { bytes, .. } => {
-            if let Some(Record::Fragment(_, _, so_far)) = packets.last_mut().and_then(|p| p.last_mut()) {
+            if let Some(Record::Fragment(_, _, so_far)) =
+                packets.last_mut().and_then(|p| p.last_mut())
+            {
                 so_far.extend_from_slice(bytes);
             }
             return;

@@ -1,0 +1,103 @@
+//! The events of a link that are not for a receiver's inbox: channels that begin
+//! and end.
+
+use super::inbox::{Outcome, RxShared};
+use super::mail::LinkShared;
+use super::reading::RxSlot;
+use super::staging::Failure;
+use super::taking::RxEnd;
+use super::writing::TxSlots;
+use crate::error::RefusalReason;
+use crate::proto::link::{Event, Link};
+use crate::proto::packet::{ChannelKind, Refusal};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A channel that a peer opened.
+pub(crate) struct Opened {
+    pub(crate) receiver: RxEnd,
+    pub(crate) kind: ChannelKind,
+    pub(crate) fingerprint: u64,
+}
+
+/// Who takes the channels that peers open.
+pub(crate) trait Acceptor: Send + Sync {
+    /// A peer opened a channel. `Err` gives it back to be refused.
+    fn opened(&self, opened: Opened) -> Result<(), Box<Opened>>;
+
+    /// The sender's type of a channel that was refused for its type.
+    fn described(&self, link: &Arc<LinkShared>, channel: u32, text: &str);
+
+    /// The session ended.
+    fn ended(&self, link: &Arc<LinkShared>);
+}
+
+/// Handles the events that are not for a receiver's inbox.
+pub(super) struct Others<'a> {
+    pub(super) acceptor: &'a Arc<dyn Acceptor>,
+    pub(super) shared: &'a Arc<LinkShared>,
+    pub(super) senders: &'a mut TxSlots,
+    pub(super) link: &'a mut Link,
+    pub(super) receivers: &'a mut HashMap<u32, RxSlot>,
+    pub(super) said_bye: &'a mut bool,
+}
+
+impl Others<'_> {
+    pub(super) fn handle(&mut self, event: Event<'_>) {
+        match event {
+            Event::Opened { channel, kind, fingerprint, name, .. } => {
+                self.opened(channel, kind, fingerprint, name);
+            }
+            Event::Ended { channel } => {
+                let Some(slot) = self.receivers.get_mut(&channel) else { return };
+                let landed = slot.landing.is_some();
+                slot.end(Outcome::Done);
+                if landed {
+                    self.receivers.remove(&channel);
+                    self.link.finished(channel);
+                }
+            }
+            Event::Terminated { channel } => self.fail(channel, Failure::Terminated),
+            Event::Refused { channel, refusal, text } => self.refused(channel, refusal, text),
+            Event::Described { channel, text } => {
+                self.acceptor.described(self.shared, channel, text);
+            }
+            Event::Bye => *self.said_bye = true,
+            _ => {}
+        }
+    }
+
+    fn opened(&mut self, channel: u32, kind: ChannelKind, fingerprint: u64, name: &str) {
+        let shared = RxShared::new(name, channel);
+        shared.set_report_step(self.link.report_step(channel));
+        self.receivers.insert(channel, RxSlot::new(Arc::clone(&shared)));
+        let receiver = RxEnd::new(shared, Arc::clone(self.shared));
+        let opened = Opened { receiver, kind, fingerprint };
+        if let Err(refused) = self.acceptor.opened(opened) {
+            refused.receiver.disarm();
+            self.receivers.remove(&channel);
+            self.link.refuse(channel, Refusal::NotAccepted, "");
+        }
+    }
+
+    fn refused(&mut self, channel: u32, refusal: Refusal, text: &str) {
+        let Some(slot) = self.senders.slots.get(&channel) else { return };
+        let sender = slot.shared.description.clone();
+        let reason = match refusal {
+            Refusal::TypeMismatch => {
+                self.link.describe(channel, &sender);
+                RefusalReason::TypeMismatch { sender, receiver: text.to_owned() }
+            }
+            Refusal::KindMismatch => RefusalReason::KindMismatch,
+            Refusal::NotAccepted => RefusalReason::NotAccepted,
+        };
+        self.fail(channel, Failure::Refused(reason));
+    }
+
+    fn fail(&mut self, channel: u32, failure: Failure) {
+        if let Some(slot) = self.senders.slots.get_mut(&channel) {
+            slot.discard = true;
+            slot.shared.fail(failure);
+        }
+    }
+}

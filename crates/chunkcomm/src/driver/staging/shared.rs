@@ -1,0 +1,177 @@
+//! What the sending end of a channel and the driver of its link share.
+
+use crate::driver::ring::Consumer;
+use crate::driver::wakers::{Wakers, locked};
+use crate::error::{
+    Account, ChannelLost, ChannelName, ChannelRefused, LinkError, RefusalReason, SendError,
+};
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+
+/// The driver knows that something is staged.
+pub(super) const QUEUED: u8 = 1;
+/// Nothing can be sent any more.
+pub(super) const FAILED: u8 = 2;
+/// Somebody waits for room, for bytes written, or for an acknowledgement.
+pub(super) const WAITING: u8 = 4;
+/// The peer has the channel's end.
+pub(super) const ENDED: u8 = 8;
+
+/// Why nothing can be sent on a channel any more.
+#[derive(Debug, Clone)]
+pub(crate) enum Failure {
+    Lost(LinkError),
+    Terminated,
+    Refused(RefusalReason),
+}
+
+#[derive(Default)]
+pub(super) struct Slow {
+    pub(super) large: VecDeque<Bytes>,
+    pub(super) large_bytes: usize,
+    failure: Option<Failure>,
+    waiting: Wakers,
+}
+
+/// What the sending end of a channel and its link's driver share.
+pub(crate) struct TxShared {
+    pub(crate) name: String,
+    /// The type, for a refusal.
+    pub(crate) description: String,
+    pub(super) flags: AtomicU8,
+    pub(super) large_pending: AtomicU32,
+    pub(super) written: AtomicU64,
+    acked: AtomicU64,
+    pub(super) slow: Mutex<Slow>,
+}
+
+impl TxShared {
+    pub(crate) fn new(name: String, description: String) -> Arc<TxShared> {
+        Arc::new(TxShared {
+            name,
+            description,
+            flags: AtomicU8::new(0),
+            large_pending: AtomicU32::new(0),
+            written: AtomicU64::new(0),
+            acked: AtomicU64::new(0),
+            slow: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.flags.load(Ordering::Acquire) & FAILED != 0
+    }
+
+    /// There are large messages staged.
+    pub(crate) fn has_large(&self) -> bool {
+        self.large_pending.load(Ordering::Acquire) > 0
+    }
+
+    /// The oldest large message; its mark was taken from the ring.
+    pub(crate) fn take_large(&self) -> Bytes {
+        let mut slow = locked(&self.slow);
+        let bytes = slow.large.pop_front().unwrap_or_default();
+        slow.large_bytes -= bytes.len();
+        drop(slow);
+        self.large_pending.fetch_sub(1, Ordering::Release);
+        self.progress();
+        bytes
+    }
+
+    /// The ring was found empty. True when something was staged meanwhile.
+    pub(crate) fn not_queued(&self, consumer: &mut Consumer) -> bool {
+        self.flags.fetch_and(!QUEUED, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if consumer.is_empty() {
+            return false;
+        }
+        // Either end may find this out; who sets the flag tells the driver.
+        self.flags.fetch_or(QUEUED, Ordering::SeqCst) & QUEUED == 0
+    }
+
+    pub(crate) fn set_written(&self, messages: u64) {
+        self.written.store(messages, Ordering::Release);
+        self.progress();
+    }
+
+    pub(crate) fn set_acked(&self, messages: u64) {
+        self.acked.store(messages, Ordering::Release);
+        self.progress();
+    }
+
+    /// The channel's end is in the peer's inbox.
+    pub(crate) fn set_end_acked(&self) {
+        self.flags.fetch_or(ENDED, Ordering::Release);
+        self.progress();
+    }
+
+    pub(crate) fn end_acked(&self) -> bool {
+        self.flags.load(Ordering::Acquire) & ENDED != 0
+    }
+
+    pub(crate) fn acked(&self) -> u64 {
+        self.acked.load(Ordering::Acquire)
+    }
+
+    /// Room came, or bytes were written or acknowledged: who waits looks again.
+    pub(crate) fn progress(&self) {
+        fence(Ordering::SeqCst);
+        if self.flags.load(Ordering::Relaxed) & WAITING != 0 {
+            self.wake_waiting();
+        }
+    }
+
+    fn wake_waiting(&self) {
+        let mut slow = locked(&self.slow);
+        self.flags.fetch_and(!WAITING, Ordering::SeqCst);
+        let waiting = slow.waiting.take();
+        drop(slow);
+        waiting.wake();
+    }
+
+    /// From now on nothing more is accepted; what is staged still leaves.
+    pub(crate) fn refuse_more(&self, failure: Failure) {
+        locked(&self.slow).failure.get_or_insert(failure);
+        self.flags.fetch_or(FAILED, Ordering::SeqCst);
+        self.wake_waiting();
+    }
+
+    /// From now on every call fails with this, and what is staged is dropped;
+    /// the first failure stays.
+    pub(crate) fn fail(&self, failure: Failure) {
+        self.refuse_more(failure);
+        let mut slow = locked(&self.slow);
+        slow.large.clear();
+        slow.large_bytes = 0;
+    }
+
+    /// Wakes `waker` at the next progress; after this the caller looks again.
+    pub(crate) fn wait(&self, waker: &Waker) {
+        let mut slow = locked(&self.slow);
+        slow.waiting.add(waker);
+        self.flags.fetch_or(WAITING, Ordering::SeqCst);
+        drop(slow);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Why nothing can be sent to `peer` any more, with the account at hand.
+    pub(crate) fn error(&self, peer: &str, account: Account) -> SendError {
+        let channel = self.name.clone();
+        let peer = peer.to_owned();
+        match locked(&self.slow).failure.clone() {
+            Some(Failure::Lost(link)) => {
+                SendError::Lost(Arc::new(ChannelLost { channel, link, account }))
+            }
+            Some(Failure::Terminated) => {
+                SendError::Terminated(Arc::new(ChannelName { channel, peer }))
+            }
+            Some(Failure::Refused(reason)) => {
+                SendError::Refused(Arc::new(ChannelRefused { channel, peer, reason }))
+            }
+            None => SendError::Closed,
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! The receiving end of a channel as its receiver has it: the runs that it took
+//! from the inbox, and the messages in them.
+
+use super::inbox::{Notify, Outcome, Run, RxQueue, RxShared};
+use super::mail::{Command, LinkShared};
+use crate::proto::link::Counted;
+use crate::proto::message;
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// A message, as the receiving end found it.
+pub(crate) enum Found<'a> {
+    /// Lies in a run: its bytes.
+    Small(&'a [u8]),
+    /// A shared run's slice can be cut from this one.
+    SmallOf(&'a Bytes, Range<usize>),
+    /// A large message.
+    Large(Vec<u8>),
+}
+
+/// What the receiving end of a channel has next.
+pub(crate) enum Next {
+    Message,
+    Empty,
+    Ended(Outcome),
+}
+
+/// The receiving end of a channel.
+pub(crate) struct RxEnd {
+    pub(crate) shared: Arc<RxShared>,
+    pub(crate) link: Arc<LinkShared>,
+    runs: VecDeque<Run>,
+    current: Option<Run>,
+    at: usize,
+    taken: u32,
+    consumed: u64,
+    finished: bool,
+}
+
+impl RxEnd {
+    pub(crate) fn new(shared: Arc<RxShared>, link: Arc<LinkShared>) -> RxEnd {
+        RxEnd {
+            shared,
+            link,
+            runs: VecDeque::new(),
+            current: None,
+            at: 0,
+            taken: 0,
+            consumed: 0,
+            finished: false,
+        }
+    }
+
+    /// Takes the next small message of the run at hand; `None` when that has
+    /// none left or is not at hand.
+    #[inline]
+    fn next_in_current(&mut self) -> Option<Range<usize>> {
+        let run = match &self.current {
+            Some(Run::Shared { bytes, .. }) => &bytes[..],
+            Some(Run::Copied { bytes, .. }) => &bytes[..],
+            _ => return None,
+        };
+        let range = message::next_in_run(run, self.at)?;
+        self.at = range.end;
+        self.taken += 1;
+        Some(range)
+    }
+
+    /// The next message if one is there. Large ones are moved out.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Found<'_>> {
+        loop {
+            if let Some(range) = self.next_in_current() {
+                return match &self.current {
+                    Some(Run::Shared { bytes, .. }) => Some(Found::SmallOf(bytes, range)),
+                    Some(Run::Copied { bytes, .. }) => Some(Found::Small(&bytes[range])),
+                    _ => None,
+                };
+            }
+            if let Some(large) = self.next_run()? {
+                return Some(Found::Large(large));
+            }
+        }
+    }
+
+    /// As `take`, as `decode` sees the bytes.
+    #[inline(always)]
+    pub(crate) fn take_with<R>(&mut self, decode: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let run = match &self.current {
+            Some(Run::Shared { bytes, .. }) => &bytes[..],
+            Some(Run::Copied { bytes, .. }) => &bytes[..],
+            _ => &[],
+        };
+        match message::next_in_run(run, self.at) {
+            Some(range) => {
+                self.at = range.end;
+                self.taken += 1;
+                Some(decode(&run[range]))
+            }
+            None => self.take_with_next(decode),
+        }
+    }
+
+    /// Takes messages of the run at hand, at most `max`, until `each` says false;
+    /// says how many.
+    #[inline]
+    pub(crate) fn take_many(&mut self, max: usize, mut each: impl FnMut(&[u8]) -> bool) -> usize {
+        let run = match &self.current {
+            Some(Run::Shared { bytes, .. }) => &bytes[..],
+            Some(Run::Copied { bytes, .. }) => &bytes[..],
+            _ => return 0,
+        };
+        let (mut at, mut count) = (self.at, 0);
+        while count < max {
+            let Some(range) = message::next_in_run(run, at) else { break };
+            at = range.end;
+            count += 1;
+            if !each(&run[range]) {
+                break;
+            }
+        }
+        self.at = at;
+        self.taken += count as u32;
+        count
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_with_next<R>(&mut self, decode: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        match self.take()? {
+            Found::Small(bytes) => Some(decode(bytes)),
+            Found::SmallOf(bytes, range) => Some(decode(&bytes[range])),
+            Found::Large(bytes) => Some(decode(&bytes)),
+        }
+    }
+
+    /// Leaves a run that was taken to its end; true when `take` would give a
+    /// message.
+    pub(crate) fn is_message_next(&mut self) -> bool {
+        self.peek_bytes().is_some()
+    }
+
+    /// Bytes of the next message, if one is there.
+    pub(crate) fn peek_bytes(&mut self) -> Option<usize> {
+        let run = match &self.current {
+            Some(Run::Shared { bytes, .. }) => &bytes[..],
+            Some(Run::Copied { bytes, .. }) => &bytes[..],
+            _ => &[],
+        };
+        if let Some(range) = message::next_in_run(run, self.at) {
+            return Some(range.len());
+        }
+        if self.runs.is_empty() {
+            self.runs = self.shared.with_queue(RxQueue::drain);
+        }
+        match self.runs.front()? {
+            Run::Large { bytes, .. } => Some(bytes.len()),
+            Run::Shared { bytes, .. } => message::next_in_run(bytes, 0).map(|range| range.len()),
+            Run::Copied { bytes, .. } => message::next_in_run(bytes, 0).map(|range| range.len()),
+        }
+    }
+
+    /// Gives memory for the next large message.
+    pub(crate) fn give_into(&mut self, buffer: Vec<u8>) {
+        self.shared.with_queue(|queue| queue.into = Some(buffer));
+    }
+
+    /// Takes that memory back, if it was not used.
+    pub(crate) fn take_back_into(&mut self) -> Option<Vec<u8>> {
+        self.shared.with_queue(|queue| queue.into.take())
+    }
+
+    fn current_has_more(&self) -> bool {
+        match &self.current {
+            Some(Run::Shared { bytes, .. }) => self.at < bytes.len(),
+            Some(Run::Copied { bytes, .. }) => self.at < bytes.len(),
+            _ => false,
+        }
+    }
+
+    /// Leaves the run at hand for the next one. `Some(Some(..))` is a large
+    /// message, `None` says that nothing is there.
+    #[cold]
+    fn next_run(&mut self) -> Option<Option<Vec<u8>>> {
+        self.leave_current();
+        if self.runs.is_empty() {
+            self.runs = self.shared.with_queue(RxQueue::drain);
+        }
+        match self.runs.pop_front()? {
+            Run::Large { bytes, counted } => {
+                match counted {
+                    Counted::Not => {}
+                    Counted::Window => self.count(bytes.len()),
+                    Counted::Large => {
+                        self.link.command(Command::LargeTaken { id: self.shared.id });
+                    }
+                }
+                Some(Some(bytes))
+            }
+            run => {
+                self.current = Some(run);
+                self.at = 0;
+                self.taken = 0;
+                Some(None)
+            }
+        }
+    }
+
+    fn leave_current(&mut self) {
+        let Some(run) = self.current.take() else { return };
+        let (length, messages) = match &run {
+            Run::Shared { bytes, messages } => (bytes.len(), *messages),
+            Run::Copied { bytes, messages } => (bytes.len(), *messages),
+            Run::Large { .. } => return,
+        };
+        if self.at != length || self.taken != messages {
+            self.link.command(Command::Corrupt { id: self.shared.id });
+        }
+        if let Run::Copied { mut bytes, .. } = run {
+            bytes.clear();
+            self.shared.with_queue(|queue| {
+                if queue.spare.capacity() < bytes.capacity() {
+                    queue.spare = bytes;
+                }
+            });
+        }
+        self.count(length);
+    }
+
+    fn count(&mut self, bytes: usize) {
+        self.consumed += bytes as u64;
+        if self.consumed >= self.shared.report_step() {
+            let bytes = std::mem::take(&mut self.consumed);
+            self.link.command(Command::Consumed { id: self.shared.id, bytes });
+        }
+    }
+
+    /// Whether a message is there, without taking it; `Ended` only when there is
+    /// none left.
+    pub(crate) fn next(&mut self) -> Next {
+        if self.current_has_more() || !self.runs.is_empty() {
+            return Next::Message;
+        }
+        let (runs, outcome) = self.shared.with_queue(|queue| (queue.drain(), queue.outcome()));
+        self.runs = runs;
+        self.known(outcome)
+    }
+
+    fn known(&mut self, outcome: Option<Outcome>) -> Next {
+        if !self.runs.is_empty() {
+            return Next::Message;
+        }
+        match outcome {
+            Some(outcome) => {
+                self.finish();
+                Next::Ended(outcome)
+            }
+            None => Next::Empty,
+        }
+    }
+
+    /// As `next`, but waits.
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Next> {
+        if self.current_has_more() || !self.runs.is_empty() {
+            return Poll::Ready(Next::Message);
+        }
+        let (runs, outcome) = self.shared.with_queue(|queue| {
+            let runs = queue.drain();
+            let outcome = queue.outcome();
+            if runs.is_empty() && outcome.is_none() {
+                match &mut queue.notify {
+                    Notify::Task(known) if known.will_wake(context.waker()) => {}
+                    notify => *notify = Notify::Task(context.waker().clone()),
+                }
+            }
+            (runs, outcome)
+        });
+        self.runs = runs;
+        match self.known(outcome) {
+            Next::Empty => Poll::Pending,
+            next => Poll::Ready(next),
+        }
+    }
+
+    /// From now on `tell` is called when something comes, and once now.
+    pub(crate) fn notify(&mut self, tell: Arc<dyn Fn() + Send + Sync>) {
+        self.shared.with_queue(|queue| queue.notify = Notify::Gather(Arc::clone(&tell)));
+        tell();
+    }
+
+    /// Forgets the channel without telling the peer: it was refused.
+    pub(crate) fn disarm(mut self) {
+        self.finished = true;
+        self.shared.with_queue(|queue| queue.dropped = true);
+    }
+
+    fn finish(&mut self) {
+        self.leave_current();
+        if !self.finished {
+            self.finished = true;
+            self.link.command(Command::Finished { id: self.shared.id });
+        }
+    }
+
+    /// Hands what was taken in already to a landing, then all that comes.
+    pub(crate) fn land(mut self, landing: Box<dyn crate::channel::Landing>) {
+        let mut taken = Vec::new();
+        while let Some(found) = self.take() {
+            taken.push(match found {
+                Found::Small(bytes) => Bytes::copy_from_slice(bytes),
+                Found::SmallOf(bytes, range) => bytes.slice(range),
+                Found::Large(bytes) => Bytes::from(bytes),
+            });
+        }
+        self.finished = true;
+        let bytes = std::mem::take(&mut self.consumed);
+        self.link.command(Command::Consumed { id: self.shared.id, bytes });
+        self.link.command(Command::Land { id: self.shared.id, landing, taken });
+    }
+}
+
+impl Drop for RxEnd {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.shared.with_queue(|queue| {
+                queue.dropped = true;
+                queue.runs.clear();
+            });
+            self.link.command(Command::Terminate { id: self.shared.id });
+        }
+    }
+}

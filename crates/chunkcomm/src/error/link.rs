@@ -1,0 +1,103 @@
+//! Why a session ended.
+
+use crate::proto::link::ProtocolError;
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+/// Why the session with a peer ended.
+#[derive(Debug, Clone)]
+pub struct LinkError {
+    inner: Arc<LinkErrorInner>,
+}
+
+#[derive(Debug)]
+struct LinkErrorInner {
+    peer: String,
+    cause: LinkCause,
+}
+
+/// What ended a session.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum LinkCause {
+    /// The connection broke.
+    Io(Arc<io::Error>),
+    /// The connection ended without the session having been closed: the peer's
+    /// process ended, or something between cut it.
+    ConnectionLost,
+    /// The peer did what the protocol does not allow.
+    Protocol(ProtocolError),
+    /// The messages of a run do not fill it: the peer's bytes are corrupt.
+    CorruptRun {
+        /// The peer's number of the channel.
+        channel: u32,
+    },
+    /// The peer closed the session.
+    ClosedByPeer,
+    /// This node closed the session.
+    Closed,
+    /// Closing took longer than its deadline.
+    CloseDeadline,
+    /// The runtime that drove the link is gone.
+    DriverGone,
+}
+
+impl LinkError {
+    pub(crate) fn new(peer: impl Into<String>, cause: LinkCause) -> LinkError {
+        LinkError { inner: Arc::new(LinkErrorInner { peer: peer.into(), cause }) }
+    }
+
+    /// The peer's name.
+    #[must_use]
+    pub fn peer(&self) -> &str {
+        &self.inner.peer
+    }
+
+    /// What ended the session.
+    #[must_use]
+    pub fn cause(&self) -> &LinkCause {
+        &self.inner.cause
+    }
+
+    /// The session was closed by one of its ends, not lost.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self.inner.cause, LinkCause::Closed | LinkCause::ClosedByPeer)
+    }
+}
+
+impl fmt::Display for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let peer = &self.inner.peer;
+        match &self.inner.cause {
+            LinkCause::Io(_) => write!(f, "the connection with {peer} broke"),
+            LinkCause::ConnectionLost => write!(f, "the connection with {peer} was lost"),
+            LinkCause::Protocol(error) => write!(f, "{peer} broke the protocol: {error}"),
+            LinkCause::CorruptRun { channel } => {
+                write!(
+                    f,
+                    "{peer} broke the protocol: messages of channel {channel} lie about their lengths"
+                )
+            }
+            LinkCause::ClosedByPeer => write!(f, "{peer} closed the session"),
+            LinkCause::Closed => write!(f, "the session with {peer} was closed here"),
+            LinkCause::CloseDeadline => {
+                write!(f, "closing the session with {peer} took longer than its deadline")
+            }
+            LinkCause::DriverGone => {
+                write!(f, "the runtime that drove the link with {peer} is gone")
+            }
+        }
+    }
+}
+
+impl Error for LinkError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.inner.cause {
+            LinkCause::Io(error) => Some(error.as_ref()),
+            _ => None,
+        }
+    }
+}

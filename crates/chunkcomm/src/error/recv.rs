@@ -1,0 +1,101 @@
+//! What can go wrong in receiving.
+
+use super::LinkError;
+use crate::proto::codec::DecodeError;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+/// Why a receiver cannot go on, or one message could not be taken.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum RecvError {
+    /// The session ended before the sender was done.
+    Lost {
+        /// The channel's name.
+        channel: Arc<str>,
+        /// Why the session ended.
+        link: LinkError,
+    },
+    /// A message could not be decoded. It is gone; the next can be taken.
+    Decode {
+        /// The channel's name.
+        channel: Arc<str>,
+        /// The peer's name.
+        peer: Arc<str>,
+        /// What is wrong.
+        error: DecodeError,
+    },
+    /// The next message is larger than the buffer given; it was left in place.
+    BufferTooSmall {
+        /// Bytes of the message.
+        bytes: usize,
+        /// Bytes of the buffer.
+        buffer_bytes: usize,
+    },
+    /// More came than the landing had room for.
+    LandingFull {
+        /// The channel's name.
+        channel: Arc<str>,
+    },
+}
+
+impl fmt::Display for RecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RecvError::Lost { channel, link } => write!(f, "channel {channel:?}: {link}"),
+            RecvError::Decode { channel, peer, error } => {
+                write!(
+                    f,
+                    "channel {channel:?}: a message from {peer} could not be decoded: {error}"
+                )
+            }
+            RecvError::BufferTooSmall { bytes, buffer_bytes } => {
+                write!(f, "the next message has {bytes} bytes, the buffer {buffer_bytes}")
+            }
+            RecvError::LandingFull { channel } => {
+                write!(f, "channel {channel:?}: more came than the landing has room for")
+            }
+        }
+    }
+}
+
+impl Error for RecvError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            RecvError::Lost { link, .. } => link.source(),
+            _ => None,
+        }
+    }
+}
+
+/// Why `try_recv` gave no message.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum TryRecvError {
+    /// None is there just now.
+    Empty,
+    /// The sender is done and everything was taken.
+    Ended,
+    /// As for `recv`.
+    Failed(RecvError),
+}
+
+impl fmt::Display for TryRecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TryRecvError::Empty => f.write_str("no message is there"),
+            TryRecvError::Ended => f.write_str("the channel has ended"),
+            TryRecvError::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for TryRecvError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            TryRecvError::Failed(error) => error.source(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! What can go wrong in sending and closing.
+
+use super::LinkError;
+use crate::proto::codec::EncodeError;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+/// What became of the messages of a channel whose session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Account {
+    /// Messages that `send` accepted.
+    pub accepted: u64,
+    /// Of these, known to be in the peer's inbox. What became of the others is
+    /// unknown.
+    pub acknowledged: u64,
+}
+
+impl Account {
+    /// Messages of which nobody knows whether they arrived.
+    #[must_use]
+    pub fn unknown(&self) -> u64 {
+        self.accepted - self.acknowledged
+    }
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Account { accepted, acknowledged } = self;
+        write!(
+            f,
+            "of {accepted} messages {acknowledged} are acknowledged, {} unknown",
+            self.unknown()
+        )
+    }
+}
+
+/// Why nothing can be sent on a channel any more, or one message cannot.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum SendError {
+    /// The session ended.
+    Lost(Arc<ChannelLost>),
+    /// The receiver was dropped.
+    Terminated(Arc<ChannelName>),
+    /// The peer refused the channel.
+    Refused(Arc<ChannelRefused>),
+    /// This message is larger than the peer takes; others can be sent.
+    TooLarge {
+        /// Encoded bytes of the message; when it is unknown how many more there
+        /// are, those that were counted.
+        bytes: u64,
+        /// What the peer takes.
+        bytes_max: u64,
+    },
+    /// The value's `Serialize` refused; nothing was sent, others can be.
+    Encode(Arc<EncodeError>),
+    /// An item was given to the `Sink` though it was not ready; it was not
+    /// accepted.
+    NotReady,
+    /// This sender was closed.
+    Closed,
+}
+
+/// A channel whose session ended.
+#[derive(Debug)]
+pub struct ChannelLost {
+    /// The channel's name.
+    pub channel: String,
+    /// Why the session ended.
+    pub link: LinkError,
+    /// What became of its messages.
+    pub account: Account,
+}
+
+/// A channel and its peer.
+#[derive(Debug)]
+pub struct ChannelName {
+    /// The channel's name.
+    pub channel: String,
+    /// The peer's name.
+    pub peer: String,
+}
+
+/// A channel that the peer refused.
+#[derive(Debug)]
+pub struct ChannelRefused {
+    /// The channel's name.
+    pub channel: String,
+    /// The peer's name.
+    pub peer: String,
+    /// Why.
+    pub reason: RefusalReason,
+}
+
+/// Why a channel was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RefusalReason {
+    /// The ends name different types.
+    TypeMismatch {
+        /// The sender's type.
+        sender: String,
+        /// The receiver's type.
+        receiver: String,
+    },
+    /// One end is typed and the other takes bytes.
+    KindMismatch,
+    /// Nobody accepted, and too many opens wait.
+    NotAccepted,
+}
+
+impl fmt::Display for RefusalReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RefusalReason::TypeMismatch { sender, receiver } => {
+                write!(f, "the sender's type is {sender}, the receiver's is {receiver}")
+            }
+            RefusalReason::KindMismatch => f.write_str("one end sends values, the other bytes"),
+            RefusalReason::NotAccepted => f.write_str("nobody accepted it, and too many wait"),
+        }
+    }
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SendError::Lost(lost) => {
+                let ChannelLost { channel, link, account } = &**lost;
+                write!(f, "channel {channel:?}: {link}; {account}")
+            }
+            SendError::Terminated(name) => {
+                let ChannelName { channel, peer } = &**name;
+                write!(f, "channel {channel:?}: {peer} dropped the receiver")
+            }
+            SendError::Refused(refused) => {
+                let ChannelRefused { channel, peer, reason } = &**refused;
+                write!(f, "channel {channel:?} was refused by {peer}: {reason}")
+            }
+            SendError::TooLarge { bytes, bytes_max } => {
+                write!(f, "a message of {bytes} bytes, where the peer takes at most {bytes_max}")
+            }
+            SendError::Encode(_) => f.write_str("a message could not be encoded"),
+            SendError::NotReady => f.write_str("the sink was not ready for an item"),
+            SendError::Closed => f.write_str("the sender is closed"),
+        }
+    }
+}
+
+impl Error for SendError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            SendError::Lost(lost) => lost.link.source(),
+            SendError::Encode(error) => Some(error.as_ref()),
+            _ => None,
+        }
+    }
+}
+
+/// Why `try_send` did not accept a message.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum TrySendError {
+    /// The outbox of the channel is full just now.
+    Full,
+    /// As for `send`.
+    Failed(SendError),
+}
+
+impl fmt::Display for TrySendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TrySendError::Full => f.write_str("the outbox of the channel is full"),
+            TrySendError::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for TrySendError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            TrySendError::Full => None,
+            TrySendError::Failed(error) => error.source(),
+        }
+    }
+}
+
+/// `send_all` stopped.
+#[derive(Debug, Clone)]
+pub struct SendAllError {
+    /// Messages that were accepted before.
+    pub accepted: usize,
+    /// Why the next was not.
+    pub error: SendError,
+}
+
+impl fmt::Display for SendAllError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "after {} accepted messages: {}", self.accepted, self.error)
+    }
+}
+
+impl Error for SendAllError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.source()
+    }
+}
+
+/// Closing did not get everything acknowledged in time.
+#[derive(Debug, Clone)]
+pub struct CloseError {
+    /// The channels with what was not acknowledged.
+    pub channels: Vec<Unacknowledged>,
+}
+
+/// A channel that closed with unacknowledged messages.
+#[derive(Debug, Clone)]
+pub struct Unacknowledged {
+    /// The channel's name.
+    pub channel: String,
+    /// The peer's name.
+    pub peer: String,
+    /// Its messages.
+    pub account: Account,
+    /// Why, if the session ended before.
+    pub cause: Option<SendError>,
+}
+
+impl fmt::Display for CloseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("closed with unacknowledged messages")?;
+        for it in &self.channels {
+            write!(f, "; channel {:?} to {}: {}", it.channel, it.peer, it.account)?;
+        }
+        Ok(())
+    }
+}
+
+impl Error for CloseError {}

@@ -1,0 +1,39 @@
+//! What two ends compare of a channel's type.
+
+use crate::channel::ChannelOptions;
+use crate::error::TypeRefused;
+use crate::proto::describe::{Description, describe, fnv1a};
+use serde::de::DeserializeOwned;
+
+/// What two ends compare of a channel's type.
+#[derive(Debug, Clone)]
+pub(crate) struct Fingerprint {
+    pub(crate) hash: u64,
+    pub(crate) text: String,
+}
+
+impl Fingerprint {
+    pub(super) fn of_bytes(options: &ChannelOptions) -> Fingerprint {
+        let text = options.schema.clone().unwrap_or_else(|| "bytes".to_owned());
+        Fingerprint::of_name(&text)
+    }
+
+    fn of_name(name: &str) -> Fingerprint {
+        let hash = fnv1a(name.as_bytes());
+        Fingerprint { hash, text: name.to_owned() }
+    }
+}
+
+/// The fingerprint of a type, or why its values cannot be sent.
+pub(super) fn described<T: DeserializeOwned>(
+    options: &ChannelOptions,
+) -> Result<Fingerprint, TypeRefused> {
+    let description: Description = describe::<T>();
+    if let Some(reason) = description.refusal() {
+        return Err(TypeRefused { type_name: description.short(), reason: reason.to_owned() });
+    }
+    Ok(match &options.schema {
+        Some(schema) => Fingerprint::of_name(schema),
+        None => Fingerprint { hash: description.hash, text: description.short() },
+    })
+}

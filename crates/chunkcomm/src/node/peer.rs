@@ -1,0 +1,90 @@
+//! [`Peer`]: another node, as this one sees it.
+
+use super::{Node, NodeShared};
+use crate::Address;
+use crate::driver::mail::{Command, LinkShared};
+use crate::error::{LinkCause, LinkError};
+use crate::stats::PeerStats;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+
+/// A peer as a node sees it: the session with it.
+///
+/// It outlives the connection, but not the session: when that has ended,
+/// [`Node::open`] dials again if the peer's address is known.
+#[derive(Clone)]
+pub struct Peer {
+    pub(crate) link: Arc<LinkShared>,
+    /// Keeps the node alive.
+    pub(super) node: Arc<NodeShared>,
+    pub(super) address: Option<Address>,
+}
+
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peer")
+            .field("name", &self.name())
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Peer {
+    /// The node that this peer is seen from.
+    #[must_use]
+    pub fn node(&self) -> Node {
+        Node { shared: Arc::clone(&self.node) }
+    }
+
+    /// The peer's name, or what its random incarnation begins with.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.link.peer.name
+    }
+
+    /// The random number that the peer drew when it started.
+    #[must_use]
+    pub fn incarnation(&self) -> u128 {
+        self.link.peer.incarnation
+    }
+
+    /// The address that was dialled, if it was this node that dialled.
+    #[must_use]
+    pub fn address(&self) -> Option<&Address> {
+        self.address.as_ref()
+    }
+
+    /// Largest message that the peer takes, in encoded bytes.
+    #[must_use]
+    pub fn message_bytes_max(&self) -> u64 {
+        self.link.peer.message_bytes_max
+    }
+
+    /// Counters of the session.
+    #[must_use]
+    pub fn stats(&self) -> PeerStats {
+        self.link.stats()
+    }
+
+    /// The session has not ended.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.link.ended().is_none()
+    }
+
+    /// Waits for the end of the session and says why it ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn closed(&self) -> LinkError {
+        poll_fn(|context| self.link.poll_ended(context)).await
+    }
+
+    /// Ends the session now, without sending what is staged.
+    pub fn abort(&self) {
+        let error = LinkError::new(self.name(), LinkCause::Closed);
+        self.link.command(Command::Abort(error));
+    }
+}

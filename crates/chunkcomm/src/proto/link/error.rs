@@ -1,0 +1,64 @@
+//! What a peer can do wrong.
+
+use crate::proto::credit::CreditError;
+use crate::proto::packet::WireError;
+use crate::proto::session::SequenceError;
+
+/// What a peer did that it must not; the session ends with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProtocolError {
+    /// The bytes are no packets.
+    Wire(WireError),
+    /// It sent more than it was allowed to.
+    Credit(CreditError),
+    /// A sequence or ack that cannot be.
+    Sequence(SequenceError),
+    /// It named a channel that does not exist.
+    UnknownChannel(u32),
+    /// It opened a channel number twice.
+    OpenedTwice(u32),
+    /// A message's fragments do not belong together.
+    Fragments,
+    /// A channel ended after another number of messages than it sent.
+    EndCount {
+        /// As declared.
+        declared: u64,
+        /// As received.
+        received: u64,
+    },
+}
+
+impl std::fmt::Display for ProtocolError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ProtocolError::Wire(error) => error.fmt(f),
+            ProtocolError::Credit(error) => error.fmt(f),
+            ProtocolError::Sequence(error) => error.fmt(f),
+            ProtocolError::UnknownChannel(id) => write!(f, "channel {id} does not exist"),
+            ProtocolError::OpenedTwice(id) => write!(f, "channel {id} was opened twice"),
+            ProtocolError::Fragments => f.write_str("fragments that are not of one message"),
+            ProtocolError::EndCount { declared, received } => {
+                write!(f, "a channel ended after {declared} messages where {received} came")
+            }
+        }
+    }
+}
+
+impl From<WireError> for ProtocolError {
+    fn from(error: WireError) -> Self {
+        ProtocolError::Wire(error)
+    }
+}
+
+impl From<CreditError> for ProtocolError {
+    fn from(error: CreditError) -> Self {
+        ProtocolError::Credit(error)
+    }
+}
+
+impl From<SequenceError> for ProtocolError {
+    fn from(error: SequenceError) -> Self {
+        ProtocolError::Sequence(error)
+    }
+}

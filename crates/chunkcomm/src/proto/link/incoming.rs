@@ -1,0 +1,330 @@
+//! The receiving half: what came, whose memory it takes, and what the peer may
+//! send next.
+
+use super::{Control, Counted, Event, Link, ProtocolError, note_acknowledged};
+use crate::proto::Time;
+use crate::proto::credit::{CreditError, REPORT_DIVISOR, Window};
+use crate::proto::limits::{TEXT_BYTES_MAX, WINDOW_BYTES_INITIAL};
+use crate::proto::packet::{HEADER_BYTES, Header, Item, Refusal, cut};
+
+#[derive(Debug)]
+pub(super) struct Incoming {
+    pub(super) window: Window,
+    received_bytes: u64,
+    received_messages: u64,
+    large: Option<LargeIncoming>,
+    /// The receiver is gone: what still comes is discarded.
+    terminated: bool,
+    ended: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct LargeIncoming {
+    bytes: u64,
+    received: u64,
+    memory: Memory,
+}
+
+/// Whose memory a large message goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    /// The caller's: what landed is consumed.
+    Callers,
+    /// The channel's window.
+    Window,
+    /// The link's, when its turn comes; until then the channel's window.
+    Waiting,
+    /// The link's.
+    Granted,
+}
+
+impl Incoming {
+    fn new(window: Window) -> Incoming {
+        Incoming {
+            window,
+            received_bytes: 0,
+            received_messages: 0,
+            large: None,
+            terminated: false,
+            ended: false,
+        }
+    }
+}
+
+impl Link {
+    /// The receiver of the peer's `channel` is gone.
+    pub fn terminate(&mut self, channel: u32) {
+        let Some(incoming) = self.incoming.get_mut(&channel) else { return };
+        if !incoming.terminated && !incoming.ended {
+            self.control.push_back(Control::Terminate(channel));
+        }
+        incoming.terminated = true;
+        self.abandon_large(channel);
+        self.release_if_done(channel);
+    }
+
+    /// The peer's `channel` is refused; `text` describes our type, if that is why.
+    pub fn refuse(&mut self, channel: u32, refusal: Refusal, text: &str) {
+        let Some(incoming) = self.incoming.get_mut(&channel) else { return };
+        incoming.terminated = true;
+        let text = cut(text, TEXT_BYTES_MAX).to_owned();
+        self.control.push_back(Control::Refuse(channel, refusal, text));
+        self.abandon_large(channel);
+    }
+
+    /// Answers a refusal of our `channel` with our type.
+    pub fn describe(&mut self, channel: u32, text: &str) {
+        self.control.push_back(Control::Describe(channel, cut(text, TEXT_BYTES_MAX).to_owned()));
+    }
+
+    /// The receiver of the peer's `channel` took runs of `bytes`.
+    pub fn consumed(&mut self, channel: u32, bytes: u64) {
+        let Some(incoming) = self.incoming.get_mut(&channel) else { return };
+        if incoming.window.consume(bytes, &mut self.budget) {
+            self.grants.push_back(channel);
+        }
+    }
+
+    /// The receiver of the peer's `channel` has taken everything of it, its end
+    /// included.
+    pub fn finished(&mut self, channel: u32) {
+        if let Some(incoming) = self.incoming.get_mut(&channel) {
+            incoming.terminated = true;
+        }
+        self.release_if_done(channel);
+    }
+
+    /// Decides whose memory takes the large message that begins on `channel`: the
+    /// caller's, or else the channel's window if that can hold it, or else the
+    /// link's memory for one such message, in turn.
+    pub fn admit_large(&mut self, channel: u32, callers: bool) {
+        let Some(incoming) = self.incoming.get_mut(&channel) else { return };
+        let Some(large) = &mut incoming.large else { return };
+        if callers {
+            large.memory = Memory::Callers;
+            return;
+        }
+        let granted = incoming.window.granted();
+        if incoming.window.fits_large(large.bytes, &mut self.budget) {
+            large.memory = Memory::Window;
+        } else if self.budget.large_begins(channel) {
+            large.memory = Memory::Granted;
+            incoming.window.admit_large(large.bytes);
+        } else {
+            large.memory = Memory::Waiting;
+        }
+        if incoming.window.granted() > granted {
+            self.grants.push_back(channel);
+        }
+    }
+
+    /// The receiver took the large message of `channel` from the link's memory.
+    pub fn large_taken(&mut self, channel: u32) {
+        let Some(next) = self.budget.large_done(channel) else { return };
+        let Some(incoming) = self.incoming.get_mut(&next) else { return };
+        let Some(large) = &mut incoming.large else { return };
+        large.memory = Memory::Granted;
+        incoming.window.admit_large(large.bytes);
+        self.grants.push_back(next);
+    }
+
+    /// The receiver of the peer's `channel` reports what it consumed in steps of
+    /// this many bytes.
+    #[must_use]
+    pub fn report_step(&self, channel: u32) -> u64 {
+        self.incoming.get(&channel).map_or(0, |incoming| incoming.window.size() / REPORT_DIVISOR)
+    }
+
+    /// Takes in one item of a packet.
+    ///
+    /// # Errors
+    ///
+    /// The peer did what it must not; the session is over.
+    pub fn handle<'a>(&mut self, item: Item<'a>, now: Time) -> Result<Event<'a>, ProtocolError> {
+        match item {
+            Item::Packet(header) => self.handle_header(header),
+            Item::PacketEnd { sequence, ack_now } => {
+                let bytes = u64::from(self.packet.body_bytes);
+                self.session.handle_packet(sequence, bytes, ack_now, now)?;
+                Ok(Event::None)
+            }
+            Item::Run { channel, messages, bytes } => self.handle_run(channel, messages, bytes),
+            Item::Fragment { channel, message_bytes, bytes } => {
+                self.handle_fragment(channel, message_bytes, bytes)
+            }
+            Item::FragmentBytes { channel, bytes } => {
+                let done = self.fragment_landed(channel, bytes.len() as u64);
+                if self.is_terminated(channel) {
+                    return Ok(Event::None);
+                }
+                Ok(Event::LargeBytes { channel, bytes, done })
+            }
+            Item::Open { channel, lane, kind, fingerprint, name } => {
+                if self.incoming.contains_key(&channel) {
+                    return Err(ProtocolError::OpenedTwice(channel));
+                }
+                let window = self.budget.open()?;
+                self.incoming.insert(channel, Incoming::new(window));
+                Ok(Event::Opened { channel, lane, kind, fingerprint, name })
+            }
+            Item::End { channel, messages } => self.handle_end(channel, messages),
+            Item::Terminate { channel } => {
+                let known = self.outbox.terminate(channel, now);
+                Ok(if known { Event::Terminated { channel } } else { Event::None })
+            }
+            Item::Credit { channel, total } => {
+                self.outbox.handle_credit(channel, total);
+                Ok(Event::None)
+            }
+            Item::OpenCredit { total } => {
+                let taken = self.opened_before - self.unopened_bytes();
+                self.outbox.handle_open_credit(total, taken);
+                Ok(Event::None)
+            }
+            Item::Refuse { channel, refusal, text } => {
+                self.outbox.terminate(channel, now);
+                Ok(Event::Refused { channel, refusal, text })
+            }
+            Item::Describe { channel, text } => Ok(Event::Described { channel, text }),
+            Item::Bye => Ok(Event::Bye),
+        }
+    }
+
+    fn unopened_bytes(&self) -> u64 {
+        self.outbox.unopened() as u64 * WINDOW_BYTES_INITIAL
+    }
+
+    fn handle_header<'a>(&mut self, header: Header) -> Result<Event<'a>, ProtocolError> {
+        self.packet = header;
+        self.counters.packets_received += 1;
+        self.counters.bytes_received += u64::from(header.body_bytes) + HEADER_BYTES as u64;
+        let (acknowledged, outbox) = (&mut self.acknowledged, &mut self.outbox);
+        let note = |carried| note_acknowledged(carried, acknowledged, outbox);
+        self.session.handle_ack(header.ack, note)?;
+        if !self.session.in_flight() && self.outbox.is_idle() {
+            self.sync_wanted = self.closing;
+        }
+        Ok(Event::None)
+    }
+
+    fn handle_run<'a>(
+        &mut self,
+        channel: u32,
+        messages: u32,
+        bytes: &'a [u8],
+    ) -> Result<Event<'a>, ProtocolError> {
+        let incoming = self.incoming_of(channel)?;
+        incoming.received_bytes += bytes.len() as u64;
+        incoming.received_messages += u64::from(messages);
+        incoming.window.check_received(incoming.received_bytes)?;
+        let terminated = incoming.terminated;
+        self.counters.messages_received += u64::from(messages);
+        if terminated {
+            self.consumed(channel, bytes.len() as u64);
+            return Ok(Event::None);
+        }
+        Ok(Event::Run { channel, messages, bytes })
+    }
+
+    fn handle_fragment<'a>(
+        &mut self,
+        channel: u32,
+        message_bytes: u64,
+        bytes: u32,
+    ) -> Result<Event<'a>, ProtocolError> {
+        let bytes_max = self.budget.message_bytes_max();
+        let incoming = self.incoming_of(channel)?;
+        incoming.received_bytes += u64::from(bytes);
+        incoming.window.check_received(incoming.received_bytes)?;
+        match incoming.large {
+            Some(large) => {
+                let passes = large.received + u64::from(bytes) > large.bytes;
+                if large.bytes != message_bytes || passes {
+                    return Err(ProtocolError::Fragments);
+                }
+                Ok(Event::None)
+            }
+            None if message_bytes > bytes_max => {
+                Err(CreditError::Message { bytes: message_bytes, bytes_max }.into())
+            }
+            None => {
+                let memory = Memory::Callers;
+                incoming.large = Some(LargeIncoming { bytes: message_bytes, received: 0, memory });
+                if incoming.terminated {
+                    return Ok(Event::None);
+                }
+                Ok(Event::LargeBegins { channel, bytes: message_bytes })
+            }
+        }
+    }
+
+    /// `bytes` of the fragment at hand of `channel` are where they belong. Says
+    /// how the message counts when it is complete.
+    pub fn fragment_landed(&mut self, channel: u32, bytes: u64) -> Option<Counted> {
+        let incoming = self.incoming.get_mut(&channel)?;
+        let large = incoming.large.as_mut()?;
+        large.received += bytes;
+        let last = large.received == large.bytes;
+        let memory = if incoming.terminated { Memory::Callers } else { large.memory };
+        if last {
+            incoming.large = None;
+            incoming.received_messages += 1;
+            self.counters.messages_received += 1;
+        }
+        if memory == Memory::Callers {
+            self.consumed(channel, bytes);
+        }
+        if last && memory == Memory::Waiting {
+            // It came within the window before its turn.
+            self.large_taken(channel);
+        }
+        last.then_some(match memory {
+            Memory::Callers => Counted::Not,
+            Memory::Window | Memory::Waiting => Counted::Window,
+            Memory::Granted => Counted::Large,
+        })
+    }
+
+    fn handle_end<'a>(&mut self, channel: u32, messages: u64) -> Result<Event<'a>, ProtocolError> {
+        let incoming = self.incoming_of(channel)?;
+        incoming.ended = true;
+        let received = incoming.received_messages;
+        if incoming.terminated {
+            self.release_if_done(channel);
+            return Ok(Event::None);
+        }
+        if received != messages {
+            return Err(ProtocolError::EndCount { declared: messages, received });
+        }
+        Ok(Event::Ended { channel })
+    }
+
+    fn is_terminated(&self, channel: u32) -> bool {
+        self.incoming.get(&channel).is_none_or(|incoming| incoming.terminated)
+    }
+
+    fn incoming_of(&mut self, channel: u32) -> Result<&mut Incoming, ProtocolError> {
+        self.incoming.get_mut(&channel).ok_or(ProtocolError::UnknownChannel(channel))
+    }
+
+    /// Both ends are done with the channel: its window goes back.
+    fn release_if_done(&mut self, channel: u32) {
+        let done = self
+            .incoming
+            .get(&channel)
+            .is_some_and(|incoming| incoming.terminated && incoming.ended);
+        if done {
+            self.abandon_large(channel);
+            if let Some(incoming) = self.incoming.remove(&channel) {
+                self.budget.close(&incoming.window);
+            }
+        }
+    }
+
+    /// No large message of `channel` needs the link's memory any more.
+    fn abandon_large(&mut self, channel: u32) {
+        while self.budget.has_large(channel) {
+            self.large_taken(channel);
+        }
+    }
+}

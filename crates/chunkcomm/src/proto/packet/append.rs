@@ -1,0 +1,97 @@
+//! Writing records.
+
+use super::{
+    ChannelKind, KIND_BYE, KIND_CREDIT, KIND_DESCRIBE, KIND_END, KIND_FRAGMENT, KIND_OPEN,
+    KIND_OPEN_CREDIT, KIND_REFUSE, KIND_RUN, KIND_TERMINATE, Lane, OPEN_BYTES, OPEN_EXPRESS,
+    RECORD_BYTES, Refusal, cut,
+};
+use crate::proto::limits::TEXT_BYTES_MAX;
+
+/// Appends records to a packet's body.
+pub trait AppendRecords {
+    /// The header of a run; its messages follow.
+    fn run(&mut self, channel: u32, bytes: u32, messages: u32);
+    /// The head of a fragment of a message; `bytes` of it follow.
+    fn fragment(&mut self, channel: u32, message_bytes: u64, bytes: u32);
+    /// A channel begins.
+    fn open(&mut self, channel: u32, lane: Lane, kind: ChannelKind, fingerprint: u64, name: &str);
+    /// A channel's sender is done after so many messages.
+    fn end(&mut self, channel: u32, messages: u64);
+    /// A channel's receiver is gone.
+    fn terminate(&mut self, channel: u32);
+    /// A channel may send so many bytes in all.
+    fn credit(&mut self, channel: u32, total: u64);
+    /// Initial windows of so many bytes in all may be opened.
+    fn open_credit(&mut self, total: u64);
+    /// An open is refused.
+    fn refuse(&mut self, channel: u32, refusal: Refusal, text: &str);
+    /// The type of a refused channel's sender.
+    fn describe(&mut self, channel: u32, text: &str);
+    /// The session ends cleanly.
+    fn bye(&mut self);
+}
+
+impl AppendRecords for Vec<u8> {
+    fn run(&mut self, channel: u32, bytes: u32, messages: u32) {
+        record(self, KIND_RUN, 0, 0, channel, u64::from(bytes) | (u64::from(messages) << 32));
+    }
+
+    fn fragment(&mut self, channel: u32, message_bytes: u64, bytes: u32) {
+        record(self, KIND_FRAGMENT, 0, 0, channel, message_bytes);
+        self.extend_from_slice(&u64::from(bytes).to_le_bytes());
+    }
+
+    fn open(&mut self, channel: u32, lane: Lane, kind: ChannelKind, fingerprint: u64, name: &str) {
+        let express = if lane == Lane::Express { OPEN_EXPRESS } else { 0 };
+        let bytes = if kind == ChannelKind::Bytes { OPEN_BYTES } else { 0 };
+        record(self, KIND_OPEN, express | bytes, name.len() as u16, channel, fingerprint);
+        self.extend_from_slice(name.as_bytes());
+    }
+
+    fn end(&mut self, channel: u32, messages: u64) {
+        record(self, KIND_END, 0, 0, channel, messages);
+    }
+
+    fn terminate(&mut self, channel: u32) {
+        record(self, KIND_TERMINATE, 0, 0, channel, 0);
+    }
+
+    fn credit(&mut self, channel: u32, total: u64) {
+        record(self, KIND_CREDIT, 0, 0, channel, total);
+    }
+
+    fn open_credit(&mut self, total: u64) {
+        record(self, KIND_OPEN_CREDIT, 0, 0, 0, total);
+    }
+
+    fn refuse(&mut self, channel: u32, refusal: Refusal, text: &str) {
+        let reason = match refusal {
+            Refusal::TypeMismatch => 1,
+            Refusal::NotAccepted => 2,
+            Refusal::KindMismatch => 3,
+        };
+        let text = cut(text, TEXT_BYTES_MAX);
+        record(self, KIND_REFUSE, 0, text.len() as u16, channel, reason);
+        self.extend_from_slice(text.as_bytes());
+    }
+
+    fn describe(&mut self, channel: u32, text: &str) {
+        let text = cut(text, TEXT_BYTES_MAX);
+        record(self, KIND_DESCRIBE, 0, text.len() as u16, channel, 0);
+        self.extend_from_slice(text.as_bytes());
+    }
+
+    fn bye(&mut self) {
+        record(self, KIND_BYE, 0, 0, 0, 0);
+    }
+}
+
+fn record(out: &mut Vec<u8>, kind: u8, flags: u8, aux: u16, channel: u32, value: u64) {
+    let mut bytes = [0; RECORD_BYTES];
+    bytes[0] = kind;
+    bytes[1] = flags;
+    bytes[2..4].copy_from_slice(&aux.to_le_bytes());
+    bytes[4..8].copy_from_slice(&channel.to_le_bytes());
+    bytes[8..16].copy_from_slice(&value.to_le_bytes());
+    out.extend_from_slice(&bytes);
+}

@@ -1,0 +1,211 @@
+//! Finding packets and records in bytes that were cut anywhere.
+
+use super::{
+    ChannelKind, FLAG_ACK_NOW, FRAGMENT_HEAD_BYTES, HEADER_BYTES, Header, Item, KIND_BYE,
+    KIND_CREDIT, KIND_DESCRIBE, KIND_END, KIND_FRAGMENT, KIND_OPEN, KIND_OPEN_CREDIT, KIND_REFUSE,
+    KIND_RUN, KIND_TERMINATE, Lane, OPEN_BYTES, OPEN_EXPRESS, RECORD_BYTES, Refusal, WireError,
+    u32_at, u64_at,
+};
+use crate::proto::limits::{CHANNEL_NAME_BYTES_MAX, FRAGMENT_BYTES_MAX, TEXT_BYTES_MAX};
+
+/// Finds packets and records in the bytes of a connection, however these were
+/// cut. Order of calls: [`Decoder::next`] until it answers `None`; then keep
+/// the bytes from `at` on, append more, and go on with `at` 0. Bytes of a
+/// fragment may instead be read past the decoder: [`Decoder::fragment_left`]
+/// says how many, [`Decoder::skip_fragment`] that they were.
+#[derive(Debug)]
+pub struct Decoder {
+    body_bytes_max: u32,
+    packet: Option<Header>,
+    body_left: u32,
+    fragment_channel: u32,
+    fragment_left: u32,
+}
+
+impl Decoder {
+    /// A decoder for packets of at most `packet_bytes_max` bytes before the
+    /// fragment that may end one.
+    #[must_use]
+    pub fn new(packet_bytes_max: usize) -> Decoder {
+        let bytes = packet_bytes_max + FRAGMENT_HEAD_BYTES + FRAGMENT_BYTES_MAX;
+        Decoder {
+            body_bytes_max: u32::try_from(bytes).unwrap_or(u32::MAX),
+            packet: None,
+            body_left: 0,
+            fragment_channel: 0,
+            fragment_left: 0,
+        }
+    }
+
+    /// Channel and number of the bytes that the fragment at hand still lacks.
+    #[must_use]
+    pub fn fragment_left(&self) -> Option<(u32, u32)> {
+        (self.fragment_left > 0).then_some((self.fragment_channel, self.fragment_left))
+    }
+
+    /// `bytes` of the fragment at hand were read elsewhere; at most those that
+    /// it lacked.
+    pub fn skip_fragment(&mut self, bytes: u32) {
+        let bytes = bytes.min(self.fragment_left);
+        self.fragment_left -= bytes;
+        self.body_left = self.body_left.saturating_sub(bytes);
+    }
+
+    /// Bytes that are needed from the start of the rest on before `next` can
+    /// say more; for choosing a buffer.
+    #[must_use]
+    pub fn wants(&self, rest: &[u8]) -> usize {
+        if self.fragment_left > 0 {
+            return 1;
+        }
+        match self.packet {
+            None => HEADER_BYTES,
+            Some(_) => record_bytes(rest).unwrap_or(RECORD_BYTES),
+        }
+    }
+
+    /// The next item in `input` from `at` on, which moves behind it; `None`
+    /// when more bytes are needed.
+    ///
+    /// # Errors
+    ///
+    /// What the peer sent is no packet. The connection is of no use any more.
+    pub fn next<'a>(
+        &mut self,
+        input: &'a [u8],
+        at: &mut usize,
+    ) -> Result<Option<Item<'a>>, WireError> {
+        let rest = input.get(*at..).unwrap_or(&[]);
+        if self.fragment_left > 0 {
+            return Ok(self.fragment_bytes(rest, at));
+        }
+        let Some(header) = self.packet else {
+            return self.header(rest, at);
+        };
+        if self.body_left == 0 {
+            self.packet = None;
+            let ack_now = header.flags & FLAG_ACK_NOW != 0;
+            return Ok(Some(Item::PacketEnd { sequence: header.sequence, ack_now }));
+        }
+        self.record(rest, at)
+    }
+
+    fn header<'a>(&mut self, rest: &[u8], at: &mut usize) -> Result<Option<Item<'a>>, WireError> {
+        let Some(header) = rest.get(..HEADER_BYTES).and_then(Header::decode) else {
+            return Ok(None);
+        };
+        if header.body_bytes > self.body_bytes_max {
+            return Err(WireError::PacketTooLarge {
+                bytes: header.body_bytes,
+                bytes_max: self.body_bytes_max,
+            });
+        }
+        *at += HEADER_BYTES;
+        self.packet = Some(header);
+        self.body_left = header.body_bytes;
+        Ok(Some(Item::Packet(header)))
+    }
+
+    fn fragment_bytes<'a>(&mut self, rest: &'a [u8], at: &mut usize) -> Option<Item<'a>> {
+        let bytes = rest.get(..rest.len().min(self.fragment_left as usize))?;
+        if bytes.is_empty() {
+            return None;
+        }
+        *at += bytes.len();
+        self.skip_fragment(bytes.len() as u32);
+        Some(Item::FragmentBytes { channel: self.fragment_channel, bytes })
+    }
+
+    fn record<'a>(
+        &mut self,
+        rest: &'a [u8],
+        at: &mut usize,
+    ) -> Result<Option<Item<'a>>, WireError> {
+        if (self.body_left as usize) < RECORD_BYTES {
+            return Err(WireError::RecordPassesPacket);
+        }
+        let Some(needed) = record_bytes(rest) else { return Ok(None) };
+        if needed > self.body_left as usize {
+            return Err(WireError::RecordPassesPacket);
+        }
+        let Some(bytes) = rest.get(..needed) else { return Ok(None) };
+        let item = parse(bytes)?;
+        *at += needed;
+        self.body_left -= needed as u32;
+        if let Item::Fragment { channel, message_bytes, bytes } = item {
+            if bytes == 0 || u64::from(bytes) > message_bytes {
+                return Err(WireError::BadFragment);
+            }
+            if bytes > self.body_left {
+                return Err(WireError::RecordPassesPacket);
+            }
+            self.fragment_channel = channel;
+            self.fragment_left = bytes;
+        }
+        Ok(Some(item))
+    }
+}
+
+/// Bytes of the record at the start of `rest`, without a fragment's payload;
+/// `None` when its header is not there.
+fn record_bytes(rest: &[u8]) -> Option<usize> {
+    let kind = *rest.first()?;
+    let aux = usize::from(u16_at(rest, 2)?);
+    let value = u64_at(rest, 8)?;
+    Some(match kind {
+        KIND_RUN => RECORD_BYTES + (value & u64::from(u32::MAX)) as usize,
+        KIND_FRAGMENT => FRAGMENT_HEAD_BYTES,
+        KIND_OPEN | KIND_REFUSE | KIND_DESCRIBE => RECORD_BYTES + aux,
+        _ => RECORD_BYTES,
+    })
+}
+
+fn parse(bytes: &[u8]) -> Result<Item<'_>, WireError> {
+    let wrong = WireError::RecordPassesPacket;
+    let kind = *bytes.first().ok_or(wrong)?;
+    let flags = *bytes.get(1).ok_or(wrong)?;
+    let channel = u32_at(bytes, 4).ok_or(wrong)?;
+    let value = u64_at(bytes, 8).ok_or(wrong)?;
+    let tail = bytes.get(RECORD_BYTES..).ok_or(wrong)?;
+    Ok(match kind {
+        KIND_RUN => Item::Run { channel, messages: (value >> 32) as u32, bytes: tail },
+        KIND_FRAGMENT => {
+            let bytes = u32_at(tail, 0).ok_or(wrong)?;
+            Item::Fragment { channel, message_bytes: value, bytes }
+        }
+        KIND_OPEN => Item::Open {
+            channel,
+            lane: if flags & OPEN_EXPRESS == 0 { Lane::Bulk } else { Lane::Express },
+            kind: if flags & OPEN_BYTES == 0 { ChannelKind::Typed } else { ChannelKind::Bytes },
+            fingerprint: value,
+            name: text(tail, CHANNEL_NAME_BYTES_MAX)?,
+        },
+        KIND_END => Item::End { channel, messages: value },
+        KIND_TERMINATE => Item::Terminate { channel },
+        KIND_CREDIT => Item::Credit { channel, total: value },
+        KIND_OPEN_CREDIT => Item::OpenCredit { total: value },
+        KIND_REFUSE => {
+            let refusal = match value {
+                1 => Refusal::TypeMismatch,
+                2 => Refusal::NotAccepted,
+                3 => Refusal::KindMismatch,
+                _ => return Err(WireError::BadReason),
+            };
+            Item::Refuse { channel, refusal, text: text(tail, TEXT_BYTES_MAX)? }
+        }
+        KIND_DESCRIBE => Item::Describe { channel, text: text(tail, TEXT_BYTES_MAX)? },
+        KIND_BYE => Item::Bye,
+        other => return Err(WireError::UnknownRecord(other)),
+    })
+}
+
+fn text(bytes: &[u8], bytes_max: usize) -> Result<&str, WireError> {
+    if bytes.len() > bytes_max {
+        return Err(WireError::BadText);
+    }
+    std::str::from_utf8(bytes).map_err(|_| WireError::BadText)
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}

@@ -1,0 +1,281 @@
+//! Channels of the user's own bytes.
+
+use crate::support::{limited, on_both, on_one_thread, pair, until};
+use bytes::Bytes;
+use chunkcomm::{Landing, RecvError, SendError, TryRecvError, TrySendError};
+use std::sync::mpsc;
+use std::time::Duration;
+
+const SIZES: [usize; 9] = [0, 1, 249, 250, 8192, 8193, 300_000, 5_000_000, 7];
+
+fn message(index: usize, size: usize) -> Bytes {
+    (0..size).map(|at| (at * 31 + index) as u8).collect::<Vec<_>>().into()
+}
+
+#[test]
+fn bytes_arrive_as_they_were() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (mut sender, mut receiver) = pair.bytes("bytes").await;
+        assert_eq!((sender.name(), sender.peer().name()), ("bytes", "a"));
+        assert_eq!((receiver.name(), receiver.peer().name()), ("bytes", "b"));
+        let sending = tokio::spawn(async move {
+            for (index, size) in SIZES.into_iter().enumerate() {
+                sender.send(message(index, size)).await.unwrap();
+                sender.send_slice(&message(index, size)).await.unwrap();
+                sender.send_slice_now(&message(index, size.min(1000))).await.unwrap();
+            }
+            sender.flush().await.unwrap();
+            sender.sync().await.unwrap();
+            sender.close(Duration::from_secs(5)).await.unwrap();
+        });
+        for (index, size) in SIZES.into_iter().enumerate() {
+            for size in [size, size, size.min(1000)] {
+                let got = limited(receiver.recv()).await.unwrap().unwrap();
+                assert!(got == message(index, size), "{size} bytes");
+            }
+        }
+        assert!(limited(receiver.recv()).await.unwrap().is_none());
+        limited(sending).await.unwrap();
+    });
+}
+
+#[test]
+fn recv_into_fills_the_callers_memory() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (mut sender, mut receiver) = pair.bytes("into").await;
+        let sending = tokio::spawn(async move {
+            for (index, size) in SIZES.into_iter().enumerate() {
+                sender.send(message(index, size)).await.unwrap();
+            }
+        });
+        let mut buffer = vec![0xEE; 5_000_000];
+        let memory = buffer.as_ptr();
+        for (index, size) in SIZES.into_iter().enumerate() {
+            buffer.resize(5_000_000, 0xEE);
+            buffer = limited(receiver.recv_into(buffer)).await.unwrap().unwrap();
+            assert!(buffer == message(index, size), "{size} bytes");
+            if size < 8192 {
+                assert_eq!(buffer.as_ptr(), memory, "{size} bytes came in other memory");
+            }
+        }
+        assert!(limited(receiver.recv_into(buffer)).await.unwrap().is_none());
+        limited(sending).await.unwrap();
+    });
+}
+
+#[test]
+fn a_large_message_that_is_awaited_lands_in_the_callers_memory() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (mut sender, mut receiver) = pair.bytes("awaited").await;
+        let receiving = tokio::spawn(async move {
+            let buffer = vec![0; 20_000_000];
+            let memory = buffer.as_ptr() as usize;
+            let buffer = limited(receiver.recv_into(buffer)).await.unwrap().unwrap();
+            assert_eq!(buffer.as_ptr() as usize, memory);
+            buffer
+        });
+        // The receiver waits by now.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        sender.send(message(3, 20_000_000)).await.unwrap();
+        assert!(receiving.await.unwrap() == message(3, 20_000_000));
+    });
+}
+
+#[test]
+fn a_buffer_that_is_too_small_leaves_the_message_in_place() {
+    on_one_thread(async {
+        let pair = pair().await;
+        let (mut sender, mut receiver) = pair.bytes("room").await;
+        for size in [100usize, 100_000] {
+            sender.send(message(1, size)).await.unwrap();
+            let error = limited(receiver.recv_into(vec![0; size - 1])).await.unwrap_err();
+            assert!(
+                matches!(error, RecvError::BufferTooSmall { bytes, buffer_bytes }
+                    if bytes == size && buffer_bytes == size - 1),
+                "{error}"
+            );
+            let got = limited(receiver.recv_into(vec![0; size])).await.unwrap().unwrap();
+            assert!(got == message(1, size));
+        }
+    });
+}
+
+#[test]
+fn try_sends_and_receives_say_full_empty_and_ended() {
+    on_one_thread(async {
+        let pair = pair().await;
+        let (mut sender, mut receiver) = pair.bytes("try").await;
+        assert!(matches!(receiver.try_recv(), Err(TryRecvError::Empty)));
+        let mut accepted = 0u32;
+        let error = loop {
+            match sender.try_send(&Bytes::copy_from_slice(&accepted.to_le_bytes())) {
+                Ok(()) => accepted += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, TrySendError::Full));
+        assert!(sender.capacity() < 8);
+        let large = Bytes::from(vec![1; 800_000]);
+        drop(sender);
+        let mut taken = 0u32;
+        loop {
+            match receiver.try_recv() {
+                Ok(message) => {
+                    assert_eq!(message[..], taken.to_le_bytes());
+                    taken += 1;
+                }
+                Err(TryRecvError::Empty) => tokio::time::sleep(Duration::from_millis(1)).await,
+                Err(TryRecvError::Ended) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert_eq!(taken, accepted);
+        // Large messages wait beside the ring, up to 1 MiB or one.
+        let (mut sender, mut receiver) = pair.bytes("large").await;
+        sender.try_send(&large).unwrap();
+        assert!(matches!(sender.try_send(&large), Err(TrySendError::Full)));
+        let size = loop {
+            match receiver.try_recv_with(<[u8]>::len) {
+                Ok(size) => break size,
+                Err(TryRecvError::Empty) => tokio::time::sleep(Duration::from_millis(1)).await,
+                Err(error) => panic!("{error}"),
+            }
+        };
+        assert_eq!(size, large.len());
+        drop(receiver);
+        assert!(matches!(limited(sender.closed()).await, SendError::Terminated(_)));
+    });
+}
+
+#[test]
+fn plain_threads_send_and_receive() {
+    let (sender, mut receiver, _pair) = on_one_thread(async {
+        let on_a_thread = || chunkcomm::Node::builder().io_thread();
+        let pair = crate::support::pair_of(crate::support::tcp(), on_a_thread(), on_a_thread());
+        let pair = pair.await;
+        let (sender, receiver) = pair.bytes("threads").await;
+        (sender, receiver, pair)
+    });
+    // The runtime that they were made on is gone.
+    let sending = std::thread::spawn(move || {
+        let mut sender = sender;
+        for (index, size) in SIZES.into_iter().enumerate() {
+            sender.blocking_send(&message(index, size)).unwrap();
+            sender.blocking_send_slice(&message(index, size)).unwrap();
+        }
+        for number in 0..100_000u32 {
+            sender.blocking_send_slice(&number.to_le_bytes()).unwrap();
+        }
+    });
+    for (index, size) in SIZES.into_iter().enumerate() {
+        for _ in 0..2 {
+            assert!(receiver.blocking_recv().unwrap().unwrap() == message(index, size));
+        }
+    }
+    for number in 0..100_000u32 {
+        assert_eq!(receiver.blocking_recv().unwrap().unwrap()[..], number.to_le_bytes());
+    }
+    assert!(receiver.blocking_recv().unwrap().is_none());
+    sending.join().unwrap();
+}
+
+/// Puts what lands in one vector and says how it ended.
+struct Collect {
+    memory: Vec<u8>,
+    filled: usize,
+    done: mpsc::Sender<(Vec<u8>, Result<(), RecvError>)>,
+}
+
+impl Landing for Collect {
+    fn room(&mut self) -> &mut [u8] {
+        &mut self.memory[self.filled..]
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.filled += bytes;
+    }
+
+    fn end(mut self: Box<Self>, outcome: Result<(), RecvError>) {
+        self.memory.truncate(self.filled);
+        let _ = self.done.send((self.memory, outcome));
+    }
+}
+
+async fn landed(
+    done: &mpsc::Receiver<(Vec<u8>, Result<(), RecvError>)>,
+) -> (Vec<u8>, Result<(), RecvError>) {
+    let mut ended = None;
+    until(|| {
+        ended = done.try_recv().ok();
+        ended.is_some()
+    })
+    .await;
+    ended.unwrap()
+}
+
+#[test]
+fn a_landing_gets_everything_in_order_whenever_it_begins() {
+    on_both(|| async {
+        for before in [0, 2, SIZES.len()] {
+            let pair = pair().await;
+            let (mut sender, receiver) = pair.bytes("land").await;
+            let mut expected = Vec::new();
+            for (index, size) in SIZES.into_iter().enumerate().take(before) {
+                let message = message(index, size.min(3000));
+                sender.send(message.clone()).await.unwrap();
+                expected.extend_from_slice(&message);
+            }
+            limited(sender.sync()).await.unwrap();
+            let (done, ended) = mpsc::channel();
+            receiver.land(Box::new(Collect { memory: vec![0; 9_000_000], filled: 0, done }));
+            for (index, size) in SIZES.into_iter().enumerate() {
+                let message = message(index, size);
+                limited(sender.send(message.clone())).await.unwrap();
+                expected.extend_from_slice(&message);
+            }
+            drop(sender);
+            let (bytes, outcome) = landed(&ended).await;
+            outcome.unwrap();
+            assert!(bytes == expected, "{} of {} bytes", bytes.len(), expected.len());
+        }
+    });
+}
+
+#[test]
+fn a_landing_without_room_ends_the_sender() {
+    on_both(|| async {
+        for size in [100usize, 100_000] {
+            let pair = pair().await;
+            let (mut sender, receiver) = pair.bytes("small").await;
+            let (done, ended) = mpsc::channel();
+            receiver.land(Box::new(Collect { memory: vec![0; size + 1], filled: 0, done }));
+            sender.send(message(1, size)).await.unwrap();
+            sender.send(message(2, size)).await.unwrap();
+            let (bytes, outcome) = landed(&ended).await;
+            assert!(matches!(outcome, Err(RecvError::LandingFull { .. })));
+            assert!(bytes[..size] == message(1, size));
+            assert!(matches!(limited(sender.closed()).await, SendError::Terminated(_)));
+            pair.is_well("after").await;
+        }
+    });
+}
+
+#[test]
+fn a_landing_learns_that_the_link_is_lost() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (mut sender, receiver) = pair.bytes("lost").await;
+        let (done, ended) = mpsc::channel();
+        receiver.land(Box::new(Collect { memory: vec![0; 1000], filled: 0, done }));
+        sender.send(message(1, 500)).await.unwrap();
+        limited(sender.sync()).await.unwrap();
+        pair.peer.abort();
+        let (bytes, outcome) = landed(&ended).await;
+        assert!(bytes == message(1, 500));
+        let error = outcome.unwrap_err();
+        assert!(error.to_string().contains("\"lost\"") && error.to_string().contains('b'));
+    });
+}

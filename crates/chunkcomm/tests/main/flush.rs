@@ -1,0 +1,350 @@
+//! When packets leave: each reason in a setting where no other can hold.
+
+use crate::support::raw::RawPeer;
+use crate::support::{
+    NEVER, Pair, limited, memory, on_both, on_one_thread, pair_of, tcp, until,
+};
+use chunkcomm::proto::packet::{AppendRecords, HEADER_BYTES, Item};
+use chunkcomm::{FlushReason, Node, NodeBuilder, NodeError, Policy, Sender};
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// Messages of 16 bytes.
+type Small = (u64, u64);
+
+/// A node whose packets wait, unless there is another reason.
+fn waits() -> NodeBuilder {
+    Node::builder().policy(Policy::Linger(NEVER)).packet_bytes_max(16 * 1024)
+}
+
+/// Only `reason` was ever counted at `b`.
+async fn only(pair: &Pair, reason: FlushReason) {
+    until(|| pair.peer.stats().flushes.get(reason) > 0).await;
+    for (other, count) in pair.peer.stats().flushes.iter() {
+        assert!(other == reason || count == 0, "{} beside {}", other.name(), reason.name());
+    }
+}
+
+async fn open(settings: NodeBuilder, name: &str) -> (Pair, Sender<Small>) {
+    let pair = pair_of(tcp(), Node::builder(), settings).await;
+    let sender = pair.b.open(&pair.peer, name).await.unwrap();
+    (pair, sender)
+}
+
+/// The first message comes; what comes else is not looked at.
+async fn arrives(pair: &Pair, name: &str) {
+    let (_, mut receiver) = limited(pair.a.accept::<Small>(name)).await.unwrap();
+    assert_eq!(limited(receiver.recv()).await.unwrap(), Some((0, 0)));
+}
+
+#[test]
+fn urgent_a_message_that_is_sent_now() {
+    on_both(|| async {
+        let (pair, mut sender) = open(waits(), "urgent").await;
+        sender.send_now(&(0, 0)).await.unwrap();
+        arrives(&pair, "urgent").await;
+        only(&pair, FlushReason::Urgent).await;
+    });
+}
+
+#[test]
+fn urgent_takes_everything_before_it_on_its_channel_along() {
+    on_both(|| async {
+        let (pair, mut sender) = open(waits(), "before").await;
+        for number in 0..10 {
+            sender.send(&(number, 0)).await.unwrap();
+        }
+        sender.send_now(&(10, 0)).await.unwrap();
+        let (_, mut receiver) = limited(pair.a.accept::<Small>("before")).await.unwrap();
+        for number in 0..=10 {
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some((number, 0)));
+        }
+        only(&pair, FlushReason::Urgent).await;
+    });
+}
+
+#[test]
+fn full_the_rest_of_the_packet_holds_no_message() {
+    on_both(|| async {
+        let (pair, mut sender) = open(waits(), "full").await;
+        // A message takes 17 bytes: these fill a packet of 16 KiB but for less
+        // than one more.
+        for number in 0..948 {
+            sender.send(&(number, number)).await.unwrap();
+        }
+        arrives(&pair, "full").await;
+        only(&pair, FlushReason::Full).await;
+    });
+}
+
+#[test]
+fn fit_the_next_message_does_not_fit_in_the_rest() {
+    on_both(|| async {
+        let pair = pair_of(tcp(), Node::builder(), waits()).await;
+        let mut one: Sender<Vec<u8>> = pair.b.open(&pair.peer, "one").await.unwrap();
+        let mut two: Sender<Vec<u8>> = pair.b.open(&pair.peer, "two").await.unwrap();
+        // Five of them fit in a packet of 16 KiB, and a sixth does not.
+        let message = vec![7; 3000];
+        for _ in 0..3 {
+            one.send(&message).await.unwrap();
+            two.send(&message).await.unwrap();
+        }
+        let (_, mut receiver) = limited(pair.a.accept::<Vec<u8>>("one")).await.unwrap();
+        assert_eq!(limited(receiver.recv()).await.unwrap(), Some(message));
+        only(&pair, FlushReason::Fit).await;
+    });
+}
+
+#[test]
+fn fit_a_message_that_waits_for_room_in_the_outbox_does_not_fit_either() {
+    on_both(|| async {
+        for packet_bytes in [1024, 4096, 16 * 1024, 64 * 1024] {
+            let settings = waits().packet_bytes_max(packet_bytes);
+            let pair = pair_of(tcp(), Node::builder(), settings).await;
+            let mut sender: Sender<Vec<u8>> = pair.b.open(&pair.peer, "room").await.unwrap();
+            let sending = tokio::spawn(async move {
+                for number in 0..200u8 {
+                    sender.send(&vec![number; packet_bytes.min(8000) / 3]).await.unwrap();
+                }
+                sender
+            });
+            let (_, mut receiver) = limited(pair.a.accept::<Vec<u8>>("room")).await.unwrap();
+            for number in 0..150u8 {
+                let message = limited(receiver.recv()).await.unwrap().unwrap();
+                assert_eq!(message[0], number, "packets of {packet_bytes}");
+            }
+            drop(limited(sending).await.unwrap());
+        }
+    });
+}
+
+#[test]
+fn old_the_oldest_message_waited_for_the_age_bound() {
+    on_both(|| async {
+        let linger = Policy::Linger(Duration::from_millis(3));
+        let (pair, mut sender) = open(Node::builder().policy(linger), "old").await;
+        sender.send(&(0, 0)).await.unwrap();
+        arrives(&pair, "old").await;
+        only(&pair, FlushReason::Old).await;
+        let waited = pair.peer.stats().queueing_delay_us_max;
+        assert!(waited >= 3000, "{waited} us");
+    });
+}
+
+#[test]
+fn old_a_runtime_that_was_busy_for_the_age_bound() {
+    on_one_thread(async {
+        let settings = Node::builder().age_bound(Duration::from_millis(1));
+        let (pair, mut sender) = open(settings, "busy").await;
+        sender.send(&(0, 0)).await.unwrap();
+        // The driver has not run since the message was staged.
+        std::thread::sleep(Duration::from_millis(3));
+        arrives(&pair, "busy").await;
+        only(&pair, FlushReason::Old).await;
+    });
+}
+
+#[test]
+fn idle_nothing_else_is_runnable() {
+    on_both(|| async {
+        let (pair, mut sender) = open(Node::builder().age_bound(NEVER), "idle").await;
+        sender.send(&(0, 0)).await.unwrap();
+        arrives(&pair, "idle").await;
+        only(&pair, FlushReason::Idle).await;
+    });
+}
+
+#[test]
+fn explicit_the_caller_asked() {
+    on_both(|| async {
+        let (pair, mut sender) = open(waits(), "explicit").await;
+        sender.send(&(0, 0)).await.unwrap();
+        limited(sender.flush()).await.unwrap();
+        assert_eq!(sender.stats().written, 1);
+        arrives(&pair, "explicit").await;
+        only(&pair, FlushReason::Explicit).await;
+    });
+}
+
+#[test]
+fn close_the_channel_ends() {
+    on_both(|| async {
+        let (pair, mut sender) = open(waits(), "close").await;
+        sender.send(&(0, 0)).await.unwrap();
+        drop(sender);
+        let (_, mut receiver) = limited(pair.a.accept::<Small>("close")).await.unwrap();
+        assert_eq!(limited(receiver.recv()).await.unwrap(), Some((0, 0)));
+        assert_eq!(limited(receiver.recv()).await.unwrap(), None);
+        only(&pair, FlushReason::Close).await;
+    });
+}
+
+#[test]
+fn close_the_node_ends() {
+    on_both(|| async {
+        let (pair, mut sender) = open(waits(), "node").await;
+        sender.send(&(0, 0)).await.unwrap();
+        limited(pair.b.close(Duration::from_secs(5))).await.unwrap();
+        arrives(&pair, "node").await;
+        only(&pair, FlushReason::Close).await;
+    });
+}
+
+#[test]
+fn a_packet_with_messages_has_exactly_one_reason() {
+    on_both(|| async {
+        let (pair, mut sender) = open(Node::builder(), "one").await;
+        let (_, mut receiver) = limited(pair.a.accept::<Small>("one")).await.unwrap();
+        let taking = tokio::spawn(async move {
+            while limited(receiver.recv()).await.unwrap().is_some() {}
+        });
+        for number in 0..5000 {
+            match number % 100 {
+                0 => sender.send_now(&(number, 0)).await.unwrap(),
+                50 => sender.flush().await.unwrap(),
+                _ => sender.send(&(number, 0)).await.unwrap(),
+            }
+        }
+        limited(sender.close(Duration::from_secs(5))).await.unwrap();
+        taking.await.unwrap();
+        until(|| {
+            let stats = pair.peer.stats();
+            let counted: u64 = stats.flushes.iter().map(|(_, count)| count).sum();
+            counted == stats.message_packets_sent && stats.messages_sent == 4950
+        })
+        .await;
+    });
+}
+
+#[test]
+fn unbuffered_is_one_packet_and_one_write_a_message() {
+    on_both(|| async {
+        let (pair, mut sender) = open(Node::builder().policy(Policy::Unbuffered), "single").await;
+        let (_, mut receiver) = limited(pair.a.accept::<Small>("single")).await.unwrap();
+        for number in 0..500 {
+            sender.send(&(number, 0)).await.unwrap();
+        }
+        for number in 0..500 {
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some((number, 0)));
+        }
+        limited(sender.sync()).await.unwrap();
+        until(|| pair.peer.stats().messages_sent == 500).await;
+        let stats = pair.peer.stats();
+        assert_eq!(stats.messages_per_packet_max, 1);
+        assert!(stats.message_packets_sent >= 500, "{stats:?}");
+        assert!(stats.writes >= 500, "{stats:?}");
+    });
+}
+
+#[test]
+fn chunked_gathers_what_a_loop_sends() {
+    on_both(|| async {
+        let (pair, mut sender) = open(Node::builder(), "loop").await;
+        let (_, mut receiver) = limited(pair.a.accept::<Small>("loop")).await.unwrap();
+        let sending = tokio::spawn(async move {
+            for number in 0..50_000 {
+                sender.send(&(number, 0)).await.unwrap();
+            }
+            sender.sync().await.unwrap();
+        });
+        for number in 0..50_000 {
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some((number, 0)));
+        }
+        limited(sending).await.unwrap();
+        until(|| pair.peer.stats().messages_sent == 50_000).await;
+        let stats = pair.peer.stats();
+        assert!(stats.messages_per_packet_mean() >= 10.0, "{stats:?}");
+        assert!(stats.messages_per_packet_max >= 100, "{stats:?}");
+        assert!(stats.writes < 5_000, "{stats:?}");
+    });
+}
+
+/// Sizes on the wire of packets with messages, from a node with packets of
+/// `packet_bytes_max` that has more to send than one holds.
+async fn packet_sizes(packet_bytes_max: usize) -> Vec<usize> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().into();
+    let node = Node::builder().packet_bytes_max(packet_bytes_max).build().await.unwrap();
+    let (peer, mut raw) = tokio::join!(node.connect(&address), RawPeer::accept(&listener));
+    let mut sender: Sender<Vec<u8>> = node.open(&peer.unwrap(), "sizes").await.unwrap();
+    let sending = tokio::spawn(async move {
+        for _ in 0..3000 {
+            sender.send(&vec![1; 90]).await.unwrap();
+        }
+        sender.flush().await.unwrap();
+    });
+    raw.packet_as(Default::default(), |body| body.credit(1, 1 << 30)).await;
+    let mut sizes = Vec::new();
+    let (mut size, mut messages) = (0, 0);
+    while messages < 3000 {
+        let seen = raw.find(|item| match item {
+            Item::Packet(header) => Some((header.body_bytes as usize + HEADER_BYTES, 0)),
+            Item::Run { messages, .. } => Some((0, messages)),
+            _ => None,
+        });
+        let (bytes, more) = limited(seen).await.unwrap();
+        if bytes > 0 {
+            size = bytes;
+        } else {
+            messages += more;
+            sizes.push(size);
+        }
+    }
+    limited(sending).await.unwrap();
+    sizes
+}
+
+#[test]
+fn the_packet_size_is_what_was_set() {
+    on_one_thread(async {
+        for packet_bytes_max in [1024, 4096, 64 * 1024] {
+            let sizes = packet_sizes(packet_bytes_max).await;
+            let largest = *sizes.iter().max().unwrap();
+            assert!(largest <= packet_bytes_max, "{largest} of {packet_bytes_max}");
+            assert!(largest >= packet_bytes_max / 2, "{largest} of {packet_bytes_max}");
+        }
+    });
+}
+
+#[test]
+fn an_impossible_packet_size_is_refused_with_what_is_allowed() {
+    on_one_thread(async {
+        for bytes in [0, 1023, 1024 * 1024 + 1] {
+            let error = Node::builder().packet_bytes_max(bytes).build().await.unwrap_err();
+            assert!(matches!(error, NodeError::Setting { name: "packet_bytes_max", .. }));
+            assert!(error.to_string().contains("1024 to 1048576"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn messages_larger_than_a_packet_pass_however_small_it_is() {
+    on_both(|| async {
+        let settings = || Node::builder().packet_bytes_max(1024);
+        let pair = pair_of(memory(), settings(), settings()).await;
+        let (mut sender, mut receiver) = pair.channel::<Vec<u8>>("small").await;
+        let sizes = [0usize, 700, 900, 1100, 3000, 8000, 8184, 8185, 9000, 100_000];
+        let sending = tokio::spawn(async move {
+            for size in sizes {
+                sender.send(&vec![3; size]).await.unwrap();
+            }
+        });
+        for size in sizes {
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some(vec![3; size]));
+        }
+        limited(sending).await.unwrap();
+    });
+}
+
+#[test]
+fn an_idle_channel_is_cheap_and_its_ring_grows_with_use() {
+    on_one_thread(async {
+        let (pair, mut sender) = open(Node::builder(), "ring").await;
+        let before = sender.stats().ring_bytes;
+        assert!(before <= 2048, "{before}");
+        let (_, _receiver) = limited(pair.a.accept::<Small>("ring")).await.unwrap();
+        while sender.try_send(&(0, 0)).is_ok() {}
+        let after = sender.stats().ring_bytes;
+        assert!(after > 32 * 1024 && after <= 64 * 1024, "{after}");
+    });
+}

@@ -1,0 +1,20 @@
+//! Channels end to end: what is promised, in every way it can be had and broken.
+//!
+//! One program, so that it is linked once; a module a promise.
+
+#![allow(clippy::unwrap_used)]
+
+mod api;
+mod bounded;
+mod bytes;
+mod cancel;
+mod flush;
+mod gather;
+mod hello;
+mod loss;
+mod mismatch;
+mod nodes;
+mod serialize;
+mod streams;
+mod support;
+mod wire;

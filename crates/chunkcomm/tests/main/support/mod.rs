@@ -1,0 +1,166 @@
+//! Pairs of nodes, runtimes and limits for the tests.
+
+pub(crate) mod raw;
+pub(crate) mod random;
+
+use chunkcomm::{Address, BytesReceiver, BytesSender, Node, NodeBuilder, Peer, Receiver, Sender};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A time that does not come: what would wait for it must leave for another
+/// reason.
+pub(crate) const NEVER: Duration = Duration::from_secs(3600);
+
+/// Longer than anything here takes: a test that hangs fails by it.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Waits for `future`, which does not hang.
+pub(crate) async fn limited<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(LIMIT, future).await.expect("it hangs")
+}
+
+/// Waits until `done` says so.
+pub(crate) async fn until(mut done: impl FnMut() -> bool) {
+    limited(async {
+        while !done() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+}
+
+/// Runs `test` on a runtime of one thread.
+pub(crate) fn on_one_thread<F: Future>(test: F) -> F::Output {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().unwrap().block_on(limited(test))
+}
+
+/// Runs `test` on a runtime of two threads, itself on one of them.
+pub(crate) fn on_two_threads<F>(test: F) -> F::Output
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(2).enable_all().build().unwrap();
+    let outcome = runtime.block_on(runtime.spawn(limited(test)));
+    outcome.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+}
+
+/// Runs what `test` makes on a runtime of one thread, then on one of two.
+pub(crate) fn on_both<F>(test: impl Fn() -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    on_one_thread(test());
+    on_two_threads(test());
+}
+
+/// An address in memory that no other test uses.
+pub(crate) fn memory() -> Address {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    Address::Memory(format!("test-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// Loopback, the system chooses the port.
+pub(crate) fn tcp() -> Address {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+/// Node `b`, which dialled node `a`.
+pub(crate) struct Pair {
+    pub(crate) a: Node,
+    pub(crate) b: Node,
+    /// What `b` sees of `a`.
+    pub(crate) peer: Peer,
+}
+
+/// Two nodes with these settings, connected through `address`.
+pub(crate) async fn pair_of(address: Address, a: NodeBuilder, b: NodeBuilder) -> Pair {
+    let a = a.name("a").listen(address).build().await.unwrap();
+    let b = b.name("b").build().await.unwrap();
+    let peer = b.connect(&a.addresses()[0]).await.unwrap();
+    Pair { a, b, peer }
+}
+
+/// Two nodes with default settings over TCP.
+pub(crate) async fn pair() -> Pair {
+    pair_of(tcp(), Node::builder(), Node::builder()).await
+}
+
+impl Pair {
+    /// A channel from `b` to `a`.
+    pub(crate) async fn channel<T>(&self, name: &str) -> (Sender<T>, Receiver<T>)
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let sender = self.b.open(&self.peer, name).await.unwrap();
+        let (_, receiver) = limited(self.a.accept(name)).await.unwrap();
+        (sender, receiver)
+    }
+
+    /// A channel of bytes from `b` to `a`.
+    pub(crate) async fn bytes(&self, name: &str) -> (BytesSender, BytesReceiver) {
+        let sender = self.b.open_bytes(&self.peer, name).await.unwrap();
+        let (_, receiver) = limited(self.a.accept_bytes(name)).await.unwrap();
+        (sender, receiver)
+    }
+
+    /// A channel from `a` to `b`.
+    pub(crate) async fn back<T>(&self, name: &str) -> (Sender<T>, Receiver<T>)
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let (mut hint, mut here) = self.channel::<u8>(&format!("{name}, which way")).await;
+        hint.send(&0).await.unwrap();
+        here.recv().await.unwrap();
+        let sender = self.a.open(here.peer(), name).await.unwrap();
+        let (_, receiver) = limited(self.b.accept(name)).await.unwrap();
+        (sender, receiver)
+    }
+
+    /// The link works in order.
+    pub(crate) async fn is_well(&self, name: &str) {
+        let (mut sender, mut receiver) = self.channel::<u64>(name).await;
+        for number in 0..100 {
+            sender.send(&number).await.unwrap();
+        }
+        drop(sender);
+        for number in 0..100 {
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some(number));
+        }
+        assert_eq!(limited(receiver.recv()).await.unwrap(), None);
+    }
+}
+
+/// Everything that comes until the end of the stream.
+pub(crate) async fn all<T: DeserializeOwned>(receiver: &mut Receiver<T>) -> Vec<T> {
+    let mut values = Vec::new();
+    while let Some(value) = limited(receiver.recv()).await.unwrap() {
+        values.push(value);
+    }
+    values
+}
+
+/// Fills the channel until nothing more is accepted, though the runtime runs;
+/// says how many messages that took.
+pub(crate) async fn fill<T: Serialize>(sender: &mut Sender<T>, value: &T) -> u64 {
+    let mut accepted = 0;
+    let mut full_in_a_row = 0;
+    while full_in_a_row < 10 {
+        match sender.try_send(value) {
+            Ok(()) => {
+                accepted += 1;
+                full_in_a_row = 0;
+            }
+            Err(chunkcomm::TrySendError::Full) => {
+                full_in_a_row += 1;
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    accepted
+}

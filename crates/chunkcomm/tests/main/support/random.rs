@@ -1,0 +1,29 @@
+//! Random numbers from a seed that is printed, so that a failure can be had
+//! again.
+
+/// Marsaglia's xorshift.
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// Numbers that follow from `seed`, which a failing test prints.
+    pub(crate) fn seeded(seed: u64) -> Random {
+        println!("seed {seed}");
+        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// Below `bound`.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        (self.next() >> 11) % bound
+    }
+
+    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.next() as u8).collect()
+    }
+}

@@ -1,0 +1,139 @@
+//! A peer that speaks TCP by itself, to say what no node would.
+
+use chunkcomm::{Address, Node};
+use chunkcomm::proto::hello::{HELLO_BYTES, Hello, Name};
+use chunkcomm::proto::packet::{
+    AppendRecords, ChannelKind, Decoder, HEADER_BYTES, Header, Item, Lane,
+};
+use std::net::SocketAddr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// The fingerprint of channels of bytes: FNV-1a of their type's name.
+pub(crate) fn bytes_fingerprint() -> u64 {
+    b"bytes".iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// A hello that every node here agrees with.
+pub(crate) fn good_hello() -> Hello {
+    let name = |text| Name::new(text).unwrap();
+    Hello {
+        packet_bytes_max: 64 * 1024,
+        message_bytes_max: 32 << 20,
+        open_credit: 8 << 20,
+        initial_window: 16 * 1024,
+        ..Hello::new(name("default"), name("raw"), 0xABCD_EF00)
+    }
+}
+
+/// Where a node listens, for a plain socket.
+pub(crate) fn socket_address(node: &Node) -> SocketAddr {
+    match &node.addresses()[0] {
+        Address::Tcp { host, port } => SocketAddr::new(host.parse().unwrap(), *port),
+        other => panic!("{other} is not a socket's"),
+    }
+}
+
+/// One end of a connection whose hellos were exchanged.
+pub(crate) struct RawPeer {
+    pub(crate) stream: TcpStream,
+    /// What the node said of itself.
+    pub(crate) theirs: Hello,
+    sequence: u64,
+    decoder: Decoder,
+    unread: Vec<u8>,
+}
+
+impl RawPeer {
+    /// Connects to `node` as one that it takes for a peer.
+    pub(crate) async fn connect(node: &Node) -> RawPeer {
+        let stream = TcpStream::connect(socket_address(node)).await.unwrap();
+        RawPeer::greet(stream).await
+    }
+
+    /// Waits for a node that dials.
+    pub(crate) async fn accept(listener: &TcpListener) -> RawPeer {
+        let (stream, _) = listener.accept().await.unwrap();
+        RawPeer::greet(stream).await
+    }
+
+    async fn greet(mut stream: TcpStream) -> RawPeer {
+        stream.write_all(&good_hello().encode()).await.unwrap();
+        let mut theirs = [0; HELLO_BYTES];
+        stream.read_exact(&mut theirs).await.unwrap();
+        let theirs = Hello::decode(&theirs).unwrap();
+        let decoder = Decoder::new(64 * 1024);
+        RawPeer { stream, theirs, sequence: 0, decoder, unread: Vec::new() }
+    }
+
+    /// Sends the next numbered packet with what `body` appends.
+    pub(crate) async fn packet(&mut self, body: impl FnOnce(&mut Vec<u8>)) {
+        self.sequence += 1;
+        let sequence = self.sequence;
+        self.packet_as(Header { sequence, ..Header::default() }, body).await;
+    }
+
+    /// Sends a packet with this header, but for the length of its body.
+    pub(crate) async fn packet_as(&mut self, header: Header, body: impl FnOnce(&mut Vec<u8>)) {
+        let mut bytes = Vec::new();
+        body(&mut bytes);
+        let header = Header { body_bytes: bytes.len() as u32, ..header };
+        bytes.splice(..0, header.encode());
+        self.bytes(&bytes).await;
+    }
+
+    /// Sends these bytes; the node may have hung up before.
+    pub(crate) async fn bytes(&mut self, bytes: &[u8]) {
+        let _ = self.stream.write_all(bytes).await;
+    }
+
+    /// Opens channel `id` of bytes under `name`.
+    pub(crate) async fn open(&mut self, id: u32, name: &str) {
+        let print = bytes_fingerprint();
+        self.packet(|body| body.open(id, Lane::Bulk, ChannelKind::Bytes, print, name)).await;
+    }
+
+    /// Reads until `look` has an answer; what it saw is not seen again. `None`
+    /// when the node hangs up.
+    pub(crate) async fn find<R>(&mut self, mut look: impl FnMut(Item<'_>) -> Option<R>) -> Option<R> {
+        loop {
+            let mut at = 0;
+            let mut found = None;
+            while let Some(item) = self.decoder.next(&self.unread, &mut at).unwrap() {
+                found = look(item);
+                if found.is_some() {
+                    break;
+                }
+            }
+            self.unread.drain(..at);
+            if found.is_some() {
+                return found;
+            }
+            let mut more = [0; 16 * 1024];
+            match self.stream.read(&mut more).await {
+                Ok(0) | Err(_) => return None,
+                Ok(count) => self.unread.extend_from_slice(&more[..count]),
+            }
+        }
+    }
+
+    /// Reads until the node hangs up.
+    pub(crate) async fn hung_up(&mut self) {
+        while self.find(|_| None::<()>).await.is_some() {}
+    }
+}
+
+/// A run of messages that are as long as they say.
+pub(crate) fn run_of(messages: &[&[u8]]) -> Vec<u8> {
+    let mut run = Vec::new();
+    for message in messages {
+        run.push(u8::try_from(message.len()).unwrap());
+        run.extend_from_slice(message);
+    }
+    run
+}
+
+/// Bytes of a packet's header, for those who cut packets.
+pub(crate) const HEADER: usize = HEADER_BYTES;

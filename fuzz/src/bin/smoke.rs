@@ -1,0 +1,156 @@
+//! Runs every fuzz target on random and mutated inputs, by a seed.
+//!
+//! ```text
+//! cargo run --bin smoke -- [--inputs N] [--seed S] [--target NAME] [--input HEX]
+//! ```
+//!
+//! An input that makes a target panic is printed, to be run alone by `--target` and `--input`.
+
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+
+use chunkcomm_fuzz::{TARGETS, Target};
+
+const INPUTS_DEFAULT: u64 = 20_000;
+const SEED_DEFAULT: u64 = 1;
+const INPUT_BYTES_MAX: usize = 600;
+
+struct Options {
+    inputs: u64,
+    seed: u64,
+    target: Option<String>,
+    input: Option<Vec<u8>>,
+}
+
+fn main() -> ExitCode {
+    let options = match options(std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(fault) => {
+            eprintln!("smoke: {fault}");
+            return ExitCode::from(2);
+        }
+    };
+    let chosen =
+        |target: &&Target| options.target.as_deref().is_none_or(|name| name == target.name);
+    let mut failed = false;
+    for target in TARGETS.iter().filter(chosen) {
+        failed |= match &options.input {
+            Some(input) => fails(target, input),
+            None => !smoke(target, &options),
+        };
+    }
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut options =
+        Options { inputs: INPUTS_DEFAULT, seed: SEED_DEFAULT, target: None, input: None };
+    while let Some(option) = args.next() {
+        let value = args.next().ok_or_else(|| format!("{option} needs a value"))?;
+        let number = || value.parse().map_err(|_| format!("{option} {value}: not a number"));
+        match option.as_str() {
+            "--inputs" => options.inputs = number()?,
+            "--seed" => options.seed = number()?,
+            "--target" if TARGETS.iter().any(|target| target.name == value) => {
+                options.target = Some(value);
+            }
+            "--target" => {
+                let names = TARGETS.map(|target| target.name).join(", ");
+                return Err(format!("--target {value}: allowed are {names}"));
+            }
+            "--input" => options.input = Some(from_hex(&value)?),
+            _ => {
+                return Err(format!(
+                    "{option}: allowed are --inputs N, --seed S, --target NAME and --input HEX"
+                ));
+            }
+        }
+    }
+    Ok(options)
+}
+
+fn from_hex(text: &str) -> Result<Vec<u8>, String> {
+    let byte = |pair: &[u8]| {
+        let pair = str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?;
+        u8::from_str_radix(pair, 16).ok()
+    };
+    let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(byte).collect();
+    bytes.ok_or_else(|| format!("--input {text}: not pairs of hexadecimal digits"))
+}
+
+/// True when all inputs pass.
+fn smoke(target: &Target, options: &Options) -> bool {
+    let mut corpus = (target.seeds)();
+    let mut random = Random(options.seed);
+    for index in 0..options.inputs {
+        let input = random.input(&corpus);
+        if fails(target, &input) {
+            let hex: String = input.iter().map(|byte| format!("{byte:02x}")).collect();
+            eprintln!(
+                "{} fails by seed {} at input {index}; alone: --target {} --input {hex}",
+                target.name, options.seed, target.name
+            );
+            return false;
+        }
+        // A mutant now and then becomes a start for further ones.
+        if index % 64 == 0 && corpus.len() < 256 {
+            corpus.push(input);
+        }
+    }
+    println!("{}: {} inputs by seed {} pass", target.name, options.inputs, options.seed);
+    true
+}
+
+fn fails(target: &Target, input: &[u8]) -> bool {
+    catch_unwind(|| (target.run)(input)).is_err()
+}
+
+/// The generator `splitmix64` of Steele, Lea and Flood.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+
+    /// Random bytes, one time in eight; otherwise one of the corpus with some changes.
+    fn input(&mut self, corpus: &[Vec<u8>]) -> Vec<u8> {
+        if corpus.is_empty() || self.below(8) == 0 {
+            let len = self.below(INPUT_BYTES_MAX);
+            return (0..len).map(|_| self.next() as u8).collect();
+        }
+        let mut input = corpus[self.below(corpus.len())].clone();
+        for _ in 0..=self.below(6) {
+            self.change(&mut input, corpus);
+        }
+        input.truncate(INPUT_BYTES_MAX);
+        input
+    }
+
+    fn change(&mut self, input: &mut Vec<u8>, corpus: &[Vec<u8>]) {
+        const EDGES: [u8; 6] = [0, 1, 0x7f, 0x80, 0xfe, 0xff];
+        let at = self.below(input.len());
+        match self.below(7) {
+            0 => input.truncate(at),
+            1 => input.insert(at, self.next() as u8),
+            2 => {
+                let other = &corpus[self.below(corpus.len())];
+                let from = self.below(other.len());
+                input.splice(at.., other[from..].iter().copied());
+            }
+            3 => input.extend_from_within(at..),
+            _ if input.is_empty() => {}
+            4 => input[at] ^= 1 << self.below(8),
+            5 => input[at] = EDGES[self.below(EDGES.len())],
+            _ => input[at] = self.next() as u8,
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! One peer's whole machine against a peer that keeps to the packet format and to nothing else.
+//!
+//! The bytes are read as a list of deeds: the peer's records and packets, and what our own side
+//! does in between. Our side is honest: it consumes what it got and answers what it is asked.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use chunkcomm::FlushReason;
+use chunkcomm::proto::Time;
+use chunkcomm::proto::flush::Policy;
+use chunkcomm::proto::link::{Counted, Event, Link, LinkConfig, ProtocolError, Transmit};
+use chunkcomm::proto::outbox::{OpenSpec, Staged, View};
+use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Decoder, Header, Lane, Refusal};
+
+const PACKET_BYTES_MAX: usize = 4096;
+const WINDOWS_BYTES_MAX: u64 = 256 * 1024;
+/// Below what a window can hold, so that the window is not what bounds a message.
+const MESSAGE_BYTES_MAX: u64 = 12 * 1024;
+
+/// No deed of the peer makes the machine panic, and what it holds for it stays within its budget.
+pub fn run(data: &[u8]) {
+    let mut deeds = Deeds(data);
+    let mut machine = Machine::new(&mut deeds);
+    while !deeds.0.is_empty() {
+        if machine.step(&mut deeds).is_err() {
+            return;
+        }
+    }
+}
+
+/// Numbers read off the input; zeros at its end.
+struct Deeds<'a>(&'a [u8]);
+
+impl Deeds<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    fn one_in(&mut self, count: u8) -> bool {
+        self.byte() < u8::MAX / count
+    }
+
+    fn channel(&mut self) -> u32 {
+        u32::from(self.byte() % 4)
+    }
+
+    /// Small, large, or at an edge.
+    fn number(&mut self) -> u64 {
+        const EDGES: [u64; 8] = [
+            1,
+            4096,
+            8192,
+            16_384,
+            MESSAGE_BYTES_MAX,
+            MESSAGE_BYTES_MAX + 1,
+            u32::MAX as u64,
+            u64::MAX,
+        ];
+        match self.byte() {
+            small @ 0..=127 => u64::from(small),
+            edge @ 128..=191 => EDGES[usize::from(edge % 8)],
+            _ => u64::from(self.byte()) << (self.byte() % 64),
+        }
+    }
+}
+
+/// Our staged messages.
+#[derive(Default)]
+struct Rings(HashMap<u32, Vec<u8>>);
+
+impl Staged for Rings {
+    fn view(&mut self, channel: u32) -> View<'_> {
+        let front = self.0.entry(channel).or_default();
+        // Each is one byte behind its length.
+        View { front, back: &[], messages: (front.len() / 2) as u32, large: false }
+    }
+
+    fn consume(&mut self, channel: u32, bytes: usize, messages: u32) {
+        assert_eq!(bytes, 2 * messages as usize);
+        self.0.entry(channel).or_default().drain(..bytes);
+    }
+
+    fn take_large(&mut self, _channel: u32) -> Bytes {
+        unreachable!("nothing large is staged")
+    }
+}
+
+struct Machine {
+    link: Link,
+    decoder: Decoder,
+    rings: Rings,
+    /// The peer's next packet.
+    body: Vec<u8>,
+    sequence: u64,
+    /// Channels that the peer opened.
+    opened: HashSet<u32>,
+    now: Time,
+    /// Received and not consumed, by channel.
+    held: HashMap<u32, u64>,
+    /// Large messages that have the link's memory.
+    large: Vec<u32>,
+    /// The message that is coming in, by channel.
+    assembling: HashMap<u32, u64>,
+}
+
+impl Machine {
+    fn new(deeds: &mut Deeds<'_>) -> Machine {
+        let policies =
+            [Policy::Chunked, Policy::Unbuffered, Policy::Linger(Duration::from_millis(2))];
+        let link = Link::new(&LinkConfig {
+            policy: policies[usize::from(deeds.byte() % 3)],
+            age_bound: Duration::from_millis(1),
+            packet_bytes_max: PACKET_BYTES_MAX,
+            windows_bytes_max: WINDOWS_BYTES_MAX,
+            message_bytes_max: MESSAGE_BYTES_MAX,
+            peer_open_credit: 64 * 1024,
+            session: !deeds.one_in(4),
+        });
+        Machine {
+            link,
+            decoder: Decoder::new(PACKET_BYTES_MAX),
+            rings: Rings::default(),
+            body: Vec::new(),
+            sequence: 0,
+            opened: HashSet::new(),
+            now: Time(1),
+            held: HashMap::new(),
+            large: Vec::new(),
+            assembling: HashMap::new(),
+        }
+    }
+
+    fn step(&mut self, deeds: &mut Deeds<'_>) -> Result<(), ProtocolError> {
+        match deeds.byte() % 24 {
+            0..=10 => self.record(deeds),
+            11..=13 => self.packet(deeds)?,
+            14 | 15 => self.consume(deeds.channel()),
+            16 | 17 => self.transmit(),
+            18 => self.send(deeds),
+            19 => self.answer(deeds),
+            20 => self.now = self.now.after(Duration::from_micros(deeds.number() % 5000)),
+            21 => self.link.large_taken(self.large.pop().unwrap_or_default()),
+            22 => self.end(deeds),
+            _ => drop(self.link.poll_acknowledged()),
+        }
+        Ok(())
+    }
+
+    /// The peer appends a record to its packet.
+    fn record(&mut self, deeds: &mut Deeds<'_>) {
+        let channel = deeds.channel();
+        let body = &mut self.body;
+        let deed = deeds.byte();
+        // Mostly in order, so that there is something to break.
+        let deed = match self.opened.insert(channel) {
+            true if deed < 240 => 0,
+            false if deed.is_multiple_of(12) => 2,
+            _ => deed,
+        };
+        match deed % 12 {
+            0 | 1 => body.open(channel, Lane::Express, ChannelKind::Bytes, deeds.number(), "name"),
+            2..=4 => {
+                let bytes = (deeds.number() % 2000) as usize;
+                body.run(channel, bytes as u32, deeds.number() as u32);
+                body.extend(std::iter::repeat_n(deeds.byte(), bytes));
+            }
+            5 | 6 => {
+                let bytes = (deeds.number() % 20_000) as usize;
+                body.fragment(channel, deeds.number(), bytes as u32);
+                body.extend(std::iter::repeat_n(deeds.byte(), bytes));
+            }
+            7 => body.end(channel, deeds.number()),
+            8 => body.terminate(channel),
+            9 => body.credit(channel, deeds.number()),
+            10 => body.open_credit(deeds.number()),
+            _ => body.refuse(channel, Refusal::KindMismatch, "text"),
+        }
+    }
+
+    /// The peer sends its packet.
+    fn packet(&mut self, deeds: &mut Deeds<'_>) -> Result<(), ProtocolError> {
+        let sequence = match deeds.byte() {
+            0 => 0,
+            1 => deeds.number(),
+            _ => self.sequence + 1,
+        };
+        self.sequence = self.sequence.max(sequence);
+        let header = Header {
+            body_bytes: self.body.len() as u32,
+            flags: deeds.byte() % 2,
+            sequence,
+            ack: if deeds.byte() > 8 { 0 } else { deeds.number() },
+        };
+        let wire = [&header.encode()[..], &self.body].concat();
+        self.body.clear();
+        let mut at = 0;
+        while let Some(item) = self.decoder.next(&wire, &mut at).map_err(ProtocolError::Wire)? {
+            let event = self.link.handle(item, self.now)?;
+            self.react(event)?;
+        }
+        assert_eq!(at, wire.len());
+        let held: u64 = self.held.values().chain(self.assembling.values()).sum();
+        assert!(held <= WINDOWS_BYTES_MAX + MESSAGE_BYTES_MAX, "{held} bytes are held");
+        Ok(())
+    }
+
+    fn react(&mut self, event: Event<'_>) -> Result<(), ProtocolError> {
+        match event {
+            Event::Run { channel, bytes, .. } => {
+                *self.held.entry(channel).or_default() += bytes.len() as u64;
+            }
+            Event::LargeBegins { channel, bytes } => {
+                self.link.admit_large(channel, false);
+                assert!(bytes <= MESSAGE_BYTES_MAX);
+                self.assembling.insert(channel, 0);
+            }
+            Event::LargeBytes { channel, bytes, done } => {
+                *self.assembling.entry(channel).or_default() += bytes.len() as u64;
+                if done.is_some() {
+                    let bytes = self.assembling.remove(&channel).unwrap_or_default();
+                    match done {
+                        Some(Counted::Window) => *self.held.entry(channel).or_default() += bytes,
+                        Some(Counted::Large) => self.large.push(channel),
+                        _ => {}
+                    }
+                }
+            }
+            Event::Terminated { channel } => {
+                self.rings.0.remove(&channel);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A receiver takes what it holds.
+    fn consume(&mut self, channel: u32) {
+        if let Some(bytes) = self.held.remove(&channel) {
+            self.link.consumed(channel, bytes);
+        }
+    }
+
+    /// The driver writes what is ready.
+    fn transmit(&mut self) {
+        for _ in 0..256 {
+            let mut head = Vec::new();
+            match self.link.poll_transmit(&mut self.rings, self.now, &mut head) {
+                Transmit::Packet { tail } => {
+                    let bytes = head.len() + tail.map_or(0, |tail| tail.len());
+                    assert!(bytes <= PACKET_BYTES_MAX, "a packet of {bytes} bytes");
+                }
+                Transmit::Nothing => break,
+                Transmit::Yield(_) => {}
+            }
+        }
+        let _ = self.link.next_deadline();
+        let flushes = self.link.counters().flushes;
+        let counted: u64 = FlushReason::ALL.iter().map(|reason| flushes.get(*reason)).sum();
+        assert_eq!(counted, self.link.counters().message_packets);
+    }
+
+    /// A sender of ours opens a channel, or stages some messages.
+    fn send(&mut self, deeds: &mut Deeds<'_>) {
+        if deeds.one_in(4) && self.rings.0.len() < 16 {
+            let spec = OpenSpec {
+                lane: Lane::Bulk,
+                kind: ChannelKind::Typed,
+                fingerprint: 7,
+                name: "ours".into(),
+            };
+            let channel = self.link.open(spec, self.now);
+            self.rings.0.insert(channel, Vec::new());
+            return;
+        }
+        let channel = u32::from(deeds.byte());
+        let Some(ring) = self.rings.0.get_mut(&channel) else { return };
+        ring.extend([1, 7].repeat(1 + usize::from(deeds.byte())));
+        self.link.staged(channel, self.now);
+        if deeds.one_in(4) {
+            self.link.flush(channel, u64::MAX, self.now, deeds.one_in(2));
+        }
+    }
+
+    /// A receiver of ours turns away.
+    fn answer(&mut self, deeds: &mut Deeds<'_>) {
+        let channel = deeds.channel();
+        match deeds.byte() % 4 {
+            0 => self.link.terminate(channel),
+            1 => self.link.refuse(channel, Refusal::TypeMismatch, "text"),
+            2 => self.link.describe(channel, "text"),
+            _ => return,
+        }
+        self.assembling.remove(&channel);
+        self.consume(channel);
+        self.large.retain(|large| *large != channel);
+    }
+
+    /// A sender or the whole link ends.
+    fn end(&mut self, deeds: &mut Deeds<'_>) {
+        let channel = u32::from(deeds.byte());
+        match deeds.byte() % 8 {
+            0 => self.link.close(),
+            1 => self.link.bye(),
+            _ if self.rings.0.contains_key(&channel) => {
+                self.link.end_when_drained(channel, self.now);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Deeds of an orderly peer, one after the other.
+#[must_use]
+pub fn seeds() -> Vec<Vec<u8>> {
+    // Open channel 1, run of 10 bytes, end; packet; consume; transmit.
+    let open: &[u8] = &[0, 1, 0, 7];
+    let run: &[u8] = &[0, 1, 2, 10, 1, 0];
+    let fragment: &[u8] = &[0, 1, 5, 100, 100, 0];
+    let end: &[u8] = &[0, 1, 7, 1];
+    let packet: &[u8] = &[11, 9, 0, 9];
+    let rest: &[u8] = &[14, 1, 16, 18, 0, 18, 1, 1, 9, 0, 0, 16, 20, 5, 16];
+    vec![
+        [&[0, 1], open, run, packet, end, packet, rest].concat(),
+        [&[0, 1], open, fragment, packet, rest, packet, &[21], rest].concat(),
+        [&[1, 0], open, packet, rest, rest, &[0, 1, 8], packet, rest].concat(),
+    ]
+}
