@@ -214,7 +214,9 @@ impl Machine {
                 *self.held.entry(channel).or_default() += bytes.len() as u64;
             }
             Event::LargeBegins { channel, bytes } => {
-                self.link.admit_large(channel, false);
+                if self.link.admit_large(channel, false) {
+                    self.link.demand_large(channel);
+                }
                 assert!(bytes <= MESSAGE_BYTES_MAX);
                 self.assembling.insert(channel, 0);
             }

@@ -7,7 +7,7 @@ mod send;
 
 pub use link::{LinkCause, LinkError};
 pub use node::{AcceptError, ConnectError, HelloCause, NodeError, OpenError, TypeRefused};
-pub use recv::{RecvError, TryRecvError};
+pub use recv::{DecodeFailed, RecvError, TryRecvError};
 pub use send::{
     Account, ChannelLost, ChannelName, ChannelRefused, CloseError, RefusalReason, SendAllError,
     SendError, TrySendError, Unacknowledged,

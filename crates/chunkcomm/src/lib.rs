@@ -78,15 +78,15 @@ mod transport;
 
 pub use address::{Address, AddressError};
 pub use channel::bytes::{BytesReceiver, BytesSender};
-pub use channel::gather::{GATHER_TURN_BYTES, Gather};
+pub use channel::gather::{GATHER_TURN_BYTES, Gather, Gathered};
 pub use channel::many::{any_ready, send_to_all};
 pub use channel::receiver::{Receiver, Receiving};
 pub use channel::sender::{Permit, Sender, Sending};
 pub use channel::{ChannelOptions, Landing};
 pub use error::{
     AcceptError, Account, ChannelLost, ChannelName, ChannelRefused, CloseError, ConnectError,
-    HelloCause, LinkCause, LinkError, NodeError, OpenError, RecvError, RefusalReason, SendAllError,
-    SendError, TryRecvError, TrySendError, TypeRefused, Unacknowledged,
+    DecodeFailed, HelloCause, LinkCause, LinkError, NodeError, OpenError, RecvError, RefusalReason,
+    SendAllError, SendError, TryRecvError, TrySendError, TypeRefused, Unacknowledged,
 };
 pub use node::{AGE_BOUND_VARIABLE, Node, NodeBuilder, Peer};
 pub use proto::codec;

@@ -314,20 +314,14 @@ impl BytesReceiver {
     /// [`TryRecvError::Empty`] when none is there now, [`TryRecvError::Ended`]
     /// when none will come.
     pub fn try_recv_with<R>(&mut self, look: impl FnOnce(&[u8]) -> R) -> Result<R, TryRecvError> {
+        let mut look = Some(look);
         loop {
-            match self.end.next() {
-                Next::Message => {}
-                Next::Empty => return Err(TryRecvError::Empty),
-                Next::Ended(outcome) => {
-                    return Err(match outcome_of::<()>(&self.end, outcome) {
-                        Err(error) => TryRecvError::Failed(error),
-                        Ok(_) => TryRecvError::Ended,
-                    });
-                }
+            // A run that holds no message is left behind by this.
+            let seen = self.end.take_with(|bytes| look.take().map(|look| look(bytes)));
+            if let Some(Some(seen)) = seen {
+                return Ok(seen);
             }
-            if self.end.is_message_next() {
-                return self.end.take_with(look).ok_or(TryRecvError::Empty);
-            }
+            nothing_yet(&mut self.end)?;
         }
     }
 
@@ -337,10 +331,12 @@ impl BytesReceiver {
     ///
     /// As `try_recv_with`.
     pub fn try_recv(&mut self) -> Result<Bytes, TryRecvError> {
-        if let Some(message) = self.take() {
-            return Ok(message);
+        loop {
+            if let Some(message) = self.take() {
+                return Ok(message);
+            }
+            nothing_yet(&mut self.end)?;
         }
-        self.try_recv_with(Bytes::copy_from_slice)
     }
 
     /// As `recv`, for plain threads: the thread sleeps while it waits.
@@ -371,21 +367,27 @@ impl BytesReceiver {
     /// Dropped before it returns, no message is lost, the buffer is.
     pub async fn recv_into(&mut self, buffer: Vec<u8>) -> Result<Option<Vec<u8>>, RecvError> {
         let room = buffer.len();
-        self.end.give_into(buffer);
-        let next = poll_fn(|context| self.end.poll_next(context)).await;
-        let spare = self.end.take_back_into();
-        if let Next::Ended(outcome) = next {
-            return outcome_of(&self.end, outcome);
+        let mut buffer = buffer;
+        loop {
+            let kept = self.end.give_into(buffer);
+            let next = poll_fn(|context| self.end.poll_next(context)).await;
+            buffer = kept.or_else(|| self.end.take_back_into()).unwrap_or_default();
+            if let Next::Ended(outcome) = next {
+                return outcome_of(&self.end, outcome);
+            }
+            if let Some(bytes) = self.end.peek_bytes().filter(|bytes| *bytes > room) {
+                return Err(RecvError::BufferTooSmall { bytes, buffer_bytes: room });
+            }
+            match self.end.take() {
+                Some(Found::Large(message)) => return Ok(Some(message)),
+                Some(Found::Small(message)) => return Ok(Some(copied(buffer, message))),
+                Some(Found::SmallOf(bytes, range)) => {
+                    return Ok(Some(copied(buffer, &bytes[range])));
+                }
+                // What came is no message: the session is about to end.
+                None => {}
+            }
         }
-        if let Some(bytes) = self.end.peek_bytes().filter(|bytes| *bytes > room) {
-            return Err(RecvError::BufferTooSmall { bytes, buffer_bytes: room });
-        }
-        Ok(match self.end.take() {
-            Some(Found::Large(message)) => Some(message),
-            Some(Found::Small(message)) => Some(copied(spare, message)),
-            Some(Found::SmallOf(bytes, range)) => Some(copied(spare, &bytes[range])),
-            None => None,
-        })
     }
 
     /// From now on the bytes of all further messages go, in order and
@@ -396,9 +398,20 @@ impl BytesReceiver {
     }
 }
 
-/// `message` in the caller's vector, if that was not used otherwise.
-fn copied(spare: Option<Vec<u8>>, message: &[u8]) -> Vec<u8> {
-    let mut buffer = spare.unwrap_or_default();
+/// Nothing was at hand: an error says that nothing has come since.
+fn nothing_yet(end: &mut RxEnd) -> Result<(), TryRecvError> {
+    match end.next() {
+        Next::Message => Ok(()),
+        Next::Empty => Err(TryRecvError::Empty),
+        Next::Ended(outcome) => Err(match outcome_of::<()>(end, outcome) {
+            Err(error) => TryRecvError::Failed(error),
+            Ok(_) => TryRecvError::Ended,
+        }),
+    }
+}
+
+/// `message` in the caller's vector.
+fn copied(mut buffer: Vec<u8>, message: &[u8]) -> Vec<u8> {
     buffer.clear();
     buffer.extend_from_slice(message);
     buffer

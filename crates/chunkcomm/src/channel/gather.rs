@@ -14,6 +14,10 @@ use std::task::{Context, Poll, Waker};
 /// message: larger messages pay with turns that they pass.
 pub const GATHER_TURN_BYTES: u64 = 4 * 1024;
 
+/// What [`Gather::recv`] gives: the index of a receiver with a message of it,
+/// nothing when all have ended, or the index with what went wrong.
+pub type Gathered<T> = Result<Option<(usize, T)>, (usize, RecvError)>;
+
 #[derive(Default)]
 struct Ready {
     indices: Vec<usize>,
@@ -57,7 +61,7 @@ impl<T> Gather<T> {
     pub fn add(&mut self, mut receiver: Receiver<T>) -> usize {
         let index = self.receivers.len();
         let ready = Arc::clone(&self.ready);
-        receiver.end().notify(Arc::new(move || {
+        let tell = Arc::new(move || {
             let mut ready = locked(&ready);
             ready.indices.push(index);
             let waker = ready.waker.take();
@@ -65,7 +69,8 @@ impl<T> Gather<T> {
             if let Some(waker) = waker {
                 waker.wake();
             }
-        }));
+        });
+        receiver.end().notify(tell);
         self.receivers.push(Some(receiver));
         self.open += 1;
         index
@@ -99,18 +104,15 @@ impl<T: DeserializeOwned> Gather<T> {
     /// # Cancel safety
     ///
     /// Safe: dropped before it returns, it has taken nothing.
-    pub async fn recv(&mut self) -> Result<Option<(usize, T)>, (usize, RecvError)> {
+    pub async fn recv(&mut self) -> Gathered<T> {
         tokio::task::coop::consume_budget().await;
         poll_fn(|context| self.poll_recv(context)).await
     }
 
-    fn poll_recv(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Option<(usize, T)>, (usize, RecvError)>> {
+    fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Gathered<T>> {
         loop {
             self.note_ready();
-            while let Some(index) = self.turns.next() {
+            while let Some(index) = self.turns.poll_next() {
                 if let Some(taken) = self.serve(index) {
                     return Poll::Ready(taken.map(|value| Some((index, value))));
                 }

@@ -4,7 +4,7 @@ use super::Turn;
 use super::blocking::block_on;
 use crate::driver::inbox::Outcome;
 use crate::driver::taking::{Next, RxEnd};
-use crate::error::{RecvError, TryRecvError};
+use crate::error::{DecodeFailed, RecvError, TryRecvError};
 use crate::node::Peer;
 use crate::proto::codec::{self, DecodeError};
 use serde::de::DeserializeOwned;
@@ -62,11 +62,11 @@ impl<T> Receiver<T> {
 
     #[cold]
     fn decode_error(&self, error: DecodeError) -> RecvError {
-        RecvError::Decode {
+        RecvError::Decode(Arc::new(DecodeFailed {
             channel: Arc::clone(&self.end.shared.name),
-            peer: Arc::from(self.peer.name()),
+            peer: self.peer.name().to_owned(),
             error,
-        }
+        }))
     }
 
     fn ended<V>(&self, outcome: Outcome) -> Result<Option<V>, RecvError> {
@@ -240,10 +240,10 @@ impl<T: DeserializeOwned> Future for Receiving<'_, T> {
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let receiver = &mut *self.receiver;
-        if !receiver.turn.over() {
-            if let Some(value) = receiver.take() {
-                return Poll::Ready(value.map(Some));
-            }
+        if !receiver.turn.over()
+            && let Some(value) = receiver.take()
+        {
+            return Poll::Ready(value.map(Some));
         }
         receiver.poll_recv_slowly(context)
     }

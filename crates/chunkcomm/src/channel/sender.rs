@@ -6,6 +6,7 @@ use super::{MESSAGES_A_BUDGET_UNIT, Turn};
 use crate::driver::staging::{Staged, TxEnd};
 use crate::error::{CloseError, SendAllError, SendError, TrySendError};
 use crate::node::Peer;
+use crate::proto::message::PREFIX_BYTES_MAX;
 use crate::stats::ChannelStats;
 use serde::Serialize;
 use std::borrow::Borrow;
@@ -148,7 +149,7 @@ impl<T> Sender<T> {
     ///
     /// Safe: nothing is reserved before it returns.
     pub async fn reserve(&mut self, bytes: usize) -> Result<Permit<'_, T>, SendError> {
-        let bytes_max = crate::proto::limits::INLINE_BYTES_MAX;
+        let bytes_max = self.tx.with(|end| end.inline_bytes_max());
         if bytes > bytes_max {
             return Err(SendError::TooLarge { bytes: bytes as u64, bytes_max: bytes_max as u64 });
         }
@@ -161,8 +162,7 @@ impl<T> Sender<T> {
         context: &mut Context<'_>,
         bytes: usize,
     ) -> Poll<Result<(), SendError>> {
-        // The prefix of a message is at most five bytes.
-        self.tx.poll_capacity(context, bytes + 5)
+        self.tx.poll_capacity(context, bytes + PREFIX_BYTES_MAX)
     }
 }
 
@@ -335,7 +335,8 @@ impl<T: Serialize> futures_sink::Sink<T> for Sender<T> {
     ) -> Poll<Result<(), SendError>> {
         // Whatever the value's size, it is accepted: a small one has its room, and
         // a large one is taken when no other waits.
-        ready!(self.poll_reserve(context, crate::proto::limits::INLINE_BYTES_MAX))?;
+        let bytes = self.tx.with(|end| end.inline_bytes_max());
+        ready!(self.poll_reserve(context, bytes))?;
         self.tx.poll_large(context)
     }
 

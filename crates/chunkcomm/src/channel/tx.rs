@@ -158,7 +158,7 @@ impl Tx {
             if let Some(error) = self.with(|end| end.failed()) {
                 return Poll::Ready(Err(error));
             }
-            if self.with(TxEnd::capacity) >= bytes {
+            if self.with(|end| end.has_room(bytes)) {
                 return Poll::Ready(Ok(()));
             }
             if !last {
@@ -219,7 +219,12 @@ impl Tx {
             end.flush(true);
             end.accepted()
         });
-        self.reached(until, |end| end.account().acknowledged).await
+        self.reached(until, |end| end.account().acknowledged).await?;
+        // What a refused channel had in the inbox counts as not consumed.
+        match self.with(|end| end.failed()) {
+            Some(error @ SendError::Refused(_)) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     async fn reached(

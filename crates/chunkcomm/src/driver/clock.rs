@@ -36,18 +36,22 @@ impl Alarm {
         if deadline <= now {
             return Poll::Ready(());
         }
-        if self.armed_for.is_none_or(|armed| armed > deadline || armed <= now) {
-            self.arm(deadline, now);
+        match self.armed_for {
+            // It wakes the task before the deadline: that is when to look again.
+            Some(armed) if now < armed && armed <= deadline => return Poll::Pending,
+            _ => self.arm(deadline, now),
         }
-        if let Some(sleep) = &mut self.sleep {
-            if sleep.as_mut().poll(context).is_ready() {
-                self.arm(deadline, now);
-                if let Some(sleep) = &mut self.sleep {
-                    let _ = sleep.as_mut().poll(context);
-                }
-            }
+        if self.poll_sleep(context) {
+            // It was armed for an earlier deadline.
+            self.arm(deadline, now);
+            self.poll_sleep(context);
         }
         Poll::Pending
+    }
+
+    /// The timer went off; else it wakes the task when it does.
+    fn poll_sleep(&mut self, context: &mut Context<'_>) -> bool {
+        self.sleep.as_mut().is_some_and(|sleep| sleep.as_mut().poll(context).is_ready())
     }
 
     fn arm(&mut self, deadline: Time, now: Time) {

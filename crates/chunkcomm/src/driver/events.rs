@@ -8,9 +8,9 @@ use super::staging::Failure;
 use super::taking::RxEnd;
 use super::writing::TxSlots;
 use crate::error::RefusalReason;
+use crate::proto::ids::IdMap;
 use crate::proto::link::{Event, Link};
 use crate::proto::packet::{ChannelKind, Refusal};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A channel that a peer opened.
@@ -38,7 +38,7 @@ pub(super) struct Others<'a> {
     pub(super) shared: &'a Arc<LinkShared>,
     pub(super) senders: &'a mut TxSlots,
     pub(super) link: &'a mut Link,
-    pub(super) receivers: &'a mut HashMap<u32, RxSlot>,
+    pub(super) receivers: &'a mut IdMap<RxSlot>,
     pub(super) said_bye: &'a mut bool,
 }
 

@@ -51,6 +51,8 @@ pub(crate) struct RxQueue {
     pub(crate) notify: Notify,
     /// The receiver's memory for the next large message.
     pub(crate) into: Option<Vec<u8>>,
+    /// A large message begins to arrive and goes on when the receiver waits.
+    pub(crate) large_wanted: bool,
     /// An emptied vector for the next copied run.
     pub(crate) spare: Vec<u8>,
     /// The receiver is gone.
@@ -76,6 +78,7 @@ impl RxShared {
                 outcome: None,
                 notify: Notify::Nobody,
                 into: None,
+                large_wanted: false,
                 spare: Vec::new(),
                 dropped: false,
             }),
@@ -120,12 +123,12 @@ impl RxShared {
     /// A run to copy.
     pub(crate) fn put_copied(&self, run: &[u8], count: u32) -> Option<()> {
         self.put(|queue| {
-            if let Some(Run::Copied { bytes, messages }) = queue.runs.back_mut() {
-                if bytes.len() + run.len() <= COPIED_BYTES_MAX {
-                    bytes.extend_from_slice(run);
-                    *messages += count;
-                    return;
-                }
+            if let Some(Run::Copied { bytes, messages }) = queue.runs.back_mut()
+                && bytes.len() + run.len() <= COPIED_BYTES_MAX
+            {
+                bytes.extend_from_slice(run);
+                *messages += count;
+                return;
             }
             let mut bytes = std::mem::take(&mut queue.spare);
             bytes.extend_from_slice(run);
@@ -144,11 +147,25 @@ impl RxShared {
         });
     }
 
-    /// The receiver's memory for a large message of `bytes`, if it gave enough.
+    /// The receiver's memory for a large message of `bytes`, if it gave enough and
+    /// takes this message next.
     pub(crate) fn take_into(&self, bytes: u64) -> Option<Vec<u8>> {
         let mut queue = locked(&self.queue);
+        // Behind another message it is not the next one.
+        let next = queue.runs.is_empty();
         let fits = queue.into.as_ref().is_some_and(|buffer| buffer.len() as u64 >= bytes);
-        if fits { queue.into.take() } else { None }
+        if next && fits { queue.into.take() } else { None }
+    }
+
+    /// A large message goes on when the receiver waits; true when it does so
+    /// already.
+    pub(crate) fn want_large(&self) -> bool {
+        let mut waits = false;
+        self.put(|queue| {
+            waits = queue.runs.is_empty() && matches!(queue.notify, Notify::Task(_));
+            queue.large_wanted = !waits;
+        });
+        waits
     }
 
     pub(crate) fn with_queue<R>(&self, look: impl FnOnce(&mut RxQueue) -> R) -> R {
@@ -157,12 +174,21 @@ impl RxShared {
 }
 
 impl RxQueue {
-    /// Takes what waits.
-    pub(crate) fn drain(&mut self) -> VecDeque<Run> {
-        std::mem::take(&mut self.runs)
+    /// Takes what waits into `runs`, which is empty; its memory is used again.
+    pub(crate) fn drain(&mut self, runs: &mut VecDeque<Run>) {
+        std::mem::swap(&mut self.runs, runs);
     }
 
     pub(crate) fn outcome(&self) -> Option<Outcome> {
         self.outcome.clone()
+    }
+
+    /// Keeps `buffer` for a large message, unless another waits before it.
+    pub(crate) fn give_into(&mut self, buffer: Vec<u8>) -> Option<Vec<u8>> {
+        if !self.runs.is_empty() {
+            return Some(buffer);
+        }
+        self.into = Some(buffer);
+        None
     }
 }

@@ -13,9 +13,9 @@ use super::writing::{TxSlot, TxSlots, Writer};
 use crate::error::{Account, LinkCause, LinkError, Unacknowledged};
 use crate::proto::Time;
 use crate::proto::flush::Yield;
+use crate::proto::ids::IdMap;
 use crate::proto::link::{Event, Link, LinkConfig, Transmit};
 use crate::transport::Transport;
-use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -24,6 +24,9 @@ use std::time::Duration;
 
 /// Turns of reading and writing before the driver lets other tasks run.
 const TURNS_MAX: usize = 8;
+
+/// A link at rest keeps a packet buffer of at most this size.
+const KEPT_HEAD_BYTES: usize = 256;
 
 /// After the runtime moved to another thread the rings are looked at once more:
 /// a producer on the old thread may have taken itself for the driver's.
@@ -58,7 +61,7 @@ pub(crate) struct Driver {
     buffers: Arc<Buffers>,
     link: Link,
     senders: TxSlots,
-    receivers: HashMap<u32, RxSlot>,
+    receivers: IdMap<RxSlot>,
     reader: Reader,
     writer: Writer,
     alarm: Alarm,
@@ -83,7 +86,7 @@ impl Driver {
             acceptor: setup.acceptor,
             buffers: setup.buffers,
             senders: TxSlots::default(),
-            receivers: HashMap::new(),
+            receivers: IdMap::default(),
             writer: Writer::default(),
             alarm: Alarm::default(),
             taken: Taken::default(),
@@ -122,8 +125,8 @@ impl Driver {
         for command in taken.commands.drain(..) {
             self.command(command, now)?;
         }
-        for (id, at) in taken.staged.drain(..) {
-            self.link.staged(id, at);
+        for notice in taken.staged.drain(..) {
+            self.link.woken_for(notice.id, notice.at, notice.bytes);
         }
         self.taken = taken;
         Ok(true)
@@ -137,6 +140,7 @@ impl Driver {
                 self.senders.slots.insert(id, TxSlot { shared: tx, ring, discard: false });
             }
             Command::Urgent { id, until, at } => self.link.urgent(id, until, at),
+            Command::NoRoom { id, until, at } => self.link.no_room(id, until, at),
             Command::Flush { id, until, at, sync } => self.link.flush(id, until, at, sync),
             Command::End { id, messages, at } => self.link.end(id, messages, at),
             Command::Consumed { id, bytes } => {
@@ -145,6 +149,7 @@ impl Driver {
                     slot.shared.set_report_step(self.link.report_step(id));
                 }
             }
+            Command::LargeDemanded { id } => self.link.demand_large(id),
             Command::LargeTaken { id } => self.link.large_taken(id),
             Command::Finished { id } => {
                 self.receivers.remove(&id);
@@ -171,6 +176,8 @@ impl Driver {
     fn land(&mut self, id: u32, landing: Box<dyn crate::channel::Landing>, taken: &[bytes::Bytes]) {
         let Some(slot) = self.receivers.get_mut(&id) else { return };
         slot.landing = Some(landing);
+        // A large message may have waited for a receiver that waits.
+        self.link.demand_large(id);
         let mut fits = taken.iter().all(|bytes| slot.put_taken(bytes));
         let mut rest = RxEnd::new(Arc::clone(&slot.shared), Arc::clone(&self.shared));
         while let Some(fit) = rest.take_with(|bytes| slot.put_taken(bytes)) {
@@ -207,10 +214,9 @@ impl Driver {
         let shared = &self.shared;
         let senders = &mut self.senders;
         let said_bye = &mut self.said_bye;
-        let mut others =
-            |link: &mut Link, receivers: &mut HashMap<u32, RxSlot>, event: Event<'_>| {
-                Others { acceptor, shared, senders, link, receivers, said_bye }.handle(event);
-            };
+        let mut others = |link: &mut Link, receivers: &mut IdMap<RxSlot>, event: Event<'_>| {
+            Others { acceptor, shared, senders, link, receivers, said_bye }.handle(event);
+        };
         let mut inbound = Inbound {
             link: &mut self.link,
             receivers: &mut self.receivers,
@@ -300,32 +306,45 @@ impl Driver {
     }
 
     /// Turns until there is nothing to do; `Ok(true)` wants to be asked again.
-    fn turns(&mut self, context: &mut Context<'_>) -> Result<bool, LinkError> {
+    fn turns(&mut self, context: &mut Context<'_>, now: Time) -> Result<bool, LinkError> {
+        self.note_thread(now);
+        // The first turn always looks whether a packet is to leave.
+        let mut wrote = true;
         for _ in 0..TURNS_MAX {
-            let now = clock::now();
-            self.note_thread(now);
             let mail = self.handle_mail(now)?;
             let read = match self.poll_read(context, now) {
                 Poll::Ready(Ok(Turn::Pause)) => return Ok(true),
                 Poll::Ready(turn) => turn.map(|_| true)?,
                 Poll::Pending => false,
             };
-            let wrote = match self.poll_write(context, now)? {
+            if !mail && !read && !wrote {
+                return Ok(false);
+            }
+            wrote = match self.poll_write(context, now)? {
                 Turn::Yield => return Ok(true),
                 Turn::Progress => true,
                 _ => false,
             };
-            if !mail && !read && !wrote {
-                return Ok(false);
-            }
         }
         Ok(true)
+    }
+
+    /// There is nothing to do: rests until woken.
+    fn poll_rest(&mut self, context: &mut Context<'_>, now: Time) {
+        self.rest();
+        let deadline = match (self.link.next_deadline(), self.recheck) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        if self.alarm.poll(context, deadline, now).is_ready() {
+            context.waker().wake_by_ref();
+        }
     }
 
     /// Everything was done that could be: publishes and gives back.
     fn rest(&mut self) {
         self.shared.publish_stats(&self.link.counters(), self.writer.writes, self.reader.reads);
-        if !self.writer.is_busy() && self.writer.head.capacity() > 0 {
+        if !self.writer.is_busy() && self.writer.head.capacity() > KEPT_HEAD_BYTES {
             self.buffers.give_packet(std::mem::take(&mut self.writer.head));
         }
     }
@@ -398,7 +417,9 @@ impl Future for Driver {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
         this.shared.set_waker(context.waker());
-        match this.turns(context) {
+        // Asked once a poll: that is short against all deadlines.
+        let now = clock::now();
+        match this.turns(context, now) {
             Err(error) => {
                 this.end(&error);
                 return Poll::Ready(());
@@ -409,14 +430,7 @@ impl Future for Driver {
             }
             Ok(false) => {}
         }
-        this.rest();
-        let deadline = match (this.link.next_deadline(), this.recheck) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        if this.alarm.poll(context, deadline, clock::now()).is_ready() {
-            context.waker().wake_by_ref();
-        }
+        this.poll_rest(context, now);
         Poll::Pending
     }
 }

@@ -20,12 +20,16 @@ pub(crate) enum Command {
     Open { id: u32, spec: OpenSpec, tx: Arc<TxShared>, ring: super::ring::Consumer },
     /// Messages up to this number leave at once.
     Urgent { id: u32, until: u64, at: Time },
+    /// A message waits for room behind those up to this number.
+    NoRoom { id: u32, until: u64, at: Time },
     /// Messages up to this number leave; with `sync` the peer answers at once.
     Flush { id: u32, until: u64, at: Time, sync: bool },
     /// The sender is done after this many messages.
     End { id: u32, messages: u64, at: Time },
     /// A receiver took runs of this many bytes.
     Consumed { id: u32, bytes: u64 },
+    /// A receiver waits for a large message that waits for that.
+    LargeDemanded { id: u32 },
     /// A receiver took the large message in the link's memory.
     LargeTaken { id: u32 },
     /// A receiver took the last of its channel.
@@ -46,7 +50,7 @@ pub(crate) enum Command {
 
 #[derive(Default)]
 struct Letters {
-    staged: Vec<(u32, Time)>,
+    staged: Vec<Notice>,
     commands: Vec<Command>,
     last_channel: u32,
     /// The driver is gone: commands are dropped.
@@ -75,10 +79,20 @@ pub(crate) struct PeerInfo {
     pub(crate) packet_bytes_max: usize,
 }
 
+/// A channel staged something where there was nothing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Notice {
+    pub(crate) id: u32,
+    pub(crate) at: Time,
+    /// So many bytes, if the driver is woken behind everything that is runnable
+    /// now; else 0.
+    pub(crate) bytes: usize,
+}
+
 /// Mail as the driver takes it, to be handed back for reuse.
 #[derive(Default)]
 pub(crate) struct Taken {
-    pub(crate) staged: Vec<(u32, Time)>,
+    pub(crate) staged: Vec<Notice>,
     pub(crate) commands: Vec<Command>,
 }
 
@@ -136,9 +150,9 @@ impl LinkShared {
         self.wake();
     }
 
-    /// `id` staged something at `at` where there was nothing.
-    pub(crate) fn staged(&self, id: u32, at: Time) {
-        self.post(|mail| mail.staged.push((id, at)));
+    /// A channel staged something where there was nothing.
+    pub(crate) fn staged(&self, notice: Notice) {
+        self.post(|mail| mail.staged.push(notice));
     }
 
     pub(crate) fn command(&self, command: Command) {

@@ -8,14 +8,16 @@ use super::mail::LinkShared;
 use crate::channel::Landing;
 use crate::error::RecvError;
 use crate::proto::Time;
+use crate::proto::ids::IdMap;
+use crate::proto::limits::ACK_DELAY_MS;
 use crate::proto::link::{Counted, Event, Link, ProtocolError};
 use crate::proto::packet::{Decoder, Item};
 use crate::transport::Transport;
 use bytes::Bytes;
-use std::collections::HashMap;
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 /// A fragment of which less is missing is read through the buffer.
 const DIRECT_BYTES_MIN: u32 = 4 * 1024;
@@ -24,6 +26,10 @@ const DIRECT_BYTES_MIN: u32 = 4 * 1024;
 /// header of the next packet and of its fragment. What follows them is copied,
 /// so that more would cost.
 const AHEAD_BYTES: usize = 64;
+
+/// A link is at rest when nothing came for so long. It looks then, since the
+/// acknowledgement of what came last is due later.
+const REST_AFTER: Duration = Duration::from_millis(ACK_DELAY_MS / 2);
 
 /// A run of at least so many bytes stays in the buffer that it was read to.
 const SHARED_RUN_BYTES_MIN: usize = 2 * 1024;
@@ -126,13 +132,16 @@ impl Assembling {
     }
 }
 
+/// Takes the events that are not for a receiver.
+pub(crate) type OtherEvents<'a> = dyn FnMut(&mut Link, &mut IdMap<RxSlot>, Event<'_>) + 'a;
+
 /// What reading works on beside itself.
 pub(crate) struct Inbound<'a> {
     pub(crate) link: &'a mut Link,
-    pub(crate) receivers: &'a mut HashMap<u32, RxSlot>,
+    pub(crate) receivers: &'a mut IdMap<RxSlot>,
     pub(crate) shared: &'a Arc<LinkShared>,
     /// Events that are not for a receiver.
-    pub(crate) others: &'a mut dyn FnMut(&mut Link, &mut HashMap<u32, RxSlot>, Event<'_>),
+    pub(crate) others: &'a mut OtherEvents<'a>,
     pub(crate) now: Time,
     /// Somebody should run before more is read: it may give memory for it.
     pub(crate) pause: bool,
@@ -158,13 +167,25 @@ pub(crate) struct Reader {
     buffers: ReadBuffers,
     buffer: Vec<u8>,
     filled: usize,
+    /// The last read ended with a fragment that went straight to its memory: the
+    /// next one probably begins with the head of another.
+    in_bulk: bool,
+    last_read: Time,
     pub(crate) reads: u64,
 }
 
 impl Reader {
     pub(crate) fn new(packet_bytes_max: usize, buffers: ReadBuffers) -> Reader {
         let decoder = Decoder::new(packet_bytes_max);
-        Reader { decoder, buffers, buffer: Vec::new(), filled: 0, reads: 0 }
+        Reader {
+            decoder,
+            buffers,
+            buffer: Vec::new(),
+            filled: 0,
+            in_bulk: false,
+            last_read: Time(0),
+            reads: 0,
+        }
     }
 
     /// Reads once and handles what came.
@@ -183,8 +204,10 @@ impl Reader {
             }
             _ => self.poll_buffer(context, transport, inbound),
         };
-        if outcome.is_pending() && self.filled == 0 {
-            // Nothing more for now: a link at rest holds no buffer.
+        if outcome.is_ready() {
+            self.last_read = inbound.now;
+        } else if self.filled == 0 && inbound.now >= self.last_read.after(REST_AFTER) {
+            // A link at rest holds no buffer.
             let buffer = std::mem::take(&mut self.buffer);
             self.buffers.give(buffer);
             self.buffers.rest();
@@ -220,6 +243,7 @@ impl Reader {
         slot.advance(direct);
         self.decoder.skip_fragment(direct as u32);
         self.filled = read - direct;
+        self.in_bulk = true;
         if let Some(counted) = inbound.link.fragment_landed(channel, direct as u64) {
             inbound.complete(channel, counted);
         }
@@ -232,7 +256,9 @@ impl Reader {
         transport: &mut dyn Transport,
         inbound: &mut Inbound<'_>,
     ) -> Poll<Result<(), ReadError>> {
-        let room = &mut self.buffer[self.filled..];
+        let bulk = std::mem::take(&mut self.in_bulk) && self.filled == 0;
+        let end = if bulk { AHEAD_BYTES.min(self.buffer.len()) } else { self.buffer.len() };
+        let room = &mut self.buffer[self.filled..end];
         let room_bytes = room.len();
         let read = ready!(transport.poll_read(context, room)).map_err(ReadError::Io)?;
         self.reads += 1;
@@ -240,7 +266,9 @@ impl Reader {
             return Poll::Ready(Err(ReadError::End));
         }
         self.filled += read;
-        self.buffers.learn(read, room_bytes);
+        if !bulk {
+            self.buffers.learn(read, room_bytes);
+        }
         Poll::Ready(self.handle(inbound))
     }
 
@@ -359,10 +387,13 @@ impl Inbound<'_> {
     fn large_begins(&mut self, channel: u32, bytes: u64) {
         let Some(slot) = self.receivers.get_mut(&channel) else { return };
         if slot.landing.is_some() {
-            return self.link.admit_large(channel, true);
+            self.link.admit_large(channel, true);
+            return;
         }
         let into = slot.shared.take_into(bytes);
-        self.link.admit_large(channel, into.is_some());
+        if self.link.admit_large(channel, into.is_some()) && slot.shared.want_large() {
+            self.link.demand_large(channel);
+        }
         let total = usize::try_from(bytes).unwrap_or(usize::MAX);
         slot.assembling = Some(Assembling { memory: into.unwrap_or_default(), filled: 0, total });
     }

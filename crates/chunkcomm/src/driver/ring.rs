@@ -283,7 +283,7 @@ mod tests {
             let mut next = 0u32;
             while next < count {
                 if producer.free() < 5 {
-                    if next % 1000 == 0 && producer.capacity() < 4000 {
+                    if next.is_multiple_of(1000) && producer.capacity() < 4000 {
                         let capacity = producer.capacity();
                         producer.grow(capacity * 3);
                     }

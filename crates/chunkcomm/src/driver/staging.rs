@@ -16,7 +16,7 @@ mod shared;
 pub(crate) use shared::{Failure, TxShared};
 
 use super::clock;
-use super::mail::{Command, LinkShared};
+use super::mail::{Command, LinkShared, Notice};
 use super::ring::{Consumer, Producer, ring};
 use super::wakers::locked;
 use crate::error::{Account, SendError};
@@ -25,7 +25,7 @@ use crate::proto::limits::{
     INLINE_BYTES_MAX, LARGE_STAGED_BYTES_MAX, PACKET_OVERHEAD_BYTES, RING_BYTES_INITIAL,
     RING_GROWTH,
 };
-use crate::proto::message::{self, TAG_LARGE};
+use crate::proto::message::{self, PREFIX_BYTES_MAX, TAG_LARGE};
 use bytes::Bytes;
 use serde::Serialize;
 use shared::{FAILED, QUEUED};
@@ -41,8 +41,13 @@ const COMMIT_MESSAGES_MAX: u32 = 64;
 pub(crate) struct TxEnd {
     producer: Producer,
     ring_bytes_max: usize,
+    /// Longer messages travel in fragments: those that a ring never has room for
+    /// among them.
+    inline_bytes_max: usize,
     id: u32,
     accepted: u64,
+    /// Messages accepted when the driver was told that there is no room for more.
+    no_room_told: u64,
     /// Bytes staged since the driver was woken last.
     since_wake: usize,
     wake_step: usize,
@@ -75,8 +80,10 @@ impl TxEnd {
         let end = TxEnd {
             producer,
             ring_bytes_max,
+            inline_bytes_max: INLINE_BYTES_MAX.min(ring_bytes_max - PREFIX_BYTES_MAX),
             id,
             accepted: 0,
+            no_room_told: 0,
             since_wake: 0,
             wake_step: packet_bytes_max / 4,
             last_bytes: 0,
@@ -106,6 +113,17 @@ impl TxEnd {
     pub(crate) fn capacity(&mut self) -> usize {
         let grown = self.ring_bytes_max - self.producer.capacity();
         self.producer.free() + grown
+    }
+
+    /// Longest message that goes through the ring.
+    pub(crate) fn inline_bytes_max(&self) -> usize {
+        self.inline_bytes_max
+    }
+
+    /// A message of `bytes` with its prefix would be staged without waiting, if it
+    /// goes through the ring.
+    pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
+        self.capacity() >= bytes.min(self.ring_bytes_max)
     }
 
     /// A large message of any size would be staged without waiting.
@@ -206,7 +224,7 @@ impl TxEnd {
 
     /// Stages the encoded message in `scratch`. `Full` leaves it there.
     pub(crate) fn stage_scratch(&mut self, scratch: &mut Vec<u8>) -> Result<Staged, SendError> {
-        if scratch.len() <= INLINE_BYTES_MAX {
+        if scratch.len() <= self.inline_bytes_max {
             self.last_bytes = scratch.len();
             self.last_prefix = message::prefix_bytes(scratch.len());
             return self.stage_slice(scratch);
@@ -226,7 +244,7 @@ impl TxEnd {
     /// Stages a small message by copying it in.
     pub(crate) fn stage_slice(&mut self, payload: &[u8]) -> Result<Staged, SendError> {
         self.check_alive()?;
-        if payload.len() > INLINE_BYTES_MAX {
+        if payload.len() > self.inline_bytes_max {
             return self.stage_large(&Bytes::copy_from_slice(payload));
         }
         let bytes = message::prefix_bytes(payload.len());
@@ -276,6 +294,12 @@ impl TxEnd {
                 return true;
             }
         }
+        if self.no_room_told != self.accepted {
+            // What is staged may leave: more cannot come before it does.
+            self.no_room_told = self.accepted;
+            let (id, until) = (self.id, self.accepted);
+            self.link.command(Command::NoRoom { id, until, at: clock::now() });
+        }
         false
     }
 
@@ -302,9 +326,11 @@ impl TxEnd {
 
     #[cold]
     fn tell_driver(&mut self) {
-        self.since_wake = 0;
+        let bytes = std::mem::take(&mut self.since_wake);
         if self.shared.flags.fetch_or(QUEUED, Ordering::SeqCst) & QUEUED == 0 {
-            self.link.staged(self.id, clock::now());
+            // A runtime of one thread runs its tasks in the order they were woken.
+            let bytes = if self.link.is_home() { bytes } else { 0 };
+            self.link.staged(Notice { id: self.id, at: clock::now(), bytes });
         } else {
             self.link.wake();
         }

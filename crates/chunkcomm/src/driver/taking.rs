@@ -1,7 +1,7 @@
 //! The receiving end of a channel as its receiver has it: the runs that it took
 //! from the inbox, and the messages in them.
 
-use super::inbox::{Notify, Outcome, Run, RxQueue, RxShared};
+use super::inbox::{Notify, Outcome, Run, RxShared};
 use super::mail::{Command, LinkShared};
 use crate::proto::link::Counted;
 use crate::proto::message;
@@ -137,12 +137,6 @@ impl RxEnd {
         }
     }
 
-    /// Leaves a run that was taken to its end; true when `take` would give a
-    /// message.
-    pub(crate) fn is_message_next(&mut self) -> bool {
-        self.peek_bytes().is_some()
-    }
-
     /// Bytes of the next message, if one is there.
     pub(crate) fn peek_bytes(&mut self) -> Option<usize> {
         let run = match &self.current {
@@ -154,7 +148,7 @@ impl RxEnd {
             return Some(range.len());
         }
         if self.runs.is_empty() {
-            self.runs = self.shared.with_queue(RxQueue::drain);
+            self.shared.with_queue(|queue| queue.drain(&mut self.runs));
         }
         match self.runs.front()? {
             Run::Large { bytes, .. } => Some(bytes.len()),
@@ -163,9 +157,13 @@ impl RxEnd {
         }
     }
 
-    /// Gives memory for the next large message.
-    pub(crate) fn give_into(&mut self, buffer: Vec<u8>) {
-        self.shared.with_queue(|queue| queue.into = Some(buffer));
+    /// Gives memory for the next message, if that is a large one; gives it back
+    /// when another is there already.
+    pub(crate) fn give_into(&mut self, buffer: Vec<u8>) -> Option<Vec<u8>> {
+        if self.current_has_more() || !self.runs.is_empty() {
+            return Some(buffer);
+        }
+        self.shared.with_queue(|queue| queue.give_into(buffer))
     }
 
     /// Takes that memory back, if it was not used.
@@ -187,7 +185,7 @@ impl RxEnd {
     fn next_run(&mut self) -> Option<Option<Vec<u8>>> {
         self.leave_current();
         if self.runs.is_empty() {
-            self.runs = self.shared.with_queue(RxQueue::drain);
+            self.shared.with_queue(|queue| queue.drain(&mut self.runs));
         }
         match self.runs.pop_front()? {
             Run::Large { bytes, counted } => {
@@ -244,9 +242,21 @@ impl RxEnd {
         if self.current_has_more() || !self.runs.is_empty() {
             return Next::Message;
         }
-        let (runs, outcome) = self.shared.with_queue(|queue| (queue.drain(), queue.outcome()));
-        self.runs = runs;
+        let runs = &mut self.runs;
+        let (outcome, wanted) = self.shared.with_queue(|queue| {
+            queue.drain(runs);
+            let wanted = runs.is_empty() && std::mem::take(&mut queue.large_wanted);
+            (queue.outcome(), wanted)
+        });
+        self.demand(wanted);
         self.known(outcome)
+    }
+
+    /// This receiver waits for a large message that waits for that.
+    fn demand(&self, wanted: bool) {
+        if wanted {
+            self.link.command(Command::LargeDemanded { id: self.shared.id });
+        }
     }
 
     fn known(&mut self, outcome: Option<Outcome>) -> Next {
@@ -267,28 +277,31 @@ impl RxEnd {
         if self.current_has_more() || !self.runs.is_empty() {
             return Poll::Ready(Next::Message);
         }
-        let (runs, outcome) = self.shared.with_queue(|queue| {
-            let runs = queue.drain();
+        let runs = &mut self.runs;
+        let (outcome, wanted) = self.shared.with_queue(|queue| {
+            queue.drain(runs);
             let outcome = queue.outcome();
+            let wanted = runs.is_empty() && std::mem::take(&mut queue.large_wanted);
             if runs.is_empty() && outcome.is_none() {
                 match &mut queue.notify {
                     Notify::Task(known) if known.will_wake(context.waker()) => {}
                     notify => *notify = Notify::Task(context.waker().clone()),
                 }
             }
-            (runs, outcome)
+            (outcome, wanted)
         });
-        self.runs = runs;
+        self.demand(wanted);
         match self.known(outcome) {
             Next::Empty => Poll::Pending,
             next => Poll::Ready(next),
         }
     }
 
-    /// From now on `tell` is called when something comes, and once now.
+    /// From now on `tell` is called when something comes, and once at the start.
     pub(crate) fn notify(&mut self, tell: Arc<dyn Fn() + Send + Sync>) {
-        self.shared.with_queue(|queue| queue.notify = Notify::Gather(Arc::clone(&tell)));
-        tell();
+        let once = Arc::clone(&tell);
+        self.shared.with_queue(|queue| queue.notify = Notify::Gather(tell));
+        once();
     }
 
     /// Forgets the channel without telling the peer: it was refused.

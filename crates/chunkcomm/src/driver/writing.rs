@@ -3,11 +3,11 @@
 
 use super::ring::Consumer;
 use super::staging::TxShared;
+use crate::proto::ids::IdMap;
 use crate::proto::outbox::{Staged, View};
 use crate::proto::session::Carried;
 use crate::transport::Transport;
 use bytes::Bytes;
-use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -23,7 +23,7 @@ pub(crate) struct TxSlot {
 /// The channels that send.
 #[derive(Default)]
 pub(crate) struct TxSlots {
-    pub(crate) slots: HashMap<u32, TxSlot>,
+    pub(crate) slots: IdMap<TxSlot>,
     /// Channels in which something was staged while a packet was filled.
     pub(crate) restaged: Vec<u32>,
 }

@@ -18,14 +18,7 @@ pub enum RecvError {
         link: LinkError,
     },
     /// A message could not be decoded. It is gone; the next can be taken.
-    Decode {
-        /// The channel's name.
-        channel: Arc<str>,
-        /// The peer's name.
-        peer: Arc<str>,
-        /// What is wrong.
-        error: DecodeError,
-    },
+    Decode(Arc<DecodeFailed>),
     /// The next message is larger than the buffer given; it was left in place.
     BufferTooSmall {
         /// Bytes of the message.
@@ -44,7 +37,8 @@ impl fmt::Display for RecvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RecvError::Lost { channel, link } => write!(f, "channel {channel:?}: {link}"),
-            RecvError::Decode { channel, peer, error } => {
+            RecvError::Decode(failed) => {
+                let DecodeFailed { channel, peer, error } = &**failed;
                 write!(
                     f,
                     "channel {channel:?}: a message from {peer} could not be decoded: {error}"
@@ -67,6 +61,17 @@ impl Error for RecvError {
             _ => None,
         }
     }
+}
+
+/// A message that could not be decoded.
+#[derive(Debug)]
+pub struct DecodeFailed {
+    /// The channel's name.
+    pub channel: Arc<str>,
+    /// The peer's name.
+    pub peer: String,
+    /// What is wrong.
+    pub error: DecodeError,
 }
 
 /// Why `try_recv` gave no message.

@@ -14,6 +14,7 @@ use crate::proto::limits::{
 };
 use crate::transport::Listener;
 use crate::{Address, transport};
+use std::fmt::Display;
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::Duration;
@@ -299,7 +300,7 @@ impl NodeBuilder {
     }
 }
 
-fn setting(name: &'static str, value: impl ToString, allowed: impl Into<String>) -> NodeError {
+fn setting(name: &'static str, value: impl Display, allowed: impl Into<String>) -> NodeError {
     NodeError::Setting { name, value: value.to_string(), allowed: allowed.into() }
 }
 
@@ -315,12 +316,9 @@ async fn accept_loop(listener: Box<dyn Listener>, node: Weak<NodeShared>) {
     let hellos = Arc::new(tokio::sync::Semaphore::new(HELLOS_MAX));
     loop {
         let Ok(permit) = Arc::clone(&hellos).acquire_owned().await else { return };
-        let mut connection = match listener.accept().await {
-            Ok(connection) => connection,
-            Err(_) => {
-                clock::pause(ACCEPT_PAUSE).await;
-                continue;
-            }
+        let Ok(mut connection) = listener.accept().await else {
+            clock::pause(ACCEPT_PAUSE).await;
+            continue;
         };
         let Some(shared) = node.upgrade() else { return };
         let ours = shared.hello;

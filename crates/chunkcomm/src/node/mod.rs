@@ -89,7 +89,6 @@ impl Drop for NodeShared {
 
 impl Node {
     /// Settings of a node to be built.
-    #[must_use]
     pub fn builder() -> NodeBuilder {
         NodeBuilder::default()
     }
@@ -134,8 +133,14 @@ impl Node {
     }
 
     async fn dial(&self, address: &Address) -> Result<Arc<LinkShared>, ConnectError> {
+        if self.shared.table.is_closed() {
+            return Err(ConnectError::Closed);
+        }
         let unreachable =
             |error| ConnectError::Unreachable { address: address.clone(), error: Arc::new(error) };
+        if self.shared.table.is_closed() {
+            return Err(ConnectError::Closed);
+        }
         let mut transport = transport::connect(address).await.map_err(unreachable)?;
         let theirs = hello::exchange(&mut *transport, &self.shared.hello)
             .await

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 /// The order in which sources with something ready are served.
 ///
 /// Order of calls: [`Turns::ready`] when a source has something; then
-/// [`Turns::next`], serve one message of it, and [`Turns::served`].
+/// [`Turns::poll_next`], serve one message of it, and [`Turns::served`].
 #[derive(Debug, Default)]
 pub struct Turns {
     queue: VecDeque<usize>,
@@ -34,17 +34,17 @@ impl Turns {
         if index >= self.sources.len() {
             self.sources.resize(index + 1, Source::default());
         }
-        if let Some(source) = self.sources.get_mut(index) {
-            if !source.queued {
-                source.queued = true;
-                self.queue.push_back(index);
-            }
+        if let Some(source) = self.sources.get_mut(index)
+            && !source.queued
+        {
+            source.queued = true;
+            self.queue.push_back(index);
         }
     }
 
     /// The source whose message is next, if any is ready. One that still pays
     /// for a large message is passed over, which pays off one quantum.
-    pub fn next(&mut self) -> Option<usize> {
+    pub fn poll_next(&mut self) -> Option<usize> {
         loop {
             let index = *self.queue.front()?;
             let source = self.sources.get_mut(index)?;
@@ -57,7 +57,7 @@ impl Turns {
         }
     }
 
-    /// The source that `next` named gave a message of `bytes`, or had none after
+    /// The source that `poll_next` named gave a message of `bytes`, or had none after
     /// all (`None`): then it leaves until it is ready again.
     pub fn served(&mut self, index: usize, bytes: Option<u64>) {
         debug_assert_eq!(self.queue.front(), Some(&index));
@@ -88,7 +88,7 @@ mod tests {
         }
         let mut taken = vec![0; sizes.len()];
         for _ in 0..rounds {
-            let index = turns.next().unwrap();
+            let index = turns.poll_next().unwrap();
             taken[index] += 1;
             turns.served(index, Some(sizes[index]));
         }
@@ -117,10 +117,10 @@ mod tests {
         let mut turns = Turns::new(10);
         turns.ready(3);
         turns.ready(3);
-        assert_eq!(turns.next(), Some(3));
+        assert_eq!(turns.poll_next(), Some(3));
         turns.served(3, None);
-        assert_eq!(turns.next(), None);
+        assert_eq!(turns.poll_next(), None);
         turns.ready(3);
-        assert_eq!(turns.next(), Some(3));
+        assert_eq!(turns.poll_next(), Some(3));
     }
 }

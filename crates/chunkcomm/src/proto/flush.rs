@@ -79,6 +79,8 @@ pub struct Pending {
     pub room: usize,
     /// A large message waits: it fills packets by itself.
     pub large: bool,
+    /// A message waits for room behind them.
+    pub fit: bool,
     /// An urgent message is among them.
     pub urgent: bool,
     /// The caller asked.
@@ -158,6 +160,9 @@ impl Gathering {
         if filled || self.policy == Policy::Unbuffered {
             return Verdict::Leave(FlushReason::Full);
         }
+        if pending.fit {
+            return Verdict::Leave(FlushReason::Fit);
+        }
         let wait = match self.policy {
             Policy::Linger(linger) => linger,
             _ => self.age_bound,
@@ -189,6 +194,12 @@ impl Gathering {
             return Verdict::Yield(if streams { Yield::Core } else { Yield::Tasks });
         }
         Verdict::Leave(FlushReason::Idle)
+    }
+
+    /// The writer was woken because `bytes` were staged, and everything that was
+    /// runnable then has run since: that was a yield.
+    pub fn woken_for(&mut self, bytes: usize) {
+        self.seen_bytes += bytes;
     }
 
     /// A packet with so many messages left: what waits now is new.
@@ -268,6 +279,23 @@ mod tests {
         assert_eq!(gathering.decide(&pending(17), now), Verdict::Yield(Yield::Tasks));
         assert_eq!(gathering.decide(&pending(34), now), Verdict::Yield(Yield::Tasks));
         assert_eq!(gathering.decide(&pending(34), now), Verdict::Leave(FlushReason::Idle));
+    }
+
+    #[test]
+    fn a_wake_up_behind_everything_runnable_was_the_yield() {
+        let mut gathering = chunked();
+        gathering.woken_for(17);
+        let now = Time(10 * MS);
+        assert_eq!(gathering.decide(&pending(17), now), Verdict::Leave(FlushReason::Idle));
+        gathering.left(1, now);
+        gathering.woken_for(17);
+        assert_eq!(gathering.decide(&pending(34), now), Verdict::Yield(Yield::Tasks));
+    }
+
+    #[test]
+    fn who_waits_for_room_makes_the_packet_leave() {
+        let fit = Pending { fit: true, ..pending(4000) };
+        assert_eq!(chunked().decide(&fit, Time(10 * MS)), Verdict::Leave(FlushReason::Fit));
     }
 
     #[test]

@@ -19,12 +19,13 @@ pub use events::{Counted, Event, LinkCounters, Transmit};
 use super::Time;
 use super::credit::LinkBudget;
 use super::flush::{Gathering, Policy};
+use super::ids::IdMap;
 use super::limits::WINDOW_BYTES_INITIAL;
 use super::outbox::{OpenSpec, Outbox, packet_room};
 use super::packet::{Header, Refusal};
 use super::session::{Carried, Session};
 use incoming::Incoming;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// What a link is built with.
@@ -60,7 +61,7 @@ pub struct Link {
     outbox: Outbox,
     session: Session,
     budget: LinkBudget,
-    incoming: HashMap<u32, Incoming>,
+    incoming: IdMap<Incoming>,
     control: VecDeque<Control>,
     /// Channels whose grant rose.
     grants: VecDeque<u32>,
@@ -89,7 +90,7 @@ impl Link {
             open_credit_told: budget.open_total(),
             opened_before: 0,
             budget,
-            incoming: HashMap::new(),
+            incoming: IdMap::default(),
             control: VecDeque::new(),
             grants: VecDeque::new(),
             packet_bytes_max: config.packet_bytes_max,
@@ -119,6 +120,17 @@ impl Link {
     /// `channel` staged something at `at` where there was nothing.
     pub fn staged(&mut self, channel: u32, at: Time) {
         self.outbox.staged(channel, at);
+    }
+
+    /// As `staged`; the driver was woken for `bytes` of it, and everything that was
+    /// runnable then has run since.
+    pub fn woken_for(&mut self, channel: u32, at: Time, bytes: usize) {
+        self.outbox.woken_for(channel, at, bytes);
+    }
+
+    /// A message waits for room behind those of `channel` up to number `until`.
+    pub fn no_room(&mut self, channel: u32, until: u64, at: Time) {
+        self.outbox.no_room(channel, until, at);
     }
 
     /// Messages of `channel` up to number `until` leave at once.
@@ -165,10 +177,11 @@ impl Link {
         self.control.push_back(Control::Bye);
     }
 
-    /// Everything was sent and acknowledged.
+    /// After [`Link::close`] and the end of every channel: everything was sent and
+    /// acknowledged, also what had to wait for credit.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.outbox.is_idle() && self.control.is_empty() && !self.session.in_flight()
+        self.outbox.has_ended() && self.control.is_empty() && !self.session.in_flight()
     }
 
     /// What was acknowledged since the last call, in the order it was sent.
@@ -204,3 +217,6 @@ fn note_acknowledged(carried: Carried, acknowledged: &mut Vec<Carried>, outbox: 
     }
     acknowledged.push(carried);
 }
+
+#[cfg(test)]
+mod tests;

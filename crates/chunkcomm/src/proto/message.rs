@@ -6,6 +6,8 @@
 pub const SHORT_MAX: usize = 0xF9;
 const TAG_U16: u8 = 0xFA;
 const TAG_U32: u8 = 0xFB;
+/// Bytes of the longest prefix.
+pub const PREFIX_BYTES_MAX: usize = 5;
 /// In a ring, not on the wire: here comes the next large message.
 pub const TAG_LARGE: u8 = 0xFF;
 

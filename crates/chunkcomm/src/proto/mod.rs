@@ -14,6 +14,7 @@ pub mod describe;
 pub mod fair;
 pub mod flush;
 pub mod hello;
+pub mod ids;
 pub mod limits;
 pub mod link;
 pub mod message;

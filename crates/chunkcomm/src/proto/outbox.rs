@@ -10,13 +10,14 @@
 mod filling;
 
 use super::flush::{Gathering, Pending, Policy, Verdict};
+use super::ids::IdMap;
 use super::limits::WINDOW_BYTES_INITIAL;
 use super::packet::{ChannelKind, Lane, RECORD_BYTES};
 use super::session::{Carried, Session};
 use super::{Time, packet};
 use bytes::Bytes;
 use filling::{Put, Putting};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// One packet in so many begins with the bulk lane while both lanes wait.
 pub const BULK_FIRST_EVERY: u64 = 16;
@@ -78,9 +79,13 @@ struct Channel {
     oldest: Time,
     urgent_until: u64,
     explicit_until: u64,
+    /// A message waits for room behind this many.
+    fit_until: u64,
     end: Option<u64>,
     /// It ends when nothing is staged any more.
     end_when_drained: bool,
+    /// Its end was put in a packet.
+    ended: bool,
 }
 
 #[derive(Debug)]
@@ -109,7 +114,7 @@ pub struct Filled {
 /// happen; [`Outbox::decide`] and, when a packet is to leave, [`Outbox::fill`].
 #[derive(Debug)]
 pub struct Outbox {
-    channels: HashMap<u32, Channel>,
+    channels: IdMap<Channel>,
     express: VecDeque<u32>,
     bulk: VecDeque<u32>,
     /// Opens that wait for credit.
@@ -131,7 +136,7 @@ impl Outbox {
     #[must_use]
     pub fn new(gathering: Gathering, packet_room: usize, open_credit: u64) -> Outbox {
         Outbox {
-            channels: HashMap::new(),
+            channels: IdMap::default(),
             express: VecDeque::new(),
             bulk: VecDeque::new(),
             unopened: VecDeque::new(),
@@ -168,8 +173,10 @@ impl Outbox {
             oldest: now,
             urgent_until: 0,
             explicit_until: 0,
+            fit_until: 0,
             end: None,
             end_when_drained: false,
+            ended: false,
         };
         self.channels.insert(id, channel);
         self.unopened.push_back(id);
@@ -220,11 +227,26 @@ impl Outbox {
     /// `channel` staged something where there was nothing, at `at`.
     pub fn staged(&mut self, channel: u32, at: Time) {
         if let Some(entry) = self.channels.get_mut(&channel) {
-            if !entry.queued {
-                entry.oldest = at;
-            }
+            // Queued for its open alone, it has nothing older.
+            entry.oldest = if entry.queued { entry.oldest.min(at) } else { at };
             self.enqueue(channel);
         }
+    }
+
+    /// As `staged`; the writer was woken for `bytes` of it, behind everything that
+    /// was runnable.
+    pub fn woken_for(&mut self, channel: u32, at: Time, bytes: usize) {
+        self.gathering.woken_for(bytes);
+        self.staged(channel, at);
+    }
+
+    /// A message waits for room behind the messages of `channel` up to number
+    /// `until`.
+    pub fn no_room(&mut self, channel: u32, until: u64, at: Time) {
+        if let Some(entry) = self.channels.get_mut(&channel) {
+            entry.fit_until = entry.fit_until.max(until);
+        }
+        self.staged(channel, at);
     }
 
     /// The messages of `channel` up to number `until` are to leave at once.
@@ -243,17 +265,24 @@ impl Outbox {
         self.staged(channel, at);
     }
 
+    /// `channel`, if its end was not sent yet: what ends it at both sides may
+    /// cross, and an end is sent once.
+    fn open_channel(&mut self, channel: u32) -> Option<&mut Channel> {
+        self.channels.get_mut(&channel).filter(|entry| !entry.ended)
+    }
+
     /// `channel` ends after `messages` in all.
     pub fn end(&mut self, channel: u32, messages: u64, at: Time) {
-        if let Some(entry) = self.channels.get_mut(&channel) {
-            entry.end = Some(messages);
+        if let Some(entry) = self.open_channel(channel) {
+            // One that was terminated ends with what was sent.
+            entry.end.get_or_insert(messages);
             self.staged(channel, at);
         }
     }
 
     /// `channel` ends after what is staged now.
     pub fn end_when_drained(&mut self, channel: u32, at: Time) {
-        if let Some(entry) = self.channels.get_mut(&channel) {
+        if let Some(entry) = self.open_channel(channel) {
             entry.end_when_drained = true;
             self.staged(channel, at);
         }
@@ -270,7 +299,8 @@ impl Outbox {
     /// The receiver of `channel` is gone: what is staged is dropped, the end is
     /// sent. Says whether the channel was known.
     pub fn terminate(&mut self, channel: u32, at: Time) -> bool {
-        let Some(entry) = self.channels.get_mut(&channel) else { return false };
+        let known = self.channels.contains_key(&channel);
+        let Some(entry) = self.open_channel(channel) else { return known };
         entry.large = None;
         entry.end = Some(entry.sent_messages);
         entry.blocked = false;
@@ -317,6 +347,13 @@ impl Outbox {
         self.express.is_empty() && self.bulk.is_empty()
     }
 
+    /// Every channel has ended, and its end was put in a packet: also those that
+    /// wait for credit have nothing left.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.channels.values().all(|channel| channel.ended)
+    }
+
     /// Channels that exist, ended ones until their end is acknowledged.
     #[must_use]
     pub fn channels(&self) -> usize {
@@ -347,6 +384,7 @@ impl Outbox {
             pending.large |= channel.large.is_some() || view.large;
             pending.urgent |= channel.urgent_until > channel.sent_messages;
             pending.explicit |= channel.explicit_until > channel.sent_messages;
+            pending.fit |= channel.fit_until > channel.sent_messages;
             pending.closing |= channel.end.is_some() || channel.end_when_drained;
             pending.oldest = pending.oldest.min(channel.oldest);
         }
@@ -388,12 +426,14 @@ impl Outbox {
         bytes_max: usize,
         filled: &mut Filled,
     ) -> bool {
+        let queue = if lane == Lane::Express { &self.express } else { &self.bulk };
+        // The same for all, whoever is first.
+        let share =
+            (bytes_max.saturating_sub(head.len()) / queue.len().max(1)).max(SHARE_BYTES_MIN);
         loop {
             let queue = if lane == Lane::Express { &mut self.express } else { &mut self.bulk };
-            let count = queue.len();
             let Some(id) = queue.pop_front() else { return false };
             let Some(channel) = self.channels.get_mut(&id) else { continue };
-            let share = ((bytes_max - head.len()) / count).max(SHARE_BYTES_MIN);
             let mut put = Putting {
                 id,
                 channel,
@@ -440,3 +480,6 @@ impl Outbox {
 pub fn packet_room(packet_bytes_max: usize) -> usize {
     packet_bytes_max - packet::HEADER_BYTES
 }
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,15 +1,18 @@
 //! Channels of the user's own bytes.
 
-use crate::support::{limited, on_both, on_one_thread, pair, until};
+use crate::support::{limited, on_both, on_one_thread, pair};
 use bytes::Bytes;
 use chunkcomm::{Landing, RecvError, SendError, TryRecvError, TrySendError};
-use std::sync::mpsc;
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 const SIZES: [usize; 9] = [0, 1, 249, 250, 8192, 8193, 300_000, 5_000_000, 7];
 
 fn message(index: usize, size: usize) -> Bytes {
-    (0..size).map(|at| (at * 31 + index) as u8).collect::<Vec<_>>().into()
+    let block: Vec<u8> = (0..1021).map(|at| (at * 31 + index) as u8).collect();
+    let mut bytes = block.repeat(size / block.len() + 1);
+    bytes.truncate(size);
+    bytes.into()
 }
 
 #[test]
@@ -51,13 +54,13 @@ fn recv_into_fills_the_callers_memory() {
             }
         });
         let mut buffer = vec![0xEE; 5_000_000];
-        let memory = buffer.as_ptr();
         for (index, size) in SIZES.into_iter().enumerate() {
             buffer.resize(5_000_000, 0xEE);
+            let memory = buffer.as_ptr() as usize;
             buffer = limited(receiver.recv_into(buffer)).await.unwrap().unwrap();
             assert!(buffer == message(index, size), "{size} bytes");
             if size < 8192 {
-                assert_eq!(buffer.as_ptr(), memory, "{size} bytes came in other memory");
+                assert_eq!(buffer.as_ptr() as usize, memory, "{size} bytes came in other memory");
             }
         }
         assert!(limited(receiver.recv_into(buffer)).await.unwrap().is_none());
@@ -182,11 +185,14 @@ fn plain_threads_send_and_receive() {
     sending.join().unwrap();
 }
 
+/// What landed, and how that ended.
+type Ended = (Vec<u8>, Result<(), RecvError>);
+
 /// Puts what lands in one vector and says how it ended.
 struct Collect {
     memory: Vec<u8>,
     filled: usize,
-    done: mpsc::Sender<(Vec<u8>, Result<(), RecvError>)>,
+    done: oneshot::Sender<Ended>,
 }
 
 impl Landing for Collect {
@@ -204,18 +210,6 @@ impl Landing for Collect {
     }
 }
 
-async fn landed(
-    done: &mpsc::Receiver<(Vec<u8>, Result<(), RecvError>)>,
-) -> (Vec<u8>, Result<(), RecvError>) {
-    let mut ended = None;
-    until(|| {
-        ended = done.try_recv().ok();
-        ended.is_some()
-    })
-    .await;
-    ended.unwrap()
-}
-
 #[test]
 fn a_landing_gets_everything_in_order_whenever_it_begins() {
     on_both(|| async {
@@ -229,7 +223,7 @@ fn a_landing_gets_everything_in_order_whenever_it_begins() {
                 expected.extend_from_slice(&message);
             }
             limited(sender.sync()).await.unwrap();
-            let (done, ended) = mpsc::channel();
+            let (done, ended) = oneshot::channel();
             receiver.land(Box::new(Collect { memory: vec![0; 9_000_000], filled: 0, done }));
             for (index, size) in SIZES.into_iter().enumerate() {
                 let message = message(index, size);
@@ -237,7 +231,7 @@ fn a_landing_gets_everything_in_order_whenever_it_begins() {
                 expected.extend_from_slice(&message);
             }
             drop(sender);
-            let (bytes, outcome) = landed(&ended).await;
+            let (bytes, outcome) = limited(ended).await.unwrap();
             outcome.unwrap();
             assert!(bytes == expected, "{} of {} bytes", bytes.len(), expected.len());
         }
@@ -250,11 +244,11 @@ fn a_landing_without_room_ends_the_sender() {
         for size in [100usize, 100_000] {
             let pair = pair().await;
             let (mut sender, receiver) = pair.bytes("small").await;
-            let (done, ended) = mpsc::channel();
+            let (done, ended) = oneshot::channel();
             receiver.land(Box::new(Collect { memory: vec![0; size + 1], filled: 0, done }));
             sender.send(message(1, size)).await.unwrap();
             sender.send(message(2, size)).await.unwrap();
-            let (bytes, outcome) = landed(&ended).await;
+            let (bytes, outcome) = limited(ended).await.unwrap();
             assert!(matches!(outcome, Err(RecvError::LandingFull { .. })));
             assert!(bytes[..size] == message(1, size));
             assert!(matches!(limited(sender.closed()).await, SendError::Terminated(_)));
@@ -268,12 +262,12 @@ fn a_landing_learns_that_the_link_is_lost() {
     on_both(|| async {
         let pair = pair().await;
         let (mut sender, receiver) = pair.bytes("lost").await;
-        let (done, ended) = mpsc::channel();
+        let (done, ended) = oneshot::channel();
         receiver.land(Box::new(Collect { memory: vec![0; 1000], filled: 0, done }));
         sender.send(message(1, 500)).await.unwrap();
         limited(sender.sync()).await.unwrap();
         pair.peer.abort();
-        let (bytes, outcome) = landed(&ended).await;
+        let (bytes, outcome) = limited(ended).await.unwrap();
         assert!(bytes == message(1, 500));
         let error = outcome.unwrap_err();
         assert!(error.to_string().contains("\"lost\"") && error.to_string().contains('b'));

@@ -1,11 +1,11 @@
 //! When packets leave: each reason in a setting where no other can hold.
 
 use crate::support::raw::RawPeer;
-use crate::support::{
-    NEVER, Pair, limited, memory, on_both, on_one_thread, pair_of, tcp, until,
-};
+use crate::support::{NEVER, Pair, limited, memory, on_both, on_one_thread, pair_of, tcp, until};
 use chunkcomm::proto::packet::{AppendRecords, HEADER_BYTES, Item};
-use chunkcomm::{FlushReason, Node, NodeBuilder, NodeError, Policy, Sender};
+use chunkcomm::{
+    FlushCounts, FlushReason, Node, NodeBuilder, NodeError, Policy, Receiver, Sender, TryRecvError,
+};
 use std::time::Duration;
 use tokio::net::TcpListener;
 
@@ -19,9 +19,15 @@ fn waits() -> NodeBuilder {
 
 /// Only `reason` was ever counted at `b`.
 async fn only(pair: &Pair, reason: FlushReason) {
-    until(|| pair.peer.stats().flushes.get(reason) > 0).await;
+    only_since(FlushCounts::default(), pair, reason).await;
+}
+
+/// Only `reason` was counted at `b` since there were the counts `before`.
+async fn only_since(before: FlushCounts, pair: &Pair, reason: FlushReason) {
+    until(|| pair.peer.stats().flushes.get(reason) > before.get(reason)).await;
     for (other, count) in pair.peer.stats().flushes.iter() {
-        assert!(other == reason || count == 0, "{} beside {}", other.name(), reason.name());
+        let same = count == before.get(other);
+        assert!(other == reason || same, "{} beside {}", other.name(), reason.name());
     }
 }
 
@@ -63,17 +69,41 @@ fn urgent_takes_everything_before_it_on_its_channel_along() {
     });
 }
 
+/// Six of them, with their prefixes, fill a packet of 16 KiB; the node is woken
+/// at every second one of a channel.
+fn sixth() -> Vec<u8> {
+    vec![7; 2677]
+}
+
+/// A channel whose ring has grown, nothing of it on its way.
+async fn grown(pair: &Pair, name: &str) -> (Sender<Vec<u8>>, Receiver<Vec<u8>>) {
+    let mut sender = pair.b.open(&pair.peer, name).await.unwrap();
+    for _ in 0..6 {
+        sender.send(&sixth()).await.unwrap();
+    }
+    limited(sender.sync()).await.unwrap();
+    let (_, mut receiver) = limited(pair.a.accept(name)).await.unwrap();
+    for _ in 0..6 {
+        assert_eq!(limited(receiver.recv()).await.unwrap(), Some(sixth()));
+    }
+    // What was taken is reported when nothing is left of it.
+    assert!(matches!(receiver.try_recv(), Err(TryRecvError::Empty)));
+    (sender, receiver)
+}
+
 #[test]
 fn full_the_rest_of_the_packet_holds_no_message() {
     on_both(|| async {
-        let (pair, mut sender) = open(waits(), "full").await;
-        // A message takes 17 bytes: these fill a packet of 16 KiB but for less
-        // than one more.
-        for number in 0..948 {
-            sender.send(&(number, number)).await.unwrap();
+        let pair = pair_of(tcp(), Node::builder(), waits()).await;
+        let (mut sender, mut receiver) = grown(&pair, "full").await;
+        let before = pair.peer.stats().flushes;
+        for _ in 0..6 {
+            sender.send(&sixth()).await.unwrap();
         }
-        arrives(&pair, "full").await;
-        only(&pair, FlushReason::Full).await;
+        for _ in 0..6 {
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some(sixth()));
+        }
+        only_since(before, &pair, FlushReason::Full).await;
     });
 }
 
@@ -81,17 +111,17 @@ fn full_the_rest_of_the_packet_holds_no_message() {
 fn fit_the_next_message_does_not_fit_in_the_rest() {
     on_both(|| async {
         let pair = pair_of(tcp(), Node::builder(), waits()).await;
-        let mut one: Sender<Vec<u8>> = pair.b.open(&pair.peer, "one").await.unwrap();
-        let mut two: Sender<Vec<u8>> = pair.b.open(&pair.peer, "two").await.unwrap();
-        // Five of them fit in a packet of 16 KiB, and a sixth does not.
-        let message = vec![7; 3000];
-        for _ in 0..3 {
-            one.send(&message).await.unwrap();
-            two.send(&message).await.unwrap();
+        let (mut one, mut from_one) = grown(&pair, "one").await;
+        let (mut two, _from_two) = grown(&pair, "two").await;
+        let before = pair.peer.stats().flushes;
+        for sender in [&mut one, &mut two] {
+            for _ in 0..4 {
+                sender.send(&sixth()).await.unwrap();
+            }
         }
-        let (_, mut receiver) = limited(pair.a.accept::<Vec<u8>>("one")).await.unwrap();
-        assert_eq!(limited(receiver.recv()).await.unwrap(), Some(message));
-        only(&pair, FlushReason::Fit).await;
+        // Eight of them are more than a packet, and the seventh does not fit.
+        assert_eq!(limited(from_one.recv()).await.unwrap(), Some(sixth()));
+        only_since(before, &pair, FlushReason::Fit).await;
     });
 }
 
@@ -135,12 +165,17 @@ fn old_the_oldest_message_waited_for_the_age_bound() {
 fn old_a_runtime_that_was_busy_for_the_age_bound() {
     on_one_thread(async {
         let settings = Node::builder().age_bound(Duration::from_millis(1));
-        let (pair, mut sender) = open(settings, "busy").await;
+        let pair = pair_of(tcp(), Node::builder(), settings).await;
+        let (mut sender, mut receiver) = pair.channel::<Small>("busy").await;
+        until(|| pair.peer.stats().message_packets_sent == 1).await;
+        let idle = pair.peer.stats().flushes.get(FlushReason::Idle);
+        assert_eq!(idle, 1, "the open");
         sender.send(&(0, 0)).await.unwrap();
         // The driver has not run since the message was staged.
         std::thread::sleep(Duration::from_millis(3));
-        arrives(&pair, "busy").await;
-        only(&pair, FlushReason::Old).await;
+        assert_eq!(limited(receiver.recv()).await.unwrap(), Some((0, 0)));
+        until(|| pair.peer.stats().message_packets_sent == 2).await;
+        assert_eq!(pair.peer.stats().flushes.get(FlushReason::Old), 1);
     });
 }
 
@@ -195,9 +230,8 @@ fn a_packet_with_messages_has_exactly_one_reason() {
     on_both(|| async {
         let (pair, mut sender) = open(Node::builder(), "one").await;
         let (_, mut receiver) = limited(pair.a.accept::<Small>("one")).await.unwrap();
-        let taking = tokio::spawn(async move {
-            while limited(receiver.recv()).await.unwrap().is_some() {}
-        });
+        let taking =
+            tokio::spawn(async move { while limited(receiver.recv()).await.unwrap().is_some() {} });
         for number in 0..5000 {
             match number % 100 {
                 0 => sender.send_now(&(number, 0)).await.unwrap(),

@@ -16,7 +16,7 @@ pub enum Counted {
 }
 
 /// What the driver is to do about an item.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
     /// Nothing.
     None,

@@ -96,24 +96,36 @@ impl Link {
 
     /// Decides whose memory takes the large message that begins on `channel`: the
     /// caller's, or else the channel's window if that can hold it, or else the
-    /// link's memory for one such message, in turn.
-    pub fn admit_large(&mut self, channel: u32, callers: bool) {
-        let Some(incoming) = self.incoming.get_mut(&channel) else { return };
-        let Some(large) = &mut incoming.large else { return };
+    /// link's memory for one such message. True in this last case: the message
+    /// waits until [`Link::demand_large`] says that somebody wants it.
+    pub fn admit_large(&mut self, channel: u32, callers: bool) -> bool {
+        let Some(incoming) = self.incoming.get_mut(&channel) else { return false };
+        let Some(large) = &mut incoming.large else { return false };
         if callers {
             large.memory = Memory::Callers;
-            return;
+            return false;
         }
         let granted = incoming.window.granted();
-        if incoming.window.fits_large(large.bytes, &mut self.budget) {
-            large.memory = Memory::Window;
-        } else if self.budget.large_begins(channel) {
+        let fits = incoming.window.fits_large(large.bytes, &mut self.budget);
+        large.memory = if fits { Memory::Window } else { Memory::Waiting };
+        if incoming.window.granted() > granted {
+            self.grants.push_back(channel);
+        }
+        !fits
+    }
+
+    /// The receiver of `channel` waits for its large message: it gets the link's
+    /// memory when it is its turn. One whose receiver does not wait would keep
+    /// that from all others.
+    pub fn demand_large(&mut self, channel: u32) {
+        let Some(incoming) = self.incoming.get_mut(&channel) else { return };
+        let Some(large) = &mut incoming.large else { return };
+        if large.memory != Memory::Waiting || self.budget.has_large(channel) {
+            return;
+        }
+        if self.budget.large_begins(channel) {
             large.memory = Memory::Granted;
             incoming.window.admit_large(large.bytes);
-        } else {
-            large.memory = Memory::Waiting;
-        }
-        if incoming.window.granted() > granted {
             self.grants.push_back(channel);
         }
     }

@@ -29,9 +29,8 @@ impl Link {
             return Transmit::Yield(whom);
         }
         if reason.is_none() && !sequenced_control && !self.totals_due(now) {
-            match verdict {
-                Some(Verdict::WaitUntil(time)) => self.wait_until = Some(time),
-                _ => {}
+            if let Some(Verdict::WaitUntil(time)) = verdict {
+                self.wait_until = Some(time)
             }
             return Transmit::Nothing;
         }

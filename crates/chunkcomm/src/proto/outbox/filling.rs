@@ -34,7 +34,7 @@ impl<S: Staged> Putting<'_, S> {
     pub(super) fn put(&mut self, head: &mut Vec<u8>, bytes_max: usize, share: usize) -> Put {
         if !self.channel.opened {
             let spec = &self.channel.spec;
-            if bytes_max - head.len() < RECORD_BYTES + spec.name.len() {
+            if bytes_max.saturating_sub(head.len()) < RECORD_BYTES + spec.name.len() {
                 return Put::NoRoom;
             }
             head.open(self.id, spec.lane, spec.kind, spec.fingerprint, &spec.name);
@@ -119,7 +119,7 @@ impl<S: Staged> Putting<'_, S> {
 
     fn put_fragment(&mut self, head: &mut Vec<u8>, bytes_max: usize) -> Put {
         let Some(large) = &mut self.channel.large else { return Put::Done { more: true } };
-        if bytes_max - head.len() < FRAGMENT_HEAD_BYTES {
+        if bytes_max.saturating_sub(head.len()) < FRAGMENT_HEAD_BYTES {
             return Put::NoRoom;
         }
         let credit = (self.channel.credit - self.channel.sent_bytes) as usize;
@@ -143,17 +143,24 @@ impl<S: Staged> Putting<'_, S> {
     /// Called with nothing staged, or nothing that is to be sent.
     fn put_end(&mut self, head: &mut Vec<u8>, bytes_max: usize) -> Put {
         if self.channel.end_when_drained {
+            let view = self.staged.view(self.id);
+            if !view.front.is_empty() || !view.back.is_empty() {
+                // A ring that grew shows its next part when the one before is
+                // empty.
+                return Put::Done { more: true };
+            }
             self.channel.end_when_drained = false;
             self.channel.end = Some(self.channel.sent_messages);
         }
         if self.channel.end != Some(self.channel.sent_messages) {
             return Put::Done { more: false };
         }
-        if bytes_max - head.len() < RECORD_BYTES {
+        if bytes_max.saturating_sub(head.len()) < RECORD_BYTES {
             return Put::NoRoom;
         }
         head.end(self.id, self.channel.sent_messages);
         self.channel.end = None;
+        self.channel.ended = true;
         self.carry(true);
         Put::Done { more: false }
     }

@@ -1,7 +1,7 @@
 //! Pairs of nodes, runtimes and limits for the tests.
 
-pub(crate) mod raw;
 pub(crate) mod random;
+pub(crate) mod raw;
 
 use chunkcomm::{Address, BytesReceiver, BytesSender, Node, NodeBuilder, Peer, Receiver, Sender};
 use serde::Serialize;
@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(crate) const NEVER: Duration = Duration::from_secs(3600);
 
 /// Longer than anything here takes: a test that hangs fails by it.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// Waits for `future`, which does not hang.
 pub(crate) async fn limited<F: Future>(future: F) -> F::Output {
@@ -108,15 +108,27 @@ impl Pair {
         (sender, receiver)
     }
 
+    /// A channel of bytes from `a` to `b`.
+    pub(crate) async fn bytes_back(&self, name: &str) -> (BytesSender, BytesReceiver) {
+        let sender = self.a.open_bytes(&self.as_seen_from_a().await, name).await.unwrap();
+        let (_, receiver) = limited(self.b.accept_bytes(name)).await.unwrap();
+        (sender, receiver)
+    }
+
+    /// What `a` sees of `b`.
+    async fn as_seen_from_a(&self) -> Peer {
+        let (mut hint, mut here) = self.channel::<u8>("which way").await;
+        hint.send(&0).await.unwrap();
+        here.recv().await.unwrap();
+        here.peer().clone()
+    }
+
     /// A channel from `a` to `b`.
     pub(crate) async fn back<T>(&self, name: &str) -> (Sender<T>, Receiver<T>)
     where
         T: Serialize + DeserializeOwned,
     {
-        let (mut hint, mut here) = self.channel::<u8>(&format!("{name}, which way")).await;
-        hint.send(&0).await.unwrap();
-        here.recv().await.unwrap();
-        let sender = self.a.open(here.peer(), name).await.unwrap();
+        let sender = self.a.open(&self.as_seen_from_a().await, name).await.unwrap();
         let (_, receiver) = limited(self.b.accept(name)).await.unwrap();
         (sender, receiver)
     }

@@ -1,10 +1,8 @@
 //! A peer that speaks TCP by itself, to say what no node would.
 
-use chunkcomm::{Address, Node};
 use chunkcomm::proto::hello::{HELLO_BYTES, Hello, Name};
-use chunkcomm::proto::packet::{
-    AppendRecords, ChannelKind, Decoder, HEADER_BYTES, Header, Item, Lane,
-};
+use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Decoder, Header, Item, Lane};
+use chunkcomm::{Address, Node};
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -97,7 +95,10 @@ impl RawPeer {
 
     /// Reads until `look` has an answer; what it saw is not seen again. `None`
     /// when the node hangs up.
-    pub(crate) async fn find<R>(&mut self, mut look: impl FnMut(Item<'_>) -> Option<R>) -> Option<R> {
+    pub(crate) async fn find<R>(
+        &mut self,
+        mut look: impl FnMut(Item<'_>) -> Option<R>,
+    ) -> Option<R> {
         loop {
             let mut at = 0;
             let mut found = None;
@@ -134,6 +135,3 @@ pub(crate) fn run_of(messages: &[&[u8]]) -> Vec<u8> {
     }
     run
 }
-
-/// Bytes of a packet's header, for those who cut packets.
-pub(crate) const HEADER: usize = HEADER_BYTES;

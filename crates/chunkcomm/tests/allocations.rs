@@ -1,0 +1,252 @@
+//! What a message costs beside its bytes: no allocation, no wake-up; and what a
+//! channel that is never read costs at most. A program of its own, since it
+//! counts what everybody allocates; its tests take turns.
+
+#![allow(clippy::unwrap_used)]
+
+use chunkcomm::{Address, Node, NodeBuilder, Policy, Receiver, Sender, TrySendError};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+/// The allocator that counts. Every call goes to the system's as it came, and
+/// the counters are atomics, which do not allocate: so it keeps the promises of
+/// the one below it.
+mod counting {
+    #![allow(unsafe_code)]
+
+    use std::alloc::{GlobalAlloc, Layout, System};
+    use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+    pub(crate) struct Counting;
+
+    pub(crate) static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+    pub(crate) static LIVE_BYTES: AtomicI64 = AtomicI64::new(0);
+
+    // SAFETY: see above.
+    unsafe impl GlobalAlloc for Counting {
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+            LIVE_BYTES.fetch_add(layout.size() as i64, Ordering::Relaxed);
+            // SAFETY: the caller's promise.
+            unsafe { System.alloc(layout) }
+        }
+
+        unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+            LIVE_BYTES.fetch_sub(layout.size() as i64, Ordering::Relaxed);
+            // SAFETY: the caller's promise.
+            unsafe { System.dealloc(memory, layout) }
+        }
+
+        unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+            ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+            LIVE_BYTES.fetch_add(bytes as i64 - layout.size() as i64, Ordering::Relaxed);
+            // SAFETY: the caller's promise.
+            unsafe { System.realloc(memory, layout, bytes) }
+        }
+    }
+
+    #[global_allocator]
+    static ALLOCATOR: Counting = Counting;
+}
+
+use counting::{ALLOCATIONS, LIVE_BYTES};
+
+/// One test at a time.
+fn alone() -> impl Drop {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+type Small = (u64, u64);
+
+const WARM_UP: u64 = 100_000;
+const COUNTED: u64 = 400_000;
+
+/// Counts wake-ups and passes them on.
+struct CountWakes {
+    inner: Waker,
+    wakes: AtomicU64,
+}
+
+impl Wake for CountWakes {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.wakes.fetch_add(1, Ordering::Relaxed);
+        self.inner.wake_by_ref();
+    }
+}
+
+/// Runs `future` and says how often it was woken.
+async fn wakes_of<F: Future>(future: F) -> (F::Output, u64) {
+    let mut future = pin!(future);
+    let mut counting: Option<Arc<CountWakes>> = None;
+    std::future::poll_fn(|context| {
+        // A task's waker stays the same.
+        let counting = counting.get_or_insert_with(|| {
+            Arc::new(CountWakes { inner: context.waker().clone(), wakes: AtomicU64::new(0) })
+        });
+        let waker = Waker::from(Arc::clone(counting));
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => Poll::Ready((output, counting.wakes.load(Ordering::Relaxed))),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+async fn channel(
+    sending: NodeBuilder,
+    receiving: NodeBuilder,
+) -> (Node, Node, Sender<Small>, Receiver<Small>) {
+    let loopback: Address = "127.0.0.1:0".parse().unwrap();
+    let a = receiving.name("a").listen(loopback).build().await.unwrap();
+    let b = sending.name("b").build().await.unwrap();
+    let peer = b.connect(&a.addresses()[0]).await.unwrap();
+    let sender = b.open(&peer, "counted").await.unwrap();
+    let (_, receiver) = a.accept("counted").await.unwrap();
+    (a, b, sender, receiver)
+}
+
+async fn send(sender: &mut Sender<Small>, count: u64) {
+    for number in 0..count {
+        sender.send(&(number, number)).await.unwrap();
+    }
+    sender.flush().await.unwrap();
+}
+
+async fn receive(receiver: &mut Receiver<Small>, count: u64) {
+    for number in 0..count {
+        assert_eq!(receiver.recv().await.unwrap(), Some((number, number)));
+    }
+}
+
+/// Allocations and wake-ups of both ends together while messages flow.
+async fn cost_of_a_stream() -> (u64, u64) {
+    let (_a, _b, mut sender, mut receiver) = channel(Node::builder(), Node::builder()).await;
+    let (start, started) = tokio::sync::oneshot::channel::<()>();
+    let sending = tokio::spawn(async move {
+        send(&mut sender, WARM_UP).await;
+        started.await.unwrap();
+        wakes_of(send(&mut sender, COUNTED)).await.1
+    });
+    receive(&mut receiver, WARM_UP).await;
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    start.send(()).unwrap();
+    let ((), wakes) = wakes_of(receive(&mut receiver, COUNTED)).await;
+    let allocations = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    (allocations, wakes + sending.await.unwrap())
+}
+
+fn on_one_thread<F: Future>(future: F) -> F::Output {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().unwrap().block_on(future)
+}
+
+fn on_two_threads<F>(future: F) -> F::Output
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(runtime.spawn(future)).unwrap()
+}
+
+fn check(allocations: u64, wakes: u64, what: &str) {
+    let of_messages = |count: u64| count as f64 / COUNTED as f64;
+    println!("{what}: {allocations} allocations, {wakes} wake-ups for {COUNTED} messages");
+    assert!(of_messages(allocations) < 0.005, "{what}: {allocations} allocations");
+    assert!(of_messages(wakes) < 0.02, "{what}: {wakes} wake-ups");
+}
+
+#[test]
+fn a_message_costs_no_allocation_and_no_wake_up() {
+    let _turn = alone();
+    let (allocations, wakes) = on_one_thread(cost_of_a_stream());
+    check(allocations, wakes, "one thread");
+    let (allocations, wakes) = on_two_threads(cost_of_a_stream());
+    check(allocations, wakes, "two threads");
+}
+
+/// What stays allocated while a channel that gets one tiny message a packet is
+/// never read, and how many messages it took.
+async fn memory_of_an_unread_channel() -> (i64, u64) {
+    let sending = Node::builder().policy(Policy::Unbuffered);
+    let (_a, _b, mut sender, mut receiver) = channel(sending, Node::builder()).await;
+    // Buffers that links keep are there already.
+    send(&mut sender, 100).await;
+    receive(&mut receiver, 100).await;
+    sender.sync().await.unwrap();
+    let before = LIVE_BYTES.load(Ordering::Relaxed);
+    let (mut accepted, mut full_in_a_row) = (0, 0);
+    while full_in_a_row < 20 {
+        match sender.try_send(&(accepted, 0)) {
+            Ok(()) => {
+                (accepted, full_in_a_row) = (accepted + 1, 0);
+                // Each in a packet of its own, each read alone.
+                tokio::task::yield_now().await;
+            }
+            Err(TrySendError::Full) => {
+                full_in_a_row += 1;
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    (LIVE_BYTES.load(Ordering::Relaxed) - before, accepted)
+}
+
+#[test]
+fn a_channel_that_gets_one_tiny_message_a_packet_and_is_never_read_stays_within_its_budget() {
+    let _turn = alone();
+    let (live, accepted) = on_one_thread(memory_of_an_unread_channel());
+    println!("{live} bytes for {accepted} messages");
+    // The window at the receiver; the ring and those it grew from at the sender;
+    // what vectors keep in reserve. A reading buffer a message would be 4 KiB and
+    // more for each of 5000.
+    assert!(accepted * 17 <= (16 + 86) * 1024, "{accepted} messages");
+    assert!(accepted * 17 >= 64 * 1024, "{accepted} messages");
+    assert!(live <= 2 * (16 + 86) * 1024, "{live} bytes for {accepted} messages");
+}
+
+/// The same for runs that are kept where they were read: packets of 64 KiB.
+async fn memory_of_unread_packets() -> (i64, u64) {
+    let small = Node::builder().window_bytes_max(1 << 20);
+    let (_a, _b, mut sender, mut receiver) = channel(Node::builder(), small).await;
+    let sending = tokio::spawn(async move {
+        send(&mut sender, WARM_UP).await;
+        sender
+    });
+    receive(&mut receiver, WARM_UP).await;
+    let mut sender = sending.await.unwrap();
+    let before = LIVE_BYTES.load(Ordering::Relaxed);
+    let (mut accepted, mut full_in_a_row) = (0, 0);
+    while full_in_a_row < 20 {
+        match sender.try_send(&(accepted, 0)) {
+            Ok(()) => (accepted, full_in_a_row) = (accepted + 1, 0),
+            Err(TrySendError::Full) => {
+                full_in_a_row += 1;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    (LIVE_BYTES.load(Ordering::Relaxed) - before, accepted)
+}
+
+#[test]
+fn an_unread_channel_whose_window_has_grown_stays_within_the_links_budget() {
+    let _turn = alone();
+    let (live, accepted) = on_one_thread(memory_of_unread_packets());
+    println!("{live} bytes for {accepted} messages");
+    // The link's windows, as much again for what vectors keep in reserve, and
+    // the reading buffers that slices pin.
+    assert!(live <= 2 << 20, "{live} bytes for {accepted} messages");
+    assert!(accepted * 17 <= (1 << 20) + 86 * 1024, "{accepted} messages");
+}

@@ -1,0 +1,184 @@
+//! Nodes: addresses that cannot be had, settings, threads of their own.
+
+use crate::support::{NEVER, Pair, limited, memory, on_both, on_one_thread, pair_of, tcp, until};
+use chunkcomm::{AGE_BOUND_VARIABLE, Address, ConnectError, Node, NodeError, Policy};
+use std::error::Error;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+#[test]
+fn an_address_that_is_taken() {
+    on_both(|| async {
+        let path = std::env::temp_dir().join(format!("chunkcomm-{}-taken", std::process::id()));
+        for address in [tcp(), memory(), Address::Unix(path)] {
+            let first = Node::builder().listen(address).build().await.unwrap();
+            let taken = first.addresses()[0].clone();
+            let error = Node::builder().listen(taken.clone()).build().await.unwrap_err();
+            let NodeError::Listen { address, error: cause } = &error else { panic!("{error}") };
+            assert_eq!((address, cause.kind()), (&taken, ErrorKind::AddrInUse));
+            assert!(error.to_string().contains(&taken.to_string()), "{error}");
+            assert!(error.source().is_some());
+            // The first one is not concerned.
+            let b = Node::builder().name("b").build().await.unwrap();
+            let peer = b.connect(&taken).await.unwrap();
+            Pair { a: first, b, peer }.is_well("still").await;
+        }
+    });
+}
+
+#[test]
+fn an_address_that_refuses() {
+    on_both(|| async {
+        let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::from(gone.local_addr().unwrap());
+        drop(gone);
+        let path = std::env::temp_dir().join(format!("chunkcomm-{}-nobody", std::process::id()));
+        for address in [address, memory(), Address::Unix(path)] {
+            let node = Node::builder().build().await.unwrap();
+            let error = limited(node.connect(&address)).await.unwrap_err();
+            let ConnectError::Unreachable { address: named, error: cause } = &error else {
+                panic!("{error}")
+            };
+            assert_eq!(named, &address);
+            let kinds = [ErrorKind::ConnectionRefused, ErrorKind::NotFound];
+            assert!(kinds.contains(&cause.kind()), "{cause}");
+            assert!(error.to_string().contains(&address.to_string()), "{error}");
+        }
+    });
+}
+
+#[test]
+fn beyond_loopback_needs_a_loudly_named_option() {
+    on_one_thread(async {
+        for address in ["0.0.0.0:0", "[::]:0"] {
+            let address: Address = address.parse().unwrap();
+            let error = Node::builder().listen(address.clone()).build().await.unwrap_err();
+            assert!(matches!(error, NodeError::BeyondLoopback { .. }), "{error}");
+            assert!(error.to_string().contains("insecure_bind_beyond_loopback"), "{error}");
+        }
+        let open = Node::builder().listen("0.0.0.0:0".parse().unwrap());
+        let node = open.insecure_bind_beyond_loopback().build().await.unwrap();
+        assert_eq!(node.addresses().len(), 1);
+    });
+}
+
+#[test]
+fn settings_that_cannot_be_say_what_is_allowed() {
+    on_one_thread(async {
+        let long = "n".repeat(33);
+        let settings = [
+            (Node::builder().message_bytes_max(100), "message_bytes_max", "8192"),
+            (Node::builder().window_bytes_max(100), "window_bytes_max", "32768"),
+            (Node::builder().name(long.clone()), "name", "32 bytes"),
+            (Node::builder().cluster(long), "cluster", "32 bytes"),
+        ];
+        for (settings, name, allowed) in settings {
+            let text = settings.build().await.unwrap_err().to_string();
+            assert!(text.contains(name) && text.contains(allowed), "{text}");
+        }
+    });
+    crate::support::on_two_threads(async {
+        let error = Node::builder().busy_poll().build().await.unwrap_err();
+        assert!(error.to_string().contains("io_thread"), "{error}");
+    });
+    // Nobody sets it but this test, which knows that others do without.
+    assert_eq!(std::env::var(AGE_BOUND_VARIABLE).ok(), None);
+}
+
+#[test]
+fn without_a_runtime_a_node_needs_a_thread_of_its_own() {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+    let mut building = pin!(Node::builder().build());
+    let Poll::Ready(outcome) = building.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    else {
+        panic!("it waits")
+    };
+    assert!(matches!(outcome, Err(NodeError::NoRuntime)));
+}
+
+#[test]
+fn a_node_with_a_thread_of_its_own_works_while_the_runtime_does_not_run() {
+    let pair = on_one_thread(async {
+        pair_of(tcp(), Node::builder().io_thread(), Node::builder().io_thread()).await
+    });
+    let (mut sender, mut receiver) = on_one_thread(pair.channel::<u64>("thread"));
+    sender.try_send(&1).unwrap();
+    // This thread computes; nothing polls.
+    while receiver.peer().stats().messages_received == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(receiver.try_recv().unwrap(), 1);
+    on_one_thread(async {
+        pair.is_well("later").await;
+        limited(pair.a.close(NEVER)).await.unwrap();
+        limited(pair.b.close(NEVER)).await.unwrap();
+    });
+}
+
+#[test]
+fn busy_polling_nodes_work() {
+    on_one_thread(async {
+        let busy = || Node::builder().busy_poll();
+        let pair = pair_of(tcp(), busy(), busy()).await;
+        pair.is_well("one thread").await;
+    });
+    on_one_thread(async {
+        let busy = || Node::builder().io_thread().busy_poll();
+        let pair = pair_of(tcp(), busy(), busy()).await;
+        pair.is_well("own threads").await;
+    });
+}
+
+#[test]
+fn one_node_talks_to_many_peers() {
+    on_both(|| async {
+        let hub = Node::builder().name("a").listen(tcp()).listen(memory()).build().await.unwrap();
+        let mut tasks = Vec::new();
+        for number in 0..20 {
+            let address = hub.addresses()[number % 2].clone();
+            let hub = hub.clone();
+            tasks.push(tokio::spawn(async move {
+                let node = Node::builder().name(format!("b{number}")).build().await.unwrap();
+                let peer = node.connect(&address).await.unwrap();
+                let pair = Pair { a: hub, b: node, peer };
+                pair.is_well(&format!("channel {number}")).await;
+            }));
+        }
+        for task in tasks {
+            limited(task).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn without_a_session_messages_arrive_and_count_as_acknowledged_when_they_leave() {
+    on_one_thread(async {
+        let off = || Node::builder().session_off_for_measuring();
+        let pair = pair_of(tcp(), off(), off()).await;
+        let (mut sender, mut receiver) = pair.channel::<u64>("off").await;
+        sender.send_all(0..1000u64).await.unwrap();
+        for number in 0..1000 {
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some(number));
+        }
+        limited(sender.sync()).await.unwrap();
+        assert_eq!(sender.stats().acknowledged, 1000);
+        limited(sender.close(NEVER)).await.unwrap();
+        limited(pair.b.close(NEVER)).await.unwrap();
+    });
+}
+
+#[test]
+fn the_age_bound_holds_for_a_node_that_lingers_longer_than_others() {
+    on_one_thread(async {
+        let linger = Policy::Linger(Duration::from_millis(2));
+        let pair = pair_of(tcp(), Node::builder(), Node::builder().policy(linger)).await;
+        let (mut sender, mut receiver) = pair.channel::<u64>("age").await;
+        for number in 0..5 {
+            sender.send(&number).await.unwrap();
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some(number));
+        }
+        until(|| pair.peer.stats().messages_sent == 5).await;
+        assert!(pair.peer.stats().queueing_delay_us_total >= 5 * 2000);
+    });
+}
