@@ -1,0 +1,179 @@
+//! What can go wrong with a delta, by side.
+
+use std::fmt;
+
+use chunkcomm::{AcceptError, OpenError, RecvError, SendError};
+
+use crate::proto::opening::{OpeningFault, Shape};
+
+/// What the two sides of a delta stated, where they differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Mismatch {
+    /// Name of the node at the other side.
+    pub peer: String,
+    /// Name of the delta's channel.
+    pub channel: String,
+    /// What this side has.
+    pub ours: Shape,
+    /// What the other side has.
+    pub theirs: Shape,
+}
+
+/// Why a delta cannot be sent, or forwarded.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum DeltaSendError {
+    /// The channel could not be opened.
+    Open(OpenError),
+    /// The channel failed, or the receiver was dropped; what was sent may have landed.
+    Channel(SendError),
+    /// The receiver expects another length or element type and took nothing.
+    Mismatch(Box<Mismatch>),
+    /// `finish` was called before every element was handed out; the transfer goes on.
+    Unfinished {
+        /// Name of the node that receives.
+        peer: String,
+        /// Name of the delta's channel.
+        channel: String,
+        /// Elements that were committed.
+        committed: usize,
+        /// Elements of the buffer.
+        length: usize,
+    },
+    /// What is forwarded stopped coming; the next node was told.
+    Source {
+        /// Name of the node that would have received.
+        peer: String,
+        /// Name of the forward's channel.
+        channel: String,
+        /// What happened at the near side.
+        source: Box<DeltaRecvError>,
+    },
+    /// The node was closed, or the runtime that carried the transfer shut down.
+    Stopped {
+        /// Name of the node that receives.
+        peer: String,
+        /// Name of the delta's channel.
+        channel: String,
+    },
+}
+
+impl fmt::Display for DeltaSendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open(error) => error.fmt(f),
+            Self::Channel(error) => error.fmt(f),
+            Self::Mismatch(mismatch) => {
+                let Mismatch { peer, channel, ours, theirs } = &**mismatch;
+                write!(f, "delta {channel:?}: we send {ours}, {peer:?} expects {theirs}")
+            }
+            Self::Unfinished { peer, channel, committed, length } => write!(
+                f,
+                "delta {channel:?} to {peer:?} is not finished: {committed} of {length} elements \
+                 are committed"
+            ),
+            Self::Source { peer, channel, .. } => {
+                write!(f, "nothing more can be forwarded to {peer:?} on delta {channel:?}")
+            }
+            Self::Stopped { peer, channel } => {
+                write!(f, "delta {channel:?} to {peer:?} was stopped with its node or runtime")
+            }
+        }
+    }
+}
+
+impl std::error::Error for DeltaSendError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Open(error) => error.source(),
+            Self::Channel(error) => error.source(),
+            Self::Source { source, .. } => Some(source.as_ref()),
+            Self::Mismatch(_) | Self::Unfinished { .. } | Self::Stopped { .. } => None,
+        }
+    }
+}
+
+/// Why a delta cannot be received.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum DeltaRecvError {
+    /// The channel could not be accepted.
+    Accept(AcceptError),
+    /// The channel failed, or the sender's node died; what landed stays readable.
+    Channel(RecvError),
+    /// What came first is not the opening of a delta.
+    Opening {
+        /// Name of the node that sends.
+        peer: String,
+        /// Name of the delta's channel.
+        channel: String,
+        /// What is wrong with it.
+        fault: OpeningFault,
+    },
+    /// The sender has another length or element type; nothing landed.
+    Mismatch(Box<Mismatch>),
+    /// The sender ended the transfer before its last byte; what landed stays readable.
+    Ended {
+        /// Name of the node that sends.
+        peer: String,
+        /// Name of the delta's channel.
+        channel: String,
+        /// Bytes that landed.
+        landed_bytes: usize,
+        /// Bytes of the whole buffer.
+        length_bytes: usize,
+        /// Why, where the sender said so.
+        cause: Option<String>,
+    },
+    /// A range that is not within the buffer was waited for.
+    Range {
+        /// Name of the delta's channel.
+        channel: String,
+        /// First element asked for.
+        start: usize,
+        /// Element behind the last asked for.
+        end: usize,
+        /// Elements of the buffer.
+        length: usize,
+    },
+}
+
+impl fmt::Display for DeltaRecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Accept(error) => error.fmt(f),
+            Self::Channel(error) => error.fmt(f),
+            Self::Opening { peer, channel, .. } => {
+                write!(f, "channel {channel:?} from {peer:?} does not open as a delta")
+            }
+            Self::Mismatch(mismatch) => {
+                let Mismatch { peer, channel, ours, theirs } = &**mismatch;
+                write!(f, "delta {channel:?}: we expect {ours}, {peer:?} sends {theirs}")
+            }
+            Self::Ended { peer, channel, landed_bytes, length_bytes, cause } => {
+                write!(
+                    f,
+                    "delta {channel:?} from {peer:?} ended after {landed_bytes} of {length_bytes} \
+                     bytes"
+                )?;
+                cause.as_ref().map_or(Ok(()), |cause| write!(f, ": {cause}"))
+            }
+            Self::Range { channel, start, end, length } => write!(
+                f,
+                "elements {start}..{end} are not within the {length} elements of delta {channel:?}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for DeltaRecvError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Accept(error) => error.source(),
+            Self::Channel(error) => error.source(),
+            Self::Opening { fault, .. } => Some(fault),
+            Self::Mismatch(_) | Self::Ended { .. } | Self::Range { .. } => None,
+        }
+    }
+}

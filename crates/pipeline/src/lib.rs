@@ -1,0 +1,65 @@
+//! Large buffers that are sent while they are computed and used while they arrive (delta
+//! send-recv).
+//!
+//! A program that computes an array, sends it, and lets the next node compute on it uses one
+//! node at a time. Here the same loop hands out the buffer in chunks and commits each: what is
+//! committed travels while the next chunk is computed, and the receiver works on what has
+//! landed. In a chain of nodes that each compute on all elements, all of them compute at once.
+//! The idea is that of Bao, Ding, Gao and Archambault, "Delta Send-Recv".
+//!
+//! Not for small messages: below some ten pages the overhead of the increments is more than the
+//! overlap gains. Use a channel of [`chunkcomm`].
+//!
+//! ```no_run
+//! use chunkcomm_pipeline::{DeltaReceiver, DeltaSender, Increment};
+//!
+//! # async fn example(node: &chunkcomm::Node, next: &chunkcomm::Peer)
+//! # -> Result<(), Box<dyn std::error::Error>> {
+//! // A node in the middle of a chain: a filter that looks back one element.
+//! const LEN: usize = 1 << 20;
+//! let mut input = DeltaReceiver::accept(node, "in", vec![0.0_f32; LEN]).await?;
+//! let increment = Increment::default();
+//! let mut output = DeltaSender::open(node, next, "out", vec![0.0_f32; LEN], increment).await?;
+//! while let Some(part) = input.next().await? {
+//!     let count = part.len();
+//!     let start = output.position();
+//!     let landed = input.landed();
+//!     let chunk = output.next(count).expect("as long as the input");
+//!     for (index, element) in (start..).zip(chunk) {
+//!         *element = 0.5 * (landed[index] + landed[index.saturating_sub(1)]);
+//!     }
+//!     output.commit_and_yield().await?;
+//! }
+//! output.finish().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! In layers, each on the ones below, and in reading order:
+//!
+//! - `proto`: pure: what may be sent and read ([`Increment`] decides how much at a time), what
+//!   both sides state;
+//! - `memory`: the buffer that one writes and many read, the crate's only `unsafe`;
+//! - `pump` and `landing`: from the buffer to a channel, and from a channel into it;
+//! - [`DeltaSender`], [`DeltaReceiver`], [`Forward`]: the face;
+//! - [`patterns`]: whole programs made of it, to measure and to learn from.
+//!
+//! Elements are plain old data (`bytemuck::Pod`) and travel in the sender's byte order; both
+//! sides state it with the length and the element type, and a difference is an error that names
+//! both.
+
+mod error;
+mod landing;
+mod memory;
+mod notices;
+pub mod patterns;
+mod proto;
+mod pump;
+mod recv;
+mod send;
+
+pub use error::{DeltaRecvError, DeltaSendError, Mismatch};
+pub use proto::increment::{AUTO_INCREMENT_BYTES_MAX, AUTO_INCREMENT_BYTES_MIN, Costs, Increment};
+pub use proto::opening::{OpeningFault, Shape};
+pub use recv::{DeltaReceiver, Forward};
+pub use send::DeltaSender;

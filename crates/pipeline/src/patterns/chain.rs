@@ -1,0 +1,302 @@
+//! Many runs through one chain of nodes: the first node's program says what is run, the others
+//! serve it.
+//!
+//! ```text
+//!   head ──data──▶ 1 ──data──▶ 2 ──data──▶ ..  tail
+//!     ◀──── words ──┴─── words ─┴──── words ────┘
+//!     ───── orders to each ──▶
+//! ```
+
+use std::time::{Duration, Instant};
+
+use chunkcomm::{Address, Node, Peer, Receiver, Sender};
+use serde::{Deserialize, Serialize};
+
+use super::compute::{Compute, Difference, compare, sequential};
+use super::roles::{Arrays, run_head, run_middle, run_tail};
+use super::{PatternError, Run};
+
+const WORDS: &str = "chain.words";
+const ORDERS: &str = "chain.orders";
+
+/// From the head to a node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Order {
+    /// Where the bytes go; `None` for the last node, which learns the length of the chain.
+    Place { next: Option<String>, nodes: usize },
+    /// Get ready for this run, say so, and take part.
+    Run(Run),
+}
+
+/// From a node to the head.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Word {
+    /// The node with this index (0 is the head) listens there.
+    Joined { index: usize, address: String },
+    /// The link to the next node is there.
+    Placed,
+    /// The arrays are prepared.
+    Ready,
+    /// The run is done here; what the last node found wrong.
+    Done(Option<Difference>),
+    /// This node cannot go on.
+    Failed(String),
+}
+
+/// What a run gave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// From the head's first element to the head's learning that the last node has computed its
+    /// last.
+    pub elapsed: Duration,
+    /// The first element of the last node that is not as computed sequentially; looked for only
+    /// when the run asked to verify.
+    pub difference: Option<Difference>,
+}
+
+/// The head's hold on a chain of nodes.
+#[derive(Debug)]
+pub struct Chain {
+    node: Node,
+    followers: Vec<Follower>,
+    arrays: Arrays,
+}
+
+#[derive(Debug)]
+struct Follower {
+    peer: Peer,
+    words: Receiver<Word>,
+    orders: Sender<Order>,
+}
+
+impl Chain {
+    /// Waits until the `nodes - 1` other nodes have joined (see [`serve`]) and links each to the
+    /// next.
+    ///
+    /// # Errors
+    /// When a node fails while the chain is built. A node that never joins is waited for: watch
+    /// the processes beside this.
+    ///
+    /// # Cancel safety
+    /// Dropped, the nodes that had joined end.
+    ///
+    /// # Panics
+    /// When `nodes` is below 2.
+    pub async fn gather(node: &Node, nodes: usize) -> Result<Self, PatternError> {
+        assert!(nodes >= 2, "a chain has a head and a tail");
+        let mut joined: Vec<Option<(Follower, String)>> = (1..nodes).map(|_| None).collect();
+        while joined.iter().any(Option::is_none) {
+            let (peer, mut words) = node.accept::<Word>(WORDS).await?;
+            let orders = node.open::<Order>(&peer, ORDERS).await?;
+            match words.recv().await? {
+                Some(Word::Joined { index, address }) if (1..nodes).contains(&index) => {
+                    joined[index - 1] = Some((Follower { peer, words, orders }, address));
+                }
+                other => return Err(unexpected(&peer, other)),
+            }
+        }
+        let (followers, addresses): (Vec<_>, Vec<_>) = joined.into_iter().flatten().unzip();
+        let mut chain = Self { node: node.clone(), followers, arrays: Arrays::default() };
+        for (index, follower) in chain.followers.iter_mut().enumerate() {
+            let next = addresses.get(index + 1).cloned();
+            follower.orders.send_now(&Order::Place { next, nodes }).await?;
+        }
+        for follower in &mut chain.followers {
+            follower.expect(|word| matches!(word, Word::Placed)).await?;
+        }
+        Ok(chain)
+    }
+
+    /// Number of nodes, the head counted.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.followers.len() + 1
+    }
+
+    /// Runs once: the head's part here, the others' where they are.
+    ///
+    /// # Errors
+    /// When a node or a transfer fails; the chain is of no use then.
+    ///
+    /// # Cancel safety
+    /// Not to be dropped: the chain is of no use then.
+    pub async fn run(&mut self, run: &Run) -> Result<Outcome, PatternError> {
+        for follower in &mut self.followers {
+            follower.orders.send_now(&Order::Run(run.clone())).await?;
+        }
+        self.arrays.prepare_head(run);
+        for follower in &mut self.followers {
+            follower.expect(|word| matches!(word, Word::Ready)).await?;
+        }
+        let start = Instant::now();
+        let sent = run_head(&self.node, &self.followers[0].peer, run, &mut self.arrays).await;
+        let (tail, others) = self.followers.split_last_mut().expect("at least two nodes");
+        if let Err(error) = sent {
+            // A follower's own word says more than a broken channel.
+            return Err(tail.failure().await.unwrap_or(error));
+        }
+        let done = |word: &Word| matches!(word, Word::Done(_));
+        let last = tail.expect(done).await?;
+        let elapsed = start.elapsed();
+        for follower in others {
+            follower.expect(done).await?;
+        }
+        // The difference follows the end of the run, so that looking for it takes none of its time.
+        let difference = match last {
+            Word::Done(None) if run.verify => match tail.expect(done).await? {
+                Word::Done(difference) => difference,
+                _ => None,
+            },
+            _ => None,
+        };
+        Ok(Outcome { elapsed, difference })
+    }
+
+    /// Ends the chain: the other nodes' [`serve`] returns.
+    ///
+    /// # Errors
+    /// When a node is gone already.
+    ///
+    /// # Cancel safety
+    /// Dropped, the nodes end all the same.
+    pub async fn end(self) -> Result<(), PatternError> {
+        for mut follower in self.followers {
+            drop(follower.orders);
+            while let Some(word) = follower.words.recv().await? {
+                if let Word::Failed(_) = word {
+                    return Err(unexpected(&follower.peer, Some(word)));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Follower {
+    async fn expect(&mut self, right: impl Fn(&Word) -> bool) -> Result<Word, PatternError> {
+        match self.words.recv().await? {
+            Some(word) if right(&word) => Ok(word),
+            other => Err(unexpected(&self.peer, other)),
+        }
+    }
+
+    /// What this node says of its failure, if it says so within a moment.
+    async fn failure(&mut self) -> Option<PatternError> {
+        let word = tokio::time::timeout(Duration::from_secs(1), self.words.recv()).await;
+        match word {
+            Ok(Ok(Some(word @ Word::Failed(_)))) => Some(unexpected(&self.peer, Some(word))),
+            _ => None,
+        }
+    }
+}
+
+fn unexpected(peer: &Peer, word: Option<Word>) -> PatternError {
+    let peer = peer.name().to_owned();
+    match word {
+        Some(Word::Failed(cause)) => PatternError::Failed { peer, cause },
+        Some(_) => PatternError::OutOfStep { peer },
+        None => PatternError::Left { peer },
+    }
+}
+
+/// The whole life of a node that is not the head: joins the chain of `head` as the node with
+/// `index` (from 1), takes part in every run, and returns when the head ends the chain.
+///
+/// The last words may still be on their way on return: close the node before the process ends.
+///
+/// # Errors
+/// When a run fails; the head is told first. When the head is gone.
+///
+/// # Cancel safety
+/// Dropped, the node leaves the chain and the head's run fails.
+pub async fn serve(node: &Node, head: &Peer, index: usize) -> Result<(), PatternError> {
+    let mut words = node.open::<Word>(head, WORDS).await?;
+    let address = node.addresses().first().map(ToString::to_string).unwrap_or_default();
+    words.send_now(&Word::Joined { index, address }).await?;
+    let (_, mut orders) = node.accept::<Order>(ORDERS).await?;
+    let served = follow(node, head, &mut words, &mut orders).await;
+    if let Err(error) = &served {
+        // The head may be what failed.
+        let _ = words.send_now(&Word::Failed(error.to_string())).await;
+    }
+    served
+}
+
+async fn follow(
+    node: &Node,
+    head: &Peer,
+    words: &mut Sender<Word>,
+    orders: &mut Receiver<Order>,
+) -> Result<(), PatternError> {
+    let Some(Order::Place { next, nodes }) = orders.recv().await? else {
+        return Err(PatternError::OutOfStep { peer: head.name().to_owned() });
+    };
+    let next = match next {
+        Some(address) => Some(connect(node, &address).await?),
+        None => None,
+    };
+    words.send_now(&Word::Placed).await?;
+    let mut arrays = Arrays::default();
+    let mut expected = Expected::default();
+    while let Some(order) = orders.recv().await? {
+        let Order::Run(run) = order else {
+            return Err(PatternError::OutOfStep { peer: head.name().to_owned() });
+        };
+        arrays.prepare(&run);
+        words.send_now(&Word::Ready).await?;
+        let part = take_part(node, next.as_ref(), &run, &mut arrays);
+        tokio::select! {
+            done = part => done?,
+            // No order follows before this run is done: the head has given up.
+            order = orders.recv() => {
+                let peer = head.name().to_owned();
+                return Err(match order? {
+                    Some(_) => PatternError::OutOfStep { peer },
+                    None => PatternError::Left { peer },
+                });
+            }
+        }
+        words.send_now(&Word::Done(None)).await?;
+        if next.is_none() && run.verify {
+            let difference = compare(arrays.result(run.compute), expected.of(&run, nodes));
+            words.send_now(&Word::Done(difference)).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn take_part(
+    node: &Node,
+    next: Option<&Peer>,
+    run: &Run,
+    arrays: &mut Arrays,
+) -> Result<(), PatternError> {
+    match next {
+        Some(next) => run_middle(node, next, run, arrays).await,
+        None => run_tail(node, run, arrays).await,
+    }
+}
+
+async fn connect(node: &Node, address: &str) -> Result<Peer, PatternError> {
+    let parsed = address.parse::<Address>();
+    let parsed = parsed.map_err(|_| PatternError::Address { address: address.to_owned() })?;
+    Ok(node.connect(&parsed).await?)
+}
+
+/// The sequential result, computed once for runs of the same kind.
+#[derive(Default)]
+struct Expected {
+    of: Option<(Compute, usize)>,
+    elements: Vec<f32>,
+}
+
+impl Expected {
+    fn of(&mut self, run: &Run, nodes: usize) -> &[f32] {
+        if self.of != Some((run.compute, run.elements)) {
+            self.elements = sequential(run.compute, nodes, run.elements);
+            self.of = Some((run.compute, run.elements));
+        }
+        &self.elements
+    }
+}

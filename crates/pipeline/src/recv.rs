@@ -1,0 +1,345 @@
+//! Using a buffer while it arrives, and passing it on.
+
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytemuck::Pod;
+use chunkcomm::{BytesReceiver, Node, Peer};
+use tokio::time::timeout;
+
+use crate::error::{DeltaRecvError, DeltaSendError, Mismatch};
+use crate::landing::{Origin, land};
+use crate::memory::{Reader, share};
+use crate::notices::{self, To};
+use crate::proto::intervals::Reading;
+use crate::proto::notice::Notice;
+use crate::proto::opening::{Opening, OpeningFault, Shape};
+use crate::pump::{self, Coming, Fate, Target};
+
+/// A sender states its shape in its first message; who opens the channel and does not is no sender
+/// and must not keep others waiting.
+const OPENING_WAIT: Duration = Duration::from_secs(10);
+
+/// Receives the elements of one buffer and shows them as they land.
+///
+/// The bytes go from the socket into the buffer, whether or not somebody waits. Elements are
+/// asked for by [`range`](Self::wait), as [they come](Self::next) or [all](Self::finish), and
+/// are passed on by [`forward`](Self::forward) without this program's doing.
+///
+/// Dropped, with its forwards, before all has landed, the sender is stopped.
+///
+/// ```no_run
+/// # async fn example(node: &chunkcomm::Node) -> Result<(), chunkcomm_pipeline::DeltaRecvError> {
+/// use chunkcomm_pipeline::DeltaReceiver;
+///
+/// let mut waves = DeltaReceiver::accept(node, "waves", vec![0.0_f32; 1 << 20]).await?;
+/// let mut sum = 0.0;
+/// while let Some(part) = waves.next().await? {
+///     sum += part.iter().sum::<f32>();
+/// }
+/// let buffer = waves.into_buffer().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct DeltaReceiver<T: Pod> {
+    reader: Reader<T>,
+    reading: Reading,
+    coming: Coming,
+    /// Held by this and by the forwards: the landing looks whether anybody is left.
+    interest: Arc<()>,
+    peer: Peer,
+    channel: String,
+    increment_bytes: usize,
+}
+
+impl<T: Pod> DeltaReceiver<T> {
+    /// Waits for a delta called `name` from any peer, to land in `buffer`.
+    ///
+    /// `buffer.len()` and `T` are what this side states; its contents are overwritten, so a
+    /// buffer of an earlier transfer may be given. Returns as soon as the sender has stated the
+    /// same, before its first element.
+    ///
+    /// # Errors
+    /// [`DeltaRecvError::Mismatch`] when the sender states another length or element type: the
+    /// sender is told, too. [`DeltaRecvError::Opening`] when something else opens by that name.
+    /// `Accept` and `Channel` when the node or the link is gone. The buffer is dropped.
+    ///
+    /// # Cancel safety
+    /// Dropped before a peer has opened, nothing is lost but the buffer; after that the sender is
+    /// stopped.
+    ///
+    /// # Panics
+    /// When called outside a tokio runtime.
+    pub async fn accept(node: &Node, name: &str, buffer: Vec<T>) -> Result<Self, DeltaRecvError> {
+        let (peer, mut channel) = node.accept_bytes(name).await.map_err(DeltaRecvError::Accept)?;
+        let opening = read_opening(&mut channel, &peer, name).await?;
+        let ours = Shape::of::<T>(buffer.len());
+        if opening.shape != ours {
+            let refused = Notice::Refused(Opening { shape: ours.clone(), ..opening.clone() });
+            notices::tell(node, &peer, To::Sender, opening.id, &refused).await;
+            return Err(DeltaRecvError::Mismatch(Box::new(Mismatch {
+                peer: peer.name().to_owned(),
+                channel: name.to_owned(),
+                ours,
+                theirs: opening.shape,
+            })));
+        }
+        let increment_bytes = usize::try_from(opening.increment_bytes).unwrap_or(usize::MAX);
+        let (writer, reader) = share(buffer);
+        let interest = Arc::new(());
+        let origin = Origin {
+            node: node.clone(),
+            peer: peer.clone(),
+            channel: name.to_owned(),
+            id: opening.id,
+            length_bytes: reader.len_bytes(),
+        };
+        let coming = land(channel, writer, Arc::downgrade(&interest), origin);
+        Ok(Self {
+            reading: Reading::new(reader.len()),
+            reader,
+            coming,
+            interest,
+            peer,
+            channel: name.to_owned(),
+            increment_bytes,
+        })
+    }
+
+    /// The elements of `range`, once they have all landed.
+    ///
+    /// Returns at once when they have, or when the range is empty. Ranges may be asked for in any order, and several at a
+    /// time; they land in the order of their indices.
+    ///
+    /// # Errors
+    /// [`DeltaRecvError::Range`] when the range is not within the buffer. Others when the sender
+    /// ended or died before the range had landed; what landed stays readable.
+    ///
+    /// # Cancel safety
+    /// Dropped, nothing is lost.
+    pub async fn wait(&self, range: impl RangeBounds<usize>) -> Result<&[T], DeltaRecvError> {
+        let (start, end) = self.resolve(&range)?;
+        if start == end {
+            return Ok(&[]);
+        }
+        self.until(|elements| elements >= end).await?;
+        Ok(&self.reader.elements()[start..end])
+    }
+
+    /// The elements that landed since the last call, waiting for at least one; `None` when all
+    /// were shown.
+    ///
+    /// # Errors
+    /// When the sender ended or died; what landed before is shown first.
+    ///
+    /// # Cancel safety
+    /// Dropped, nothing is lost.
+    pub async fn next(&mut self) -> Result<Option<&[T]>, DeltaRecvError> {
+        if self.reading.is_done() {
+            return Ok(None);
+        }
+        let reading = self.reading;
+        self.until(|elements| reading.has_fresh(elements)).await?;
+        let fresh = self.reading.take_landed(self.reader.elements().len());
+        Ok(fresh.map(|range| &self.reader.elements()[range]))
+    }
+
+    /// The whole buffer, once all of it has landed.
+    ///
+    /// # Errors
+    /// When the sender ended or died before.
+    ///
+    /// # Cancel safety
+    /// Dropped, nothing is lost.
+    pub async fn finish(&mut self) -> Result<&[T], DeltaRecvError> {
+        self.wait(..).await
+    }
+
+    /// The whole buffer to own, once all of it has landed and the forwards have let go of it: to
+    /// be kept, changed, or given to the next transfer.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish); the buffer is dropped.
+    ///
+    /// # Cancel safety
+    /// Dropped, the receiver is dropped; the forwards go on.
+    pub async fn into_buffer(self) -> Result<Vec<T>, DeltaRecvError> {
+        self.until(|elements| elements == self.len()).await?;
+        let Self { reader, .. } = self;
+        Ok(reader.into_buffer().await)
+    }
+
+    /// Passes the buffer on to `peer`, whose program accepts `name`, from its first element and as
+    /// the bytes land; several forwards may run beside each other and beside the waits.
+    ///
+    /// Each increment leaves when it has landed (cut-through), from the same memory, in the
+    /// background. If the sender dies, the next node learns that and why. The forward goes on
+    /// when this receiver is dropped.
+    ///
+    /// # Errors
+    /// When the channel to `peer` cannot be opened; what lands here is not affected.
+    ///
+    /// # Cancel safety
+    /// Dropped, nothing is forwarded, and `peer` sees at most a delta that ends at once.
+    pub async fn forward(
+        &self,
+        node: &Node,
+        peer: &Peer,
+        name: &str,
+    ) -> Result<Forward, DeltaSendError> {
+        let target = Target { node, peer, channel: name };
+        let (reader, coming) = (self.reader.clone(), self.coming.clone());
+        let keep = self.interest.clone();
+        let fate = pump::start(target, reader, coming, self.increment_bytes, keep).await?;
+        Ok(Forward { fate, peer: peer.clone(), channel: name.to_owned() })
+    }
+
+    /// The elements that have landed.
+    pub fn landed(&self) -> &[T] {
+        self.reader.elements()
+    }
+
+    /// Number of elements of the buffer.
+    pub fn len(&self) -> usize {
+        self.reader.len()
+    }
+
+    /// Whether the buffer has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that the sender lets go together, as it stated.
+    pub fn increment_bytes(&self) -> usize {
+        self.increment_bytes
+    }
+
+    /// The node that sends.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn resolve(&self, range: &impl RangeBounds<usize>) -> Result<(usize, usize), DeltaRecvError> {
+        let length = self.len();
+        let start = match range.start_bound() {
+            Bound::Included(start) => *start,
+            Bound::Excluded(start) => start.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(end) => end.saturating_add(1),
+            Bound::Excluded(end) => *end,
+            Bound::Unbounded => length,
+        };
+        if start > end || end > length {
+            let channel = self.channel.clone();
+            return Err(DeltaRecvError::Range { channel, start, end, length });
+        }
+        Ok((start, end))
+    }
+
+    fn stopped(&self) -> DeltaRecvError {
+        DeltaRecvError::Ended {
+            peer: self.peer.name().to_owned(),
+            channel: self.channel.clone(),
+            landed_bytes: self.reader.published(),
+            length_bytes: self.reader.len_bytes(),
+            cause: Some("the runtime that carried it was shut down".to_owned()),
+        }
+    }
+
+    /// Waits until `enough` says so of the number of elements that landed.
+    async fn until(&self, enough: impl Fn(usize) -> bool) -> Result<(), DeltaRecvError> {
+        if enough(self.reader.elements().len()) {
+            return Ok(());
+        }
+        let mut coming = self.coming.clone();
+        loop {
+            // The end is looked at before the elements: all land before the end is known.
+            let end = coming.borrow_and_update().end.clone();
+            if enough(self.reader.elements().len()) {
+                return Ok(());
+            }
+            if let Some(error) = end {
+                return Err(error);
+            }
+            if coming.changed().await.is_err() {
+                return Err(self.stopped());
+            }
+        }
+    }
+}
+
+impl<T: Pod> fmt::Debug for DeltaReceiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeltaReceiver")
+            .field("channel", &self.channel)
+            .field("peer", &self.peer.name())
+            .field("landed", &self.landed().len())
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A buffer on its way to a further node; it goes on when this is dropped.
+#[derive(Debug)]
+pub struct Forward {
+    fate: Fate,
+    peer: Peer,
+    channel: String,
+}
+
+impl Forward {
+    /// Waits until every element is in the further node's buffer.
+    ///
+    /// # Errors
+    /// [`DeltaSendError::Source`] when the elements stopped coming; the others as for a sender.
+    ///
+    /// # Cancel safety
+    /// Dropped, the forward goes on; call it again.
+    pub async fn finish(&mut self) -> Result<(), DeltaSendError> {
+        pump::ended(&mut self.fate, &self.peer, &self.channel).await
+    }
+
+    /// The node that receives.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+}
+
+async fn read_opening(
+    channel: &mut BytesReceiver,
+    peer: &Peer,
+    name: &str,
+) -> Result<Opening, DeltaRecvError> {
+    let opening = match timeout(OPENING_WAIT, channel.recv()).await {
+        Ok(first) => Opening::decode(&first.map_err(DeltaRecvError::Channel)?.unwrap_or_default()),
+        Err(_) => Err(OpeningFault::Late),
+    };
+    opening.map_err(|fault| DeltaRecvError::Opening {
+        peer: peer.name().to_owned(),
+        channel: name.to_owned(),
+        fault,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sender_that_states_nothing_is_given_up() {
+        let address = "memory:recv-late".parse().expect("an address");
+        let near = Node::builder().name("near").listen(address).build().await.expect("a node");
+        let far = Node::builder().name("far").build().await.expect("a node");
+        let peer = far.connect(&near.addresses()[0]).await.expect("a link");
+        let silent = far.open_bytes(&peer, "numbers").await.expect("a channel");
+        let error = DeltaReceiver::accept(&near, "numbers", vec![0_u8; 9]).await;
+        let error = error.expect_err("nothing was stated");
+        assert!(matches!(error, DeltaRecvError::Opening { fault: OpeningFault::Late, .. }));
+        assert!(error.to_string().contains("far"), "{error}");
+        drop(silent);
+    }
+}
