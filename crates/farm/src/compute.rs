@@ -1,0 +1,205 @@
+//! Runs tasks: the one function that does, and the thread beside a worker's I/O
+//! loop.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use chunkcomm::registry::{CallError, Entry};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::proto::wire::{self, Assignment};
+
+/// Runs the tasks of an assignment one after the other and writes the answer.
+/// Gives the time at the end; `started` is the time at the beginning, which the
+/// caller often knows: for the smallest tasks reading the clock costs as much as
+/// the task.
+pub(crate) fn run_tasks(
+    entry: &Entry,
+    assignment: Assignment<'_>,
+    started: Instant,
+    answer: &mut Vec<u8>,
+) -> Instant {
+    wire::begin_answer(answer, &assignment);
+    let (run, mut index, mut inputs) = (assignment.run, assignment.first, assignment.inputs);
+    let failure = loop {
+        match inputs.next() {
+            Ok(Some(input)) => match wire::put_item(answer, |out| entry.call(input, out)) {
+                Ok(()) => index += 1,
+                Err(error) => break describe(&error),
+            },
+            Ok(None) => {
+                let ended = Instant::now();
+                wire::finish_answer(answer, nanos(ended - started));
+                return ended;
+            }
+            Err(wire::Malformed) => break "the assignment's bytes are not whole".to_owned(),
+        }
+    };
+    wire::write_failure(answer, run, index, &failure);
+    Instant::now()
+}
+
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// An error and its source in one line: it crosses a process as text.
+fn describe(error: &CallError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// An assignment that the thread has answered.
+pub(crate) struct Computed {
+    pub(crate) answer: Vec<u8>,
+    pub(crate) function: u32,
+    pub(crate) count: u32,
+    pub(crate) busy: Duration,
+}
+
+/// No run has this number: the thread passes over all it still has.
+const NO_RUN: u64 = u64::MAX;
+
+/// A thread that computes. Dropping it lets the thread end after the task it is
+/// at; nobody waits for that.
+pub(crate) struct ComputeThread {
+    orders: mpsc::Sender<Vec<u8>>,
+    done: UnboundedReceiver<Computed>,
+    current_run: Arc<AtomicU64>,
+}
+
+impl ComputeThread {
+    /// Starts the thread; functions are known by their index.
+    pub(crate) fn start(entries: Vec<Entry>) -> std::io::Result<ComputeThread> {
+        let (orders, ordered) = mpsc::channel();
+        let (finished, done) = unbounded_channel();
+        let current_run = Arc::new(AtomicU64::new(NO_RUN));
+        let seen_run = Arc::clone(&current_run);
+        thread::Builder::new()
+            .name("farm-compute".into())
+            .spawn(move || compute(&entries, &ordered, &finished, &seen_run))?;
+        Ok(ComputeThread { orders, done, current_run })
+    }
+
+    /// Hands an assignment over. Those of earlier runs that were not begun are
+    /// passed over from now on, without an answer.
+    pub(crate) fn hand_over(&mut self, run: u32, assignment: Vec<u8>) {
+        self.current_run.store(run.into(), Ordering::Relaxed);
+        // The thread ends only when this end is dropped: it catches panics of
+        // the functions and has none of its own.
+        self.orders.send(assignment).expect("the compute thread is there");
+    }
+
+    /// The next answered assignment.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub(crate) async fn computed(&mut self) -> Computed {
+        self.done.recv().await.expect("the compute thread is there")
+    }
+
+    pub(crate) fn try_computed(&mut self) -> Option<Computed> {
+        self.done.try_recv().ok()
+    }
+}
+
+impl Drop for ComputeThread {
+    fn drop(&mut self) {
+        self.current_run.store(NO_RUN, Ordering::Relaxed);
+    }
+}
+
+fn compute(
+    entries: &[Entry],
+    orders: &mpsc::Receiver<Vec<u8>>,
+    finished: &UnboundedSender<Computed>,
+    current_run: &AtomicU64,
+) {
+    while let Ok(bytes) = orders.recv() {
+        // The loop looked at it before it handed it over.
+        let assignment = wire::read_assignment(&bytes).expect("an assignment was read once");
+        if current_run.load(Ordering::Relaxed) != u64::from(assignment.run) {
+            continue;
+        }
+        let (function, count) = (assignment.function, assignment.count);
+        let (mut answer, started) = (Vec::with_capacity(bytes.len()), Instant::now());
+        let busy =
+            run_tasks(&entries[function as usize], assignment, started, &mut answer) - started;
+        if finished.send(Computed { answer, function, count, busy }).is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::wire::Answer;
+    use chunkcomm::Registry;
+
+    fn entries() -> Vec<Entry> {
+        let mut registry = Registry::new();
+        registry.register("inverse", |number: u32| {
+            assert!(number != 0, "no inverse of zero");
+            1.0 / f64::from(number)
+        });
+        registry.entries().cloned().collect()
+    }
+
+    fn assignment(run: u32, first: u64, numbers: &[u32]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        wire::begin_assignment(&mut bytes, run, 0, first);
+        numbers.iter().for_each(|number| wire::put_value(&mut bytes, number).unwrap());
+        wire::finish_assignment(&mut bytes, numbers.len() as u32);
+        bytes
+    }
+
+    #[tokio::test]
+    async fn the_thread_answers_with_results_and_times() {
+        let mut thread = ComputeThread::start(entries()).unwrap();
+        thread.hand_over(1, assignment(1, 5, &[2, 4]));
+        let computed = thread.computed().await;
+        assert_eq!((computed.function, computed.count), (0, 2));
+        match wire::read_answer(&computed.answer).unwrap() {
+            Answer::Done { run, first, count, busy_ns, mut results } => {
+                assert_eq!((run, first, count), (1, 5, 2));
+                assert_eq!(busy_ns, nanos(computed.busy));
+                assert_eq!(results.next(), Ok(Some(&0.5f64.to_le_bytes()[..])));
+                assert_eq!(results.next(), Ok(Some(&0.25f64.to_le_bytes()[..])));
+                assert_eq!(results.next(), Ok(None));
+            }
+            Answer::Failed { text, .. } => panic!("{text}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_answered_with_index_and_message() {
+        let mut thread = ComputeThread::start(entries()).unwrap();
+        thread.hand_over(1, assignment(1, 5, &[2, 0, 4]));
+        match wire::read_answer(&thread.computed().await.answer).unwrap() {
+            Answer::Failed { run: 1, index: 6, text } => {
+                assert_eq!(text, "function \"inverse\" panicked: no inverse of zero");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_an_earlier_run_left_is_passed_over() {
+        let mut thread = ComputeThread::start(entries()).unwrap();
+        // Not begun when the next run begins: sent behind the thread's back.
+        thread.current_run.store(2, Ordering::Relaxed);
+        thread.orders.send(assignment(1, 0, &[1])).unwrap();
+        thread.hand_over(2, assignment(2, 9, &[1]));
+        match wire::read_answer(&thread.computed().await.answer).unwrap() {
+            Answer::Done { run: 2, first: 9, .. } => {}
+            other => panic!("{other:?}"),
+        }
+        assert!(thread.try_computed().is_none());
+    }
+}

@@ -1,0 +1,316 @@
+//! What can go wrong, an enum an operation. Every message names the worker.
+
+use std::fmt;
+use std::time::Duration;
+
+use chunkcomm::codec::{DecodeError, EncodeError};
+use chunkcomm::launch::{ChildExit, LaunchError};
+use chunkcomm::registry::Difference;
+use chunkcomm::{AcceptError, NodeError, OpenError, RecvError, SendError};
+
+/// Which worker: its index and, for a process, its process id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerName {
+    /// From 0, below the farm's number of workers.
+    pub index: usize,
+    /// `None` for a thread of the farmer's process.
+    pub pid: Option<u32>,
+}
+
+impl fmt::Display for WorkerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pid {
+            Some(pid) => write!(f, "worker {} (process {pid})", self.index),
+            None => write!(f, "worker {} (thread)", self.index),
+        }
+    }
+}
+
+/// How a worker was lost.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Loss {
+    /// Its process ended.
+    Exited(ChildExit),
+    /// Its thread ended, and said why.
+    Ended(String),
+    /// The link to it broke.
+    Link(RecvError),
+    /// Nothing more can be sent to it.
+    Send(SendError),
+    /// It closed its channel.
+    Closed,
+    /// It sent what is no answer to what it was asked.
+    Nonsense,
+    /// It had not ended after this time, and was killed if it is a process.
+    Late(Duration),
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Loss::Exited(exit) => match exit.status {
+                Some(status) => write!(f, "its process ended: {status}"),
+                None => f.write_str("its process ended"),
+            },
+            Loss::Ended(why) if why.is_empty() => f.write_str("its thread ended"),
+            Loss::Ended(why) => write!(f, "its thread ended: {why}"),
+            Loss::Link(error) => error.fmt(f),
+            Loss::Send(error) => error.fmt(f),
+            Loss::Closed => f.write_str("it closed its channel"),
+            Loss::Nonsense => f.write_str("it sent what is no answer to any assignment"),
+            Loss::Late(waited) => {
+                write!(f, "it was still at work after {} s", waited.as_secs_f64())
+            }
+        }
+    }
+}
+
+/// Why a farm did not start. No worker process is left.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A number that the builder was given is not possible.
+    Setting {
+        /// Which.
+        name: &'static str,
+        /// What it was.
+        value: u64,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+    /// The farmer's node could not be built.
+    Node(NodeError),
+    /// The worker processes could not be started.
+    Launch(LaunchError),
+    /// A worker thread could not be started.
+    Thread {
+        /// Which worker.
+        worker: WorkerName,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Workers could not be waited for.
+    Accept(AcceptError),
+    /// A worker came, and the channel to it could not be opened.
+    Open {
+        /// Which worker.
+        worker: WorkerName,
+        /// What went wrong.
+        source: OpenError,
+    },
+    /// A worker ended before it was ready.
+    Lost {
+        /// Which worker.
+        worker: WorkerName,
+        /// How.
+        loss: Loss,
+    },
+    /// A worker's program does not have a function, or has it with other types.
+    Differs {
+        /// Which worker.
+        worker: WorkerName,
+        /// The function as the worker sees both sides: theirs is the farmer's.
+        difference: Box<Difference>,
+    },
+    /// Workers did not report in time.
+    Late {
+        /// How long they were waited for.
+        waited: Duration,
+        /// Those that are missing.
+        missing: Vec<WorkerName>,
+    },
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Setting { name, value, allowed } => {
+                write!(f, "a farm with {name} {value}: allowed is {allowed}")
+            }
+            StartError::Node(_) => f.write_str("the farmer's node could not be built"),
+            StartError::Launch(_) => f.write_str("the worker processes could not be started"),
+            StartError::Thread { worker, .. } => write!(f, "{worker} could not be started"),
+            StartError::Accept(_) => f.write_str("the farmer could not wait for its workers"),
+            StartError::Open { worker, .. } => {
+                write!(f, "the channel to {worker} could not be opened")
+            }
+            StartError::Lost { worker, loss } => {
+                write!(f, "{worker} was lost before it was ready: {loss}")
+            }
+            StartError::Differs { worker, difference } => differs(f, worker, difference),
+            StartError::Late { waited, missing } => {
+                write!(f, "not ready after {} s: ", waited.as_secs_f64())?;
+                for (at, worker) in missing.iter().enumerate() {
+                    write!(f, "{}{worker}", if at == 0 { "" } else { ", " })?;
+                }
+                f.write_str(" (a worker's program must call serve_if_started first in main)")
+            }
+        }
+    }
+}
+
+fn differs(f: &mut fmt::Formatter<'_>, worker: &WorkerName, found: &Difference) -> fmt::Result {
+    write!(f, "the farmer registered {}, ", found.theirs)?;
+    match &found.ours {
+        Some(ours) => write!(f, "{worker} has {ours}"),
+        None => write!(f, "{worker} has no function of that name"),
+    }
+}
+
+impl std::error::Error for StartError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            StartError::Node(source) => Some(source),
+            StartError::Launch(source) => Some(source),
+            StartError::Thread { source, .. } => Some(source),
+            StartError::Accept(source) => Some(source),
+            StartError::Open { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// Why a run ended without all results. Which of its tasks were done is not
+/// known, beyond the results already handed on.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum RunError {
+    /// The function is not in the farm's registry. The farm can go on.
+    NotRegistered {
+        /// Its name.
+        function: String,
+    },
+    /// An input could not be encoded. The farm can go on.
+    Input {
+        /// Which task.
+        index: u64,
+        /// What the codec said.
+        source: EncodeError,
+    },
+    /// A task failed: it panicked, its input could not be decoded there, or its
+    /// result could not be encoded or was too large. The farm can go on.
+    Task {
+        /// Which task.
+        index: u64,
+        /// The function's name.
+        function: String,
+        /// Where it ran.
+        worker: WorkerName,
+        /// What was said, a panic's message for instance.
+        text: String,
+    },
+    /// A result could not be decoded. The farm can go on.
+    Result {
+        /// Which task.
+        index: u64,
+        /// Where it ran.
+        worker: WorkerName,
+        /// What is wrong with it.
+        source: DecodeError,
+    },
+    /// An assignment is larger than a message may be, or could not be sent for
+    /// another cause that leaves the worker alive. The farm can go on.
+    Send {
+        /// The first of its tasks.
+        index: u64,
+        /// To whom it was to go.
+        worker: WorkerName,
+        /// What the channel said, with both sizes.
+        source: SendError,
+    },
+    /// A worker was lost. So is the farm: further runs give the same error.
+    Lost {
+        /// Which worker.
+        worker: WorkerName,
+        /// Assignments it held and did not answer.
+        unanswered: u32,
+        /// How.
+        loss: Loss,
+    },
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::NotRegistered { function } => {
+                write!(f, "function {function:?} is not in the farm's registry")
+            }
+            RunError::Input { index, .. } => write!(f, "task {index} could not be encoded"),
+            RunError::Task { index, function, worker, text } => {
+                write!(f, "task {index} of {function:?} failed at {worker}: {text}")
+            }
+            RunError::Result { index, worker, .. } => {
+                write!(f, "the result of task {index} from {worker} could not be decoded")
+            }
+            RunError::Send { index, worker, .. } => {
+                write!(f, "task {index} could not be sent to {worker}")
+            }
+            RunError::Lost { worker, unanswered, loss } => {
+                let plural = if *unanswered == 1 { "" } else { "s" };
+                write!(
+                    f,
+                    "{worker} was lost with {unanswered} assignment{plural} unanswered: {loss}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for RunError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            RunError::Input { source, .. } => Some(source),
+            RunError::Result { source, .. } => Some(source),
+            RunError::Send { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// Workers that did not end well when the farm was finished; their processes are
+/// gone nevertheless.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FinishError {
+    /// Which, and how they ended.
+    pub workers: Vec<(WorkerName, Loss)>,
+}
+
+impl fmt::Display for FinishError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the farm did not end well: ")?;
+        for (at, (worker, loss)) in self.workers.iter().enumerate() {
+            write!(f, "{}{worker}: {loss}", if at == 0 { "" } else { "; " })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for FinishError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_name_the_worker_and_the_task() {
+        let worker = WorkerName { index: 3, pid: Some(4242) };
+        let lost = RunError::Lost { worker, unanswered: 1, loss: Loss::Closed };
+        assert_eq!(
+            lost.to_string(),
+            "worker 3 (process 4242) was lost with 1 assignment unanswered: it closed its channel"
+        );
+        let worker = WorkerName { index: 0, pid: None };
+        let failed = RunError::Task {
+            index: 17,
+            function: "row".into(),
+            worker,
+            text: "function \"row\" panicked: no".into(),
+        };
+        assert_eq!(
+            failed.to_string(),
+            "task 17 of \"row\" failed at worker 0 (thread): function \"row\" panicked: no"
+        );
+    }
+}

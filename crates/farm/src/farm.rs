@@ -1,0 +1,262 @@
+//! The farm as its user holds it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chunkcomm::registry::Function;
+use chunkcomm::{Node, Registry};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout_at};
+
+use crate::builder::FarmBuilder;
+use crate::crew::Crew;
+use crate::error::{FinishError, Loss, RunError, WorkerName};
+use crate::link::Link;
+use crate::proto::depth::MeasuredDepth;
+use crate::proto::schedule::Schedule;
+use crate::run::{Delivery, Plan, Run};
+use crate::settings::Prefetch;
+use crate::stats::{Outcome, RunStats, Traffic};
+
+/// A broken link is seen before the end of the process that broke it; the cause
+/// is the better word, and comes within this time.
+const CAUSE_WAIT: Duration = Duration::from_secs(2);
+
+/// A farmer and its workers, ready to run tasks.
+///
+/// Its runs are one at a time and use the same workers. Dropping it kills and
+/// reaps the worker processes; [`finish`](Farm::finish) lets them end by
+/// themselves.
+pub struct Farm {
+    links: Vec<Link>,
+    crew: Crew,
+    prefetch: Prefetch,
+    grain: u32,
+    run: u32,
+    lost: Option<RunError>,
+    registry: Arc<Registry>,
+    /// Last, so that the channels are gone before.
+    _node: Node,
+}
+
+impl std::fmt::Debug for Farm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Farm").field("workers", &self.crew.names()).finish_non_exhaustive()
+    }
+}
+
+impl Farm {
+    /// Begins to set up a farm whose tasks are functions of this registry.
+    #[must_use]
+    pub fn builder(registry: Registry) -> FarmBuilder {
+        FarmBuilder::new(registry)
+    }
+
+    pub(crate) fn new(
+        node: Node,
+        registry: Arc<Registry>,
+        crew: Crew,
+        links: Vec<Link>,
+        prefetch: Prefetch,
+        grain: u32,
+    ) -> Farm {
+        Farm { links, crew, prefetch, grain, run: 0, lost: None, registry, _node: node }
+    }
+
+    /// The workers, by index.
+    #[must_use]
+    pub fn workers(&self) -> &[WorkerName] {
+        self.crew.names()
+    }
+
+    /// Runs a function on every task; gives the results in the order of the tasks.
+    ///
+    /// Tasks are taken from the iterator when a worker has room, not before.
+    /// Every task is run at most once; on success, exactly once.
+    ///
+    /// # Errors
+    /// See [`RunError`]: the run ends at the first task that fails and when a
+    /// worker is lost.
+    ///
+    /// # Cancel safety
+    /// When the future is dropped no further task is handed out. Those that
+    /// workers hold already (at most prefetch times grain a worker) may still be
+    /// run; their results are dropped by the next run, which may begin at once.
+    pub async fn run<I, O>(
+        &mut self,
+        function: &Function<I, O>,
+        tasks: impl IntoIterator<Item = I>,
+    ) -> Result<Outcome<O>, RunError>
+    where
+        I: Serialize + DeserializeOwned + 'static,
+        O: Serialize + DeserializeOwned + 'static,
+    {
+        let tasks = tasks.into_iter();
+        let mut results = Vec::with_capacity(tasks.size_hint().0);
+        let stats = self.run_in_order(function, tasks, |_, result| results.push(result)).await?;
+        Ok(Outcome { results, stats })
+    }
+
+    /// Runs a function on every task and hands each result on as soon as it and
+    /// all before it are there, with its task's index.
+    ///
+    /// Results that are ahead of a slow task are held meanwhile.
+    ///
+    /// # Errors
+    /// As [`run`](Farm::run); `each` was called for a prefix of the tasks.
+    ///
+    /// # Cancel safety
+    /// As [`run`](Farm::run).
+    pub async fn run_in_order<I, O>(
+        &mut self,
+        function: &Function<I, O>,
+        tasks: impl IntoIterator<Item = I>,
+        each: impl FnMut(u64, O),
+    ) -> Result<RunStats, RunError>
+    where
+        I: Serialize + DeserializeOwned + 'static,
+        O: Serialize + DeserializeOwned + 'static,
+    {
+        self.drive(function, tasks.into_iter(), each, Delivery::in_order()).await
+    }
+
+    /// Runs a function on every task and hands each result on as it comes, with
+    /// its task's index: for progress, and for results whose order is no matter.
+    ///
+    /// # Errors
+    /// As [`run`](Farm::run); `each` was called for the results accepted so far.
+    ///
+    /// # Cancel safety
+    /// As [`run`](Farm::run).
+    pub async fn run_as_completed<I, O>(
+        &mut self,
+        function: &Function<I, O>,
+        tasks: impl IntoIterator<Item = I>,
+        each: impl FnMut(u64, O),
+    ) -> Result<RunStats, RunError>
+    where
+        I: Serialize + DeserializeOwned + 'static,
+        O: Serialize + DeserializeOwned + 'static,
+    {
+        self.drive(function, tasks.into_iter(), each, Delivery::as_completed()).await
+    }
+
+    async fn drive<I, O>(
+        &mut self,
+        function: &Function<I, O>,
+        tasks: impl Iterator<Item = I>,
+        each: impl FnMut(u64, O),
+        delivery: Delivery<O>,
+    ) -> Result<RunStats, RunError>
+    where
+        I: Serialize + DeserializeOwned + 'static,
+        O: Serialize + DeserializeOwned + 'static,
+    {
+        if let Some(lost) = &self.lost {
+            return Err(lost.clone());
+        }
+        let id = self.function_id(function)?;
+        self.run = self.run.wrapping_add(1);
+        let (schedule, depths) = self.schedule();
+        let plan = Plan { run: self.run, function: id, grain: self.grain, schedule, depths };
+        let before = self.traffic();
+        let started = Instant::now();
+        let tasks = tasks.fuse();
+        let run = Run::new(&mut self.links, &mut self.crew, plan, function, tasks, each, delivery);
+        match run.drive().await {
+            Ok(workers) => Ok(RunStats {
+                tasks: workers.iter().map(|worker| worker.tasks).sum(),
+                elapsed: started.elapsed(),
+                workers,
+                traffic: self.traffic().with(&before, u64::saturating_sub),
+            }),
+            Err(RunError::Lost { worker, unanswered, loss }) => {
+                let loss = self.give_up(worker, loss).await;
+                let error = RunError::Lost { worker, unanswered, loss };
+                self.lost = Some(error.clone());
+                Err(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The function's index in the registry, which the workers were told.
+    fn function_id<I: DeserializeOwned, O: DeserializeOwned>(
+        &self,
+        function: &Function<I, O>,
+    ) -> Result<u32, RunError> {
+        let found = self.registry.entries().position(|entry| entry.is(function));
+        let not_registered = || RunError::NotRegistered { function: function.name().to_owned() };
+        found.and_then(|at| u32::try_from(at).ok()).ok_or_else(not_registered)
+    }
+
+    fn schedule(&self) -> (Schedule, Option<Vec<MeasuredDepth>>) {
+        let mut schedule = Schedule::new(self.links.len());
+        let measured: Vec<_> =
+            self.links.iter().map(|link| MeasuredDepth::new(link.round_trip_ns)).collect();
+        for (worker, link) in self.links.iter().enumerate() {
+            let depth = match self.prefetch {
+                Prefetch::Fixed(depth) => depth,
+                Prefetch::Auto => measured[worker].depth(),
+            };
+            schedule.handle_joined(worker, depth);
+            if link.is_stalled() {
+                // An assignment of a run that was cancelled still waits.
+                schedule.handle_stalled(worker);
+            }
+        }
+        (schedule, (self.prefetch == Prefetch::Auto).then_some(measured))
+    }
+
+    fn traffic(&self) -> Traffic {
+        let each = self.links.iter().map(|link| Traffic::of(&link.peer.stats()));
+        each.fold(Traffic::default(), |sum, one| sum.with(&one, u64::saturating_add))
+    }
+
+    /// A worker is lost and so is the farm: finds the cause, ends the others.
+    async fn give_up(&mut self, worker: WorkerName, mut loss: Loss) -> Loss {
+        let deadline = Instant::now() + CAUSE_WAIT;
+        while !matches!(loss, Loss::Exited(_) | Loss::Ended(_) | Loss::Nonsense) {
+            match timeout_at(deadline, self.crew.ended()).await {
+                Ok((ended, cause)) if ended == worker => loss = cause,
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        self.crew.dismiss();
+        self.links.iter_mut().for_each(Link::end_tasks);
+        loss
+    }
+
+    /// Lets the workers end by themselves, and waits for it: processes are
+    /// reaped. Tasks that a dropped run left behind are given up, a task that
+    /// runs in a worker's I/O loop is waited for, and a process that is still
+    /// there after `deadline` is killed.
+    ///
+    /// # Errors
+    /// [`FinishError`] names the workers that ended otherwise; no process is left
+    /// in any case.
+    ///
+    /// # Cancel safety
+    /// When the future is dropped the worker processes are killed and reaped.
+    pub async fn finish(mut self, deadline: Duration) -> Result<(), FinishError> {
+        let until = Instant::now() + deadline;
+        self.links.iter_mut().for_each(Link::end_tasks);
+        let mut missing = self.crew.names().to_vec();
+        let mut workers = Vec::new();
+        while self.crew.running() > 0 {
+            let Ok((worker, loss)) = timeout_at(until, self.crew.ended()).await else {
+                break;
+            };
+            missing.retain(|name| *name != worker);
+            if !loss.is_orderly() {
+                workers.push((worker, loss));
+            }
+        }
+        if self.crew.running() > 0 {
+            workers.extend(missing.into_iter().map(|name| (name, Loss::Late(deadline))));
+        }
+        if workers.is_empty() { Ok(()) } else { Err(FinishError { workers }) }
+    }
+}

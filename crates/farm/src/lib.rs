@@ -1,0 +1,71 @@
+//! Processor farms: a farmer hands tasks to workers, takes their results, and
+//! gives each worker the next task before it has to ask for it.
+//!
+//! Tasks are functions of the program itself, registered by name; workers are
+//! copies of the program as processes on this machine, or threads. Messages go
+//! through [`chunkcomm`] channels, so that many tiny tasks share packets.
+//!
+//! ```no_run
+//! use chunkcomm::Registry;
+//! use chunkcomm_farm::{Farm, serve_if_started};
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let mut registry = Registry::new();
+//!     let square = registry.register("square", |number: u64| number * number);
+//!     serve_if_started(&registry); // a worker process goes no further
+//!
+//!     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+//!     runtime.block_on(async {
+//!         let mut farm = Farm::builder(registry).workers(2).start().await?;
+//!         let outcome = farm.run(&square, 0..1000).await?;
+//!         assert_eq!(outcome.results[12], 144);
+//!         println!("{:.0} tasks/s", outcome.stats.tasks_per_second());
+//!         Ok(())
+//!     })
+//! }
+//! ```
+//!
+//! # When a worker dies
+//!
+//! The run ends with an error that names it, by index and process id, and how it
+//! ended; so does the farm. Nothing waits for ever, and no process is left, even
+//! when the farmer is killed. Giving the tasks to another worker is not done yet.
+//!
+//! # Where tasks run
+//!
+//! A worker reads and writes packets in one thread and computes in another, so
+//! that a long task does not keep it from taking new work. For tasks of a few
+//! microseconds the way to the other thread would cost more than the task: a
+//! function whose tasks are measured below 20 us on average runs in the I/O loop,
+//! in slices of 50 us, until one turns out long. So a function that is short at
+//! first and then does not return for a second holds up its worker's packets for
+//! that second, once.
+//!
+//! # When not to use it
+//!
+//! Threads of one process that share memory are better served by a work-stealing
+//! pool. Tasks go to local workers only, so far.
+//!
+//! Reading order: `farm` (what the user holds), `builder`, `welcome` (how workers
+//! arrive), `run` (one run), `link` and `crew` below it, `worker` and `compute`
+//! on the other side, and `proto`, the decisions.
+
+mod builder;
+mod compute;
+mod crew;
+mod error;
+mod farm;
+mod link;
+mod proto;
+mod run;
+mod settings;
+mod stats;
+mod welcome;
+mod worker;
+
+pub use builder::{FarmBuilder, WORKER_COUNT_MAX};
+pub use error::{FinishError, Loss, RunError, StartError, WorkerName};
+pub use farm::Farm;
+pub use settings::{Model, Prefetch, Runtime, WorkersAs};
+pub use stats::{Outcome, RunStats, Traffic, WorkerStats};
+pub use worker::serve_if_started;

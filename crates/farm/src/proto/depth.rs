@@ -1,0 +1,92 @@
+//! How many assignments a worker holds, when that is measured.
+//!
+//! A worker that holds k assignments of t seconds each is busy while the answer
+//! to the first travels to the farmer and a new one back, when
+//! k >= 1 + (round trip + farmer's delay) / t. The farmer's delay is not seen
+//! from outside, so the round trip counts twice. More than about 10 ms of work
+//! is not held back at a worker: it would be missed by the others at the end of
+//! the run. (LAN farm study, section 4: double buffering is k = 2.)
+
+/// At least double buffering: with less a worker waits for every assignment.
+const DEPTH_MIN: u32 = 2;
+/// Beyond this the packets are full and the memory is only held.
+const DEPTH_MAX: u32 = 4096;
+/// Work held at a worker beyond this does not pay.
+const HELD_NS_MAX: f64 = 10e6;
+/// The mean follows the last 16 or so answers.
+const MEAN_SHARE: f64 = 1.0 / 16.0;
+/// The depth is computed anew once in so many answers.
+const ANSWERS_A_DEPTH: u32 = 16;
+
+/// Follows the time an assignment takes and computes the depth from it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MeasuredDepth {
+    round_trip_ns: f64,
+    mean_ns: Option<f64>,
+    answers: u32,
+}
+
+impl MeasuredDepth {
+    /// The round trip to the worker was measured when it joined.
+    pub(crate) fn new(round_trip_ns: u64) -> MeasuredDepth {
+        MeasuredDepth { round_trip_ns: round_trip_ns as f64, mean_ns: None, answers: 0 }
+    }
+
+    /// An assignment kept the worker busy for `busy_ns`; gives the depth when it
+    /// was computed anew.
+    #[inline]
+    pub(crate) fn handle_answer(&mut self, busy_ns: u64) -> Option<u32> {
+        let busy = busy_ns as f64;
+        let mean = self.mean_ns.map_or(busy, |mean| mean + (busy - mean) * MEAN_SHARE);
+        self.mean_ns = Some(mean);
+        self.answers = self.answers.wrapping_add(1);
+        self.answers.is_multiple_of(ANSWERS_A_DEPTH).then(|| self.depth())
+    }
+
+    /// The depth for what is known now.
+    pub(crate) fn depth(&self) -> u32 {
+        let Some(mean) = self.mean_ns.map(|mean| mean.max(1.0)) else {
+            return DEPTH_MIN;
+        };
+        let wanted = 1.0 + (2.0 * self.round_trip_ns / mean).ceil();
+        // A float too large for the integer becomes its maximum.
+        (wanted.min(HELD_NS_MAX / mean) as u32).clamp(DEPTH_MIN, DEPTH_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settled(round_trip_ns: u64, busy_ns: u64) -> u32 {
+        let mut depth = MeasuredDepth::new(round_trip_ns);
+        assert_eq!(depth.depth(), DEPTH_MIN, "nothing is known yet");
+        (0..200).filter_map(|_| depth.handle_answer(busy_ns)).last().unwrap()
+    }
+
+    #[test]
+    fn long_tasks_are_double_buffered() {
+        assert_eq!(settled(100_000, 50_000_000), 2);
+        assert_eq!(settled(100_000, 1_000_000), 2);
+    }
+
+    #[test]
+    fn short_tasks_cover_two_round_trips() {
+        assert_eq!(settled(100_000, 10_000), 21);
+        assert_eq!(settled(50_000, 200), 501);
+    }
+
+    #[test]
+    fn the_depth_is_bounded_by_count_and_by_time() {
+        assert_eq!(settled(100_000, 0), DEPTH_MAX);
+        assert_eq!(settled(u64::MAX, 1_000_000), 10, "10 ms of work");
+    }
+
+    #[test]
+    fn the_mean_follows_a_change() {
+        let mut depth = MeasuredDepth::new(100_000);
+        assert_eq!((0..100).filter_map(|_| depth.handle_answer(1_000_000)).last(), Some(2));
+        let later = (0..200).filter_map(|_| depth.handle_answer(10_000)).last().unwrap();
+        assert_eq!(later, 21);
+    }
+}

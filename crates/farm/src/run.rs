@@ -1,0 +1,278 @@
+//! One run: tasks out, results in, as one hand-written future.
+//!
+//! A turn takes every answer that is there, from all workers, before it gives out
+//! new assignments, so that the channels below gather both. On this path nothing
+//! is allocated and no lock taken a task, beyond what the values themselves need.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use chunkcomm::SendError;
+use chunkcomm::codec::decode;
+use chunkcomm::registry::Function;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::crew::Crew;
+use crate::error::{Loss, RunError};
+use crate::link::{Link, Sent};
+use crate::proto::depth::MeasuredDepth;
+use crate::proto::order::{InOrder, NotExpected};
+use crate::proto::schedule::Schedule;
+use crate::proto::wire::{self, Answer};
+use crate::stats::WorkerStats;
+
+/// In which order results are handed on; each is accepted once in any case.
+pub(crate) enum Delivery<O> {
+    InOrder(InOrder<O>),
+    AsCompleted(InOrder<()>),
+}
+
+impl<O> Delivery<O> {
+    pub(crate) fn in_order() -> Delivery<O> {
+        Delivery::InOrder(InOrder::new())
+    }
+
+    pub(crate) fn as_completed() -> Delivery<O> {
+        Delivery::AsCompleted(InOrder::new())
+    }
+
+    #[inline]
+    fn accept(
+        &mut self,
+        index: u64,
+        assigned: u64,
+        result: O,
+        each: &mut impl FnMut(u64, O),
+    ) -> Result<(), NotExpected> {
+        match self {
+            Delivery::InOrder(order) => {
+                order.accept(index, assigned, result)?;
+                while let Some((index, result)) = order.pop() {
+                    each(index, result);
+                }
+            }
+            Delivery::AsCompleted(order) => {
+                order.accept(index, assigned, ())?;
+                while order.pop().is_some() {}
+                each(index, result);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is fixed when a run begins.
+pub(crate) struct Plan {
+    /// Its number, in every message of it.
+    pub(crate) run: u32,
+    /// The function's index in what the workers were told.
+    pub(crate) function: u32,
+    pub(crate) grain: u32,
+    pub(crate) schedule: Schedule,
+    /// By worker, where the depth is measured.
+    pub(crate) depths: Option<Vec<MeasuredDepth>>,
+}
+
+/// A run in progress.
+pub(crate) struct Run<'a, I, O, T, F> {
+    links: &'a mut [Link],
+    crew: &'a mut Crew,
+    tasks: T,
+    /// The assignment at hand, kept for its memory.
+    assignment: Vec<u8>,
+    account: Account<'a, I, O, F>,
+}
+
+/// What a run knows of its tasks and results.
+struct Account<'a, I, O, F> {
+    plan: Plan,
+    function: &'a Function<I, O>,
+    each: F,
+    delivery: Delivery<O>,
+    workers: Vec<WorkerStats>,
+}
+
+impl<'a, I, O, T, F> Run<'a, I, O, T, F>
+where
+    I: Serialize,
+    O: DeserializeOwned,
+    T: Iterator<Item = I>,
+    F: FnMut(u64, O),
+{
+    pub(crate) fn new(
+        links: &'a mut [Link],
+        crew: &'a mut Crew,
+        plan: Plan,
+        function: &'a Function<I, O>,
+        tasks: T,
+        each: F,
+        delivery: Delivery<O>,
+    ) -> Self {
+        let nothing = |link: &Link| WorkerStats {
+            worker: link.name,
+            tasks: 0,
+            assignments: 0,
+            busy: Duration::ZERO,
+        };
+        let workers = links.iter().map(nothing).collect();
+        let account = Account { plan, function, each, delivery, workers };
+        Run { links, crew, tasks, assignment: Vec::new(), account }
+    }
+
+    /// Drives the run to its end; gives what each worker did.
+    pub(crate) async fn drive(mut self) -> Result<Vec<WorkerStats>, RunError> {
+        poll_fn(|context| self.poll(context)).await?;
+        Ok(self.account.workers)
+    }
+
+    /// One turn. What can happen next wakes the context: every link was polled
+    /// until it had nothing, and so was the crew.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), RunError>> {
+        for worker in 0..self.links.len() {
+            self.take_answers(worker, context)?;
+            self.send_stalled(worker, context)?;
+        }
+        self.give_out(context)?;
+        if self.account.plan.schedule.is_done() {
+            return Poll::Ready(Ok(()));
+        }
+        let ended = self.crew.poll_ended(context);
+        ended.map(|(worker, loss)| Err(self.account.lost(worker.index, loss)))
+    }
+
+    fn take_answers(&mut self, worker: usize, context: &mut Context<'_>) -> Result<(), RunError> {
+        let (link, account) = (&mut self.links[worker], &mut self.account);
+        loop {
+            match link.poll_answer(context, |bytes| account.take_answer(worker, bytes)) {
+                Poll::Ready(Ok(taken)) => taken?,
+                Poll::Ready(Err(loss)) => return Err(account.lost(worker, loss)),
+                Poll::Pending => return Ok(()),
+            }
+        }
+    }
+
+    fn send_stalled(&mut self, worker: usize, context: &mut Context<'_>) -> Result<(), RunError> {
+        match self.links[worker].poll_stalled(context) {
+            Poll::Ready(Ok(())) => self.account.plan.schedule.handle_sent(worker),
+            // It was not too large, or it would not have waited.
+            Poll::Ready(Err(error)) => return Err(self.account.lost(worker, Loss::Send(error))),
+            Poll::Pending => {}
+        }
+        Ok(())
+    }
+
+    fn give_out(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+        while let Some(worker) = self.account.plan.schedule.poll_free() {
+            let count = self.write_assignment()?;
+            let plan = &mut self.account.plan;
+            if count == 0 {
+                plan.schedule.handle_tasks_end();
+                break;
+            }
+            let first = plan.schedule.assign(count).start;
+            match self.links[worker].send(&self.assignment, context) {
+                Sent::Accepted => {}
+                Sent::Stalled => plan.schedule.handle_stalled(worker),
+                Sent::Failed(error) => return Err(self.account.not_sent(worker, first, error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the next tasks, as many as the grain and at most those that are
+    /// left; gives their number.
+    fn write_assignment(&mut self) -> Result<u32, RunError> {
+        let plan = &self.account.plan;
+        let first = plan.schedule.assigned();
+        wire::begin_assignment(&mut self.assignment, plan.run, plan.function, first);
+        let mut count = 0;
+        while count < plan.grain {
+            let Some(task) = self.tasks.next() else {
+                break;
+            };
+            wire::put_value(&mut self.assignment, &task).map_err(|source| {
+                let index = first + u64::from(count);
+                RunError::Input { index, source }
+            })?;
+            count += 1;
+        }
+        wire::finish_assignment(&mut self.assignment, count);
+        Ok(count)
+    }
+}
+
+impl<I, O, F> Account<'_, I, O, F>
+where
+    O: DeserializeOwned,
+    F: FnMut(u64, O),
+{
+    fn take_answer(&mut self, worker: usize, bytes: &[u8]) -> Result<(), RunError> {
+        match wire::read_answer(bytes) {
+            // What a run left behind that was cancelled, or that failed.
+            Ok(Answer::Done { run, .. } | Answer::Failed { run, .. }) if run != self.plan.run => {
+                Ok(())
+            }
+            Ok(Answer::Done { first, count, busy_ns, results, .. }) => {
+                let stats = &mut self.workers[worker];
+                stats.tasks += u64::from(count);
+                stats.assignments += 1;
+                stats.busy += Duration::from_nanos(busy_ns);
+                let answered = self.plan.schedule.handle_answer(worker);
+                answered.map_err(|_| self.lost(worker, Loss::Nonsense))?;
+                if let Some(depths) = &mut self.plan.depths
+                    && let Some(depth) = depths[worker].handle_answer(busy_ns)
+                {
+                    self.plan.schedule.set_depth(worker, depth);
+                }
+                self.accept(worker, first, results)
+            }
+            Ok(Answer::Failed { index, text, .. }) => Err(RunError::Task {
+                index,
+                function: self.function.name().to_owned(),
+                worker: self.workers[worker].worker,
+                text: text.to_owned(),
+            }),
+            Err(wire::Malformed) => Err(self.lost(worker, Loss::Nonsense)),
+        }
+    }
+
+    fn accept(
+        &mut self,
+        worker: usize,
+        mut index: u64,
+        mut results: wire::Items<'_>,
+    ) -> Result<(), RunError> {
+        let assigned = self.plan.schedule.assigned();
+        loop {
+            let bytes = match results.next() {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) => return Ok(()),
+                Err(wire::Malformed) => return Err(self.lost(worker, Loss::Nonsense)),
+            };
+            let result = decode::<O>(bytes).map_err(|source| {
+                let worker = self.workers[worker].worker;
+                RunError::Result { index, worker, source }
+            })?;
+            let accepted = self.delivery.accept(index, assigned, result, &mut self.each);
+            accepted.map_err(|NotExpected| self.lost(worker, Loss::Nonsense))?;
+            index += 1;
+        }
+    }
+
+    fn lost(&mut self, worker: usize, loss: Loss) -> RunError {
+        let unanswered = self.plan.schedule.handle_lost(worker);
+        RunError::Lost { worker: self.workers[worker].worker, unanswered, loss }
+    }
+
+    /// Either the worker is gone, or the channel did not take this assignment.
+    fn not_sent(&mut self, worker: usize, index: u64, source: SendError) -> RunError {
+        match source {
+            SendError::TooLarge { .. } | SendError::Encode(_) => {
+                RunError::Send { index, worker: self.workers[worker].worker, source }
+            }
+            _ => self.lost(worker, Loss::Send(source)),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The farmer meets its workers: who each is, whether it has the same functions,
+//! how far away it is.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chunkcomm::codec::{decode, encode_into_vec};
+use chunkcomm::{AcceptError, BytesReceiver, Node, Peer, Registry};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::crew::Crew;
+use crate::error::{Loss, StartError, WorkerName};
+use crate::link::Link;
+use crate::proto::wire::{self, Hello, Reply, Setup};
+
+/// Greetings going on at once beyond the number of workers: strangers that
+/// connect and say nothing cost no more than this.
+const STRANGERS_MAX: usize = 16;
+
+/// Round trips measured with a new worker; the shortest counts.
+const PINGS: usize = 5;
+
+/// A worker that is known, with its channel of answers, before it was asked
+/// anything.
+struct Arrived {
+    name: WorkerName,
+    peer: Peer,
+    answers: BytesReceiver,
+}
+
+enum Greeted {
+    /// Somebody of whom the farmer does not know; the channel is closed again.
+    Stranger,
+    /// It said hello.
+    Hello(Hello, Peer, BytesReceiver),
+    /// It is ready.
+    Ready(Link),
+    Failed(StartError),
+}
+
+/// Waits until every worker of the crew is ready; gives their links by index.
+pub(crate) async fn welcome(
+    node: &Node,
+    crew: &mut Crew,
+    registry: &Registry,
+    deadline: Duration,
+) -> Result<Vec<Link>, StartError> {
+    let mut links: Vec<Option<Link>> = crew.names().iter().map(|_| None).collect();
+    let all = meet_all(node, crew, registry, &mut links);
+    if let Ok(met) = timeout(deadline, all).await {
+        met?;
+        return Ok(links.into_iter().flatten().collect());
+    }
+    let absent = crew.names().iter().zip(&links).filter(|(_, link)| link.is_none());
+    Err(StartError::Late { waited: deadline, missing: absent.map(|(&name, _)| name).collect() })
+}
+
+async fn meet_all(
+    node: &Node,
+    crew: &mut Crew,
+    registry: &Registry,
+    links: &mut [Option<Link>],
+) -> Result<(), StartError> {
+    let mut setup = Vec::new();
+    encode_into_vec(&Setup { functions: registry.prints() }, &mut setup)
+        .expect("names and numbers can be encoded");
+    let setup: Arc<[u8]> = setup.into();
+    let mut greetings = JoinSet::new();
+    let mut arrived = vec![false; links.len()];
+    while links.iter().any(Option::is_none) {
+        let greeted = tokio::select! {
+            accepted = node.accept_bytes(wire::RESULTS),
+                if greetings.len() < links.len() + STRANGERS_MAX =>
+            {
+                match accepted {
+                    Ok((peer, answers)) => drop(greetings.spawn(hear_hello(peer, answers))),
+                    // A stranger's channel of another kind.
+                    Err(AcceptError::Mismatch { .. }) => {}
+                    Err(error) => return Err(StartError::Accept(error)),
+                }
+                continue;
+            }
+            Some(greeted) = greetings.join_next() => greeted.expect("a greeting does not panic"),
+            (worker, loss) = crew.ended() => return Err(StartError::Lost { worker, loss }),
+        };
+        match greeted {
+            Greeted::Stranger => {}
+            Greeted::Hello(hello, peer, answers) => {
+                let known = crew.known(hello.index, hello.token);
+                if let Some(name) = known.filter(|name| !arrived[name.index]) {
+                    arrived[name.index] = true;
+                    let node = node.clone();
+                    let arrived = Arrived { name, peer, answers };
+                    greetings.spawn(make_ready(node, arrived, Arc::clone(&setup)));
+                }
+            }
+            Greeted::Ready(link) => {
+                let at = link.name.index;
+                links[at] = Some(link);
+            }
+            Greeted::Failed(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Whatever is wrong with a hello, it is not one of a worker.
+async fn hear_hello(peer: Peer, mut answers: BytesReceiver) -> Greeted {
+    let Ok(Some(bytes)) = answers.recv().await else {
+        return Greeted::Stranger;
+    };
+    match decode::<Hello>(&bytes) {
+        Ok(hello) if hello.protocol == wire::PROTOCOL => Greeted::Hello(hello, peer, answers),
+        _ => Greeted::Stranger,
+    }
+}
+
+async fn make_ready(node: Node, arrived: Arrived, setup: Arc<[u8]>) -> Greeted {
+    let worker = arrived.name;
+    match try_make_ready(node, arrived, &setup).await {
+        Ok(link) => Greeted::Ready(link),
+        Err(Failure::Start(error)) => Greeted::Failed(error),
+        Err(Failure::Lost(loss)) => Greeted::Failed(StartError::Lost { worker, loss }),
+    }
+}
+
+enum Failure {
+    Start(StartError),
+    Lost(Loss),
+}
+
+async fn try_make_ready(node: Node, arrived: Arrived, setup: &[u8]) -> Result<Link, Failure> {
+    let Arrived { name, peer, mut answers } = arrived;
+    let opened = node.open_bytes(&peer, wire::TASKS).await;
+    let mut tasks =
+        opened.map_err(|source| Failure::Start(StartError::Open { worker: name, source }))?;
+    let send_lost = |error| Failure::Lost(Loss::Send(error));
+    tasks.send_slice_now(setup).await.map_err(send_lost)?;
+    let reply = next(&mut answers).await?;
+    match decode::<Reply>(&reply) {
+        Ok(Reply::Ready) => {}
+        Ok(Reply::Differs(difference)) => {
+            let difference = Box::new(difference);
+            return Err(Failure::Start(StartError::Differs { worker: name, difference }));
+        }
+        Err(_) => return Err(Failure::Lost(Loss::Nonsense)),
+    }
+    let mut shortest = Duration::MAX;
+    let mut ping = Vec::new();
+    wire::begin_assignment(&mut ping, 0, 0, 0);
+    for _ in 0..PINGS {
+        let sent = Instant::now();
+        tasks.send_slice_now(&ping).await.map_err(send_lost)?;
+        next(&mut answers).await?;
+        shortest = shortest.min(sent.elapsed());
+    }
+    let round_trip_ns = u64::try_from(shortest.as_nanos()).unwrap_or(u64::MAX);
+    Ok(Link::new(name, peer, tasks, answers, round_trip_ns))
+}
+
+async fn next(answers: &mut BytesReceiver) -> Result<bytes::Bytes, Failure> {
+    match answers.recv().await {
+        Ok(Some(bytes)) => Ok(bytes),
+        Ok(None) => Err(Failure::Lost(Loss::Closed)),
+        Err(error) => Err(Failure::Lost(Loss::Link(error))),
+    }
+}

@@ -1,0 +1,281 @@
+//! A worker: takes assignments, runs them, answers.
+//!
+//! ```text
+//!   farm.tasks ──▶ I/O loop ──▶ tiny task: here ──────────────┐
+//!                     ▲  │                                    ▼
+//!                     │  └────▶ other: compute thread ──▶ farm.results
+//!                     └──────────────┘ answer
+//! ```
+//!
+//! The loop is one async task beside the link's own. What it runs itself comes in
+//! slices, so that packets are read and written in between; see
+//! `proto/placement.rs` for what it runs itself. It never stops taking answers
+//! from the compute thread, and the farmer never stops taking answers from it, so
+//! that two full channels cannot block each other.
+
+use std::error::Error;
+use std::fmt::{self, Write as _};
+use std::process;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use chunkcomm::codec::{decode, encode_into_vec};
+use chunkcomm::launch::{self, Token};
+use chunkcomm::registry::Entry;
+use chunkcomm::{Address, BytesReceiver, BytesSender, Registry, SendError, TryRecvError};
+use tokio::runtime::Builder;
+
+use crate::compute::{ComputeThread, Computed, nanos, run_tasks};
+use crate::proto::placement::{Place, Placement};
+use crate::proto::wire::{self, Hello, Reply, Setup};
+use crate::settings::NodeSettings;
+
+/// Tasks in the I/O loop run for so long before packets are looked after again.
+/// Shorter, and a packet holds few answers of tiny tasks; longer, and the farmer
+/// waits for the answers to the first of them.
+const SLICE: Duration = Duration::from_micros(50);
+
+/// The exit status of a worker process that could not go on.
+const STATUS_FAILED: i32 = 1;
+
+/// Why a worker stopped: one line, with all sources.
+#[derive(Debug)]
+pub(crate) struct Stopped(String);
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl<E: Error> From<E> for Stopped {
+    fn from(error: E) -> Stopped {
+        let mut text = error.to_string();
+        let mut source = error.source();
+        while let Some(error) = source {
+            let _ = write!(text, ": {error}");
+            source = error.source();
+        }
+        Stopped(text)
+    }
+}
+
+/// Where a worker works and how the farmer knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Post {
+    pub(crate) farmer: Address,
+    pub(crate) index: usize,
+    pub(crate) token: Token,
+    pub(crate) settings: NodeSettings,
+}
+
+/// Serves the farm that started this process, and ends the process when the farm
+/// is done; returns at once when no farm started it.
+///
+/// To be called first thing in `main`, with the registry that the farmer uses:
+/// worker processes are copies of the program, and this is where they part from
+/// it. A worker that cannot go on says why on stderr and ends with status 1.
+pub fn serve_if_started(registry: &Registry) {
+    let Some(settings) = std::env::var_os(NodeSettings::VARIABLE) else {
+        return;
+    };
+    let Some(place) = launch::child() else {
+        return;
+    };
+    let stopped = match settings.to_string_lossy().parse::<NodeSettings>() {
+        Ok(settings) => {
+            let (farmer, index, token) = (place.parent, place.index, place.token);
+            let first: usize = std::env::var(FIRST_INDEX)
+                .ok()
+                .and_then(|text| text.parse().ok())
+                .unwrap_or_default();
+            serve_on_own_thread(&Post { farmer, index: first + index, token, settings }, registry)
+        }
+        Err(error) => Err(Stopped(error.to_string())),
+    };
+    match stopped {
+        Ok(()) => process::exit(0),
+        Err(error) => {
+            eprintln!("farm worker {} stops: {error}", place.index);
+            process::exit(STATUS_FAILED);
+        }
+    }
+}
+
+/// The environment variable with the index of the first worker process: the
+/// farmer's own worker comes before it in model A.
+pub(crate) const FIRST_INDEX: &str = "CHUNKCOMM_FARM_FIRST";
+
+/// The caller may be inside a runtime, where another cannot be entered.
+fn serve_on_own_thread(post: &Post, registry: &Registry) -> Result<(), Stopped> {
+    thread::scope(|scope| {
+        let worker = thread::Builder::new()
+            .name("farm-worker".into())
+            .spawn_scoped(scope, || work_blocking(post, registry))?;
+        worker.join().unwrap_or_else(|_| Err(Stopped("the worker panicked".into())))
+    })
+}
+
+/// Works on a runtime of this thread's own, until the farmer is done.
+pub(crate) fn work_blocking(post: &Post, registry: &Registry) -> Result<(), Stopped> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(work(post, registry))
+}
+
+async fn work(post: &Post, registry: &Registry) -> Result<(), Stopped> {
+    let name = format!("farm-worker-{}", post.index);
+    let node = post.settings.node().name(name).build().await?;
+    let peer = node.connect(&post.farmer).await?;
+    let mut answers = node.open_bytes(&peer, wire::RESULTS).await?;
+    let hello = Hello { protocol: wire::PROTOCOL, token: post.token, index: post.index as u64 };
+    say(&mut answers, &hello).await?;
+    // This node listens nowhere, so whoever opens the channel is the farmer.
+    let (_, mut tasks) = tokio::select! {
+        accepted = node.accept_bytes(wire::TASKS) => accepted?,
+        lost = peer.closed() => return Err(lost.into()),
+    };
+    let Some(setup) = tasks.recv().await? else {
+        return Ok(());
+    };
+    let setup: Setup = decode(&setup)?;
+    if let Some(difference) = registry.difference(&setup.functions) {
+        say(&mut answers, &Reply::Differs(difference)).await?;
+        // The farmer reads it and closes; without this wait the word could be
+        // lost with the process.
+        while tasks.recv().await?.is_some() {}
+        return Ok(());
+    }
+    say(&mut answers, &Reply::Ready).await?;
+    let entry = |name: &str| registry.lookup(name).expect("there is no difference").clone();
+    let entries: Vec<Entry> = setup.functions.iter().map(|print| entry(&print.name)).collect();
+    Desk::new(answers, entries)?.serve(tasks).await
+}
+
+async fn say<T: serde::Serialize>(to: &mut BytesSender, word: &T) -> Result<(), Stopped> {
+    let mut bytes = Vec::new();
+    encode_into_vec(word, &mut bytes)?;
+    to.send_slice_now(&bytes).await?;
+    Ok(())
+}
+
+/// A function and where its tasks run.
+struct Workbench {
+    entry: Entry,
+    placement: Placement,
+}
+
+/// What became of an assignment that came.
+enum Taken {
+    /// It is done, its answer is to be sent.
+    Answered,
+    /// The thread has it.
+    HandedOver,
+}
+
+/// A worker's state once it works.
+struct Desk {
+    answers: BytesSender,
+    benches: Vec<Workbench>,
+    thread: ComputeThread,
+    /// The answer at hand, kept for its memory.
+    answer: Vec<u8>,
+    /// When the last task ended, or the wait for the next one: the clock is read
+    /// once a task, so that the time of a task in the loop includes the sending of
+    /// the answer before it.
+    now: Instant,
+}
+
+impl Desk {
+    fn new(answers: BytesSender, entries: Vec<Entry>) -> std::io::Result<Desk> {
+        let thread = ComputeThread::start(entries.clone())?;
+        let bench = |entry| Workbench { entry, placement: Placement::new() };
+        let benches = entries.into_iter().map(bench).collect();
+        Ok(Desk { answers, benches, thread, answer: Vec::new(), now: Instant::now() })
+    }
+
+    /// Works until the farmer ends the channel of the tasks.
+    async fn serve(mut self, mut tasks: BytesReceiver) -> Result<(), Stopped> {
+        loop {
+            self.now = Instant::now();
+            let slice = self.now;
+            let all_taken = loop {
+                match tasks.try_recv_with(|assignment| self.take(assignment)) {
+                    Ok(taken) => self.answer(taken?).await?,
+                    Err(TryRecvError::Empty) => break true,
+                    Err(TryRecvError::Ended) => return Ok(()),
+                    Err(error) => return Err(error.into()),
+                }
+                if self.now - slice >= SLICE {
+                    break false;
+                }
+            };
+            while let Some(computed) = self.thread.try_computed() {
+                self.pass_on(computed).await?;
+            }
+            if !all_taken {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            tokio::select! {
+                received = tasks.recv() => match received? {
+                    Some(assignment) => {
+                        self.now = Instant::now();
+                        let taken = self.take(&assignment)?;
+                        self.answer(taken).await?;
+                    }
+                    None => return Ok(()),
+                },
+                computed = self.thread.computed() => self.pass_on(computed).await?,
+            }
+        }
+    }
+
+    /// Runs an assignment here or hands it to the thread.
+    fn take(&mut self, bytes: &[u8]) -> Result<Taken, Stopped> {
+        let malformed = || Stopped("the farmer sent bytes that are no assignment".into());
+        let assignment = wire::read_assignment(bytes).map_err(|_| malformed())?;
+        let bench = self.benches.get_mut(assignment.function as usize).ok_or_else(malformed)?;
+        // Without tasks it only asks whether the worker is there.
+        if bench.placement.place() == Place::Thread && assignment.count > 0 {
+            self.thread.hand_over(assignment.run, bytes.to_vec());
+            return Ok(Taken::HandedOver);
+        }
+        let ended = run_tasks(&bench.entry, assignment, self.now, &mut self.answer);
+        if assignment.count > 0 {
+            bench.placement.handle_done(assignment.count, nanos(ended - self.now));
+        }
+        self.now = ended;
+        Ok(Taken::Answered)
+    }
+
+    async fn answer(&mut self, taken: Taken) -> Result<(), Stopped> {
+        match taken {
+            Taken::Answered => self.send_answer().await,
+            Taken::HandedOver => Ok(()),
+        }
+    }
+
+    /// Sends what the thread computed.
+    async fn pass_on(&mut self, computed: Computed) -> Result<(), Stopped> {
+        let bench = &mut self.benches[computed.function as usize];
+        bench.placement.handle_done(computed.count, nanos(computed.busy));
+        self.answer = computed.answer;
+        self.send_answer().await
+    }
+
+    async fn send_answer(&mut self) -> Result<(), Stopped> {
+        let Err(error) = self.answers.send_slice(&self.answer).await else {
+            return Ok(());
+        };
+        if !matches!(error, SendError::TooLarge { .. }) {
+            return Err(error.into());
+        }
+        // Too large to be sent: the task's fault, so the run ends, not the worker.
+        let Ok(wire::Answer::Done { run, first, .. }) = wire::read_answer(&self.answer) else {
+            return Err(error.into());
+        };
+        let text = format!("its result could not be sent: {}", Stopped::from(error));
+        wire::write_failure(&mut self.answer, run, first, &text);
+        Ok(self.answers.send_slice(&self.answer).await?)
+    }
+}
