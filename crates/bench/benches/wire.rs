@@ -1,0 +1,151 @@
+//! Streams, round trips and a farm between two processes, each beside the same by hand.
+//!
+//! The far end is a copy of this program, as it is of `chunkperf`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use chunkcomm_bench::baseline::framed::Framed;
+use chunkcomm_bench::baseline::hand_farm::{HandFarm, HandFarmKind};
+use chunkcomm_bench::baseline::raw::RawEcho;
+use chunkcomm_bench::cli;
+use chunkcomm_bench::failure::Failure;
+use chunkcomm_bench::harness::near::{Bench, FAR_COMMAND, Setting};
+use chunkcomm_bench::harness::protocol::{Api, LaneKind, PolicyKind, RuntimeKind, Transport};
+use chunkcomm_bench::harness::slices::Contender;
+use chunkcomm_bench::ours::farm::{FarmKind, start};
+use chunkcomm_bench::ours::{farm, latency, stream};
+use chunkcomm_farm::{Model, Prefetch, Runtime as FarmRuntime, WorkersAs};
+use criterion::{BenchmarkGroup, Criterion, Throughput};
+
+type Group<'a> = BenchmarkGroup<'a, criterion::measurement::WallTime>;
+
+fn setting() -> Setting {
+    Setting {
+        transport: Transport::Tcp,
+        runtime: RuntimeKind::Ambient,
+        threads: 1,
+        session: true,
+        connect: None,
+    }
+}
+
+/// As many messages as criterion asks for are one slice.
+fn bench_slices(
+    group: &mut Group<'_>,
+    name: &str,
+    bench: &mut Bench,
+    contender: &mut dyn Contender,
+) {
+    group.bench_function(name, |b| {
+        b.iter_custom(|count| {
+            let slice = contender.slice(bench, count).expect("both ends are alive");
+            Duration::from_secs_f64(slice.seconds)
+        });
+    });
+}
+
+fn streams(c: &mut Criterion) -> Result<(), Failure> {
+    for bytes in [16, 1024] {
+        let mut group = c.benchmark_group(format!("stream {bytes} B"));
+        group.throughput(Throughput::Elements(1));
+        let mut bench = Bench::start(&setting())?;
+        let node = setting().node(PolicyKind::Chunked);
+        for api in [Api::One, Api::Many] {
+            let kind = stream::StreamKind { bytes, api, rate: None, node };
+            let mut ours = stream::near(&mut bench, kind)?;
+            bench_slices(&mut group, &format!("{api:?}"), &mut bench, &mut *ours);
+        }
+        let mut hand = Framed::open(&mut bench, bytes, true)?;
+        bench_slices(&mut group, "hand-batched", &mut bench, &mut hand);
+        let mut hand = Framed::open(&mut bench, bytes, false)?;
+        bench_slices(&mut group, "unbatched", &mut bench, &mut hand);
+        group.finish();
+    }
+    Ok(())
+}
+
+fn round_trips(c: &mut Criterion) -> Result<(), Failure> {
+    for bytes in [16, 1024, 64 * 1024] {
+        let mut group = c.benchmark_group(format!("round trip {bytes} B"));
+        let mut bench = Bench::start(&setting())?;
+        let node = setting().node(PolicyKind::Chunked);
+        let kind = latency::EchoKind {
+            bytes,
+            load: false,
+            lane: LaneKind::Bulk,
+            count_max: u64::MAX,
+            node,
+        };
+        let mut ours = latency::near(&mut bench, kind)?;
+        bench_slices(&mut group, "ours", &mut bench, &mut *ours);
+        let mut raw = RawEcho::open(&mut bench, bytes, false)?;
+        bench_slices(&mut group, "raw", &mut bench, &mut raw);
+        group.finish();
+    }
+    Ok(())
+}
+
+fn farms(c: &mut Criterion) -> Result<(), Failure> {
+    let mut group = c.benchmark_group("farm overhead");
+    group.throughput(Throughput::Elements(1));
+    let mut bench = Bench::start(&setting())?;
+    let kind = HandFarmKind {
+        task_bytes: 16,
+        work: Duration::ZERO,
+        prefetch: 64,
+        workers: 1,
+        threads: false,
+    };
+    let mut hand = HandFarm::open(&mut bench, kind)?;
+    let seconds = |seconds: Result<f64, Failure>| {
+        Duration::from_secs_f64(seconds.expect("farmer and worker are alive"))
+    };
+    group.bench_function("hand-farm", |b| {
+        b.iter_custom(|tasks| seconds(hand.run(&mut bench, tasks)));
+    });
+    let kind = FarmKind {
+        task_bytes: 16,
+        work: Duration::ZERO,
+        workers: 1,
+        workers_as: WorkersAs::Process,
+        model: Model::B,
+        prefetch: Prefetch::Fixed(64),
+        grain: 1,
+        runtime: FarmRuntime::Ambient,
+        listen: "127.0.0.1:0".parse().expect("an address"),
+    };
+    let mut ours = start(&bench.runtime, &kind)?;
+    group.bench_function("ours", |b| {
+        b.iter_custom(|tasks| seconds(ours.run(&bench.runtime, tasks)));
+    });
+    group.finish();
+    ours.finish(&bench.runtime)
+}
+
+fn all() -> Result<(), Failure> {
+    let mut criterion = Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(300))
+        .measurement_time(Duration::from_secs(1))
+        .configure_from_args();
+    streams(&mut criterion)?;
+    round_trips(&mut criterion)?;
+    farms(&mut criterion)?;
+    criterion.final_summary();
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    farm::serve_if_worker();
+    if std::env::args().nth(1).as_deref() == Some(FAR_COMMAND) {
+        return cli::main();
+    }
+    match all() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("wire: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The command line: what can be asked for, and what is refused.
+
+pub mod values;
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::commands::{self, Verdict};
+use crate::failure::Failure;
+use crate::harness::machine;
+use crate::harness::near::Setting;
+use crate::harness::protocol::{OnOff, RuntimeKind, Transport};
+use crate::harness::slices::name_of;
+use crate::table::Row;
+
+/// Exit status of everything that could not be done.
+const STATUS_FAILED: u8 = 2;
+
+/// Set for the measurements that `budgets` starts: none outlives it.
+pub(crate) const DIES_WITH_PARENT: &str = "CHUNKPERF_DIES_WITH_PARENT";
+
+/// Exit status of a budget that was missed.
+const STATUS_MISSED: u8 = 1;
+
+/// Measures the workspace between two processes, one a core, beside baselines in the same run.
+#[derive(Debug, Parser)]
+#[command(name = "chunkperf", version, max_term_width = 100, args_override_self = true)]
+#[command(after_help = "Errors go to stderr with exit status 2; a missed budget is exit status 1.")]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Many small messages one way.
+    Stream(commands::stream::StreamArgs),
+    /// Round trips of one message.
+    Latency(commands::latency::LatencyArgs),
+    /// Large messages one way.
+    Bandwidth(commands::bandwidth::BandwidthArgs),
+    /// What links cost that carry nothing.
+    Idle(commands::idle::IdleArgs),
+    /// Tasks from a farmer to workers and their results back.
+    Farm(commands::farm::FarmArgs),
+    /// A buffer sent while it is computed, against the whole buffer.
+    Delta(commands::delta::DeltaArgs),
+    /// Runs every budget and says which are met.
+    Budgets(commands::budgets::BudgetsArgs),
+    /// The far end for measurements from another host.
+    Serve(commands::serve::ServeArgs),
+    /// The far end of a pair, started by the near one.
+    #[command(name = crate::harness::near::FAR_COMMAND, hide = true)]
+    Far(commands::serve::FarArgs),
+    /// Anything else is refused with the names that are allowed.
+    #[command(external_subcommand)]
+    Other(Vec<String>),
+}
+
+/// Options of every command.
+#[derive(Debug, Clone, Args)]
+pub struct Common {
+    /// How the two ends reach each other
+    #[arg(long, value_enum, default_value_t = Transport::Tcp)]
+    pub transport: Transport,
+    /// Which runtime drives the library; busy-poll is the program's own, polled without sleeping
+    #[arg(long, value_enum, default_value_t = RuntimeKind::Ambient)]
+    pub runtime: RuntimeKind,
+    /// Workers of the tokio runtime; 1 is its current-thread flavour
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::threads)]
+    pub threads: usize,
+    /// The library's session (sequence, acknowledgements); off only to measure its cost
+    #[arg(long, value_enum, default_value_t = OnOff::On)]
+    pub session: OnOff,
+    /// Use the `chunkperf serve` at this address as the far end [default: a child process]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub connect: Option<String>,
+    /// One JSON object a row on stdout, and nothing else
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Common {
+    /// What the two processes are asked for.
+    ///
+    /// # Errors
+    /// If the options do not go together.
+    pub fn setting(&self) -> Result<Setting, Failure> {
+        if self.runtime == RuntimeKind::BusyPoll && self.threads != 1 {
+            return Err(Failure::Refused(format!(
+                "--runtime busy-poll polls a current-thread runtime: --threads {} is not allowed, \
+                 only --threads 1",
+                self.threads
+            )));
+        }
+        if self.connect.is_some() && self.transport != Transport::Tcp {
+            return Err(Failure::Refused(format!(
+                "--connect reaches another host by --transport tcp, not {}",
+                name_of(self.transport)
+            )));
+        }
+        Ok(Setting {
+            transport: self.transport,
+            runtime: self.runtime,
+            threads: self.threads,
+            session: self.session == OnOff::On,
+            connect: self.connect.clone(),
+        })
+    }
+
+    /// The options again, for a command that runs others.
+    pub fn to_arguments(&self) -> Vec<String> {
+        let mut arguments = vec![
+            format!("--transport={}", name_of(self.transport)),
+            format!("--runtime={}", name_of(self.runtime)),
+            format!("--threads={}", self.threads),
+            format!("--session={}", name_of(self.session)),
+        ];
+        arguments.extend(self.connect.as_ref().map(|server| format!("--connect={server}")));
+        arguments
+    }
+
+    /// A row with the keys that every row has.
+    pub fn row(&self, bench: &str) -> Row {
+        let mut row = Row::default();
+        row.set("bench", bench)
+            .set("transport", name_of(self.transport))
+            .set("runtime", format!("{}:{}", name_of(self.runtime), self.threads));
+        row
+    }
+
+    /// Refuses a baseline over sockets where the row's transport has none.
+    ///
+    /// # Errors
+    /// If the transport is memory.
+    pub fn needs_sockets(&self, baseline: &str) -> Result<(), Failure> {
+        if self.transport == Transport::Memory {
+            return Err(Failure::Refused(format!(
+                "--against {baseline} needs sockets: allowed with --transport tcp and unix, not \
+                 memory"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Refuses what runs on this machine only.
+    ///
+    /// # Errors
+    /// If another host was named.
+    pub fn needs_this_host(&self, command: &str) -> Result<(), Failure> {
+        match &self.connect {
+            Some(_) => Err(Failure::Refused(format!(
+                "{command} starts its processes on this machine: --connect is allowed with \
+                 stream, latency, bandwidth and idle"
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Runs the program: parses, measures, prints.
+pub fn main() -> ExitCode {
+    // Worker processes of a farm are copies of this program, and part from it here.
+    crate::ours::farm::serve_if_worker();
+    if std::env::var_os(DIES_WITH_PARENT).is_some() {
+        machine::die_with_parent();
+    }
+    // The parser itself ends with status 2 and a message that says what is allowed.
+    let cli = Cli::parse();
+    match run(cli.command) {
+        Ok(Verdict::Fine) => ExitCode::SUCCESS,
+        Ok(Verdict::Missed) => ExitCode::from(STATUS_MISSED),
+        Err(failure) => {
+            eprintln!("chunkperf: {failure}");
+            ExitCode::from(STATUS_FAILED)
+        }
+    }
+}
+
+fn run(command: Command) -> Result<Verdict, Failure> {
+    match command {
+        Command::Stream(args) => commands::stream::run(&args),
+        Command::Latency(args) => commands::latency::run(&args),
+        Command::Bandwidth(args) => commands::bandwidth::run(&args),
+        Command::Idle(args) => commands::idle::run(&args),
+        Command::Farm(args) => commands::farm::run(&args),
+        Command::Delta(args) => commands::delta::run(&args),
+        Command::Budgets(args) => commands::budgets::run(&args),
+        Command::Serve(args) => commands::serve::run(&args),
+        Command::Far(args) => commands::serve::far(&args),
+        Command::Other(words) => Err(Failure::Refused(format!(
+            "there is no command '{}'; allowed are stream, latency, bandwidth, idle, farm, delta, \
+             budgets and serve",
+            words.first().map_or("", String::as_str)
+        ))),
+    }
+}

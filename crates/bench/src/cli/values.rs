@@ -1,0 +1,224 @@
+//! Values of options: bytes, durations, counts. A wrong one says what is allowed.
+
+use std::time::Duration;
+
+use crate::harness::protocol::PolicyKind;
+use crate::message::MESSAGE_BYTES_MIN;
+
+/// More workers than this are a slip of the finger.
+const THREADS_MAX: usize = 256;
+
+/// Messages come no closer than a nanosecond.
+const RATE_MAX: u64 = 1_000_000_000;
+
+/// The ports of one address do not give more links.
+const LINKS_MAX: usize = 28_000;
+
+/// Larger messages than this are a slip of the finger.
+const BYTES_MAX: usize = 1 << 34;
+
+/// Bytes as `16`, `64KiB`, `4MiB` or `1GiB`.
+///
+/// # Errors
+/// What is allowed.
+pub fn bytes(text: &str) -> Result<usize, String> {
+    let (number, unit) = split(text);
+    let factor = match unit {
+        "" | "B" => 1,
+        "KiB" | "K" | "k" => 1 << 10,
+        "MiB" | "M" => 1 << 20,
+        "GiB" | "G" => 1 << 30,
+        _ => return Err(format!("unknown unit '{unit}'; allowed are B, KiB, MiB and GiB")),
+    };
+    let number: usize =
+        number.parse().map_err(|_| "not a size; allowed are 16, 64KiB, 4MiB, ..".to_owned())?;
+    number
+        .checked_mul(factor)
+        .filter(|&bytes| bytes <= BYTES_MAX)
+        .ok_or_else(|| format!("too large; at most {} GiB are allowed", BYTES_MAX >> 30))
+}
+
+/// Bytes of a message, which holds at least a sequence number.
+///
+/// # Errors
+/// What is allowed.
+pub fn message_bytes(text: &str) -> Result<usize, String> {
+    let bytes = bytes(text)?;
+    if bytes < MESSAGE_BYTES_MIN {
+        return Err(format!("a message has at least {MESSAGE_BYTES_MIN} bytes"));
+    }
+    Ok(bytes)
+}
+
+/// A duration as `10us`, `1ms` or `2s`.
+///
+/// # Errors
+/// What is allowed.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = split(text);
+    let seconds_per_unit = match unit {
+        "ns" => 1e-9,
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        _ => return Err("not a duration; allowed are 500ns, 10us, 1ms, 2s, ..".to_owned()),
+    };
+    let number: f64 =
+        number.parse().map_err(|_| "not a duration; allowed are 10us, 1ms, 2s, ..".to_owned())?;
+    Duration::try_from_secs_f64(number * seconds_per_unit)
+        .map_err(|_| "too long for a duration".to_owned())
+}
+
+/// At least one.
+///
+/// # Errors
+/// What is allowed.
+pub fn count(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(count) if count >= 1 => Ok(count),
+        _ => Err("not a count; allowed are whole numbers from 1".to_owned()),
+    }
+}
+
+/// Messages a second, at most one a nanosecond.
+///
+/// # Errors
+/// What is allowed.
+pub fn rate(text: &str) -> Result<u64, String> {
+    count(text)
+        .ok()
+        .filter(|&rate| rate <= RATE_MAX)
+        .ok_or_else(|| format!("not a rate; allowed are 1 to {RATE_MAX} messages a second"))
+}
+
+/// Tasks of an assignment.
+///
+/// # Errors
+/// What is allowed.
+pub fn grain(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(grain) if grain >= 1 => Ok(grain),
+        _ => {
+            Err("the grain is not measured by itself: allowed are whole numbers from 1".to_owned())
+        }
+    }
+}
+
+/// Links of a process.
+///
+/// # Errors
+/// What is allowed.
+pub fn links(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(links) if (1..=LINKS_MAX).contains(&links) => Ok(links),
+        _ => Err(format!("allowed are 1 to {LINKS_MAX}")),
+    }
+}
+
+/// Workers of a runtime.
+///
+/// # Errors
+/// What is allowed.
+pub fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(threads) if (1..=THREADS_MAX).contains(&threads) => Ok(threads),
+        _ => Err(format!("allowed are 1 to {THREADS_MAX}")),
+    }
+}
+
+/// When packets leave.
+///
+/// # Errors
+/// What is allowed.
+pub fn policy(text: &str) -> Result<PolicyKind, String> {
+    match text.split_once(':') {
+        None if text == "chunked" => Ok(PolicyKind::Chunked),
+        None if text == "unbuffered" => Ok(PolicyKind::Unbuffered),
+        Some(("linger", time)) => duration(time).map(PolicyKind::Linger),
+        _ => Err("allowed are chunked, unbuffered and linger:DUR, such as linger:1ms".to_owned()),
+    }
+}
+
+/// A number of its own, or `auto`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Auto<T> {
+    /// The library decides.
+    Auto,
+    /// Fixed.
+    Fixed(T),
+}
+
+/// A count, or `auto`.
+///
+/// # Errors
+/// What is allowed.
+pub fn auto_count(text: &str) -> Result<Auto<u64>, String> {
+    match text {
+        "auto" => Ok(Auto::Auto),
+        _ => count(text)
+            .map(Auto::Fixed)
+            .map_err(|_| "allowed are auto and whole numbers from 1".to_owned()),
+    }
+}
+
+/// Bytes, or `auto`.
+///
+/// # Errors
+/// What is allowed.
+pub fn auto_bytes(text: &str) -> Result<Auto<usize>, String> {
+    match text {
+        "auto" => Ok(Auto::Auto),
+        _ => match bytes(text) {
+            Ok(0) => Err("allowed are auto and sizes from 1".to_owned()),
+            other => other.map(Auto::Fixed),
+        },
+    }
+}
+
+fn split(text: &str) -> (&str, &str) {
+    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    text.split_at(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(bytes("16"), Ok(16));
+        assert_eq!(bytes("64KiB"), Ok(65_536));
+        assert_eq!(bytes("4MiB"), Ok(4 << 20));
+        assert!(bytes("4 parsecs").is_err_and(|why| why.contains("KiB")));
+        assert!(bytes("1.5KiB").is_err());
+        assert!(bytes("99999999GiB").is_err_and(|why| why.contains("at most")));
+        assert!(message_bytes("7").is_err_and(|why| why.contains("at least 8")));
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(duration("10us"), Ok(Duration::from_micros(10)));
+        assert_eq!(duration("1.5ms"), Ok(Duration::from_micros(1500)));
+        assert_eq!(duration("0us"), Ok(Duration::ZERO));
+        for wrong in ["10", "ms", "-1s", "1h", "1e40s", ".s"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn policies() {
+        assert_eq!(policy("chunked"), Ok(PolicyKind::Chunked));
+        assert_eq!(policy("linger:2ms"), Ok(PolicyKind::Linger(Duration::from_millis(2))));
+        for wrong in ["linger", "linger:", "eager", "chunked:1ms"] {
+            assert!(policy(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn counts() {
+        assert!(count("0").is_err() && count("-1").is_err() && count("1") == Ok(1));
+        assert_eq!(auto_count("auto"), Ok(Auto::Auto));
+        assert_eq!(auto_bytes("1KiB"), Ok(Auto::Fixed(1024)));
+        assert!(auto_bytes("0").is_err());
+    }
+}

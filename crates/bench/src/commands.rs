@@ -1,0 +1,30 @@
+//! The commands, a module each.
+
+pub mod bandwidth;
+pub mod budgets;
+pub mod delta;
+pub mod farm;
+pub mod idle;
+pub mod latency;
+pub mod serve;
+pub mod stream;
+
+use crate::stats::Ratio;
+use crate::table::Row;
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It did what it was asked.
+    Fine,
+    /// A budget was missed.
+    Missed,
+}
+
+/// Adds the baseline's name and the paired ratios, which are there only with `--against`.
+pub fn set_ratio(row: &mut Row, baseline: &str, ratio: Ratio) {
+    row.set("baseline", baseline)
+        .set("ratio", ratio.median)
+        .set("ratio_low", ratio.low)
+        .set("ratio_high", ratio.high);
+}

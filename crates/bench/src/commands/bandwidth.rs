@@ -1,0 +1,94 @@
+//! `chunkperf bandwidth`: large messages one way.
+
+use clap::{Args, ValueEnum};
+
+use super::{Verdict, set_ratio};
+use crate::baseline::raw::RawStream;
+use crate::cli::{Common, values};
+use crate::failure::Failure;
+use crate::harness::near::{Bench, Setting};
+use crate::harness::protocol::{NodeKind, PolicyKind};
+use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, name_of};
+use crate::ours::bandwidth::{BandwidthKind, Near};
+use crate::table::Row;
+
+/// Options of `chunkperf bandwidth`.
+#[derive(Debug, Args)]
+pub struct BandwidthArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Bytes of a message, at least 8
+    #[arg(long, value_name = "B", default_value = "64MiB", value_parser = values::message_bytes)]
+    size: usize,
+    /// Messages of all counted slices [default: as many as take two seconds]
+    #[arg(long, value_name = "N", value_parser = values::count)]
+    repeat: Option<u64>,
+    /// Measure this in the same run and print the ratio
+    #[arg(long, value_enum, value_name = "BASELINE")]
+    against: Option<Against>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Against {
+    /// The same bytes from and into one reused buffer.
+    Raw,
+    /// Ours without its session.
+    SessionOff,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the options do not go together, or the measurement fails.
+pub fn run(args: &BandwidthArgs) -> Result<Verdict, Failure> {
+    if args.against == Some(Against::Raw) {
+        args.common.needs_sockets("raw")?;
+    }
+    let setting = args.common.setting()?;
+    let plan = Plan::new(args.repeat, 1, args.against.is_some())?;
+    let mut bench = Bench::start(&setting)?;
+    let node = setting.node(PolicyKind::Chunked);
+    let kind = BandwidthKind { bytes: args.size, fresh: false, node };
+    let mut ours = Near::open(&mut bench, kind)?;
+    let mut baseline = args.baseline(&mut bench, &setting, kind)?;
+    let outcome = slices::run(&mut bench, &mut ours, baseline.as_mut(), &plan)?;
+    drop((ours, baseline));
+    let mut fresh = Near::open(&mut bench, BandwidthKind { fresh: true, ..kind })?;
+    let fresh = slices::run(&mut bench, &mut fresh, None, &plan)?;
+    args.row(&outcome, &fresh).print(args.common.json);
+    Ok(Verdict::Fine)
+}
+
+impl BandwidthArgs {
+    fn baseline(
+        &self,
+        bench: &mut Bench,
+        setting: &Setting,
+        kind: BandwidthKind,
+    ) -> Result<Option<Box<dyn Contender>>, Failure> {
+        let Some(against) = self.against else { return Ok(None) };
+        Ok(Some(match against {
+            Against::Raw => Box::new(RawStream::open(bench, self.size)?),
+            Against::SessionOff => {
+                let node = NodeKind { session: false, ..setting.node(PolicyKind::Chunked) };
+                Box::new(Near::open(bench, BandwidthKind { node, ..kind })?)
+            }
+        }))
+    }
+
+    fn row(&self, outcome: &Outcome, fresh: &Outcome) -> Row {
+        let bytes_per_second =
+            |outcome: &Outcome| outcome.messages() as f64 * self.size as f64 / outcome.seconds();
+        let mut row = self.common.row("bandwidth");
+        row.set("payload_bytes", self.size)
+            .set("bytes_per_second", bytes_per_second(outcome))
+            .set("fresh_bytes_per_second", bytes_per_second(fresh))
+            .set("repeat", outcome.messages())
+            .set("session", name_of(self.common.session));
+        if let Some(against) = self.against {
+            set_ratio(&mut row, &name_of(against), outcome.ratio(Slice::rate));
+            row.set("baseline_bytes_per_second", outcome.baseline_rate() * self.size as f64);
+        }
+        row
+    }
+}

@@ -1,0 +1,198 @@
+//! `chunkperf budgets`: every budget measured, with what is asked and what is aimed at.
+
+mod list;
+
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::Value;
+
+use self::list::{BUDGETS, Bound, Budget};
+use super::Verdict;
+use crate::cli::{Common, DIES_WITH_PARENT};
+use crate::failure::{Doing, Failure};
+use crate::table::{Row, aligned, significant};
+
+/// A measurement that takes longer than this hangs.
+const DEADLINE: Duration = Duration::from_secs(90);
+
+/// How often a running measurement is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Options of `chunkperf budgets`.
+#[derive(Debug, Args)]
+pub struct BudgetsArgs {
+    /// For every budget whose own options do not say otherwise
+    #[command(flatten)]
+    common: Common,
+    /// Run this one; a wrong name prints them all
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+    /// Tiny sizes: shows that everything runs, the figures mean nothing and none is missed
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If a name is unknown, or a measurement fails.
+pub fn run(args: &BudgetsArgs) -> Result<Verdict, Failure> {
+    let chosen = choose(args.only.as_deref())?;
+    args.common.setting()?;
+    if args.quick && !args.common.json {
+        println!("tiny sizes: the figures mean nothing");
+    }
+    let mut verdict = Verdict::Fine;
+    let mut broken = Vec::new();
+    let mut lines = vec![heading()];
+    for budget in chosen {
+        let measured = measure(budget, args);
+        if let Err(failure) = &measured {
+            eprintln!("chunkperf: {}: {failure}", budget.name);
+            broken.push(budget.name);
+        }
+        let (row, figure) = measured.map_or((None, None), |row| {
+            let figure = row.get(budget.key).and_then(Value::as_f64);
+            (Some(row), figure)
+        });
+        let met = figure.is_some_and(|figure| budget.is_met(figure));
+        if !met && !args.quick {
+            verdict = Verdict::Missed;
+        }
+        if args.common.json {
+            json_row(budget, row.as_ref(), figure, met).print(true);
+        } else {
+            lines.push(line(budget, figure, met));
+        }
+    }
+    if !args.common.json {
+        print!("{}", aligned(&lines));
+    }
+    if broken.is_empty() {
+        return Ok(verdict);
+    }
+    Err(Failure::broken("measuring", format!("no figure for {}", broken.join(", "))))
+}
+
+fn choose(only: Option<&str>) -> Result<Vec<&'static Budget>, Failure> {
+    let chosen: Vec<&Budget> =
+        BUDGETS.iter().filter(|budget| only.is_none_or(|only| budget.name == only)).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = BUDGETS.iter().map(|budget| budget.name).collect();
+        return Err(Failure::Refused(format!(
+            "there is no budget '{}'; allowed are {}",
+            only.unwrap_or_default(),
+            names.join(", ")
+        )));
+    }
+    Ok(chosen)
+}
+
+/// Each runs in processes of its own, started clean, as a user would run it.
+fn measure(budget: &Budget, args: &BudgetsArgs) -> Result<serde_json::Map<String, Value>, Failure> {
+    let program = std::env::current_exe().doing("finding this program's file")?;
+    let small: &[&str] = if args.quick { budget.quick } else { &[] };
+    // Of an option that is given twice the later one holds.
+    let child = Command::new(program)
+        .arg(budget.command)
+        .args(args.common.to_arguments())
+        .args(budget.options)
+        .args(small)
+        .arg("--json")
+        .env(DIES_WITH_PARENT, "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .doing("starting a measurement")?;
+    let output = Running(child).output()?;
+    serde_json::from_str(&output).doing("understanding a row")
+}
+
+/// A measurement that is ended whatever happens.
+struct Running(Child);
+
+impl Running {
+    fn output(mut self) -> Result<String, Failure> {
+        let started = Instant::now();
+        let status = loop {
+            match self.0.try_wait().doing("waiting for a measurement")? {
+                Some(status) => break status,
+                None if started.elapsed() > DEADLINE => {
+                    let why = format!("it did not end within {} s", DEADLINE.as_secs());
+                    return Err(Failure::broken("measuring", why));
+                }
+                None => thread::sleep(LOOK),
+            }
+        };
+        let mut output = String::new();
+        // A row is far smaller than a pipe: it is all there when the process has ended.
+        if let Some(stdout) = &mut self.0.stdout {
+            stdout.read_to_string(&mut output).doing("reading a row")?;
+        }
+        if !status.success() {
+            return Err(Failure::broken("measuring", format!("it ended with {status}")));
+        }
+        Ok(output)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself; either way no process is left behind.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn json_row(
+    budget: &Budget,
+    measured: Option<&serde_json::Map<String, Value>>,
+    figure: Option<f64>,
+    met: bool,
+) -> Row {
+    let from_measured =
+        |key: &str| measured.and_then(|row| row.get(key)).cloned().unwrap_or(Value::Null);
+    let mut row = Row::default();
+    row.set("bench", "budgets")
+        .set("transport", from_measured("transport"))
+        .set("runtime", from_measured("runtime"))
+        .set("name", budget.name)
+        .set("figure", figure)
+        .set("budget", budget.bound.figure())
+        .set("aim", budget.aim)
+        .set("met", met)
+        .set("key", budget.key)
+        .set("direction", budget.bound.direction())
+        .set("aim_met", figure.is_some_and(|figure| budget.aim_is_met(figure)))
+        .set("ratio_low", from_measured("ratio_low"))
+        .set("ratio_high", from_measured("ratio_high"))
+        .set("command", format!("{} {}", budget.command, budget.options.join(" ")));
+    row
+}
+
+fn heading() -> Vec<String> {
+    ["name", "figure", "budget", "aim", "met", "what"].map(str::to_owned).to_vec()
+}
+
+fn line(budget: &Budget, figure: Option<f64>, met: bool) -> Vec<String> {
+    let sign = match budget.bound {
+        Bound::AtLeast(_) | Bound::Printed => ">=",
+        Bound::AtMost(_) => "<=",
+    };
+    let limit = budget
+        .bound
+        .figure()
+        .map_or("-".to_owned(), |limit| format!("{sign} {}", significant(limit)));
+    vec![
+        budget.name.to_owned(),
+        figure.map_or("-".to_owned(), significant),
+        limit,
+        format!("{sign} {}", significant(budget.aim)),
+        if met { "yes" } else { "NO" }.to_owned(),
+        format!("{} of {} {}", budget.key, budget.command, budget.options.join(" ")),
+    ]
+}

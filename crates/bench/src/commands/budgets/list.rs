@@ -1,0 +1,275 @@
+//! The budgets: a command, the key of its row that counts, and its limits.
+
+/// What a figure is held to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Bound {
+    /// Larger is better.
+    AtLeast(f64),
+    /// Smaller is better.
+    AtMost(f64),
+    /// Larger is better, nothing is asked.
+    Printed,
+}
+
+impl Bound {
+    pub(super) fn figure(self) -> Option<f64> {
+        match self {
+            Self::AtLeast(limit) | Self::AtMost(limit) => Some(limit),
+            Self::Printed => None,
+        }
+    }
+
+    pub(super) fn direction(self) -> &'static str {
+        match self {
+            Self::AtLeast(_) | Self::Printed => "at least",
+            Self::AtMost(_) => "at most",
+        }
+    }
+}
+
+/// One budget.
+#[derive(Debug)]
+pub(super) struct Budget {
+    pub(super) name: &'static str,
+    pub(super) command: &'static str,
+    pub(super) options: &'static [&'static str],
+    /// Further options for tiny sizes.
+    pub(super) quick: &'static [&'static str],
+    /// The key whose value counts.
+    pub(super) key: &'static str,
+    pub(super) bound: Bound,
+    /// What is aimed at, in the direction of the bound.
+    pub(super) aim: f64,
+}
+
+impl Budget {
+    pub(super) fn is_met(&self, figure: f64) -> bool {
+        match self.bound {
+            Bound::AtLeast(limit) => figure >= limit,
+            Bound::AtMost(limit) => figure <= limit,
+            Bound::Printed => true,
+        }
+    }
+
+    pub(super) fn aim_is_met(&self, figure: f64) -> bool {
+        match self.bound {
+            Bound::AtLeast(_) | Bound::Printed => figure >= self.aim,
+            Bound::AtMost(_) => figure <= self.aim,
+        }
+    }
+}
+
+/// A packet of 64 KiB holds this many messages of 16 bytes with a byte of length, less a little
+/// for headers.
+const FULL_PACKET_MESSAGES: f64 = 3_800.0;
+
+const FEW_MESSAGES: &[&str] = &["--messages", "2000"];
+const FEW_TASKS: &[&str] = &["--tasks", "2000"];
+const ONE_EACH: &[&str] = &["--repeat", "10"];
+
+/// All of them.
+pub(super) static BUDGETS: &[Budget] = &[
+    Budget {
+        name: "stream-one",
+        command: "stream",
+        options: &["--size", "16", "--api", "one", "--against", "hand-batched"],
+        quick: FEW_MESSAGES,
+        key: "ratio",
+        bound: Bound::AtLeast(0.5),
+        aim: 0.9,
+    },
+    Budget {
+        name: "stream-many",
+        command: "stream",
+        options: &["--size", "16", "--api", "many", "--against", "hand-batched"],
+        quick: FEW_MESSAGES,
+        key: "ratio",
+        bound: Bound::AtLeast(0.7),
+        aim: 1.1,
+    },
+    Budget {
+        name: "stream-1024",
+        command: "stream",
+        options: &["--size", "1024", "--api", "one", "--against", "hand-batched"],
+        quick: FEW_MESSAGES,
+        key: "ratio",
+        bound: Bound::AtLeast(0.6),
+        aim: 0.9,
+    },
+    Budget {
+        name: "stream-unbuffered",
+        command: "stream",
+        options: &["--size", "16", "--policy", "unbuffered", "--against", "unbatched"],
+        quick: FEW_MESSAGES,
+        key: "ratio",
+        bound: Bound::AtLeast(0.7),
+        aim: 1.0,
+    },
+    Budget {
+        name: "delivery",
+        command: "stream",
+        options: &["--size", "16", "--rate", "10000", "--against", "latency"],
+        quick: FEW_MESSAGES,
+        key: "ratio",
+        bound: Bound::AtMost(1.5),
+        aim: 1.1,
+    },
+    Budget {
+        name: "bandwidth",
+        command: "bandwidth",
+        options: &["--size", "64MiB", "--against", "raw"],
+        quick: &["--size", "1MiB", "--repeat", "10"],
+        key: "ratio",
+        bound: Bound::AtLeast(0.85),
+        aim: 1.0,
+    },
+    Budget {
+        name: "latency",
+        command: "latency",
+        options: &["--size", "16", "--against", "raw"],
+        quick: &["--iterations", "200"],
+        key: "ratio",
+        bound: Bound::AtMost(1.2),
+        aim: 1.02,
+    },
+    Budget {
+        name: "latency-busy-poll",
+        command: "latency",
+        options: &["--size", "16", "--runtime", "busy-poll", "--against", "raw"],
+        quick: &["--iterations", "200"],
+        key: "ratio",
+        bound: Bound::AtMost(1.3),
+        aim: 0.9,
+    },
+    Budget {
+        name: "farm",
+        command: "farm",
+        options: &[
+            "--tasks",
+            "500000",
+            "--work",
+            "0us",
+            "--task-bytes",
+            "16",
+            "--workers",
+            "1",
+            "--workers-as",
+            "process",
+            "--prefetch",
+            "64",
+            "--grain",
+            "1",
+            "--against",
+            "hand-farm",
+        ],
+        quick: FEW_TASKS,
+        key: "ratio",
+        bound: Bound::AtLeast(0.4),
+        aim: 0.8,
+    },
+    Budget {
+        name: "farm-rate",
+        command: "farm",
+        options: &[
+            "--tasks",
+            "500000",
+            "--work",
+            "0us",
+            "--task-bytes",
+            "16",
+            "--workers",
+            "1",
+            "--workers-as",
+            "process",
+            "--prefetch",
+            "auto",
+            "--grain",
+            "1",
+        ],
+        quick: FEW_TASKS,
+        key: "tasks_per_second",
+        bound: Bound::Printed,
+        aim: 2_000_000.0,
+    },
+    Budget {
+        name: "delta-pair",
+        command: "delta",
+        options: &[
+            "--pattern",
+            "pair",
+            "--nodes",
+            "2",
+            "--bytes",
+            "4MiB",
+            "--delta",
+            "auto",
+            "--compute",
+            "trig",
+            "--lan",
+            "real",
+        ],
+        quick: ONE_EACH,
+        key: "speedup",
+        bound: Bound::AtLeast(1.5),
+        aim: 1.9,
+    },
+    Budget {
+        name: "delta-bandwidth",
+        command: "delta",
+        options: &[
+            "--pattern",
+            "pair",
+            "--bytes",
+            "64MiB",
+            "--compute",
+            "empty",
+            "--against",
+            "bandwidth",
+        ],
+        quick: &["--bytes", "1MiB", "--repeat", "10"],
+        key: "ratio",
+        bound: Bound::AtLeast(0.7),
+        aim: 0.95,
+    },
+    Budget {
+        name: "idle",
+        command: "idle",
+        options: &["--links", "1000"],
+        quick: &["--links", "20"],
+        key: "bytes_per_link",
+        bound: Bound::AtMost(32.0 * 1024.0),
+        aim: 8.0 * 1024.0,
+    },
+    Budget {
+        name: "messages-per-packet",
+        command: "stream",
+        options: &["--size", "16", "--threads", "1"],
+        quick: FEW_MESSAGES,
+        key: "messages_per_packet",
+        bound: Bound::AtLeast(1_000.0),
+        aim: FULL_PACKET_MESSAGES,
+    },
+    Budget {
+        name: "messages-per-packet-threads",
+        command: "stream",
+        options: &["--size", "16", "--threads", "2"],
+        quick: FEW_MESSAGES,
+        key: "messages_per_packet",
+        bound: Bound::AtLeast(1_000.0),
+        aim: FULL_PACKET_MESSAGES,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_aims_lie_beyond_their_budgets() {
+        for (index, budget) in BUDGETS.iter().enumerate() {
+            assert!(BUDGETS[..index].iter().all(|other| other.name != budget.name));
+            assert!(budget.is_met(budget.aim), "{}", budget.name);
+            assert!(budget.aim_is_met(budget.aim), "{}", budget.name);
+        }
+    }
+}

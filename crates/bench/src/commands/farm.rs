@@ -1,0 +1,228 @@
+//! `chunkperf farm`: tasks from a farmer to workers and their results back.
+
+use std::time::Duration;
+
+use chunkcomm::Address;
+use chunkcomm_farm::{Model, Prefetch, Runtime as FarmRuntime, WORKER_COUNT_MAX, WorkersAs};
+use clap::{Args, ValueEnum};
+
+use super::{Verdict, set_ratio};
+use crate::baseline::hand_farm::{HandFarm, HandFarmKind};
+use crate::baseline::wire::socket_path;
+use crate::cli::Common;
+use crate::cli::values::{self, Auto};
+use crate::failure::{Doing, Failure};
+use crate::harness::machine;
+use crate::harness::near::Bench;
+use crate::harness::protocol::{OnOff, RuntimeKind, Transport};
+use crate::harness::slices::{Outcome, Plan, Side, Slice, alternate, name_of};
+use crate::ours::farm::{FarmKind, Ready, start};
+use crate::table::Row;
+
+/// What the hand-made farm takes where ours chooses its own prefetch.
+const HAND_PREFETCH: usize = 64;
+
+/// Options of `chunkperf farm`.
+#[derive(Debug, Args)]
+pub struct FarmArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Tasks of all counted slices
+    #[arg(long, value_name = "N", default_value = "100000", value_parser = values::count)]
+    tasks: u64,
+    /// How long each task computes
+    #[arg(long, value_name = "DUR", default_value = "0us", value_parser = values::duration)]
+    work: Duration,
+    /// Encoded bytes of a task, at least 8; a result has 8
+    #[arg(long, value_name = "B", default_value = "16", value_parser = values::message_bytes)]
+    task_bytes: usize,
+    /// Workers, in model a the farmer's own among them
+    #[arg(long, value_name = "N", default_value = "1", value_parser = values::count)]
+    workers: u64,
+    /// Processes, pinned one a core, or threads
+    #[arg(long, value_enum, default_value_t = As::Process)]
+    workers_as: As,
+    /// Whether the farmer's node also works (a) or not (b)
+    #[arg(long, value_enum, default_value_t = ModelKind::B)]
+    model: ModelKind,
+    /// Assignments a worker holds: 1 is none beside the one at work; or auto
+    #[arg(long, value_name = "K|auto", default_value = "2", value_parser = values::auto_count)]
+    prefetch: Auto<u64>,
+    /// Tasks an assignment
+    #[arg(long, value_name = "G", default_value = "1", value_parser = values::grain)]
+    grain: u32,
+    /// Measure this in the same run and print the ratio
+    #[arg(long, value_enum, value_name = "BASELINE")]
+    against: Option<Against>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum As {
+    /// Copies of this program.
+    Process,
+    /// Threads of this process.
+    Thread,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ModelKind {
+    /// The first worker is the farmer's own.
+    A,
+    /// The farmer only farms.
+    B,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Against {
+    /// A farmer over blocking sockets that answers whatever is ready in one write.
+    HandFarm,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the options do not go together, or the measurement fails.
+pub fn run(args: &FarmArgs) -> Result<Verdict, Failure> {
+    args.check()?;
+    let setting = args.common.setting()?;
+    let mut plan = Plan::new(Some(args.tasks), 1, args.against.is_some())?;
+    if args.against.is_none() {
+        // Without a ratio to pair, the tasks are one run, as a user's are.
+        plan.slices = 1;
+    }
+    let hand_processes =
+        if args.against.is_some() && args.workers_as == As::Process { args.workers } else { 0 };
+    let mut bench = Bench::start_many(&setting, hand_processes as usize)?;
+    let mut hand = args.hand_farm(&mut bench)?;
+    let mut ours = start(&bench.runtime, &args.kind()?)?;
+    let held = args.common.runtime == RuntimeKind::BusyPoll && hand.is_some();
+    let outcome = alternate(&plan, hand.is_some(), |side, count| {
+        let seconds = match (side, &mut hand) {
+            (Side::Baseline, Some(hand)) => hand.run(&mut bench, count.messages)?,
+            _ => run_ours(&mut *ours, &bench, held, count.messages)?,
+        };
+        Ok(Slice { messages: count.messages, seconds, cpu_ns: 0, samples_ns: Vec::new() })
+    })?;
+    ours.hold(false);
+    ours.finish(&bench.runtime)?;
+    args.row(&outcome).print(args.common.json);
+    Ok(Verdict::Fine)
+}
+
+/// Workers that poll busily would take the core from the baseline's: they stand still meanwhile.
+fn run_ours(ours: &mut dyn Ready, bench: &Bench, held: bool, tasks: u64) -> Result<f64, Failure> {
+    if held {
+        ours.hold(false);
+    }
+    let seconds = ours.run(&bench.runtime, tasks)?;
+    if held {
+        ours.hold(true);
+    }
+    Ok(seconds)
+}
+
+impl FarmArgs {
+    fn check(&self) -> Result<(), Failure> {
+        let refuse = |why: &str| Err(Failure::Refused(why.to_owned()));
+        self.common.needs_this_host("farm")?;
+        if self.workers > WORKER_COUNT_MAX as u64 {
+            return refuse(&format!("--workers: allowed are 1 to {WORKER_COUNT_MAX}"));
+        }
+        if self.common.session == OnOff::Off {
+            return refuse("farm always keeps its session: only --session on is allowed");
+        }
+        if self.common.transport == Transport::Memory && self.workers_as == As::Process {
+            return refuse(
+                "--transport memory reaches threads: processes are reached by tcp and unix, \
+                 --workers-as thread is allowed with memory",
+            );
+        }
+        if self.against.is_some() {
+            self.common.needs_sockets("hand-farm")?;
+            if self.model == ModelKind::A {
+                return refuse("--against hand-farm: its farmer only farms, --model b is allowed");
+            }
+        }
+        Ok(())
+    }
+
+    fn kind(&self) -> Result<FarmKind, Failure> {
+        let listen = match self.common.transport {
+            Transport::Tcp => "127.0.0.1:0".parse().doing("naming an address")?,
+            Transport::Unix => Address::Unix(socket_path()),
+            Transport::Memory => Address::Memory(format!("chunkperf-{}", std::process::id())),
+        };
+        Ok(FarmKind {
+            task_bytes: self.task_bytes,
+            work: self.work,
+            workers: self.workers as usize,
+            workers_as: match self.workers_as {
+                As::Process => WorkersAs::Process,
+                As::Thread => WorkersAs::Thread,
+            },
+            model: match self.model {
+                ModelKind::A => Model::A,
+                ModelKind::B => Model::B,
+            },
+            prefetch: match self.prefetch {
+                Auto::Auto => Prefetch::Auto,
+                Auto::Fixed(depth) => Prefetch::Fixed(u32::try_from(depth).unwrap_or(u32::MAX)),
+            },
+            grain: self.grain,
+            runtime: match self.common.runtime {
+                RuntimeKind::Ambient => FarmRuntime::Ambient,
+                RuntimeKind::IoThread => FarmRuntime::IoThread,
+                RuntimeKind::BusyPoll => FarmRuntime::BusyPoll,
+            },
+            listen,
+        })
+    }
+
+    fn hand_farm(&self, bench: &mut Bench) -> Result<Option<HandFarm>, Failure> {
+        if self.against.is_none() {
+            return Ok(None);
+        }
+        if self.workers_as == As::Thread {
+            machine::unpin();
+        }
+        let kind = HandFarmKind {
+            task_bytes: self.task_bytes,
+            work: self.work,
+            prefetch: match self.prefetch {
+                Auto::Auto => HAND_PREFETCH,
+                Auto::Fixed(depth) => usize::try_from(depth).unwrap_or(usize::MAX),
+            },
+            workers: self.workers as usize,
+            threads: self.workers_as == As::Thread,
+        };
+        HandFarm::open(bench, kind).map(Some)
+    }
+
+    fn row(&self, outcome: &Outcome) -> Row {
+        let (tasks, seconds) = (outcome.messages() as f64, outcome.seconds());
+        let workers = self.workers as f64;
+        let work_seconds = self.work.as_secs_f64();
+        let prefetch = match self.prefetch {
+            Auto::Auto => "auto".to_owned(),
+            Auto::Fixed(depth) => depth.to_string(),
+        };
+        let mut row = self.common.row("farm");
+        row.set("tasks", outcome.messages())
+            .set("seconds", seconds)
+            .set("tasks_per_second", tasks / seconds)
+            .set("overhead_us_per_task", (seconds * workers / tasks - work_seconds) * 1e6)
+            .set("efficiency", tasks * work_seconds / (seconds * workers))
+            .set("work_us", work_seconds * 1e6)
+            .set("task_bytes", self.task_bytes)
+            .set("workers", self.workers)
+            .set("workers_as", name_of(self.workers_as))
+            .set("model", name_of(self.model))
+            .set("prefetch", prefetch)
+            .set("grain", self.grain);
+        if let Some(against) = self.against {
+            set_ratio(&mut row, &name_of(against), outcome.ratio(Slice::rate));
+            row.set("baseline_tasks_per_second", outcome.baseline_rate());
+        }
+        row
+    }
+}

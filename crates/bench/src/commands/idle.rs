@@ -1,0 +1,67 @@
+//! `chunkperf idle`: what links cost that carry nothing.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::Verdict;
+use crate::cli::{Common, values};
+use crate::failure::Failure;
+use crate::harness::near::Bench;
+use crate::harness::protocol::{PolicyKind, Usage};
+use crate::harness::slices::name_of;
+use crate::ours::idle::Links;
+
+/// Memory is read after the last link has been idle this long.
+const SETTLE: Duration = Duration::from_millis(1500);
+
+/// Wake-ups are counted over this long.
+const WATCH: Duration = Duration::from_secs(3);
+
+/// Links made before memory is first read: what is set up once is then there.
+const LINKS_BEFORE: usize = 2;
+
+/// Options of `chunkperf idle`.
+#[derive(Debug, Args)]
+pub struct IdleArgs {
+    #[command(flatten)]
+    common: Common,
+    /// How many links, each to a node of its own
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = values::links)]
+    links: usize,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the options do not go together, or the measurement fails.
+pub fn run(args: &IdleArgs) -> Result<Verdict, Failure> {
+    let setting = args.common.setting()?;
+    let bench = Bench::start(&setting)?;
+    let node = setting.node(PolicyKind::Chunked);
+    let mut links = Links::open(bench, args.links + LINKS_BEFORE, node)?;
+    links.add(LINKS_BEFORE)?;
+    links.bench().rest(SETTLE);
+    let before = links.bench().usage()?;
+    links.add(args.links)?;
+    links.bench().rest(SETTLE);
+    let settled = links.bench().usage()?;
+    links.bench().rest(WATCH);
+    let watched = links.bench().usage()?;
+    let mut row = args.common.row("idle");
+    row.set("links", args.links)
+        .set("bytes_per_link", growth(before, settled).map(|bytes| bytes / args.links as f64))
+        .set("wakeups_per_second", wakeups(settled, watched))
+        .set("session", name_of(args.common.session))
+        .print(args.common.json);
+    Ok(Verdict::Fine)
+}
+
+fn growth(before: Usage, after: Usage) -> Option<f64> {
+    Some(after.resident_bytes?.saturating_sub(before.resident_bytes?) as f64)
+}
+
+fn wakeups(before: Usage, after: Usage) -> Option<f64> {
+    let switches = after.switches?.saturating_sub(before.switches?);
+    Some(switches as f64 / WATCH.as_secs_f64())
+}

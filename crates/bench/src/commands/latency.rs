@@ -1,0 +1,119 @@
+//! `chunkperf latency`: round trips of one message.
+
+use clap::{Args, ValueEnum};
+
+use super::{Verdict, set_ratio};
+use crate::baseline::raw::RawEcho;
+use crate::cli::{Common, values};
+use crate::failure::Failure;
+use crate::harness::near::{Bench, Setting};
+use crate::harness::protocol::{LaneKind, NodeKind, PolicyKind, RuntimeKind};
+use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, name_of};
+use crate::ours::latency::{EchoKind, near};
+use crate::stats::percentile_us;
+use crate::table::Row;
+
+/// Options of `chunkperf latency`.
+#[derive(Debug, Args)]
+pub struct LatencyArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Encoded bytes of a message, at least 8
+    #[arg(long, value_name = "B", default_value = "16", value_parser = values::message_bytes)]
+    size: usize,
+    /// Round trips of all counted slices
+    #[arg(long, value_name = "N", default_value = "20000", value_parser = values::count)]
+    iterations: u64,
+    /// Alone, or beside a bulk transfer on another channel of the link
+    #[arg(long, value_enum, default_value_t = LoadKind::Idle)]
+    load: LoadKind,
+    /// The lane of the messages
+    #[arg(long, value_enum, default_value_t = LaneKind::Bulk)]
+    lane: LaneKind,
+    /// Measure this in the same run and print the ratio
+    #[arg(long, value_enum, value_name = "BASELINE")]
+    against: Option<Against>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LoadKind {
+    /// Nothing beside.
+    Idle,
+    /// A bulk transfer from near to far end beside.
+    Bulk,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Against {
+    /// Plain sockets: sleeping in epoll, or spinning in it with --runtime busy-poll.
+    Raw,
+    /// Ours with nothing beside.
+    LoadIdle,
+    /// Ours without its session.
+    SessionOff,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the options do not go together, or the measurement fails.
+pub fn run(args: &LatencyArgs) -> Result<Verdict, Failure> {
+    if args.against == Some(Against::Raw) {
+        args.common.needs_sockets("raw")?;
+    }
+    let setting = args.common.setting()?;
+    let plan = Plan::new(Some(args.iterations), 1, args.against.is_some())?;
+    let mut bench = Bench::start(&setting)?;
+    let kind = args.kind(setting.node(PolicyKind::Chunked));
+    let mut ours = near(&mut bench, kind)?;
+    let mut baseline = args.baseline(&mut bench, &setting, kind)?;
+    let outcome = slices::run(&mut bench, &mut *ours, baseline.as_mut(), &plan)?;
+    args.row(&outcome).print(args.common.json);
+    Ok(Verdict::Fine)
+}
+
+impl LatencyArgs {
+    fn kind(&self, node: NodeKind) -> EchoKind {
+        let load = self.load == LoadKind::Bulk;
+        EchoKind { bytes: self.size, load, lane: self.lane, count_max: u64::MAX, node }
+    }
+
+    fn baseline(
+        &self,
+        bench: &mut Bench,
+        setting: &Setting,
+        kind: EchoKind,
+    ) -> Result<Option<Box<dyn Contender>>, Failure> {
+        let Some(against) = self.against else { return Ok(None) };
+        Ok(Some(match against {
+            Against::Raw => {
+                let spin = setting.runtime == RuntimeKind::BusyPoll;
+                Box::new(RawEcho::open(bench, self.size, spin)?)
+            }
+            Against::LoadIdle => near(bench, EchoKind { load: false, ..kind })?,
+            Against::SessionOff => {
+                let node = NodeKind { session: false, ..kind.node };
+                near(bench, EchoKind { node, ..kind })?
+            }
+        }))
+    }
+
+    fn row(&self, outcome: &Outcome) -> Row {
+        let samples = outcome.samples_ns();
+        let mut row = self.common.row("latency");
+        row.set("payload_bytes", self.size)
+            .set("iterations", samples.len())
+            .set("p50_us", percentile_us(&samples, 50))
+            .set("p99_us", percentile_us(&samples, 99))
+            .set("load", name_of(self.load))
+            .set("lane", name_of(self.lane))
+            .set("session", name_of(self.common.session));
+        if let Some(against) = self.against {
+            let samples = outcome.baseline_samples_ns();
+            set_ratio(&mut row, &name_of(against), outcome.ratio(Slice::p50_us));
+            row.set("baseline_p50_us", percentile_us(&samples, 50))
+                .set("baseline_p99_us", percentile_us(&samples, 99));
+        }
+        row
+    }
+}

@@ -1,0 +1,113 @@
+//! `chunkperf serve`: the far end for measurements from another host; and the hidden far end of
+//! a local pair.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use clap::Args;
+
+use super::Verdict;
+use crate::failure::{Doing, Failure};
+use crate::harness::near::FAR_COMMAND;
+use crate::harness::protocol::GREETING;
+use crate::harness::{far, machine};
+
+/// A stranger who says nothing is turned away after this.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Options of `chunkperf serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Where to wait for near ends; beyond loopback only with the option below
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7600")]
+    listen: SocketAddr,
+    /// Serve whoever can reach this host: there is no admission, no encryption
+    #[arg(long)]
+    insecure_bind_beyond_loopback: bool,
+    /// End after this many near ends [default: never]
+    #[arg(long, value_name = "N", value_parser = crate::cli::values::count)]
+    runs: Option<u64>,
+}
+
+/// Serves one near end after the other, each with a process of its own.
+///
+/// # Errors
+/// If the address cannot be listened on.
+pub fn run(args: &ServeArgs) -> Result<Verdict, Failure> {
+    if !args.listen.ip().is_loopback() && !args.insecure_bind_beyond_loopback {
+        return Err(Failure::Refused(format!(
+            "--listen {} is reachable by strangers: allowed are loopback addresses, and others \
+             with --insecure-bind-beyond-loopback",
+            args.listen
+        )));
+    }
+    let listener =
+        TcpListener::bind(args.listen).doing(&format!("listening on {}", args.listen))?;
+    let address = listener.local_addr().doing("asking for the port")?;
+    eprintln!("chunkperf: serving on {address}");
+    let mut served = 0;
+    while args.runs.is_none_or(|runs| served < runs) {
+        match listener.accept().and_then(|(stream, peer)| admit(&stream).map(|()| (stream, peer))) {
+            Ok((stream, peer)) => {
+                served += 1;
+                if let Err(failure) = serve_one(stream) {
+                    eprintln!("chunkperf: {peer}: {failure}");
+                }
+            }
+            // A stranger's mistake, or a passing shortage, does not end the server.
+            Err(error) => {
+                eprintln!("chunkperf: turned away: {error}");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+    Ok(Verdict::Fine)
+}
+
+/// Reads the word that a near end says first, no byte more, and not for ever.
+fn admit(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(GREETING_TIMEOUT))?;
+    let mut word = [0; GREETING.len() + 1];
+    io::Read::read_exact(&mut &*stream, &mut word)?;
+    stream.set_read_timeout(None)?;
+    if word.strip_suffix(b"\n") == Some(GREETING.as_bytes()) {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidData, "no chunkperf of this version"))
+}
+
+/// A process a near end: it starts clean, and what breaks there breaks nothing here.
+fn serve_one(stream: TcpStream) -> Result<(), Failure> {
+    let program = std::env::current_exe().doing("finding this program's file")?;
+    let host = stream.local_addr().doing("asking for this host's address")?.ip().to_string();
+    let output = stream.try_clone().doing("sharing the control connection")?;
+    let mut child = Command::new(program)
+        .args([FAR_COMMAND, "--host", &host])
+        .stdin(Stdio::from(OwnedFd::from(stream)))
+        .stdout(Stdio::from(OwnedFd::from(output)))
+        .spawn()
+        .doing("starting the far end")?;
+    child.wait().doing("waiting for the far end").map(|_| ())
+}
+
+/// Options of the far end.
+#[derive(Debug, Args)]
+pub struct FarArgs {
+    /// Listen on this address, whatever the near end says
+    #[arg(long)]
+    host: Option<String>,
+}
+
+/// The far end itself: commanded over standard input, answering on standard output.
+///
+/// # Errors
+/// If the near end breaks off.
+pub fn far(args: &FarArgs) -> Result<Verdict, Failure> {
+    machine::die_with_parent();
+    far::serve(io::stdin(), io::stdout(), args.host.clone())?;
+    Ok(Verdict::Fine)
+}

@@ -1,0 +1,202 @@
+//! `chunkperf stream`: many small messages one way.
+
+use chunkcomm::PeerStats;
+use clap::{Args, ValueEnum};
+use serde_json::{Map, Value};
+
+use super::{Verdict, set_ratio};
+use crate::baseline::framed::Framed;
+use crate::baseline::raw::RawStream;
+use crate::cli::{Common, values};
+use crate::failure::Failure;
+use crate::harness::near::{Bench, Setting};
+use crate::harness::protocol::{Api, LaneKind, NodeKind, PolicyKind};
+use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, name_of};
+use crate::ours::latency::{self, EchoKind};
+use crate::ours::stream::{StreamKind, near};
+use crate::stats::percentile_us;
+use crate::table::Row;
+
+/// The first warm-up tries this many messages.
+const FIRST_TRY: u64 = 10_000;
+
+/// A paced run takes this long, unless the number of messages is given.
+const PACED_SECONDS: u64 = 2;
+
+/// Round trips in a slice of the baseline `latency`, at most.
+const ROUND_TRIPS_MAX: u64 = 1_000;
+
+/// Options of `chunkperf stream`.
+#[derive(Debug, Args)]
+pub struct StreamArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Encoded bytes of a message, at least 8
+    #[arg(long, value_name = "B", default_value = "16", value_parser = values::message_bytes)]
+    size: usize,
+    /// Messages of all counted slices [default: as many as take two seconds]
+    #[arg(long, value_name = "N", value_parser = values::count)]
+    messages: Option<u64>,
+    /// Messages a second [default: as many as go]
+    #[arg(long, value_name = "R", value_parser = values::rate)]
+    rate: Option<u64>,
+    /// When a packet leaves: chunked, unbuffered or linger:DUR
+    #[arg(long, default_value = "chunked", value_parser = values::policy)]
+    policy: PolicyKind,
+    /// One message a call, or many, at both ends
+    #[arg(long, value_enum, default_value_t = Api::One)]
+    api: Api,
+    /// Measure this in the same run and print the ratio
+    #[arg(long, value_enum, value_name = "BASELINE")]
+    against: Option<Against>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Against {
+    /// Messages copied into a 64 KiB buffer by hand.
+    HandBatched,
+    /// One write a message.
+    Unbatched,
+    /// The same bytes without messages, from one reused buffer.
+    Raw,
+    /// Ours: half a round trip, against the median delivery.
+    Latency,
+    /// Ours without its session.
+    SessionOff,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the options do not go together, or the measurement fails.
+pub fn run(args: &StreamArgs) -> Result<Verdict, Failure> {
+    args.check()?;
+    let setting = args.common.setting()?;
+    let plan = Plan::new(args.total(), FIRST_TRY, args.against.is_some())?;
+    let mut bench = Bench::start(&setting)?;
+    let mut ours = near(&mut bench, args.kind(setting.node(args.policy)))?;
+    let mut baseline = args.baseline(&mut bench, &setting)?;
+    let outcome = slices::run(&mut bench, &mut *ours, baseline.as_mut(), &plan)?;
+    args.row(&outcome).print(args.common.json);
+    Ok(Verdict::Fine)
+}
+
+impl StreamArgs {
+    fn check(&self) -> Result<(), Failure> {
+        if let Some(against @ (Against::HandBatched | Against::Unbatched | Against::Raw)) =
+            self.against
+        {
+            self.common.needs_sockets(&name_of(against))?;
+            if self.rate.is_some() {
+                return Err(Failure::Refused(format!(
+                    "--rate paces ours only: --against {} is not allowed with it, only latency \
+                     and session-off",
+                    name_of(against)
+                )));
+            }
+        }
+        if self.rate.is_some() && self.api == Api::Many {
+            return Err(Failure::Refused(
+                "--rate paces single messages: only --api one is allowed with it".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    fn total(&self) -> Option<u64> {
+        self.messages.or_else(|| self.rate.map(|rate| rate.saturating_mul(PACED_SECONDS)))
+    }
+
+    fn kind(&self, node: NodeKind) -> StreamKind {
+        StreamKind { bytes: self.size, api: self.api, rate: self.rate, node }
+    }
+
+    fn baseline(
+        &self,
+        bench: &mut Bench,
+        setting: &Setting,
+    ) -> Result<Option<Box<dyn Contender>>, Failure> {
+        let Some(against) = self.against else { return Ok(None) };
+        let node = setting.node(self.policy);
+        Ok(Some(match against {
+            Against::HandBatched => Box::new(Framed::open(bench, self.size, true)?),
+            Against::Unbatched => Box::new(Framed::open(bench, self.size, false)?),
+            Against::Raw => Box::new(RawStream::open(bench, self.size)?),
+            Against::SessionOff => near(bench, self.kind(NodeKind { session: false, ..node }))?,
+            Against::Latency => {
+                let echo = EchoKind {
+                    bytes: self.size,
+                    load: false,
+                    lane: LaneKind::Bulk,
+                    count_max: ROUND_TRIPS_MAX,
+                    node,
+                };
+                latency::near(bench, echo)?
+            }
+        }))
+    }
+
+    fn row(&self, outcome: &Outcome) -> Row {
+        let messages = outcome.messages();
+        let rate = messages as f64 / outcome.seconds();
+        let mut row = self.common.row("stream");
+        row.set("policy", policy_name(self.policy))
+            .set("payload_bytes", self.size)
+            .set("messages", messages)
+            .set("seconds", outcome.seconds())
+            .set("messages_per_second", rate)
+            .set("bytes_per_second", rate * self.size as f64);
+        set_counters(&mut row, outcome.stats.as_ref());
+        let samples = outcome.samples_ns();
+        row.set("cpu_us_per_message", outcome.cpu_us() / messages as f64)
+            .set("delivery_p50_us", percentile_us(&samples, 50))
+            .set("delivery_p99_us", percentile_us(&samples, 99))
+            .set("api", name_of(self.api))
+            .set("rate", self.rate)
+            .set("session", name_of(self.common.session));
+        if let Some(against) = self.against {
+            set_baseline(&mut row, against, outcome);
+        }
+        row
+    }
+}
+
+/// The library's counters over the counted slices.
+fn set_counters(row: &mut Row, stats: Option<&(PeerStats, PeerStats)>) {
+    let Some((before, after)) = stats else { return };
+    let packets = after.packets_sent - before.packets_sent;
+    let messages = after.messages_sent - before.messages_sent;
+    let mut flushes = Map::new();
+    for ((reason, after), (_, before)) in after.flushes.iter().zip(before.flushes.iter()) {
+        flushes.insert(reason.name().to_owned(), Value::from(after - before));
+    }
+    row.set("packets", packets)
+        .set("messages_per_packet", messages as f64 / packets as f64)
+        .set("writes", after.writes - before.writes)
+        .set("flushes", Value::Object(flushes));
+}
+
+fn set_baseline(row: &mut Row, against: Against, outcome: &Outcome) {
+    let name = name_of(against);
+    if against == Against::Latency {
+        // A delivery is one way, a round trip is two.
+        let half_us = |slice: &Slice| slice.p50_us() / 2.0;
+        let delivery: Vec<f64> = outcome.ours.iter().map(Slice::p50_us).collect();
+        let halves: Vec<f64> = outcome.baseline.iter().map(half_us).collect();
+        set_ratio(row, &name, crate::stats::Ratio::of_pairs(&delivery, &halves));
+        let p50_us = percentile_us(&outcome.baseline_samples_ns(), 50);
+        row.set("baseline_delivery_p50_us", p50_us / 2.0).set("baseline_p50_us", p50_us);
+    } else {
+        set_ratio(row, &name, outcome.ratio(Slice::rate));
+        row.set("baseline_messages_per_second", outcome.baseline_rate())
+            .set("baseline_cpu_us_per_message", outcome.baseline_cpu_us_per_message());
+    }
+}
+
+fn policy_name(policy: PolicyKind) -> String {
+    match policy {
+        PolicyKind::Chunked => "chunked".to_owned(),
+        PolicyKind::Unbuffered => "unbuffered".to_owned(),
+        PolicyKind::Linger(time) => format!("linger:{}us", time.as_secs_f64() * 1e6),
+    }
+}

@@ -1,0 +1,13 @@
+//! Two processes, one a core, that measure between them slice by slice.
+//!
+//! The *near* end is the process that the user started; it commands the *far* end over a control
+//! connection of JSON lines (pipes to a child, TCP to `chunkperf serve`, pipes to a thread where
+//! the transport is memory). Both keep all that is measured open for the whole run, so that ours
+//! and its baseline alternate between the same two processes.
+
+pub mod control;
+pub mod far;
+pub mod machine;
+pub mod near;
+pub mod protocol;
+pub mod slices;

@@ -1,0 +1,155 @@
+//! The far end: opens what it is told to and receives slice after slice.
+
+use std::io::{Read, Write};
+
+use tokio::runtime::Runtime;
+
+use super::control::Control;
+use super::machine;
+use super::protocol::{End, GREETING, Order, Place, Reply, Report, Request, Usage};
+use crate::failure::{Doing, Failure};
+use crate::{baseline, ours};
+
+/// One opened end that can receive slices.
+pub trait FarEnd {
+    /// Receives and verifies one slice; returns the times of the marked messages.
+    ///
+    /// # Errors
+    /// If the connection breaks or a message is wrong; the end is then closed.
+    fn slice(&mut self, runtime: &Runtime, order: &Order) -> Result<Vec<u64>, Failure>;
+}
+
+/// What an end needs to be opened.
+pub struct Opening<'a> {
+    /// Where and how the far end runs.
+    pub place: &'a Place,
+    /// The process's runtime.
+    pub runtime: &'a Runtime,
+    control: &'a mut Control,
+}
+
+impl Opening<'_> {
+    /// Tells the near end where to connect to.
+    ///
+    /// # Errors
+    /// If the near end is gone.
+    pub fn announce(&mut self, address: String) -> Result<(), Failure> {
+        self.control.send(&Reply::Opened { address })
+    }
+}
+
+/// The tokio runtime of a process: one worker is the current-thread flavour.
+///
+/// # Errors
+/// If the system refuses.
+pub fn runtime(threads: usize) -> Result<Runtime, Failure> {
+    let mut builder = if threads == 1 {
+        tokio::runtime::Builder::new_current_thread()
+    } else {
+        tokio::runtime::Builder::new_multi_thread()
+    };
+    builder.worker_threads(threads).enable_all().build().doing("starting the tokio runtime")
+}
+
+/// Serves one near end until it closes the control connection. `host`, where given, is listened
+/// on whatever the near end says.
+///
+/// # Errors
+/// If the control connection breaks or its first line is not a greeting.
+pub fn serve(
+    reader: impl Read + Send + 'static,
+    writer: impl Write + Send + 'static,
+    host: Option<String>,
+) -> Result<(), Failure> {
+    let mut control = Control::new(reader, writer);
+    let mut place = greet(&mut control)?;
+    if let Some(host) = host {
+        place.host = host;
+    }
+    machine::pin(place.core);
+    let runtime = runtime(place.threads)?;
+    // What is dropped with its end may still want to spawn.
+    let _entered = runtime.enter();
+    let mut ends: Vec<Option<Box<dyn FarEnd>>> = Vec::new();
+    // The wait is inside the runtime, so that what is open stays driven between slices.
+    while let Some(request) = runtime.block_on(control.receive::<Request>())? {
+        let outcome = match request {
+            Request::Setup { .. } => Err(Failure::broken("setting up", "it was done before")),
+            Request::Open(end) => {
+                let opening = Opening { place: &place, runtime: &runtime, control: &mut control };
+                open(end, opening).map(|end| {
+                    ends.push(Some(end));
+                    Reply::Ready
+                })
+            }
+            Request::Slice { end, order } => slice(&mut ends, end, &order, &runtime, &mut control),
+            Request::Usage => Ok(Reply::Usage(usage())),
+        };
+        let reply = outcome.unwrap_or_else(|failure| Reply::Failed(failure.to_string()));
+        control.send(&reply)?;
+    }
+    Ok(())
+}
+
+/// What this process uses.
+pub fn usage() -> Usage {
+    Usage { resident_bytes: machine::resident_bytes(), switches: machine::switches() }
+}
+
+fn greet(control: &mut Control) -> Result<Place, Failure> {
+    let waiting = runtime(1)?;
+    match waiting.block_on(control.receive::<Request>())? {
+        Some(Request::Setup { greeting, place }) if greeting == GREETING => {
+            control.send(&Reply::Greeting { boot_id: machine::boot_id() })?;
+            Ok(place)
+        }
+        _ => Err(Failure::broken("greeting", "the other end is no chunkperf of this version")),
+    }
+}
+
+fn open(end: End, opening: Opening<'_>) -> Result<Box<dyn FarEnd>, Failure> {
+    match end {
+        End::Stream { bytes, api, node } => ours::stream::far(bytes, api, node, opening),
+        End::Echo { bytes, load, lane, node } => {
+            ours::latency::far(bytes, load, lane, node, opening)
+        }
+        End::Bandwidth { bytes, fresh, node } => ours::bandwidth::far(bytes, fresh, node, opening),
+        End::Links { count, node } => ours::idle::far(count, node, opening),
+        End::ChainNode { head, index, node } => ours::chain::far(&head, index, node, opening),
+        End::RawStream { bytes } => baseline::raw::far_stream(bytes, opening),
+        End::RawEcho { bytes, spin } => baseline::raw::far_echo(bytes, spin, opening),
+        End::Framed { bytes } => baseline::framed::far(bytes, opening),
+        End::HandWorker { task_bytes, work_ns } => {
+            baseline::hand_farm::far(task_bytes, work_ns, opening)
+        }
+    }
+}
+
+fn slice(
+    ends: &mut [Option<Box<dyn FarEnd>>],
+    index: usize,
+    order: &Order,
+    runtime: &Runtime,
+    control: &mut Control,
+) -> Result<Reply, Failure> {
+    let slot = ends.get_mut(index).ok_or_else(|| no_such_end(index))?;
+    let end = slot.as_mut().ok_or_else(|| no_such_end(index))?;
+    control.send(&Reply::Started)?;
+    let cpu_before_ns = machine::cpu_ns();
+    match end.slice(runtime, order) {
+        Ok(marks_ns) => Ok(Reply::Finished(Report {
+            finished_ns: machine::now_ns(),
+            cpu_ns: machine::cpu_ns() - cpu_before_ns,
+            marks_ns,
+        })),
+        Err(failure) => {
+            // Closed at once: the near end, which may wait to write, then learns of it.
+            *slot = None;
+            Err(failure)
+        }
+    }
+}
+
+fn no_such_end(index: usize) -> Failure {
+    Failure::broken("running a slice", format!("there is no open end {index}"))
+}

@@ -1,0 +1,166 @@
+//! What the operating system is asked for: clock, cores, memory, switches.
+
+use rustix::time::{ClockId, clock_gettime};
+
+fn read_clock(id: ClockId) -> u64 {
+    let time = clock_gettime(id);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Nanoseconds of the host's monotonic clock, the same in all its processes.
+#[inline]
+pub fn now_ns() -> u64 {
+    read_clock(ClockId::Monotonic)
+}
+
+/// Nanoseconds of processor time that this process has used, all threads.
+pub fn cpu_ns() -> u64 {
+    read_clock(ClockId::ProcessCPUTime)
+}
+
+#[cfg(target_os = "linux")]
+mod cores {
+    use std::sync::OnceLock;
+
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    /// The cores that the process was given, before it pinned anything.
+    fn given() -> Option<&'static CpuSet> {
+        static GIVEN: OnceLock<Option<CpuSet>> = OnceLock::new();
+        GIVEN.get_or_init(|| sched_getaffinity(None).ok()).as_ref()
+    }
+
+    pub(super) fn list() -> Vec<usize> {
+        let Some(given) = given() else { return Vec::new() };
+        (0..CpuSet::MAX_CPU).filter(|&core| given.is_set(core)).collect()
+    }
+
+    pub(super) fn pin_to(core: usize) {
+        let mut set = CpuSet::new();
+        set.set(core);
+        // A container may forbid it; figures are then noisier, not wrong.
+        let _ = sched_setaffinity(None, &set);
+    }
+
+    pub(super) fn unpin() {
+        if let Some(given) = given() {
+            // As above.
+            let _ = sched_setaffinity(None, given);
+        }
+    }
+}
+
+/// Threads are placed by the system where there is no way to pin them.
+#[cfg(not(target_os = "linux"))]
+mod cores {
+    pub(super) fn list() -> Vec<usize> {
+        Vec::new()
+    }
+
+    pub(super) fn pin_to(_core: usize) {}
+
+    pub(super) fn unpin() {}
+}
+
+/// The cores that this process was given; empty where they are not known.
+pub fn cores() -> Vec<usize> {
+    cores::list()
+}
+
+/// Keeps the calling thread, and those it starts from now on, on one core: the `index`-th of
+/// those that the process was given, counted round.
+pub fn pin(index: usize) {
+    let cores = cores();
+    if !cores.is_empty() {
+        cores::pin_to(cores[index % cores.len()]);
+    }
+}
+
+/// Lets the calling thread, and those it starts from now on, run on every core again.
+pub fn unpin() {
+    cores::unpin();
+}
+
+/// Stops a process that spins, or lets it go on.
+pub fn hold(pid: u32, held: bool) {
+    use rustix::process::{Pid, Signal, kill_process};
+    let signal = if held { Signal::STOP } else { Signal::CONT };
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // A process that is gone needs no holding; its farmer will say so.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// Ends this process when the one that started it dies.
+pub fn die_with_parent() {
+    #[cfg(target_os = "linux")]
+    // Without it the end of the control pipe still ends the process, a little later.
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+}
+
+fn status_number(key: &str) -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with(key))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Resident bytes of this process, where the system tells.
+pub fn resident_bytes() -> Option<u64> {
+    status_number("VmRSS:").map(|kib| kib * 1024)
+}
+
+/// How often the threads of this process have left the processor, where the system tells.
+pub fn switches() -> Option<u64> {
+    let tasks = std::fs::read_dir("/proc/self/task").ok()?;
+    let mut sum = 0;
+    for task in tasks.flatten() {
+        // A thread that ended meanwhile does not count.
+        let Ok(status) = std::fs::read_to_string(task.path().join("status")) else { continue };
+        sum += status
+            .lines()
+            .filter(|line| line.contains("ctxt_switches:"))
+            .filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
+            .sum::<u64>();
+    }
+    Some(sum)
+}
+
+/// Lets this process open so many files, if the hard limit allows it.
+///
+/// # Errors
+/// If it does not.
+pub fn allow_open_files(count: u64) -> std::io::Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= count) {
+        return Ok(());
+    }
+    let current = limit.maximum.map_or(count, |maximum| maximum.min(count));
+    setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: limit.maximum })?;
+    if current < count {
+        let why = format!("{count} are needed and {current} are allowed");
+        return Err(std::io::Error::other(why));
+    }
+    Ok(())
+}
+
+/// What tells whether two processes read the same clock.
+pub fn boot_id() -> Option<String> {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_system_answers() {
+        let before = (now_ns(), cpu_ns());
+        assert!(resident_bytes().is_some_and(|bytes| bytes > 100_000));
+        assert!(switches().is_some());
+        assert!(boot_id().is_some());
+        assert!(now_ns() > before.0 && cpu_ns() >= before.1);
+    }
+}

@@ -1,0 +1,366 @@
+//! The near end: starts the far end or dials it, and times slices.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+
+use super::control::Control;
+use super::protocol::{
+    End, GREETING, NodeKind, Order, Place, PolicyKind, Reply, Report, Request, RuntimeKind,
+    Transport, Usage,
+};
+use super::{far, machine};
+use crate::failure::{Doing, Failure};
+
+/// The hidden subcommand that makes a process the far end.
+pub const FAR_COMMAND: &str = "far";
+
+/// How long a far end that broke has to say why.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// A far end that has not ended by itself after this is killed.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How often it is looked at.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// What a command asks of the two processes.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// How the ends reach each other.
+    pub transport: Transport,
+    /// Which runtime drives the library.
+    pub runtime: RuntimeKind,
+    /// Workers of the tokio runtime.
+    pub threads: usize,
+    /// Whether the library keeps its session.
+    pub session: bool,
+    /// A `chunkperf serve` to use as the far end, instead of a child of this process.
+    pub connect: Option<String>,
+}
+
+impl Setting {
+    /// A node of this setting with the given policy.
+    pub fn node(&self, policy: PolicyKind) -> NodeKind {
+        NodeKind { session: self.session, policy }
+    }
+}
+
+/// The near end with its runtime and its far ends.
+pub struct Bench {
+    /// The near process's runtime.
+    pub runtime: Runtime,
+    /// Where and how both ends run.
+    pub place: Place,
+    fars: Vec<Far>,
+}
+
+/// One open connection: which far end, and which of its ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndId {
+    far: usize,
+    end: usize,
+}
+
+/// How one slice went, as both ends saw it.
+#[derive(Debug, Clone)]
+pub struct Timing {
+    /// From the first message to the verification of the last.
+    pub seconds: f64,
+    /// Processor time of both processes, nanoseconds.
+    pub cpu_ns: u64,
+    /// The far end's times of the marked messages; empty where the clocks differ.
+    pub marks_ns: Vec<u64>,
+}
+
+impl Bench {
+    /// Pins this process to the first core and starts or dials the far end, on the second.
+    ///
+    /// # Errors
+    /// If a process cannot be started, or nobody answers.
+    pub fn start(setting: &Setting) -> Result<Self, Failure> {
+        Self::start_many(setting, 1)
+    }
+
+    /// The same with so many far ends, on the cores that follow.
+    ///
+    /// # Errors
+    /// As [`Bench::start`].
+    pub fn start_many(setting: &Setting, count: usize) -> Result<Self, Failure> {
+        let started: Result<Vec<_>, _> = (0..count).map(|_| Far::start(setting)).collect();
+        let (fars, hosts): (Vec<_>, Vec<_>) = started?.into_iter().unzip();
+        machine::pin(0);
+        let place = Place {
+            transport: setting.transport,
+            runtime: setting.runtime,
+            threads: setting.threads,
+            host: hosts.into_iter().next().unwrap_or_default(),
+            core: 0,
+        };
+        let mut bench = Self { runtime: far::runtime(setting.threads)?, place, fars };
+        for far in 0..count {
+            bench.greet(far)?;
+        }
+        Ok(bench)
+    }
+
+    fn greet(&mut self, far: usize) -> Result<(), Failure> {
+        let place = Place { core: far + 1, ..self.place.clone() };
+        let setup = Request::Setup { greeting: GREETING.to_owned(), place };
+        self.fars[far].control.send(&setup)?;
+        match self.reply(far)? {
+            Reply::Greeting { boot_id } => {
+                self.fars[far].same_clock = boot_id.is_some() && boot_id == machine::boot_id();
+                Ok(())
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Opens an end at the only or first far end: `connect` is given its address.
+    ///
+    /// # Errors
+    /// If either side fails.
+    pub fn open<C>(
+        &mut self,
+        end: End,
+        connect: impl FnOnce(&Runtime, &Place, &str) -> Result<C, Failure>,
+    ) -> Result<(EndId, C), Failure> {
+        self.open_at(0, end, connect)
+    }
+
+    /// Opens an end at one of several far ends.
+    ///
+    /// # Errors
+    /// If either side fails.
+    pub fn open_at<C>(
+        &mut self,
+        far: usize,
+        end: End,
+        connect: impl FnOnce(&Runtime, &Place, &str) -> Result<C, Failure>,
+    ) -> Result<(EndId, C), Failure> {
+        self.fars[far].control.send(&Request::Open(end))?;
+        let address = match self.reply(far)? {
+            Reply::Opened { address } => address,
+            other => return Err(unexpected(&other)),
+        };
+        let connected = connect(&self.runtime, &self.place, &address);
+        let connected = self.or_last_words(far, connected)?;
+        match self.reply(far)? {
+            Reply::Ready => {
+                let id = EndId { far, end: self.fars[far].ends };
+                self.fars[far].ends += 1;
+                Ok((id, connected))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Tells an end to receive a slice; returns when it is about to.
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub fn begin(&mut self, id: EndId, order: &Order) -> Result<(), Failure> {
+        self.fars[id.far].control.send(&Request::Slice { end: id.end, order: order.clone() })?;
+        match self.reply(id.far)? {
+            Reply::Started => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Waits until an end has received its slice.
+    ///
+    /// # Errors
+    /// If it failed.
+    pub fn finish(&mut self, id: EndId) -> Result<Report, Failure> {
+        match self.reply(id.far)? {
+            Reply::Finished(report) => Ok(report),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Runs one slice: the far end is ready before `near` starts, and the slice ends when it has
+    /// verified the last message.
+    ///
+    /// # Errors
+    /// If either side fails.
+    pub fn timed<R>(
+        &mut self,
+        id: EndId,
+        order: &Order,
+        near: impl FnOnce(&Runtime) -> Result<R, Failure>,
+    ) -> Result<(R, Timing), Failure> {
+        self.begin(id, order)?;
+        let cpu_before_ns = machine::cpu_ns();
+        let started_ns = machine::now_ns();
+        let result = near(&self.runtime);
+        let result = self.or_last_words(id.far, result)?;
+        let report = self.finish(id)?;
+        let near_cpu_ns = machine::cpu_ns() - cpu_before_ns;
+        let ended_ns = machine::now_ns();
+        Ok((result, self.timing(id, report, (started_ns, ended_ns), near_cpu_ns)))
+    }
+
+    fn timing(
+        &self,
+        id: EndId,
+        report: Report,
+        (started_ns, ended_ns): (u64, u64),
+        near_cpu_ns: u64,
+    ) -> Timing {
+        let same_clock = self.fars[id.far].same_clock;
+        let ended_ns = if same_clock { report.finished_ns } else { ended_ns };
+        // In memory both ends are threads of one process, whose time the near end has counted.
+        let far_cpu_ns = if self.place.transport == Transport::Memory { 0 } else { report.cpu_ns };
+        Timing {
+            seconds: ended_ns.saturating_sub(started_ns) as f64 / 1e9,
+            cpu_ns: near_cpu_ns + far_cpu_ns,
+            marks_ns: if same_clock { report.marks_ns } else { Vec::new() },
+        }
+    }
+
+    /// Does nothing for so long; what is open stays driven, at both ends.
+    pub fn rest(&self, time: Duration) {
+        // Made inside the runtime, whose timer it needs.
+        self.runtime.block_on(async { tokio::time::sleep(time).await });
+    }
+
+    /// What all processes use together; a process that holds both ends counts once.
+    ///
+    /// # Errors
+    /// If a far end is gone.
+    pub fn usage(&mut self) -> Result<Usage, Failure> {
+        let mut sum = far::usage();
+        if self.place.transport == Transport::Memory {
+            return Ok(sum);
+        }
+        for far in 0..self.fars.len() {
+            self.fars[far].control.send(&Request::Usage)?;
+            match self.reply(far)? {
+                Reply::Usage(far) => {
+                    sum.resident_bytes = add(sum.resident_bytes, far.resident_bytes);
+                    sum.switches = add(sum.switches, far.switches);
+                }
+                other => return Err(unexpected(&other)),
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Waits for the next answer, driving what is open meanwhile.
+    fn reply(&mut self, far: usize) -> Result<Reply, Failure> {
+        match self.runtime.block_on(self.fars[far].control.receive::<Reply>())? {
+            Some(Reply::Failed(why)) => Err(Failure::broken("at the far end", why)),
+            Some(reply) => Ok(reply),
+            None => Err(Failure::broken("waiting for the far end", "it has ended")),
+        }
+    }
+
+    /// A broken connection is often the far end's doing, and then it has said why.
+    fn or_last_words<R>(&mut self, far: usize, result: Result<R, Failure>) -> Result<R, Failure> {
+        let failure = match result {
+            Ok(result) => return Ok(result),
+            Err(failure) => failure,
+        };
+        let control = &mut self.fars[far].control;
+        let words = self
+            .runtime
+            .block_on(async { tokio::time::timeout(LAST_WORDS, control.receive::<Reply>()).await });
+        match words {
+            Ok(Ok(Some(Reply::Failed(why)))) => {
+                Err(Failure::broken(failure.to_string(), format!("at the far end: {why}")))
+            }
+            _ => Err(failure),
+        }
+    }
+}
+
+fn add(near: Option<u64>, far: Option<u64>) -> Option<u64> {
+    Some(near? + far?)
+}
+
+fn unexpected(reply: &Reply) -> Failure {
+    Failure::broken("talking to the far end", format!("unexpected answer {reply:?}"))
+}
+
+/// The far end: a child, a thread, or a server on another host.
+struct Far {
+    control: Control,
+    child: Option<Child>,
+    same_clock: bool,
+    ends: usize,
+}
+
+impl Far {
+    fn new(control: Control, child: Option<Child>) -> Self {
+        Self { control, child, same_clock: false, ends: 0 }
+    }
+
+    /// Returns it with the address that its ends listen on.
+    fn start(setting: &Setting) -> Result<(Self, String), Failure> {
+        let loopback = || "127.0.0.1".to_owned();
+        match (&setting.connect, setting.transport) {
+            (Some(server), Transport::Tcp) => Self::dial(server),
+            (Some(_), other) => Err(Failure::Refused(format!(
+                "--connect goes with --transport tcp, not {}",
+                super::slices::name_of(other)
+            ))),
+            (None, Transport::Memory) => Ok((Self::thread()?, loopback())),
+            (None, _) => Ok((Self::child()?, loopback())),
+        }
+    }
+
+    fn child() -> Result<Self, Failure> {
+        let program = std::env::current_exe().doing("finding this program's file")?;
+        let mut child = Command::new(program)
+            .arg(FAR_COMMAND)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .doing("starting the far end")?;
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let (Some(stdin), Some(stdout)) = (stdin, stdout) else {
+            return Err(Failure::broken("starting the far end", "it has no pipes"));
+        };
+        Ok(Self::new(Control::new(stdout, stdin), Some(child)))
+    }
+
+    fn thread() -> Result<Self, Failure> {
+        let (far_reader, near_writer) = std::io::pipe().doing("making a pipe")?;
+        let (near_reader, far_writer) = std::io::pipe().doing("making a pipe")?;
+        thread::spawn(move || {
+            if let Err(failure) = far::serve(far_reader, far_writer, None) {
+                eprintln!("chunkperf: far end: {failure}");
+            }
+        });
+        Ok(Self::new(Control::new(near_reader, near_writer), None))
+    }
+
+    fn dial(server: &str) -> Result<(Self, String), Failure> {
+        let mut stream = TcpStream::connect(server).doing(&format!("connecting to {server}"))?;
+        stream.set_nodelay(true).doing("setting up the control connection")?;
+        let host = stream.peer_addr().doing("asking for the far end's address")?.ip().to_string();
+        writeln!(stream, "{GREETING}").doing("greeting the server")?;
+        let reader = stream.try_clone().doing("setting up the control connection")?;
+        Ok((Self::new(Control::new(reader, stream), None), host))
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        let Some(child) = &mut self.child else { return };
+        // It ends by itself when its control connection does, and then tidies up.
+        self.control.close();
+        let deadline = Instant::now() + END_TIMEOUT;
+        while matches!(child.try_wait(), Ok(None)) && Instant::now() < deadline {
+            thread::sleep(LOOK);
+        }
+        // It may have ended; either way no process is left behind.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}

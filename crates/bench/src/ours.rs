@@ -1,0 +1,132 @@
+//! What is measured: the library, used the way its documentation says.
+
+pub mod bandwidth;
+pub mod chain;
+pub mod farm;
+pub mod idle;
+pub mod latency;
+pub mod stream;
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use chunkcomm::{Address, Node, Policy};
+use tokio::runtime::Runtime;
+
+use crate::baseline::wire::socket_path;
+use crate::failure::{Doing, Failure};
+use crate::harness::machine::now_ns;
+use crate::harness::protocol::{NodeKind, Order, Place, PolicyKind, RuntimeKind, Transport};
+
+/// A node of the near end: it dials and does not listen.
+pub(crate) async fn near_node(
+    kind: NodeKind,
+    place: &Place,
+    bytes: usize,
+) -> Result<Node, Failure> {
+    build(kind, place, None, bytes).await
+}
+
+/// A node that others dial, as the far ends' are, and the address it listens on.
+pub(crate) async fn listening_node(
+    kind: NodeKind,
+    place: &Place,
+    bytes: usize,
+) -> Result<(Node, String), Failure> {
+    let node = build(kind, place, Some(listen_address(place)?), bytes).await?;
+    let address = node.addresses().first().map(ToString::to_string);
+    let address = address.ok_or_else(|| Failure::broken("listening", "the node has no address"))?;
+    Ok((node, address))
+}
+
+async fn build(
+    kind: NodeKind,
+    place: &Place,
+    listen: Option<Address>,
+    bytes: usize,
+) -> Result<Node, Failure> {
+    let mut builder = Node::builder().policy(match kind.policy {
+        PolicyKind::Chunked => Policy::Chunked,
+        PolicyKind::Unbuffered => Policy::Unbuffered,
+        PolicyKind::Linger(time) => Policy::Linger(time),
+    });
+    if let Some(address) = listen {
+        builder = builder.listen(address);
+    }
+    if !is_loopback(&place.host) {
+        // `serve` has asked for a loudly named option before it let a stranger choose this.
+        builder = builder.insecure_bind_beyond_loopback();
+    }
+    if bytes > MESSAGE_BYTES_USUAL {
+        builder = builder.message_bytes_max(bytes);
+    }
+    builder = match place.runtime {
+        RuntimeKind::Ambient => builder,
+        RuntimeKind::IoThread => builder.io_thread(),
+        RuntimeKind::BusyPoll => builder.busy_poll(),
+    };
+    if !kind.session {
+        builder = builder.session_off_for_measuring();
+    }
+    builder.build().await.doing("building a node")
+}
+
+/// Messages up to this size pass with the library's own limits.
+const MESSAGE_BYTES_USUAL: usize = 1 << 20;
+
+fn listen_address(place: &Place) -> Result<Address, Failure> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    match place.transport {
+        Transport::Tcp => format!("{}:0", bracketed(&place.host)).parse().doing("listening"),
+        Transport::Unix => Ok(Address::Unix(socket_path())),
+        Transport::Memory => {
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            Ok(Address::Memory(format!("chunkperf-{}-{count}", std::process::id())))
+        }
+    }
+}
+
+fn bracketed(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+}
+
+fn is_loopback(host: &str) -> bool {
+    host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Parses the address that a far end has announced.
+pub(crate) fn address(text: &str) -> Result<Address, Failure> {
+    text.parse().doing("understanding the far end's address")
+}
+
+/// Runs a future as a task of the runtime, as a program's own tasks run: on a worker, where
+/// there are several.
+pub(crate) fn run_task<F>(runtime: &Runtime, future: F) -> Result<F::Output, Failure>
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    runtime.block_on(async { tokio::spawn(future).await }).doing("running a task")
+}
+
+/// Notes the time of every so-many-th number.
+pub(crate) struct Marks {
+    every: u64,
+    next: u64,
+    pub(crate) times_ns: Vec<u64>,
+}
+
+impl Marks {
+    pub(crate) fn new(order: &Order) -> Self {
+        let next = if order.mark_every == 0 { u64::MAX } else { order.first };
+        Self { every: order.mark_every, next, times_ns: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn note(&mut self, sequence: u64) {
+        if sequence == self.next {
+            self.times_ns.push(now_ns());
+            self.next += self.every;
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! A farm of tasks that spin for a set time and answer a number.
+
+use std::time::Duration;
+
+use chunkcomm::registry::Function;
+use chunkcomm::{Address, Registry};
+use chunkcomm_farm::{Farm, Model, Prefetch, Runtime as FarmRuntime, WorkersAs, serve_if_started};
+use tokio::runtime::Runtime;
+
+use crate::baseline::hand_farm::{answer, spin};
+use crate::failure::{Doing, Failure};
+use crate::harness::machine;
+use crate::message::{Long, Message, Record, Short, Word};
+use crate::with_message_of;
+
+/// Tells worker processes, which are copies of this program, how long a task computes.
+const WORK_VARIABLE: &str = "CHUNKPERF_WORK_NS";
+
+/// Workers have this long to end in good order.
+const FINISH_DEADLINE: Duration = Duration::from_secs(5);
+
+/// What the farm does.
+#[derive(Debug, Clone)]
+pub struct FarmKind {
+    /// Encoded bytes of a task.
+    pub task_bytes: usize,
+    /// How long each computes.
+    pub work: Duration,
+    /// How many workers, in model A the farmer's own among them.
+    pub workers: usize,
+    /// Processes or threads.
+    pub workers_as: WorkersAs,
+    /// Whether the farmer's node works too.
+    pub model: Model,
+    /// Assignments a worker holds.
+    pub prefetch: Prefetch,
+    /// Tasks an assignment.
+    pub grain: u32,
+    /// Which runtime drives the nodes.
+    pub runtime: FarmRuntime,
+    /// Where the farmer listens.
+    pub listen: Address,
+}
+
+/// A farm with its workers, ready to run.
+pub trait Ready {
+    /// Farms so many tasks out and verifies the results; returns the seconds from the first
+    /// assignment to the last result.
+    ///
+    /// # Errors
+    /// If a worker is lost, or a result is wrong.
+    fn run(&mut self, runtime: &Runtime, tasks: u64) -> Result<f64, Failure>;
+
+    /// Stops the worker processes, which spin where they poll busily, or lets them go on.
+    fn hold(&self, held: bool);
+
+    /// Ends the workers in good order.
+    ///
+    /// # Errors
+    /// If one ended otherwise.
+    fn finish(self: Box<Self>, runtime: &Runtime) -> Result<(), Failure>;
+}
+
+/// Where a worker process parts from the program; returns at once in all others.
+pub fn serve_if_worker() {
+    let work_ns = std::env::var(WORK_VARIABLE).ok().and_then(|text| text.parse().ok());
+    let work = Duration::from_nanos(work_ns.unwrap_or_default());
+    serve_if_started(&Functions::new(work).registry);
+}
+
+/// Starts the workers.
+///
+/// # Errors
+/// If they do not start.
+pub fn start(runtime: &Runtime, kind: &FarmKind) -> Result<Box<dyn Ready>, Failure> {
+    let functions = Functions::new(kind.work);
+    let mut cores = machine::cores();
+    let pinned = kind.workers_as == WorkersAs::Process;
+    // Children may be pinned to what their parent may use at that moment only.
+    machine::unpin();
+    let builder = Farm::builder(functions.registry.clone())
+        .workers(kind.workers)
+        .workers_as(kind.workers_as)
+        .model(kind.model)
+        .prefetch(kind.prefetch)
+        .grain(kind.grain)
+        .runtime(kind.runtime)
+        .listen(kind.listen.clone());
+    let work_ns = kind.work.as_nanos().to_string();
+    let builder = builder.launcher(move |launcher| {
+        if !cores.is_empty() {
+            // The first core is the farmer's.
+            cores.rotate_left(1);
+        }
+        launcher.env(WORK_VARIABLE, work_ns).cpus(cores)
+    });
+    let farm = runtime.block_on(builder.start()).doing("starting the farm")?;
+    if pinned {
+        machine::pin(0);
+    }
+    let bytes = kind.task_bytes;
+    with_message_of!(bytes, M => {
+        let function = M::function(functions);
+        Ok(Box::new(Started::<M> { farm, function, bytes }))
+    })
+}
+
+/// The functions of every copy of the program, one a type of task.
+struct Functions {
+    registry: Registry,
+    word: Function<Word, u64>,
+    short: Function<Short, u64>,
+    record: Function<Record, u64>,
+    long: Function<Long, u64>,
+}
+
+impl Functions {
+    fn new(work: Duration) -> Self {
+        let mut registry = Registry::new();
+        let word = registry.register("spin-word", move |task: Word| perform(&task, work));
+        let short = registry.register("spin-short", move |task: Short| perform(&task, work));
+        let record = registry.register("spin-record", move |task: Record| perform(&task, work));
+        let long = registry.register("spin-long", move |task: Long| perform(&task, work));
+        Self { registry, word, short, record, long }
+    }
+}
+
+/// A task whose check byte is wrong answers what no task answers.
+fn perform<M: Message>(task: &M, work: Duration) -> u64 {
+    spin(work);
+    let sequence = task.sequence();
+    if task.is_stamped(sequence) { answer(sequence) } else { !answer(sequence) }
+}
+
+/// A message type with its registered function.
+trait Task: Message {
+    fn function(functions: Functions) -> Function<Self, u64>
+    where
+        Self: Sized;
+}
+
+impl Task for Word {
+    fn function(functions: Functions) -> Function<Self, u64> {
+        functions.word
+    }
+}
+
+impl Task for Short {
+    fn function(functions: Functions) -> Function<Self, u64> {
+        functions.short
+    }
+}
+
+impl Task for Record {
+    fn function(functions: Functions) -> Function<Self, u64> {
+        functions.record
+    }
+}
+
+impl Task for Long {
+    fn function(functions: Functions) -> Function<Self, u64> {
+        functions.long
+    }
+}
+
+struct Started<M: Message> {
+    farm: Farm,
+    function: Function<M, u64>,
+    bytes: usize,
+}
+
+impl<M: Message> Ready for Started<M> {
+    fn run(&mut self, runtime: &Runtime, tasks: u64) -> Result<f64, Failure> {
+        let bytes = self.bytes;
+        let mut answered = vec![false; tasks as usize];
+        let mut wrong = 0;
+        let given = (0..tasks).map(|sequence| {
+            let mut task = M::with_size(bytes);
+            task.stamp(sequence);
+            task
+        });
+        let take = |index: u64, value: u64| {
+            let slot = &mut answered[index as usize];
+            wrong += u64::from(*slot || value != answer(index));
+            *slot = true;
+        };
+        let started_ns = machine::now_ns();
+        let stats = runtime.block_on(self.farm.run_as_completed(&self.function, given, take));
+        let seconds = (machine::now_ns() - started_ns) as f64 / 1e9;
+        stats.doing("farming")?;
+        if wrong > 0 || answered.contains(&false) {
+            return Err(Failure::broken("farming", format!("{wrong} results are wrong")));
+        }
+        Ok(seconds)
+    }
+
+    fn hold(&self, held: bool) {
+        for worker in self.farm.workers() {
+            if let Some(pid) = worker.pid {
+                machine::hold(pid, held);
+            }
+        }
+    }
+
+    fn finish(self: Box<Self>, runtime: &Runtime) -> Result<(), Failure> {
+        runtime.block_on(self.farm.finish(FINISH_DEADLINE)).doing("ending the farm")
+    }
+}

@@ -1,0 +1,91 @@
+//! Links that carry nothing.
+
+use chunkcomm::{Node, Peer};
+use tokio::runtime::Runtime;
+
+use super::{address, listening_node, near_node};
+use crate::failure::{Doing, Failure};
+use crate::harness::far::{FarEnd, Opening};
+use crate::harness::machine;
+use crate::harness::near::Bench;
+use crate::harness::protocol::{End, NodeKind, Order};
+
+/// Open files of a process beside its links.
+const OTHER_FILES: u64 = 64;
+
+/// Open files that a link and its node take, at most.
+const FILES_PER_LINK: u64 = 4;
+
+/// Nodes of the near end, each linked to the one node of the far end.
+pub struct Links {
+    bench: Bench,
+    kind: NodeKind,
+    address: String,
+    links: Vec<(Node, Peer)>,
+}
+
+impl Links {
+    /// Opens the far node, to which nobody is linked yet.
+    ///
+    /// # Errors
+    /// If it does not open, or so many files are not allowed.
+    pub fn open(mut bench: Bench, count: usize, kind: NodeKind) -> Result<Self, Failure> {
+        allow_files(count)?;
+        let end = End::Links { count, node: kind };
+        let (_, address) = bench.open(end, |_, _, address| Ok(address.to_owned()))?;
+        Ok(Self { bench, kind, address, links: Vec::new() })
+    }
+
+    /// Links so many further nodes.
+    ///
+    /// # Errors
+    /// If one cannot connect.
+    pub fn add(&mut self, count: usize) -> Result<(), Failure> {
+        let target = address(&self.address)?;
+        self.links.reserve(count);
+        for _ in 0..count {
+            let link = self.bench.runtime.block_on(async {
+                let node = near_node(self.kind, &self.bench.place, 0).await?;
+                let peer = node.connect(&target).await.doing("connecting")?;
+                Ok((node, peer))
+            })?;
+            self.links.push(link);
+        }
+        Ok(())
+    }
+
+    /// The two processes.
+    pub fn bench(&mut self) -> &mut Bench {
+        &mut self.bench
+    }
+}
+
+fn allow_files(links: usize) -> Result<(), Failure> {
+    machine::allow_open_files(links as u64 * FILES_PER_LINK + OTHER_FILES)
+        .doing(&format!("allowing open files for {links} links"))
+}
+
+struct Far {
+    _node: Node,
+}
+
+/// The far end: one node that listens.
+///
+/// # Errors
+/// If it does not open.
+pub fn far(
+    count: usize,
+    node: NodeKind,
+    mut opening: Opening<'_>,
+) -> Result<Box<dyn FarEnd>, Failure> {
+    allow_files(count)?;
+    let (node, address) = opening.runtime.block_on(listening_node(node, opening.place, 0))?;
+    opening.announce(address)?;
+    Ok(Box::new(Far { _node: node }))
+}
+
+impl FarEnd for Far {
+    fn slice(&mut self, _runtime: &Runtime, _order: &Order) -> Result<Vec<u64>, Failure> {
+        Err(Failure::broken("running a slice", "idle links carry none"))
+    }
+}

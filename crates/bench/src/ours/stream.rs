@@ -1,0 +1,277 @@
+//! Typed messages one way.
+
+use std::time::Duration;
+
+use chunkcomm::{Node, Peer, PeerStats, Receiver, Sender};
+use tokio::runtime::Runtime;
+
+use super::{Marks, address, listening_node, near_node, run_task};
+use crate::failure::{Doing, Failure};
+use crate::harness::far::{FarEnd, Opening};
+use crate::harness::machine::now_ns;
+use crate::harness::near::{Bench, EndId};
+use crate::harness::protocol::{Api, End, NodeKind, Order, Place};
+use crate::harness::slices::{Contender, Slice};
+use crate::message::Message;
+use crate::with_message_of;
+
+/// The channel's name.
+const CHANNEL: &str = "stream";
+
+/// Times of delivery noted in one slice, at most.
+const MARKS_PER_SLICE: u64 = 2_000;
+
+/// Messages asked for in one `recv_many`, and given to one `send_all` where they are prepared.
+const MANY: usize = 1024;
+
+/// Messages up to this size are made as `send_all` takes them; larger ones are prepared and used
+/// again, since a new one would be a new allocation.
+const MADE_ON_THE_FLY_BYTES_MAX: usize = 16;
+
+/// What is streamed.
+#[derive(Debug, Clone, Copy)]
+pub struct StreamKind {
+    /// Encoded bytes of a message.
+    pub bytes: usize,
+    /// One a call or many.
+    pub api: Api,
+    /// Messages a second; none for as many as go.
+    pub rate: Option<u64>,
+    /// The node.
+    pub node: NodeKind,
+}
+
+/// Connects near and far end.
+///
+/// # Errors
+/// If either side fails.
+pub fn near(bench: &mut Bench, kind: StreamKind) -> Result<Box<dyn Contender>, Failure> {
+    with_message_of!(kind.bytes, M => Ok(Box::new(Near::<M>::open(bench, kind)?)))
+}
+
+struct Near<M: Message> {
+    /// Holds the link open.
+    _node: Node,
+    peer: Peer,
+    sender: Option<Sender<M>>,
+    kind: StreamKind,
+    end: EndId,
+    next: u64,
+}
+
+impl<M: Message> Near<M> {
+    fn open(bench: &mut Bench, kind: StreamKind) -> Result<Self, Failure> {
+        let end = End::Stream { bytes: kind.bytes, api: kind.api, node: kind.node };
+        let (end, (node, peer, sender)) = bench
+            .open(end, |runtime, place, text| runtime.block_on(connect::<M>(kind, place, text)))?;
+        Ok(Self { _node: node, peer, sender: Some(sender), kind, end, next: 0 })
+    }
+}
+
+async fn connect<M: Message>(
+    kind: StreamKind,
+    place: &Place,
+    text: &str,
+) -> Result<(Node, Peer, Sender<M>), Failure> {
+    let node = near_node(kind.node, place, kind.bytes).await?;
+    let peer = node.connect(&address(text)?).await.doing("connecting")?;
+    let sender = node.open::<M>(&peer, CHANNEL).await.doing("opening a channel")?;
+    Ok((node, peer, sender))
+}
+
+impl<M: Message> Contender for Near<M> {
+    fn stats(&self) -> Option<PeerStats> {
+        Some(self.peer.stats())
+    }
+
+    fn slice(&mut self, bench: &mut Bench, count: u64) -> Result<Slice, Failure> {
+        let mark_every = (count / MARKS_PER_SLICE).max(1);
+        let order = Order { first: self.next, messages: count, mark_every };
+        let sender =
+            self.sender.take().ok_or_else(|| Failure::broken("sending", "it is closed"))?;
+        let kind = self.kind;
+        let ((sender, sent_ns), timing) = bench.timed(self.end, &order, |runtime| {
+            run_task(runtime, produce(sender, kind, order.clone()))?
+        })?;
+        self.sender = Some(sender);
+        self.next += count;
+        let delivery_ns =
+            sent_ns.iter().zip(&timing.marks_ns).map(|(sent, taken)| taken.saturating_sub(*sent));
+        Ok(Slice::new(count, &timing, delivery_ns.collect()))
+    }
+}
+
+/// The program that a user would write; returns the times of the marked messages.
+async fn produce<M: Message>(
+    mut sender: Sender<M>,
+    kind: StreamKind,
+    order: Order,
+) -> Result<(Sender<M>, Vec<u64>), Failure> {
+    let mut marks = Marks::new(&order);
+    match (kind.rate, kind.api) {
+        (Some(rate), _) => paced(&mut sender, kind.bytes, &order, rate, &mut marks).await?,
+        (None, Api::One) => one_by_one(&mut sender, kind.bytes, &order, &mut marks).await?,
+        (None, Api::Many) => many(&mut sender, kind.bytes, &order, &mut marks).await?,
+    }
+    sender.flush().await.doing("flushing")?;
+    Ok((sender, marks.times_ns))
+}
+
+async fn one_by_one<M: Message>(
+    sender: &mut Sender<M>,
+    bytes: usize,
+    order: &Order,
+    marks: &mut Marks,
+) -> Result<(), Failure> {
+    let mut message = M::with_size(bytes);
+    for sequence in order.first..order.first + order.messages {
+        message.stamp(sequence);
+        marks.note(sequence);
+        sender.send(&message).await.doing("sending")?;
+    }
+    Ok(())
+}
+
+async fn many<M: Message>(
+    sender: &mut Sender<M>,
+    bytes: usize,
+    order: &Order,
+    marks: &mut Marks,
+) -> Result<(), Failure> {
+    let end = order.first + order.messages;
+    if bytes <= MADE_ON_THE_FLY_BYTES_MAX {
+        let messages = (order.first..end).map(|sequence| {
+            let mut message = M::with_size(bytes);
+            message.stamp(sequence);
+            marks.note(sequence);
+            message
+        });
+        sender.send_all(messages).await.doing("sending many")?;
+        return Ok(());
+    }
+    let mut prepared: Vec<M> = (0..MANY).map(|_| M::with_size(bytes)).collect();
+    let mut first = order.first;
+    while first < end {
+        let count = (end - first).min(MANY as u64);
+        for (sequence, message) in (first..first + count).zip(&mut prepared) {
+            message.stamp(sequence);
+            marks.note(sequence);
+        }
+        sender.send_all(&prepared[..count as usize]).await.doing("sending many")?;
+        first += count;
+    }
+    Ok(())
+}
+
+/// Sends by the clock, so many a second. It yields instead of sleeping: tokio's timers step in
+/// milliseconds.
+async fn paced<M: Message>(
+    sender: &mut Sender<M>,
+    bytes: usize,
+    order: &Order,
+    rate: u64,
+    marks: &mut Marks,
+) -> Result<(), Failure> {
+    let mut message = M::with_size(bytes);
+    let gap = Duration::from_secs(1).as_nanos() as u64 / rate;
+    let mut due_ns = now_ns();
+    for sequence in order.first..order.first + order.messages {
+        while now_ns() < due_ns {
+            tokio::task::yield_now().await;
+        }
+        due_ns += gap;
+        message.stamp(sequence);
+        marks.note(sequence);
+        sender.send(&message).await.doing("sending")?;
+    }
+    Ok(())
+}
+
+struct Far<M> {
+    _node: Node,
+    receiver: Option<Receiver<M>>,
+    bytes: usize,
+    api: Api,
+}
+
+/// The far end: takes and verifies.
+///
+/// # Errors
+/// If the connection is not made.
+pub fn far(
+    bytes: usize,
+    api: Api,
+    node: NodeKind,
+    opening: Opening<'_>,
+) -> Result<Box<dyn FarEnd>, Failure> {
+    with_message_of!(bytes, M => open_far::<M>(bytes, api, node, opening))
+}
+
+fn open_far<M: Message>(
+    bytes: usize,
+    api: Api,
+    node: NodeKind,
+    mut opening: Opening<'_>,
+) -> Result<Box<dyn FarEnd>, Failure> {
+    let runtime = opening.runtime;
+    let (node, address) = runtime.block_on(listening_node(node, opening.place, bytes))?;
+    opening.announce(address)?;
+    let (_peer, receiver) =
+        runtime.block_on(node.accept::<M>(CHANNEL)).doing("accepting a channel")?;
+    Ok(Box::new(Far { _node: node, receiver: Some(receiver), bytes, api }))
+}
+
+impl<M: Message> FarEnd for Far<M> {
+    fn slice(&mut self, runtime: &Runtime, order: &Order) -> Result<Vec<u64>, Failure> {
+        let receiver =
+            self.receiver.take().ok_or_else(|| Failure::broken("receiving", "it is closed"))?;
+        let (receiver, marks_ns) =
+            run_task(runtime, consume(receiver, self.bytes, self.api, order.clone()))??;
+        self.receiver = Some(receiver);
+        Ok(marks_ns)
+    }
+}
+
+async fn consume<M: Message>(
+    mut receiver: Receiver<M>,
+    bytes: usize,
+    api: Api,
+    order: Order,
+) -> Result<(Receiver<M>, Vec<u64>), Failure> {
+    let mut marks = Marks::new(&order);
+    let end = order.first + order.messages;
+    match api {
+        Api::One => {
+            for sequence in order.first..end {
+                let message = receiver.recv().await.doing("receiving")?;
+                let message = message.ok_or_else(ended)?;
+                check(&message, sequence, bytes)?;
+                marks.note(sequence);
+            }
+        }
+        Api::Many => {
+            let mut messages = Vec::with_capacity(MANY);
+            let mut sequence = order.first;
+            while sequence < end {
+                if receiver.recv_many(&mut messages, MANY).await.doing("receiving many")? == 0 {
+                    return Err(ended());
+                }
+                for message in messages.drain(..) {
+                    check(&message, sequence, bytes)?;
+                    marks.note(sequence);
+                    sequence += 1;
+                }
+            }
+        }
+    }
+    Ok((receiver, marks.times_ns))
+}
+
+#[inline]
+fn check<M: Message>(message: &M, sequence: u64, bytes: usize) -> Result<(), Failure> {
+    if message.verify(sequence, bytes) { Ok(()) } else { Err(Failure::wrong_message(sequence)) }
+}
+
+fn ended() -> Failure {
+    Failure::broken("receiving", "the stream ended too early")
+}

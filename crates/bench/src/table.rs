@@ -1,0 +1,159 @@
+//! Rows: one JSON object each, or an aligned table with units for people.
+
+use std::fmt::Write;
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::Value;
+
+/// One result: keys in the order they were set.
+#[derive(Debug, Clone, Default)]
+pub struct Row {
+    entries: Vec<(&'static str, Value)>,
+}
+
+impl Row {
+    /// Sets a key. Figures that are not a number, and none, become null.
+    pub fn set(&mut self, key: &'static str, value: impl Into<Value>) -> &mut Self {
+        let value = value.into();
+        match self.entries.iter_mut().find(|(known, _)| *known == key) {
+            Some(entry) => entry.1 = value,
+            None => self.entries.push((key, value)),
+        }
+        self
+    }
+
+    /// The value of a key that was set.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.entries.iter().find(|(known, _)| *known == key).map(|(_, value)| value)
+    }
+
+    /// The row on standard output, in the form asked for.
+    pub fn print(&self, json: bool) {
+        if json {
+            println!("{}", self.to_json());
+        } else {
+            print!("{}", self.to_lines());
+        }
+    }
+
+    /// One line of JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("keys are strings and values are JSON")
+    }
+
+    /// A line a key, aligned, with units; nulls are left out.
+    pub fn to_lines(&self) -> String {
+        let shown = || self.entries.iter().filter(|(_, value)| !value.is_null());
+        let width = shown().map(|(key, _)| key.len()).max().unwrap_or(0);
+        let mut lines = String::new();
+        for (key, value) in shown() {
+            // Writing into a string does not fail.
+            let _ = writeln!(lines, "{key:width$}  {}", with_unit(key, value));
+        }
+        lines
+    }
+}
+
+impl Serialize for Row {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.entries.len()))?;
+        for (key, value) in &self.entries {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+/// A value as people read it; the end of the key names the unit.
+fn with_unit(key: &str, value: &Value) -> String {
+    let Some(number) = value.as_f64() else {
+        return match value {
+            Value::String(text) => text.clone(),
+            Value::Object(parts) => {
+                let parts: Vec<String> =
+                    parts.iter().map(|(name, part)| format!("{name} {part}")).collect();
+                parts.join(", ")
+            }
+            other => other.to_string(),
+        };
+    };
+    if key.ends_with("bytes_per_second") {
+        scaled(number, "B/s")
+    } else if key.ends_with("per_second") {
+        scaled(number, "/s")
+    } else if key.ends_with("seconds") {
+        format!("{} s", significant(number))
+    } else if key.ends_with("_us") || key.contains("_us_per_") {
+        format!("{} us", significant(number))
+    } else if key.ends_with("bytes") || key.starts_with("bytes") {
+        format!("{number} B")
+    } else {
+        significant(number)
+    }
+}
+
+/// With a decimal prefix, as rates are given.
+fn scaled(number: f64, unit: &str) -> String {
+    let (divisor, prefix) = match number.abs() {
+        n if n >= 1e9 => (1e9, "G"),
+        n if n >= 1e6 => (1e6, "M"),
+        n if n >= 1e3 => (1e3, "k"),
+        _ => (1.0, ""),
+    };
+    format!("{} {prefix}{unit}", significant(number / divisor))
+}
+
+/// Four digits that mean something; whole numbers as they are.
+pub fn significant(number: f64) -> String {
+    if number == number.trunc() && number.abs() < 1e15 {
+        return format!("{number}");
+    }
+    let digits = number.abs().log10().floor() as i32 + 1;
+    format!("{number:.*}", usize::try_from(4 - digits).unwrap_or(0).min(9))
+}
+
+/// Columns of text, each as wide as its widest cell; the last is not padded.
+pub fn aligned(lines: &[Vec<String>]) -> String {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        lines.iter().filter_map(|line| line.get(column)).map(String::len).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for line in lines {
+        let cells: Vec<String> =
+            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_keeps_its_order_and_writes_null() {
+        let mut row = Row::default();
+        row.set("b", 1).set("a", f64::NAN).set("c", None::<u64>).set("b", 2);
+        assert_eq!(row.to_json(), r#"{"b":2,"a":null,"c":null}"#);
+        assert_eq!(row.to_lines(), "b  2\n");
+    }
+
+    #[test]
+    fn numbers_get_their_units() {
+        let shown = |key: &str, number: f64| with_unit(key, &Value::from(number));
+        assert_eq!(shown("messages_per_second", 98_765_432.0), "98.77 M/s");
+        assert_eq!(shown("baseline_bytes_per_second", 6.5e9), "6.500 GB/s");
+        assert_eq!(shown("p50_us", 51.234_56), "51.23 us");
+        assert_eq!(shown("seconds", 0.012_345), "0.01235 s");
+        assert_eq!(shown("ratio", 0.98765), "0.9877");
+    }
+
+    #[test]
+    fn columns_are_aligned() {
+        let lines = [vec!["a".to_owned(), "bb".to_owned()], vec!["ccc".to_owned(), "d".to_owned()]];
+        assert_eq!(aligned(&lines), "a    bb\nccc  d\n");
+    }
+}

@@ -1,0 +1,282 @@
+//! The program's contract: keys that are always there, one JSON object a row and nothing else on
+//! standard output, errors on standard error with exit status 2.
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn chunkperf(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_chunkperf"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("chunkperf starts")
+}
+
+/// Runs a command that succeeds and gives its one row.
+fn row(arguments: &[&str]) -> Value {
+    let output = chunkperf(&[arguments, &["--json"]].concat());
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{arguments:?}: {}\n{err}", output.status);
+    assert_eq!(out.lines().count(), 1, "{arguments:?}: {out}");
+    serde_json::from_str(&out).expect("a row is JSON")
+}
+
+#[track_caller]
+fn assert_keys(row: &Value, keys: &[&str]) {
+    for key in ["bench", "transport", "runtime"].iter().chain(keys) {
+        assert!(row.get(key).is_some(), "no key {key} in {row}");
+    }
+}
+
+/// Runs a command that is refused, and gives what it says.
+fn refusal(arguments: &[&str]) -> String {
+    let output = chunkperf(arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    assert!(output.stdout.is_empty(), "{arguments:?}: standard output is for rows");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+const STREAM_KEYS: &[&str] = &[
+    "policy",
+    "payload_bytes",
+    "messages",
+    "seconds",
+    "messages_per_second",
+    "bytes_per_second",
+    "packets",
+    "messages_per_packet",
+    "writes",
+    "flushes",
+    "cpu_us_per_message",
+    "delivery_p50_us",
+    "delivery_p99_us",
+];
+
+const AGAINST_KEYS: &[&str] = &["baseline", "ratio", "ratio_low", "ratio_high"];
+
+#[test]
+fn stream_rows() {
+    // Every kind of message: a word, short, a record, long.
+    for size in ["8", "9", "15", "16", "17", "1024", "100KiB"] {
+        let row = row(&["stream", "--size", size, "--messages", "300"]);
+        assert_keys(&row, STREAM_KEYS);
+        assert_eq!(row["messages"], 300, "{size}");
+        assert!(row["flushes"]["full"].is_u64() && row["flushes"]["explicit"].is_u64());
+        assert!(row["delivery_p50_us"].as_f64().is_some_and(|us| us > 0.0));
+    }
+}
+
+#[test]
+fn stream_against_baselines() {
+    for baseline in ["hand-batched", "unbatched", "raw", "session-off"] {
+        let row = row(&["stream", "--messages", "1000", "--against", baseline]);
+        assert_keys(&row, STREAM_KEYS);
+        assert_keys(&row, AGAINST_KEYS);
+        assert_eq!(row["baseline"], baseline);
+        assert!(row["baseline_messages_per_second"].as_f64().is_some_and(|rate| rate > 0.0));
+    }
+    let row = row(&["stream", "--rate", "10000", "--messages", "200", "--against", "latency"]);
+    assert!(row["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0));
+    assert!(row["baseline_p50_us"].as_f64().is_some_and(|us| us > 0.0));
+}
+
+#[test]
+fn stream_of_each_transport_runtime_and_policy() {
+    let many: &[&[&str]] = &[
+        &["--transport", "unix"],
+        &["--transport", "memory"],
+        &["--runtime", "io-thread"],
+        &["--runtime", "busy-poll"],
+        &["--threads", "2"],
+        &["--session", "off"],
+        &["--api", "many"],
+        &["--api", "many", "--size", "1024"],
+        &["--policy", "unbuffered"],
+        &["--policy", "linger:200us"],
+    ];
+    for options in many {
+        let row = row(&[&["stream", "--messages", "2000"], *options].concat());
+        assert_keys(&row, STREAM_KEYS);
+    }
+    let row = row(&["stream", "--messages", "100", "--policy", "unbuffered"]);
+    assert_eq!((&row["packets"], &row["policy"]), (&Value::from(100), &Value::from("unbuffered")));
+}
+
+#[test]
+fn latency_rows() {
+    let keys = ["payload_bytes", "iterations", "p50_us", "p99_us"];
+    for options in [
+        &["--against", "raw"][..],
+        &["--load", "bulk", "--against", "load-idle"],
+        &["--size", "64KiB"],
+    ] {
+        let row = row(&[&["latency", "--iterations", "100"], options].concat());
+        assert_keys(&row, &keys);
+        assert_eq!(row["iterations"], 100);
+    }
+    let row = row(&[
+        "latency",
+        "--iterations",
+        "100",
+        "--runtime",
+        "busy-poll",
+        "--transport",
+        "unix",
+        "--against",
+        "raw",
+    ]);
+    assert_keys(&row, AGAINST_KEYS);
+    assert_eq!(row["runtime"], "busy-poll:1");
+}
+
+#[test]
+fn bandwidth_rows() {
+    let row = row(&["bandwidth", "--size", "1MiB", "--repeat", "10", "--against", "raw"]);
+    assert_keys(&row, &["payload_bytes", "bytes_per_second", "fresh_bytes_per_second"]);
+    assert_keys(&row, AGAINST_KEYS);
+    assert!(row["baseline_bytes_per_second"].as_f64().is_some_and(|rate| rate > 0.0));
+}
+
+#[test]
+fn idle_rows() {
+    let row = row(&["idle", "--links", "5"]);
+    assert_keys(&row, &["links", "bytes_per_link", "wakeups_per_second"]);
+    assert_eq!(row["links"], 5);
+}
+
+#[test]
+fn farm_rows() {
+    let keys = ["tasks", "seconds", "tasks_per_second", "overhead_us_per_task", "efficiency"];
+    let many: &[&[&str]] = &[
+        &["--against", "hand-farm", "--prefetch", "8"],
+        &["--against", "hand-farm", "--workers", "2", "--work", "10us"],
+        &["--against", "hand-farm", "--workers-as", "thread", "--transport", "unix"],
+        &["--workers", "2", "--model", "a", "--task-bytes", "1024", "--prefetch", "auto"],
+        &["--workers-as", "thread", "--transport", "memory", "--grain", "5", "--task-bytes", "9"],
+    ];
+    for options in many {
+        let row = row(&[&["farm", "--tasks", "200"], *options].concat());
+        assert_keys(&row, &keys);
+        assert_eq!(row["tasks"], 200, "{options:?}");
+    }
+}
+
+#[test]
+fn delta_rows() {
+    let keys = [
+        "pattern",
+        "nodes",
+        "bytes",
+        "delta_bytes",
+        "whole_seconds",
+        "delta_seconds",
+        "speedup",
+        "bytes_per_second",
+    ];
+    let many: &[&[&str]] = &[
+        &["--pattern", "pair", "--compute", "empty", "--against", "bandwidth"],
+        &["--pattern", "cascade", "--compute", "trig", "--delta", "8KiB"],
+        &["--pattern", "cascade", "--nodes", "4", "--compute", "random", "--lan", "real"],
+    ];
+    for options in many {
+        let row = row(&[&["delta", "--bytes", "256KiB", "--repeat", "10"], *options].concat());
+        assert_keys(&row, &keys);
+    }
+}
+
+#[test]
+fn budgets_run_all_at_tiny_sizes() {
+    let output = chunkperf(&["budgets", "--quick", "--json"]);
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}\n{err}", output.status);
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(out.lines().count(), 15);
+    for line in out.lines() {
+        let row: Value = serde_json::from_str(line).unwrap();
+        assert_keys(&row, &["name", "figure", "budget", "aim", "met"]);
+        assert!(row["figure"].is_number(), "{row}");
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_is_allowed() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["calls"], "allowed are stream, latency"),
+        (&["redistribute", "--json"], "allowed are stream, latency"),
+        (&["stream", "--transport", "tls", "--json"], "[possible values: tcp, unix, memory]"),
+        (&["stream", "--size", "7"], "at least 8"),
+        (&["stream", "--messages", "0"], "whole numbers from 1"),
+        (&["stream", "--policy", "eager"], "chunked, unbuffered and linger:DUR"),
+        (&["stream", "--against", "zmq"], "hand-batched"),
+        (&["stream", "--runtime", "busy-poll", "--threads", "2"], "only --threads 1"),
+        (&["stream", "--transport", "memory", "--against", "raw"], "tcp and unix"),
+        (&["stream", "--messages", "5", "--against", "raw"], "at least 10"),
+        (&["stream", "--rate", "1000", "--api", "many"], "--api one"),
+        (&["stream", "--connect", "127.0.0.1:1", "--transport", "unix"], "--transport tcp"),
+        (&["stream", "--connect", "127.0.0.1:1"], "connecting to 127.0.0.1:1"),
+        (&["farm", "--work", "10"], "10us"),
+        (&["farm", "--grain", "auto"], "whole numbers from 1"),
+        (&["farm", "--transport", "memory"], "--workers-as thread"),
+        (&["delta", "--pattern", "ring"], "[possible values: pair, cascade]"),
+        (&["delta", "--lan", "virtual:x"], "[possible values: real]"),
+        (&["delta", "--nodes", "3"], "2 to 2 nodes"),
+        (&["delta", "--bytes", "5"], "multiples of 4"),
+        (&["budgets", "--only", "nothing"], "stream-one"),
+        (&["serve", "--listen", "0.0.0.0:0"], "--insecure-bind-beyond-loopback"),
+    ];
+    for (arguments, says) in cases {
+        let said = refusal(arguments);
+        assert!(said.contains(says), "{arguments:?} says: {said}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_is_the_far_end_for_near_ends_and_survives_strangers() {
+    use std::io::{BufRead, BufReader, Write};
+    let mut server = Command::new(env!("CARGO_BIN_EXE_chunkperf"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--runs", "2"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("chunkperf starts");
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    let address = line.rsplit(' ').next().unwrap().to_owned();
+    let mut stranger = std::net::TcpStream::connect(&address).unwrap();
+    stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    for _ in 0..2 {
+        let row = row(&["stream", "--messages", "1000", "--connect", &address]);
+        assert_keys(&row, STREAM_KEYS);
+    }
+    assert!(server.wait().unwrap().success());
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn no_process_outlives_the_program() {
+    let mut near = Command::new(env!("CARGO_BIN_EXE_chunkperf"))
+        .args(["latency", "--iterations", "100000000"])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("chunkperf starts");
+    let children = || {
+        let path = format!("/proc/{0}/task/{0}/children", near.id());
+        std::fs::read_to_string(path).unwrap_or_default()
+    };
+    while children().trim().is_empty() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let far = children().trim().to_owned();
+    near.kill().unwrap();
+    near.wait().unwrap();
+    // A process that is gone, or a corpse that nobody has fetched yet.
+    let is_gone = || {
+        std::fs::read_to_string(format!("/proc/{far}/stat"))
+            .map_or(true, |stat| stat.contains(") Z ") || stat.contains(") X "))
+    };
+    while !is_gone() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
