@@ -1,0 +1,116 @@
+//! The command line options of programs with a farm.
+
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::thread::available_parallelism;
+
+use chunkcomm_farm::{FarmBuilder, Model, Prefetch, WORKER_COUNT_MAX, WorkersAs};
+use clap::{Args, ValueEnum};
+
+/// How the farm is set up.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Farm")]
+pub struct FarmOptions {
+    /// Number of workers [default: the number of processors]
+    #[arg(long, value_name = "N", value_parser = parse_workers)]
+    pub workers: Option<NonZeroUsize>,
+
+    /// What a worker is
+    #[arg(long, value_enum, default_value_t)]
+    pub workers_as: WorkersAsOption,
+
+    /// Whether the farmer works too (a) or only farms (b)
+    #[arg(long, value_enum, ignore_case = true, default_value_t)]
+    pub model: ModelOption,
+
+    /// Assignments a worker holds: 1 (no prefetch), 2 (double buffering), .., or auto
+    #[arg(long, value_name = "K", value_parser = parse_prefetch, default_value = "2")]
+    pub prefetch: PrefetchOption,
+
+    /// Tasks in an assignment
+    #[arg(long, value_name = "G", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 1)]
+    pub grain: u32,
+}
+
+/// See [`WorkersAs`].
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WorkersAsOption {
+    /// Copies of this program
+    #[default]
+    Process,
+    /// Threads of this process
+    Thread,
+}
+
+/// See [`Model`].
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ModelOption {
+    /// One of the workers is the farmer's own
+    A,
+    /// The farmer only farms
+    #[default]
+    B,
+}
+
+/// See [`Prefetch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrefetchOption(pub Prefetch);
+
+fn parse_workers(text: &str) -> Result<NonZeroUsize, String> {
+    match text.parse::<NonZeroUsize>() {
+        Ok(count) if count.get() <= WORKER_COUNT_MAX => Ok(count),
+        _ => Err(format!("allowed are 1 to {WORKER_COUNT_MAX}")),
+    }
+}
+
+fn parse_prefetch(text: &str) -> Result<PrefetchOption, String> {
+    match text.parse::<NonZeroU32>() {
+        Ok(count) => Ok(PrefetchOption(Prefetch::Fixed(count.get()))),
+        Err(_) if text == "auto" => Ok(PrefetchOption(Prefetch::Auto)),
+        Err(_) => Err("allowed are a number from 1 on, and auto".into()),
+    }
+}
+
+impl FarmOptions {
+    /// The number of workers, the default filled in.
+    #[must_use]
+    pub fn worker_count(&self) -> usize {
+        let default = || available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        self.workers.unwrap_or_else(default).get().min(WORKER_COUNT_MAX)
+    }
+
+    /// Sets the farm up as the options say.
+    #[must_use]
+    pub fn apply(&self, farm: FarmBuilder) -> FarmBuilder {
+        farm.workers(self.worker_count())
+            .workers_as(match self.workers_as {
+                WorkersAsOption::Process => WorkersAs::Process,
+                WorkersAsOption::Thread => WorkersAs::Thread,
+            })
+            .model(match self.model {
+                ModelOption::A => Model::A,
+                ModelOption::B => Model::B,
+            })
+            .prefetch(self.prefetch.0)
+            .grain(self.grain)
+    }
+
+    /// One line for a report.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let count = self.worker_count();
+        let kind = match self.workers_as {
+            WorkersAsOption::Process => "process",
+            WorkersAsOption::Thread => "thread",
+        };
+        let model = match self.model {
+            ModelOption::A => "a (the first worker is a thread of the farmer's process)",
+            ModelOption::B => "b",
+        };
+        let prefetch = match self.prefetch.0 {
+            Prefetch::Fixed(count) => count.to_string(),
+            Prefetch::Auto => "auto".into(),
+        };
+        let grain = self.grain;
+        format!("{count} x {kind}, prefetch {prefetch}, grain {grain}, model {model}")
+    }
+}

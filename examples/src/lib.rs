@@ -1,0 +1,8 @@
+//! Shared by the example programs.
+//!
+//! A program whose work is checked by a test of the workspace has all but its
+//! `main` here, so that the test can run it: the binary of an example is not
+//! built for the tests of another package.
+
+pub mod farm_options;
+pub mod mandelbrot;

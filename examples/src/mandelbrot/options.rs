@@ -1,0 +1,142 @@
+//! The command line.
+
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+
+use super::view::{Region, View};
+use crate::farm_options::FarmOptions;
+
+/// The longest side of a picture, in pixels.
+const SIDE_MAX: u32 = 16_384;
+
+/// Renders the Mandelbrot set with a farm of worker processes.
+#[derive(Parser, Clone, Debug)]
+#[command(name = "mandelbrot", version)]
+pub struct Options {
+    /// Pixels of the picture
+    #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = parse_size, default_value = "800x600")]
+    pub size: (u32, u32),
+
+    /// Part of the complex plane that fills the picture
+    #[arg(
+        long,
+        value_name = "LEFT,RIGHT,BOTTOM,TOP",
+        value_parser = parse_region,
+        allow_hyphen_values = true,
+        default_value = "-2.25,0.75,-1.125,1.125"
+    )]
+    pub region: Region,
+
+    /// Steps after which a point counts as one of the set
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), default_value_t = 256)]
+    pub iterations: u16,
+
+    /// Rows of the picture in a task
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 1)]
+    pub rows: u32,
+
+    /// File to write the picture to, as PNG
+    #[arg(long, value_name = "PATH", value_parser = parse_output, default_value = "mandelbrot.png")]
+    pub output: PathBuf,
+
+    /// Compare the picture with the sequential one, pixel by pixel; exit status 1 if they differ
+    #[arg(long)]
+    pub sequential_check: bool,
+
+    /// Show no progress bar
+    #[arg(long)]
+    pub no_progress: bool,
+
+    /// See [`FarmOptions`].
+    #[command(flatten)]
+    pub farm: FarmOptions,
+}
+
+impl Options {
+    /// What is to be rendered.
+    #[must_use]
+    pub fn view(&self) -> View {
+        let (width, height) = self.size;
+        View { width, height, region: self.region, iterations: self.iterations }
+    }
+}
+
+fn parse_size(text: &str) -> Result<(u32, u32), String> {
+    let side = |side: &str| side.parse().ok().filter(|pixels| (1..=SIDE_MAX).contains(pixels));
+    text.split_once('x')
+        .and_then(|(width, height)| Some((side(width)?, side(height)?)))
+        .ok_or_else(|| format!("allowed is WIDTHxHEIGHT with 1 to {SIDE_MAX} pixels each"))
+}
+
+fn parse_region(text: &str) -> Result<Region, String> {
+    let numbers: Vec<f64> =
+        text.split(',').filter_map(|number| number.trim().parse().ok()).collect();
+    match numbers[..] {
+        [left, right, bottom, top]
+            if text.split(',').count() == 4
+                && numbers.iter().all(|number| number.is_finite())
+                && left < right
+                && bottom < top =>
+        {
+            Ok(Region { left, right, bottom, top })
+        }
+        _ => Err("allowed is LEFT,RIGHT,BOTTOM,TOP with LEFT < RIGHT and BOTTOM < TOP".into()),
+    }
+}
+
+/// Checked before anything is computed.
+fn parse_output(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    if path.is_dir() || path.file_name().is_none() || !folder.is_dir() {
+        return Err("allowed is the path of a file in a folder that exists".into());
+    }
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn the_default_is_the_picture_of_the_paper() {
+        let view = Options::parse_from(["mandelbrot"]).view();
+        assert_eq!((view.width, view.height, view.iterations), (800, 600, 256));
+    }
+
+    #[test]
+    fn impossible_values_say_what_is_allowed() {
+        for (arguments, allowed) in [
+            (["--size", "800"], "allowed is WIDTHxHEIGHT"),
+            (["--size", "0x600"], "1 to 16384 pixels"),
+            (["--region", "1,0,0,1"], "LEFT < RIGHT"),
+            (["--region", "0,1,0,x"], "LEFT,RIGHT,BOTTOM,TOP"),
+            (["--region", "0,1,0,inf"], "LEFT,RIGHT,BOTTOM,TOP"),
+            (["--iterations", "0"], "1..=65535"),
+            (["--iterations", "70000"], "1..=65535"),
+            (["--rows", "0"], "1..="),
+            (["--workers", "0"], "1 to 1024"),
+            (["--workers", "2000"], "1 to 1024"),
+            (["--workers-as", "fibre"], "process, thread"),
+            (["--model", "c"], "a, b"),
+            (["--prefetch", "0"], "a number from 1 on, and auto"),
+            (["--grain", "0"], "1..="),
+            (["--output", "/nowhere/at/all.png"], "folder that exists"),
+        ] {
+            let refused = Options::try_parse_from(["mandelbrot"].iter().chain(&arguments));
+            let error = refused.unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(allowed), "{arguments:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The table at the end.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use chunkcomm::FlushReason;
+use chunkcomm_farm::RunStats;
+
+use super::options::Options;
+
+/// An error and its sources in one line.
+pub(super) fn with_sources(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let _ = write!(text, ": {error}");
+        source = error.source();
+    }
+    text
+}
+
+fn row(name: &str, value: impl std::fmt::Display) {
+    println!("{name:<16}{value}");
+}
+
+/// Prints what was done and how fast.
+pub(super) fn print(options: &Options, sequential: Duration, stats: &RunStats) {
+    let view = options.view();
+    let speed_up = sequential.as_secs_f64() / stats.elapsed.as_secs_f64();
+    let (width, height, iterations) = (view.width, view.height, view.iterations);
+    row("picture", format_args!("{width} x {height} pixels, {iterations} iterations"));
+    row("farm", options.farm.describe());
+    row(
+        "time",
+        format_args!(
+            "{:.4} s, sequential {:.4} s",
+            stats.elapsed.as_secs_f64(),
+            sequential.as_secs_f64()
+        ),
+    );
+    row("speed-up", format_args!("{speed_up:.2}"));
+    let workers = stats.workers.len();
+    row("efficiency", format_args!("{:.2} (speed-up / workers)", speed_up / workers as f64));
+    row("tasks", format_args!("{}, {:.0} a second", stats.tasks, stats.tasks_per_second()));
+    for worker in &stats.workers {
+        let busy = worker.busy.as_secs_f64();
+        row("", format_args!("{}: {}, busy {busy:.4} s", worker.worker, worker.tasks));
+    }
+    let traffic = &stats.traffic;
+    row(
+        "packets",
+        format_args!(
+            "{} to the workers, {} from them",
+            traffic.packets_sent, traffic.packets_received
+        ),
+    );
+    row(
+        "messages/packet",
+        format_args!(
+            "{:.2} to the workers, {:.2} from them",
+            traffic.messages_per_packet_sent(),
+            traffic.messages_per_packet_received()
+        ),
+    );
+    row("flush reasons", flushes(stats));
+    row("written", options.output.display());
+}
+
+fn flushes(stats: &RunStats) -> String {
+    let counted = FlushReason::ALL.map(|reason| (reason, stats.traffic.flushes(reason)));
+    let seen = counted.iter().filter(|(_, count)| *count > 0);
+    let words: Vec<_> = seen.map(|(reason, count)| format!("{} {count}", reason.name())).collect();
+    if words.is_empty() { "none".into() } else { words.join(", ") }
+}
