@@ -1,0 +1,100 @@
+//! The functions that the farm tests run, registered alike in the tests and in
+//! the program `farm-program`, which is their worker process.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use chunkcomm::Registry;
+use chunkcomm::registry::Function;
+use serde::{Deserialize, Serialize};
+
+/// Makes `farm-program` register [`OtherJob`] in place of [`Job`].
+pub const OTHER_TYPES: &str = "FARM_TEST_OTHER_TYPES";
+/// Makes `farm-program` leave a function out.
+pub const FEWER: &str = "FARM_TEST_FEWER";
+/// Makes `farm-program` forget to serve the farm that started it.
+pub const FORGETS: &str = "FARM_TEST_FORGETS";
+
+/// A task of more than one field.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// Goes into the result.
+    pub number: u64,
+    /// Of any length.
+    pub text: String,
+}
+
+/// A [`Job`] with one field changed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename = "Job")]
+pub struct OtherJob {
+    /// Narrower than the other.
+    pub number: u32,
+    /// Of any length.
+    pub text: String,
+}
+
+/// The typed handles of all functions.
+#[derive(Clone, Debug)]
+pub struct Functions {
+    /// Twice the number: takes no time.
+    pub double: Function<u64, u64>,
+    /// The text, number times over.
+    pub repeat: Function<Job, String>,
+    /// Panics at the number 13.
+    pub unlucky: Function<u64, u64>,
+    /// Computes for so many microseconds; gives the process id.
+    pub spin: Function<u64, u32>,
+    /// Sleeps so many milliseconds; gives the process id.
+    pub sleep: Function<u64, u32>,
+    /// Ends its process with this status.
+    pub exit: Function<i32, ()>,
+    /// So many bytes.
+    pub bytes: Function<usize, Vec<u8>>,
+    /// The same bytes again.
+    pub echo: Function<Vec<u8>, Vec<u8>>,
+}
+
+/// All functions.
+#[must_use]
+pub fn registry() -> (Registry, Functions) {
+    let mut registry = Registry::new();
+    let functions = Functions {
+        double: registry.register("double", |number: u64| number * 2),
+        repeat: registry.register("repeat", |job: Job| {
+            job.text.repeat(usize::try_from(job.number).unwrap_or(0))
+        }),
+        unlucky: registry.register("unlucky", |number: u64| {
+            assert!(number != 13, "{number} is unlucky");
+            number
+        }),
+        spin: registry.register("spin", |us: u64| {
+            let until = Instant::now() + Duration::from_micros(us);
+            while Instant::now() < until {}
+            std::process::id()
+        }),
+        sleep: registry.register("sleep", |ms: u64| {
+            thread::sleep(Duration::from_millis(ms));
+            std::process::id()
+        }),
+        exit: registry.register("exit", |status: i32| std::process::exit(status)),
+        bytes: registry.register("bytes", |count: usize| vec![7; count]),
+        echo: registry.register("echo", |bytes: Vec<u8>| bytes),
+    };
+    (registry, functions)
+}
+
+/// What `farm-program` registers: all functions, or others if it is told so.
+#[must_use]
+pub fn worker_registry() -> Registry {
+    let told = |name| std::env::var_os(name).is_some();
+    if !told(OTHER_TYPES) && !told(FEWER) {
+        return registry().0;
+    }
+    let mut other = Registry::new();
+    other.register("double", |number: u64| number * 2);
+    if told(OTHER_TYPES) {
+        other.register("repeat", |job: OtherJob| job.text);
+    }
+    other
+}

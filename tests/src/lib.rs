@@ -1,0 +1,3 @@
+//! Tests that cross the crates.
+
+pub mod farm_tasks;

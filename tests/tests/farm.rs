@@ -1,0 +1,410 @@
+//! Farms end to end, with processes and threads as workers.
+#![allow(clippy::unwrap_used)] // its helpers are tests too
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use chunkcomm_farm::{
+    Farm, FarmBuilder, Loss, Model, Prefetch, RunError, Runtime, StartError, WorkersAs,
+};
+use chunkcomm_tests::farm_tasks::{FEWER, FORGETS, Functions, Job, OTHER_TYPES, registry};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_farm-program");
+
+/// Nothing here takes longer on a machine that is alive.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A farm whose worker processes are `farm-program`: this test's own program
+/// would run the tests again.
+fn builder() -> (FarmBuilder, Functions) {
+    let (registry, functions) = registry();
+    let builder = Farm::builder(registry).workers(2).launcher(|launcher| launcher.program(PROGRAM));
+    (builder, functions)
+}
+
+fn pids(farm: &Farm) -> Vec<u32> {
+    farm.workers().iter().filter_map(|worker| worker.pid).collect()
+}
+
+fn is_gone(pid: u32) -> bool {
+    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        // An orphan that nobody reaps yet has ended all the same.
+        Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim().starts_with('Z')),
+        Err(_) => true,
+    }
+}
+
+fn kill(pid: u32) {
+    let status = Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+fn wait_until_gone(pids: &[u32]) {
+    let until = Instant::now() + DEADLINE;
+    while !pids.iter().all(|&pid| is_gone(pid)) {
+        assert!(Instant::now() < until, "of {pids:?} some are left");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[tokio::test]
+async fn results_are_those_of_the_tasks_in_every_shape_of_farm() {
+    for workers_as in [WorkersAs::Process, WorkersAs::Thread] {
+        for model in [Model::A, Model::B] {
+            for prefetch in [1, 2, 8].map(Prefetch::Fixed).into_iter().chain([Prefetch::Auto]) {
+                for grain in [1, 7] {
+                    let (builder, functions) = builder();
+                    let builder = builder.workers_as(workers_as).model(model);
+                    let mut farm = builder.prefetch(prefetch).grain(grain).start().await.unwrap();
+                    let outcome = farm.run(&functions.double, 0..100).await.unwrap();
+                    let shape = format!("{workers_as:?} {model:?} {prefetch:?} {grain}");
+                    let expected: Vec<u64> = (0..100).map(|number| number * 2).collect();
+                    assert_eq!(outcome.results, expected, "{shape}");
+
+                    let stats = outcome.stats;
+                    assert_eq!(stats.tasks, 100, "{shape}");
+                    let by_worker = stats.workers.iter().map(|worker| worker.tasks);
+                    assert_eq!(by_worker.sum::<u64>(), 100, "{shape}");
+                    let assignments = 100u64.div_ceil(grain.into());
+                    let answered = stats.workers.iter().map(|worker| worker.assignments);
+                    assert_eq!(answered.sum::<u64>(), assignments, "{shape}");
+                    assert!(stats.traffic.messages_sent <= assignments, "{shape}");
+                    farm.finish(DEADLINE).await.unwrap();
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_farm_runs_one_function_after_the_other() {
+    let (builder, functions) = builder();
+    let mut farm = builder.grain(3).start().await.unwrap();
+    let jobs = (0..20).map(|number| Job { number, text: "ab".into() });
+    let outcome = farm.run(&functions.repeat, jobs).await.unwrap();
+    assert!(outcome.results.iter().enumerate().all(|(at, text)| *text == "ab".repeat(at)));
+    assert_eq!(farm.run(&functions.double, [4, 5]).await.unwrap().results, [8, 10]);
+    assert_eq!(farm.run(&functions.double, []).await.unwrap().results, [0u64; 0]);
+    farm.finish(DEADLINE).await.unwrap();
+}
+
+#[tokio::test]
+async fn as_completed_gives_each_result_once_when_it_comes() {
+    let (builder, functions) = builder();
+    let mut farm = builder.prefetch(Prefetch::Fixed(1)).start().await.unwrap();
+    let mut order = Vec::new();
+    // The first keeps one worker busy while the other does the rest.
+    let tasks = std::iter::once(1_000).chain([0; 30]);
+    let stats = farm.run_as_completed(&functions.sleep, tasks, |index, _| order.push(index)).await;
+    assert_eq!(stats.unwrap().tasks, 31);
+    assert_eq!(order.last(), Some(&0), "{order:?}");
+    assert_eq!(order.iter().copied().collect::<BTreeSet<u64>>(), (0..31).collect());
+    assert_eq!(order.len(), 31);
+
+    let mut order = Vec::new();
+    let tasks = std::iter::once(300).chain([0; 30]);
+    farm.run_in_order(&functions.sleep, tasks, |index, _| order.push(index)).await.unwrap();
+    assert_eq!(order, (0..31).collect::<Vec<u64>>());
+}
+
+#[tokio::test]
+async fn in_model_a_the_farmers_process_works_too() {
+    let here = std::process::id();
+    for model in [Model::A, Model::B] {
+        let (builder, functions) = builder();
+        let mut farm = builder.model(model).start().await.unwrap();
+        let started = pids(&farm);
+        let outcome = farm.run(&functions.sleep, [20; 20]).await.unwrap();
+        let worked: BTreeSet<u32> = outcome.results.into_iter().collect();
+        let own = if model == Model::A { vec![here] } else { vec![] };
+        assert_eq!(worked, started.iter().copied().chain(own).collect(), "{model:?}");
+        assert_eq!(farm.workers().len(), 2);
+        drop(farm);
+        assert!(started.iter().all(|&pid| is_gone(pid)), "{started:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_farm_of_the_farmers_own_worker_alone() {
+    let (builder, functions) = builder();
+    let mut farm = builder.workers(1).model(Model::A).start().await.unwrap();
+    assert_eq!(farm.workers()[0].to_string(), "worker 0 (thread)");
+    assert_eq!(farm.run(&functions.double, [21]).await.unwrap().results, [42]);
+    farm.finish(DEADLINE).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_task_that_panics_ends_the_run_with_its_message_and_index() {
+    for workers_as in [WorkersAs::Process, WorkersAs::Thread] {
+        let (builder, functions) = builder();
+        let mut farm = builder.workers_as(workers_as).grain(4).start().await.unwrap();
+        let error = farm.run(&functions.unlucky, 0..1_000).await.unwrap_err();
+        let RunError::Task { index: 13, worker, .. } = error else { panic!("{error}") };
+        let text = "function \"unlucky\" panicked: 13 is unlucky";
+        assert_eq!(error.to_string(), format!("task 13 of \"unlucky\" failed at {worker}: {text}"));
+        // The farm goes on, whatever the workers still held.
+        assert_eq!(farm.run(&functions.double, 0..50).await.unwrap().results[49], 98);
+        farm.finish(DEADLINE).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_killed_worker_ends_the_run_with_its_name_and_nothing_is_left() {
+    let (builder, functions) = builder();
+    let mut farm = builder.workers(3).start().await.unwrap();
+    let (started, victim) = (pids(&farm), farm.workers()[1]);
+    let killer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        kill(victim.pid.unwrap());
+    });
+    // The victim sleeps for an hour: only its death can end this.
+    let ended = tokio::time::timeout(DEADLINE, farm.run(&functions.sleep, [3_600_000; 3])).await;
+    let error = ended.expect("a death is noticed").unwrap_err();
+    killer.join().unwrap();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "{victim} was lost with 1 assignment unanswered: \
+             its process ended: signal: 9 (SIGKILL)"
+        )
+    );
+    assert!(error.to_string().contains(&format!("worker 1 (process {})", started[1])));
+    assert!(started.iter().all(|&pid| is_gone(pid)), "the others are gone too: {started:?}");
+    let again = farm.run(&functions.double, [1]).await.unwrap_err();
+    assert_eq!(again.to_string(), error.to_string());
+}
+
+#[tokio::test]
+async fn a_worker_that_is_dead_before_the_run_ends_it() {
+    let (builder, functions) = builder();
+    let mut farm = builder.start().await.unwrap();
+    kill(farm.workers()[0].pid.unwrap());
+    let error = farm.run(&functions.sleep, [3_600_000; 2]).await.unwrap_err();
+    assert!(error.to_string().starts_with("worker 0 (process "), "{error}");
+    assert!(error.to_string().ends_with("SIGKILL)"), "{error}");
+}
+
+#[tokio::test]
+async fn a_worker_that_exits_tells_its_status() {
+    let (builder, functions) = builder();
+    let mut farm = builder.workers(1).start().await.unwrap();
+    let error = farm.run(&functions.exit, [7]).await.unwrap_err();
+    assert!(error.to_string().ends_with("its process ended: exit status: 7"), "{error}");
+}
+
+#[tokio::test]
+async fn finishing_and_dropping_leave_no_process() {
+    let (one, _) = builder();
+    let farm = one.workers(2).start().await.unwrap();
+    let started = pids(&farm);
+    assert!(!started.iter().any(|&pid| is_gone(pid)));
+    farm.finish(DEADLINE).await.unwrap();
+    assert!(started.iter().all(|&pid| is_gone(pid)), "{started:?}");
+
+    let (two, functions) = builder();
+    let mut farm = two.workers(2).start().await.unwrap();
+    let started = pids(&farm);
+    // A run that is dropped while its workers are at work.
+    let run = farm.run(&functions.sleep, [3_600_000; 2]);
+    assert!(tokio::time::timeout(Duration::from_millis(200), run).await.is_err());
+    drop(farm);
+    assert!(started.iter().all(|&pid| is_gone(pid)), "{started:?}");
+}
+
+#[tokio::test]
+async fn finishing_names_workers_that_do_not_end() {
+    // Tiny tasks run in the worker's I/O loop, and the last one stays there. On a
+    // busy machine they may not look tiny, so it is tried more than once.
+    for _ in 0..10 {
+        let (builder, functions) = builder();
+        let mut farm = builder.workers(1).start().await.unwrap();
+        let started = pids(&farm);
+        let run = farm.run(&functions.sleep, [0; 200].into_iter().chain([3_600_000]));
+        assert!(tokio::time::timeout(Duration::from_millis(500), run).await.is_err());
+        let finished = farm.finish(Duration::from_millis(200)).await;
+        assert!(started.iter().all(|&pid| is_gone(pid)), "{started:?}");
+        if let Err(error) = finished {
+            let name = format!("worker 0 (process {})", started[0]);
+            let late = "it was still at work after 0.2 s";
+            assert_eq!(error.to_string(), format!("the farm did not end well: {name}: {late}"));
+            return;
+        }
+    }
+    panic!("no worker was found at work");
+}
+
+fn killed_farmer_leaves_nobody(portable: &str) {
+    let mut farmer = Command::new(PROGRAM)
+        .env("CHUNKCOMM_PORTABLE", portable)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(farmer.stdout.take().unwrap()).lines().take(2);
+    let workers: Vec<u32> = lines.map(|line| line.unwrap().parse().unwrap()).collect();
+    assert_eq!(workers.len(), 2);
+    assert!(!workers.iter().any(|&pid| is_gone(pid)));
+    kill(farmer.id());
+    farmer.wait().unwrap();
+    wait_until_gone(&workers);
+}
+
+#[test]
+fn workers_end_with_a_killed_farmer() {
+    killed_farmer_leaves_nobody("0");
+}
+
+#[test]
+fn workers_end_with_a_killed_farmer_by_portable_means() {
+    killed_farmer_leaves_nobody("1");
+}
+
+#[tokio::test]
+async fn registries_that_differ_are_refused_naming_both_sides() {
+    for (told, theirs) in [
+        (OTHER_TYPES, "has \"repeat\": Job{number: u32, text: str} -> str"),
+        (FEWER, "has no function of that name"),
+    ] {
+        let (builder, _) = builder();
+        let builder = builder.launcher(move |launcher| launcher.program(PROGRAM).env(told, "1"));
+        let error = builder.start().await.unwrap_err();
+        assert!(matches!(error, StartError::Differs { .. }), "{error}");
+        let text = error.to_string();
+        let ours = "the farmer registered \"repeat\": Job{number: u64, text: str} -> str, worker ";
+        assert!(text.starts_with(ours), "{text}");
+        assert!(text.ends_with(theirs), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_function_of_another_registry_is_refused() {
+    let (builder, _) = builder();
+    let mut farm = builder.workers_as(WorkersAs::Thread).workers(1).start().await.unwrap();
+    let mut other = chunkcomm::Registry::new();
+    let strange = other.register("strange", |number: u8| number);
+    let error = farm.run(&strange, [1]).await.unwrap_err();
+    assert_eq!(error.to_string(), "function \"strange\" is not in the farm's registry");
+    let other_types = other.register("double", |number: u8| number);
+    assert!(farm.run(&other_types, [1]).await.is_err());
+}
+
+#[tokio::test]
+async fn programs_that_are_no_workers_are_told_apart() {
+    let with = |program: &'static str| {
+        let (builder, _) = builder();
+        builder.launcher(move |launcher| launcher.program(program).args(["60"]))
+    };
+    let error = with("/bin/true").start().await.unwrap_err();
+    assert!(matches!(error, StartError::Lost { loss: Loss::Exited(_), .. }), "{error}");
+    assert!(error.to_string().ends_with("its process ended: exit status: 0"), "{error}");
+
+    let late = with("/bin/sleep").start_deadline(Duration::from_millis(300));
+    let error = late.start().await.unwrap_err();
+    let StartError::Late { missing, .. } = &error else { panic!("{error}") };
+    assert!(missing.iter().all(|worker| is_gone(worker.pid.unwrap())));
+    let text = error.to_string();
+    assert!(text.starts_with("not ready after 0.3 s: worker 0 (process "), "{text}");
+
+    let error = with("/nowhere/at-all").start().await.unwrap_err();
+    assert_eq!(error.to_string(), "the worker processes could not be started");
+    assert!(Path::new(PROGRAM).exists());
+}
+
+/// Else it would start copies of itself that start copies of themselves.
+#[tokio::test]
+async fn a_program_that_forgets_to_serve_ends_at_its_own_farm() {
+    let (builder, _) = builder();
+    let builder = builder.launcher(|launcher| launcher.program(PROGRAM).env(FORGETS, "1"));
+    let error = builder.workers(1).start().await.unwrap_err();
+    assert!(error.to_string().ends_with("its process ended: exit status: 1"), "{error}");
+}
+
+#[tokio::test]
+async fn impossible_settings_say_what_is_allowed() {
+    let refused = [
+        (builder().0.workers(0), "a farm with workers 0: allowed is 1 to 1024"),
+        (builder().0.workers(5_000), "a farm with workers 5000: allowed is 1 to 1024"),
+        (builder().0.prefetch(Prefetch::Fixed(0)), "a farm with prefetch 0: allowed is 1 or more"),
+        (builder().0.grain(0), "a farm with grain 0: allowed is 1 or more"),
+    ];
+    for (builder, text) in refused {
+        assert_eq!(builder.start().await.unwrap_err().to_string(), text);
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_run_does_not_show_in_the_next() {
+    for workers_as in [WorkersAs::Process, WorkersAs::Thread] {
+        let (builder, functions) = builder();
+        let builder = builder.workers_as(workers_as).prefetch(Prefetch::Fixed(8));
+        let mut farm = builder.start().await.unwrap();
+        for _ in 0..3 {
+            let run = farm.run(&functions.sleep, [20; 1_000]);
+            assert!(tokio::time::timeout(Duration::from_millis(100), run).await.is_err());
+            let outcome = farm.run(&functions.double, 0..500).await.unwrap();
+            assert_eq!(outcome.results, (0..500).map(|number| number * 2).collect::<Vec<u64>>());
+        }
+        farm.finish(DEADLINE).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn large_tasks_and_large_results_pass_each_other() {
+    // More than either channel holds: both ends must go on reading.
+    let (builder, functions) = builder();
+    let mut farm = builder.prefetch(Prefetch::Fixed(8)).start().await.unwrap();
+    let task = |at: usize| vec![at as u8; 1 << 19];
+    let outcome = farm.run(&functions.echo, (0..24).map(task)).await.unwrap();
+    assert!(outcome.results.iter().enumerate().all(|(at, result)| *result == task(at)));
+    farm.finish(DEADLINE).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_an_error_that_names_the_task() {
+    let (builder, functions) = builder();
+    let mut farm = builder.message_bytes_max(1 << 20).start().await.unwrap();
+    let error = farm.run(&functions.bytes, [1, 2, 3 << 20, 4]).await.unwrap_err();
+    let RunError::Task { index: 2, text, .. } = &error else { panic!("{error}") };
+    assert!(text.contains("its result could not be sent"), "{text}");
+
+    let tasks = [1, 3 << 20].map(|bytes| vec![0; bytes]);
+    let error = farm.run(&functions.echo, tasks).await.unwrap_err();
+    assert!(matches!(error, RunError::Send { index: 1, .. }), "{error}");
+    assert_eq!(farm.run(&functions.double, [3]).await.unwrap().results, [6]);
+    farm.finish(DEADLINE).await.unwrap();
+}
+
+#[tokio::test]
+async fn tiny_tasks_that_turn_out_long_are_done_too() {
+    // They move into the worker's I/O loop and out of it again.
+    let (builder, functions) = builder();
+    let mut farm = builder.prefetch(Prefetch::Fixed(16)).start().await.unwrap();
+    let us = |at: u64| if at % 500 == 499 { 3_000 } else { 0 };
+    let outcome = farm.run(&functions.spin, (0..4_000).map(us)).await.unwrap();
+    assert_eq!(outcome.results.len(), 4_000);
+    assert!(outcome.stats.busy() >= Duration::from_millis(8 * 3));
+    farm.finish(DEADLINE).await.unwrap();
+}
+
+#[test]
+fn every_runtime_runs_a_farm() {
+    let run = |runtime: Runtime| async move {
+        let (builder, functions) = builder();
+        let mut farm = builder.runtime(runtime).start().await.unwrap();
+        let outcome = farm.run(&functions.double, 0..5_000).await.unwrap();
+        assert_eq!(outcome.results[4_999], 9_998, "{runtime:?}");
+        farm.finish(DEADLINE).await.unwrap();
+    };
+    let current = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let multi = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    for runtime in [Runtime::Ambient, Runtime::IoThread, Runtime::BusyPoll] {
+        current.block_on(run(runtime));
+    }
+    for runtime in [Runtime::Ambient, Runtime::IoThread] {
+        multi.block_on(run(runtime));
+    }
+    // A farm may also be held by a task that moves between threads.
+    multi.block_on(async { tokio::spawn(run(Runtime::Ambient)).await.unwrap() });
+}

@@ -1,0 +1,539 @@
+//! Deltas end to end over loopback TCP, the nodes in one process.
+
+use std::error::Error;
+use std::future::Future;
+use std::ops::Range;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use chunkcomm::{Address, Node, Peer};
+use chunkcomm_pipeline::patterns::{
+    Arrays, Chain, Compute, Run, compare, run_head, run_middle, run_tail, sequential, serve,
+};
+use chunkcomm_pipeline::{
+    DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, Increment, OpeningFault,
+};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+async fn node(name: &str) -> Result<Node, Box<dyn Error>> {
+    let address = "tcp://127.0.0.1:0".parse::<Address>()?;
+    Ok(Node::builder().name(name).listen(address).build().await?)
+}
+
+async fn link(from: &Node, to: &Node) -> Result<Peer, Box<dyn Error>> {
+    Ok(from.connect(&to.addresses()[0]).await?)
+}
+
+/// Two nodes, and the second as the first one's peer.
+async fn pair() -> Result<(Node, Node, Peer), Box<dyn Error>> {
+    let (left, right) = (node("left").await?, node("right").await?);
+    let peer = link(&left, &right).await?;
+    Ok((left, right, peer))
+}
+
+/// A wait that would hang fails instead.
+async fn soon<F: Future>(what: F) -> F::Output {
+    tokio::time::timeout(Duration::from_secs(20), what).await.expect("a wait has an end")
+}
+
+/// Polls once and drops: a wait that is cancelled.
+fn is_pending(what: impl Future) -> bool {
+    let what = std::pin::pin!(what);
+    matches!(what.poll(&mut Context::from_waker(Waker::noop())), Poll::Pending)
+}
+
+fn value(index: usize) -> u32 {
+    (index as u32).wrapping_mul(2_654_435_761).rotate_left(7)
+}
+
+fn values(range: Range<usize>) -> Vec<u32> {
+    range.map(value).collect()
+}
+
+/// Computes up to element `end` in chunks of `chunk`.
+async fn fill(sender: &mut DeltaSender<u32>, end: usize, chunk: usize) -> Outcome {
+    while sender.position() < end {
+        let start = sender.position();
+        let part = sender.next(chunk.min(end - start)).expect("not at the end");
+        for (index, element) in (start..).zip(part) {
+            *element = value(index);
+        }
+        sender.commit_and_yield().await?;
+    }
+    Ok(())
+}
+
+/// Sends `len` elements in chunks of `chunk` under `increment` and checks all that both sides see.
+async fn transfer(len: usize, chunk: usize, increment: Increment) -> Outcome {
+    let (left, right, peer) = pair().await?;
+    let send = async {
+        let buffer = vec![0_u32; len];
+        let mut sender = DeltaSender::open(&left, &peer, "numbers", buffer, increment).await?;
+        fill(&mut sender, len, chunk).await?;
+        assert!(sender.next(1).is_none());
+        sender.finish().await?;
+        assert!(sender.into_buffer().await == values(0..len));
+        Outcome::Ok(())
+    };
+    let receive = async {
+        let mut receiver = DeltaReceiver::accept(&right, "numbers", vec![7_u32; len]).await?;
+        let mut seen = Vec::new();
+        while let Some(part) = receiver.next().await? {
+            assert!(!part.is_empty());
+            seen.extend_from_slice(part);
+        }
+        assert!(seen == values(0..len));
+        assert!(receiver.finish().await? == seen);
+        assert_eq!(receiver.peer().name(), "left");
+        assert!(receiver.into_buffer().await? == seen);
+        Outcome::Ok(())
+    };
+    let (sent, received) = soon(async { tokio::join!(send, receive) }).await;
+    sent.and(received)
+}
+
+#[tokio::test]
+async fn every_length_chunk_and_increment_arrives() -> Outcome {
+    for len in [0, 1, 1023, 1025, 100_003] {
+        for chunk in [1, 999, 1 << 20] {
+            if len / chunk > 2_000 {
+                continue;
+            }
+            for increment in [
+                Increment::Fixed(1),
+                Increment::Fixed(30_001),
+                Increment::Fixed(len * 4),
+                Increment::default(),
+            ] {
+                let what = format!("{len} elements in chunks of {chunk}, {increment:?}");
+                transfer(len, chunk, increment)
+                    .await
+                    .map_err(|error| format!("{what}: {error}"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn megabytes_arrive_on_the_multi_thread_runtime() -> Outcome {
+    transfer(5_000_017, 10_000, Increment::default()).await
+}
+
+#[tokio::test]
+async fn increments_arrive_before_the_last_is_computed() -> Outcome {
+    let (left, right, peer) = pair().await?;
+    let (buffer, increment) = (vec![0_u32; 10_000], Increment::Fixed(4000));
+    let mut sender = DeltaSender::open(&left, &peer, "early", buffer, increment).await?;
+    let mut receiver = soon(DeltaReceiver::accept(&right, "early", vec![0_u32; 10_000])).await?;
+    assert_eq!(receiver.increment_bytes(), 4000);
+
+    // 2500 elements are two increments and a half: the half stays.
+    fill(&mut sender, 2500, 100).await?;
+    assert_eq!(soon(receiver.wait(1200..2000)).await?, values(1200..2000));
+    assert_eq!(soon(receiver.next()).await?, Some(&values(0..2000)[..]));
+    assert!(is_pending(receiver.wait(2000..2001)));
+    assert!(is_pending(receiver.next()));
+
+    // A wait that was cancelled has taken nothing from the later ones.
+    fill(&mut sender, 3000, 500).await?;
+    soon(receiver.wait(..3000)).await?;
+    assert_eq!(soon(receiver.next()).await?, Some(&values(2000..3000)[..]));
+    assert!(is_pending(receiver.finish()));
+    assert_eq!(sender.committed(), values(0..3000));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_whole_increment_holds_everything_back() -> Outcome {
+    let (left, right, peer) = pair().await?;
+    let (buffer, whole) = (vec![0_u32; 10_000], Increment::Fixed(40_000));
+    let mut sender = DeltaSender::open(&left, &peer, "whole", buffer, whole).await?;
+    let mut receiver = soon(DeltaReceiver::accept(&right, "whole", vec![0_u32; 10_000])).await?;
+    fill(&mut sender, 9_999, 1000).await?;
+    // A second delta on the same link is there and back, the first has not moved.
+    let second = DeltaSender::<u8>::open(&left, &peer, "2", Vec::new(), Increment::default());
+    let mut second = second.await?;
+    let (sent, received) = soon(async {
+        tokio::join!(second.finish(), DeltaReceiver::accept(&right, "2", Vec::<u8>::new()))
+    })
+    .await;
+    sent.map_err(Box::new)?;
+    received?;
+    assert_eq!(receiver.landed().len(), 0);
+    fill(&mut sender, 10_000, 1).await?;
+    assert_eq!(soon(receiver.finish()).await?, values(0..10_000));
+    Ok(())
+}
+
+#[tokio::test]
+async fn ranges_outside_the_buffer_are_errors() -> Outcome {
+    let (left, right, peer) = pair().await?;
+    let buffer = vec![0_u8; 10];
+    let _sender = DeltaSender::open(&left, &peer, "r", buffer, Increment::default()).await?;
+    let receiver = soon(DeltaReceiver::accept(&right, "r", vec![0_u8; 10])).await?;
+    let error = soon(receiver.wait(5..11)).await.expect_err("beyond the end");
+    assert!(matches!(error, DeltaRecvError::Range { start: 5, end: 11, length: 10, .. }));
+    let backwards = Range { start: 4, end: 3 };
+    assert!(soon(receiver.wait(backwards)).await.is_err());
+    assert!(soon(receiver.wait(10..)).await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn finish_before_the_end_says_how_much_is_missing() -> Outcome {
+    let (left, right, peer) = pair().await?;
+    let buffer = vec![0_u32; 100];
+    let mut sender = DeltaSender::open(&left, &peer, "n", buffer, Increment::default()).await?;
+    let mut receiver = soon(DeltaReceiver::accept(&right, "n", vec![0_u32; 100])).await?;
+    fill(&mut sender, 60, 60).await?;
+    let error = soon(sender.finish()).await.expect_err("40 are missing");
+    assert!(matches!(error, DeltaSendError::Unfinished { committed: 60, length: 100, .. }));
+    assert!(error.to_string().contains("60 of 100"), "{error}");
+    // Nothing is lost by it.
+    fill(&mut sender, 100, 60).await?;
+    // Neither by a call that is cancelled, wherever it had got to.
+    let _ = is_pending(sender.finish());
+    let (sent, received) = soon(async { tokio::join!(sender.finish(), receiver.finish()) }).await;
+    sent?;
+    assert_eq!(received?, values(0..100));
+    Ok(())
+}
+
+/// Sends zeroes to who `accepts` something else; both sides' errors must hold all `words`.
+async fn mismatch(
+    len: usize,
+    accepts: impl AsyncFnOnce(&Node) -> Result<(), DeltaRecvError>,
+    words: [&str; 2],
+) -> Outcome {
+    let (left, right, peer) = pair().await?;
+    let send = async {
+        let (buffer, increment) = (vec![0_f32; len], Increment::Fixed(4096));
+        let mut sender = DeltaSender::open(&left, &peer, "odd", buffer, increment).await?;
+        while sender.next(100).is_some() {
+            sender.commit_and_yield().await?;
+        }
+        sender.finish().await
+    };
+    let (sent, received) = soon(async { tokio::join!(send, accepts(&right)) }).await;
+    let sent = sent.expect_err("the shapes differ");
+    let received = received.expect_err("the shapes differ");
+    assert!(matches!(received, DeltaRecvError::Mismatch(_)), "{received}");
+    assert!(matches!(sent, DeltaSendError::Mismatch(_)), "{sent}");
+    for word in words {
+        assert!(received.to_string().contains(word), "{received}");
+        assert!(sent.to_string().contains(word), "{sent}");
+    }
+    assert!(received.to_string().contains("left") && sent.to_string().contains("right"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn both_sides_name_a_mismatch_of_length() -> Outcome {
+    let accepts =
+        async |node: &Node| DeltaReceiver::accept(node, "odd", vec![0_f32; 20_001]).await.map(drop);
+    mismatch(20_000, accepts, ["20000 elements of f32", "20001 elements of f32"]).await
+}
+
+#[tokio::test]
+async fn both_sides_name_a_mismatch_of_type() -> Outcome {
+    let accepts =
+        async |node: &Node| DeltaReceiver::accept(node, "odd", vec![0_u32; 5]).await.map(drop);
+    mismatch(5, accepts, ["5 elements of f32", "5 elements of u32"]).await
+}
+
+#[tokio::test]
+async fn what_is_no_delta_is_refused() -> Outcome {
+    let (left, right, peer) = pair().await?;
+    let mut channel = left.open_bytes(&peer, "plain").await?;
+    channel.send_slice(b"what is this, and why is it here? it is no opening").await?;
+    let error = soon(DeltaReceiver::accept(&right, "plain", vec![0_u8; 4])).await;
+    let error = error.expect_err("no opening");
+    assert!(matches!(error, DeltaRecvError::Opening { fault: OpeningFault::Magic, .. }), "{error}");
+    soon(channel.closed()).await;
+
+    drop(left.open_bytes(&peer, "nothing").await?);
+    let error = soon(DeltaReceiver::accept(&right, "nothing", vec![0_u8; 4])).await;
+    let error = error.expect_err("no opening");
+    let nothing = OpeningFault::Length { bytes: 0 };
+    assert!(matches!(error, DeltaRecvError::Opening { fault, .. } if fault == nothing));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_sender_that_is_dropped_ends_the_waits() -> Outcome {
+    let (left, right, peer) = pair().await?;
+    let (buffer, increment) = (vec![0_u32; 1000], Increment::Fixed(400));
+    let mut sender = DeltaSender::open(&left, &peer, "torn", buffer, increment).await?;
+    let mut receiver = soon(DeltaReceiver::accept(&right, "torn", vec![0_u32; 1000])).await?;
+    fill(&mut sender, 333, 50).await?;
+    drop(sender);
+    let error = soon(receiver.finish()).await.expect_err("the rest never comes");
+    let DeltaRecvError::Ended { landed_bytes: 1332, length_bytes: 4000, cause, .. } = &error else {
+        panic!("{error}");
+    };
+    assert!(cause.as_ref().is_some_and(|cause| cause.contains("dropped")), "{error}");
+    assert!(error.to_string().contains("left"), "{error}");
+    // What was committed has come and stays.
+    assert_eq!(soon(receiver.next()).await?, Some(&values(0..333)[..]));
+    assert!(soon(receiver.next()).await.is_err());
+    assert!(soon(receiver.into_buffer()).await.is_err());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_node_that_dies_ends_the_waits_with_its_name() -> Outcome {
+    let (left, right, peer) = pair().await?;
+    let (buffer, increment) = (vec![0_u32; 1000], Increment::Fixed(400));
+    let mut sender = DeltaSender::open(&left, &peer, "dead", buffer, increment).await?;
+    let receiver = soon(DeltaReceiver::accept(&right, "dead", vec![0_u32; 1000])).await?;
+    fill(&mut sender, 500, 50).await?;
+    assert_eq!(soon(receiver.wait(..500)).await?, values(0..500));
+    let (first, second, _) = soon(async {
+        tokio::join!(receiver.wait(400..600), receiver.wait(..), left.close(Duration::ZERO))
+    })
+    .await;
+    for outcome in [first, second] {
+        let error = outcome.expect_err("the sender's node is gone");
+        assert!(error.to_string().contains("left"), "{error}");
+    }
+    assert_eq!(receiver.landed(), values(0..500));
+    // The sender's side learns it, too.
+    let sent = soon(async {
+        fill(&mut sender, 1000, 10).await?;
+        Ok::<_, Box<dyn Error>>(sender.finish().await?)
+    });
+    let error = sent.await.expect_err("its node is closed");
+    assert!(error.to_string().contains("right"), "{error}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_receiver_that_is_dropped_stops_the_sender() -> Outcome {
+    let (left, right, peer) = pair().await?;
+    let len = 4_000_000;
+    let buffer = vec![0_u32; len];
+    let mut sender = DeltaSender::open(&left, &peer, "off", buffer, Increment::default()).await?;
+    let receiver = soon(DeltaReceiver::accept(&right, "off", vec![0_u32; len])).await?;
+    fill(&mut sender, 1000, 1000).await?;
+    drop(receiver);
+    let sent = soon(async {
+        fill(&mut sender, len, 100_000).await?;
+        Ok::<_, Box<dyn Error>>(sender.finish().await?)
+    });
+    sent.await.expect_err("nobody takes the rest");
+    // The memory comes back all the same.
+    assert_eq!(soon(sender.into_buffer()).await.len(), len);
+    Ok(())
+}
+
+#[tokio::test]
+async fn buffers_are_used_again() -> Outcome {
+    let (left, right, peer) = pair().await?;
+    let (mut out, mut back) = (vec![0_u32; 50_000], vec![0_u32; 50_000]);
+    let addresses = (out.as_ptr() as usize, back.as_ptr() as usize);
+    for round in 0..5 {
+        let send = async {
+            let (buffer, increment) = (std::mem::take(&mut out), Increment::default());
+            let mut sender = DeltaSender::open(&left, &peer, "again", buffer, increment).await?;
+            while let Some(chunk) = sender.next(777) {
+                chunk.fill(round);
+                sender.commit_and_yield().await?;
+            }
+            sender.finish().await?;
+            out = sender.into_buffer().await;
+            Outcome::Ok(())
+        };
+        let receive = async {
+            let buffer = std::mem::take(&mut back);
+            let receiver = DeltaReceiver::accept(&right, "again", buffer).await?;
+            back = receiver.into_buffer().await?;
+            Outcome::Ok(())
+        };
+        let (sent, received) = soon(async { tokio::join!(send, receive) }).await;
+        sent.and(received)?;
+        assert!(back.iter().all(|element| *element == round));
+        assert_eq!((out.as_ptr() as usize, back.as_ptr() as usize), addresses);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_computing_thread_commits_without_a_runtime() -> Outcome {
+    let (left, right, peer) = pair().await?;
+    let len = 300_000;
+    let buffer = vec![0_u32; len];
+    let mut sender = DeltaSender::open(&left, &peer, "t", buffer, Increment::default()).await?;
+    let computing = std::thread::spawn(move || {
+        while sender.position() < len {
+            let start = sender.position();
+            let chunk = sender.next(1000).expect("not at the end");
+            chunk.iter_mut().zip(start..).for_each(|(element, index)| *element = value(index));
+            sender.commit().expect("the receiver is there");
+        }
+        sender
+    });
+    let mut receiver = soon(DeltaReceiver::accept(&right, "t", vec![0_u32; len])).await?;
+    assert!(soon(receiver.finish()).await? == values(0..len));
+    let mut sender = computing.join().expect("the thread does not panic");
+    soon(sender.finish()).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn forwards_pass_through_a_node_as_the_bytes_land() -> Outcome {
+    let nodes = [node("n0").await?, node("n1").await?, node("n2").await?, node("n3").await?];
+    let to_1 = link(&nodes[0], &nodes[1]).await?;
+    let to_2 = link(&nodes[1], &nodes[2]).await?;
+    let to_3 = link(&nodes[1], &nodes[3]).await?;
+    let len = 100_000;
+    let (buffer, increment) = (vec![0_u32; len], Increment::Fixed(40_000));
+    let mut sender = DeltaSender::open(&nodes[0], &to_1, "f", buffer, increment).await?;
+    let middle = soon(DeltaReceiver::accept(&nodes[1], "f", vec![0_u32; len])).await?;
+    let mut forwards = [
+        middle.forward(&nodes[1], &to_2, "f").await?,
+        middle.forward(&nodes[1], &to_3, "g").await?,
+    ];
+    let mut ends = [
+        soon(DeltaReceiver::accept(&nodes[2], "f", vec![0_u32; len])).await?,
+        soon(DeltaReceiver::accept(&nodes[3], "g", vec![0_u32; len])).await?,
+    ];
+    // Nobody reads in the middle; the first half is at the ends before the rest is computed.
+    fill(&mut sender, len / 2, 10_000).await?;
+    for end in &ends {
+        assert!(soon(end.wait(..len / 2)).await? == values(0..len / 2));
+        assert!(is_pending(end.wait(..len / 2 + 1)));
+    }
+    fill(&mut sender, len, 10_000).await?;
+    soon(sender.finish()).await?;
+    for (forward, end) in forwards.iter_mut().zip(&mut ends) {
+        soon(forward.finish()).await?;
+        assert!(soon(end.finish()).await? == values(0..len));
+    }
+    assert!(soon(middle.into_buffer()).await? == values(0..len));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_forward_goes_on_without_its_receiver() -> Outcome {
+    let nodes = [node("n0").await?, node("n1").await?, node("n2").await?];
+    let to_1 = link(&nodes[0], &nodes[1]).await?;
+    let to_2 = link(&nodes[1], &nodes[2]).await?;
+    let len = 50_000;
+    let (buffer, increment) = (vec![0_u32; len], Increment::Fixed(4096));
+    let mut sender = DeltaSender::open(&nodes[0], &to_1, "f", buffer, increment).await?;
+    let middle = soon(DeltaReceiver::accept(&nodes[1], "f", vec![0_u32; len])).await?;
+    drop(middle.forward(&nodes[1], &to_2, "f").await?);
+    drop(middle);
+    let mut end = soon(DeltaReceiver::accept(&nodes[2], "f", vec![0_u32; len])).await?;
+    fill(&mut sender, len, 1000).await?;
+    assert!(soon(end.finish()).await? == values(0..len));
+    soon(sender.finish()).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_end_of_a_chain_learns_who_died_at_its_start() -> Outcome {
+    let nodes = [node("n0").await?, node("n1").await?, node("n2").await?];
+    let to_1 = link(&nodes[0], &nodes[1]).await?;
+    let to_2 = link(&nodes[1], &nodes[2]).await?;
+    let (buffer, increment) = (vec![0_u32; 1000], Increment::Fixed(400));
+    let mut sender = DeltaSender::open(&nodes[0], &to_1, "f", buffer, increment).await?;
+    let middle = soon(DeltaReceiver::accept(&nodes[1], "f", vec![0_u32; 1000])).await?;
+    let mut forward = middle.forward(&nodes[1], &to_2, "f").await?;
+    let mut end = soon(DeltaReceiver::accept(&nodes[2], "f", vec![0_u32; 1000])).await?;
+    fill(&mut sender, 500, 100).await?;
+    soon(end.wait(..500)).await?;
+    let (_, error) =
+        soon(async { tokio::join!(nodes[0].close(Duration::ZERO), end.finish()) }).await;
+    let error = error.expect_err("the rest never comes").to_string();
+    assert!(error.contains("n1") && error.contains("n0"), "{error}");
+    let error = soon(forward.finish()).await.expect_err("the rest never comes");
+    assert!(matches!(error, DeltaSendError::Source { .. }), "{error}");
+    assert!(error.source().is_some_and(|source| source.to_string().contains("n0")));
+    Ok(())
+}
+
+fn run(number: u64, compute: Compute, delta_bytes: Option<usize>) -> Run {
+    Run { number, elements: 30_001, compute, delta_bytes, verify: true }
+}
+
+#[tokio::test]
+async fn a_chain_computes_what_one_node_would() -> Outcome {
+    let nodes = [node("n0").await?, node("n1").await?, node("n2").await?];
+    let to_1 = link(&nodes[0], &nodes[1]).await?;
+    let to_2 = link(&nodes[1], &nodes[2]).await?;
+    let mut arrays = [Arrays::default(), Arrays::default(), Arrays::default()];
+    let deltas = [None, Some(4096), Some(100), Some(1 << 20)];
+    let kinds = Compute::ALL.into_iter().flat_map(|compute| deltas.map(|delta| (compute, delta)));
+    for (number, (compute, delta)) in (0..).zip(kinds) {
+        let run = run(number, compute, delta);
+        let [first, middle, last] = &mut arrays;
+        first.prepare_head(&run);
+        middle.prepare(&run);
+        last.prepare(&run);
+        let (a, b, c) = soon(async {
+            tokio::join!(
+                run_head(&nodes[0], &to_1, &run, first),
+                run_middle(&nodes[1], &to_2, &run, middle),
+                run_tail(&nodes[2], &run, last),
+            )
+        })
+        .await;
+        a.and(b).and(c)?;
+        let expected = sequential(compute, 3, run.elements);
+        assert_eq!(compare(last.result(compute), &expected), None, "{run:?}");
+        assert!(last.result(compute) == expected, "one machine: equal to the last bit");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_chain_is_led_by_its_head() -> Outcome {
+    let nodes = [node("n0").await?, node("n1").await?, node("n2").await?, node("n3").await?];
+    let follow = |index: usize| {
+        let (node, head) = (nodes[index].clone(), nodes[0].addresses()[0].clone());
+        async move {
+            let head = node.connect(&head).await?;
+            serve(&node, &head, index).await?;
+            Outcome::Ok(())
+        }
+    };
+    let lead = async {
+        let mut chain = Chain::gather(&nodes[0], 4).await?;
+        assert_eq!(chain.nodes(), 4);
+        for (number, delta) in (0..).zip([None, Some(8192), Some(4096)]) {
+            let outcome = chain.run(&run(number, Compute::Trig, delta)).await?;
+            assert_eq!(outcome.difference, None);
+        }
+        chain.end().await?;
+        Outcome::Ok(())
+    };
+    let followers = async { tokio::join!(follow(1), follow(2), follow(3)) };
+    let (led, (a, b, c)) = soon(async { tokio::join!(lead, followers) }).await;
+    led.and(a).and(b).and(c)
+}
+
+#[tokio::test]
+async fn a_follower_that_leaves_fails_the_run_by_name() -> Outcome {
+    let nodes = [node("n0").await?, node("n1").await?, node("n2").await?];
+    let follow = |index: usize| {
+        let (node, head) = (nodes[index].clone(), nodes[0].addresses()[0].clone());
+        async move {
+            let head = node.connect(&head).await.expect("the head listens");
+            serve(&node, &head, index).await.map_err(|error| error.to_string())
+        }
+    };
+    let (stays, leaves) = (tokio::spawn(follow(1)), tokio::spawn(follow(2)));
+    let mut chain = soon(Chain::gather(&nodes[0], 3)).await?;
+    // What is on its way is lost with it; that is the point.
+    let _ = nodes[2].close(Duration::ZERO).await;
+    let error = soon(chain.run(&run(0, Compute::Random, Some(4096)))).await;
+    let error = error.expect_err("a node is missing");
+    assert!(error.to_string().contains("n2"), "{error}");
+    drop(chain);
+    // Both end; whether with an error depends on what each saw first.
+    let _ = (soon(leaves).await?, soon(stays).await?);
+    Ok(())
+}
