@@ -184,8 +184,9 @@ async fn memory_of_an_unread_channel() -> (i64, u64) {
     receive(&mut receiver, 100).await;
     sender.sync().await.unwrap();
     let before = LIVE_BYTES.load(Ordering::Relaxed);
+    let waits = sender.peer().stats().credit_waits;
     let (mut accepted, mut full_in_a_row) = (0, 0);
-    while full_in_a_row < 20 {
+    while full_in_a_row < 20 || sender.peer().stats().credit_waits == waits {
         match sender.try_send(&(accepted, 0)) {
             Ok(()) => {
                 (accepted, full_in_a_row) = (accepted + 1, 0);
@@ -226,8 +227,9 @@ async fn memory_of_unread_packets() -> (i64, u64) {
     receive(&mut receiver, WARM_UP).await;
     let mut sender = sending.await.unwrap();
     let before = LIVE_BYTES.load(Ordering::Relaxed);
+    let waits = sender.peer().stats().credit_waits;
     let (mut accepted, mut full_in_a_row) = (0, 0);
-    while full_in_a_row < 20 {
+    while full_in_a_row < 20 || sender.peer().stats().credit_waits == waits {
         match sender.try_send(&(accepted, 0)) {
             Ok(()) => (accepted, full_in_a_row) = (accepted + 1, 0),
             Err(TrySendError::Full) => {

@@ -7,6 +7,7 @@ use crate::proto::fair::Turns;
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
@@ -29,6 +30,8 @@ struct Ready {
 pub struct Gather<T> {
     receivers: Vec<Option<Receiver<T>>>,
     turns: Turns,
+    /// A receiver's index is in `ready` already.
+    queued: Vec<Arc<AtomicBool>>,
     ready: Arc<Mutex<Ready>>,
     open: usize,
 }
@@ -44,6 +47,7 @@ impl<T> Default for Gather<T> {
         Gather {
             receivers: Vec::new(),
             turns: Turns::new(GATHER_TURN_BYTES),
+            queued: Vec::new(),
             ready: Arc::default(),
             open: 0,
         }
@@ -61,7 +65,12 @@ impl<T> Gather<T> {
     pub fn add(&mut self, mut receiver: Receiver<T>) -> usize {
         let index = self.receivers.len();
         let ready = Arc::clone(&self.ready);
+        let queued = Arc::new(AtomicBool::new(false));
+        self.queued.push(Arc::clone(&queued));
         let tell = Arc::new(move || {
+            if queued.swap(true, Ordering::AcqRel) {
+                return;
+            }
             let mut ready = locked(&ready);
             ready.indices.push(index);
             let waker = ready.waker.take();
@@ -85,6 +94,8 @@ impl<T> Gather<T> {
     fn note_ready(&mut self) -> bool {
         let indices = std::mem::take(&mut locked(&self.ready).indices);
         for index in &indices {
+            // Before the receiver is looked at: what comes later is told again.
+            self.queued[*index].store(false, Ordering::Release);
             self.turns.ready(*index);
         }
         !indices.is_empty()

@@ -262,7 +262,7 @@ impl Tx {
         };
         // With the last end the channel's end is on its way now.
         let done = poll_fn(|context| poll_closed(&shared, accepted, last, context));
-        let in_time = clock::within(deadline, done).await;
+        let in_time = clock::within(peer.runtime(), deadline, done).await;
         let account = Account { accepted, acknowledged: shared.acked().min(accepted) };
         let cause = match in_time {
             Some(true) => return Ok(()),

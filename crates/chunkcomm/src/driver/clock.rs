@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep};
 
 /// Nanoseconds since the first question of the process. Stands still while
@@ -65,8 +66,16 @@ impl Alarm {
 }
 
 /// Waits for `future` at most `limit`.
-pub(crate) async fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
-    tokio::time::timeout(limit, future).await.ok()
+/// The timer is that of `runtime`, so that no other needs to be around.
+pub(crate) fn within<F: Future>(
+    runtime: &Handle,
+    limit: Duration,
+    future: F,
+) -> impl Future<Output = Option<F::Output>> {
+    let entered = runtime.enter();
+    let timeout = tokio::time::timeout(limit, future);
+    drop(entered);
+    async { timeout.await.ok() }
 }
 
 /// Waits.

@@ -82,6 +82,10 @@ impl Others<'_> {
 
     fn refused(&mut self, channel: u32, refusal: Refusal, text: &str) {
         let Some(slot) = self.senders.slots.get(&channel) else { return };
+        if slot.discard {
+            // It was refused before: the answer is on its way.
+            return;
+        }
         let sender = slot.shared.description.clone();
         let reason = match refusal {
             Refusal::TypeMismatch => {

@@ -127,7 +127,7 @@ impl RxShared {
                 && bytes.len() + run.len() <= COPIED_BYTES_MAX
             {
                 bytes.extend_from_slice(run);
-                *messages += count;
+                *messages = messages.saturating_add(count);
                 return;
             }
             let mut bytes = std::mem::take(&mut queue.spare);
@@ -157,15 +157,10 @@ impl RxShared {
         if next && fits { queue.into.take() } else { None }
     }
 
-    /// A large message goes on when the receiver waits; true when it does so
-    /// already.
-    pub(crate) fn want_large(&self) -> bool {
-        let mut waits = false;
-        self.put(|queue| {
-            waits = queue.runs.is_empty() && matches!(queue.notify, Notify::Task(_));
-            queue.large_wanted = !waits;
-        });
-        waits
+    /// A large message goes on when the receiver looks for it: it is woken, and
+    /// one that does not wait any more does not answer.
+    pub(crate) fn want_large(&self) {
+        self.put(|queue| queue.large_wanted = true);
     }
 
     pub(crate) fn with_queue<R>(&self, look: impl FnOnce(&mut RxQueue) -> R) -> R {

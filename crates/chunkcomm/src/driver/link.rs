@@ -8,7 +8,7 @@ use super::inbox::Outcome;
 use super::mail::{Command, LinkShared, Taken, thread_token};
 use super::reading::{Inbound, ReadError, Reader, RxSlot};
 use super::staging::Failure;
-use super::taking::RxEnd;
+use super::taking::{RxEnd, land_rest};
 use super::writing::{TxSlot, TxSlots, Writer};
 use crate::error::{Account, LinkCause, LinkError, Unacknowledged};
 use crate::proto::Time;
@@ -122,9 +122,14 @@ impl Driver {
             return Ok(false);
         }
         let mut taken = std::mem::take(&mut self.taken);
-        for command in taken.commands.drain(..) {
-            self.command(command, now)?;
+        let mut commands = taken.commands.drain(..);
+        let failed = commands.try_for_each(|command| self.command(command, now));
+        if let Err(error) = failed {
+            // Whoever sent the rest is told why the session ended.
+            self.taken.commands.extend(commands);
+            return Err(error);
         }
+        drop(commands);
         for notice in taken.staged.drain(..) {
             self.link.woken_for(notice.id, notice.at, notice.bytes);
         }
@@ -187,6 +192,7 @@ impl Driver {
         rest.disarm();
         if !fits {
             slot.landing_full();
+            self.receivers.remove(&id);
             self.link.terminate(id);
         } else if let Some(outcome) = outcome {
             slot.end(outcome);
@@ -231,10 +237,17 @@ impl Driver {
         Poll::Ready(match outcome {
             Ok(()) if self.said_bye => Err(self.error(LinkCause::ClosedByPeer)),
             Ok(()) => Ok(if pause { Turn::Pause } else { Turn::Progress }),
-            Err(ReadError::End) => Err(self.error(LinkCause::ConnectionLost)),
-            Err(ReadError::Io(error)) => Err(self.error(LinkCause::Io(Arc::new(error)))),
+            Err(ReadError::End) => Err(self.lost(LinkCause::ConnectionLost)),
+            Err(ReadError::Io(error)) => Err(self.lost(LinkCause::Io(Arc::new(error)))),
             Err(ReadError::Protocol(error)) => Err(self.error(LinkCause::Protocol(error))),
         })
+    }
+
+    /// The connection ended. After our bye, when everything is acknowledged, the
+    /// peer may hang up first.
+    fn lost(&self, cause: LinkCause) -> LinkError {
+        let said = matches!(self.closing, Closing::Bye | Closing::Shutdown);
+        self.error(if said { LinkCause::Closed } else { cause })
     }
 
     /// Writes what is to leave, one packet at most.
@@ -257,7 +270,7 @@ impl Driver {
         }
         match self.writer.poll_write(context, &mut *self.transport) {
             Poll::Pending => Ok(Turn::Blocked),
-            Poll::Ready(Err(error)) => Err(self.error(LinkCause::Io(Arc::new(error)))),
+            Poll::Ready(Err(error)) => Err(self.lost(LinkCause::Io(Arc::new(error)))),
             Poll::Ready(Ok(())) => {
                 self.senders.written(&self.writer.carried);
                 if self.link.has_acknowledged() {
@@ -312,10 +325,9 @@ impl Driver {
         let mut wrote = true;
         for _ in 0..TURNS_MAX {
             let mail = self.handle_mail(now)?;
-            let read = match self.poll_read(context, now) {
-                Poll::Ready(Ok(Turn::Pause)) => return Ok(true),
-                Poll::Ready(turn) => turn.map(|_| true)?,
-                Poll::Pending => false,
+            let (read, pause) = match self.poll_read(context, now) {
+                Poll::Ready(turn) => (true, matches!(turn?, Turn::Pause)),
+                Poll::Pending => (false, false),
             };
             if !mail && !read && !wrote {
                 return Ok(false);
@@ -325,6 +337,9 @@ impl Driver {
                 Turn::Progress => true,
                 _ => false,
             };
+            if pause {
+                return Ok(true);
+            }
         }
         Ok(true)
     }
@@ -332,10 +347,10 @@ impl Driver {
     /// There is nothing to do: rests until woken.
     fn poll_rest(&mut self, context: &mut Context<'_>, now: Time) {
         self.rest();
-        let deadline = match (self.link.next_deadline(), self.recheck) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
+        // What the link has to say waits for the packet that is being written.
+        let link = if self.writer.is_busy() { None } else { self.link.next_deadline() };
+        let deadlines = [link, self.recheck, self.reader.rest_deadline()];
+        let deadline = deadlines.into_iter().flatten().min();
         if self.alarm.poll(context, deadline, now).is_ready() {
             context.waker().wake_by_ref();
         }
@@ -353,7 +368,7 @@ impl Driver {
     fn unacknowledged(&mut self) -> Vec<Unacknowledged> {
         let mut channels = Vec::new();
         for (id, slot) in &mut self.senders.slots {
-            let (_, _, staged) = slot.ring.peek();
+            let staged = slot.ring.messages();
             let accepted = self.link.sent_messages(*id) + u64::from(staged);
             let acknowledged = slot.shared.acked();
             if accepted > acknowledged && !slot.discard {
@@ -377,22 +392,22 @@ impl Driver {
         let unacknowledged = self.unacknowledged();
         self.shared.set_unacknowledged(unacknowledged);
         let left = self.shared.end(error);
-        for command in left.commands {
-            match command {
-                Command::Open { tx, .. } => tx.fail(Failure::Lost(error.clone())),
-                Command::Land { landing, id, .. } => {
-                    if let Some(slot) = self.receivers.get_mut(&id) {
-                        slot.landing = Some(landing);
-                    }
-                }
-                _ => {}
-            }
-        }
         for slot in self.senders.slots.values() {
             slot.shared.fail(Failure::Lost(error.clone()));
         }
         for slot in self.receivers.values_mut() {
             slot.end(Outcome::Lost(error.clone()));
+        }
+        for command in std::mem::take(&mut self.taken.commands).into_iter().chain(left.commands) {
+            match command {
+                Command::Open { tx, .. } => tx.fail(Failure::Lost(error.clone())),
+                Command::Land { id, landing, taken } => {
+                    if let Some(slot) = self.receivers.get(&id) {
+                        land_rest(&slot.shared, landing, &taken, None);
+                    }
+                }
+                _ => {}
+            }
         }
         self.acceptor.ended(&self.shared);
     }

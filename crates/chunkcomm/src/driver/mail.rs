@@ -4,7 +4,7 @@
 use super::staging::TxShared;
 use super::wakers::{Wakers, locked};
 use crate::channel::Landing;
-use crate::error::{LinkError, Unacknowledged};
+use crate::error::{LinkCause, LinkError, Unacknowledged};
 use crate::proto::Time;
 use crate::proto::link::LinkCounters;
 use crate::proto::outbox::OpenSpec;
@@ -55,6 +55,8 @@ struct Letters {
     last_channel: u32,
     /// The driver is gone: commands are dropped.
     over: Option<LinkError>,
+    /// Nothing may be opened any more.
+    closing: Option<LinkError>,
     waiting_for_end: Wakers,
 }
 
@@ -146,8 +148,34 @@ impl LinkShared {
         }
         put(&mut mail);
         drop(mail);
+        self.tell();
+    }
+
+    fn tell(&self) {
         self.has_mail.store(true, Ordering::SeqCst);
         self.wake();
+    }
+
+    /// As `command`; gives it back when the session has ended.
+    pub(crate) fn try_command(&self, command: Command) -> Result<(), Command> {
+        let mut mail = locked(&self.mail);
+        if mail.over.is_some() {
+            return Err(command);
+        }
+        mail.commands.push(command);
+        drop(mail);
+        self.tell();
+        Ok(())
+    }
+
+    /// Nothing is opened any more; everything staged leaves, then the session
+    /// ends.
+    pub(crate) fn close(&self) {
+        let closed = LinkError::new(self.peer.name.clone(), LinkCause::Closed);
+        self.post(|mail| {
+            mail.closing.get_or_insert(closed);
+            mail.commands.push(Command::Close);
+        });
     }
 
     /// A channel staged something where there was nothing.
@@ -166,15 +194,14 @@ impl LinkShared {
     /// The session has ended.
     pub(crate) fn open<R>(&self, make: impl FnOnce(u32) -> (Command, R)) -> Result<R, LinkError> {
         let mut mail = locked(&self.mail);
-        if let Some(over) = &mail.over {
+        if let Some(over) = mail.over.as_ref().or(mail.closing.as_ref()) {
             return Err(over.clone());
         }
         mail.last_channel += 1;
         let (command, result) = make(mail.last_channel);
         mail.commands.push(command);
         drop(mail);
-        self.has_mail.store(true, Ordering::SeqCst);
-        self.wake();
+        self.tell();
         Ok(result)
     }
 

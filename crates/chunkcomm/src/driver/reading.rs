@@ -188,6 +188,12 @@ impl Reader {
         }
     }
 
+    /// When to look again whether the link is at rest.
+    pub(crate) fn rest_deadline(&self) -> Option<Time> {
+        let holds = !self.buffer.is_empty() && self.filled == 0;
+        holds.then(|| self.last_read.after(REST_AFTER))
+    }
+
     /// Reads once and handles what came.
     pub(crate) fn poll_read(
         &mut self,
@@ -377,11 +383,18 @@ impl Inbound<'_> {
         }
         self.link.consumed(channel, run.len() as u64);
         if !fits {
-            slot.landing_full();
-            self.link.terminate(channel);
+            self.landing_full(channel);
         } else if at != run.len() {
             self.shared.command(super::mail::Command::Corrupt { id: channel });
         }
+    }
+
+    /// The landing of `channel` has no room for what came.
+    fn landing_full(&mut self, channel: u32) {
+        if let Some(mut slot) = self.receivers.remove(&channel) {
+            slot.landing_full();
+        }
+        self.link.terminate(channel);
     }
 
     fn large_begins(&mut self, channel: u32, bytes: u64) {
@@ -391,8 +404,8 @@ impl Inbound<'_> {
             return;
         }
         let into = slot.shared.take_into(bytes);
-        if self.link.admit_large(channel, into.is_some()) && slot.shared.want_large() {
-            self.link.demand_large(channel);
+        if self.link.admit_large(channel, into.is_some()) {
+            slot.shared.want_large();
         }
         let total = usize::try_from(bytes).unwrap_or(usize::MAX);
         slot.assembling = Some(Assembling { memory: into.unwrap_or_default(), filled: 0, total });
@@ -401,9 +414,7 @@ impl Inbound<'_> {
     fn large_bytes(&mut self, channel: u32, bytes: &[u8], done: Option<Counted>) {
         let Some(slot) = self.receivers.get_mut(&channel) else { return };
         if !slot.put(bytes) {
-            slot.landing_full();
-            self.link.terminate(channel);
-            return;
+            return self.landing_full(channel);
         }
         if let Some(counted) = done {
             self.complete(channel, counted);
@@ -420,8 +431,7 @@ impl Inbound<'_> {
         let kept = if slot.landing.is_some() {
             // It began before the landing was chosen.
             if !slot.put(&assembling.memory) {
-                slot.landing_full();
-                self.link.terminate(channel);
+                self.landing_full(channel);
             }
             false
         } else {

@@ -199,6 +199,18 @@ impl Consumer {
         }
     }
 
+    /// Messages staged in this ring and those that it grew to.
+    pub(crate) fn messages(&self) -> u32 {
+        let (_, messages) = unpack(self.ring.committed.0.load(Ordering::Acquire));
+        let mut sum = messages.wrapping_sub(self.messages);
+        let mut next = self.ring.next.get();
+        while let Some(ring) = next {
+            sum += unpack(ring.committed.0.load(Ordering::Acquire)).1;
+            next = ring.next.get();
+        }
+        sum
+    }
+
     /// Nothing is staged.
     pub(crate) fn is_empty(&mut self) -> bool {
         self.staged().0 == 0

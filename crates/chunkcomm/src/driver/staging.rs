@@ -123,7 +123,11 @@ impl TxEnd {
     /// A message of `bytes` with its prefix would be staged without waiting, if it
     /// goes through the ring.
     pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
-        self.capacity() >= bytes.min(self.ring_bytes_max)
+        let has = self.capacity() >= bytes.min(self.ring_bytes_max);
+        if !has {
+            self.tell_no_room();
+        }
+        has
     }
 
     /// A large message of any size would be staged without waiting.
@@ -294,13 +298,17 @@ impl TxEnd {
                 return true;
             }
         }
+        self.tell_no_room();
+        false
+    }
+
+    /// What is staged may leave: more cannot come before it does.
+    fn tell_no_room(&mut self) {
         if self.no_room_told != self.accepted {
-            // What is staged may leave: more cannot come before it does.
             self.no_room_told = self.accepted;
             let (id, until) = (self.id, self.accepted);
             self.link.command(Command::NoRoom { id, until, at: clock::now() });
         }
-        false
     }
 
     #[inline(always)]

@@ -3,6 +3,8 @@
 
 use super::inbox::{Notify, Outcome, Run, RxShared};
 use super::mail::{Command, LinkShared};
+use crate::channel::Landing;
+use crate::error::RecvError;
 use crate::proto::link::Counted;
 use crate::proto::message;
 use bytes::Bytes;
@@ -242,6 +244,8 @@ impl RxEnd {
         if self.current_has_more() || !self.runs.is_empty() {
             return Next::Message;
         }
+        // What was taken to its end is counted before anything is waited for.
+        self.leave_current();
         let runs = &mut self.runs;
         let (outcome, wanted) = self.shared.with_queue(|queue| {
             queue.drain(runs);
@@ -277,6 +281,7 @@ impl RxEnd {
         if self.current_has_more() || !self.runs.is_empty() {
             return Poll::Ready(Next::Message);
         }
+        self.leave_current();
         let runs = &mut self.runs;
         let (outcome, wanted) = self.shared.with_queue(|queue| {
             queue.drain(runs);
@@ -319,7 +324,7 @@ impl RxEnd {
     }
 
     /// Hands what was taken in already to a landing, then all that comes.
-    pub(crate) fn land(mut self, landing: Box<dyn crate::channel::Landing>) {
+    pub(crate) fn land(mut self, landing: Box<dyn Landing>) {
         let mut taken = Vec::new();
         while let Some(found) = self.take() {
             taken.push(match found {
@@ -331,8 +336,67 @@ impl RxEnd {
         self.finished = true;
         let bytes = std::mem::take(&mut self.consumed);
         self.link.command(Command::Consumed { id: self.shared.id, bytes });
-        self.link.command(Command::Land { id: self.shared.id, landing, taken });
+        let command = Command::Land { id: self.shared.id, landing, taken };
+        if let Err(Command::Land { landing, taken, .. }) = self.link.try_command(command) {
+            let over = self.link.ended().map(Outcome::Lost);
+            land_rest(&self.shared, landing, &taken, over);
+        }
     }
+}
+
+/// Gives a landing what had arrived before the session ended, and the end:
+/// that of the channel, or else `over`.
+pub(crate) fn land_rest(
+    shared: &RxShared,
+    mut landing: Box<dyn Landing>,
+    taken: &[Bytes],
+    over: Option<Outcome>,
+) {
+    let (runs, outcome) = shared.with_queue(|queue| {
+        let mut runs = VecDeque::new();
+        queue.drain(&mut runs);
+        (runs, queue.outcome())
+    });
+    let mut fits = taken.iter().all(|bytes| put_in_landing(&mut *landing, bytes));
+    for run in runs {
+        fits &= match run {
+            Run::Large { bytes, .. } => put_in_landing(&mut *landing, &bytes),
+            Run::Shared { bytes, .. } => put_run_in_landing(&mut *landing, &bytes),
+            Run::Copied { bytes, .. } => put_run_in_landing(&mut *landing, &bytes),
+        };
+    }
+    let channel = || Arc::clone(&shared.name);
+    landing.end(match outcome.or(over) {
+        _ if !fits => Err(RecvError::LandingFull { channel: channel() }),
+        Some(Outcome::Lost(link)) => Err(RecvError::Lost { channel: channel(), link }),
+        Some(Outcome::Done) | None => Ok(()),
+    });
+}
+
+fn put_run_in_landing(landing: &mut dyn Landing, run: &[u8]) -> bool {
+    let mut at = 0;
+    while let Some(range) = message::next_in_run(run, at) {
+        at = range.end;
+        if !put_in_landing(landing, &run[range]) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Copies `bytes` into a landing; false when it has no room for all of them.
+fn put_in_landing(landing: &mut dyn Landing, mut bytes: &[u8]) -> bool {
+    while !bytes.is_empty() {
+        let room = landing.room();
+        let count = room.len().min(bytes.len());
+        if count == 0 {
+            return false;
+        }
+        room[..count].copy_from_slice(&bytes[..count]);
+        landing.advance(count);
+        bytes = &bytes[count..];
+    }
+    true
 }
 
 impl Drop for RxEnd {

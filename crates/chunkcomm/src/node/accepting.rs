@@ -8,13 +8,14 @@ use crate::driver::mail::{Command, LinkShared};
 use crate::driver::taking::RxEnd;
 use crate::driver::wakers::{Wakers, locked};
 use crate::error::{AcceptError, RefusalReason};
-use crate::proto::limits::HELD_OPENS_MAX;
+use crate::proto::limits::{HELD_OPENS_MAX, HELD_OPENS_NODE_MAX};
 use crate::proto::packet::{ChannelKind, Refusal};
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::runtime::Handle;
 
 /// Refused connections that are remembered.
 const REFUSALS_MAX: usize = 16;
@@ -33,6 +34,23 @@ struct Table {
     closed: bool,
 }
 
+impl Table {
+    fn held_count(&self) -> usize {
+        self.held.values().map(VecDeque::len).sum()
+    }
+
+    /// Lets go of what nobody accepted while its session lasted; true when that
+    /// made room.
+    fn forget_ended(&mut self) -> bool {
+        let before = self.held_count();
+        for opens in self.held.values_mut() {
+            opens.retain(|held| held.receiver.link.ended().is_none());
+        }
+        self.held.retain(|_, opens| !opens.is_empty());
+        self.held_count() < before
+    }
+}
+
 /// The table of one node.
 #[derive(Default)]
 pub(crate) struct AcceptTable(Mutex<Table>);
@@ -43,6 +61,9 @@ impl Acceptor for AcceptTable {
         let same_link = |held: &&Opened| Arc::ptr_eq(&held.receiver.link, &opened.receiver.link);
         let held = table.held.values().flatten().filter(same_link).count();
         if table.closed || held >= HELD_OPENS_MAX {
+            return Err(Box::new(opened));
+        }
+        if table.held_count() >= HELD_OPENS_NODE_MAX && !table.forget_ended() {
             return Err(Box::new(opened));
         }
         let name = opened.receiver.shared.name.to_string();
@@ -68,6 +89,9 @@ impl Acceptor for AcceptTable {
         let mut table = locked(&self.0);
         table.links.retain(|(known, _)| !Arc::ptr_eq(known, link));
         table.described.retain(|(known, _, _)| !Arc::ptr_eq(known, link));
+        if table.held_count() > HELD_OPENS_MAX / 4 {
+            table.forget_ended();
+        }
         let waiting = table.waiting.take();
         drop(table);
         waiting.wake();
@@ -81,7 +105,7 @@ impl AcceptTable {
         let closed = table.closed;
         drop(table);
         if closed {
-            link.command(Command::Close);
+            link.close();
         }
     }
 
@@ -144,6 +168,7 @@ impl AcceptTable {
         name: &str,
         kind: ChannelKind,
         print: &Fingerprint,
+        runtime: &Handle,
     ) -> Result<RxEnd, AcceptError> {
         let opened = poll_fn(|context| self.poll_take(name, context)).await?;
         if opened.kind != kind {
@@ -159,7 +184,7 @@ impl AcceptTable {
         };
         let error = refuse(opened, Refusal::TypeMismatch, reason);
         let described = poll_fn(|context| self.poll_described(&link, id, context));
-        let sender = clock::within(DESCRIPTION_DEADLINE, described).await.flatten();
+        let sender = clock::within(runtime, DESCRIPTION_DEADLINE, described).await.flatten();
         Err(with_sender(error, sender))
     }
 

@@ -363,7 +363,8 @@ impl IoThread {
                 runtime.block_on(async move {
                     let _ = ended.await;
                     if let Some(table) = watched.get() {
-                        let _ = clock::within(IO_THREAD_LINGER, table.all_ended()).await;
+                        let here = Handle::current();
+                        let _ = clock::within(&here, IO_THREAD_LINGER, table.all_ended()).await;
                     }
                 });
             })

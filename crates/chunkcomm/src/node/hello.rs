@@ -3,7 +3,8 @@
 
 use crate::driver::clock;
 use crate::error::HelloCause;
-use crate::proto::hello::{Agreement, HELLO_BYTES, Hello};
+use crate::proto::hello::{Agreement, Disagreement, HELLO_BYTES, Hello};
+use crate::proto::limits::PACKET_BYTES_MIN;
 use crate::transport::Transport;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -22,12 +23,18 @@ pub(super) async fn exchange(
         write_all(transport, &ours.encode()).await?;
         read_hello(transport).await
     };
-    let theirs = match clock::within(HELLO_DEADLINE, talk).await {
+    let here = tokio::runtime::Handle::current();
+    let theirs = match clock::within(&here, HELLO_DEADLINE, talk).await {
         None => return Err(HelloCause::Timeout),
         Some(Err(cause)) => return Err(cause),
         Some(Ok(bytes)) => Hello::decode(&bytes).map_err(HelloCause::Wrong)?,
     };
     let agreement = Hello::agree(ours, &theirs).map_err(HelloCause::Disagreement)?;
+    let smallest = PACKET_BYTES_MIN as u32;
+    if theirs.packet_bytes_max < smallest {
+        let theirs = theirs.packet_bytes_max;
+        return Err(HelloCause::Disagreement(Disagreement::Packets { smallest, theirs }));
+    }
     Ok((theirs, agreement))
 }
 

@@ -82,7 +82,7 @@ impl Drop for NodeShared {
         }
         self.table.close();
         for link in self.table.links() {
-            link.command(Command::Close);
+            link.close();
         }
     }
 }
@@ -335,7 +335,11 @@ impl Node {
         T: Serialize + DeserializeOwned,
     {
         let print = described::<T>(&options).map_err(AcceptError::Type)?;
-        let end = self.shared.table.accept(name, ChannelKind::Typed, &print).await?;
+        let end = self
+            .shared
+            .table
+            .accept(name, ChannelKind::Typed, &print, &self.shared.runtime)
+            .await?;
         let peer = self.peer_of(&end);
         Ok((peer.clone(), Receiver::new(end, peer)))
     }
@@ -351,7 +355,11 @@ impl Node {
     /// As [`Node::accept`].
     pub async fn accept_bytes(&self, name: &str) -> Result<(Peer, BytesReceiver), AcceptError> {
         let print = Fingerprint::of_bytes(&ChannelOptions::default());
-        let end = self.shared.table.accept(name, ChannelKind::Bytes, &print).await?;
+        let end = self
+            .shared
+            .table
+            .accept(name, ChannelKind::Bytes, &print, &self.shared.runtime)
+            .await?;
         let peer = self.peer_of(&end);
         Ok((peer.clone(), BytesReceiver::new(end, peer)))
     }
@@ -379,18 +387,14 @@ impl Node {
         self.shared.table.close();
         let links = self.shared.table.links();
         for link in &links {
-            link.command(Command::Close);
+            link.close();
         }
         let all_ended = async {
             for link in &links {
                 poll_fn(|context| link.poll_ended(context)).await;
             }
         };
-        let in_time = {
-            let node = &self.shared.runtime;
-            let _entered = node.enter();
-            clock::within(deadline, all_ended)
-        };
+        let in_time = clock::within(&self.shared.runtime, deadline, all_ended);
         if in_time.await.is_none() {
             for link in &links {
                 let error = LinkError::new(link.peer.name.clone(), LinkCause::CloseDeadline);

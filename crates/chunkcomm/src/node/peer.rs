@@ -31,6 +31,10 @@ impl fmt::Debug for Peer {
 }
 
 impl Peer {
+    pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
+        &self.node.runtime
+    }
+
     /// The node that this peer is seen from.
     #[must_use]
     pub fn node(&self) -> Node {

@@ -147,6 +147,15 @@ impl LinkBudget {
         if at == 0 { self.large.front().copied() } else { None }
     }
 
+    /// The newest large message of `channel`, whose turn has not come, needs the
+    /// link's memory no more.
+    pub fn large_given_up(&mut self, channel: u32) {
+        if let Some(at) = self.large.iter().rposition(|waiting| *waiting == channel) {
+            assert!(at > 0, "the first one has its turn");
+            self.large.remove(at);
+        }
+    }
+
     /// A large message of `channel` has or waits for the link's memory.
     #[must_use]
     pub fn has_large(&self, channel: u32) -> bool {
@@ -292,6 +301,9 @@ mod tests {
         assert_eq!(budget.large_done(1), Some(3));
         assert!(!budget.large_begins(3), "its next one waits too");
         assert_eq!(budget.large_done(3), Some(3));
+        assert!(!budget.large_begins(3));
+        budget.large_given_up(3);
+        assert_eq!(budget.large_done(3), None, "the older of the two had the turn");
     }
 
     #[test]

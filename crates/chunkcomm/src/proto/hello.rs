@@ -193,6 +193,13 @@ pub enum Disagreement {
         /// The peer's.
         theirs: u16,
     },
+    /// The peer takes no packets of the smallest size that there is.
+    Packets {
+        /// The smallest size, in bytes.
+        smallest: u32,
+        /// What the peer takes, in bytes.
+        theirs: u32,
+    },
     /// They belong to different clusters.
     Cluster {
         /// Ours.
@@ -212,6 +219,9 @@ impl fmt::Display for Disagreement {
             ),
             Disagreement::Codec { ours, theirs } => {
                 write!(f, "different codecs: ours is {ours}, the peer's is {theirs}")
+            }
+            Disagreement::Packets { smallest, theirs } => {
+                write!(f, "the peer takes packets of {theirs} bytes, the smallest have {smallest}")
             }
             Disagreement::Cluster { ours, theirs } => {
                 write!(f, "different clusters: ours is {ours:?}, the peer's is {theirs:?}")

@@ -26,6 +26,10 @@ pub const FULL_SLACK_DIVISOR: usize = 64;
 /// message never waits for a window that cannot come.
 pub const INLINE_BYTES_MAX: usize = 8 * 1024;
 
+/// No message below this travels in fragments: with the smallest packets those
+/// begin above it.
+pub const LARGE_BYTES_MIN: u64 = 512;
+
 /// Largest fragment of a large message. It costs one header and one write:
 /// at 256 KiB that is below 1 % of the copy in the kernel.
 pub const FRAGMENT_BYTES_MAX: usize = 256 * 1024;
@@ -69,6 +73,10 @@ pub const TEXT_BYTES_MAX: usize = 1024;
 /// Channels that a peer may have opened and nobody accepted yet, a link.
 pub const HELD_OPENS_MAX: usize = 256;
 
+/// The same, all links of a node together; those of sessions that have ended
+/// make room.
+pub const HELD_OPENS_NODE_MAX: usize = 4 * HELD_OPENS_MAX;
+
 /// An acknowledgement leaves at the latest after so many packets.
 pub const ACK_PACKETS_MAX: u64 = 64;
 
@@ -94,5 +102,6 @@ const _: () = {
     assert!(FRAGMENT_BYTES_MIN as u64 <= WINDOW_BYTES_INITIAL / 2);
     assert!(PACKET_OVERHEAD_BYTES + CHANNEL_NAME_BYTES_MAX < PACKET_BYTES_MIN);
     assert!(PACKET_BYTES_MIN <= PACKET_BYTES_DEFAULT);
+    assert!(LARGE_BYTES_MIN as usize + PACKET_OVERHEAD_BYTES + 5 < PACKET_BYTES_MIN);
     assert!(PACKET_BYTES_DEFAULT <= PACKET_BYTES_LARGEST);
 };

@@ -68,6 +68,8 @@ pub struct OpenSpec {
 struct Channel {
     spec: OpenSpec,
     opened: bool,
+    /// There was open credit for it.
+    admitted: bool,
     credit: u64,
     sent_bytes: u64,
     sent_messages: u64,
@@ -164,6 +166,7 @@ impl Outbox {
         let channel = Channel {
             spec,
             opened: false,
+            admitted: false,
             credit: 0,
             sent_bytes: 0,
             sent_messages: 0,
@@ -207,7 +210,8 @@ impl Outbox {
             let Some(id) = self.unopened.pop_front() else { return };
             let Some(channel) = self.channels.get_mut(&id) else { continue };
             self.open_credit -= WINDOW_BYTES_INITIAL;
-            channel.credit = WINDOW_BYTES_INITIAL;
+            channel.admitted = true;
+            channel.credit = channel.credit.max(WINDOW_BYTES_INITIAL);
             channel.blocked = false;
             self.enqueue(id);
         }
@@ -215,7 +219,7 @@ impl Outbox {
 
     fn enqueue(&mut self, id: u32) {
         let Some(channel) = self.channels.get_mut(&id) else { return };
-        if !channel.queued && !channel.blocked && channel.credit > 0 {
+        if !channel.queued && !channel.blocked && channel.admitted {
             channel.queued = true;
             match channel.spec.lane {
                 Lane::Express => self.express.push_back(id),
@@ -319,7 +323,9 @@ impl Outbox {
         if let Some(entry) = self.channels.get_mut(&channel) {
             entry.credit = entry.credit.max(total);
             entry.blocked = false;
-            self.enqueue(channel);
+            if entry.admitted {
+                self.enqueue(channel);
+            }
         }
     }
 

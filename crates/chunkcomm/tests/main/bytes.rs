@@ -1,6 +1,6 @@
 //! Channels of the user's own bytes.
 
-use crate::support::{limited, on_both, on_one_thread, pair};
+use crate::support::{announced, limited, on_both, on_one_thread, pair, until};
 use bytes::Bytes;
 use chunkcomm::{Landing, RecvError, SendError, TryRecvError, TrySendError};
 use std::time::Duration;
@@ -73,15 +73,16 @@ fn a_large_message_that_is_awaited_lands_in_the_callers_memory() {
     on_both(|| async {
         let pair = pair().await;
         let (mut sender, mut receiver) = pair.bytes("awaited").await;
+        let (waits, waiting) = oneshot::channel();
         let receiving = tokio::spawn(async move {
             let buffer = vec![0; 20_000_000];
             let memory = buffer.as_ptr() as usize;
-            let buffer = limited(receiver.recv_into(buffer)).await.unwrap().unwrap();
+            let receiving = announced(receiver.recv_into(buffer), waits);
+            let buffer = limited(receiving).await.unwrap().unwrap();
             assert_eq!(buffer.as_ptr() as usize, memory);
             buffer
         });
-        // The receiver waits by now.
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        waiting.await.unwrap();
         sender.send(message(3, 20_000_000)).await.unwrap();
         assert!(receiving.await.unwrap() == message(3, 20_000_000));
     });
@@ -136,6 +137,15 @@ fn try_sends_and_receives_say_full_empty_and_ended() {
             }
         }
         assert_eq!(taken, accepted);
+        // One that needs the link's memory comes to those who only try.
+        let (mut sender, mut receiver) = pair.bytes("largest").await;
+        sender.try_send(&Bytes::from(vec![2; 9_000_000])).unwrap();
+        until(|| match receiver.try_recv() {
+            Ok(message) => message == vec![2; 9_000_000],
+            Err(TryRecvError::Empty) => false,
+            Err(error) => panic!("{error}"),
+        })
+        .await;
         // Large messages wait beside the ring, up to 1 MiB or one.
         let (mut sender, mut receiver) = pair.bytes("large").await;
         sender.try_send(&large).unwrap();

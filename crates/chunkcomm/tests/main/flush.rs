@@ -37,10 +37,12 @@ async fn open(settings: NodeBuilder, name: &str) -> (Pair, Sender<Small>) {
     (pair, sender)
 }
 
-/// The first message comes; what comes else is not looked at.
-async fn arrives(pair: &Pair, name: &str) {
+/// The first message comes. The receiver is to live on: its end would be one of
+/// the sender, too.
+async fn arrives(pair: &Pair, name: &str) -> Receiver<Small> {
     let (_, mut receiver) = limited(pair.a.accept::<Small>(name)).await.unwrap();
     assert_eq!(limited(receiver.recv()).await.unwrap(), Some((0, 0)));
+    receiver
 }
 
 #[test]
@@ -48,7 +50,7 @@ fn urgent_a_message_that_is_sent_now() {
     on_both(|| async {
         let (pair, mut sender) = open(waits(), "urgent").await;
         sender.send_now(&(0, 0)).await.unwrap();
-        arrives(&pair, "urgent").await;
+        let _receiver = arrives(&pair, "urgent").await;
         only(&pair, FlushReason::Urgent).await;
     });
 }
@@ -154,7 +156,7 @@ fn old_the_oldest_message_waited_for_the_age_bound() {
         let linger = Policy::Linger(Duration::from_millis(3));
         let (pair, mut sender) = open(Node::builder().policy(linger), "old").await;
         sender.send(&(0, 0)).await.unwrap();
-        arrives(&pair, "old").await;
+        let _receiver = arrives(&pair, "old").await;
         only(&pair, FlushReason::Old).await;
         let waited = pair.peer.stats().queueing_delay_us_max;
         assert!(waited >= 3000, "{waited} us");
@@ -184,7 +186,7 @@ fn idle_nothing_else_is_runnable() {
     on_both(|| async {
         let (pair, mut sender) = open(Node::builder().age_bound(NEVER), "idle").await;
         sender.send(&(0, 0)).await.unwrap();
-        arrives(&pair, "idle").await;
+        let _receiver = arrives(&pair, "idle").await;
         only(&pair, FlushReason::Idle).await;
     });
 }
@@ -196,7 +198,7 @@ fn explicit_the_caller_asked() {
         sender.send(&(0, 0)).await.unwrap();
         limited(sender.flush()).await.unwrap();
         assert_eq!(sender.stats().written, 1);
-        arrives(&pair, "explicit").await;
+        let _receiver = arrives(&pair, "explicit").await;
         only(&pair, FlushReason::Explicit).await;
     });
 }
@@ -220,7 +222,7 @@ fn close_the_node_ends() {
         let (pair, mut sender) = open(waits(), "node").await;
         sender.send(&(0, 0)).await.unwrap();
         limited(pair.b.close(Duration::from_secs(5))).await.unwrap();
-        arrives(&pair, "node").await;
+        let _receiver = arrives(&pair, "node").await;
         only(&pair, FlushReason::Close).await;
     });
 }

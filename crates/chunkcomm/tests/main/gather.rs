@@ -133,6 +133,32 @@ fn a_lost_peer_is_named_and_the_others_go_on() {
 }
 
 #[test]
+fn messages_that_need_the_links_memory_come_through_it_too() {
+    on_both(|| async {
+        let (_hub, senders, receivers) = star::<String>(3).await;
+        let mut gather = Gather::new();
+        for receiver in receivers {
+            gather.add(receiver);
+        }
+        for (node, mut sender) in senders {
+            tokio::spawn(async move {
+                let _node = node;
+                for _ in 0..2 {
+                    sender.send(&"l".repeat(6_000_000)).await.unwrap();
+                    sender.send(&"s".repeat(6)).await.unwrap();
+                }
+            });
+        }
+        let mut taken = [0; 3];
+        while let Some((index, text)) = limited(gather.recv()).await.unwrap() {
+            assert_eq!(text.len(), [6_000_000, 6][taken[index] % 2]);
+            taken[index] += 1;
+        }
+        assert_eq!(taken, [4; 3]);
+    });
+}
+
+#[test]
 fn nothing_is_lost_or_doubled_under_load() {
     on_both(|| async {
         let (_hub, senders, receivers) = star::<(u8, u32)>(4).await;

@@ -304,7 +304,6 @@ fn lies() -> Vec<(Vec<u8>, u32, usize)> {
         // There are more messages, or fewer.
         (vec![1, 7, 1, 8], 3, 2),
         (vec![1, 7, 1, 8], 1, 2),
-        (vec![1, 7], 0, 1),
     ]
 }
 
@@ -328,6 +327,24 @@ fn runs_whose_messages_lie_end_the_session_when_they_are_taken() {
             assert!(matches!(error, RecvError::Lost { .. }), "{error}");
             let error = scene.ended().await;
             assert!(matches!(error.cause(), LinkCause::CorruptRun { channel: 1 }), "{error}");
+        }
+    });
+}
+
+#[test]
+fn runs_with_no_or_impossibly_many_messages_end_the_session_at_once() {
+    on_both(|| async {
+        for (run, messages) in [(vec![1, 7], 0), (vec![1, 7], 3), (vec![], 0), (vec![], u32::MAX)] {
+            let mut scene = Scene::new().await;
+            scene
+                .raw
+                .packet(|body| {
+                    body.run(1, run.len() as u32, messages);
+                    body.extend_from_slice(&run);
+                })
+                .await;
+            let error = scene.ended().await;
+            assert!(matches!(error.cause(), LinkCause::Protocol(_)), "{error}");
         }
     });
 }

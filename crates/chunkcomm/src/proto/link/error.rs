@@ -20,6 +20,13 @@ pub enum ProtocolError {
     OpenedTwice(u32),
     /// A message's fragments do not belong together.
     Fragments,
+    /// A run without messages, or with more than it has bytes.
+    RunCount {
+        /// As declared.
+        messages: u32,
+        /// Bytes of the run.
+        bytes: usize,
+    },
     /// A channel ended after another number of messages than it sent.
     EndCount {
         /// As declared.
@@ -38,6 +45,9 @@ impl std::fmt::Display for ProtocolError {
             ProtocolError::UnknownChannel(id) => write!(f, "channel {id} does not exist"),
             ProtocolError::OpenedTwice(id) => write!(f, "channel {id} was opened twice"),
             ProtocolError::Fragments => f.write_str("fragments that are not of one message"),
+            ProtocolError::RunCount { messages, bytes } => {
+                write!(f, "a run of {bytes} bytes says that it holds {messages} messages")
+            }
             ProtocolError::EndCount { declared, received } => {
                 write!(f, "a channel ended after {declared} messages where {received} came")
             }

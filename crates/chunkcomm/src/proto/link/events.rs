@@ -9,9 +9,9 @@ use bytes::Bytes;
 pub enum Counted {
     /// Not at all: it is the caller's.
     Not,
-    /// In the channel's window: [`Link::consumed`] when it is taken.
+    /// In the channel's window: [`Link::consumed`](super::Link::consumed) when it is taken.
     Window,
-    /// As the link's one large message: [`Link::large_taken`] when it is taken.
+    /// As the link's one large message: [`Link::large_taken`](super::Link::large_taken) when it is taken.
     Large,
 }
 
@@ -42,7 +42,7 @@ pub enum Event<'a> {
         /// Prefixes and messages.
         bytes: &'a [u8],
     },
-    /// A large message begins: answer with [`Link::admit_large`].
+    /// A large message begins: answer with [`Link::admit_large`](super::Link::admit_large).
     LargeBegins {
         /// Its channel.
         channel: u32,
@@ -98,7 +98,7 @@ pub enum Transmit {
     },
     /// Nothing yet: let others run once, then ask again.
     Yield(Yield),
-    /// Nothing before [`Link::next_deadline`] or a further call.
+    /// Nothing before [`Link::next_deadline`](super::Link::next_deadline) or a further call.
     Nothing,
 }
 

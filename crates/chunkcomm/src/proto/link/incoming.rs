@@ -4,7 +4,7 @@
 use super::{Control, Counted, Event, Link, ProtocolError, note_acknowledged};
 use crate::proto::Time;
 use crate::proto::credit::{CreditError, REPORT_DIVISOR, Window};
-use crate::proto::limits::{TEXT_BYTES_MAX, WINDOW_BYTES_INITIAL};
+use crate::proto::limits::{LARGE_BYTES_MIN, TEXT_BYTES_MAX, WINDOW_BYTES_INITIAL};
 use crate::proto::packet::{HEADER_BYTES, Header, Item, Refusal, cut};
 
 #[derive(Debug)]
@@ -32,8 +32,10 @@ enum Memory {
     Callers,
     /// The channel's window.
     Window,
-    /// The link's, when its turn comes; until then the channel's window.
+    /// The channel's window, until its receiver wants it and it is its turn.
     Waiting,
+    /// The channel's window, until it is its turn.
+    Demanded,
     /// The link's.
     Granted,
 }
@@ -70,6 +72,7 @@ impl Link {
         let text = cut(text, TEXT_BYTES_MAX).to_owned();
         self.control.push_back(Control::Refuse(channel, refusal, text));
         self.abandon_large(channel);
+        self.release_if_done(channel);
     }
 
     /// Answers a refusal of our `channel` with our type.
@@ -120,24 +123,30 @@ impl Link {
     pub fn demand_large(&mut self, channel: u32) {
         let Some(incoming) = self.incoming.get_mut(&channel) else { return };
         let Some(large) = &mut incoming.large else { return };
-        if large.memory != Memory::Waiting || self.budget.has_large(channel) {
+        if large.memory != Memory::Waiting {
             return;
         }
+        large.memory = Memory::Demanded;
+        // One that the receiver has not reported as taken may be before it.
         if self.budget.large_begins(channel) {
-            large.memory = Memory::Granted;
-            incoming.window.admit_large(large.bytes);
-            self.grants.push_back(channel);
+            self.grant_large(channel);
         }
+    }
+
+    /// It is the turn of the large message of `channel`.
+    fn grant_large(&mut self, channel: u32) {
+        let Some(incoming) = self.incoming.get_mut(&channel) else { return };
+        let Some(large) = &mut incoming.large else { return };
+        large.memory = Memory::Granted;
+        incoming.window.admit_large(large.bytes);
+        self.grants.push_back(channel);
     }
 
     /// The receiver took the large message of `channel` from the link's memory.
     pub fn large_taken(&mut self, channel: u32) {
-        let Some(next) = self.budget.large_done(channel) else { return };
-        let Some(incoming) = self.incoming.get_mut(&next) else { return };
-        let Some(large) = &mut incoming.large else { return };
-        large.memory = Memory::Granted;
-        incoming.window.admit_large(large.bytes);
-        self.grants.push_back(next);
+        if let Some(next) = self.budget.large_done(channel) {
+            self.grant_large(next);
+        }
     }
 
     /// The receiver of the peer's `channel` reports what it consumed in steps of
@@ -225,6 +234,9 @@ impl Link {
         messages: u32,
         bytes: &'a [u8],
     ) -> Result<Event<'a>, ProtocolError> {
+        if u64::from(messages) > bytes.len() as u64 || messages == 0 {
+            return Err(ProtocolError::RunCount { messages, bytes: bytes.len() });
+        }
         let incoming = self.incoming_of(channel)?;
         incoming.received_bytes += bytes.len() as u64;
         incoming.received_messages += u64::from(messages);
@@ -256,6 +268,8 @@ impl Link {
                 }
                 Ok(Event::None)
             }
+            // Nobody fragments so little: its bookkeeping would cost more than it.
+            None if message_bytes < LARGE_BYTES_MIN => Err(ProtocolError::Fragments),
             None if message_bytes > bytes_max => {
                 Err(CreditError::Message { bytes: message_bytes, bytes_max }.into())
             }
@@ -286,13 +300,13 @@ impl Link {
         if memory == Memory::Callers {
             self.consumed(channel, bytes);
         }
-        if last && memory == Memory::Waiting {
+        if last && memory == Memory::Demanded {
             // It came within the window before its turn.
-            self.large_taken(channel);
+            self.budget.large_given_up(channel);
         }
         last.then_some(match memory {
             Memory::Callers => Counted::Not,
-            Memory::Window | Memory::Waiting => Counted::Window,
+            Memory::Window | Memory::Waiting | Memory::Demanded => Counted::Window,
             Memory::Granted => Counted::Large,
         })
     }

@@ -30,7 +30,7 @@ impl Link {
         }
         if reason.is_none() && !sequenced_control && !self.totals_due(now) {
             if let Some(Verdict::WaitUntil(time)) = verdict {
-                self.wait_until = Some(time)
+                self.wait_until = Some(time);
             }
             return Transmit::Nothing;
         }

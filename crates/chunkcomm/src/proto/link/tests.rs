@@ -318,7 +318,7 @@ impl End {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 enum Step {
     Open(bool),
     OpenRefused,
@@ -612,6 +612,27 @@ fn large_messages_get_the_links_memory_one_after_the_other_when_they_are_wanted(
         }
         assert_eq!(pair.ends[1].large_held, 290_000);
         pair.ends[1].take(*channel, 1);
+    }
+    pair.finish();
+}
+
+#[test]
+fn a_large_message_may_be_wanted_before_the_one_before_it_is_reported_as_taken() {
+    let mut pair = Pair::new([64 * 1024; 2], [256 * 1024; 2]);
+    let now = pair.now;
+    let channel = pair.ends[0].open(false, "name", now);
+    for _ in 0..3 {
+        pair.ends[0].stage(channel, 290_000, now);
+    }
+    for _ in 0..3 {
+        exchange(&mut pair);
+        // The next one begins to arrive within what is left of the window.
+        pair.ends[1].link.demand_large(channel);
+        exchange(&mut pair);
+        assert_eq!(pair.ends[1].inboxes[&channel].waiting.len(), 1);
+        pair.ends[1].link.demand_large(channel);
+        pair.ends[1].link.demand_large(channel);
+        pair.ends[1].take(channel, 1);
     }
     pair.finish();
 }

@@ -52,7 +52,7 @@ impl Rings {
         ring.messages += 1;
         // Bytes move to the front of their memory now and then, so that views are
         // cut anywhere.
-        if payload.len() % 7 == 0 {
+        if payload.len().is_multiple_of(7) {
             ring.bytes.make_contiguous();
         }
         let at = self.unqueued.iter().position(|it| *it == channel);

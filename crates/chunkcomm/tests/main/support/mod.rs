@@ -6,7 +6,8 @@ pub(crate) mod raw;
 use chunkcomm::{Address, BytesReceiver, BytesSender, Node, NodeBuilder, Peer, Receiver, Sender};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -20,6 +21,23 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Waits for `future`, which does not hang.
 pub(crate) async fn limited<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(LIMIT, future).await.expect("it hangs")
+}
+
+/// Says through `waits` when `future` waits for the first time.
+pub(crate) async fn announced<F: Future>(
+    future: F,
+    waits: tokio::sync::oneshot::Sender<()>,
+) -> F::Output {
+    let mut future = pin!(future);
+    let mut waits = Some(waits);
+    poll_fn(|context| {
+        let polled = future.as_mut().poll(context);
+        if let Some(waits) = waits.take() {
+            let _ = waits.send(());
+        }
+        polled
+    })
+    .await
 }
 
 /// Waits until `done` says so.
@@ -156,12 +174,13 @@ pub(crate) async fn all<T: DeserializeOwned>(receiver: &mut Receiver<T>) -> Vec<
     values
 }
 
-/// Fills the channel until nothing more is accepted, though the runtime runs;
-/// says how many messages that took.
+/// Fills the channel until nothing more is accepted and it waits for credit,
+/// though the runtime runs; says how many messages that took.
 pub(crate) async fn fill<T: Serialize>(sender: &mut Sender<T>, value: &T) -> u64 {
+    let credit_waits = sender.peer().stats().credit_waits;
     let mut accepted = 0;
     let mut full_in_a_row = 0;
-    while full_in_a_row < 10 {
+    while full_in_a_row < 10 || sender.peer().stats().credit_waits == credit_waits {
         match sender.try_send(value) {
             Ok(()) => {
                 accepted += 1;
