@@ -100,18 +100,42 @@ fn ratio(sum: u64, count: u64) -> f64 {
     if count == 0 { 0.0 } else { sum as f64 / count as f64 }
 }
 
-/// A sending channel's messages so far.
+/// What a sending channel did so far. The counts of packets are of those that
+/// were written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChannelStats {
-    /// Accepted by `send`.
+    /// Messages accepted by `send`.
     pub accepted: u64,
-    /// Handed to the transport.
+    /// Of these, handed to the transport.
     pub written: u64,
-    /// Known to be in the peer's inbox.
+    /// Of these, known to be in the peer's inbox.
     pub acknowledged: u64,
+    /// Bytes of its messages that were put in packets.
+    pub bytes: u64,
+    /// Packets with messages of the channel, each one write or more.
+    pub packets: u64,
+    /// Most messages of the channel in one packet.
+    pub messages_per_packet_max: u64,
+    /// These packets by the reason why they left.
+    pub flushes: FlushCounts,
+    /// Sum over these packets of how long the channel's oldest message waited, in
+    /// microseconds.
+    pub queueing_delay_us_total: u64,
+    /// Longest of these waits, in microseconds.
+    pub queueing_delay_us_max: u64,
+    /// How often something was staged and there was no credit for it.
+    pub credit_waits: u64,
     /// Bytes of the ring that stages the channel's messages.
     pub ring_bytes: usize,
     /// How often `send` had to wait for room.
     pub send_waits: u64,
+}
+
+impl ChannelStats {
+    /// Messages of the channel in a packet, on average.
+    #[must_use]
+    pub fn messages_per_packet_mean(&self) -> f64 {
+        ratio(self.written, self.packets)
+    }
 }

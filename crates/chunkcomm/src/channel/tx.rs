@@ -275,7 +275,15 @@ impl Tx {
     }
 
     pub(crate) fn stats(&self) -> ChannelStats {
+        let counters = self.shared.counters();
         let look = |end: &mut TxEnd| ChannelStats {
+            bytes: counters.bytes,
+            packets: counters.packets,
+            messages_per_packet_max: counters.messages_per_packet_max,
+            flushes: counters.flushes,
+            queueing_delay_us_total: counters.queueing_us_total,
+            queueing_delay_us_max: counters.queueing_us_max,
+            credit_waits: counters.credit_waits,
             accepted: end.accepted(),
             written: end.written(),
             acknowledged: end.account().acknowledged,

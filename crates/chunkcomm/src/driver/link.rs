@@ -272,7 +272,7 @@ impl Driver {
             Poll::Pending => Ok(Turn::Blocked),
             Poll::Ready(Err(error)) => Err(self.lost(LinkCause::Io(Arc::new(error)))),
             Poll::Ready(Ok(())) => {
-                self.senders.written(&self.writer.carried);
+                self.senders.written(&self.writer.carried, &self.link);
                 if self.link.has_acknowledged() {
                     self.note_acknowledged();
                 }

@@ -4,6 +4,7 @@
 use super::ring::Consumer;
 use super::staging::TxShared;
 use crate::proto::ids::IdMap;
+use crate::proto::link::Link;
 use crate::proto::outbox::{Staged, View};
 use crate::proto::session::Carried;
 use crate::transport::Transport;
@@ -57,9 +58,12 @@ impl Staged for TxSlots {
 
 impl TxSlots {
     /// The transport has taken what `carried` tells.
-    pub(crate) fn written(&mut self, carried: &[Carried]) {
+    pub(crate) fn written(&mut self, carried: &[Carried], link: &Link) {
         for it in carried {
             if let Some(slot) = self.slots.get(&it.channel) {
+                if let Some(counters) = link.channel_counters(it.channel) {
+                    slot.shared.set_counters(counters);
+                }
                 slot.shared.set_written(it.messages);
             }
         }

@@ -21,7 +21,7 @@ use super::credit::LinkBudget;
 use super::flush::{Gathering, Policy};
 use super::ids::IdMap;
 use super::limits::WINDOW_BYTES_INITIAL;
-use super::outbox::{OpenSpec, Outbox, packet_room};
+use super::outbox::{ChannelCounters, OpenSpec, Outbox, packet_room};
 use super::packet::{Header, Refusal};
 use super::session::{Carried, Session};
 use incoming::Incoming;
@@ -156,6 +156,12 @@ impl Link {
     /// `channel` ends after what is staged now.
     pub fn end_when_drained(&mut self, channel: u32, at: Time) {
         self.outbox.end_when_drained(channel, at);
+    }
+
+    /// The counters of our `channel`, while it lasts.
+    #[must_use]
+    pub fn channel_counters(&self, channel: u32) -> Option<ChannelCounters> {
+        self.outbox.counters(channel)
     }
 
     /// What the last packet that carries messages brought its channels to.

@@ -9,7 +9,7 @@
 
 mod filling;
 
-use super::flush::{Gathering, Pending, Policy, Verdict};
+use super::flush::{FlushCounts, FlushReason, Gathering, Pending, Policy, Verdict};
 use super::ids::IdMap;
 use super::limits::WINDOW_BYTES_INITIAL;
 use super::packet::{ChannelKind, Lane, RECORD_BYTES};
@@ -64,8 +64,28 @@ pub struct OpenSpec {
     pub name: String,
 }
 
+/// Counters of a channel; a plain value.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ChannelCounters {
+    /// Bytes of its messages on the wire, their prefixes included.
+    pub bytes: u64,
+    /// Packets with messages of it.
+    pub packets: u64,
+    /// Most of its messages in one packet.
+    pub messages_per_packet_max: u64,
+    /// Sum over these packets of how long its oldest message waited.
+    pub queueing_us_total: u64,
+    /// Longest of these.
+    pub queueing_us_max: u64,
+    /// Waits for credit.
+    pub credit_waits: u64,
+    /// These packets by the reason why they left.
+    pub flushes: FlushCounts,
+}
+
 #[derive(Debug)]
 struct Channel {
+    counters: ChannelCounters,
     spec: OpenSpec,
     opened: bool,
     /// There was open credit for it.
@@ -94,6 +114,25 @@ struct Channel {
 struct Large {
     bytes: Bytes,
     offset: usize,
+}
+
+impl Channel {
+    /// Counts its turn in a packet; `before` it had sent so many messages and
+    /// bytes.
+    fn count(&mut self, before: (u64, u64), now: Time) {
+        let counters = &mut self.counters;
+        counters.credit_waits += u64::from(self.blocked);
+        let (messages, bytes) = (self.sent_messages - before.0, self.sent_bytes - before.1);
+        if bytes == 0 {
+            return;
+        }
+        let waited = now.micros_since(self.oldest);
+        counters.bytes += bytes;
+        counters.packets += 1;
+        counters.messages_per_packet_max = counters.messages_per_packet_max.max(messages);
+        counters.queueing_us_total += waited;
+        counters.queueing_us_max = counters.queueing_us_max.max(waited);
+    }
 }
 
 /// What filling a packet came to.
@@ -164,6 +203,7 @@ impl Outbox {
         let id = self.next_channel;
         self.next_channel += 1;
         let channel = Channel {
+            counters: ChannelCounters::default(),
             spec,
             opened: false,
             admitted: false,
@@ -341,6 +381,25 @@ impl Outbox {
         self.channels.get(&channel).is_some_and(|entry| entry.large.is_some())
     }
 
+    /// The packet that was filled last left for `reason`.
+    pub fn count_flush(&mut self, reason: FlushReason) {
+        let mut last = None;
+        for carried in &self.carried {
+            // A channel's entries follow each other.
+            if last.replace(carried.channel) != Some(carried.channel)
+                && let Some(channel) = self.channels.get_mut(&carried.channel)
+            {
+                channel.counters.flushes.add(reason);
+            }
+        }
+    }
+
+    /// The counters of `channel`, while it lasts.
+    #[must_use]
+    pub fn counters(&self, channel: u32) -> Option<ChannelCounters> {
+        self.channels.get(&channel).map(|entry| entry.counters)
+    }
+
     /// What the packet that was filled last carries.
     #[must_use]
     pub fn carried(&self) -> &[Carried] {
@@ -414,7 +473,7 @@ impl Outbox {
             if bulk_first { [Lane::Bulk, Lane::Express] } else { [Lane::Express, Lane::Bulk] };
         let mut filled = Filled::default();
         for lane in lanes {
-            if self.fill_lane(lane, staged, session, head, bytes_max, &mut filled) {
+            if self.fill_lane(lane, staged, session, head, bytes_max, now, &mut filled) {
                 break;
             }
         }
@@ -430,6 +489,7 @@ impl Outbox {
         session: &mut Session,
         head: &mut Vec<u8>,
         bytes_max: usize,
+        now: Time,
         filled: &mut Filled,
     ) -> bool {
         let queue = if lane == Lane::Express { &self.express } else { &self.bulk };
@@ -440,6 +500,7 @@ impl Outbox {
             let queue = if lane == Lane::Express { &mut self.express } else { &mut self.bulk };
             let Some(id) = queue.pop_front() else { return false };
             let Some(channel) = self.channels.get_mut(&id) else { continue };
+            let before = (channel.sent_messages, channel.sent_bytes);
             let mut put = Putting {
                 id,
                 channel,
@@ -455,6 +516,7 @@ impl Outbox {
                 Put::NoRoom | Put::Tail(_) => true,
             };
             self.credit_waits += u64::from(channel.blocked);
+            channel.count(before, now);
             channel.queued = again;
             if again {
                 let queue = if lane == Lane::Express { &mut self.express } else { &mut self.bulk };

@@ -644,3 +644,24 @@ fn counters_of_both_ends_agree() {
         assert_eq!(both.packets_sent, sent.packets_sent + got.packets_sent);
     });
 }
+
+#[test]
+fn a_channels_counters_are_its_own() {
+    on_both(|| async {
+        let pair = pair_of(tcp(), Node::builder(), Node::builder()).await;
+        let (mut sender, _receiver) = pair.channel::<u64>("counted").await;
+        let (mut other, _other_receiver) = pair.channel::<u64>("other").await;
+        sender.send_all(0..1000u64).await.unwrap();
+        other.send(&1).await.unwrap();
+        limited(sender.sync()).await.unwrap();
+        limited(other.sync()).await.unwrap();
+        let (stats, others) = (sender.stats(), other.stats());
+        assert_eq!((stats.accepted, stats.written, stats.acknowledged), (1000, 1000, 1000));
+        // Eight bytes and the byte of their length.
+        assert_eq!((stats.bytes, others.bytes), (9 * 1000, 9));
+        assert_eq!((others.packets, others.messages_per_packet_max), (1, 1));
+        let flushes: u64 = stats.flushes.iter().map(|(_, count)| count).sum();
+        assert!(flushes >= stats.packets && stats.packets >= 1, "{stats:?}");
+        assert!(stats.messages_per_packet_max as f64 >= stats.messages_per_packet_mean());
+    });
+}

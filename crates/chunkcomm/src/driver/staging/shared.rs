@@ -5,6 +5,7 @@ use crate::driver::wakers::{Wakers, locked};
 use crate::error::{
     Account, ChannelLost, ChannelName, ChannelRefused, LinkError, RefusalReason, SendError,
 };
+use crate::proto::outbox::ChannelCounters;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
@@ -45,6 +46,7 @@ pub(crate) struct TxShared {
     pub(super) large_pending: AtomicU32,
     pub(super) written: AtomicU64,
     acked: AtomicU64,
+    counters: Mutex<ChannelCounters>,
     pub(super) slow: Mutex<Slow>,
 }
 
@@ -57,6 +59,7 @@ impl TxShared {
             large_pending: AtomicU32::new(0),
             written: AtomicU64::new(0),
             acked: AtomicU64::new(0),
+            counters: Mutex::default(),
             slow: Mutex::default(),
         })
     }
@@ -90,6 +93,15 @@ impl TxShared {
         }
         // Either end may find this out; who sets the flag tells the driver.
         self.flags.fetch_or(QUEUED, Ordering::SeqCst) & QUEUED == 0
+    }
+
+    /// What was written so far, counted.
+    pub(crate) fn set_counters(&self, counters: ChannelCounters) {
+        *locked(&self.counters) = counters;
+    }
+
+    pub(crate) fn counters(&self) -> ChannelCounters {
+        *locked(&self.counters)
     }
 
     pub(crate) fn set_written(&self, messages: u64) {

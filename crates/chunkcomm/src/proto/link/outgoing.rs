@@ -128,7 +128,9 @@ impl Link {
         counters.message_packets += 1;
         counters.messages_per_packet_max = counters.messages_per_packet_max.max(messages);
         let fit = reason == FlushReason::Full && filled.fit;
-        counters.flushes.add(if fit { FlushReason::Fit } else { reason });
+        let reason = if fit { FlushReason::Fit } else { reason };
+        counters.flushes.add(reason);
+        self.outbox.count_flush(reason);
         if let Some(oldest) = filled.oldest {
             let waited = now.micros_since(oldest);
             counters.queueing_us_total += waited;
