@@ -138,6 +138,8 @@ impl Channel {
 /// What filling a packet came to.
 #[derive(Debug, Default)]
 pub struct Filled {
+    /// When it was filled.
+    pub at: Time,
     /// Bytes that end the packet, without copy.
     pub tail: Option<Bytes>,
     /// Messages that were completed in it.
@@ -471,9 +473,9 @@ impl Outbox {
         let bulk_first = self.packets.is_multiple_of(BULK_FIRST_EVERY);
         let lanes =
             if bulk_first { [Lane::Bulk, Lane::Express] } else { [Lane::Express, Lane::Bulk] };
-        let mut filled = Filled::default();
+        let mut filled = Filled { at: now, ..Filled::default() };
         for lane in lanes {
-            if self.fill_lane(lane, staged, session, head, bytes_max, now, &mut filled) {
+            if self.fill_lane(lane, staged, session, head, bytes_max, &mut filled) {
                 break;
             }
         }
@@ -489,7 +491,6 @@ impl Outbox {
         session: &mut Session,
         head: &mut Vec<u8>,
         bytes_max: usize,
-        now: Time,
         filled: &mut Filled,
     ) -> bool {
         let queue = if lane == Lane::Express { &self.express } else { &self.bulk };
@@ -516,7 +517,7 @@ impl Outbox {
                 Put::NoRoom | Put::Tail(_) => true,
             };
             self.credit_waits += u64::from(channel.blocked);
-            channel.count(before, now);
+            channel.count(before, filled.at);
             channel.queued = again;
             if again {
                 let queue = if lane == Lane::Express { &mut self.express } else { &mut self.bulk };
