@@ -8,6 +8,7 @@ mod api;
 mod bounded;
 mod bytes;
 mod cancel;
+mod ends;
 mod flush;
 mod gather;
 mod hello;

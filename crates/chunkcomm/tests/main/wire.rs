@@ -7,9 +7,14 @@ use crate::support::{Pair, limited, on_both, on_one_thread, pair};
 use chunkcomm::proto::credit::CreditError;
 use chunkcomm::proto::limits::{FRAGMENT_BYTES_MAX, MESSAGE_BYTES_DEFAULT, WINDOW_BYTES_INITIAL};
 use chunkcomm::proto::link::ProtocolError;
-use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Header, Lane, WireError};
+use chunkcomm::proto::packet::{
+    AppendRecords, ChannelKind, Header, Item, Lane, Refusal, WireError,
+};
 use chunkcomm::proto::session::SequenceError;
-use chunkcomm::{BytesReceiver, LinkCause, LinkError, Peer, RecvError, TryRecvError};
+use chunkcomm::{
+    BytesReceiver, LinkCause, LinkError, Node, Peer, RecvError, SendError, Sender, TryRecvError,
+};
+use tokio::net::TcpListener;
 
 /// A node with an honest link and one to a raw peer whose channel 1 it accepted.
 struct Scene {
@@ -117,7 +122,7 @@ fn records_that_are_none() {
         });
         assert_eq!(error.await, ProtocolError::Wire(WireError::BadText));
         let error = of_packet(|body| {
-            body.refuse(1, chunkcomm::proto::packet::Refusal::NotAccepted, "");
+            body.refuse(1, Refusal::NotAccepted, "");
             body[8] = 200;
         });
         assert_eq!(error.await, ProtocolError::Wire(WireError::BadReason));
@@ -179,7 +184,7 @@ fn answers_to_what_was_never_asked_change_nothing() {
                 body.credit(77, u64::MAX);
                 body.open_credit(u64::MAX);
                 body.terminate(77);
-                body.refuse(77, chunkcomm::proto::packet::Refusal::TypeMismatch, "no type");
+                body.refuse(77, Refusal::TypeMismatch, "no type");
                 body.describe(77, "no type either");
                 body.run(1, 4, 1);
                 body.extend_from_slice(&run_of(&[b"yes"]));
@@ -189,6 +194,36 @@ fn answers_to_what_was_never_asked_change_nothing() {
         assert_eq!(&message[..], b"yes");
         scene.pair.is_well("honest").await;
         assert!(scene.peer.is_alive());
+    });
+}
+
+#[test]
+fn refusals_without_end_are_answered_once() {
+    on_both(|| async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().into();
+        let node = Node::builder().build().await.unwrap();
+        let (peer, mut raw) =
+            limited(async { tokio::join!(node.connect(&address), RawPeer::accept(&listener)) })
+                .await;
+        let mut sender: Sender<u32> = node.open(&peer.unwrap(), "again").await.unwrap();
+        let opened = raw.find(|item| matches!(item, Item::Open { .. }).then_some(()));
+        limited(opened).await.unwrap();
+        for _ in 0..1000 {
+            raw.packet(|body| body.refuse(1, Refusal::TypeMismatch, "another type")).await;
+        }
+        assert!(matches!(limited(sender.closed()).await, SendError::Refused(_)));
+        let mut answer = async || {
+            let answer = raw.find(|item| match item {
+                Item::Describe { channel, text } => Some((channel, text.to_owned())),
+                _ => None,
+            });
+            let answer = limited(answer).await;
+            raw.packet(|body| body.bye()).await;
+            answer
+        };
+        assert_eq!(answer().await, Some((1, "u32".to_owned())));
+        assert_eq!(answer().await, None);
     });
 }
 

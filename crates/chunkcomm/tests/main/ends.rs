@@ -1,0 +1,123 @@
+//! Calls that meet an end: of a run, a channel, a session, a runtime.
+
+use crate::support::{limited, memory, on_both, pair, pair_of};
+use bytes::Bytes;
+use chunkcomm::{Landing, Node, RecvError};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(5);
+
+#[test]
+fn a_run_that_recv_into_took_to_its_end_is_reported_before_it_waits() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (mut sender, mut receiver) = pair.bytes("runs").await;
+        let sending = tokio::spawn(async move {
+            for number in 0..5000u32 {
+                sender.send(Bytes::from(vec![number as u8; 100])).await.unwrap();
+            }
+            sender.close(SOON).await.unwrap();
+        });
+        // Many messages wait as one run by now.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        for number in 0..5000u32 {
+            let message = limited(receiver.recv_into(vec![0; 200])).await.unwrap().unwrap();
+            assert_eq!(message, [number as u8; 100]);
+        }
+        limited(sending).await.unwrap();
+    });
+}
+
+#[test]
+fn a_channel_opened_while_its_session_is_aborted_learns_of_it() {
+    on_both(|| async {
+        let pair = pair().await;
+        pair.peer.abort();
+        if let Ok(mut sender) = pair.b.open_bytes(&pair.peer, "late").await {
+            let _ = sender.send(Bytes::from_static(b"lost")).await;
+            limited(sender.closed()).await;
+        }
+    });
+}
+
+struct Sum(Arc<Mutex<(usize, Option<bool>)>>, [u8; 64]);
+
+impl Landing for Sum {
+    fn room(&mut self) -> &mut [u8] {
+        &mut self.1
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.0.lock().unwrap().0 += bytes;
+    }
+
+    fn end(self: Box<Self>, outcome: Result<(), RecvError>) {
+        self.0.lock().unwrap().1 = Some(outcome.is_ok());
+    }
+}
+
+#[test]
+fn a_landing_chosen_after_the_session_ended_gets_what_had_arrived() {
+    on_both(|| async {
+        let pair = pair().await;
+        let mut sender = pair.b.open_bytes(&pair.peer, "land").await.unwrap();
+        sender.send(Bytes::from_static(b"hello")).await.unwrap();
+        limited(sender.sync()).await.unwrap();
+        drop(sender);
+        limited(pair.b.close(SOON)).await.unwrap();
+        let (peer, receiver) = pair.a.accept_bytes("land").await.unwrap();
+        limited(peer.closed()).await;
+        let sum = Arc::default();
+        receiver.land(Box::new(Sum(Arc::clone(&sum), [0; 64])));
+        crate::support::until(|| sum.lock().unwrap().1.is_some()).await;
+        assert_eq!(*sum.lock().unwrap(), (5, Some(true)));
+    });
+}
+
+#[test]
+fn nothing_is_opened_while_a_node_closes() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (mut sender, _receiver) = pair.bytes("before").await;
+        sender.send(Bytes::from_static(b"hello")).await.unwrap();
+        let node = pair.b.clone();
+        let closing = tokio::spawn(async move { node.close(SOON).await });
+        while pair.b.accept_bytes("closed?").await.is_ok() {}
+        assert!(pair.b.open_bytes(&pair.peer, "after").await.is_err());
+        limited(closing).await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_refused_channel_that_had_ended_gives_its_window_back() {
+    on_both(|| async {
+        // Two initial windows, no more.
+        let small = Node::builder().window_bytes_max(64 * 1024);
+        let pair = pair_of(memory(), small, Node::builder()).await;
+        for _ in 0..6 {
+            let mut sender = pair.b.open_bytes(&pair.peer, "kinds").await.unwrap();
+            sender.send(Bytes::from_static(b"hello")).await.unwrap();
+            limited(sender.sync()).await.unwrap();
+            limited(sender.close(SOON)).await.unwrap();
+            assert!(limited(pair.a.accept::<u32>("kinds")).await.is_err());
+        }
+    });
+}
+
+#[test]
+fn a_node_with_a_thread_of_its_own_closes_where_no_runtime_is() {
+    let idle = std::task::Waker::noop();
+    let mut context = std::task::Context::from_waker(idle);
+    let mut run = |mut future: std::pin::Pin<Box<dyn Future<Output = Node>>>| loop {
+        if let std::task::Poll::Ready(node) = future.as_mut().poll(&mut context) {
+            return node;
+        }
+        std::thread::yield_now();
+    };
+    let node = run(Box::pin(async { Node::builder().io_thread().build().await.unwrap() }));
+    run(Box::pin(async move {
+        node.close(SOON).await.unwrap();
+        node
+    }));
+}
