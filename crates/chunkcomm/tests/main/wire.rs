@@ -219,7 +219,7 @@ fn refusals_without_end_are_answered_once() {
                 _ => None,
             });
             let answer = limited(answer).await;
-            raw.packet(|body| body.bye()).await;
+            raw.packet(AppendRecords::bye).await;
             answer
         };
         assert_eq!(answer().await, Some((1, "u32".to_owned())));
