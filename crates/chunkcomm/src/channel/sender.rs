@@ -28,7 +28,8 @@ use std::time::Duration;
 /// ends the stream after what was accepted. A clone sends on the same channel
 /// and takes a lock a message; clones share the order of acceptance.
 ///
-/// Memory: a ring of at most one packet a channel, and large messages (above
+/// Memory: a ring of at most one packet a channel, a third more until what was
+/// staged before it grew has left, and large messages (above
 /// 8 KiB encoded) of up to 1 MiB together, or one.
 ///
 /// `Sink` is implemented for values by value; each item is accepted at once.
