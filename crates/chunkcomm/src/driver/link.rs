@@ -116,10 +116,10 @@ impl Driver {
         }
     }
 
-    /// Takes what the ends of channels want; true when there was anything.
-    fn handle_mail(&mut self, now: Time) -> Result<bool, LinkError> {
+    /// Takes what the ends of channels want.
+    fn handle_mail(&mut self, now: Time) -> Result<(), LinkError> {
         if !self.shared.take_mail(&mut self.taken) {
-            return Ok(false);
+            return Ok(());
         }
         let mut taken = std::mem::take(&mut self.taken);
         let mut commands = taken.commands.drain(..);
@@ -134,7 +134,7 @@ impl Driver {
             self.link.woken_for(notice.id, notice.at, notice.bytes);
         }
         self.taken = taken;
-        Ok(true)
+        Ok(())
     }
 
     fn command(&mut self, command: Command, now: Time) -> Result<(), LinkError> {
@@ -215,7 +215,7 @@ impl Driver {
     }
 
     /// Reads once; true when something came.
-    fn poll_read(&mut self, context: &mut Context<'_>, now: Time) -> Poll<Result<Turn, LinkError>> {
+    fn poll_read(&mut self, context: &mut Context<'_>, now: Time) -> Poll<Result<(), LinkError>> {
         let acceptor = &self.acceptor;
         let shared = &self.shared;
         let senders = &mut self.senders;
@@ -229,18 +229,28 @@ impl Driver {
             shared,
             others: &mut others,
             now,
-            pause: false,
         };
         let outcome = ready!(self.reader.poll_read(context, &mut *self.transport, &mut inbound));
-        let pause = inbound.pause;
         self.note_acknowledged();
         Poll::Ready(match outcome {
             Ok(()) if self.said_bye => Err(self.error(LinkCause::ClosedByPeer)),
-            Ok(()) => Ok(if pause { Turn::Pause } else { Turn::Progress }),
+            Ok(()) => Ok(()),
             Err(ReadError::End) => Err(self.lost(LinkCause::ConnectionLost)),
             Err(ReadError::Io(error)) => Err(self.lost(LinkCause::Io(Arc::new(error)))),
             Err(ReadError::Protocol(error)) => Err(self.error(LinkCause::Protocol(error))),
         })
+    }
+
+    /// Nothing can be written any more: what the peer said last may tell more
+    /// than `error`.
+    fn read_last(&mut self, context: &mut Context<'_>, now: Time, error: LinkError) -> LinkError {
+        loop {
+            match self.poll_read(context, now) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(last)) if last.is_closed() => return last,
+                _ => return error,
+            }
+        }
     }
 
     /// The connection ended. After our bye, when everything is acknowledged, the
@@ -321,24 +331,22 @@ impl Driver {
     /// Turns until there is nothing to do; `Ok(true)` wants to be asked again.
     fn turns(&mut self, context: &mut Context<'_>, now: Time) -> Result<bool, LinkError> {
         self.note_thread(now);
-        // The first turn always looks whether a packet is to leave.
-        let mut wrote = true;
         for _ in 0..TURNS_MAX {
-            let mail = self.handle_mail(now)?;
-            let (read, pause) = match self.poll_read(context, now) {
-                Poll::Ready(turn) => (true, matches!(turn?, Turn::Pause)),
-                Poll::Pending => (false, false),
+            self.handle_mail(now)?;
+            let wrote = match self.poll_write(context, now) {
+                Ok(wrote) => wrote,
+                Err(error) => return Err(self.read_last(context, now, error)),
             };
-            if !mail && !read && !wrote {
-                return Ok(false);
-            }
-            wrote = match self.poll_write(context, now)? {
-                Turn::Yield => return Ok(true),
-                Turn::Progress => true,
-                _ => false,
+            let read = match self.poll_read(context, now) {
+                Poll::Ready(read) => read.map(|()| true)?,
+                Poll::Pending => false,
             };
-            if pause {
+            if read || matches!(wrote, Turn::Yield) {
+                // Receivers run before more is read: what they answer leaves then.
                 return Ok(true);
+            }
+            if !matches!(wrote, Turn::Progress) {
+                return Ok(false);
             }
         }
         Ok(true)
@@ -416,9 +424,7 @@ impl Driver {
 /// What a turn came to.
 enum Turn {
     Progress,
-    /// Others should run before the driver goes on.
-    Pause,
-    /// The same, so that a packet may grow.
+    /// Others should run before the driver goes on, so that a packet may grow.
     Yield,
     /// The transport takes nothing just now.
     Blocked,

@@ -143,8 +143,6 @@ pub(crate) struct Inbound<'a> {
     /// Events that are not for a receiver.
     pub(crate) others: &'a mut OtherEvents<'a>,
     pub(crate) now: Time,
-    /// Somebody should run before more is read: it may give memory for it.
-    pub(crate) pause: bool,
 }
 
 /// Why reading cannot go on.
@@ -426,7 +424,6 @@ impl Inbound<'_> {
         let Some(slot) = self.receivers.get_mut(&channel) else { return };
         let Some(mut assembling) = slot.assembling.take() else { return };
         assembling.memory.truncate(assembling.total);
-        self.pause |= counted == Counted::Not;
         let bytes = assembling.memory.len() as u64;
         let kept = if slot.landing.is_some() {
             // It began before the landing was chosen.
