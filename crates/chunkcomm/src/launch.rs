@@ -205,7 +205,7 @@ impl Launcher {
 }
 
 /// True when only portable means are to be used.
-fn portable_only() -> bool {
+pub(crate) fn portable_only() -> bool {
     cfg!(not(target_os = "linux")) || env::var_os(PORTABLE_VARIABLE).is_some_and(|set| set == "1")
 }
 

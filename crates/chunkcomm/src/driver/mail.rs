@@ -10,7 +10,7 @@ use crate::proto::link::LinkCounters;
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::Refusal;
 use crate::stats::PeerStats;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
 
@@ -120,6 +120,10 @@ impl LinkShared {
     /// The driver runs on this thread only, for as long as it is not said anew.
     /// True when that is a change.
     pub(crate) fn set_home(&self, token: usize) -> bool {
+        // Written by the driver alone.
+        if self.home.load(Ordering::Relaxed) == token {
+            return false;
+        }
         self.home.swap(token, Ordering::SeqCst) != token
     }
 
@@ -152,7 +156,7 @@ impl LinkShared {
     }
 
     fn tell(&self) {
-        self.has_mail.store(true, Ordering::SeqCst);
+        self.has_mail.store(true, Ordering::Release);
         self.wake();
     }
 
@@ -207,11 +211,11 @@ impl LinkShared {
 
     /// Takes the mail, if there is any.
     pub(crate) fn take_mail(&self, into: &mut Taken) -> bool {
-        if !self.has_mail.load(Ordering::Relaxed) {
+        if !self.has_mail.load(Ordering::Acquire) {
             return false;
         }
-        self.has_mail.store(false, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
+        // Before the lock: who posts after it was let go says so again.
+        self.has_mail.store(false, Ordering::Relaxed);
         let mut mail = locked(&self.mail);
         std::mem::swap(&mut mail.staged, &mut into.staged);
         std::mem::swap(&mut mail.commands, &mut into.commands);

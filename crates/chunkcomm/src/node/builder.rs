@@ -5,6 +5,7 @@ use super::{Node, NodeShared, hello};
 use crate::driver::buffers::Buffers;
 use crate::driver::clock;
 use crate::error::NodeError;
+use crate::launch::portable_only;
 use crate::proto::flush::Policy;
 use crate::proto::hello::{Hello, NAME_BYTES_MAX, Name};
 use crate::proto::limits::{
@@ -13,9 +14,10 @@ use crate::proto::limits::{
     WINDOW_BYTES_LINK_DEFAULT,
 };
 use crate::transport::Listener;
+use crate::transport::spin::{Spinner, spin};
 use crate::{Address, transport};
 use std::fmt::Display;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread;
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle, RuntimeFlavor};
@@ -208,15 +210,17 @@ impl NodeBuilder {
             listeners.push(listener);
         }
         let hello = self.hello()?;
-        let busy_poll = self.busy_poll;
+        let system = |error| NodeError::System(Arc::new(error));
+        let spinner = self.busy_poll.then(|| Spinner::new(portable_only())).transpose();
+        let spinner = spinner.map_err(system)?;
         let addresses = listeners.iter().map(|listener| listener.address()).collect();
         let shared = Arc::new_cyclic(|node: &Weak<NodeShared>| {
-            let mut tasks: Vec<_> = listeners
+            let tasks: Vec<_> = listeners
                 .into_iter()
                 .map(|listener| runtime.spawn(accept_loop(listener, node.clone())).abort_handle())
                 .collect();
-            if busy_poll {
-                tasks.push(runtime.spawn(spin()).abort_handle());
+            if let Some(spinner) = &spinner {
+                runtime.spawn(spin(Arc::downgrade(spinner)));
             }
             let table = Arc::new(AcceptTable::default());
             if let Some(thread) = &io_thread {
@@ -231,6 +235,7 @@ impl NodeBuilder {
                 buffers: Arc::new(Buffers::default()),
                 addresses,
                 tasks,
+                spinner: Mutex::new(spinner),
                 local: tokio::sync::Mutex::new(None),
                 _io_thread: io_thread,
             }
@@ -304,13 +309,6 @@ fn setting(name: &'static str, value: impl Display, allowed: impl Into<String>) 
     NodeError::Setting { name, value: value.to_string(), allowed: allowed.into() }
 }
 
-/// Keeps a runtime of one thread from sleeping.
-async fn spin() {
-    loop {
-        tokio::task::yield_now().await;
-    }
-}
-
 /// Accepts connections until the node is gone; no error ends it.
 async fn accept_loop(listener: Box<dyn Listener>, node: Weak<NodeShared>) {
     let hellos = Arc::new(tokio::sync::Semaphore::new(HELLOS_MAX));
@@ -328,9 +326,12 @@ async fn accept_loop(listener: Box<dyn Listener>, node: Weak<NodeShared>) {
             let agreed = hello::exchange(&mut *connection, &ours).await;
             let Some(shared) = node.upgrade() else { return };
             match agreed {
-                Ok(theirs) => {
-                    shared.start(connection, &theirs, false);
-                }
+                Ok(theirs) => match shared.spun(connection) {
+                    Ok(connection) => {
+                        shared.start(connection, &theirs, false);
+                    }
+                    Err(error) => shared.table.refuse(error.to_string()),
+                },
                 Err(cause) => shared.table.refuse(cause.to_string()),
             }
             drop(permit);

@@ -22,12 +22,14 @@ use crate::driver::link::{Driver, DriverSetup};
 use crate::driver::mail::{Command, LinkShared, PeerInfo};
 use crate::driver::staging::{TxEnd, TxShared};
 use crate::driver::taking::RxEnd;
+use crate::driver::wakers::locked;
 use crate::error::{AcceptError, CloseError, ConnectError, LinkCause, LinkError, OpenError};
 use crate::proto::hello::{Agreement, Hello};
 use crate::proto::limits::CHANNEL_NAME_BYTES_MAX;
 use crate::proto::link::LinkConfig;
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::{ChannelKind, Lane};
+use crate::transport::spin::Spinner;
 use crate::transport::{Transport, memory};
 use crate::{Address, transport};
 use accepting::AcceptTable;
@@ -37,7 +39,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
@@ -61,6 +64,8 @@ pub(crate) struct NodeShared {
     buffers: Arc<Buffers>,
     addresses: Vec<Address>,
     tasks: Vec<tokio::task::AbortHandle>,
+    /// Of a node that polls busily, until it closes.
+    spinner: Mutex<Option<Arc<Spinner>>>,
     local: tokio::sync::Mutex<Option<Arc<LinkShared>>>,
     /// Ends the thread of `io_thread` when it is dropped.
     _io_thread: Option<builder::IoThread>,
@@ -148,6 +153,7 @@ impl Node {
         if let Some(link) = self.shared.table.dialled(theirs.0.incarnation) {
             return Ok(link);
         }
+        let transport = self.shared.spun(transport).map_err(unreachable)?;
         Ok(self.shared.start(transport, &theirs, true))
     }
 
@@ -385,6 +391,8 @@ impl Node {
             task.abort();
         }
         self.shared.table.close();
+        // The connections keep it while they last.
+        drop(locked(&self.shared.spinner).take());
         let links = self.shared.table.links();
         for link in &links {
             link.close();
@@ -410,6 +418,14 @@ impl Node {
 }
 
 impl NodeShared {
+    /// The connection, looked after without sleeping if the node polls busily.
+    fn spun(&self, transport: Box<dyn Transport>) -> io::Result<Box<dyn Transport>> {
+        match &*locked(&self.spinner) {
+            Some(spinner) => spinner.adopt(transport),
+            None => Ok(transport),
+        }
+    }
+
     /// Starts the driver of a connection whose hellos agree.
     fn start(
         &self,

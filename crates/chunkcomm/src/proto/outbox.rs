@@ -434,6 +434,9 @@ impl Outbox {
     }
 
     fn pending(&self, staged: &mut impl Staged) -> Option<Pending> {
+        if self.is_idle() {
+            return None;
+        }
         let mut pending = Pending {
             room: self.packet_room - RECORD_BYTES,
             oldest: Time(u64::MAX),

@@ -1,5 +1,7 @@
 //! An in-memory pipe: nodes of one process, and a node's channels to itself.
 
+#[cfg(target_os = "linux")]
+use super::Below;
 use super::{BoxFuture, Listener, Transport};
 use crate::Address;
 use std::collections::HashMap;
@@ -53,6 +55,11 @@ impl Transport for DuplexStream {
 
     fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         AsyncWrite::poll_shutdown(Pin::new(self), context)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn into_below(self: Box<Self>) -> io::Result<Below> {
+        Ok(Below::Nothing(self))
     }
 }
 

@@ -2,6 +2,7 @@
 //! driver knows only [`Transport`] and [`Listener`].
 
 pub(crate) mod memory;
+pub(crate) mod spin;
 pub(crate) mod tcp;
 #[cfg(unix)]
 pub(crate) mod unix;
@@ -9,6 +10,8 @@ pub(crate) mod unix;
 use crate::Address;
 use std::future::Future;
 use std::io::{self, IoSlice, IoSliceMut};
+#[cfg(target_os = "linux")]
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -38,6 +41,19 @@ pub(crate) trait Transport: Send {
 
     /// Says that nothing more is written.
     fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Away from the runtime, as the spinner takes it.
+    #[cfg(target_os = "linux")]
+    fn into_below(self: Box<Self>) -> io::Result<Below>;
+}
+
+/// What a transport stands on.
+#[cfg(target_os = "linux")]
+pub(crate) enum Below {
+    /// A socket that does not block.
+    Socket(OwnedFd),
+    /// Nothing that could be looked at: the transport itself.
+    Nothing(Box<dyn Transport>),
 }
 
 /// A future that the traits here may return.
@@ -125,6 +141,12 @@ macro_rules! transport_over_readiness {
                 context: &mut std::task::Context<'_>,
             ) -> std::task::Poll<std::io::Result<()>> {
                 tokio::io::AsyncWrite::poll_shutdown(std::pin::Pin::new(self), context)
+            }
+
+            #[cfg(target_os = "linux")]
+            fn into_below(self: Box<Self>) -> std::io::Result<$crate::transport::Below> {
+                let socket = (*self).into_std()?;
+                Ok($crate::transport::Below::Socket(socket.into()))
             }
         }
     };

@@ -131,6 +131,28 @@ fn busy_polling_nodes_work() {
 }
 
 #[test]
+fn busy_polling_nodes_carry_more_than_sockets_hold_and_notice_the_end() {
+    on_one_thread(async {
+        let busy = || Node::builder().busy_poll();
+        let path = std::env::temp_dir().join(format!("chunkcomm-{}-busy", std::process::id()));
+        for address in [tcp(), Address::Unix(path)] {
+            let pair = pair_of(address, busy(), busy()).await;
+            let mut sender = pair.b.open_bytes(&pair.peer, "large").await.unwrap();
+            let sent: Vec<u8> = (0..12_000_000u32).map(|at| (at % 251) as u8).collect();
+            let message = bytes::Bytes::from(sent.clone());
+            let sending = tokio::spawn(async move { sender.send(message).await.map(|()| sender) });
+            let (_, mut receiver) = limited(pair.a.accept_bytes("large")).await.unwrap();
+            assert!(limited(receiver.recv()).await.unwrap().unwrap() == sent);
+            limited(sending).await.unwrap().unwrap().close(NEVER).await.unwrap();
+            // What keeps the core busy lives as long as its connections, not longer.
+            limited(pair.b.close(NEVER)).await.unwrap();
+            assert!(limited(receiver.recv()).await.unwrap().is_none());
+            limited(pair.a.close(NEVER)).await.unwrap();
+        }
+    });
+}
+
+#[test]
 fn one_node_talks_to_many_peers() {
     on_both(|| async {
         let hub = Node::builder().name("a").listen(tcp()).listen(memory()).build().await.unwrap();
