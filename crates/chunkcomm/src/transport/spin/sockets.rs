@@ -215,3 +215,29 @@ impl Transport for Spun {
         Ok(Below::Nothing(self))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn the_end_that_came_with_the_last_bytes_is_read_after_them() {
+        let spinner = Spinner::new(false).unwrap();
+        let sockets = Arc::new(Sockets::new().unwrap());
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let mut transport = sockets.adopt(ours.into(), spinner).unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut buffer = [0; 64];
+        theirs.write_all(b"last").unwrap();
+        drop(theirs);
+        assert!(sockets.look());
+        let mut read = || match transport.poll_read(&mut context, &mut buffer) {
+            Poll::Ready(read) => read.unwrap(),
+            Poll::Pending => panic!("there is something to read"),
+        };
+        assert_eq!([read(), read(), read()], [4, 0, 0]);
+    }
+}
