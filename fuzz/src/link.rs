@@ -11,8 +11,11 @@ use chunkcomm::FlushReason;
 use chunkcomm::proto::Time;
 use chunkcomm::proto::flush::Policy;
 use chunkcomm::proto::link::{Counted, Event, Link, LinkConfig, ProtocolError, Transmit};
+use chunkcomm::proto::liveness::Silence;
 use chunkcomm::proto::outbox::{OpenSpec, Staged, View};
-use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Decoder, Header, Lane, Refusal};
+use chunkcomm::proto::packet::{
+    AppendRecords, ChannelKind, Decoder, Header, Lane, Packet, Refusal,
+};
 
 const PACKET_BYTES_MAX: usize = 4096;
 const WINDOWS_BYTES_MAX: u64 = 256 * 1024;
@@ -119,6 +122,13 @@ impl Machine {
             message_bytes_max: MESSAGE_BYTES_MAX,
             peer_open_credit: 64 * 1024,
             session: !deeds.one_in(4),
+            resend_bytes_max: 1 << 20,
+            silence: Silence {
+                probe: Duration::from_secs(1),
+                suspect: Duration::from_secs(3),
+                dead: Duration::from_secs(10),
+            },
+            now: Time(1),
         });
         Machine {
             link,
@@ -135,7 +145,7 @@ impl Machine {
     }
 
     fn step(&mut self, deeds: &mut Deeds<'_>) -> Result<(), ProtocolError> {
-        match deeds.byte() % 24 {
+        match deeds.byte() % 26 {
             0..=10 => self.record(deeds),
             11..=13 => self.packet(deeds)?,
             14 | 15 => self.consume(deeds.channel()),
@@ -145,9 +155,21 @@ impl Machine {
             20 => self.now = self.now.after(Duration::from_micros(deeds.number() % 5000)),
             21 => self.link.large_taken(self.large.pop().unwrap_or_default()),
             22 => self.end(deeds),
+            23 => self.another_connection(deeds)?,
+            24 => drop(self.link.poll_alive(self.now)),
             _ => drop(self.link.poll_acknowledged()),
         }
         Ok(())
+    }
+
+    /// The connection is lost and the peer says what it has on another one.
+    fn another_connection(&mut self, deeds: &mut Deeds<'_>) -> Result<(), ProtocolError> {
+        let received = self.link.received();
+        self.decoder.cut(received);
+        self.link.cut(self.now);
+        // What was not received as a whole comes again, or something else does.
+        self.sequence = if deeds.one_in(8) { self.sequence } else { received };
+        self.link.resume(deeds.number() % 8, self.now)
     }
 
     /// The peer appends a record to its packet.
@@ -249,11 +271,12 @@ impl Machine {
     /// The driver writes what is ready.
     fn transmit(&mut self) {
         for _ in 0..256 {
-            let mut head = Vec::new();
-            match self.link.poll_transmit(&mut self.rings, self.now, &mut head) {
-                Transmit::Packet { tail } => {
-                    let bytes = head.len() + tail.map_or(0, |tail| tail.len());
+            let mut packet = Packet::default();
+            match self.link.poll_transmit(&mut self.rings, self.now, &mut packet) {
+                Transmit::Packet { number, .. } => {
+                    let bytes = packet.bytes();
                     assert!(bytes <= PACKET_BYTES_MAX, "a packet of {bytes} bytes");
+                    self.link.written(number, &mut packet);
                 }
                 Transmit::Nothing => break,
                 Transmit::Yield(_) => {}

@@ -109,7 +109,7 @@ fn outbox(c: &mut Criterion) {
     let gathering = Gathering::new(Policy::Chunked, Duration::from_millis(1));
     let bytes_max = packet_room(PACKET_BYTES_DEFAULT);
     let mut outbox = Outbox::new(gathering, bytes_max, u64::MAX);
-    let mut session = Session::new(true);
+    let mut session = Session::new(true, usize::MAX);
     let (lane, kind) = (Lane::Bulk, ChannelKind::Typed);
     let spec = OpenSpec { lane, kind, fingerprint: 1, name: "bench".to_owned() };
     let channel = outbox.open(spec, Time(0));

@@ -38,11 +38,25 @@ pub struct PeerStats {
     pub packet_bytes_received: u64,
     /// Messages that came.
     pub messages_received: u64,
+    /// Connections that took the place of a lost one.
+    pub resumes: u64,
+    /// Packets that were written again on such a connection.
+    pub packets_resent: u64,
+    /// Packets that came again and were skipped.
+    pub packets_duplicate: u64,
 }
 
 impl PeerStats {
-    pub(crate) fn from_counters(counters: &LinkCounters, writes: u64, reads: u64) -> PeerStats {
+    pub(crate) fn from_counters(
+        counters: &LinkCounters,
+        writes: u64,
+        reads: u64,
+        duplicates: u64,
+    ) -> PeerStats {
         PeerStats {
+            resumes: counters.resumes,
+            packets_resent: counters.packets_resent,
+            packets_duplicate: duplicates,
             messages_sent: counters.messages_sent,
             packets_sent: counters.packets_sent,
             message_packets_sent: counters.message_packets,
@@ -92,6 +106,9 @@ impl PeerStats {
             packets_received: self.packets_received + other.packets_received,
             packet_bytes_received: self.packet_bytes_received + other.packet_bytes_received,
             messages_received: self.messages_received + other.messages_received,
+            resumes: self.resumes + other.resumes,
+            packets_resent: self.packets_resent + other.packets_resent,
+            packets_duplicate: self.packets_duplicate + other.packets_duplicate,
         }
     }
 }

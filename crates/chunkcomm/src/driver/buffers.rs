@@ -1,5 +1,4 @@
-//! Buffers of a node, used again: those that were read to and those that
-//! packets are built in. A link without traffic holds none.
+//! Buffers of a node to read to, used again. A link without traffic holds none.
 
 use super::wakers::locked;
 use bytes::Bytes;
@@ -18,7 +17,6 @@ const KEPT_MAX: usize = 8;
 #[derive(Default)]
 pub(crate) struct Buffers {
     read: [Mutex<Vec<Vec<u8>>>; 3],
-    packets: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Buffers {
@@ -34,19 +32,6 @@ impl Buffers {
         let mut kept = locked(&self.read[class]);
         if kept.len() < KEPT_MAX {
             kept.push(buffer);
-        }
-    }
-
-    /// An empty vector for a packet.
-    pub(crate) fn packet(&self) -> Vec<u8> {
-        locked(&self.packets).pop().unwrap_or_default()
-    }
-
-    pub(crate) fn give_packet(&self, mut packet: Vec<u8>) {
-        packet.clear();
-        let mut kept = locked(&self.packets);
-        if kept.len() < KEPT_MAX {
-            kept.push(packet);
         }
     }
 }

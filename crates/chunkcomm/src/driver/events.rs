@@ -7,7 +7,7 @@ use super::reading::RxSlot;
 use super::staging::Failure;
 use super::taking::RxEnd;
 use super::writing::TxSlots;
-use crate::error::RefusalReason;
+use crate::error::{LinkCause, RefusalReason};
 use crate::proto::ids::IdMap;
 use crate::proto::link::{Event, Link};
 use crate::proto::packet::{ChannelKind, Refusal};
@@ -39,7 +39,7 @@ pub(super) struct Others<'a> {
     pub(super) senders: &'a mut TxSlots,
     pub(super) link: &'a mut Link,
     pub(super) receivers: &'a mut IdMap<RxSlot>,
-    pub(super) said_bye: &'a mut bool,
+    pub(super) last_word: &'a mut Option<LinkCause>,
 }
 
 impl Others<'_> {
@@ -62,7 +62,8 @@ impl Others<'_> {
             Event::Described { channel, text } => {
                 self.acceptor.described(self.shared, channel, text);
             }
-            Event::Bye => *self.said_bye = true,
+            Event::Bye => *self.last_word = Some(LinkCause::ClosedByPeer),
+            Event::Gone => *self.last_word = Some(LinkCause::Forgotten),
             _ => {}
         }
     }

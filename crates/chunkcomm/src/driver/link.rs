@@ -5,7 +5,7 @@ use super::buffers::{Buffers, ReadBuffers};
 use super::clock::{self, Alarm};
 use super::events::{Acceptor, Others};
 use super::inbox::Outcome;
-use super::mail::{Command, LinkShared, Taken, thread_token};
+use super::mail::{Command, LinkShared, Superseded, Taken, thread_token};
 use super::reading::{Inbound, ReadError, Reader, RxSlot};
 use super::staging::Failure;
 use super::taking::{RxEnd, land_rest};
@@ -15,6 +15,8 @@ use crate::proto::Time;
 use crate::proto::flush::Yield;
 use crate::proto::ids::IdMap;
 use crate::proto::link::{Event, Link, LinkConfig, Transmit};
+use crate::proto::liveness::Alive;
+use crate::stats::PeerStats;
 use crate::transport::Transport;
 use std::future::Future;
 use std::pin::Pin;
@@ -25,9 +27,6 @@ use std::time::Duration;
 /// Turns of reading and writing before the driver lets other tasks run.
 const TURNS_MAX: usize = 8;
 
-/// A link at rest keeps a packet buffer of at most this size.
-const KEPT_HEAD_BYTES: usize = 256;
-
 /// After the runtime moved to another thread the rings are looked at once more:
 /// a producer on the old thread may have taken itself for the driver's.
 const MOVED_RECHECK: Duration = Duration::from_millis(1);
@@ -37,10 +36,42 @@ pub(crate) struct DriverSetup {
     pub(crate) shared: Arc<LinkShared>,
     pub(crate) transport: Box<dyn Transport>,
     pub(crate) config: LinkConfig,
+    pub(crate) after_loss: AfterLoss,
     pub(crate) acceptor: Arc<dyn Acceptor>,
     pub(crate) buffers: Arc<Buffers>,
     /// The runtime has one thread: producers on it need no fence.
     pub(crate) one_thread: bool,
+}
+
+/// What is done about a lost connection.
+pub(crate) enum AfterLoss {
+    /// The session ends with it.
+    End,
+    /// The peer dials again.
+    Wait,
+    /// It is dialled again.
+    Dial(Arc<dyn Redial>),
+}
+
+/// Who dials a peer again.
+pub(crate) trait Redial: Send + Sync {
+    /// Connection `attempt` was lost: sees to the next one, until the session
+    /// ends.
+    fn redial(&self, link: &Arc<LinkShared>, attempt: u32);
+}
+
+/// What stands in the way.
+enum Broken {
+    /// The connection is of no use.
+    Connection(LinkCause),
+    /// The session is over.
+    Session(LinkError),
+}
+
+impl From<LinkError> for Broken {
+    fn from(error: LinkError) -> Broken {
+        Broken::Session(error)
+    }
 }
 
 enum Closing {
@@ -56,9 +87,13 @@ enum Closing {
 /// The driver as a future that ends with the session.
 pub(crate) struct Driver {
     shared: Arc<LinkShared>,
-    transport: Box<dyn Transport>,
+    /// `None` between two connections.
+    transport: Option<Box<dyn Transport>>,
+    after_loss: AfterLoss,
+    /// The number of the connection within the session.
+    attempt: u32,
+    dead_ms: u64,
     acceptor: Arc<dyn Acceptor>,
-    buffers: Arc<Buffers>,
     link: Link,
     senders: TxSlots,
     receivers: IdMap<RxSlot>,
@@ -69,22 +104,25 @@ pub(crate) struct Driver {
     closing: Closing,
     one_thread: bool,
     recheck: Option<Time>,
-    said_bye: bool,
+    /// What the peer ended the session with.
+    last_word: Option<LinkCause>,
     over: bool,
 }
 
 impl Driver {
     pub(crate) fn new(setup: DriverSetup) -> Driver {
         let lent_bytes_max = usize::try_from(setup.config.windows_bytes_max / 4).unwrap_or(0);
-        let read_buffers = ReadBuffers::new(Arc::clone(&setup.buffers), lent_bytes_max);
+        let read_buffers = ReadBuffers::new(setup.buffers, lent_bytes_max);
         let packet_bytes_max = setup.shared.peer.packet_bytes_max;
         Driver {
             link: Link::new(&setup.config),
             reader: Reader::new(packet_bytes_max, read_buffers),
             shared: setup.shared,
-            transport: setup.transport,
+            transport: Some(setup.transport),
+            after_loss: setup.after_loss,
+            attempt: 1,
+            dead_ms: u64::try_from(setup.config.silence.dead.as_millis()).unwrap_or(u64::MAX),
             acceptor: setup.acceptor,
-            buffers: setup.buffers,
             senders: TxSlots::default(),
             receivers: IdMap::default(),
             writer: Writer::default(),
@@ -93,7 +131,7 @@ impl Driver {
             closing: Closing::No,
             one_thread: setup.one_thread,
             recheck: None,
-            said_bye: false,
+            last_word: None,
             over: false,
         }
     }
@@ -174,6 +212,13 @@ impl Driver {
             }
             Command::Close => self.close(now),
             Command::Abort(error) => return Err(error),
+            Command::Supersede { attempt, answer } => {
+                let superseded = self.supersede(attempt, now);
+                let _ = answer.send(superseded);
+            }
+            Command::Adopt { attempt, received, transport } => {
+                self.adopt(attempt, received, transport, now)?;
+            }
         }
         Ok(())
     }
@@ -214,14 +259,15 @@ impl Driver {
         self.link.close();
     }
 
-    /// Reads once; true when something came.
-    fn poll_read(&mut self, context: &mut Context<'_>, now: Time) -> Poll<Result<(), LinkError>> {
+    /// Reads once.
+    fn poll_read(&mut self, context: &mut Context<'_>, now: Time) -> Poll<Result<(), Broken>> {
+        let Some(transport) = &mut self.transport else { return Poll::Pending };
         let acceptor = &self.acceptor;
         let shared = &self.shared;
         let senders = &mut self.senders;
-        let said_bye = &mut self.said_bye;
+        let last_word = &mut self.last_word;
         let mut others = |link: &mut Link, receivers: &mut IdMap<RxSlot>, event: Event<'_>| {
-            Others { acceptor, shared, senders, link, receivers, said_bye }.handle(event);
+            Others { acceptor, shared, senders, link, receivers, last_word }.handle(event);
         };
         let mut inbound = Inbound {
             link: &mut self.link,
@@ -230,44 +276,99 @@ impl Driver {
             others: &mut others,
             now,
         };
-        let outcome = ready!(self.reader.poll_read(context, &mut *self.transport, &mut inbound));
+        let outcome = ready!(self.reader.poll_read(context, &mut **transport, &mut inbound));
+        self.link.heard(now);
         self.note_acknowledged();
         Poll::Ready(match outcome {
-            Ok(()) if self.said_bye => Err(self.error(LinkCause::ClosedByPeer)),
-            Ok(()) => Ok(()),
-            Err(ReadError::End) => Err(self.lost(LinkCause::ConnectionLost)),
-            Err(ReadError::Io(error)) => Err(self.lost(LinkCause::Io(Arc::new(error)))),
-            Err(ReadError::Protocol(error)) => Err(self.error(LinkCause::Protocol(error))),
+            Ok(()) => self.last_word.clone().map_or(Ok(()), |word| Err(self.error(word).into())),
+            Err(ReadError::End) => Err(Broken::Connection(LinkCause::ConnectionLost)),
+            Err(ReadError::Io(error)) => Err(Broken::Connection(LinkCause::Io(Arc::new(error)))),
+            Err(ReadError::Protocol(error)) => Err(self.error(LinkCause::Protocol(error)).into()),
         })
     }
 
     /// Nothing can be written any more: what the peer said last may tell more
-    /// than `error`.
-    fn read_last(&mut self, context: &mut Context<'_>, now: Time, error: LinkError) -> LinkError {
+    /// than `broken`.
+    fn read_last(&mut self, context: &mut Context<'_>, now: Time, broken: Broken) -> Broken {
         loop {
             match self.poll_read(context, now) {
                 Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(last)) if last.is_closed() => return last,
-                _ => return error,
+                Poll::Ready(Err(Broken::Session(error))) => return Broken::Session(error),
+                _ => return broken,
             }
         }
     }
 
-    /// The connection ended. After our bye, when everything is acknowledged, the
-    /// peer may hang up first.
-    fn lost(&self, cause: LinkCause) -> LinkError {
-        let said = matches!(self.closing, Closing::Bye | Closing::Shutdown);
-        self.error(if said { LinkCause::Closed } else { cause })
+    /// The connection is of no use any more: the session waits for another one,
+    /// or ends.
+    fn disconnect(&mut self, now: Time, cause: LinkCause) -> Result<(), LinkError> {
+        // After our bye, when everything is acknowledged, the peer may hang up
+        // first.
+        if matches!(self.closing, Closing::Bye | Closing::Shutdown) {
+            return Err(self.error(LinkCause::Closed));
+        }
+        if matches!(self.after_loss, AfterLoss::End) {
+            return Err(self.error(cause));
+        }
+        self.shared.set_trouble(trouble_of(&cause));
+        self.cut(now);
+        if let AfterLoss::Dial(dialler) = &self.after_loss {
+            dialler.redial(&self.shared, self.attempt);
+        }
+        Ok(())
+    }
+
+    /// What was under way on the connection is as if it had not left.
+    fn cut(&mut self, now: Time) {
+        self.transport = None;
+        self.writer.cut(&mut self.link);
+        self.reader.cut(self.link.received());
+        self.link.cut(now);
+    }
+
+    fn supersede(&mut self, attempt: u32, now: Time) -> Superseded {
+        let over = matches!(self.closing, Closing::Bye | Closing::Shutdown);
+        if over || matches!(self.after_loss, AfterLoss::End) {
+            return Superseded::Over;
+        }
+        if attempt <= self.attempt {
+            return Superseded::Stale;
+        }
+        self.attempt = attempt;
+        if self.transport.is_some() {
+            self.cut(now);
+        }
+        Superseded::At(self.link.received())
+    }
+
+    fn adopt(
+        &mut self,
+        attempt: u32,
+        received: u64,
+        transport: Box<dyn Transport>,
+        now: Time,
+    ) -> Result<(), LinkError> {
+        if attempt != self.attempt || self.transport.is_some() {
+            // A later one came meanwhile.
+            return Ok(());
+        }
+        let resumed = self.link.resume(received, now);
+        resumed.map_err(|error| self.error(LinkCause::Protocol(error)))?;
+        self.transport = Some(transport);
+        self.note_acknowledged();
+        Ok(())
     }
 
     /// Writes what is to leave, one packet at most.
-    fn poll_write(&mut self, context: &mut Context<'_>, now: Time) -> Result<Turn, LinkError> {
+    fn poll_write(&mut self, context: &mut Context<'_>, now: Time) -> Result<Turn, Broken> {
         if !self.writer.is_busy() {
             match self.next_packet(now) {
-                Transmit::Packet { tail } => {
-                    self.writer.tail = tail;
+                Transmit::Packet { number, again } => {
+                    self.writer.number = number;
                     self.writer.carried.clear();
-                    self.writer.carried.extend_from_slice(self.link.carried());
+                    if !again {
+                        self.writer.carried.extend_from_slice(self.link.carried());
+                    }
                 }
                 Transmit::Yield(whom) => {
                     if whom == Yield::Core && !self.one_thread {
@@ -278,10 +379,12 @@ impl Driver {
                 Transmit::Nothing => return self.poll_close(context),
             }
         }
-        match self.writer.poll_write(context, &mut *self.transport) {
+        let Some(transport) = &mut self.transport else { return Ok(Turn::Rest) };
+        match self.writer.poll_write(context, &mut **transport) {
             Poll::Pending => Ok(Turn::Blocked),
-            Poll::Ready(Err(error)) => Err(self.lost(LinkCause::Io(Arc::new(error)))),
+            Poll::Ready(Err(error)) => Err(Broken::Connection(LinkCause::Io(Arc::new(error)))),
             Poll::Ready(Ok(())) => {
+                self.link.written(self.writer.number, &mut self.writer.packet);
                 self.senders.written(&self.writer.carried, &self.link);
                 if self.link.has_acknowledged() {
                     self.note_acknowledged();
@@ -298,10 +401,8 @@ impl Driver {
     }
 
     fn next_packet(&mut self, now: Time) -> Transmit {
-        if self.writer.head.capacity() == 0 {
-            self.writer.head = self.buffers.packet();
-        }
-        let transmit = self.link.poll_transmit(&mut self.senders, now, &mut self.writer.head);
+        let packet = &mut self.writer.packet;
+        let transmit = self.link.poll_transmit(&mut self.senders, now, packet);
         while let Some(channel) = self.senders.restaged.pop() {
             self.link.staged(channel, now);
         }
@@ -309,7 +410,7 @@ impl Driver {
     }
 
     /// Nothing is to be sent: the next step of closing, if the node closes.
-    fn poll_close(&mut self, context: &mut Context<'_>) -> Result<Turn, LinkError> {
+    fn poll_close(&mut self, context: &mut Context<'_>) -> Result<Turn, Broken> {
         match self.closing {
             Closing::Draining if self.link.is_quiet() => {
                 self.closing = Closing::Bye;
@@ -319,11 +420,11 @@ impl Driver {
             Closing::Bye => self.closing = Closing::Shutdown,
             _ => {}
         }
-        if matches!(self.closing, Closing::Shutdown) {
-            let done = self.transport.poll_shutdown(context);
-            if done.is_ready() {
-                return Err(self.error(LinkCause::Closed));
-            }
+        if matches!(self.closing, Closing::Shutdown)
+            && let Some(transport) = &mut self.transport
+            && transport.poll_shutdown(context).is_ready()
+        {
+            return Err(self.error(LinkCause::Closed).into());
         }
         Ok(Turn::Rest)
     }
@@ -333,42 +434,71 @@ impl Driver {
         self.note_thread(now);
         for _ in 0..TURNS_MAX {
             self.handle_mail(now)?;
-            let wrote = match self.poll_write(context, now) {
-                Ok(wrote) => wrote,
-                Err(error) => return Err(self.read_last(context, now, error)),
-            };
-            let read = match self.poll_read(context, now) {
-                Poll::Ready(read) => read.map(|()| true)?,
-                Poll::Pending => false,
-            };
-            if read || matches!(wrote, Turn::Yield) {
-                // Receivers run before more is read: what they answer leaves then.
-                return Ok(true);
-            }
-            if !matches!(wrote, Turn::Progress) {
+            if self.transport.is_none() {
                 return Ok(false);
+            }
+            match self.turn(context, now) {
+                Ok(Turn::Progress) => {}
+                Ok(turn) => return Ok(matches!(turn, Turn::Yield)),
+                Err(Broken::Session(error)) => return Err(error),
+                Err(Broken::Connection(cause)) => self.disconnect(now, cause)?,
             }
         }
         Ok(true)
     }
 
+    /// Writes once and reads once.
+    fn turn(&mut self, context: &mut Context<'_>, now: Time) -> Result<Turn, Broken> {
+        let wrote = match self.poll_write(context, now) {
+            Ok(wrote) => wrote,
+            Err(broken) => return Err(self.read_last(context, now, broken)),
+        };
+        match self.poll_read(context, now) {
+            // Receivers run before more is read: what they answer leaves then.
+            Poll::Ready(read) => read.map(|()| Turn::Yield),
+            Poll::Pending => Ok(wrote),
+        }
+    }
+
     /// There is nothing to do: rests until woken.
-    fn poll_rest(&mut self, context: &mut Context<'_>, now: Time) {
+    fn poll_rest(&mut self, context: &mut Context<'_>, now: Time) -> Result<(), LinkError> {
         self.rest();
-        // What the link has to say waits for the packet that is being written.
-        let link = if self.writer.is_busy() { None } else { self.link.next_deadline() };
-        let deadlines = [link, self.recheck, self.reader.rest_deadline()];
+        let (alive, at) = self.link.poll_alive(now);
+        match alive {
+            Alive::Dead => return Err(self.dead()),
+            Alive::Suspect if matches!(self.after_loss, AfterLoss::Dial(_)) => {
+                let silent = std::io::Error::from(std::io::ErrorKind::TimedOut);
+                self.disconnect(now, LinkCause::Io(Arc::new(silent)))?;
+            }
+            _ => {}
+        }
+        // What the link has to say waits for the packet that is being written, or
+        // for a connection.
+        let can_write = self.transport.is_some() && !self.writer.is_busy();
+        let link = if can_write { self.link.next_deadline() } else { None };
+        let deadlines = [link, self.recheck, self.reader.rest_deadline(), Some(at)];
         let deadline = deadlines.into_iter().flatten().min();
-        if self.alarm.poll(context, deadline, now).is_ready() {
+        let probes = alive == Alive::Probe && can_write;
+        if probes || self.alarm.poll(context, deadline, now).is_ready() {
             context.waker().wake_by_ref();
         }
+        Ok(())
+    }
+
+    fn dead(&self) -> LinkError {
+        let (silence_ms, trouble) = (self.dead_ms, self.shared.trouble());
+        self.error(LinkCause::Dead { silence_ms, trouble })
     }
 
     /// Everything was done that could be: publishes and gives back.
     fn rest(&mut self) {
-        self.shared.publish_stats(&self.link.counters(), self.writer.writes, self.reader.reads);
-        if !self.writer.is_busy() && self.writer.head.capacity() > KEPT_HEAD_BYTES {
-            self.buffers.give_packet(std::mem::take(&mut self.writer.head));
+        let (counters, writer) = (self.link.counters(), &self.writer);
+        let duplicates = self.reader.duplicates();
+        let stats =
+            PeerStats::from_counters(&counters, writer.writes, self.reader.reads, duplicates);
+        self.shared.publish_stats(stats);
+        if self.reader.is_at_rest() {
+            self.link.rest();
         }
     }
 
@@ -391,12 +521,25 @@ impl Driver {
         channels
     }
 
+    /// Tells the peer that the session was given up, if that can be done at once.
+    fn say_gone(&mut self) {
+        let Some(transport) = &mut self.transport else { return };
+        if self.last_word.is_none() && !self.writer.is_within_packet() {
+            let packet = self.link.farewell();
+            let mut context = Context::from_waker(std::task::Waker::noop());
+            let _ = transport.poll_write(&mut context, &[std::io::IoSlice::new(&packet)]);
+        }
+    }
+
     /// The session is over: everybody on it learns why.
     fn end(&mut self, error: &LinkError) {
         if std::mem::replace(&mut self.over, true) {
             return;
         }
         self.rest();
+        if !error.is_closed() || matches!(self.closing, Closing::No | Closing::Draining) {
+            self.say_gone();
+        }
         let unacknowledged = self.unacknowledged();
         self.shared.set_unacknowledged(unacknowledged);
         let left = self.shared.end(error);
@@ -451,8 +594,18 @@ impl Future for Driver {
             }
             Ok(false) => {}
         }
-        this.poll_rest(context, now);
+        if let Err(error) = this.poll_rest(context, now) {
+            this.end(&error);
+            return Poll::Ready(());
+        }
         Poll::Pending
+    }
+}
+
+fn trouble_of(cause: &LinkCause) -> String {
+    match cause {
+        LinkCause::Io(error) => error.to_string(),
+        _ => "the connection ended".to_owned(),
     }
 }
 

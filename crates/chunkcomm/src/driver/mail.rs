@@ -6,13 +6,14 @@ use super::wakers::{Wakers, locked};
 use crate::channel::Landing;
 use crate::error::{LinkCause, LinkError, Unacknowledged};
 use crate::proto::Time;
-use crate::proto::link::LinkCounters;
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::Refusal;
 use crate::stats::PeerStats;
+use crate::transport::Transport;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
+use tokio::sync::oneshot;
 
 /// What an end of a channel wants of the driver.
 pub(crate) enum Command {
@@ -46,6 +47,21 @@ pub(crate) enum Command {
     Close,
     /// The session ends now.
     Abort(LinkError),
+    /// Connection `attempt` is about to take the place of the one at hand.
+    Supersede { attempt: u32, answer: oneshot::Sender<Superseded> },
+    /// Connection `attempt`; the peer says what it has received.
+    Adopt { attempt: u32, received: u64, transport: Box<dyn Transport> },
+}
+
+/// What became of the connection at hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Superseded {
+    /// It is gone; the last packet that came as a whole is this one.
+    At(u64),
+    /// It is later than the one that is offered.
+    Stale,
+    /// The session is over, or about to be.
+    Over,
 }
 
 #[derive(Default)]
@@ -70,6 +86,8 @@ pub(crate) struct LinkShared {
     home: AtomicUsize,
     stats: Mutex<PeerStats>,
     unacknowledged: Mutex<Vec<Unacknowledged>>,
+    /// Why the last connection was lost, or the last attempt at another failed.
+    trouble: Mutex<Option<String>>,
 }
 
 /// What is known of a peer from its hello.
@@ -77,6 +95,8 @@ pub(crate) struct LinkShared {
 pub(crate) struct PeerInfo {
     pub(crate) name: String,
     pub(crate) incarnation: u128,
+    /// The number of the session with it, drawn by the dialler.
+    pub(crate) session: u64,
     pub(crate) message_bytes_max: u64,
     pub(crate) packet_bytes_max: usize,
 }
@@ -114,6 +134,7 @@ impl LinkShared {
             home: AtomicUsize::new(0),
             stats: Mutex::default(),
             unacknowledged: Mutex::default(),
+            trouble: Mutex::default(),
         })
     }
 
@@ -254,8 +275,8 @@ impl LinkShared {
         }
     }
 
-    pub(crate) fn publish_stats(&self, counters: &LinkCounters, writes: u64, reads: u64) {
-        *locked(&self.stats) = PeerStats::from_counters(counters, writes, reads);
+    pub(crate) fn publish_stats(&self, stats: PeerStats) {
+        *locked(&self.stats) = stats;
     }
 
     /// The session ended with these not acknowledged.
@@ -265,6 +286,22 @@ impl LinkShared {
 
     pub(crate) fn unacknowledged(&self) -> Vec<Unacknowledged> {
         locked(&self.unacknowledged).clone()
+    }
+
+    /// Why there is no connection, or why the last one was lost.
+    pub(crate) fn set_trouble(&self, trouble: String) {
+        *locked(&self.trouble) = Some(trouble);
+    }
+
+    pub(crate) fn trouble(&self) -> Option<String> {
+        locked(&self.trouble).clone()
+    }
+
+    /// Connection `attempt` is about to take the place of the one at hand.
+    pub(crate) async fn supersede(&self, attempt: u32) -> Superseded {
+        let (answer, answered) = oneshot::channel();
+        self.command(Command::Supersede { attempt, answer });
+        answered.await.unwrap_or(Superseded::Over)
     }
 
     pub(crate) fn stats(&self) -> PeerStats {

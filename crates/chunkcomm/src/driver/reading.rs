@@ -192,6 +192,24 @@ impl Reader {
         holds.then(|| self.last_read.after(REST_AFTER))
     }
 
+    /// The connection is gone, with what was not handled yet; packets up to
+    /// `received` were.
+    pub(crate) fn cut(&mut self, received: u64) {
+        self.decoder.cut(received);
+        self.filled = 0;
+        self.in_bulk = false;
+    }
+
+    /// Packets that came again as a whole and were skipped.
+    pub(crate) fn duplicates(&self) -> u64 {
+        self.decoder.duplicates()
+    }
+
+    /// Nothing came for a while.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
     /// Reads once and handles what came.
     pub(crate) fn poll_read(
         &mut self,

@@ -6,6 +6,7 @@ use super::staging::TxShared;
 use crate::proto::ids::IdMap;
 use crate::proto::link::Link;
 use crate::proto::outbox::{Staged, View};
+use crate::proto::packet::Packet;
 use crate::proto::session::Carried;
 use crate::transport::Transport;
 use bytes::Bytes;
@@ -81,12 +82,13 @@ impl TxSlots {
     }
 }
 
-/// The packet that is being written: what was built, then a slice that travels
-/// without copy.
+/// The packet that is being written.
 #[derive(Default)]
 pub(crate) struct Writer {
-    pub(crate) head: Vec<u8>,
-    pub(crate) tail: Option<Bytes>,
+    pub(crate) packet: Packet,
+    /// Its number; 0 for one without.
+    pub(crate) number: u64,
+    /// What it carries for the first time.
     pub(crate) carried: Vec<Carried>,
     offset: usize,
     pub(crate) writes: u64,
@@ -95,7 +97,20 @@ pub(crate) struct Writer {
 impl Writer {
     /// A packet is being written.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.head.is_empty()
+        !self.packet.head.is_empty()
+    }
+
+    /// A part of a packet was written.
+    pub(crate) fn is_within_packet(&self) -> bool {
+        self.offset > 0
+    }
+
+    /// The connection is gone, with what was written of the packet.
+    pub(crate) fn cut(&mut self, link: &mut Link) {
+        self.offset = 0;
+        if self.is_busy() {
+            link.give_back(self.number, &mut self.packet);
+        }
     }
 
     /// Writes the rest of the packet; ready when all of it is taken.
@@ -104,18 +119,19 @@ impl Writer {
         context: &mut Context<'_>,
         transport: &mut dyn Transport,
     ) -> Poll<io::Result<()>> {
-        let tail: &[u8] = self.tail.as_deref().unwrap_or(&[]);
-        let total = self.head.len() + tail.len();
+        let head = &self.packet.head;
+        let tail: &[u8] = self.packet.tail.as_deref().unwrap_or(&[]);
+        let total = head.len() + tail.len();
         while self.offset < total {
-            let written = if self.offset < self.head.len() {
-                let head = IoSlice::new(&self.head[self.offset..]);
+            let written = if self.offset < head.len() {
+                let head = IoSlice::new(&head[self.offset..]);
                 if tail.is_empty() {
                     transport.poll_write(context, &[head])
                 } else {
                     transport.poll_write(context, &[head, IoSlice::new(tail)])
                 }
             } else {
-                let rest = IoSlice::new(&tail[self.offset - self.head.len()..]);
+                let rest = IoSlice::new(&tail[self.offset - head.len()..]);
                 transport.poll_write(context, &[rest])
             };
             let written = ready!(written)?;
@@ -125,8 +141,6 @@ impl Writer {
             self.writes += 1;
             self.offset += written;
         }
-        self.head.clear();
-        self.tail = None;
         self.offset = 0;
         Poll::Ready(Ok(()))
     }

@@ -27,6 +27,20 @@ pub enum LinkCause {
     /// The connection ended without the session having been closed: the peer's
     /// process ended, or something between cut it.
     ConnectionLost,
+    /// Nothing was heard of the peer, or it could not be reached again, for longer
+    /// than a session outlives.
+    Dead {
+        /// Milliseconds of silence after which it was given up.
+        silence_ms: u64,
+        /// What went wrong last with its connection.
+        trouble: Option<String>,
+    },
+    /// The peer no longer knows the session: it gave it up.
+    Forgotten,
+    /// Another process answers where the peer was: that one is gone.
+    Restarted,
+    /// This node was told that the peer is gone.
+    Gone(String),
     /// The peer did what the protocol does not allow.
     Protocol(ProtocolError),
     /// The messages of a run do not fill it: the peer's bytes are corrupt.
@@ -74,6 +88,15 @@ impl fmt::Display for LinkError {
         match &self.inner.cause {
             LinkCause::Io(_) => write!(f, "the connection with {peer} broke"),
             LinkCause::ConnectionLost => write!(f, "the connection with {peer} was lost"),
+            LinkCause::Dead { silence_ms, trouble } => {
+                write!(f, "nothing was heard of {peer} for {silence_ms} ms")?;
+                trouble.as_ref().map_or(Ok(()), |trouble| write!(f, " ({trouble})"))
+            }
+            LinkCause::Forgotten => write!(f, "{peer} gave the session up"),
+            LinkCause::Restarted => {
+                write!(f, "another process answers where {peer} was")
+            }
+            LinkCause::Gone(why) => write!(f, "{peer} is gone: {why}"),
             LinkCause::Protocol(error) => write!(f, "{peer} broke the protocol: {error}"),
             LinkCause::CorruptRun { channel } => {
                 write!(

@@ -102,6 +102,10 @@ pub enum HelloCause {
     Io(Arc<io::Error>),
     /// None came in time.
     Timeout,
+    /// What follows the hello is not about a session.
+    Session(crate::proto::resume::ResumeError),
+    /// The peer takes no session: it is closing.
+    Refused,
 }
 
 impl fmt::Display for HelloCause {
@@ -110,6 +114,8 @@ impl fmt::Display for HelloCause {
             HelloCause::Wrong(error) => error.fmt(f),
             HelloCause::Disagreement(error) => error.fmt(f),
             HelloCause::Io(error) => write!(f, "the connection ended before the hello: {error}"),
+            HelloCause::Session(error) => error.fmt(f),
+            HelloCause::Refused => f.write_str("the peer takes no new session: it is closing"),
             HelloCause::Timeout => f.write_str("no hello came in time"),
         }
     }

@@ -118,6 +118,15 @@ impl AcceptTable {
         found.map(|(link, _)| Arc::clone(link))
     }
 
+    /// The session with this number that this peer began.
+    pub(super) fn accepted(&self, incarnation: u128, session: u64) -> Option<Arc<LinkShared>> {
+        let table = locked(&self.0);
+        let found = table.links.iter().find(|(link, dialled)| {
+            !dialled && link.peer.incarnation == incarnation && link.peer.session == session
+        });
+        found.map(|(link, _)| Arc::clone(link))
+    }
+
     pub(crate) fn links(&self) -> Vec<Arc<LinkShared>> {
         locked(&self.0).links.iter().map(|(link, _)| Arc::clone(link)).collect()
     }

@@ -1,20 +1,22 @@
 //! [`NodeBuilder`]: the settings of a node, their defaults and what is allowed.
 
 use super::accepting::AcceptTable;
-use super::{Node, NodeShared, hello};
+use super::{Node, NodeShared, hello, resume};
 use crate::driver::buffers::Buffers;
 use crate::driver::clock;
-use crate::error::NodeError;
+use crate::error::{HelloCause, NodeError};
 use crate::launch::portable_only;
 use crate::proto::flush::Policy;
 use crate::proto::hello::{Hello, NAME_BYTES_MAX, Name};
 use crate::proto::limits::{
-    AGE_BOUND_MS_DEFAULT, INLINE_BYTES_MAX, MESSAGE_BYTES_DEFAULT, OPEN_CREDIT_DIVISOR,
-    PACKET_BYTES_DEFAULT, PACKET_BYTES_LARGEST, PACKET_BYTES_MIN, WINDOW_BYTES_INITIAL,
-    WINDOW_BYTES_LINK_DEFAULT,
+    AGE_BOUND_MS_DEFAULT, DEAD_MS_DEFAULT, INLINE_BYTES_MAX, MESSAGE_BYTES_DEFAULT,
+    OPEN_CREDIT_DIVISOR, PACKET_BYTES_DEFAULT, PACKET_BYTES_LARGEST, PACKET_BYTES_MIN,
+    PROBE_MS_DEFAULT, RESEND_BYTES_DEFAULT, RESEND_BYTES_MIN, SUSPECT_MS_DEFAULT,
+    WINDOW_BYTES_INITIAL, WINDOW_BYTES_LINK_DEFAULT,
 };
-use crate::transport::Listener;
+use crate::proto::liveness::Silence;
 use crate::transport::spin::{Spinner, spin};
+use crate::transport::{Listener, Transport};
 use crate::{Address, transport};
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -44,6 +46,8 @@ pub(super) struct Settings {
     pub(super) message_bytes_max: u64,
     pub(super) window_bytes_max: u64,
     pub(super) session: bool,
+    pub(super) resend_bytes_max: usize,
+    pub(super) silence: Silence,
 }
 
 /// Settings of a node to be built; see [`Node::builder`].
@@ -69,6 +73,12 @@ impl Default for NodeBuilder {
                 age_bound: Duration::from_millis(AGE_BOUND_MS_DEFAULT),
                 message_bytes_max: MESSAGE_BYTES_DEFAULT,
                 window_bytes_max: WINDOW_BYTES_LINK_DEFAULT,
+                resend_bytes_max: RESEND_BYTES_DEFAULT,
+                silence: Silence {
+                    probe: Duration::from_millis(PROBE_MS_DEFAULT),
+                    suspect: Duration::from_millis(SUSPECT_MS_DEFAULT),
+                    dead: Duration::from_millis(DEAD_MS_DEFAULT),
+                },
                 session: true,
             },
             age_bound_set: false,
@@ -151,6 +161,24 @@ impl NodeBuilder {
     /// sleeping thread. Needs `io_thread`, or a runtime of one thread.
     pub fn busy_poll(mut self) -> NodeBuilder {
         self.busy_poll = true;
+        self
+    }
+
+    /// How long a peer may be silent while something waits for it: until it is
+    /// asked for a sign of life, until its connection is given up and dialled
+    /// anew, and until its session is dead. A lost connection may take the last of
+    /// these to come back. 1 s, 3 s and 10 s by default; a peer that nothing waits
+    /// for is asked every 30 s.
+    pub fn liveness(mut self, probe: Duration, suspect: Duration, dead: Duration) -> NodeBuilder {
+        self.settings.silence = Silence { probe, suspect, dead };
+        self
+    }
+
+    /// About how many bytes a link keeps of what its peer has not acknowledged, to
+    /// send them again after a lost connection; with so many `send` waits. 4 MiB
+    /// by default, at least 1.25 MiB.
+    pub fn resend_bytes_max(mut self, bytes: usize) -> NodeBuilder {
+        self.settings.resend_bytes_max = bytes;
         self
     }
 
@@ -272,6 +300,15 @@ impl NodeBuilder {
             let allowed = format!("at least {window_min}");
             return Err(setting("window_bytes_max", settings.window_bytes_max, allowed));
         }
+        if settings.resend_bytes_max < RESEND_BYTES_MIN {
+            let allowed = format!("at least {RESEND_BYTES_MIN}");
+            return Err(setting("resend_bytes_max", settings.resend_bytes_max, allowed));
+        }
+        let Silence { probe, suspect, dead } = settings.silence;
+        if probe < Duration::from_millis(10) || suspect < probe || dead < suspect {
+            let value = format!("{probe:?}, {suspect:?}, {dead:?}");
+            return Err(setting("liveness", value, "10 ms <= probe <= suspect <= dead"));
+        }
         for (name, value) in [("name", &settings.name), ("cluster", &settings.cluster)] {
             if value.len() > NAME_BYTES_MAX {
                 let allowed = format!("at most {NAME_BYTES_MAX} bytes");
@@ -309,12 +346,26 @@ fn setting(name: &'static str, value: impl Display, allowed: impl Into<String>) 
     NodeError::Setting { name, value: value.to_string(), allowed: allowed.into() }
 }
 
+/// Hellos, then the session that the peer means.
+async fn welcome(
+    mut connection: Box<dyn Transport>,
+    ours: &Hello,
+    node: &Weak<NodeShared>,
+) -> Result<(), HelloCause> {
+    let theirs = hello::exchange(&mut *connection, ours).await?;
+    let Some(word) = resume::first_word(&mut *connection).await? else { return Ok(()) };
+    match node.upgrade() {
+        Some(shared) => shared.answer(connection, &theirs, word).await,
+        None => Ok(()),
+    }
+}
+
 /// Accepts connections until the node is gone; no error ends it.
 async fn accept_loop(listener: Box<dyn Listener>, node: Weak<NodeShared>) {
     let hellos = Arc::new(tokio::sync::Semaphore::new(HELLOS_MAX));
     loop {
         let Ok(permit) = Arc::clone(&hellos).acquire_owned().await else { return };
-        let Ok(mut connection) = listener.accept().await else {
+        let Ok(connection) = listener.accept().await else {
             clock::pause(ACCEPT_PAUSE).await;
             continue;
         };
@@ -323,16 +374,10 @@ async fn accept_loop(listener: Box<dyn Listener>, node: Weak<NodeShared>) {
         drop(shared);
         let node = node.clone();
         tokio::spawn(async move {
-            let agreed = hello::exchange(&mut *connection, &ours).await;
-            let Some(shared) = node.upgrade() else { return };
-            match agreed {
-                Ok(theirs) => match shared.spun(connection) {
-                    Ok(connection) => {
-                        shared.start(connection, &theirs, false);
-                    }
-                    Err(error) => shared.table.refuse(error.to_string()),
-                },
-                Err(cause) => shared.table.refuse(cause.to_string()),
+            if let Err(cause) = welcome(connection, &ours, &node).await
+                && let Some(shared) = node.upgrade()
+            {
+                shared.table.refuse(cause.to_string());
             }
             drop(permit);
         });

@@ -1,13 +1,14 @@
 //! [`Node`]: one member of a cluster, with its links; [`Peer`]: another one.
 //!
 //! Reading order: this file, [`peer`], [`builder`], [`hello`] (how a connection becomes a
-//! link), [`accepting`] (who takes the channels that peers open).
+//! link), [`resume`] (for which session it is), [`accepting`] (who takes the channels that peers open).
 
 mod accepting;
 mod builder;
 mod fingerprint;
 mod hello;
 mod peer;
+mod resume;
 
 pub use builder::{AGE_BOUND_VARIABLE, NodeBuilder};
 pub use peer::Peer;
@@ -18,23 +19,27 @@ use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::driver::buffers::Buffers;
 use crate::driver::clock;
-use crate::driver::link::{Driver, DriverSetup};
+use crate::driver::link::{AfterLoss, Driver, DriverSetup};
 use crate::driver::mail::{Command, LinkShared, PeerInfo};
 use crate::driver::staging::{TxEnd, TxShared};
 use crate::driver::taking::RxEnd;
 use crate::driver::wakers::locked;
-use crate::error::{AcceptError, CloseError, ConnectError, LinkCause, LinkError, OpenError};
+use crate::error::{
+    AcceptError, CloseError, ConnectError, HelloCause, LinkCause, LinkError, OpenError,
+};
 use crate::proto::hello::{Agreement, Hello};
 use crate::proto::limits::CHANNEL_NAME_BYTES_MAX;
 use crate::proto::link::LinkConfig;
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::{ChannelKind, Lane};
+use crate::proto::resume::{Kind, Resume};
 use crate::transport::spin::Spinner;
 use crate::transport::{Transport, memory};
 use crate::{Address, transport};
 use accepting::AcceptTable;
 use builder::Settings;
 use fingerprint::{Fingerprint, described};
+use resume::Dialler;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -153,8 +158,17 @@ impl Node {
         if let Some(link) = self.shared.table.dialled(theirs.0.incarnation) {
             return Ok(link);
         }
+        let word = self.shared.new_session(theirs.0.incarnation).map_err(unreachable)?;
+        let wrong = |cause| ConnectError::Hello { address: address.clone(), cause };
+        let answer = resume::ask(&mut *transport, &word).await.map_err(wrong)?;
+        if answer.kind != Kind::Agreed {
+            return Err(wrong(HelloCause::Refused));
+        }
         let transport = self.shared.spun(transport).map_err(unreachable)?;
-        Ok(self.shared.start(transport, &theirs, true))
+        let dialler = self.shared.dialler(address);
+        let after_loss = self.shared.after_loss(dialler);
+        let origin = Origin { session: word.session, dialled: true, after_loss };
+        Ok(self.shared.start(transport, &theirs, origin))
     }
 
     /// This node as its own peer, reached through memory.
@@ -177,8 +191,12 @@ impl Node {
         let (ours, theirs) = memory::pipe();
         let hello = &self.shared.hello;
         let agreement = Hello::agree(hello, hello).map_err(|_| ConnectError::Closed)?;
-        let link = self.shared.start(ours, &(*hello, agreement), false);
-        self.shared.start(theirs, &(*hello, agreement), false);
+        let both = |transport| {
+            let origin = Origin { session: 0, dialled: false, after_loss: AfterLoss::End };
+            self.shared.start(transport, &(*hello, agreement), origin)
+        };
+        let link = both(ours);
+        both(theirs);
         *local = Some(Arc::clone(&link));
         Ok(self.peer(link, None))
     }
@@ -387,9 +405,6 @@ impl Node {
     ///
     /// Dropped early, closing goes on without deadline.
     pub async fn close(&self, deadline: Duration) -> Result<(), CloseError> {
-        for task in &self.shared.tasks {
-            task.abort();
-        }
         self.shared.table.close();
         // The connections keep it while they last.
         drop(locked(&self.shared.spinner).take());
@@ -412,6 +427,10 @@ impl Node {
                 poll_fn(|context| link.poll_ended(context)).await;
             }
         }
+        // Until now peers that were cut off could come back.
+        for task in &self.shared.tasks {
+            task.abort();
+        }
         let channels: Vec<_> = links.iter().flat_map(|link| link.unacknowledged()).collect();
         if channels.is_empty() { Ok(()) } else { Err(CloseError { channels }) }
     }
@@ -426,42 +445,84 @@ impl NodeShared {
         }
     }
 
-    /// Starts the driver of a connection whose hellos agree.
+    /// How a session of this node begins.
+    fn new_session(&self, addressee: u128) -> io::Result<Resume> {
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        let session = u64::from_le_bytes(random);
+        Ok(Resume { kind: Kind::New, session, attempt: 1, received: 0, addressee })
+    }
+
+    fn dialler(&self, address: &Address) -> Arc<Dialler> {
+        Arc::new(Dialler {
+            hello: self.hello,
+            address: address.clone(),
+            runtime: self.runtime.clone(),
+            spinner: locked(&self.spinner).clone(),
+        })
+    }
+
+    /// Without acknowledgements a session cannot go on.
+    fn after_loss(&self, dialler: Arc<Dialler>) -> AfterLoss {
+        if self.settings.session { AfterLoss::Dial(Arc::new(dialler)) } else { AfterLoss::End }
+    }
+
+    fn start_accepted(
+        &self,
+        transport: Box<dyn Transport>,
+        theirs: &(Hello, Agreement),
+        session: u64,
+    ) {
+        let after_loss = if self.settings.session { AfterLoss::Wait } else { AfterLoss::End };
+        self.start(transport, theirs, Origin { session, dialled: false, after_loss });
+    }
+
+    /// Starts the driver of a session at its first connection.
     fn start(
         &self,
         transport: Box<dyn Transport>,
         theirs: &(Hello, Agreement),
-        dialled: bool,
+        origin: Origin,
     ) -> Arc<LinkShared> {
         let (hello, agreement) = theirs;
         let shared = LinkShared::new(PeerInfo {
             name: hello::display_name(hello),
             incarnation: hello.incarnation,
+            session: origin.session,
             message_bytes_max: hello.message_bytes_max,
             packet_bytes_max: self.hello.packet_bytes_max as usize,
         });
+        let settings = &self.settings;
         let config = LinkConfig {
-            policy: self.settings.policy,
-            age_bound: self.settings.age_bound,
-            packet_bytes_max: self
-                .settings
-                .packet_bytes_max
-                .min(agreement.packet_bytes_max as usize),
-            windows_bytes_max: self.settings.window_bytes_max,
-            message_bytes_max: self.settings.message_bytes_max,
+            policy: settings.policy,
+            age_bound: settings.age_bound,
+            packet_bytes_max: settings.packet_bytes_max.min(agreement.packet_bytes_max as usize),
+            windows_bytes_max: settings.window_bytes_max,
+            message_bytes_max: settings.message_bytes_max,
             peer_open_credit: hello.open_credit,
-            session: self.settings.session,
+            session: settings.session,
+            resend_bytes_max: settings.resend_bytes_max,
+            silence: settings.silence,
+            now: clock::now(),
         };
         let driver = Driver::new(DriverSetup {
             shared: Arc::clone(&shared),
             transport,
             config,
+            after_loss: origin.after_loss,
             acceptor: Arc::clone(&self.table) as Arc<_>,
             buffers: Arc::clone(&self.buffers),
             one_thread: self.one_thread,
         });
-        self.table.add_link(&shared, dialled);
+        self.table.add_link(&shared, origin.dialled);
         self.runtime.spawn(driver);
         shared
     }
+}
+
+/// How a session began, and what is done when its connection is lost.
+struct Origin {
+    session: u64,
+    dialled: bool,
+    after_loss: AfterLoss,
 }

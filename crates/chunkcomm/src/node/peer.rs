@@ -86,7 +86,16 @@ impl Peer {
         poll_fn(|context| self.link.poll_ended(context)).await
     }
 
-    /// Ends the session now, without sending what is staged.
+    /// Ends the session now because somebody knows that the peer is gone: a parent
+    /// of its child, a cluster of its member. `why` goes into the error of
+    /// everybody who waits on it, who else would learn it by silence alone.
+    pub fn gone(&self, why: impl Into<String>) {
+        let error = LinkError::new(self.name(), LinkCause::Gone(why.into()));
+        self.link.command(Command::Abort(error));
+    }
+
+    /// Ends the session now, without sending what is staged; the peer is told, if
+    /// that can be done at once.
     pub fn abort(&self) {
         let error = LinkError::new(self.name(), LinkCause::Closed);
         self.link.command(Command::Abort(error));

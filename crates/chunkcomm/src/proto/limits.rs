@@ -86,6 +86,33 @@ pub const ACK_BYTES_MAX: u64 = 1024 * 1024;
 /// An acknowledgement leaves at the latest after this time, in milliseconds.
 pub const ACK_DELAY_MS: u64 = 10;
 
+/// Default of what is kept of the packets that were not acknowledged, in bytes:
+/// a round trip of 4 ms at 1 GB/s.
+pub const RESEND_BYTES_DEFAULT: usize = 4 * 1024 * 1024;
+
+/// Least that may be set for it: the largest packet with its fragment.
+pub const RESEND_BYTES_MIN: usize = PACKET_BYTES_LARGEST + FRAGMENT_BYTES_MAX;
+
+/// A packet up to this size is built in a buffer that grows with it, so that it
+/// does not pin a large one until it is acknowledged.
+pub const SMALL_PACKET_BYTES: usize = 4 * 1024;
+
+/// Empty packet buffers that a link keeps while it is busy: small, large.
+pub const SPARE_PACKETS_MAX: [usize; 2] = [8, 32];
+
+/// Silence after which a peer is asked for a sign of life, in milliseconds, while
+/// something waits for it.
+pub const PROBE_MS_DEFAULT: u64 = 1_000;
+
+/// Silence after which a connection is given up and dialled anew.
+pub const SUSPECT_MS_DEFAULT: u64 = 3_000;
+
+/// Silence after which a session is dead.
+pub const DEAD_MS_DEFAULT: u64 = 10_000;
+
+/// A peer that nothing waits for is asked so often, in milliseconds.
+pub const IDLE_PROBE_MS: u64 = 30_000;
+
 /// Yields of the writer while its packet still grows. A yield costs about
 /// 0.1 us when nothing else is runnable; without a bound a busy producer on
 /// another thread would hold the packet back up to its age bound.

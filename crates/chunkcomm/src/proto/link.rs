@@ -21,9 +21,11 @@ use super::credit::LinkBudget;
 use super::flush::{Gathering, Policy};
 use super::ids::IdMap;
 use super::limits::WINDOW_BYTES_INITIAL;
+use super::liveness::{Alive, Liveness, Silence};
 use super::outbox::{ChannelCounters, OpenSpec, Outbox, packet_room};
 use super::packet::{Header, Refusal};
 use super::session::{Carried, Session};
+use super::spares::Spares;
 use incoming::Incoming;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -45,6 +47,12 @@ pub struct LinkConfig {
     pub peer_open_credit: u64,
     /// Packets are acknowledged.
     pub session: bool,
+    /// About what is kept of packets that are not acknowledged.
+    pub resend_bytes_max: usize,
+    /// How long the peer may be silent.
+    pub silence: Silence,
+    /// When the session begins.
+    pub now: Time,
 }
 
 #[derive(Debug)]
@@ -75,6 +83,10 @@ pub struct Link {
     wait_until: Option<Time>,
     acknowledged: Vec<Carried>,
     counters: LinkCounters,
+    spares: Spares,
+    liveness: Liveness,
+    /// The next packet asks for a sign of life.
+    asking: bool,
 }
 
 impl Link {
@@ -86,7 +98,7 @@ impl Link {
         let budget = LinkBudget::new(config.windows_bytes_max, config.message_bytes_max);
         Link {
             outbox: Outbox::new(gathering, room, config.peer_open_credit),
-            session: Session::new(config.session),
+            session: Session::new(config.session, config.resend_bytes_max),
             open_credit_told: budget.open_total(),
             opened_before: 0,
             budget,
@@ -101,6 +113,9 @@ impl Link {
             wait_until: None,
             acknowledged: Vec::new(),
             counters: LinkCounters::default(),
+            spares: Spares::default(),
+            liveness: Liveness::new(config.silence, config.now),
+            asking: false,
         }
     }
 
@@ -208,6 +223,61 @@ impl Link {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
+    }
+
+    /// Bytes of the peer came.
+    pub fn heard(&mut self, now: Time) {
+        self.liveness.heard(now);
+    }
+
+    /// What the peer's silence means now, and when to ask again at the latest. A
+    /// sign of life that is to be asked for leaves with the next packet.
+    pub fn poll_alive(&mut self, now: Time) -> (Alive, Time) {
+        let waits = self.session.in_flight() || !self.outbox.is_idle();
+        self.liveness.waits(waits || self.outbox.waits_for_credit(), now);
+        let alive = self.liveness.poll(now);
+        if alive == Alive::Probe {
+            self.probe = true;
+            self.asking = true;
+        }
+        (alive, self.liveness.deadline())
+    }
+
+    /// The connection is gone; what was not acknowledged is kept for the next.
+    pub fn cut(&mut self, now: Time) {
+        self.liveness.offline(now);
+    }
+
+    /// The last packet that came as a whole.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.session.received()
+    }
+
+    /// There is a new connection, on which the peer says that it has our packets
+    /// up to `received`. All totals are said anew.
+    ///
+    /// # Errors
+    ///
+    /// It cannot have these; the session is over.
+    pub fn resume(&mut self, received: u64, now: Time) -> Result<(), ProtocolError> {
+        let (acknowledged, outbox) = (&mut self.acknowledged, &mut self.outbox);
+        let note = |carried| note_acknowledged(carried, acknowledged, outbox);
+        self.session.resume(received, &mut self.spares, note)?;
+        self.open_credit_told = 0;
+        self.grants.clear();
+        let mut channels: Vec<u32> = self.incoming.keys().copied().collect();
+        channels.sort_unstable();
+        self.grants.extend(channels);
+        self.probe |= self.sync_wanted;
+        self.liveness.online(now);
+        self.counters.resumes += 1;
+        Ok(())
+    }
+
+    /// The link rests: memory that it does not need goes.
+    pub fn rest(&mut self) {
+        self.spares.rest();
     }
 
     /// The counters so far.

@@ -4,10 +4,12 @@
 //!
 //! Reading order: [`packet`] (what is on the wire), [`message`] (messages in a
 //! run), [`flush`] (when a packet leaves), [`outbox`] (what goes in it),
-//! [`credit`] (how much may be sent), [`session`] (what was acknowledged),
-//! [`link`] (one peer's whole machine); [`hello`] comes before all of them,
-//! [`codec`] and [`describe`] stand beside.
+//! [`credit`] (how much may be sent), [`session`] (what was acknowledged, and is
+//! kept until then), [`liveness`] (is the peer there), [`link`] (one peer's whole
+//! machine); [`hello`] and [`resume`] come before all of them, [`codec`] and
+//! [`describe`] stand beside.
 
+pub mod backoff;
 pub mod codec;
 pub mod credit;
 pub mod describe;
@@ -17,10 +19,13 @@ pub mod hello;
 pub mod ids;
 pub mod limits;
 pub mod link;
+pub mod liveness;
 pub mod message;
 pub mod outbox;
 pub mod packet;
+pub mod resume;
 pub mod session;
+pub mod spares;
 
 /// A point in time in nanoseconds since an epoch that the driver chose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]

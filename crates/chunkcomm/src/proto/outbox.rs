@@ -171,6 +171,7 @@ pub struct Outbox {
     credit_waits: u64,
     /// What the packet that was filled last carries.
     carried: Vec<Carried>,
+    pending_bytes: usize,
 }
 
 impl Outbox {
@@ -191,6 +192,7 @@ impl Outbox {
             closing: false,
             credit_waits: 0,
             carried: Vec::new(),
+            pending_bytes: 0,
         }
     }
 
@@ -427,9 +429,22 @@ impl Outbox {
         self.channels.len()
     }
 
+    /// Bytes that waited when [`Outbox::decide`] was asked last.
+    #[must_use]
+    pub fn pending_bytes(&self) -> usize {
+        self.pending_bytes
+    }
+
+    /// A channel has something staged and no credit for it.
+    #[must_use]
+    pub fn waits_for_credit(&self) -> bool {
+        !self.unopened.is_empty() || self.channels.values().any(|channel| channel.blocked)
+    }
+
     /// Should a packet leave? `None` when nothing waits.
     pub fn decide(&mut self, staged: &mut impl Staged, now: Time) -> Option<Verdict> {
         let pending = self.pending(staged)?;
+        self.pending_bytes = pending.bytes;
         Some(self.gathering.decide(&pending, now))
     }
 

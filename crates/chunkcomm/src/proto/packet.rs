@@ -13,10 +13,12 @@
 //!   refuse     value = reason, aux = text bytes; the text
 //!   describe   aux = text bytes; the sender's type, asked for by a refusal
 //!   bye        the session ends cleanly
+//!   gone       the session was given up; in a packet without number
 //! ```
 //!
 //! All numbers are little-endian. A packet without runs, fragments, opens and
-//! ends carries no sequence (0): it may be repeated, since it holds totals.
+//! ends carries no sequence (0): it may be repeated, since it holds totals. A
+//! numbered packet that was lost with its connection comes again, byte for byte.
 //! Messages in a run are described in [`super::message`]. The run is not looked
 //! into here: its receiver finds the messages when it takes them.
 
@@ -25,6 +27,8 @@ mod decoder;
 
 pub use append::AppendRecords;
 pub use decoder::Decoder;
+
+use bytes::Bytes;
 
 /// Bytes of a packet's header.
 pub const HEADER_BYTES: usize = 24;
@@ -81,6 +85,23 @@ pub struct Header {
     pub ack: u64,
 }
 
+/// A packet as it is written: its bytes never change once it has its header.
+#[derive(Debug, Default)]
+pub struct Packet {
+    /// Header and records.
+    pub head: Vec<u8>,
+    /// Ends the packet, without copy.
+    pub tail: Option<Bytes>,
+}
+
+impl Packet {
+    /// Bytes of all of it.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.head.len() + self.tail.as_ref().map_or(0, Bytes::len)
+    }
+}
+
 impl Header {
     /// The bytes of this header.
     #[must_use]
@@ -113,6 +134,7 @@ const KIND_OPEN_CREDIT: u8 = 7;
 const KIND_REFUSE: u8 = 8;
 const KIND_DESCRIBE: u8 = 9;
 const KIND_BYE: u8 = 10;
+const KIND_GONE: u8 = 11;
 
 const OPEN_EXPRESS: u8 = 1;
 const OPEN_BYTES: u8 = 2;
@@ -219,6 +241,16 @@ pub enum Item<'a> {
     },
     /// The peer ends the session cleanly.
     Bye,
+    /// The peer gave the session up.
+    Gone,
+}
+
+impl Item<'_> {
+    /// It belongs in a packet with a number.
+    pub(super) fn is_numbered(&self) -> bool {
+        let totals = matches!(self, Item::Credit { .. } | Item::OpenCredit { .. } | Item::Gone);
+        !totals && !matches!(self, Item::Packet(_) | Item::PacketEnd { .. })
+    }
 }
 
 /// What is wrong with a packet.
@@ -242,6 +274,11 @@ pub enum WireError {
     BadReason,
     /// A fragment without bytes, or longer than its message.
     BadFragment,
+    /// After a connection that broke off within a packet another one came.
+    OtherPacket {
+        /// The number that came.
+        sequence: u64,
+    },
 }
 
 impl std::fmt::Display for WireError {
@@ -254,6 +291,9 @@ impl std::fmt::Display for WireError {
             WireError::UnknownRecord(kind) => write!(f, "a record of unknown kind {kind}"),
             WireError::BadText => f.write_str("a name or text is too long or not UTF-8"),
             WireError::BadReason => f.write_str("a refusal of unknown reason"),
+            WireError::OtherPacket { sequence } => {
+                write!(f, "packet {sequence} is not the one that broke off")
+            }
             WireError::BadFragment => f.write_str("a fragment is empty or longer than its message"),
         }
     }

@@ -1,13 +1,17 @@
-//! Sequence and acknowledgement of the packets of one link.
+//! Sequence, acknowledgement and what is kept of the packets of one link.
 //!
 //! Packets with runs, fragments, opens or ends are numbered from 1. The
 //! receiver acknowledges cumulatively, on its own packets or alone, at the
-//! latest after a bounded number of packets, of bytes, or a bounded time. What
-//! a packet carried is remembered by channel until it is acknowledged, so that
-//! both ends know at any time what arrived.
+//! latest after a bounded number of packets, of bytes, or a bounded time. Until
+//! then the very bytes of a packet are kept ([`Session::written`]), and what it
+//! carried is remembered by channel, so that a later connection goes on where
+//! the last one broke off ([`Session::resume`]) and both ends know at any time
+//! what arrived.
 
 use super::Time;
 use super::limits::{ACK_BYTES_MAX, ACK_DELAY_MS, ACK_PACKETS_MAX};
+use super::packet::Packet;
+use super::spares::Spares;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -40,6 +44,14 @@ pub enum SequenceError {
         /// The last number sent.
         sent: u64,
     },
+    /// The peer says at the start of a connection that it lacks what it had
+    /// acknowledged.
+    Forgotten {
+        /// As it says now.
+        got: u64,
+        /// As acknowledged.
+        acknowledged: u64,
+    },
 }
 
 impl std::fmt::Display for SequenceError {
@@ -51,51 +63,109 @@ impl std::fmt::Display for SequenceError {
             SequenceError::Ack { got, sent } => {
                 write!(f, "packet {got} was acknowledged where {sent} was the last one sent")
             }
+            SequenceError::Forgotten { got, acknowledged } => {
+                write!(f, "only packet {got} is there, though {acknowledged} was acknowledged")
+            }
         }
     }
 }
 
+/// A packet that is not acknowledged.
+#[derive(Debug)]
+struct Kept {
+    /// How many entries of `carried` are its.
+    entries: u32,
+    bytes: usize,
+    /// `None` while the writer has it.
+    packet: Option<Packet>,
+}
+
 /// One end's numbers. Order of calls: [`Session::sent`] for each numbered
-/// packet, [`Session::handle_packet`] and [`Session::handle_ack`] for what
-/// comes; [`Session::ack`] when a packet is stamped.
+/// packet and [`Session::written`] once the transport has all of it;
+/// [`Session::handle_packet`] and [`Session::handle_ack`] for what comes;
+/// [`Session::ack`] when a packet is stamped. Between two connections
+/// [`Session::give_back`], then [`Session::resume`], after which
+/// [`Session::again`] has what is to be written first.
 #[derive(Debug)]
 pub struct Session {
     enabled: bool,
     sent: u64,
+    /// The last packet that a transport took as a whole.
+    written: u64,
     acked: u64,
-    /// Packets in flight: how many entries of `carried` are theirs.
-    in_flight: VecDeque<u32>,
+    /// The packet to be written next; `sent + 1` when none comes again.
+    next: u64,
+    kept: VecDeque<Kept>,
+    kept_bytes: usize,
+    kept_bytes_max: usize,
     carried: VecDeque<Carried>,
     received: u64,
     owed_packets: u64,
     owed_bytes: u64,
     owed_since: Option<Time>,
     owed_now: bool,
+    resent: u64,
 }
 
 impl Session {
-    /// Numbers at the start of a session; `enabled` is off for measuring only:
-    /// then nothing is acknowledged.
+    /// Numbers at the start of a session, which keeps about `kept_bytes_max` until
+    /// they are acknowledged; `enabled` is off for measuring only: then nothing is
+    /// acknowledged or kept.
     #[must_use]
-    pub fn new(enabled: bool) -> Session {
+    pub fn new(enabled: bool, kept_bytes_max: usize) -> Session {
         Session {
             enabled,
             sent: 0,
+            written: 0,
             acked: 0,
-            in_flight: VecDeque::new(),
+            next: 1,
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+            kept_bytes_max,
             carried: VecDeque::new(),
             received: 0,
             owed_packets: 0,
             owed_bytes: 0,
             owed_since: None,
             owed_now: false,
+            resent: 0,
         }
     }
 
     /// Something is not acknowledged yet.
     #[must_use]
     pub fn in_flight(&self) -> bool {
-        !self.in_flight.is_empty()
+        !self.kept.is_empty()
+    }
+
+    /// So much is kept that no further packet may be numbered.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.kept_bytes >= self.kept_bytes_max
+    }
+
+    /// Bytes of the packets that are not acknowledged.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.kept_bytes
+    }
+
+    /// Last number sent, last number acknowledged, last number received.
+    #[must_use]
+    pub fn numbers(&self) -> [u64; 3] {
+        [self.sent, self.acked, self.received]
+    }
+
+    /// The last packet that is in the inbox as a whole.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Packets that were written again.
+    #[must_use]
+    pub fn resent(&self) -> u64 {
+        self.resent
     }
 
     /// Notes one thing that the packet being filled carries.
@@ -103,21 +173,39 @@ impl Session {
         self.carried.push_back(carried);
     }
 
-    /// A numbered packet with the last `entries` things noted is written; says
-    /// its number. Without acknowledgements these count as arrived, and
-    /// `acknowledged` is called with them.
-    pub fn sent(&mut self, entries: u32, acknowledged: impl FnMut(Carried)) -> u64 {
+    /// A numbered packet of `bytes` with the last `entries` things noted is about
+    /// to be written; says its number. Without acknowledgements these count as
+    /// arrived, and `acknowledged` is called with them.
+    pub fn sent(&mut self, entries: u32, bytes: usize, acknowledged: impl FnMut(Carried)) -> u64 {
         self.sent += 1;
+        self.next = self.sent + 1;
         if self.enabled {
-            self.in_flight.push_back(entries);
+            self.kept.push_back(Kept { entries, bytes, packet: None });
+            self.kept_bytes += bytes;
         } else {
             self.carried.drain(..).for_each(acknowledged);
         }
         self.sent
     }
 
+    /// The transport has taken all of packet `number`, which is kept until it is
+    /// acknowledged.
+    pub fn written(&mut self, number: u64, packet: &mut Packet) {
+        self.written = self.written.max(number);
+        self.give_back(number, packet);
+    }
+
+    /// The writer has packet `number` no more.
+    pub fn give_back(&mut self, number: u64, packet: &mut Packet) {
+        let at = number.wrapping_sub(self.acked + 1);
+        let kept = usize::try_from(at).ok().and_then(|at| self.kept.get_mut(at));
+        if let Some(kept) = kept {
+            kept.packet = Some(std::mem::take(packet));
+        }
+    }
+
     /// The peer's packets up to `ack` arrived: `acknowledged` is called with
-    /// what they carried.
+    /// what they carried, and their memory goes to `spares`.
     ///
     /// # Errors
     ///
@@ -125,21 +213,67 @@ impl Session {
     pub fn handle_ack(
         &mut self,
         ack: u64,
+        spares: &mut Spares,
         mut acknowledged: impl FnMut(Carried),
     ) -> Result<(), SequenceError> {
-        if ack > self.sent {
-            return Err(SequenceError::Ack { got: ack, sent: self.sent });
+        if ack > self.written {
+            return Err(SequenceError::Ack { got: ack, sent: self.written });
         }
         while self.acked < ack {
             self.acked += 1;
-            let entries = self.in_flight.pop_front().unwrap_or(0);
-            for _ in 0..entries {
-                if let Some(carried) = self.carried.pop_front() {
-                    acknowledged(carried);
-                }
+            let Some(kept) = self.kept.pop_front() else { continue };
+            self.kept_bytes -= kept.bytes;
+            if let Some(packet) = kept.packet {
+                spares.give(packet.head);
+            }
+            for carried in self.carried.drain(..(kept.entries as usize).min(self.carried.len())) {
+                acknowledged(carried);
             }
         }
+        self.next = self.next.max(self.acked + 1);
         Ok(())
+    }
+
+    /// A new connection, on which the peer says that it has the packets up to
+    /// `received`: what it lacks comes again.
+    ///
+    /// # Errors
+    ///
+    /// It cannot have so many, or so few.
+    pub fn resume(
+        &mut self,
+        received: u64,
+        spares: &mut Spares,
+        acknowledged: impl FnMut(Carried),
+    ) -> Result<(), SequenceError> {
+        if received < self.acked {
+            let acknowledged = self.acked;
+            return Err(SequenceError::Forgotten { got: received, acknowledged });
+        }
+        self.handle_ack(received, spares, acknowledged)?;
+        self.next = received + 1;
+        // What is owed was said, and the time of what came since begins anew.
+        self.owed_now = false;
+        Ok(())
+    }
+
+    /// Packets of a lost connection are to be written again.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.next <= self.sent
+    }
+
+    /// The next packet that is to be written again, if any: its number.
+    pub fn again(&mut self, packet: &mut Packet) -> Option<u64> {
+        if self.next > self.sent {
+            return None;
+        }
+        let at = usize::try_from(self.next - self.acked - 1).ok()?;
+        *packet = self.kept.get_mut(at)?.packet.take()?;
+        let number = self.next;
+        self.next += 1;
+        self.resent += 1;
+        Some(number)
     }
 
     /// A packet with number `sequence` (0: none) and `bytes` bytes is in the
@@ -200,29 +334,73 @@ impl Session {
 mod tests {
     use super::*;
 
+    fn numbered(number: u64) -> Packet {
+        Packet { head: vec![number as u8; 100], tail: None }
+    }
+
+    #[test]
+    fn what_was_not_acknowledged_comes_again_byte_for_byte() {
+        let mut spares = Spares::default();
+        let mut session = Session::new(true, 450);
+        for number in 1..=5 {
+            assert!(!session.is_full());
+            assert_eq!(session.sent(0, 100, |_| ()), number);
+            if number < 5 {
+                session.written(number, &mut numbered(number));
+            }
+        }
+        assert!(session.is_full() && !session.is_behind());
+        let early = session.handle_ack(5, &mut spares, |_| ()).unwrap_err();
+        assert_eq!(early, SequenceError::Ack { got: 5, sent: 4 });
+        session.handle_ack(1, &mut spares, |_| ()).unwrap();
+        assert_eq!(session.kept_bytes(), 400);
+        // The fifth was being written when the connection was lost.
+        session.give_back(5, &mut numbered(5));
+        let mut packet = Packet::default();
+        for peer_has in [3, 3, 4] {
+            session.resume(peer_has, &mut spares, |_| ()).unwrap();
+            for number in peer_has + 1..=5 {
+                assert!(session.is_behind());
+                assert_eq!(session.again(&mut packet), Some(number));
+                assert_eq!(packet.head, numbered(number).head);
+                session.written(number, &mut packet);
+            }
+            assert_eq!(session.again(&mut packet), None);
+        }
+        let forgot = session.resume(3, &mut spares, |_| ()).unwrap_err();
+        assert_eq!(forgot, SequenceError::Forgotten { got: 3, acknowledged: 4 });
+        assert!(session.resume(6, &mut spares, |_| ()).is_err());
+        session.resume(5, &mut spares, |_| ()).unwrap();
+        assert!(!session.in_flight() && session.kept_bytes() == 0 && !session.is_behind());
+    }
+
     #[test]
     fn acks_release_what_their_packets_carried_in_order() {
-        let mut session = Session::new(true);
+        let mut spares = Spares::default();
+        let mut session = Session::new(true, 1 << 20);
         for packet in 1..=3u64 {
             session.carry(Carried { channel: 1, messages: 10 * packet, end: false });
             session.carry(Carried { channel: 2, messages: packet, end: packet == 3 });
-            assert_eq!(session.sent(2, |_| panic!("not yet")), packet);
+            assert_eq!(session.sent(2, 100, |_| panic!("not yet")), packet);
+            session.written(packet, &mut numbered(packet));
         }
         let mut seen = Vec::new();
-        session.handle_ack(2, |carried| seen.push((carried.channel, carried.messages))).unwrap();
+        session
+            .handle_ack(2, &mut spares, |carried| seen.push((carried.channel, carried.messages)))
+            .unwrap();
         assert_eq!(seen, [(1, 10), (2, 1), (1, 20), (2, 2)]);
         assert!(session.in_flight());
-        session.handle_ack(1, |_| panic!("a stale ack releases nothing")).unwrap();
-        session.handle_ack(3, |_| ()).unwrap();
+        session.handle_ack(1, &mut spares, |_| panic!("a stale ack releases nothing")).unwrap();
+        session.handle_ack(3, &mut spares, |_| ()).unwrap();
         assert!(!session.in_flight());
-        let error = session.handle_ack(4, |_| ()).unwrap_err();
+        let error = session.handle_ack(4, &mut spares, |_| ()).unwrap_err();
         assert_eq!(error, SequenceError::Ack { got: 4, sent: 3 });
     }
 
     #[test]
     fn an_ack_is_due_at_once_when_asked_else_after_bounded_packets_bytes_or_time() {
         let now = Time(1_000_000_000);
-        let mut session = Session::new(true);
+        let mut session = Session::new(true, 1 << 20);
         session.handle_packet(1, 100, false, now).unwrap();
         assert!(!session.ack_due(now));
         assert!(session.ack_due(session.ack_deadline().unwrap()));
@@ -242,7 +420,7 @@ mod tests {
 
     #[test]
     fn a_gap_or_repetition_is_an_error() {
-        let mut session = Session::new(true);
+        let mut session = Session::new(true, 1 << 20);
         session.handle_packet(1, 1, false, Time(0)).unwrap();
         let repeated = session.handle_packet(1, 1, false, Time(0)).unwrap_err();
         assert_eq!(repeated, SequenceError::Sequence { got: 1, due: 2 });

@@ -1,6 +1,7 @@
 //! Floor 1: how a byte stream to a peer is had. Each way is one file; the
 //! driver knows only [`Transport`] and [`Listener`].
 
+pub(crate) mod exact;
 pub(crate) mod memory;
 pub(crate) mod spin;
 pub(crate) mod tcp;

@@ -15,6 +15,7 @@ mod hello;
 mod loss;
 mod mismatch;
 mod nodes;
+mod resume;
 mod serialize;
 mod streams;
 mod support;

@@ -14,6 +14,8 @@ pub enum ProtocolError {
     Credit(CreditError),
     /// A sequence or ack that cannot be.
     Sequence(SequenceError),
+    /// A packet without number held what must not be repeated.
+    Unnumbered,
     /// It named a channel that does not exist.
     UnknownChannel(u32),
     /// It opened a channel number twice.
@@ -42,6 +44,9 @@ impl std::fmt::Display for ProtocolError {
             ProtocolError::Wire(error) => error.fmt(f),
             ProtocolError::Credit(error) => error.fmt(f),
             ProtocolError::Sequence(error) => error.fmt(f),
+            ProtocolError::Unnumbered => {
+                f.write_str("a packet without number holds what must not be repeated")
+            }
             ProtocolError::UnknownChannel(id) => write!(f, "channel {id} does not exist"),
             ProtocolError::OpenedTwice(id) => write!(f, "channel {id} was opened twice"),
             ProtocolError::Fragments => f.write_str("fragments that are not of one message"),

@@ -2,7 +2,6 @@
 
 use crate::proto::flush::{FlushCounts, Yield};
 use crate::proto::packet::{ChannelKind, Lane, Refusal};
-use bytes::Bytes;
 
 /// How the memory of a complete large message counts until it is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,15 +85,19 @@ pub enum Event<'a> {
     },
     /// The peer ended the session cleanly.
     Bye,
+    /// The peer gave the session up.
+    Gone,
 }
 
 /// What is to be written.
 #[derive(Debug)]
 pub enum Transmit {
-    /// A packet: what was put in `head`, then this.
+    /// The packet; [`Link::written`](super::Link::written) when all of it is.
     Packet {
-        /// Ends the packet, without copy.
-        tail: Option<Bytes>,
+        /// Its number; 0 for one without.
+        number: u64,
+        /// It was written before, on a connection that was lost.
+        again: bool,
     },
     /// Nothing yet: let others run once, then ask again.
     Yield(Yield),
@@ -129,4 +132,8 @@ pub struct LinkCounters {
     pub bytes_received: u64,
     /// Messages that came.
     pub messages_received: u64,
+    /// Connections that took the place of a lost one.
+    pub resumes: u64,
+    /// Packets that were written again.
+    pub packets_resent: u64,
 }

@@ -162,6 +162,10 @@ impl Link {
     ///
     /// The peer did what it must not; the session is over.
     pub fn handle<'a>(&mut self, item: Item<'a>, now: Time) -> Result<Event<'a>, ProtocolError> {
+        if self.packet.sequence == 0 && item.is_numbered() {
+            // It would happen again, or not at all, on another connection.
+            return Err(ProtocolError::Unnumbered);
+        }
         match item {
             Item::Packet(header) => self.handle_header(header),
             Item::PacketEnd { sequence, ack_now } => {
@@ -208,6 +212,7 @@ impl Link {
             }
             Item::Describe { channel, text } => Ok(Event::Described { channel, text }),
             Item::Bye => Ok(Event::Bye),
+            Item::Gone => Ok(Event::Gone),
         }
     }
 
@@ -221,7 +226,7 @@ impl Link {
         self.counters.bytes_received += u64::from(header.body_bytes) + HEADER_BYTES as u64;
         let (acknowledged, outbox) = (&mut self.acknowledged, &mut self.outbox);
         let note = |carried| note_acknowledged(carried, acknowledged, outbox);
-        self.session.handle_ack(header.ack, note)?;
+        self.session.handle_ack(header.ack, &mut self.spares, note)?;
         if !self.session.in_flight() && self.outbox.is_idle() {
             self.sync_wanted = self.closing;
         }

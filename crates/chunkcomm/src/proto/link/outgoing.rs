@@ -5,36 +5,79 @@ use crate::proto::Time;
 use crate::proto::flush::{FlushReason, Verdict};
 use crate::proto::limits::TEXT_BYTES_MAX;
 use crate::proto::outbox::{Filled, Staged};
-use crate::proto::packet::{AppendRecords, FLAG_ACK_NOW, HEADER_BYTES, Header, RECORD_BYTES};
-use bytes::Bytes;
+use crate::proto::packet::{
+    AppendRecords, FLAG_ACK_NOW, HEADER_BYTES, Header, Packet, RECORD_BYTES,
+};
 
 impl Link {
-    /// The next packet, if one is to leave: its bytes are appended to `head`,
-    /// which is empty. Called when the transport can take one.
+    /// The next packet, if one is to leave, in place of the empty `packet`. Called
+    /// when the transport can take one.
     pub fn poll_transmit(
         &mut self,
         staged: &mut impl Staged,
         now: Time,
-        head: &mut Vec<u8>,
+        packet: &mut Packet,
     ) -> Transmit {
         self.wait_until = None;
+        let full = self.session.is_full();
+        if (full || self.session.is_behind()) && self.totals_due(now) {
+            // Totals wait for nothing that is numbered.
+            return self.fill(staged, now, packet, None);
+        }
+        if let Some(number) = self.session.again(packet) {
+            self.counters.packets_sent += 1;
+            self.counters.packets_resent += 1;
+            self.counters.bytes_sent += packet.bytes() as u64;
+            return Transmit::Packet { number, again: true };
+        }
+        if full {
+            return Transmit::Nothing;
+        }
         let verdict = self.outbox.decide(staged, now);
         let reason = match verdict {
             Some(Verdict::Leave(reason)) => Some(reason),
             _ => None,
         };
-        let sequenced_control = !self.control.is_empty();
         if let Some(Verdict::Yield(whom)) = verdict {
             // What is due besides leaves with the packet that is growing.
             return Transmit::Yield(whom);
         }
-        if reason.is_none() && !sequenced_control && !self.totals_due(now) {
+        if reason.is_none() && self.control.is_empty() && !self.totals_due(now) {
             if let Some(Verdict::WaitUntil(time)) = verdict {
                 self.wait_until = Some(time);
             }
             return Transmit::Nothing;
         }
-        self.fill(staged, now, head, reason)
+        self.fill(staged, now, packet, reason)
+    }
+
+    /// The transport has taken all of packet `number`.
+    pub fn written(&mut self, number: u64, packet: &mut Packet) {
+        self.session.written(number, packet);
+        self.reuse(packet);
+    }
+
+    /// The connection was lost before all of packet `number` was written.
+    pub fn give_back(&mut self, number: u64, packet: &mut Packet) {
+        self.session.give_back(number, packet);
+        self.reuse(packet);
+    }
+
+    /// What nobody keeps serves the next packet.
+    fn reuse(&mut self, packet: &mut Packet) {
+        let Packet { head, .. } = std::mem::take(packet);
+        self.spares.give(head);
+    }
+
+    /// A packet that says that the session was given up here.
+    #[must_use]
+    pub fn farewell(&mut self) -> Vec<u8> {
+        let mut packet = vec![0; HEADER_BYTES];
+        packet.gone();
+        let body_bytes = (packet.len() - HEADER_BYTES) as u32;
+        let header = Header { body_bytes, ack: self.session.ack(), ..Header::default() };
+        packet[..HEADER_BYTES].copy_from_slice(&header.encode());
+        packet
     }
 
     fn totals_due(&self, now: Time) -> bool {
@@ -48,43 +91,51 @@ impl Link {
         &mut self,
         staged: &mut impl Staged,
         now: Time,
-        head: &mut Vec<u8>,
+        packet: &mut Packet,
         reason: Option<FlushReason>,
     ) -> Transmit {
+        packet.head = self.spares.take(reason.map_or(0, |_| self.outbox.pending_bytes()));
+        let head = &mut packet.head;
         head.extend_from_slice(&[0; HEADER_BYTES]);
         self.write_totals(head);
-        let mut sequenced = self.write_control(head);
         let mut filled = Filled::default();
-        if reason.is_some() {
-            let bytes_max = self.packet_bytes_max;
-            filled = self.outbox.fill(staged, &mut self.session, head, bytes_max, now);
-            sequenced |= filled.entries > 0;
+        let mut sequenced = false;
+        if !self.session.is_full() && !self.session.is_behind() {
+            sequenced = self.write_control(head);
+            if reason.is_some() {
+                let bytes_max = self.packet_bytes_max;
+                filled = self.outbox.fill(staged, &mut self.session, head, bytes_max, now);
+                // A fragment alone completes nothing, and yet must not get lost.
+                sequenced |= filled.entries > 0 || filled.tail.is_some();
+            }
         }
         let empty = head.len() == HEADER_BYTES && filled.tail.is_none();
         if empty && !self.probe && !self.session.ack_due(now) {
-            head.clear();
+            self.reuse(packet);
             return Transmit::Nothing;
         }
-        let last = self.outbox.is_idle();
-        let ack_now = self.sync_wanted && last;
+        let ack_now = self.asking || (self.sync_wanted && self.outbox.is_idle());
         self.probe = false;
-        let sequence = if sequenced { self.number(filled.entries) } else { 0 };
-        let tail_bytes = filled.tail.as_ref().map_or(0, Bytes::len);
+        self.asking = false;
+        packet.tail = filled.tail.take();
+        let bytes = packet.bytes();
+        let number = if sequenced { self.number(filled.entries, bytes) } else { 0 };
         let header = Header {
-            body_bytes: (head.len() - HEADER_BYTES + tail_bytes) as u32,
+            body_bytes: (bytes - HEADER_BYTES) as u32,
             flags: if ack_now { FLAG_ACK_NOW } else { 0 },
-            sequence,
+            sequence: number,
             ack: self.session.ack(),
         };
-        head[..HEADER_BYTES].copy_from_slice(&header.encode());
-        self.count(&filled, reason, head.len() + tail_bytes, now);
-        Transmit::Packet { tail: filled.tail }
+        packet.head[..HEADER_BYTES].copy_from_slice(&header.encode());
+        self.count(&filled, packet.tail.is_some(), reason, bytes, now);
+        Transmit::Packet { number, again: false }
     }
 
     /// The number of a packet that carries `entries` noted things.
-    fn number(&mut self, entries: u32) -> u64 {
+    fn number(&mut self, entries: u32, bytes: usize) -> u64 {
         let (acknowledged, outbox) = (&mut self.acknowledged, &mut self.outbox);
-        self.session.sent(entries, |carried| note_acknowledged(carried, acknowledged, outbox))
+        let note = |carried| note_acknowledged(carried, acknowledged, outbox);
+        self.session.sent(entries, bytes, note)
     }
 
     fn write_totals(&mut self, head: &mut Vec<u8>) {
@@ -116,12 +167,19 @@ impl Link {
         wrote
     }
 
-    fn count(&mut self, filled: &Filled, reason: Option<FlushReason>, bytes: usize, now: Time) {
+    fn count(
+        &mut self,
+        filled: &Filled,
+        tail: bool,
+        reason: Option<FlushReason>,
+        bytes: usize,
+        now: Time,
+    ) {
         let counters = &mut self.counters;
         counters.packets_sent += 1;
         counters.bytes_sent += bytes as u64;
         let messages = u64::from(filled.messages);
-        let Some(reason) = reason.filter(|_| filled.entries > 0 || filled.tail.is_some()) else {
+        let Some(reason) = reason.filter(|_| filled.entries > 0 || tail) else {
             return;
         };
         counters.messages_sent += messages;

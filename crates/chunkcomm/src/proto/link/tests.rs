@@ -9,9 +9,10 @@ use crate::proto::limits::{
     ACK_DELAY_MS, INLINE_BYTES_MAX, OPEN_CREDIT_DIVISOR, PACKET_BYTES_DEFAULT,
     PACKET_OVERHEAD_BYTES, TEXT_BYTES_MAX,
 };
+use crate::proto::liveness::Silence;
 use crate::proto::message::{self, PREFIX_BYTES_MAX};
 use crate::proto::outbox::tests::Rings;
-use crate::proto::packet::{AppendRecords, ChannelKind, Decoder, HEADER_BYTES, Item, Lane};
+use crate::proto::packet::{AppendRecords, ChannelKind, Decoder, HEADER_BYTES, Item, Lane, Packet};
 use proptest::prelude::*;
 use std::collections::HashMap;
 
@@ -86,6 +87,13 @@ fn config(packet_bytes_max: usize, windows_bytes_max: u64, peers: u64) -> LinkCo
         message_bytes_max: MESSAGE_BYTES_MAX,
         peer_open_credit: peers / OPEN_CREDIT_DIVISOR,
         session: true,
+        resend_bytes_max: 1 << 20,
+        silence: Silence {
+            probe: Duration::from_secs(1),
+            suspect: Duration::from_secs(3),
+            dead: Duration::from_secs(10),
+        },
+        now: Time(0),
     }
 }
 
@@ -145,17 +153,18 @@ impl End {
             if packets == packets_max {
                 break;
             }
-            let mut head = Vec::new();
-            let transmit = self.link.poll_transmit(&mut self.rings, now, &mut head);
+            let mut packet = Packet::default();
+            let transmit = self.link.poll_transmit(&mut self.rings, now, &mut packet);
             for channel in std::mem::take(&mut self.rings.restaged) {
                 self.link.staged(channel, now);
             }
             match transmit {
-                Transmit::Packet { tail } => {
+                Transmit::Packet { number, again } => {
                     packets += 1;
-                    assert!(head.len() >= HEADER_BYTES);
-                    self.wire.extend(&head);
-                    self.wire.extend(tail.iter().flatten());
+                    assert!(packet.head.len() >= HEADER_BYTES && (number > 0 || !again));
+                    self.wire.extend(&packet.head);
+                    self.wire.extend(packet.tail.iter().flatten());
+                    self.link.written(number, &mut packet);
                 }
                 Transmit::Yield(Yield::Tasks | Yield::Core) => {}
                 Transmit::Nothing => break,
@@ -175,6 +184,19 @@ impl End {
             self.event(event, callers);
         }
         self.unread = unread[at..].to_vec();
+        self.note_acknowledged();
+        self.check_memory();
+    }
+
+    /// The connection is gone, with what was on it.
+    fn cut(&mut self, now: Time) {
+        self.wire.clear();
+        self.unread.clear();
+        self.decoder.cut(self.link.received());
+        self.link.cut(now);
+    }
+
+    fn note_acknowledged(&mut self) {
         for carried in self.link.poll_acknowledged() {
             let sent = self.sent.get_mut(&carried.channel).unwrap();
             assert!(carried.messages >= sent.acknowledged);
@@ -182,7 +204,6 @@ impl End {
             sent.acknowledged = carried.messages;
             sent.end_acknowledged = carried.end;
         }
-        self.check_memory();
     }
 
     fn event(&mut self, event: Event<'_>, callers: bool) {
@@ -244,6 +265,7 @@ impl End {
                 self.described += 1;
             }
             Event::Bye => self.bye = true,
+            Event::Gone => panic!("nobody gives up"),
             Event::None => {}
         }
     }
@@ -331,6 +353,7 @@ enum Step {
     Transmit(usize),
     Deliver(usize, bool),
     Time(u64),
+    Cut,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -356,6 +379,7 @@ fn step() -> impl Strategy<Value = Step> {
             Step::Deliver(bytes, callers)
         }),
         3 => (0u64..4_000_000).prop_map(Step::Time),
+        1 => Just(Step::Cut),
     ]
 }
 
@@ -377,6 +401,17 @@ impl Pair {
         let [a, b] = &mut self.ends;
         let (to, from) = if to == 0 { (a, b) } else { (b, a) };
         to.deliver(&mut from.wire, bytes, callers, self.now);
+    }
+
+    /// The connection is lost and another one takes its place.
+    fn cut(&mut self) {
+        let now = self.now;
+        self.ends.iter_mut().for_each(|end| end.cut(now));
+        let received = [0, 1].map(|side: usize| self.ends[side].link.received());
+        for (end, received) in self.ends.iter_mut().zip([received[1], received[0]]) {
+            end.link.resume(received, now).unwrap();
+            end.note_acknowledged();
+        }
     }
 
     fn step(&mut self, side: usize, step: Step) {
@@ -409,6 +444,7 @@ impl Pair {
                 end.transmit(packets, now);
             }
             Step::Deliver(bytes, callers) => self.deliver(side, bytes, callers),
+            Step::Cut => self.cut(),
             Step::Time(nanos) => self.now = now.after(Duration::from_nanos(nanos)),
         }
     }

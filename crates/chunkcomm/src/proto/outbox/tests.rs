@@ -137,7 +137,7 @@ impl Scene {
         let gathering = Gathering::new(policy, Duration::from_millis(1));
         Scene {
             outbox: Outbox::new(gathering, packet_room(packet_bytes), OPEN_CREDIT),
-            session: Session::new(true),
+            session: Session::new(true, usize::MAX),
             rings: Rings::default(),
             packet_bytes,
             inline_bytes_max: INLINE_BYTES_MAX
@@ -229,7 +229,7 @@ impl Scene {
         assert!(tail.len() <= FRAGMENT_BYTES_MAX);
         bytes.extend_from_slice(tail);
         let body_bytes = (bytes.len() - HEADER_BYTES) as u32;
-        let sequence = self.session.sent(filled.entries, |_| ());
+        let sequence = self.session.sent(filled.entries, bytes.len(), |_| ());
         let header = Header { body_bytes, sequence, ..Header::default() };
         bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
         let (mut at, mut messages, mut ends) = (0, 0, 0);

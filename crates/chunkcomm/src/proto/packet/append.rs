@@ -1,9 +1,9 @@
 //! Writing records.
 
 use super::{
-    ChannelKind, KIND_BYE, KIND_CREDIT, KIND_DESCRIBE, KIND_END, KIND_FRAGMENT, KIND_OPEN,
-    KIND_OPEN_CREDIT, KIND_REFUSE, KIND_RUN, KIND_TERMINATE, Lane, OPEN_BYTES, OPEN_EXPRESS,
-    RECORD_BYTES, Refusal, cut,
+    ChannelKind, KIND_BYE, KIND_CREDIT, KIND_DESCRIBE, KIND_END, KIND_FRAGMENT, KIND_GONE,
+    KIND_OPEN, KIND_OPEN_CREDIT, KIND_REFUSE, KIND_RUN, KIND_TERMINATE, Lane, OPEN_BYTES,
+    OPEN_EXPRESS, RECORD_BYTES, Refusal, cut,
 };
 use crate::proto::limits::TEXT_BYTES_MAX;
 
@@ -29,6 +29,8 @@ pub trait AppendRecords {
     fn describe(&mut self, channel: u32, text: &str);
     /// The session ends cleanly.
     fn bye(&mut self);
+    /// The session was given up.
+    fn gone(&mut self);
 }
 
 impl AppendRecords for Vec<u8> {
@@ -83,6 +85,10 @@ impl AppendRecords for Vec<u8> {
 
     fn bye(&mut self) {
         record(self, KIND_BYE, 0, 0, 0, 0);
+    }
+
+    fn gone(&mut self) {
+        record(self, KIND_GONE, 0, 0, 0, 0);
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::{
     ChannelKind, FLAG_ACK_NOW, FRAGMENT_HEAD_BYTES, HEADER_BYTES, Header, Item, KIND_BYE,
-    KIND_CREDIT, KIND_DESCRIBE, KIND_END, KIND_FRAGMENT, KIND_OPEN, KIND_OPEN_CREDIT, KIND_REFUSE,
-    KIND_RUN, KIND_TERMINATE, Lane, OPEN_BYTES, OPEN_EXPRESS, RECORD_BYTES, Refusal, WireError,
-    u32_at, u64_at,
+    KIND_CREDIT, KIND_DESCRIBE, KIND_END, KIND_FRAGMENT, KIND_GONE, KIND_OPEN, KIND_OPEN_CREDIT,
+    KIND_REFUSE, KIND_RUN, KIND_TERMINATE, Lane, OPEN_BYTES, OPEN_EXPRESS, RECORD_BYTES, Refusal,
+    WireError, u32_at, u64_at,
 };
 use crate::proto::limits::{CHANNEL_NAME_BYTES_MAX, FRAGMENT_BYTES_MAX, TEXT_BYTES_MAX};
 
@@ -20,6 +20,22 @@ pub struct Decoder {
     body_left: u32,
     fragment_channel: u32,
     fragment_left: u32,
+    /// Bytes of the body at hand that were handled on an earlier connection, or
+    /// are not to be handled at all.
+    skip_left: u32,
+    /// The packet in which the last connection broke off.
+    broken_off: Option<BrokenOff>,
+    /// Packets up to this number were received on earlier connections.
+    received: u64,
+    duplicates: u64,
+}
+
+/// A numbered packet of which a part was handled.
+#[derive(Debug, Clone, Copy)]
+struct BrokenOff {
+    header: Header,
+    body_left: u32,
+    fragment_left: u32,
 }
 
 impl Decoder {
@@ -34,13 +50,42 @@ impl Decoder {
             body_left: 0,
             fragment_channel: 0,
             fragment_left: 0,
+            skip_left: 0,
+            broken_off: None,
+            received: 0,
+            duplicates: 0,
         }
+    }
+
+    /// The connection is gone, with the bytes that were not handled yet; packets
+    /// up to `received` were handled as a whole. On the next connection the peer
+    /// begins at the start of a packet: of one that broke off, what was handled
+    /// is skipped.
+    pub fn cut(&mut self, received: u64) {
+        self.received = received;
+        if let Some(header) = self.packet.take()
+            && header.sequence > received
+            && self.broken_off.is_none()
+        {
+            let (body_left, fragment_left) = (self.body_left, self.fragment_left);
+            self.broken_off = Some(BrokenOff { header, body_left, fragment_left });
+        }
+        self.body_left = 0;
+        self.fragment_left = 0;
+        self.skip_left = 0;
+    }
+
+    /// Packets that came again as a whole and were skipped.
+    #[must_use]
+    pub fn duplicates(&self) -> u64 {
+        self.duplicates
     }
 
     /// Channel and number of the bytes that the fragment at hand still lacks.
     #[must_use]
     pub fn fragment_left(&self) -> Option<(u32, u32)> {
-        (self.fragment_left > 0).then_some((self.fragment_channel, self.fragment_left))
+        let at_hand = self.fragment_left > 0 && self.skip_left == 0;
+        at_hand.then_some((self.fragment_channel, self.fragment_left))
     }
 
     /// `bytes` of the fragment at hand were read elsewhere; at most those that
@@ -55,7 +100,7 @@ impl Decoder {
     /// say more; for choosing a buffer.
     #[must_use]
     pub fn wants(&self, rest: &[u8]) -> usize {
-        if self.fragment_left > 0 {
+        if self.fragment_left > 0 || self.skip_left > 0 {
             return 1;
         }
         match self.packet {
@@ -75,6 +120,9 @@ impl Decoder {
         input: &'a [u8],
         at: &mut usize,
     ) -> Result<Option<Item<'a>>, WireError> {
+        if self.skip_left > 0 && !self.skip(input, at) {
+            return Ok(None);
+        }
         let rest = input.get(*at..).unwrap_or(&[]);
         if self.fragment_left > 0 {
             return Ok(self.fragment_bytes(rest, at));
@@ -103,7 +151,35 @@ impl Decoder {
         *at += HEADER_BYTES;
         self.packet = Some(header);
         self.body_left = header.body_bytes;
+        if header.sequence != 0 && header.sequence <= self.received {
+            self.duplicates += 1;
+            self.packet = None;
+            self.skip_left = std::mem::take(&mut self.body_left);
+        } else if let Some(broken_off) = self.broken_off.filter(|_| header.sequence != 0) {
+            self.go_on(header, broken_off)?;
+        }
         Ok(Some(Item::Packet(header)))
+    }
+
+    /// Goes on where the last connection broke off.
+    fn go_on(&mut self, header: Header, broken_off: BrokenOff) -> Result<(), WireError> {
+        if header != broken_off.header {
+            return Err(WireError::OtherPacket { sequence: header.sequence });
+        }
+        self.broken_off = None;
+        self.skip_left = header.body_bytes - broken_off.body_left;
+        self.body_left = broken_off.body_left;
+        self.fragment_left = broken_off.fragment_left;
+        Ok(())
+    }
+
+    /// Skips what is not to be handled; true when that is all behind.
+    fn skip(&mut self, input: &[u8], at: &mut usize) -> bool {
+        let there = input.len().saturating_sub(*at);
+        let bytes = there.min(self.skip_left as usize);
+        *at += bytes;
+        self.skip_left -= bytes as u32;
+        self.skip_left == 0
     }
 
     fn fragment_bytes<'a>(&mut self, rest: &'a [u8], at: &mut usize) -> Option<Item<'a>> {
@@ -195,6 +271,7 @@ fn parse(bytes: &[u8]) -> Result<Item<'_>, WireError> {
         }
         KIND_DESCRIBE => Item::Describe { channel, text: text(tail, TEXT_BYTES_MAX)? },
         KIND_BYE => Item::Bye,
+        KIND_GONE => Item::Gone,
         other => return Err(WireError::UnknownRecord(other)),
     })
 }

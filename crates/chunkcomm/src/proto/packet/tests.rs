@@ -13,6 +13,7 @@ enum Record {
     Refuse(u32, String),
     Describe(u32, String),
     Bye,
+    Gone,
 }
 
 fn any_record() -> impl Strategy<Value = Record> {
@@ -33,6 +34,7 @@ fn any_record() -> impl Strategy<Value = Record> {
         (any::<u32>(), "[a-z]{0,40}").prop_map(|(c, t)| Record::Refuse(c, t)),
         (any::<u32>(), "[a-z]{0,40}").prop_map(|(c, t)| Record::Describe(c, t)),
         Just(Record::Bye),
+        Just(Record::Gone),
     ]
 }
 
@@ -60,6 +62,7 @@ fn write(records: &[Record], sequence: u64, ack: u64) -> Vec<u8> {
             Record::Refuse(c, t) => body.refuse(*c, Refusal::TypeMismatch, t),
             Record::Describe(c, t) => body.describe(*c, t),
             Record::Bye => body.bye(),
+            Record::Gone => body.gone(),
         }
     }
     let header = Header { body_bytes: body.len() as u32, flags: 0, sequence, ack };
@@ -119,6 +122,7 @@ fn note(item: Item<'_>, packets: &mut Vec<Vec<Record>>) {
         Item::Refuse { channel, text, .. } => Record::Refuse(channel, text.to_owned()),
         Item::Describe { channel, text } => Record::Describe(channel, text.to_owned()),
         Item::Bye => Record::Bye,
+        Item::Gone => Record::Gone,
     };
     packets.last_mut().expect("a header comes first").push(record);
 }

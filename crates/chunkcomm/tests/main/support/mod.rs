@@ -1,5 +1,6 @@
 //! Pairs of nodes, runtimes and limits for the tests.
 
+pub(crate) mod proxy;
 pub(crate) mod random;
 pub(crate) mod raw;
 

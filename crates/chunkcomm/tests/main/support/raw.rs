@@ -2,6 +2,7 @@
 
 use chunkcomm::proto::hello::{HELLO_BYTES, Hello, Name};
 use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Decoder, Header, Item, Lane};
+use chunkcomm::proto::resume::{Kind, RESUME_BYTES, Resume};
 use chunkcomm::{Address, Node};
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -48,16 +49,33 @@ impl RawPeer {
     /// Connects to `node` as one that it takes for a peer.
     pub(crate) async fn connect(node: &Node) -> RawPeer {
         let stream = TcpStream::connect(socket_address(node)).await.unwrap();
-        RawPeer::greet(stream).await
+        let mut raw = RawPeer::greet(stream).await;
+        let addressee = raw.theirs.incarnation;
+        let word = Resume { kind: Kind::New, session: 7, attempt: 1, received: 0, addressee };
+        raw.bytes(&word.encode()).await;
+        assert_eq!(raw.word().await.map(|word| word.kind), Some(Kind::Agreed));
+        raw
+    }
+
+    /// What the other end says about a session; `None` when it hangs up.
+    pub(crate) async fn word(&mut self) -> Option<Resume> {
+        let mut bytes = [0; RESUME_BYTES];
+        self.stream.read_exact(&mut bytes).await.ok()?;
+        Some(Resume::decode(&bytes).unwrap())
     }
 
     /// Waits for a node that dials.
     pub(crate) async fn accept(listener: &TcpListener) -> RawPeer {
         let (stream, _) = listener.accept().await.unwrap();
-        RawPeer::greet(stream).await
+        let mut raw = RawPeer::greet(stream).await;
+        let word = raw.word().await.unwrap();
+        let answer = Resume { kind: Kind::Agreed, addressee: raw.theirs.incarnation, ..word };
+        raw.bytes(&answer.encode()).await;
+        raw
     }
 
-    async fn greet(mut stream: TcpStream) -> RawPeer {
+    /// Exchanges hellos.
+    pub(crate) async fn greet(mut stream: TcpStream) -> RawPeer {
         stream.write_all(&good_hello().encode()).await.unwrap();
         let mut theirs = [0; HELLO_BYTES];
         stream.read_exact(&mut theirs).await.unwrap();

@@ -1,0 +1,200 @@
+//! The start of a connection after its hellos: which session it is for. A
+//! session that is cut off is dialled again here.
+
+use super::{NodeShared, hello};
+use crate::Address;
+use crate::driver::clock;
+use crate::driver::link::Redial;
+use crate::driver::mail::{Command, LinkShared, Superseded};
+use crate::error::{HelloCause, LinkCause, LinkError};
+use crate::proto::backoff::Backoff;
+use crate::proto::hello::{Agreement, Hello};
+use crate::proto::resume::{Kind, RESUME_BYTES, Resume};
+use crate::transport::spin::Spinner;
+use crate::transport::{self, Transport, exact};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// A peer has so long to say which session it means, and to answer.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// A connection that is not had in this time is tried anew.
+const ATTEMPT_DEADLINE: Duration = Duration::from_secs(3);
+
+fn broken(error: std::io::Error) -> HelloCause {
+    HelloCause::Io(Arc::new(error))
+}
+
+async fn say(transport: &mut dyn Transport, word: &Resume) -> Result<(), HelloCause> {
+    exact::write_all(transport, &word.encode()).await.map_err(broken)
+}
+
+async fn hear(transport: &mut dyn Transport) -> Result<Resume, HelloCause> {
+    let mut bytes = [0; RESUME_BYTES];
+    exact::read_exact(transport, &mut bytes).await.map_err(broken)?;
+    Resume::decode(&bytes).map_err(HelloCause::Session)
+}
+
+/// Says `word` and waits for the answer.
+pub(super) async fn ask(
+    transport: &mut dyn Transport,
+    word: &Resume,
+) -> Result<Resume, HelloCause> {
+    let talk = async {
+        say(transport, word).await?;
+        hear(transport).await
+    };
+    clock::within(&Handle::current(), DEADLINE, talk).await.unwrap_or(Err(HelloCause::Timeout))
+}
+
+/// What a peer that dialled says; `None` when it hung up: it had a session with
+/// this node already.
+pub(super) async fn first_word(
+    transport: &mut dyn Transport,
+) -> Result<Option<Resume>, HelloCause> {
+    match clock::within(&Handle::current(), DEADLINE, hear(transport)).await {
+        None => Err(HelloCause::Timeout),
+        Some(Err(HelloCause::Io(_))) => Ok(None),
+        Some(heard) => heard.map(Some),
+    }
+}
+
+impl NodeShared {
+    /// The connection goes to the session that the peer means.
+    pub(super) async fn answer(
+        &self,
+        mut transport: Box<dyn Transport>,
+        theirs: &(Hello, Agreement),
+        word: Resume,
+    ) -> Result<(), HelloCause> {
+        let peer = theirs.0.incarnation;
+        let answer = |kind, received| Resume { kind, received, addressee: peer, ..word };
+        let ours = word.addressee == self.hello.incarnation;
+        let known = self.table.accepted(peer, word.session);
+        match (word.kind, known) {
+            (Kind::New, None) if ours && !self.table.is_closed() => {
+                say(&mut *transport, &answer(Kind::Agreed, 0)).await?;
+                let transport = self.spun(transport).map_err(broken)?;
+                self.start_accepted(transport, theirs, word.session);
+                Ok(())
+            }
+            (Kind::Again, Some(link)) if ours => match link.supersede(word.attempt).await {
+                Superseded::At(received) => {
+                    say(&mut *transport, &answer(Kind::Agreed, received)).await?;
+                    let transport = self.spun(transport).map_err(broken)?;
+                    let (attempt, received) = (word.attempt, word.received);
+                    link.command(Command::Adopt { attempt, received, transport });
+                    Ok(())
+                }
+                Superseded::Stale => say(&mut *transport, &answer(Kind::Stale, 0)).await,
+                Superseded::Over => say(&mut *transport, &answer(Kind::Unknown, 0)).await,
+            },
+            (Kind::New | Kind::Again, _) => say(&mut *transport, &answer(Kind::Unknown, 0)).await,
+            (kind, _) => {
+                Err(HelloCause::Session(crate::proto::resume::ResumeError::Kind(kind as u8)))
+            }
+        }
+    }
+}
+
+/// Dials the peer of one session again.
+pub(super) struct Dialler {
+    pub(super) hello: Hello,
+    pub(super) address: Address,
+    pub(super) runtime: Handle,
+    pub(super) spinner: Option<Arc<Spinner>>,
+}
+
+/// What an attempt at another connection came to.
+enum Attempt {
+    Made,
+    /// Another one will do better.
+    Failed(String),
+    /// No other will.
+    Hopeless(LinkCause),
+}
+
+impl Redial for Arc<Dialler> {
+    fn redial(&self, link: &Arc<LinkShared>, attempt: u32) {
+        let again = Arc::clone(self).until_it_answers(Arc::clone(link), attempt);
+        self.runtime.spawn(again);
+    }
+}
+
+impl Dialler {
+    async fn until_it_answers(self: Arc<Self>, link: Arc<LinkShared>, mut attempt: u32) {
+        let seed = link.peer.session ^ u64::from(attempt) << 32;
+        let mut backoff = Backoff::new(seed);
+        let ended = poll_fn(|context| link.poll_ended(context));
+        let trying = async {
+            loop {
+                clock::pause(backoff.wait()).await;
+                attempt += 1;
+                let made =
+                    clock::within(&self.runtime, ATTEMPT_DEADLINE, self.attempt(&link, attempt));
+                let timeout = || Attempt::Failed("the peer does not answer".to_owned());
+                match made.await.unwrap_or_else(timeout) {
+                    Attempt::Made => return,
+                    Attempt::Failed(why) => link.set_trouble(why),
+                    Attempt::Hopeless(cause) => {
+                        let error = LinkError::new(link.peer.name.clone(), cause);
+                        return link.command(Command::Abort(error));
+                    }
+                }
+            }
+        };
+        tokio::pin!(ended);
+        tokio::select! {
+            biased;
+            _ = &mut ended => {}
+            () = trying => {}
+        }
+    }
+
+    async fn attempt(&self, link: &Arc<LinkShared>, attempt: u32) -> Attempt {
+        let mut transport = match transport::connect(&self.address).await {
+            Ok(transport) => transport,
+            Err(error) => return Attempt::Failed(error.to_string()),
+        };
+        let theirs = match hello::exchange(&mut *transport, &self.hello).await {
+            Ok((theirs, _)) => theirs,
+            Err(cause) => return Attempt::Failed(cause.to_string()),
+        };
+        if theirs.incarnation != link.peer.incarnation {
+            return Attempt::Hopeless(LinkCause::Restarted);
+        }
+        let Superseded::At(received) = link.supersede(attempt).await else {
+            return Attempt::Failed("the session is over here".to_owned());
+        };
+        let word = Resume {
+            kind: Kind::Again,
+            session: link.peer.session,
+            attempt,
+            received,
+            addressee: theirs.incarnation,
+        };
+        let answer = match ask(&mut *transport, &word).await {
+            Ok(answer) => answer,
+            Err(cause) => return Attempt::Failed(cause.to_string()),
+        };
+        match answer.kind {
+            Kind::Agreed => {}
+            Kind::Unknown => return Attempt::Hopeless(LinkCause::Forgotten),
+            _ => return Attempt::Failed("a later connection came before".to_owned()),
+        }
+        let adopted = match &self.spinner {
+            Some(spinner) => spinner.adopt(transport),
+            None => Ok(transport),
+        };
+        match adopted {
+            Ok(transport) => {
+                let received = answer.received;
+                link.command(Command::Adopt { attempt, received, transport });
+                Attempt::Made
+            }
+            Err(error) => Attempt::Failed(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Is the peer still there? Any byte of it says so. While something waits for
+//! it, silence makes us ask for a sign of life, then give the connection up,
+//! then the session; a peer that nothing waits for is asked now and then.
+//!
+//! A false death mostly comes from one's own process: it was stopped, or its
+//! event loop was blocked. So a look that comes late moves all deadlines by as
+//! much.
+
+use super::Time;
+use super::limits::IDLE_PROBE_MS;
+use std::time::Duration;
+
+/// A look that comes so much too late was kept from coming.
+const LATE_MIN: Duration = Duration::from_millis(100);
+
+/// How long a peer may be silent while something waits for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Silence {
+    /// Until it is asked for a sign of life, and again after as long.
+    pub probe: Duration,
+    /// Until its connection is given up.
+    pub suspect: Duration,
+    /// Until its session is dead; also how long a lost connection may take to
+    /// come back.
+    pub dead: Duration,
+}
+
+/// What silence makes us do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alive {
+    /// Nothing.
+    Fine,
+    /// Ask for a sign of life.
+    Probe,
+    /// Give the connection up.
+    Suspect,
+    /// Give the session up.
+    Dead,
+}
+
+/// Watches the silence of one peer. Order of calls: [`Liveness::heard`] for what
+/// comes, [`Liveness::waits`] when that changes, [`Liveness::poll`] at the latest
+/// at [`Liveness::deadline`]; [`Liveness::offline`] and [`Liveness::online`] as
+/// connections go and come.
+#[derive(Debug)]
+pub struct Liveness {
+    silence: Silence,
+    heard: Time,
+    waiting_since: Option<Time>,
+    asked: Option<Time>,
+    suspected: bool,
+    online: bool,
+}
+
+impl Liveness {
+    /// A peer that was just heard.
+    #[must_use]
+    pub fn new(silence: Silence, now: Time) -> Liveness {
+        Liveness {
+            silence,
+            heard: now,
+            waiting_since: None,
+            asked: None,
+            suspected: false,
+            online: true,
+        }
+    }
+
+    /// Bytes came.
+    pub fn heard(&mut self, now: Time) {
+        self.heard = now;
+        self.asked = None;
+        self.suspected = false;
+    }
+
+    /// Whether something waits for the peer.
+    pub fn waits(&mut self, waits: bool, now: Time) {
+        let waits = waits || self.asked.is_some() || !self.online;
+        match (waits, self.waiting_since) {
+            (true, None) => self.waiting_since = Some(now),
+            (false, Some(_)) => self.waiting_since = None,
+            _ => {}
+        }
+    }
+
+    /// The connection is gone.
+    pub fn offline(&mut self, now: Time) {
+        self.online = false;
+        self.heard = now;
+        self.asked = None;
+        self.waiting_since = Some(now);
+    }
+
+    /// There is a connection again.
+    pub fn online(&mut self, now: Time) {
+        self.online = true;
+        self.heard(now);
+        self.waiting_since = None;
+    }
+
+    /// The peer is silent for longer than it should, or has no connection.
+    #[must_use]
+    pub fn is_suspect(&self) -> bool {
+        self.suspected || !self.online
+    }
+
+    /// When silence would mean something next.
+    #[must_use]
+    pub fn deadline(&self) -> Time {
+        let Some(since) = self.waiting_since else {
+            return self.heard.after(Duration::from_millis(IDLE_PROBE_MS));
+        };
+        let from = since.max(self.heard);
+        let dead = from.after(self.silence.dead);
+        if !self.online {
+            return dead;
+        }
+        let probe = self.asked.unwrap_or(from).after(self.silence.probe);
+        if self.suspected {
+            return probe.min(dead);
+        }
+        probe.min(from.after(self.silence.suspect)).min(dead)
+    }
+
+    /// What silence means now.
+    pub fn poll(&mut self, now: Time) -> Alive {
+        let due = self.deadline();
+        if now < due {
+            return Alive::Fine;
+        }
+        if now >= due.after(LATE_MIN) {
+            self.move_by(Duration::from_nanos(now.0 - due.0));
+        }
+        let Some(since) = self.waiting_since else {
+            return self.ask(now);
+        };
+        let from = since.max(self.heard);
+        if now >= from.after(self.silence.dead) {
+            return Alive::Dead;
+        }
+        if !self.suspected && now >= from.after(self.silence.suspect) {
+            self.suspected = true;
+            return Alive::Suspect;
+        }
+        self.ask(now)
+    }
+
+    fn ask(&mut self, now: Time) -> Alive {
+        self.asked = Some(now);
+        self.waiting_since.get_or_insert(now);
+        Alive::Probe
+    }
+
+    fn move_by(&mut self, late: Duration) {
+        self.heard = self.heard.after(late);
+        self.waiting_since = self.waiting_since.map(|time| time.after(late));
+        self.asked = self.asked.map(|time| time.after(late));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time(ms * 1_000_000)
+    }
+
+    fn watched() -> Liveness {
+        let ms = Duration::from_millis;
+        Liveness::new(Silence { probe: ms(1000), suspect: ms(3000), dead: ms(10_000) }, at(0))
+    }
+
+    /// Polls at every deadline up to `until`; what came of it, with its time.
+    fn run(liveness: &mut Liveness, until: u64) -> Vec<(u64, Alive)> {
+        let mut seen = Vec::new();
+        loop {
+            let due = liveness.deadline();
+            if due > at(until) {
+                return seen;
+            }
+            let alive = liveness.poll(due);
+            seen.push((due.0 / 1_000_000, alive));
+            if alive == Alive::Dead {
+                return seen;
+            }
+        }
+    }
+
+    #[test]
+    fn a_silent_peer_is_asked_then_suspected_then_dead() {
+        let mut liveness = watched();
+        liveness.waits(true, at(0));
+        let seen = run(&mut liveness, 60_000);
+        assert_eq!(seen[..3], [(1000, Alive::Probe), (2000, Alive::Probe), (3000, Alive::Suspect)]);
+        assert_eq!(seen.last(), Some(&(10_000, Alive::Dead)));
+    }
+
+    #[test]
+    fn a_peer_that_nothing_waits_for_is_asked_every_half_minute() {
+        let mut liveness = watched();
+        assert_eq!(run(&mut liveness, 30_500), [(30_000, Alive::Probe)]);
+        liveness.heard(at(30_600));
+        liveness.waits(false, at(30_600));
+        assert_eq!(liveness.deadline(), at(60_600));
+        // Unanswered, the question is what waits.
+        assert_eq!(run(&mut liveness, 60_700), [(60_600, Alive::Probe)]);
+        assert_eq!(run(&mut liveness, 90_000).last(), Some(&(70_600, Alive::Dead)));
+    }
+
+    #[test]
+    fn a_late_look_moves_the_deadlines() {
+        let mut liveness = watched();
+        liveness.waits(true, at(0));
+        // The process was stopped for a minute.
+        assert_eq!(liveness.poll(at(60_000)), Alive::Probe);
+        let seen = run(&mut liveness, 62_500);
+        assert_eq!(seen[..2], [(61_000, Alive::Probe), (62_000, Alive::Suspect)]);
+        liveness.heard(at(62_600));
+        assert_eq!(liveness.poll(at(63_000)), Alive::Fine);
+    }
+
+    #[test]
+    fn a_lost_connection_has_the_whole_time_to_come_back() {
+        let mut liveness = watched();
+        liveness.offline(at(29_000));
+        assert_eq!(run(&mut liveness, 60_000), [(39_000, Alive::Dead)]);
+        let mut liveness = watched();
+        liveness.offline(at(29_000));
+        liveness.online(at(38_000));
+        liveness.waits(false, at(38_000));
+        assert_eq!(liveness.deadline(), at(68_000));
+    }
+}

@@ -1,0 +1,141 @@
+//! What the two ends say at the start of every connection, after they know that
+//! they can talk: which session it is for, and what they have of it.
+//!
+//! ```text
+//!   0  magic 4 bytes | kind u8 | 0 u8 | 0 u16
+//!   8  session u64 | attempt u32 | 0 u32
+//!  24  received u64
+//!  32  incarnation of the addressee u128
+//!  48  16 bytes that are zero today
+//! ```
+//!
+//! The dialler speaks first, with `New` or `Again`; the answer is `Agreed`,
+//! `Unknown` or `Stale`. All numbers are little-endian.
+
+/// Size of it, in bytes.
+pub const RESUME_BYTES: usize = 64;
+
+const MAGIC: [u8; 4] = *b"\x9cses";
+
+/// What is said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A session begins.
+    New,
+    /// A session goes on.
+    Again,
+    /// So be it.
+    Agreed,
+    /// There is no such session: it was given up, or this node never had it.
+    Unknown,
+    /// A later connection came before.
+    Stale,
+}
+
+const KINDS: [Kind; 5] = [Kind::New, Kind::Again, Kind::Agreed, Kind::Unknown, Kind::Stale];
+
+/// One end's word at the start of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resume {
+    /// What is said.
+    pub kind: Kind,
+    /// The session's number, drawn by its dialler.
+    pub session: u64,
+    /// The connection's number within the session, from 1.
+    pub attempt: u32,
+    /// The last packet that the speaker has in its inbox as a whole.
+    pub received: u64,
+    /// Whom the speaker means: the other's incarnation.
+    pub addressee: u128,
+}
+
+/// Why bytes are not such a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResumeError {
+    /// They do not begin as one.
+    Magic,
+    /// Its kind is unknown, or not the speaker's to say.
+    Kind(u8),
+}
+
+impl std::fmt::Display for ResumeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ResumeError::Magic => f.write_str("the peer does not say which session it means"),
+            ResumeError::Kind(kind) => {
+                write!(f, "the peer says something of kind {kind} about a session")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ResumeError {}
+
+impl Resume {
+    /// The bytes of this word.
+    #[must_use]
+    pub fn encode(&self) -> [u8; RESUME_BYTES] {
+        let mut bytes = [0; RESUME_BYTES];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4] = self.kind as u8;
+        bytes[8..16].copy_from_slice(&self.session.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.attempt.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.received.to_le_bytes());
+        bytes[32..48].copy_from_slice(&self.addressee.to_le_bytes());
+        bytes
+    }
+
+    /// The word that these bytes are.
+    ///
+    /// # Errors
+    ///
+    /// See [`ResumeError`].
+    pub fn decode(bytes: &[u8; RESUME_BYTES]) -> Result<Resume, ResumeError> {
+        let (magic, rest) = bytes.split_at(MAGIC.len());
+        if magic != MAGIC {
+            return Err(ResumeError::Magic);
+        }
+        let number = rest.first().copied().unwrap_or_default();
+        let kind = KINDS.get(usize::from(number)).ok_or(ResumeError::Kind(number))?;
+        Ok(Resume {
+            kind: *kind,
+            session: u64::from_le_bytes(field(bytes, 8)),
+            attempt: u32::from_le_bytes(field(bytes, 16)),
+            received: u64::from_le_bytes(field(bytes, 24)),
+            addressee: u128::from_le_bytes(field(bytes, 32)),
+        })
+    }
+}
+
+fn field<const N: usize>(bytes: &[u8; RESUME_BYTES], at: usize) -> [u8; N] {
+    let mut field = [0; N];
+    for (to, from) in field.iter_mut().zip(bytes.iter().skip(at)) {
+        *to = *from;
+    }
+    field
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_comes_back_and_others_are_refused() {
+        for kind in KINDS {
+            let word = Resume {
+                kind,
+                session: u64::MAX - 1,
+                attempt: 77,
+                received: 1 << 40,
+                addressee: u128::MAX / 3,
+            };
+            assert_eq!(Resume::decode(&word.encode()), Ok(word));
+        }
+        assert_eq!(Resume::decode(&[0; RESUME_BYTES]), Err(ResumeError::Magic));
+        let mut bytes = [0; RESUME_BYTES];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4] = 5;
+        assert_eq!(Resume::decode(&bytes), Err(ResumeError::Kind(5)));
+    }
+}

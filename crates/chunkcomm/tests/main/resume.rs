@@ -1,0 +1,329 @@
+//! Sessions that outlive their connections.
+
+use crate::support::proxy::Proxy;
+use crate::support::random::Random;
+use crate::support::raw::{RawPeer, socket_address};
+use crate::support::{NEVER, Pair, all, limited, on_both, on_one_thread, tcp, until};
+use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Header, Item, Lane};
+use chunkcomm::proto::resume::{Kind, Resume};
+use chunkcomm::{LinkCause, Node, NodeBuilder, Receiver, SendError, Sender};
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// A node that gives up early.
+fn hasty() -> NodeBuilder {
+    let ms = Duration::from_millis;
+    Node::builder().liveness(ms(20), ms(100), ms(400))
+}
+
+/// Two nodes with a proxy between them.
+async fn apart(a: NodeBuilder, b: NodeBuilder) -> (Pair, Proxy) {
+    let a = a.name("a").listen(tcp()).build().await.unwrap();
+    let b = b.name("b").build().await.unwrap();
+    let proxy = Proxy::before(&a).await;
+    let peer = b.connect(&proxy.address).await.unwrap();
+    (Pair { a, b, peer }, proxy)
+}
+
+#[test]
+fn a_stream_survives_cuts_at_any_byte_in_both_directions() {
+    on_both(|| async {
+        let (pair, proxy) = apart(Node::builder(), Node::builder()).await;
+        let (mut there, mut from_b) = pair.channel::<(u64, Vec<u8>)>("there").await;
+        let (mut back, mut from_a) = pair.back::<u64>("back").await;
+        let mut random = Random::seeded(11);
+        let sizes: Vec<usize> = (0..400)
+            .map(|at| if at % 40 == 7 { 600_000 } else { random.below(2000) as usize })
+            .collect();
+        let expected = sizes.clone();
+        let sending = tokio::spawn(async move {
+            for (at, size) in sizes.into_iter().enumerate() {
+                there.send(&(at as u64, vec![at as u8; size])).await.unwrap();
+            }
+            there.sync().await.unwrap();
+            there.stats()
+        });
+        let echoing = tokio::spawn(async move {
+            for number in 0..50_000u64 {
+                back.send(&number).await.unwrap();
+            }
+            back.sync().await.unwrap();
+        });
+        let cutting = tokio::spawn(async move {
+            let mut random = Random::seeded(12);
+            for _ in 0..25 {
+                let until_bytes = proxy.passed() + random.below(200_000);
+                let patience = std::time::Instant::now();
+                while proxy.passed() < until_bytes && patience.elapsed().as_millis() < 200 {
+                    tokio::time::sleep(Duration::from_micros(200)).await;
+                }
+                proxy.cut();
+            }
+        });
+        let numbers = tokio::spawn(async move {
+            for number in 0..50_000u64 {
+                assert_eq!(limited(from_a.recv()).await.unwrap(), Some(number));
+            }
+        });
+        for (at, size) in expected.into_iter().enumerate() {
+            let (number, bytes) = limited(from_b.recv()).await.unwrap().unwrap();
+            assert_eq!((number, bytes.len()), (at as u64, size));
+            assert!(bytes.iter().all(|byte| *byte == at as u8));
+        }
+        let stats = limited(sending).await.unwrap();
+        assert_eq!((stats.accepted, stats.acknowledged), (400, 400));
+        limited(numbers).await.unwrap();
+        limited(echoing).await.unwrap();
+        limited(cutting).await.unwrap();
+        let resumes = || pair.peer.stats().resumes;
+        until(|| resumes() > 0).await;
+        assert_eq!(pair.peer.stats().packets_duplicate, 0);
+        pair.is_well("after").await;
+    });
+}
+
+#[test]
+fn what_was_accepted_while_there_was_no_connection_arrives() {
+    on_both(|| async {
+        let (pair, proxy) = apart(Node::builder(), Node::builder()).await;
+        let (mut sender, mut receiver) = pair.channel::<u64>("away").await;
+        sender.send(&0).await.unwrap();
+        assert_eq!(limited(receiver.recv()).await.unwrap(), Some(0));
+        proxy.close(true);
+        proxy.cut();
+        for number in 1..100 {
+            sender.send(&number).await.unwrap();
+        }
+        let closing = tokio::spawn(async move { (pair.b.close(NEVER).await, pair) });
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert!(!closing.is_finished());
+        proxy.close(false);
+        for number in 1..100 {
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some(number));
+        }
+        assert_eq!(limited(receiver.recv()).await.unwrap(), None);
+        let (closed, _pair) = limited(closing).await.unwrap();
+        closed.unwrap();
+    });
+}
+
+#[test]
+fn a_silent_peer_is_dead_in_time_and_the_error_has_the_account() {
+    on_both(|| async {
+        let (pair, proxy) = apart(Node::builder(), hasty()).await;
+        let (mut sender, _receiver) = pair.channel::<u64>("silent").await;
+        sender.send_all(0..10u64).await.unwrap();
+        limited(sender.sync()).await.unwrap();
+        proxy.swallow(true);
+        sender.send_all(0..5u64).await.unwrap();
+        let SendError::Lost(lost) = limited(sender.closed()).await else { panic!("not lost") };
+        assert_eq!((lost.account.accepted, lost.account.acknowledged), (15, 10));
+        let LinkCause::Dead { silence_ms: 400, .. } = lost.link.cause() else {
+            panic!("{}", lost.link)
+        };
+        assert_eq!(lost.link.peer(), "a");
+    });
+}
+
+#[test]
+fn a_peer_that_comes_back_after_its_death_is_told_so() {
+    on_both(|| async {
+        let (pair, proxy) = apart(hasty(), Node::builder()).await;
+        let (mut sender, mut receiver) = pair.channel::<u64>("late").await;
+        sender.send(&1).await.unwrap();
+        assert_eq!(limited(receiver.recv()).await.unwrap(), Some(1));
+        proxy.close(true);
+        proxy.cut();
+        // The one that waits to be dialled gives up first.
+        let dead = limited(receiver.peer().closed()).await;
+        assert!(matches!(dead.cause(), LinkCause::Dead { .. }), "{dead}");
+        assert!(pair.peer.is_alive());
+        proxy.close(false);
+        let told = limited(pair.peer.closed()).await;
+        assert!(matches!(told.cause(), LinkCause::Forgotten), "{told}");
+        let again = pair.b.connect(&proxy.address).await.unwrap();
+        Pair { a: pair.a, b: pair.b, peer: again }.is_well("anew").await;
+    });
+}
+
+#[test]
+fn another_process_in_the_place_of_the_peer_ends_the_session() {
+    on_one_thread(async {
+        let (pair, proxy) = apart(Node::builder(), Node::builder()).await;
+        let other = Node::builder().name("other").listen(tcp()).build().await.unwrap();
+        let (mut sender, _receiver) = pair.channel::<u64>("restarted").await;
+        sender.send(&1).await.unwrap();
+        limited(sender.sync()).await.unwrap();
+        proxy.redirect(socket_address(&other));
+        proxy.cut();
+        let error = limited(pair.peer.closed()).await;
+        assert!(matches!(error.cause(), LinkCause::Restarted), "{error}");
+        assert!(error.to_string().contains("another process answers where a was"), "{error}");
+    });
+}
+
+#[test]
+fn giving_a_session_up_is_told_at_once() {
+    on_both(|| async {
+        let (pair, _proxy) = apart(Node::builder(), Node::builder()).await;
+        let (_sender, receiver) = pair.channel::<u64>("given up").await;
+        receiver.peer().abort();
+        let told = limited(pair.peer.closed()).await;
+        assert!(matches!(told.cause(), LinkCause::Forgotten), "{told}");
+    });
+}
+
+/// The first word of a further connection of session 7 of the raw peer.
+fn again(raw: &RawPeer, attempt: u32, received: u64) -> Resume {
+    let addressee = raw.theirs.incarnation;
+    Resume { kind: Kind::Again, session: 7, attempt, received, addressee }
+}
+
+async fn dial(node: &Node) -> RawPeer {
+    RawPeer::greet(TcpStream::connect(socket_address(node)).await.unwrap()).await
+}
+
+/// What the node answers to `word` on a new connection.
+async fn answer(node: &Node, word: impl FnOnce(&RawPeer) -> Resume) -> (RawPeer, Option<Resume>) {
+    let mut raw = dial(node).await;
+    let word = word(&raw);
+    raw.bytes(&word.encode()).await;
+    let answer = raw.word().await;
+    (raw, answer)
+}
+
+#[test]
+fn connections_are_taken_for_the_session_and_attempt_that_they_name() {
+    on_one_thread(async {
+        let node = Node::builder().listen(tcp()).build().await.unwrap();
+        let mut first = RawPeer::connect(&node).await;
+        first.open(1, "named").await;
+        let (_, mut receiver) = limited(node.accept_bytes("named")).await.unwrap();
+        let kind = |answer: &Option<Resume>| answer.map(|word| word.kind);
+        // Another session, and another process in this one's place.
+        let wrong = |raw: &RawPeer| Resume { session: 8, ..again(raw, 2, 0) };
+        assert_eq!(kind(&answer(&node, wrong).await.1), Some(Kind::Unknown));
+        let wrong = |raw: &RawPeer| Resume { addressee: 5, ..again(raw, 2, 0) };
+        assert_eq!(kind(&answer(&node, wrong).await.1), Some(Kind::Unknown));
+        assert_eq!(kind(&answer(&node, |raw| again(raw, 1, 0)).await.1), Some(Kind::Stale));
+        // What only the node may say.
+        let wrong = |raw: &RawPeer| Resume { kind: Kind::Agreed, ..again(raw, 2, 0) };
+        assert_eq!(kind(&answer(&node, wrong).await.1), None);
+        until(|| node.refusals().iter().any(|text| text.contains("about a session"))).await;
+        // A later connection takes the place of one that still stands.
+        let (mut fifth, agreed) = answer(&node, |raw| again(raw, 5, 0)).await;
+        assert_eq!(agreed.map(|it| (it.kind, it.received, it.attempt)), Some((Kind::Agreed, 1, 5)));
+        first.hung_up().await;
+        assert_eq!(kind(&answer(&node, |raw| again(raw, 4, 0)).await.1), Some(Kind::Stale));
+        let header = Header { sequence: 2, ..Header::default() };
+        fifth
+            .packet_as(header, |body| {
+                body.run(1, 3, 1);
+                body.extend_from_slice(&[2, 7, 8]);
+            })
+            .await;
+        assert_eq!(limited(receiver.recv()).await.unwrap().unwrap()[..], [7, 8]);
+        assert!(receiver.peer().is_alive());
+    });
+}
+
+#[test]
+fn a_packet_that_broke_off_goes_on_where_it_did() {
+    on_one_thread(async {
+        let node = Node::builder().listen(tcp()).build().await.unwrap();
+        let mut packet = Vec::new();
+        packet.open(
+            1,
+            Lane::Bulk,
+            ChannelKind::Bytes,
+            crate::support::raw::bytes_fingerprint(),
+            "cut",
+        );
+        packet.run(1, 3, 1);
+        packet.extend_from_slice(&[2, 7, 7]);
+        packet.run(1, 3, 1);
+        packet.extend_from_slice(&[2, 8, 8]);
+        packet.fragment(1, 9000, 9000);
+        packet.extend((0..9000u32).map(|at| at as u8));
+        let header = Header { body_bytes: packet.len() as u32, sequence: 1, ..Header::default() };
+        packet.splice(..0, header.encode());
+        let mut raw = RawPeer::connect(&node).await;
+        let mut attempt = 1;
+        let mut random = Random::seeded(3);
+        let mut sent = 0;
+        while sent < packet.len() {
+            // Every time a little more of it comes.
+            sent = (sent + random.below(900) as usize).min(packet.len());
+            raw.bytes(&packet[..sent]).await;
+            if sent == packet.len() {
+                break;
+            }
+            attempt += 1;
+            // Wait until it was read, so that the parts differ.
+            tokio::time::sleep(Duration::from_millis(3)).await;
+            let (next, agreed) = answer(&node, |raw| again(raw, attempt, 0)).await;
+            assert_eq!(agreed.map(|it| (it.kind, it.received)), Some((Kind::Agreed, 0)));
+            raw = next;
+        }
+        let (_, mut receiver) = limited(node.accept_bytes("cut")).await.unwrap();
+        assert_eq!(limited(receiver.recv()).await.unwrap().unwrap()[..], [7, 7]);
+        assert_eq!(limited(receiver.recv()).await.unwrap().unwrap()[..], [8, 8]);
+        let large = limited(receiver.recv()).await.unwrap().unwrap();
+        assert!(large.iter().enumerate().all(|(at, byte)| *byte == at as u8));
+        assert_eq!(large.len(), 9000);
+        assert!(attempt > 5, "only {attempt} connections");
+    });
+}
+
+#[test]
+fn a_peer_that_lost_what_it_acknowledged_or_has_what_was_not_sent_ends_the_session() {
+    on_one_thread(async {
+        for (received, text) in [(0, "though"), (1 << 40, "was the last one sent")] {
+            let node = Node::builder().listen(tcp()).build().await.unwrap();
+            let mut raw = RawPeer::connect(&node).await;
+            raw.open(1, "hint").await;
+            let (back, _receiver) = limited(node.accept_bytes("hint")).await.unwrap();
+            let mut sender: Sender<u64> = node.open(&back, "numbers").await.unwrap();
+            sender.send(&1).await.unwrap();
+            raw.find(|item| matches!(item, Item::Run { .. }).then_some(())).await.unwrap();
+            raw.packet_as(Header { ack: 1, ..Header::default() }, |_| ()).await;
+            until(|| sender.stats().acknowledged == 1).await;
+            let (_, agreed) = answer(&node, |raw| again(raw, 2, received)).await;
+            assert_eq!(agreed.map(|word| word.kind), Some(Kind::Agreed));
+            let error = limited(back.closed()).await;
+            assert!(matches!(error.cause(), LinkCause::Protocol(_)), "{error}");
+            assert!(error.to_string().contains(text), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_full_resend_ring_makes_send_wait_and_acks_pass_it() {
+    on_both(|| async {
+        let (pair, proxy) = apart(Node::builder(), Node::builder().resend_bytes_max(2 << 20)).await;
+        let (mut sender, mut receiver) = pair.channel::<Vec<u8>>("full").await;
+        proxy.swallow(true);
+        let mut accepted = 0u64;
+        // Credit is 16 KiB at first, so that many channels are needed to fill it.
+        let mut others = Vec::new();
+        for number in 0..200 {
+            let name = format!("other {number}");
+            let mut other: Sender<Vec<u8>> = pair.b.open(&pair.peer, &name).await.unwrap();
+            while other.try_send(&vec![1; 5000]).is_ok() {
+                accepted += 5000;
+                tokio::task::yield_now().await;
+            }
+            others.push(other);
+        }
+        assert!(accepted > 2 << 20, "{accepted}");
+        sender.send(&vec![9; 10]).await.unwrap();
+        proxy.swallow(false);
+        proxy.cut();
+        let (_, mut first): (_, Receiver<Vec<u8>>) =
+            limited(pair.a.accept("other 0")).await.unwrap();
+        assert_eq!(limited(first.recv()).await.unwrap().map(|it| it.len()), Some(5000));
+        assert_eq!(limited(receiver.recv()).await.unwrap(), Some(vec![9; 10]));
+        drop((others, sender));
+        assert!(all(&mut receiver).await.is_empty());
+    });
+}
