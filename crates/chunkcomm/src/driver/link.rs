@@ -5,13 +5,14 @@ use super::buffers::{Buffers, ReadBuffers};
 use super::clock::{self, Alarm};
 use super::events::{Acceptor, Others};
 use super::inbox::Outcome;
-use super::mail::{Command, LinkShared, Superseded, Taken, thread_token};
+use super::mail::{Command, LinkShared, Taken, thread_token};
 use super::reading::{Inbound, ReadError, Reader, RxSlot};
 use super::staging::Failure;
 use super::taking::{RxEnd, land_rest};
 use super::writing::{TxSlot, TxSlots, Writer};
 use crate::error::{Account, LinkCause, LinkError, Unacknowledged};
 use crate::proto::Time;
+use crate::proto::attempts::{Attempts, Offer};
 use crate::proto::flush::Yield;
 use crate::proto::ids::IdMap;
 use crate::proto::link::{Event, Link, LinkConfig, Transmit};
@@ -90,8 +91,7 @@ pub(crate) struct Driver {
     /// `None` between two connections.
     transport: Option<Box<dyn Transport>>,
     after_loss: AfterLoss,
-    /// The number of the connection within the session.
-    attempt: u32,
+    attempts: Attempts,
     dead_ms: u64,
     acceptor: Arc<dyn Acceptor>,
     link: Link,
@@ -120,7 +120,7 @@ impl Driver {
             shared: setup.shared,
             transport: Some(setup.transport),
             after_loss: setup.after_loss,
-            attempt: 1,
+            attempts: Attempts::default(),
             dead_ms: u64::try_from(setup.config.silence.dead.as_millis()).unwrap_or(u64::MAX),
             acceptor: setup.acceptor,
             senders: TxSlots::default(),
@@ -212,9 +212,9 @@ impl Driver {
             }
             Command::Close => self.close(now),
             Command::Abort(error) => return Err(error),
-            Command::Supersede { attempt, answer } => {
-                let superseded = self.supersede(attempt, now);
-                let _ = answer.send(superseded);
+            Command::Offer { attempt, answer } => {
+                let offer = self.offer(attempt, now);
+                let _ = answer.send((offer, self.link.received()));
             }
             Command::Adopt { attempt, received, transport } => {
                 self.adopt(attempt, received, transport, now)?;
@@ -313,7 +313,7 @@ impl Driver {
         self.shared.set_trouble(trouble_of(&cause));
         self.cut(now);
         if let AfterLoss::Dial(dialler) = &self.after_loss {
-            dialler.redial(&self.shared, self.attempt);
+            dialler.redial(&self.shared, self.attempts.last());
         }
         Ok(())
     }
@@ -321,24 +321,20 @@ impl Driver {
     /// What was under way on the connection is as if it had not left.
     fn cut(&mut self, now: Time) {
         self.transport = None;
+        self.attempts.lost();
         self.writer.cut(&mut self.link);
         self.reader.cut(self.link.received());
         self.link.cut(now);
     }
 
-    fn supersede(&mut self, attempt: u32, now: Time) -> Superseded {
-        let over = matches!(self.closing, Closing::Bye | Closing::Shutdown);
-        if over || matches!(self.after_loss, AfterLoss::End) {
-            return Superseded::Over;
-        }
-        if attempt <= self.attempt {
-            return Superseded::Stale;
-        }
-        self.attempt = attempt;
-        if self.transport.is_some() {
+    fn offer(&mut self, attempt: u32, now: Time) -> Offer {
+        let closes = matches!(self.closing, Closing::Bye | Closing::Shutdown);
+        let over = closes || matches!(self.after_loss, AfterLoss::End);
+        let offer = self.attempts.offer(attempt, over);
+        if offer == Offer::Taken && self.transport.is_some() {
             self.cut(now);
         }
-        Superseded::At(self.link.received())
+        offer
     }
 
     fn adopt(
@@ -348,8 +344,7 @@ impl Driver {
         transport: Box<dyn Transport>,
         now: Time,
     ) -> Result<(), LinkError> {
-        if attempt != self.attempt || self.transport.is_some() {
-            // A later one came meanwhile.
+        if !self.attempts.adopt(attempt) {
             return Ok(());
         }
         let resumed = self.link.resume(received, now);

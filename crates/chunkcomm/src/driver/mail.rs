@@ -6,6 +6,7 @@ use super::wakers::{Wakers, locked};
 use crate::channel::Landing;
 use crate::error::{LinkCause, LinkError, Unacknowledged};
 use crate::proto::Time;
+use crate::proto::attempts::Offer;
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::Refusal;
 use crate::stats::PeerStats;
@@ -48,20 +49,9 @@ pub(crate) enum Command {
     /// The session ends now.
     Abort(LinkError),
     /// Connection `attempt` is about to take the place of the one at hand.
-    Supersede { attempt: u32, answer: oneshot::Sender<Superseded> },
+    Offer { attempt: u32, answer: oneshot::Sender<(Offer, u64)> },
     /// Connection `attempt`; the peer says what it has received.
     Adopt { attempt: u32, received: u64, transport: Box<dyn Transport> },
-}
-
-/// What became of the connection at hand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Superseded {
-    /// It is gone; the last packet that came as a whole is this one.
-    At(u64),
-    /// It is later than the one that is offered.
-    Stale,
-    /// The session is over, or about to be.
-    Over,
 }
 
 #[derive(Default)]
@@ -297,11 +287,12 @@ impl LinkShared {
         locked(&self.trouble).clone()
     }
 
-    /// Connection `attempt` is about to take the place of the one at hand.
-    pub(crate) async fn supersede(&self, attempt: u32) -> Superseded {
+    /// Connection `attempt` is about to take the place of the one at hand: what
+    /// becomes of it, and the last packet that came as a whole.
+    pub(crate) async fn offer(&self, attempt: u32) -> (Offer, u64) {
         let (answer, answered) = oneshot::channel();
-        self.command(Command::Supersede { attempt, answer });
-        answered.await.unwrap_or(Superseded::Over)
+        self.command(Command::Offer { attempt, answer });
+        answered.await.unwrap_or((Offer::Over, 0))
     }
 
     pub(crate) fn stats(&self) -> PeerStats {

@@ -5,8 +5,9 @@ use super::{NodeShared, hello};
 use crate::Address;
 use crate::driver::clock;
 use crate::driver::link::Redial;
-use crate::driver::mail::{Command, LinkShared, Superseded};
+use crate::driver::mail::{Command, LinkShared};
 use crate::error::{HelloCause, LinkCause, LinkError};
+use crate::proto::attempts::Offer;
 use crate::proto::backoff::Backoff;
 use crate::proto::hello::{Agreement, Hello};
 use crate::proto::resume::{Kind, RESUME_BYTES, Resume};
@@ -80,17 +81,16 @@ impl NodeShared {
                 self.start_accepted(transport, theirs, word.session);
                 Ok(())
             }
-            (Kind::Again, Some(link)) if ours => match link.supersede(word.attempt).await {
-                Superseded::At(received) => {
-                    say(&mut *transport, &answer(Kind::Agreed, received)).await?;
+            (Kind::Again, Some(link)) if ours => {
+                let (offer, received) = link.offer(word.attempt).await;
+                say(&mut *transport, &answer(offer.kind(), received)).await?;
+                if offer == Offer::Taken {
                     let transport = self.spun(transport).map_err(broken)?;
                     let (attempt, received) = (word.attempt, word.received);
                     link.command(Command::Adopt { attempt, received, transport });
-                    Ok(())
                 }
-                Superseded::Stale => say(&mut *transport, &answer(Kind::Stale, 0)).await,
-                Superseded::Over => say(&mut *transport, &answer(Kind::Unknown, 0)).await,
-            },
+                Ok(())
+            }
             (Kind::New | Kind::Again, _) => say(&mut *transport, &answer(Kind::Unknown, 0)).await,
             (kind, _) => {
                 Err(HelloCause::Session(crate::proto::resume::ResumeError::Kind(kind as u8)))
@@ -165,7 +165,7 @@ impl Dialler {
         if theirs.incarnation != link.peer.incarnation {
             return Attempt::Hopeless(LinkCause::Restarted);
         }
-        let Superseded::At(received) = link.supersede(attempt).await else {
+        let (Offer::Taken, received) = link.offer(attempt).await else {
             return Attempt::Failed("the session is over here".to_owned());
         };
         let word = Resume {

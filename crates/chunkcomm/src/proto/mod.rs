@@ -9,6 +9,7 @@
 //! machine); [`hello`] and [`resume`] come before all of them, [`codec`] and
 //! [`describe`] stand beside.
 
+pub mod attempts;
 pub mod backoff;
 pub mod codec;
 pub mod credit;
