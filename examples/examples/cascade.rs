@@ -103,7 +103,10 @@ fn block_on(what: impl Future<Output = Result<(), Failure>>) -> Result<(), Failu
 
 async fn node(index: usize) -> Result<Node, Failure> {
     let address: Address = "tcp://127.0.0.1:0".parse()?;
-    Ok(Node::builder().name(format!("node-{index}")).listen(address).build().await?)
+    let node = Node::builder().name(format!("node-{index}")).listen(address).build().await?;
+    #[cfg(unix)]
+    node.explain_on_sigusr1()?;
+    Ok(node)
 }
 
 /// The life of a started copy.

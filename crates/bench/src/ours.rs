@@ -68,7 +68,10 @@ async fn build(
     if !kind.session {
         builder = builder.session_off_for_measuring();
     }
-    builder.build().await.doing("building a node")
+    let node = builder.build().await.doing("building a node")?;
+    #[cfg(unix)]
+    node.explain_on_sigusr1().doing("handling SIGUSR1")?;
+    Ok(node)
 }
 
 /// Messages up to this size pass with the library's own limits.

@@ -69,6 +69,7 @@ mod address;
 mod channel;
 mod driver;
 mod error;
+pub mod explain;
 pub mod launch;
 mod node;
 pub mod proto;

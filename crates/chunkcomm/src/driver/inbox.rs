@@ -163,6 +163,16 @@ impl RxShared {
         self.put(|queue| queue.large_wanted = true);
     }
 
+    /// Bytes that were not taken, and whether somebody waits for more.
+    pub(crate) fn waiting(&self) -> (usize, bool) {
+        let queue = locked(&self.queue);
+        let bytes = queue.runs.iter().map(|run| match run {
+            Run::Shared { bytes, .. } => bytes.len(),
+            Run::Copied { bytes, .. } | Run::Large { bytes, .. } => bytes.len(),
+        });
+        (bytes.sum(), !matches!(queue.notify, Notify::Nobody))
+    }
+
     pub(crate) fn with_queue<R>(&self, look: impl FnOnce(&mut RxQueue) -> R) -> R {
         look(&mut locked(&self.queue))
     }

@@ -75,7 +75,7 @@ impl From<LinkError> for Broken {
     }
 }
 
-enum Closing {
+pub(super) enum Closing {
     No,
     /// Everything staged is to be acknowledged.
     Draining,
@@ -87,26 +87,29 @@ enum Closing {
 
 /// The driver as a future that ends with the session.
 pub(crate) struct Driver {
-    shared: Arc<LinkShared>,
+    pub(super) shared: Arc<LinkShared>,
     /// `None` between two connections.
-    transport: Option<Box<dyn Transport>>,
+    pub(super) transport: Option<Box<dyn Transport>>,
     after_loss: AfterLoss,
-    attempts: Attempts,
+    pub(super) attempts: Attempts,
     dead_ms: u64,
     acceptor: Arc<dyn Acceptor>,
-    link: Link,
-    senders: TxSlots,
-    receivers: IdMap<RxSlot>,
+    pub(super) link: Link,
+    pub(super) senders: TxSlots,
+    pub(super) receivers: IdMap<RxSlot>,
     reader: Reader,
-    writer: Writer,
+    pub(super) writer: Writer,
     alarm: Alarm,
     taken: Taken,
-    closing: Closing,
+    pub(super) closing: Closing,
     one_thread: bool,
     recheck: Option<Time>,
     /// What the peer ended the session with.
     last_word: Option<LinkCause>,
     over: bool,
+    #[cfg(feature = "metrics")]
+    /// When to publish next, and how many packets had passed last time.
+    pub(super) metrics: (Time, u64),
 }
 
 impl Driver {
@@ -133,7 +136,14 @@ impl Driver {
             recheck: None,
             last_word: None,
             over: false,
+            #[cfg(feature = "metrics")]
+            metrics: (Time(0), 0),
         }
+    }
+
+    /// This end dials when the connection is lost.
+    pub(super) fn dials(&self) -> bool {
+        matches!(self.after_loss, AfterLoss::Dial(_))
     }
 
     fn error(&self, cause: LinkCause) -> LinkError {
@@ -212,6 +222,9 @@ impl Driver {
             }
             Command::Close => self.close(now),
             Command::Abort(error) => return Err(error),
+            Command::Explain { answer } => {
+                let _ = answer.send(Box::new(self.report(now)));
+            }
             Command::Offer { attempt, answer } => {
                 let offer = self.offer(attempt, now);
                 let _ = answer.send((offer, self.link.received()));
@@ -310,7 +323,10 @@ impl Driver {
         if matches!(self.after_loss, AfterLoss::End) {
             return Err(self.error(cause));
         }
-        self.shared.set_trouble(trouble_of(&cause));
+        let trouble = trouble_of(&cause);
+        tracing::info!(peer = %self.shared.peer.name, attempt = self.attempts.last(), %trouble,
+            "the connection was lost");
+        self.shared.set_trouble(trouble);
         self.cut(now);
         if let AfterLoss::Dial(dialler) = &self.after_loss {
             dialler.redial(&self.shared, self.attempts.last());
@@ -351,6 +367,7 @@ impl Driver {
         resumed.map_err(|error| self.error(LinkCause::Protocol(error)))?;
         self.transport = Some(transport);
         self.note_acknowledged();
+        tracing::info!(peer = %self.shared.peer.name, attempt, received, "the session goes on");
         Ok(())
     }
 
@@ -458,10 +475,17 @@ impl Driver {
     /// There is nothing to do: rests until woken.
     fn poll_rest(&mut self, context: &mut Context<'_>, now: Time) -> Result<(), LinkError> {
         self.rest();
+        #[cfg(feature = "metrics")]
+        let metrics = self.publish_metrics(now);
+        #[cfg(not(feature = "metrics"))]
+        let metrics = None;
         let (alive, at) = self.link.poll_alive(now);
+        if alive != Alive::Fine {
+            tracing::debug!(peer = %self.shared.peer.name, ?alive, "the peer is silent");
+        }
         match alive {
             Alive::Dead => return Err(self.dead()),
-            Alive::Suspect if matches!(self.after_loss, AfterLoss::Dial(_)) => {
+            Alive::Suspect if self.dials() => {
                 let silent = std::io::Error::from(std::io::ErrorKind::TimedOut);
                 self.disconnect(now, LinkCause::Io(Arc::new(silent)))?;
             }
@@ -471,7 +495,7 @@ impl Driver {
         // for a connection.
         let can_write = self.transport.is_some() && !self.writer.is_busy();
         let link = if can_write { self.link.next_deadline() } else { None };
-        let deadlines = [link, self.recheck, self.reader.rest_deadline(), Some(at)];
+        let deadlines = [link, self.recheck, self.reader.rest_deadline(), Some(at), metrics];
         let deadline = deadlines.into_iter().flatten().min();
         let probes = alive == Alive::Probe && can_write;
         if probes || self.alarm.poll(context, deadline, now).is_ready() {
@@ -532,10 +556,13 @@ impl Driver {
             return;
         }
         self.rest();
+        #[cfg(feature = "metrics")]
+        self.publish_last_metrics();
         if !error.is_closed() || matches!(self.closing, Closing::No | Closing::Draining) {
             self.say_gone();
         }
         let unacknowledged = self.unacknowledged();
+        log_end(&self.shared.peer.name, error, &unacknowledged);
         self.shared.set_unacknowledged(unacknowledged);
         let left = self.shared.end(error);
         for slot in self.senders.slots.values() {
@@ -594,6 +621,17 @@ impl Future for Driver {
             return Poll::Ready(());
         }
         Poll::Pending
+    }
+}
+
+fn log_end(peer: &str, error: &LinkError, unacknowledged: &[Unacknowledged]) {
+    if unacknowledged.is_empty() {
+        return tracing::debug!(peer, cause = %error, "the session ended");
+    }
+    for channel in unacknowledged {
+        let (name, account) = (&channel.channel, &channel.account);
+        tracing::warn!(peer, channel = %name, %account, cause = %error,
+            "the session ended with messages that are not acknowledged");
     }
 }
 

@@ -5,6 +5,7 @@ use super::staging::TxShared;
 use super::wakers::{Wakers, locked};
 use crate::channel::Landing;
 use crate::error::{LinkCause, LinkError, Unacknowledged};
+use crate::explain::LinkReport;
 use crate::proto::Time;
 use crate::proto::attempts::Offer;
 use crate::proto::outbox::OpenSpec;
@@ -48,6 +49,8 @@ pub(crate) enum Command {
     Close,
     /// The session ends now.
     Abort(LinkError),
+    /// What the link and its channels are doing.
+    Explain { answer: oneshot::Sender<Box<LinkReport>> },
     /// Connection `attempt` is about to take the place of the one at hand.
     Offer { attempt: u32, answer: oneshot::Sender<(Offer, u64)> },
     /// Connection `attempt`; the peer says what it has received.
@@ -285,6 +288,14 @@ impl LinkShared {
 
     pub(crate) fn trouble(&self) -> Option<String> {
         locked(&self.trouble).clone()
+    }
+
+    /// What the link and its channels are doing; `None` when its driver does not
+    /// answer any more.
+    pub(crate) async fn explain(&self) -> Option<LinkReport> {
+        let (answer, answered) = oneshot::channel();
+        self.command(Command::Explain { answer });
+        answered.await.ok().map(|report| *report)
     }
 
     /// Connection `attempt` is about to take the place of the one at hand: what

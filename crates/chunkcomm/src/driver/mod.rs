@@ -12,7 +12,10 @@ pub(crate) mod events;
 pub(crate) mod inbox;
 pub(crate) mod link;
 pub(crate) mod mail;
+#[cfg(feature = "metrics")]
+mod metrics;
 pub(crate) mod reading;
+mod report;
 pub(crate) mod ring;
 pub(crate) mod staging;
 pub(crate) mod taking;

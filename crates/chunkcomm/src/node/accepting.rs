@@ -160,6 +160,7 @@ impl AcceptTable {
     }
 
     pub(super) fn refuse(&self, refusal: String) {
+        tracing::warn!(%refusal, "a connection was refused");
         let mut table = locked(&self.0);
         if table.refusals.len() == REFUSALS_MAX {
             table.refusals.pop_front();

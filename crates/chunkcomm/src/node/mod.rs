@@ -27,6 +27,7 @@ use crate::driver::wakers::locked;
 use crate::error::{
     AcceptError, CloseError, ConnectError, HelloCause, LinkCause, LinkError, OpenError,
 };
+use crate::explain::{Explanation, LinkReport};
 use crate::proto::hello::{Agreement, Hello};
 use crate::proto::limits::CHANNEL_NAME_BYTES_MAX;
 use crate::proto::link::LinkConfig;
@@ -48,6 +49,9 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::Handle;
+
+/// A driver that does not answer in this time does not run.
+const EXPLAIN_DEADLINE: Duration = Duration::from_secs(1);
 
 /// One member of a cluster: listens, connects, opens and accepts channels.
 ///
@@ -119,6 +123,51 @@ impl Node {
     #[must_use]
     pub fn refusals(&self) -> Vec<String> {
         self.shared.table.refusals()
+    }
+
+    /// What every link and channel of the node does and waits for, for people.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn explain(&self) -> Explanation {
+        let mut links = Vec::new();
+        // The node's own runtime may be what does not go on.
+        let timer = Handle::try_current().unwrap_or_else(|_| self.shared.runtime.clone());
+        for link in self.shared.table.links() {
+            let report = clock::within(&timer, EXPLAIN_DEADLINE, link.explain());
+            let stuck = || LinkReport {
+                peer: link.peer.name.clone(),
+                state: "its driver does not run: is the runtime blocked?".to_owned(),
+                trouble: link.trouble(),
+                ..LinkReport::default()
+            };
+            links.push(report.await.flatten().unwrap_or_else(stuck));
+        }
+        let node = self.name().to_owned();
+        Explanation { node, links, refusals: self.refusals() }
+    }
+
+    /// Prints what [`Node::explain`] says to standard error whenever the process
+    /// gets the signal SIGUSR1, as long as the node lives.
+    ///
+    /// # Errors
+    ///
+    /// The system does not let the signal be handled.
+    #[cfg(unix)]
+    pub fn explain_on_sigusr1(&self) -> io::Result<()> {
+        let entered = self.shared.runtime.enter();
+        let kind = tokio::signal::unix::SignalKind::user_defined1();
+        let mut signals = tokio::signal::unix::signal(kind)?;
+        drop(entered);
+        let node = Arc::downgrade(&self.shared);
+        self.shared.runtime.spawn(async move {
+            while signals.recv().await.is_some() {
+                let Some(shared) = node.upgrade() else { return };
+                eprint!("{}", Node { shared }.explain().await);
+            }
+        });
+        Ok(())
     }
 
     /// Connects to the node that listens at `address`. A live session with that

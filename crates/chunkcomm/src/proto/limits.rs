@@ -81,7 +81,7 @@ pub const HELD_OPENS_NODE_MAX: usize = 4 * HELD_OPENS_MAX;
 pub const ACK_PACKETS_MAX: u64 = 64;
 
 /// An acknowledgement leaves at the latest after so many received bytes.
-pub const ACK_BYTES_MAX: u64 = 1024 * 1024;
+pub const ACK_BYTES_MAX: u64 = 256 * 1024;
 
 /// An acknowledgement leaves at the latest after this time, in milliseconds.
 pub const ACK_DELAY_MS: u64 = 10;

@@ -22,7 +22,7 @@ use super::flush::{Gathering, Policy};
 use super::ids::IdMap;
 use super::limits::WINDOW_BYTES_INITIAL;
 use super::liveness::{Alive, Liveness, Silence};
-use super::outbox::{ChannelCounters, OpenSpec, Outbox, packet_room};
+use super::outbox::{ChannelCounters, ChannelState, OpenSpec, Outbox, packet_room};
 use super::packet::{Header, Refusal};
 use super::session::{Carried, Session};
 use super::spares::Spares;
@@ -246,6 +246,42 @@ impl Link {
     /// The connection is gone; what was not acknowledged is kept for the next.
     pub fn cut(&mut self, now: Time) {
         self.liveness.offline(now);
+    }
+
+    /// Last packet sent, last one acknowledged, last one received.
+    #[must_use]
+    pub fn numbers(&self) -> [u64; 3] {
+        self.session.numbers()
+    }
+
+    /// Bytes that are kept until they are acknowledged.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.session.kept_bytes()
+    }
+
+    /// So much is kept that nothing further is sent.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.session.is_full()
+    }
+
+    /// When the peer was heard last.
+    #[must_use]
+    pub fn heard_at(&self) -> Time {
+        self.liveness.heard_at()
+    }
+
+    /// The peer is silent for longer than it should, or has no connection.
+    #[must_use]
+    pub fn is_suspect(&self) -> bool {
+        self.liveness.is_suspect()
+    }
+
+    /// How our `channel` stands.
+    #[must_use]
+    pub fn channel_state(&self, channel: u32) -> ChannelState {
+        self.outbox.state(channel)
     }
 
     /// The last packet that came as a whole.

@@ -104,6 +104,12 @@ impl Liveness {
         self.suspected || !self.online
     }
 
+    /// When the peer was heard last.
+    #[must_use]
+    pub fn heard_at(&self) -> Time {
+        self.heard
+    }
+
     /// When silence would mean something next.
     #[must_use]
     pub fn deadline(&self) -> Time {

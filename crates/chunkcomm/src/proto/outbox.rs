@@ -83,6 +83,29 @@ pub struct ChannelCounters {
     pub flushes: FlushCounts,
 }
 
+/// What keeps a channel from sending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Blocked {
+    /// Nothing.
+    #[default]
+    No,
+    /// Its credit is used up.
+    Credit,
+    /// Its open waits for credit.
+    Open,
+}
+
+/// How a channel stands.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ChannelState {
+    /// What keeps it from sending.
+    pub blocked: Blocked,
+    /// Bytes that it may still send.
+    pub credit_bytes: u64,
+    /// When the oldest message that is staged was.
+    pub oldest: Time,
+}
+
 #[derive(Debug)]
 struct Channel {
     counters: ChannelCounters,
@@ -395,6 +418,21 @@ impl Outbox {
             {
                 channel.counters.flushes.add(reason);
             }
+        }
+    }
+
+    /// How `channel` stands.
+    #[must_use]
+    pub fn state(&self, channel: u32) -> ChannelState {
+        let Some(entry) = self.channels.get(&channel) else { return ChannelState::default() };
+        ChannelState {
+            blocked: match (entry.admitted, entry.blocked) {
+                (false, _) => Blocked::Open,
+                (true, true) => Blocked::Credit,
+                (true, false) => Blocked::No,
+            },
+            credit_bytes: entry.credit.saturating_sub(entry.sent_bytes),
+            oldest: entry.oldest,
         }
     }
 

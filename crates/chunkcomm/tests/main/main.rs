@@ -15,6 +15,7 @@ mod hello;
 mod loss;
 mod mismatch;
 mod nodes;
+mod observe;
 mod resume;
 mod serialize;
 mod streams;

@@ -1,0 +1,99 @@
+//! What a driver knows of its link, for people.
+
+use super::link::{Closing, Driver};
+use crate::explain::{LinkReport, ReceivingReport, SendingReport};
+use crate::proto::Time;
+use crate::proto::outbox::Blocked;
+use std::time::Duration;
+
+fn since(earlier: Time, now: Time) -> Duration {
+    Duration::from_micros(now.micros_since(earlier))
+}
+
+impl Driver {
+    /// The link at this moment.
+    pub(super) fn report(&self, now: Time) -> LinkReport {
+        let [sent, acknowledged, received] = self.link.numbers();
+        LinkReport {
+            peer: self.shared.peer.name.clone(),
+            state: self.state().to_owned(),
+            attempt: self.attempts.last(),
+            silence: since(self.link.heard_at(), now),
+            sent,
+            acknowledged,
+            received,
+            kept_bytes: self.link.kept_bytes(),
+            waits_for: self.waits_for(),
+            trouble: self.shared.trouble(),
+            sending: self.sending(now),
+            receiving: self.receiving(),
+        }
+    }
+
+    fn state(&self) -> &'static str {
+        match self.closing {
+            Closing::No if self.transport.is_none() => "cut off",
+            Closing::No if self.link.is_suspect() => "silent",
+            Closing::No => "connected",
+            _ if self.transport.is_none() => "closing, cut off",
+            _ => "closing",
+        }
+    }
+
+    fn waits_for(&self) -> Option<String> {
+        if self.transport.is_none() {
+            let whom = if self.dials() { "the peer to answer" } else { "the peer to dial again" };
+            return Some(whom.to_owned());
+        }
+        if self.writer.is_busy() {
+            return Some("the connection to take more".to_owned());
+        }
+        if self.link.is_full() {
+            return Some("acknowledgements: as much is kept as may be".to_owned());
+        }
+        None
+    }
+
+    fn sending(&self, now: Time) -> Vec<SendingReport> {
+        let mut reports: Vec<_> = self
+            .senders
+            .slots
+            .iter()
+            .map(|(id, slot)| {
+                let staged = u64::from(slot.ring.messages());
+                let state = self.link.channel_state(*id);
+                SendingReport {
+                    channel: slot.shared.name.clone(),
+                    staged,
+                    sent: self.link.sent_messages(*id),
+                    acknowledged: slot.shared.acked(),
+                    credit_bytes: state.credit_bytes,
+                    waits_for: match state.blocked {
+                        Blocked::No => None,
+                        Blocked::Credit => Some("credit: its receiver takes nothing".to_owned()),
+                        Blocked::Open => {
+                            Some("the peer to have room for one more channel".to_owned())
+                        }
+                    },
+                    oldest: (staged > 0).then(|| since(state.oldest, now)),
+                }
+            })
+            .collect();
+        reports.sort_by(|one, other| one.channel.cmp(&other.channel));
+        reports
+    }
+
+    fn receiving(&self) -> Vec<ReceivingReport> {
+        let mut reports: Vec<_> = self
+            .receivers
+            .values()
+            .map(|slot| {
+                let (unread_bytes, awaited) = slot.shared.waiting();
+                let channel = slot.shared.name.to_string();
+                ReceivingReport { channel, unread_bytes, awaited }
+            })
+            .collect();
+        reports.sort_by(|one, other| one.channel.cmp(&other.channel));
+        reports
+    }
+}

@@ -1,0 +1,151 @@
+//! What everybody waits for: a report of a node's links and channels that people
+//! read when something does not go on.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A node and its links, at one moment. Made by [`Node::explain`](crate::Node::explain).
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The node's name.
+    pub node: String,
+    /// Its links.
+    pub links: Vec<LinkReport>,
+    /// The last connections that were refused, oldest first.
+    pub refusals: Vec<String>,
+}
+
+/// A link, at one moment.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct LinkReport {
+    /// The peer's name.
+    pub peer: String,
+    /// How it is: `connected`, `silent`, `cut off`, `closing`, or that its driver
+    /// does not run.
+    pub state: String,
+    /// The number of the connection within the session.
+    pub attempt: u32,
+    /// Time since the peer was heard last.
+    pub silence: Duration,
+    /// Last packet sent, last one that the peer acknowledged.
+    pub sent: u64,
+    /// See `sent`.
+    pub acknowledged: u64,
+    /// Last packet received as a whole.
+    pub received: u64,
+    /// Bytes of packets that are kept until they are acknowledged.
+    pub kept_bytes: usize,
+    /// What the link as a whole waits for, if anything.
+    pub waits_for: Option<String>,
+    /// What went wrong last with its connection.
+    pub trouble: Option<String>,
+    /// The channels that send to the peer.
+    pub sending: Vec<SendingReport>,
+    /// The channels that receive from the peer.
+    pub receiving: Vec<ReceivingReport>,
+}
+
+/// A channel that sends, at one moment.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct SendingReport {
+    /// Its name.
+    pub channel: String,
+    /// Messages accepted and not put in packets.
+    pub staged: u64,
+    /// Messages put in packets, and those that are acknowledged.
+    pub sent: u64,
+    /// See `sent`.
+    pub acknowledged: u64,
+    /// Bytes that it may still send.
+    pub credit_bytes: u64,
+    /// What it waits for, if anything.
+    pub waits_for: Option<String>,
+    /// How long the oldest message that is staged has waited.
+    pub oldest: Option<Duration>,
+}
+
+/// A channel that receives, at one moment.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct ReceivingReport {
+    /// Its name.
+    pub channel: String,
+    /// Bytes that came and were not taken.
+    pub unread_bytes: usize,
+    /// Somebody waits for the next message.
+    pub awaited: bool,
+}
+
+impl Explanation {
+    /// Nothing waits on any link.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.links.iter().all(|link| {
+            link.waits_for.is_none() && link.sending.iter().all(|it| it.waits_for.is_none())
+        })
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "node {}: {} links", self.node, self.links.len())?;
+        for link in &self.links {
+            link.fmt(f)?;
+        }
+        for refusal in &self.refusals {
+            writeln!(f, "  refused: {refusal}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for LinkReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "  {}: {}, connection {}", self.peer, self.state, self.attempt)?;
+        write!(f, ", heard {} ms ago", self.silence.as_millis())?;
+        write!(f, ", sent {} (acknowledged {})", self.sent, self.acknowledged)?;
+        writeln!(f, ", received {}, {} bytes kept", self.received, self.kept_bytes)?;
+        if let Some(waits_for) = &self.waits_for {
+            writeln!(f, "    waits for {waits_for}")?;
+        }
+        if let Some(trouble) = &self.trouble {
+            writeln!(f, "    last trouble: {trouble}")?;
+        }
+        for channel in &self.sending {
+            channel.fmt(f)?;
+        }
+        for channel in &self.receiving {
+            channel.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for SendingReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "    to {:?}: {} staged", self.channel, self.staged)?;
+        write!(f, ", {} sent ({} acknowledged)", self.sent, self.acknowledged)?;
+        write!(f, ", credit {} bytes", self.credit_bytes)?;
+        if let Some(waits_for) = &self.waits_for {
+            write!(f, "; waits for {waits_for}")?;
+        }
+        match self.oldest {
+            Some(oldest) => writeln!(f, ", the oldest since {} ms", oldest.as_millis()),
+            None => writeln!(f),
+        }
+    }
+}
+
+impl fmt::Display for ReceivingReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "    from {:?}: {} bytes unread", self.channel, self.unread_bytes)?;
+        match (self.awaited, self.unread_bytes) {
+            (true, _) => writeln!(f, "; somebody waits for the next message"),
+            (false, 0) => writeln!(f),
+            (false, _) => writeln!(f, "; nobody takes them"),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What a node tells of itself: explanations, events, counters.
+
+use crate::support::proxy::Proxy;
+use crate::support::{Pair, fill, limited, on_both, on_one_thread, pair, tcp, until};
+use chunkcomm::Node;
+use chunkcomm::explain::{Explanation, LinkReport};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+async fn of(node: &Node) -> LinkReport {
+    let explanation: Explanation = limited(node.explain()).await;
+    assert_eq!(explanation.links.len(), 1, "{explanation}");
+    explanation.links[0].clone()
+}
+
+#[test]
+fn a_channel_without_credit_and_one_that_nobody_reads_are_named() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (mut sender, mut receiver) = pair.channel::<u64>("stuck").await;
+        let accepted = fill(&mut sender, &1).await;
+        let here = of(&pair.b).await;
+        assert_eq!((here.peer.as_str(), here.state.as_str()), ("a", "connected"));
+        let channel = &here.sending[0];
+        assert_eq!((channel.channel.as_str(), channel.staged > 0), ("stuck", true));
+        assert!(channel.waits_for.as_ref().unwrap().contains("credit"), "{here}");
+        assert!(channel.oldest.is_some() && channel.sent + channel.staged == accepted);
+        let there = of(&pair.a).await;
+        assert!(there.receiving[0].unread_bytes > 8 * 1024 && !there.receiving[0].awaited);
+        assert!(there.to_string().contains("nobody takes them"), "{there}");
+        assert!(!pair.b.explain().await.is_quiet());
+        drop(sender);
+        for _ in 0..accepted {
+            limited(receiver.recv()).await.unwrap();
+        }
+        assert_eq!(limited(receiver.recv()).await.unwrap(), None);
+        let mut quiet = false;
+        while !quiet {
+            quiet = pair.b.explain().await.is_quiet();
+        }
+    });
+}
+
+async fn cut_off() -> (Pair, Proxy) {
+    let a = Node::builder().name("a").listen(tcp()).build().await.unwrap();
+    let b = Node::builder().name("b").build().await.unwrap();
+    let proxy = Proxy::before(&a).await;
+    let peer = b.connect(&proxy.address).await.unwrap();
+    let pair = Pair { a, b, peer };
+    pair.is_well("before").await;
+    proxy.close(true);
+    proxy.cut();
+    (pair, proxy)
+}
+
+#[test]
+fn a_link_that_is_cut_off_says_so_and_why() {
+    on_one_thread(async {
+        let (pair, proxy) = cut_off().await;
+        let mut report = of(&pair.b).await;
+        while report.state != "cut off" || report.trouble.is_none() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            report = of(&pair.b).await;
+        }
+        assert_eq!(report.waits_for.as_deref(), Some("the peer to answer"), "{report}");
+        let there = of(&pair.a).await;
+        assert_eq!(there.waits_for.as_deref(), Some("the peer to dial again"), "{there}");
+        proxy.close(false);
+        while of(&pair.b).await.state != "connected" {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert!(of(&pair.b).await.attempt > 1);
+    });
+}
+
+#[test]
+fn a_node_whose_runtime_is_blocked_is_explained_all_the_same() {
+    let pair = on_one_thread(async {
+        crate::support::pair_of(tcp(), Node::builder().io_thread(), Node::builder().io_thread())
+            .await
+    });
+    let (hold, held) = std::sync::mpsc::channel::<()>();
+    let block = pair.a.clone();
+    // A landing that does not return blocks the runtime that drives its link.
+    let (mut sender, receiver) = on_one_thread(pair.bytes("block"));
+    struct Blocks(std::sync::mpsc::Receiver<()>, Vec<u8>);
+    impl chunkcomm::Landing for Blocks {
+        fn room(&mut self) -> &mut [u8] {
+            let _ = self.0.recv();
+            &mut self.1
+        }
+        fn advance(&mut self, _bytes: usize) {}
+        fn end(self: Box<Self>, _outcome: Result<(), chunkcomm::RecvError>) {}
+    }
+    receiver.land(Box::new(Blocks(held, vec![0; 100])));
+    sender.try_send(&bytes::Bytes::from_static(b"come")).unwrap();
+    on_one_thread(async {
+        let mut report = of(&block).await;
+        while !report.state.contains("does not run") {
+            report = of(&block).await;
+        }
+    });
+    drop(hold);
+}
+
+/// Keeps the messages of events.
+#[derive(Clone, Default)]
+struct Events(Arc<Mutex<Vec<String>>>);
+
+struct Line(String);
+
+impl tracing::field::Visit for Line {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        self.0 += &format!(" {}={value:?}", field.name());
+    }
+}
+
+impl tracing::Subscriber for Events {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("chunkcomm")
+    }
+    fn new_span(&self, _span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _span: &tracing::span::Id, _values: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _span: &tracing::span::Id, _follows: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut line = Line(event.metadata().level().to_string());
+        event.record(&mut line);
+        self.0.lock().unwrap().push(line.0);
+    }
+    fn enter(&self, _span: &tracing::span::Id) {}
+    fn exit(&self, _span: &tracing::span::Id) {}
+}
+
+#[test]
+fn lost_connections_and_what_was_not_acknowledged_are_logged() {
+    let events = Events::default();
+    let seen = |text: &str| events.0.lock().unwrap().iter().any(|line| line.contains(text));
+    let _guard = tracing::subscriber::set_default(events.clone());
+    on_one_thread(async {
+        let (pair, proxy) = cut_off().await;
+        until(|| seen("the connection was lost")).await;
+        let mut sender = pair.b.open::<u64>(&pair.peer, "unheard").await.unwrap();
+        sender.send(&1).await.unwrap();
+        proxy.close(false);
+        until(|| seen("the session goes on")).await;
+        proxy.close(true);
+        proxy.cut();
+        sender.send(&1).await.unwrap();
+        pair.peer.abort();
+        limited(pair.peer.closed()).await;
+        until(|| seen("not acknowledged") && seen("unheard")).await;
+    });
+    let warned =
+        events.0.lock().unwrap().iter().any(|it| it.contains("WARN") && it.contains("of 2"));
+    assert!(warned, "{:?}", events.0.lock().unwrap());
+}
