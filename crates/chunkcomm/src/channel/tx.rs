@@ -102,7 +102,7 @@ impl Tx {
         match self.slot.get_mut().unwrap_or_else(PoisonError::into_inner) {
             Slot::Own(Some(end)) => {
                 end.check_alive()?;
-                Ok(end.stage_many(values))
+                end.stage_many(values)
             }
             _ => Ok((0, values.next())),
         }

@@ -155,7 +155,7 @@ impl TxEnd {
                 message::write_prefix(bytes, out);
                 self.last_bytes = bytes;
                 self.producer.commit(prefix + bytes, 1);
-                self.committed(prefix + bytes, 1);
+                self.committed(prefix + bytes, 1)?;
                 Ok(Staged::Done)
             }
             Ok(_) | Err(EncodeError::NoRoom) => self.stage_slowly(value, scratch),
@@ -170,7 +170,7 @@ impl TxEnd {
     pub(crate) fn stage_many<T, V>(
         &mut self,
         values: &mut impl Iterator<Item = V>,
-    ) -> (u32, Option<V>)
+    ) -> Result<(u32, Option<V>), SendError>
     where
         T: Serialize,
         V: Borrow<T>,
@@ -201,9 +201,9 @@ impl TxEnd {
         }
         if count > 0 {
             self.producer.commit(at, count);
-            self.committed(at, count);
+            self.committed(at, count)?;
         }
-        (count, left)
+        Ok((count, left))
     }
 
     #[cold]
@@ -258,7 +258,7 @@ impl TxEnd {
         let mut prefix = [0; 5];
         message::write_prefix(payload.len(), &mut prefix);
         self.producer.push(&prefix[..bytes], payload);
-        self.committed(bytes + payload.len(), 1);
+        self.committed(bytes + payload.len(), 1)?;
         Ok(Staged::Done)
     }
 
@@ -282,7 +282,7 @@ impl TxEnd {
         self.shared.large_pending.fetch_add(1, Ordering::Release);
         drop(slow);
         self.producer.push(&[TAG_LARGE], &[]);
-        self.committed(self.wake_step, 1);
+        self.committed(self.wake_step, 1)?;
         Ok(Staged::Done)
     }
 
@@ -320,20 +320,25 @@ impl TxEnd {
     }
 
     #[inline(always)]
-    fn committed(&mut self, bytes: usize, messages: u32) {
+    fn committed(&mut self, bytes: usize, messages: u32) -> Result<(), SendError> {
         self.accepted += u64::from(messages);
         self.since_wake += bytes;
         if !self.link.is_home() {
             fence(Ordering::SeqCst);
         }
-        let queued = self.shared.flags.load(Ordering::Relaxed) & QUEUED != 0;
-        if !queued || self.since_wake >= self.wake_step {
-            self.tell_driver();
+        let flags = self.shared.flags.load(Ordering::Relaxed);
+        if flags & (QUEUED | FAILED) != QUEUED || self.since_wake >= self.wake_step {
+            return self.tell_driver(flags);
         }
+        Ok(())
     }
 
     #[cold]
-    fn tell_driver(&mut self) {
+    fn tell_driver(&mut self, flags: u8) -> Result<(), SendError> {
+        if flags & FAILED != 0 {
+            // The driver may have looked at the ring for the last time before.
+            return Err(self.error());
+        }
         let bytes = std::mem::take(&mut self.since_wake);
         if self.shared.flags.fetch_or(QUEUED, Ordering::SeqCst) & QUEUED == 0 {
             // A runtime of one thread runs its tasks in the order they were woken.
@@ -342,6 +347,7 @@ impl TxEnd {
         } else {
             self.link.wake();
         }
+        Ok(())
     }
 
     /// Everything accepted so far leaves at once.

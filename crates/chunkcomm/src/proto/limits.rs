@@ -77,6 +77,10 @@ pub const HELD_OPENS_MAX: usize = 256;
 /// make room.
 pub const HELD_OPENS_NODE_MAX: usize = 4 * HELD_OPENS_MAX;
 
+/// Answers that may wait for a peer beside one for each of its channels: a peer
+/// that makes us answer and does not read ends its session.
+pub const ANSWERS_MAX: usize = 4096;
+
 /// An acknowledgement leaves at the latest after so many packets.
 pub const ACK_PACKETS_MAX: u64 = 64;
 

@@ -121,3 +121,43 @@ fn a_node_with_a_thread_of_its_own_closes_where_no_runtime_is() {
         node
     }));
 }
+
+#[test]
+fn what_is_accepted_while_another_thread_closes_the_node_arrives() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    for round in 0..60u64 {
+        let (pair, mut sender, mut receiver) = runtime.block_on(async {
+            let own = || Node::builder().io_thread();
+            let pair = crate::support::pair_of(crate::support::tcp(), own(), own()).await;
+            let (sender, receiver) = pair.channel::<u64>("race").await;
+            (pair, sender, receiver)
+        });
+        let sending = std::thread::spawn(move || {
+            let mut accepted = 0;
+            loop {
+                match sender.try_send(&accepted) {
+                    Ok(()) => accepted += 1,
+                    Err(chunkcomm::TrySendError::Full) => std::thread::yield_now(),
+                    Err(_) => return accepted,
+                }
+            }
+        });
+        let received = runtime.block_on(async {
+            let node = pair.b.clone();
+            let closing = tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_micros(200 * (round % 10))).await;
+                node.close(Duration::from_secs(20)).await
+            });
+            let mut received = 0;
+            while let Ok(Some(number)) = limited(receiver.recv()).await {
+                assert_eq!(number, received);
+                received += 1;
+            }
+            limited(closing).await.unwrap().unwrap();
+            received
+        });
+        let accepted = sending.join().unwrap();
+        // The one during whose acceptance the node closed may have left all the same.
+        assert!(received == accepted || received == accepted + 1, "{received} of {accepted}");
+    }
+}

@@ -148,6 +148,8 @@ impl TxShared {
     pub(crate) fn refuse_more(&self, failure: Failure) {
         locked(&self.slow).failure.get_or_insert(failure);
         self.flags.fetch_or(FAILED, Ordering::SeqCst);
+        // Who committed without seeing that is seen by the next look at the ring.
+        fence(Ordering::SeqCst);
         self.wake_waiting();
     }
 

@@ -14,6 +14,11 @@ pub enum ProtocolError {
     Credit(CreditError),
     /// A sequence or ack that cannot be.
     Sequence(SequenceError),
+    /// It makes us answer and does not read the answers.
+    Answers {
+        /// How many wait.
+        waiting: usize,
+    },
     /// A packet without number held what must not be repeated.
     Unnumbered,
     /// It named a channel that does not exist.
@@ -44,6 +49,9 @@ impl std::fmt::Display for ProtocolError {
             ProtocolError::Wire(error) => error.fmt(f),
             ProtocolError::Credit(error) => error.fmt(f),
             ProtocolError::Sequence(error) => error.fmt(f),
+            ProtocolError::Answers { waiting } => {
+                write!(f, "{waiting} answers wait, which it does not read")
+            }
             ProtocolError::Unnumbered => {
                 f.write_str("a packet without number holds what must not be repeated")
             }

@@ -4,7 +4,7 @@
 use super::{Control, Counted, Event, Link, ProtocolError, note_acknowledged};
 use crate::proto::Time;
 use crate::proto::credit::{CreditError, REPORT_DIVISOR, Window};
-use crate::proto::limits::{LARGE_BYTES_MIN, TEXT_BYTES_MAX, WINDOW_BYTES_INITIAL};
+use crate::proto::limits::{ANSWERS_MAX, LARGE_BYTES_MIN, TEXT_BYTES_MAX, WINDOW_BYTES_INITIAL};
 use crate::proto::packet::{HEADER_BYTES, Header, Item, Refusal, cut};
 
 #[derive(Debug)]
@@ -187,6 +187,9 @@ impl Link {
             Item::Open { channel, lane, kind, fingerprint, name } => {
                 if self.incoming.contains_key(&channel) {
                     return Err(ProtocolError::OpenedTwice(channel));
+                }
+                if self.control.len() > ANSWERS_MAX + self.incoming.len() {
+                    return Err(ProtocolError::Answers { waiting: self.control.len() });
                 }
                 let window = self.budget.open()?;
                 self.incoming.insert(channel, Incoming::new(window));

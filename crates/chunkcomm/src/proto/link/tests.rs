@@ -746,3 +746,33 @@ fn what_a_peer_must_not_do_ends_the_session() {
         assert_eq!(error, ProtocolError::Credit(CreditError::Message { bytes, bytes_max }));
     }
 }
+
+#[test]
+fn a_peer_that_does_not_read_the_answers_it_causes_ends_its_session() {
+    let mut end = End::new(&config(64 * 1024, 1 << 20, 1 << 20));
+    let mut refused = 0;
+    for number in 1..=20_000u32 {
+        let mut bytes = Vec::new();
+        bytes.open(number, Lane::Bulk, ChannelKind::Typed, 1, "name");
+        bytes.end(number, 0);
+        let body_bytes = bytes.len() as u32;
+        let header = Header { body_bytes, sequence: u64::from(number), ..Header::default() };
+        bytes.splice(..0, header.encode());
+        let mut at = 0;
+        while let Some(item) = end.decoder.next(&bytes, &mut at).unwrap() {
+            match end.link.handle(item, Time(0)) {
+                Ok(Event::Opened { channel, .. }) => {
+                    end.link.refuse(channel, Refusal::NotAccepted, "");
+                    refused += 1;
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    assert!(matches!(error, ProtocolError::Answers { .. }), "{error}");
+                    assert!(refused < 5000, "{refused}");
+                    return;
+                }
+            }
+        }
+    }
+    panic!("it answers without end");
+}
