@@ -77,6 +77,8 @@ pub struct Link {
     opened_before: u64,
     packet_bytes_max: usize,
     packet: Header,
+    /// Bytes of fragments in the packet that is coming in.
+    packet_fragment_bytes: u64,
     sync_wanted: bool,
     closing: bool,
     probe: bool,
@@ -107,6 +109,7 @@ impl Link {
             grants: VecDeque::new(),
             packet_bytes_max: config.packet_bytes_max,
             packet: Header::default(),
+            packet_fragment_bytes: 0,
             sync_wanted: false,
             closing: false,
             probe: false,

@@ -105,6 +105,8 @@ pub struct Session {
     owed_since: Option<Time>,
     owed_now: bool,
     resent: u64,
+    /// Bytes numbered since the peer was asked to acknowledge.
+    unasked_bytes: usize,
 }
 
 impl Session {
@@ -129,6 +131,7 @@ impl Session {
             owed_since: None,
             owed_now: false,
             resent: 0,
+            unasked_bytes: 0,
         }
     }
 
@@ -160,6 +163,17 @@ impl Session {
     #[must_use]
     pub fn received(&self) -> u64 {
         self.received
+    }
+
+    /// The peer is to acknowledge this packet of `bytes` at once: half of what may
+    /// be kept was numbered since it was asked last.
+    pub fn wants_ack(&mut self, bytes: usize) -> bool {
+        self.unasked_bytes = self.unasked_bytes.saturating_add(bytes);
+        let wants = self.enabled && self.unasked_bytes >= self.kept_bytes_max / 2;
+        if wants {
+            self.unasked_bytes = 0;
+        }
+        wants
     }
 
     /// Packets that were written again.

@@ -4,7 +4,9 @@
 use super::{Control, Counted, Event, Link, ProtocolError, note_acknowledged};
 use crate::proto::Time;
 use crate::proto::credit::{CreditError, REPORT_DIVISOR, Window};
-use crate::proto::limits::{ANSWERS_MAX, LARGE_BYTES_MIN, TEXT_BYTES_MAX, WINDOW_BYTES_INITIAL};
+use crate::proto::limits::{
+    ACK_FRAGMENT_DIVISOR, ANSWERS_MAX, LARGE_BYTES_MIN, TEXT_BYTES_MAX, WINDOW_BYTES_INITIAL,
+};
 use crate::proto::packet::{HEADER_BYTES, Header, Item, Refusal, cut};
 
 #[derive(Debug)]
@@ -169,7 +171,9 @@ impl Link {
         match item {
             Item::Packet(header) => self.handle_header(header),
             Item::PacketEnd { sequence, ack_now } => {
-                let bytes = u64::from(self.packet.body_bytes);
+                let fragment = std::mem::take(&mut self.packet_fragment_bytes);
+                let run = u64::from(self.packet.body_bytes).saturating_sub(fragment);
+                let bytes = run + fragment / ACK_FRAGMENT_DIVISOR;
                 self.session.handle_packet(sequence, bytes, ack_now, now)?;
                 Ok(Event::None)
             }
@@ -268,6 +272,8 @@ impl Link {
         let incoming = self.incoming_of(channel)?;
         incoming.received_bytes += u64::from(bytes);
         incoming.window.check_received(incoming.received_bytes)?;
+        self.packet_fragment_bytes = u64::from(bytes);
+        let incoming = self.incoming_of(channel)?;
         match incoming.large {
             Some(large) => {
                 let passes = large.received + u64::from(bytes) > large.bytes;

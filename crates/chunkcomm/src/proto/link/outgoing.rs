@@ -119,6 +119,7 @@ impl Link {
         self.asking = false;
         packet.tail = filled.tail.take();
         let bytes = packet.bytes();
+        let ack_now = ack_now || (sequenced && self.session.wants_ack(bytes));
         let number = if sequenced { self.number(filled.entries, bytes) } else { 0 };
         let header = Header {
             body_bytes: (bytes - HEADER_BYTES) as u32,
