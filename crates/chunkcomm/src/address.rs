@@ -38,6 +38,14 @@ pub enum Address {
     Unix(PathBuf),
     /// A node of this process by a name.
     Memory(String),
+    /// A port of a simulated host, `sim:host/port`.
+    #[cfg(feature = "simulation")]
+    Simulated {
+        /// The host's name in its network.
+        host: String,
+        /// The port; 0 lets the network choose one to listen on.
+        port: u16,
+    },
 }
 
 impl Address {
@@ -52,6 +60,9 @@ impl Address {
                 Err(_) => host.eq_ignore_ascii_case("localhost"),
             },
             Address::Unix(_) | Address::Memory(_) => true,
+            // Its network is within this process.
+            #[cfg(feature = "simulation")]
+            Address::Simulated { .. } => true,
         }
     }
 }
@@ -76,6 +87,8 @@ impl fmt::Display for Address {
             Address::Tcp { host, port } => write!(f, "tcp://{host}:{port}"),
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
             Address::Memory(name) => write!(f, "memory:{name}"),
+            #[cfg(feature = "simulation")]
+            Address::Simulated { host, port } => write!(f, "sim:{host}/{port}"),
         }
     }
 }
@@ -138,6 +151,14 @@ fn parse(text: &str) -> Result<Address, Fault> {
     if let Some(name) = text.strip_prefix("memory:") {
         return if name.is_empty() { Err(Fault::Name) } else { Ok(Address::Memory(name.into())) };
     }
+    #[cfg(feature = "simulation")]
+    if let Some(place) = text.strip_prefix("sim:") {
+        let (host, port) = place.rsplit_once('/').ok_or(Fault::NoPort)?;
+        if host.is_empty() {
+            return Err(Fault::Host);
+        }
+        return Ok(Address::Simulated { host: host.to_owned(), port: parse_port(port)? });
+    }
     let authority = match text.split_once("://") {
         Some(("tcp", authority)) => authority,
         Some(_) => return Err(Fault::Scheme),
@@ -165,12 +186,15 @@ fn parse_host_and_port(authority: &str) -> Result<Address, Fault> {
         }
         (host, port)
     };
-    // The number alone would allow a sign.
-    let port = match port.parse() {
-        Ok(number) if port.bytes().all(|byte| byte.is_ascii_digit()) => number,
-        _ => return Err(Fault::Port),
-    };
-    Ok(Address::Tcp { host: host.to_owned(), port })
+    Ok(Address::Tcp { host: host.to_owned(), port: parse_port(port)? })
+}
+
+fn parse_port(port: &str) -> Result<u16, Fault> {
+    match port.parse() {
+        // The number alone would allow a sign.
+        Ok(number) if port.bytes().all(|byte| byte.is_ascii_digit()) => Ok(number),
+        _ => Err(Fault::Port),
+    }
 }
 
 #[cfg(test)]
@@ -197,6 +221,21 @@ mod tests {
         ];
         for (text, address) in expected {
             assert_eq!(text.parse(), Ok(address), "{text}");
+        }
+    }
+
+    #[cfg(feature = "simulation")]
+    #[test]
+    fn simulated_places_are_read_and_written() {
+        let place = Address::Simulated { host: "a b/c".into(), port: 80 };
+        assert_eq!("sim:a b/c/80".parse(), Ok(place.clone()));
+        assert_eq!(place.to_string(), "sim:a b/c/80");
+        assert!(place.is_loopback_only());
+        for (text, part) in
+            [("sim:a", "no port"), ("sim:a/x", "port is not"), ("sim:/8", "host is empty")]
+        {
+            let message = text.parse::<Address>().unwrap_err().to_string();
+            assert!(message.contains(part), "{message}");
         }
     }
 

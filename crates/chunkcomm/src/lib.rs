@@ -74,6 +74,8 @@ pub mod launch;
 mod node;
 pub mod proto;
 pub mod registry;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod stats;
 mod transport;
 

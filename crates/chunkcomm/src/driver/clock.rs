@@ -1,4 +1,7 @@
 //! The one place that asks what time it is and that names tokio's timers.
+//!
+//! Tokio's timers step one millisecond. In a simulation time is stretched, so
+//! that they step a microsecond of the model: everything here converts.
 
 use crate::proto::Time;
 use std::future::Future;
@@ -9,9 +12,13 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep};
 
-/// Nanoseconds since the first question of the process. Stands still while
-/// tokio's clock is paused.
+/// Nanoseconds since the first question of the process, or since the simulation
+/// of this thread began. Stands still while tokio's clock is paused.
 pub(crate) fn now() -> Time {
+    #[cfg(feature = "simulation")]
+    if let Some(now) = stretch::now() {
+        return now;
+    }
     static EPOCH: OnceLock<Instant> = OnceLock::new();
     let epoch = *EPOCH.get_or_init(Instant::now);
     Time(u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
@@ -56,7 +63,7 @@ impl Alarm {
     }
 
     fn arm(&mut self, deadline: Time, now: Time) {
-        let at = Instant::now() + Duration::from_nanos(deadline.0 - now.0);
+        let at = Instant::now() + stretched(Duration::from_nanos(deadline.0 - now.0));
         match &mut self.sleep {
             Some(sleep) => sleep.as_mut().reset(at),
             None => self.sleep = Some(Box::pin(tokio::time::sleep_until(at))),
@@ -73,12 +80,79 @@ pub(crate) fn within<F: Future>(
     future: F,
 ) -> impl Future<Output = Option<F::Output>> {
     let entered = runtime.enter();
-    let timeout = tokio::time::timeout(limit, future);
+    let timeout = tokio::time::timeout(stretched(limit), future);
     drop(entered);
     async { timeout.await.ok() }
 }
 
 /// Waits.
 pub(crate) async fn pause(duration: Duration) {
-    tokio::time::sleep(duration).await;
+    tokio::time::sleep(stretched(duration)).await;
+}
+
+/// How long `duration` is by tokio's clock.
+#[cfg(not(feature = "simulation"))]
+fn stretched(duration: Duration) -> Duration {
+    duration
+}
+
+#[cfg(feature = "simulation")]
+pub(crate) use stretch::{Stretched, stretched};
+
+/// Stretched time, for the thread on which a simulation runs.
+#[cfg(feature = "simulation")]
+mod stretch {
+    use crate::proto::Time;
+    use std::cell::Cell;
+    use std::time::Duration;
+    use tokio::time::Instant;
+
+    /// One microsecond of the model is a millisecond of tokio's clock, its step.
+    const FACTOR: u32 = 1000;
+
+    /// So often nobody asks for the time while it stands still, unless a task
+    /// wakes itself for ever: then time would never go on.
+    const SAME_MAX: u32 = 1_000_000;
+
+    thread_local! {
+        static EPOCH: Cell<Option<Instant>> = const { Cell::new(None) };
+        /// The last answer, and how often it was given.
+        static LAST: Cell<(u128, u32)> = const { Cell::new((0, 0)) };
+    }
+
+    /// Time on this thread is stretched until this is dropped.
+    #[derive(Debug)]
+    pub(crate) struct Stretched(());
+
+    impl Stretched {
+        /// From now on, the beginning of the model's time. Called within the
+        /// runtime, whose clock is paused.
+        pub(crate) fn begin() -> Stretched {
+            EPOCH.set(Some(Instant::now()));
+            LAST.set((0, 0));
+            Stretched(())
+        }
+    }
+
+    impl Drop for Stretched {
+        fn drop(&mut self) {
+            EPOCH.set(None);
+        }
+    }
+
+    pub(super) fn now() -> Option<Time> {
+        let elapsed = EPOCH.get()?.elapsed().as_nanos() / u128::from(FACTOR);
+        let (last, times) = LAST.get();
+        let times = if last == elapsed { times + 1 } else { 0 };
+        LAST.set((elapsed, times));
+        if times > SAME_MAX {
+            LAST.set((elapsed, 0));
+            panic!("a task wakes itself for ever {elapsed} ns after the simulation began");
+        }
+        Some(Time(u64::try_from(elapsed).unwrap_or(u64::MAX)))
+    }
+
+    pub(crate) fn stretched(duration: Duration) -> Duration {
+        if EPOCH.get().is_some() { duration.saturating_mul(FACTOR) } else { duration }
+    }
 }

@@ -495,7 +495,8 @@ impl Driver {
         // for a connection.
         let can_write = self.transport.is_some() && !self.writer.is_busy();
         let link = if can_write { self.link.next_deadline() } else { None };
-        let deadlines = [link, self.recheck, self.reader.rest_deadline(), Some(at), metrics];
+        let rest = self.transport.as_ref().and_then(|_| self.reader.rest_deadline());
+        let deadlines = [link, self.recheck, rest, Some(at), metrics];
         let deadline = deadlines.into_iter().flatten().min();
         let probes = alive == Alive::Probe && can_write;
         if probes || self.alarm.poll(context, deadline, now).is_ready() {

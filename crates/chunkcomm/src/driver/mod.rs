@@ -4,10 +4,12 @@
 //! Reading order: [`ring`] (where a message is staged), [`staging`] (the sending
 //! end of a channel), [`inbox`] and [`taking`] (the receiving end), [`mail`] (what the ends
 //! tell the driver), [`link`] (the driver of one peer), [`reading`] and
-//! [`writing`] (its two halves), [`events`] (channels that begin and end), [`buffers`], [`clock`].
+//! [`writing`] (its two halves), [`events`] (channels that begin and end), [`buffers`], [`clock`],
+//! [`entropy`].
 
 pub(crate) mod buffers;
 pub(crate) mod clock;
+pub(crate) mod entropy;
 pub(crate) mod events;
 pub(crate) mod inbox;
 pub(crate) mod link;

@@ -198,6 +198,8 @@ impl Reader {
         self.decoder.cut(received);
         self.filled = 0;
         self.in_bulk = false;
+        let buffer = std::mem::take(&mut self.buffer);
+        self.buffers.give(buffer);
     }
 
     /// Packets that came again as a whole and were skipped.

@@ -10,7 +10,7 @@ use crate::driver::wakers::{Wakers, locked};
 use crate::error::{AcceptError, RefusalReason};
 use crate::proto::limits::{HELD_OPENS_MAX, HELD_OPENS_NODE_MAX};
 use crate::proto::packet::{ChannelKind, Refusal};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -25,7 +25,8 @@ const DESCRIPTION_DEADLINE: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 struct Table {
-    held: HashMap<String, VecDeque<Opened>>,
+    /// By name; in an order that is the same in each run.
+    held: BTreeMap<String, VecDeque<Opened>>,
     waiting: Wakers,
     /// Types of senders that were refused: link, channel, text.
     described: Vec<(Arc<LinkShared>, u32, String)>,

@@ -3,7 +3,7 @@
 use super::accepting::AcceptTable;
 use super::{Node, NodeShared, hello, resume};
 use crate::driver::buffers::Buffers;
-use crate::driver::clock;
+use crate::driver::{clock, entropy};
 use crate::error::{HelloCause, NodeError};
 use crate::launch::portable_only;
 use crate::proto::flush::Policy;
@@ -16,7 +16,7 @@ use crate::proto::limits::{
 };
 use crate::proto::liveness::Silence;
 use crate::transport::spin::{Spinner, spin};
-use crate::transport::{Listener, Transport};
+use crate::transport::{Home, Listener, Transport};
 use crate::{Address, transport};
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -219,7 +219,9 @@ impl NodeBuilder {
         if self.busy_poll && !one_thread {
             return Err(setting("busy_poll", "on", "with io_thread or a runtime of one thread"));
         }
-        let task = runtime.spawn(self.build_on(runtime.clone(), one_thread, io_thread));
+        // Asked here: the task below is nobody's program.
+        let home = Home::of(&self.listen);
+        let task = runtime.spawn(self.build_on(runtime.clone(), one_thread, io_thread, home));
         task.await.map_err(|_| NodeError::NoRuntime)?
     }
 
@@ -228,6 +230,7 @@ impl NodeBuilder {
         runtime: Handle,
         one_thread: bool,
         io_thread: Option<IoThread>,
+        home: Home,
     ) -> Result<Node, NodeError> {
         let mut listeners = Vec::new();
         for address in &self.listen {
@@ -262,6 +265,7 @@ impl NodeBuilder {
                 table,
                 buffers: Arc::new(Buffers::default()),
                 addresses,
+                home,
                 tasks,
                 spinner: Mutex::new(spinner),
                 local: tokio::sync::Mutex::new(None),
@@ -325,7 +329,7 @@ impl NodeBuilder {
 
     fn hello(&self) -> Result<Hello, NodeError> {
         let mut random = [0; 16];
-        getrandom::fill(&mut random)
+        entropy::fill(&mut random)
             .map_err(|error| NodeError::System(Arc::new(std::io::Error::other(error))))?;
         let settings = &self.settings;
         let mut hello = Hello::new(

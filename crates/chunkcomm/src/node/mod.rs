@@ -18,12 +18,12 @@ use crate::channel::bytes::{BytesReceiver, BytesSender};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::driver::buffers::Buffers;
-use crate::driver::clock;
 use crate::driver::link::{AfterLoss, Driver, DriverSetup};
 use crate::driver::mail::{Command, LinkShared, PeerInfo};
 use crate::driver::staging::{TxEnd, TxShared};
 use crate::driver::taking::RxEnd;
 use crate::driver::wakers::locked;
+use crate::driver::{clock, entropy};
 use crate::error::{
     AcceptError, CloseError, ConnectError, HelloCause, LinkCause, LinkError, OpenError,
 };
@@ -35,7 +35,7 @@ use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::{ChannelKind, Lane};
 use crate::proto::resume::{Kind, Resume};
 use crate::transport::spin::Spinner;
-use crate::transport::{Transport, memory};
+use crate::transport::{Home, Transport, memory};
 use crate::{Address, transport};
 use accepting::AcceptTable;
 use builder::Settings;
@@ -72,6 +72,7 @@ pub(crate) struct NodeShared {
     table: Arc<AcceptTable>,
     buffers: Arc<Buffers>,
     addresses: Vec<Address>,
+    home: Home,
     tasks: Vec<tokio::task::AbortHandle>,
     /// Of a node that polls busily, until it closes.
     spinner: Mutex<Option<Arc<Spinner>>>,
@@ -200,7 +201,8 @@ impl Node {
         if self.shared.table.is_closed() {
             return Err(ConnectError::Closed);
         }
-        let mut transport = transport::connect(address).await.map_err(unreachable)?;
+        let home = self.shared.home;
+        let mut transport = transport::connect(address, home).await.map_err(unreachable)?;
         let theirs = hello::exchange(&mut *transport, &self.shared.hello)
             .await
             .map_err(|cause| ConnectError::Hello { address: address.clone(), cause })?;
@@ -497,7 +499,7 @@ impl NodeShared {
     /// How a session of this node begins.
     fn new_session(&self, addressee: u128) -> io::Result<Resume> {
         let mut random = [0; 8];
-        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        entropy::fill(&mut random).map_err(io::Error::other)?;
         let session = u64::from_le_bytes(random);
         Ok(Resume { kind: Kind::New, session, attempt: 1, received: 0, addressee })
     }
@@ -506,6 +508,7 @@ impl NodeShared {
         Arc::new(Dialler {
             hello: self.hello,
             address: address.clone(),
+            home: self.home,
             runtime: self.runtime.clone(),
             spinner: locked(&self.spinner).clone(),
         })

@@ -12,7 +12,7 @@ use crate::proto::backoff::Backoff;
 use crate::proto::hello::{Agreement, Hello};
 use crate::proto::resume::{Kind, RESUME_BYTES, Resume};
 use crate::transport::spin::Spinner;
-use crate::transport::{self, Transport, exact};
+use crate::transport::{self, Home, Transport, exact};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,6 +103,7 @@ impl NodeShared {
 pub(super) struct Dialler {
     pub(super) hello: Hello,
     pub(super) address: Address,
+    pub(super) home: Home,
     pub(super) runtime: Handle,
     pub(super) spinner: Option<Arc<Spinner>>,
 }
@@ -154,7 +155,7 @@ impl Dialler {
     }
 
     async fn attempt(&self, link: &Arc<LinkShared>, attempt: u32) -> Attempt {
-        let mut transport = match transport::connect(&self.address).await {
+        let mut transport = match transport::connect(&self.address, self.home).await {
             Ok(transport) => transport,
             Err(error) => return Attempt::Failed(error.to_string()),
         };

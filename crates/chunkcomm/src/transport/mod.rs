@@ -3,6 +3,8 @@
 
 pub(crate) mod exact;
 pub(crate) mod memory;
+#[cfg(feature = "simulation")]
+pub(crate) mod simulated;
 pub(crate) mod spin;
 pub(crate) mod tcp;
 #[cfg(unix)]
@@ -69,8 +71,37 @@ pub(crate) trait Listener: Send + Sync {
     fn address(&self) -> Address;
 }
 
-/// Connects to `address`.
-pub(crate) async fn connect(address: &Address) -> io::Result<Box<dyn Transport>> {
+/// Where a node dials from: its host, if that is a simulated one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Home {
+    #[cfg(feature = "simulation")]
+    host: Option<simulated::network::HostId>,
+}
+
+impl Home {
+    /// Of a node that listens here: the host of such an address, else the one
+    /// whose program builds the node.
+    pub(crate) fn of(listen: &[Address]) -> Home {
+        #[cfg(feature = "simulation")]
+        {
+            let named = listen.iter().find_map(|address| match address {
+                Address::Simulated { host, .. } => simulated::lan::host_named(host),
+                _ => None,
+            });
+            Home { host: named.or_else(simulated::lan::current_host) }
+        }
+        #[cfg(not(feature = "simulation"))]
+        {
+            let _ = listen;
+            Home {}
+        }
+    }
+}
+
+/// Connects to `address` from `home`.
+pub(crate) async fn connect(address: &Address, home: Home) -> io::Result<Box<dyn Transport>> {
+    #[cfg(not(feature = "simulation"))]
+    let Home {} = home;
     match address {
         Address::Tcp { host, port } => tcp::connect(host, *port).await,
         #[cfg(unix)]
@@ -78,6 +109,10 @@ pub(crate) async fn connect(address: &Address) -> io::Result<Box<dyn Transport>>
         #[cfg(not(unix))]
         Address::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
         Address::Memory(name) => memory::connect(name).await,
+        #[cfg(feature = "simulation")]
+        Address::Simulated { host, port } => {
+            simulated::socket::connect(home.host, host, *port).await
+        }
     }
 }
 
@@ -90,6 +125,8 @@ pub(crate) async fn listen(address: &Address) -> io::Result<Box<dyn Listener>> {
         #[cfg(not(unix))]
         Address::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
         Address::Memory(name) => memory::listen(name),
+        #[cfg(feature = "simulation")]
+        Address::Simulated { host, port } => simulated::socket::listen(host, *port),
     }
 }
 

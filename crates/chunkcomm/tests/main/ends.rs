@@ -128,7 +128,7 @@ fn what_is_accepted_while_another_thread_closes_the_node_arrives() {
     for round in 0..60u64 {
         let (pair, mut sender, mut receiver) = runtime.block_on(async {
             let own = || Node::builder().io_thread();
-            let pair = crate::support::pair_of(crate::support::tcp(), own(), own()).await;
+            let pair = pair_of(crate::support::tcp(), own(), own()).await;
             let (sender, receiver) = pair.channel::<u64>("race").await;
             (pair, sender, receiver)
         });

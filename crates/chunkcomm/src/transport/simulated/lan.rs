@@ -1,0 +1,319 @@
+//! The network as the programs of one runtime see it: who waits for what.
+//!
+//! It takes the time from the `clock` that it is made with, and knows no timer:
+//! somebody above moves it on ([`Lan::poll_move`]) when its next event is due.
+
+use super::network::{EndId, Event, HostId, Network, NetworkError, Random};
+use crate::Address;
+use crate::proto::Time;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// What the entropy of a simulation is apart from its network's chance.
+const ENTROPY: u64 = 0x656e_7472_6f70_7921;
+
+thread_local! {
+    /// The network of the simulation that runs on this thread.
+    static CURRENT: RefCell<Option<Arc<Lan>>> = const { RefCell::new(None) };
+    /// The host whose program is being polled.
+    static HOST: Cell<Option<HostId>> = const { Cell::new(None) };
+}
+
+/// A network with those who wait for its events.
+#[derive(Debug)]
+pub(crate) struct Lan {
+    clock: fn() -> Time,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) network: Network,
+    entropy: Random,
+    dialling: BTreeMap<EndId, Dialling>,
+    waiting: BTreeMap<EndId, Waiting>,
+    listening: BTreeMap<(HostId, u16), Listening>,
+    mover: Option<Waker>,
+    /// The mover comes by itself then.
+    moves_at: Option<Time>,
+}
+
+#[derive(Debug, Default)]
+struct Dialling {
+    waker: Option<Waker>,
+    connected: Option<bool>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+#[derive(Debug, Default)]
+struct Listening {
+    incoming: VecDeque<EndId>,
+    waker: Option<Waker>,
+}
+
+impl Lan {
+    /// `network`, at the time that `clock` tells.
+    pub(crate) fn new(network: Network, clock: fn() -> Time) -> Arc<Lan> {
+        let state = State {
+            entropy: Random::new(network.seed() ^ ENTROPY),
+            network,
+            dialling: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            listening: BTreeMap::new(),
+            mover: None,
+            moves_at: None,
+        };
+        Arc::new(Lan { clock, state: Mutex::new(state) })
+    }
+
+    /// Acts on the network at the time that it is; wakes whom that concerns.
+    pub(super) fn act<R>(&self, act: impl FnOnce(&mut State, Time) -> R) -> R {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // After the runtime's end its clock is not the one that was.
+        let now = (self.clock)().max(state.network.now());
+        let mut woken = Vec::new();
+        state.pump(now, &mut woken);
+        let done = act(&mut state, now);
+        state.pump(now, &mut woken);
+        if state.is_due_before_the_mover_comes() {
+            woken.extend(state.mover.take());
+        }
+        drop(state);
+        for waker in woken {
+            waker.wake();
+        }
+        done
+    }
+
+    /// The network, to be changed or asked.
+    pub(crate) fn with<R>(&self, act: impl FnOnce(&mut Network, Time) -> R) -> R {
+        self.act(|state, now| act(&mut state.network, now))
+    }
+
+    /// Lets happen what is due; says when to come again, and wakes the task when
+    /// that is earlier than it was said.
+    pub(crate) fn poll_move(&self, context: &mut Context<'_>) -> Option<Time> {
+        self.act(|state, _| {
+            state.moves_at = state.network.next_time();
+            state.mover = Some(context.waker().clone());
+            state.moves_at
+        })
+    }
+
+    pub(super) fn dial(&self, from: HostId, to: &str, port: u16) -> io::Result<EndId> {
+        self.act(|state, now| {
+            let to = state.network.host(to).ok_or(io::ErrorKind::NotFound)?;
+            let end = state.network.dial(now, from, to, port).map_err(error)?;
+            state.dialling.insert(end, Dialling::default());
+            Ok(end)
+        })
+    }
+
+    pub(super) fn poll_connected(
+        &self,
+        end: EndId,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.act(|state, _| {
+            let Some(dialling) = state.dialling.get_mut(&end) else {
+                return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+            };
+            let Some(connected) = dialling.connected else {
+                dialling.waker = Some(context.waker().clone());
+                return Poll::Pending;
+            };
+            state.dialling.remove(&end);
+            Poll::Ready(if connected {
+                Ok(())
+            } else {
+                Err(io::ErrorKind::ConnectionRefused.into())
+            })
+        })
+    }
+
+    /// Listens; returns the host, its port and the address.
+    pub(super) fn listen(&self, host: &str, port: u16) -> io::Result<(HostId, u16)> {
+        self.act(|state, _| {
+            let host = state.network.host(host).ok_or(io::ErrorKind::AddrNotAvailable)?;
+            let port = state.network.listen(host, port).map_err(error)?;
+            state.listening.insert((host, port), Listening::default());
+            Ok((host, port))
+        })
+    }
+
+    pub(super) fn poll_accept(
+        &self,
+        at: (HostId, u16),
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<EndId>> {
+        self.act(|state, _| {
+            let Some(listening) = state.listening.get_mut(&at) else {
+                return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+            };
+            match listening.incoming.pop_front() {
+                Some(end) => Poll::Ready(Ok(end)),
+                None => {
+                    listening.waker = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+    }
+
+    pub(super) fn unlisten(&self, at: (HostId, u16)) {
+        self.act(|state, now| {
+            state.network.unlisten(at.0, at.1);
+            let left = state.listening.remove(&at).unwrap_or_default();
+            for end in left.incoming {
+                state.network.leave(now, end);
+            }
+        });
+    }
+
+    pub(super) fn leave(&self, end: EndId) {
+        self.act(|state, now| {
+            state.dialling.remove(&end);
+            state.waiting.remove(&end);
+            state.network.leave(now, end);
+        });
+    }
+
+    /// The address of `host` in text form.
+    pub(crate) fn address(&self, host: HostId, port: u16) -> Address {
+        self.with(|network, _| Address::Simulated {
+            host: network.host_name(host).to_owned(),
+            port,
+        })
+    }
+}
+
+impl State {
+    /// Takes note of the events up to `now`.
+    fn pump(&mut self, now: Time, woken: &mut Vec<Waker>) {
+        while let Some((_, event)) = self.network.poll_event(now) {
+            match event {
+                Event::Incoming { host, port, end } => {
+                    match self.listening.get_mut(&(host, port)) {
+                        Some(listening) => {
+                            listening.incoming.push_back(end);
+                            woken.extend(listening.waker.take());
+                        }
+                        None => self.network.leave(now, end),
+                    }
+                }
+                Event::Connected(end) => self.dialled(end, true, woken),
+                Event::Refused(end) => self.dialled(end, false, woken),
+                Event::Readable(end) => {
+                    woken.extend(self.waiting.get_mut(&end).and_then(|it| it.reader.take()));
+                }
+                Event::Writable(end) => {
+                    woken.extend(self.waiting.get_mut(&end).and_then(|it| it.writer.take()));
+                }
+                Event::Broken(end) => {
+                    self.dialled(end, false, woken);
+                    let waiting = self.waiting.remove(&end).unwrap_or_default();
+                    woken.extend(waiting.reader.into_iter().chain(waiting.writer));
+                }
+            }
+        }
+    }
+
+    fn dialled(&mut self, end: EndId, connected: bool, woken: &mut Vec<Waker>) {
+        if let Some(dialling) = self.dialling.get_mut(&end) {
+            dialling.connected = Some(connected);
+            woken.extend(dialling.waker.take());
+        }
+    }
+
+    pub(super) fn reader_waits(&mut self, end: EndId, context: &Context<'_>) {
+        note(&mut self.waiting.entry(end).or_default().reader, context);
+    }
+
+    pub(super) fn writer_waits(&mut self, end: EndId, context: &Context<'_>) {
+        note(&mut self.waiting.entry(end).or_default().writer, context);
+    }
+
+    fn is_due_before_the_mover_comes(&self) -> bool {
+        match (self.network.next_time(), self.moves_at) {
+            (Some(next), Some(moves)) => next < moves,
+            (next, _) => next.is_some(),
+        }
+    }
+}
+
+/// Keeps the task's waker, cloned only when it is another than last time.
+fn note(place: &mut Option<Waker>, context: &Context<'_>) {
+    match place {
+        Some(waker) => waker.clone_from(context.waker()),
+        None => *place = Some(context.waker().clone()),
+    }
+}
+
+/// What a system would call it.
+pub(super) fn error(error: NetworkError) -> io::Error {
+    let kind = match error {
+        NetworkError::NoWay => io::ErrorKind::HostUnreachable,
+        NetworkError::PortTaken => io::ErrorKind::AddrInUse,
+        NetworkError::Broken => io::ErrorKind::ConnectionReset,
+        NetworkError::Finished => io::ErrorKind::BrokenPipe,
+    };
+    io::Error::new(kind, error)
+}
+
+/// Makes `lan` the network of this thread until the guard is dropped.
+#[must_use]
+pub(crate) fn enter(lan: &Arc<Lan>) -> Entered {
+    CURRENT.with_borrow_mut(|current| *current = Some(Arc::clone(lan)));
+    Entered(())
+}
+
+/// See [`enter`].
+#[derive(Debug)]
+pub(crate) struct Entered(());
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.with_borrow_mut(|current| *current = None);
+        HOST.set(None);
+    }
+}
+
+/// The network of the simulation that runs on this thread.
+pub(super) fn current() -> io::Result<Arc<Lan>> {
+    let none = || io::Error::new(io::ErrorKind::NotConnected, "no simulation runs on this thread");
+    CURRENT.with_borrow(Option::clone).ok_or_else(none)
+}
+
+/// Runs `act` as a program of `host`.
+pub(crate) fn on_host<R>(host: HostId, act: impl FnOnce() -> R) -> R {
+    let before = HOST.replace(Some(host));
+    let done = act();
+    HOST.set(before);
+    done
+}
+
+/// The host whose program is being polled.
+pub(crate) fn current_host() -> Option<HostId> {
+    HOST.get()
+}
+
+/// The host of a network on this thread by its name.
+pub(crate) fn host_named(name: &str) -> Option<HostId> {
+    current().ok()?.with(|network, _| network.host(name))
+}
+
+/// Fills `bytes` by the seed of the simulation that runs on this thread; false
+/// when none does.
+pub(crate) fn fill_random(bytes: &mut [u8]) -> bool {
+    let Ok(lan) = current() else { return false };
+    lan.act(|state, _| state.entropy.fill(bytes));
+    true
+}

@@ -1,0 +1,272 @@
+//! A connection: two ends, each with what it sends and what it received.
+
+use super::wires::Way;
+use super::{HostId, Read};
+use crate::proto::Time;
+use bytes::{Buf, Bytes};
+use std::collections::VecDeque;
+
+/// What travels from one end to the other.
+#[derive(Debug)]
+pub(super) enum Item {
+    /// A dialler asks for a connection.
+    Dial,
+    /// The connection is open.
+    Agree,
+    /// Nobody listens.
+    Refuse,
+    Bytes(Bytes),
+    /// Nothing more is written.
+    End,
+    /// The connection is gone.
+    Reset,
+    /// The peer's reader has taken so many bytes in all.
+    Consumed(u64),
+}
+
+/// Whether somebody still has an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Life {
+    /// The connection is not open yet at this end.
+    Opening,
+    Open,
+    /// Its user let go of it; what was written is still sent.
+    Left,
+    /// Nothing comes from it or is heard at it.
+    Gone,
+}
+
+/// One write on its way to the wire.
+#[derive(Debug)]
+struct Packet {
+    bytes: Bytes,
+    begun: bool,
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) host: HostId,
+    pub(super) port: u16,
+    pub(super) life: Life,
+    pub(super) broken: bool,
+    pub(super) way: Way,
+
+    packets: VecDeque<Packet>,
+    /// Bytes taken from the writer that have not left.
+    waiting_bytes: usize,
+    sent_bytes: u64,
+    consumed_by_peer: u64,
+    pub(super) finishing: bool,
+    pub(super) finished: bool,
+    wants_room: bool,
+    /// It stands in its interface's queue, or the interface is at it.
+    pub(super) queued: bool,
+
+    unread: VecDeque<Bytes>,
+    unread_bytes: usize,
+    consumed: u64,
+    reported: u64,
+    pub(super) ended: bool,
+
+    /// No earlier than this anything more arrives here.
+    pub(super) last_arrival: Time,
+    /// Arrived, but held by a partition or a stall.
+    pub(super) held: VecDeque<Item>,
+    pub(super) stalled_until: Time,
+}
+
+/// Two ends: the dialler's, then the acceptor's.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) ends: [End; 2],
+    /// It was cut: nothing more enters it.
+    pub(super) severed: bool,
+}
+
+impl End {
+    pub(super) fn new(host: HostId, port: u16, way: Way) -> End {
+        End {
+            host,
+            port,
+            life: Life::Opening,
+            broken: false,
+            way,
+            packets: VecDeque::new(),
+            waiting_bytes: 0,
+            sent_bytes: 0,
+            consumed_by_peer: 0,
+            finishing: false,
+            finished: false,
+            wants_room: false,
+            queued: false,
+            unread: VecDeque::new(),
+            unread_bytes: 0,
+            consumed: 0,
+            reported: 0,
+            ended: false,
+            last_arrival: Time(0),
+            held: VecDeque::new(),
+            stalled_until: Time(0),
+        }
+    }
+
+    /// How much a writer may hand over; notes that it waits when that is less
+    /// than it `wanted`.
+    pub(super) fn take_room(&mut self, wanted: usize) -> usize {
+        let room = self.way.spec.queue_bytes - self.waiting_bytes;
+        if self.life != Life::Open || (self.wants_room && room < self.wakeful_room()) {
+            self.wants_room = true;
+            return 0;
+        }
+        self.wants_room = wanted > room;
+        room.min(wanted)
+    }
+
+    /// With so much room a writer that waits is told: a third, as with sockets,
+    /// since a write for every frame that left would be a packet each.
+    fn wakeful_room(&self) -> usize {
+        self.way.spec.queue_bytes.div_ceil(3)
+    }
+
+    pub(super) fn push_packet(&mut self, bytes: Bytes) {
+        self.waiting_bytes += bytes.len();
+        debug_assert!(self.waiting_bytes <= self.way.spec.queue_bytes);
+        self.packets.push_back(Packet { bytes, begun: false });
+    }
+
+    /// Bytes on the way or unread at the peer never pass its window.
+    fn window_left(&self) -> usize {
+        let outstanding = self.sent_bytes - self.consumed_by_peer;
+        self.way.spec.window_bytes - outstanding as usize
+    }
+
+    pub(super) fn has_frame(&self) -> bool {
+        !self.packets.is_empty() && self.window_left() > 0
+    }
+
+    /// The next frame begins a packet, whose cost is due.
+    pub(super) fn begins_packet(&self) -> bool {
+        self.packets.front().is_some_and(|packet| !packet.begun)
+    }
+
+    /// The next frame, if there is one.
+    pub(super) fn take_frame(&mut self) -> Option<Bytes> {
+        let most = self.window_left().min(self.way.spec.frame_bytes);
+        let packet = self.packets.front_mut().filter(|_| most > 0)?;
+        packet.begun = true;
+        let frame = packet.bytes.split_to(most.min(packet.bytes.len()));
+        if packet.bytes.is_empty() {
+            self.packets.pop_front();
+        }
+        self.sent_bytes += frame.len() as u64;
+        Some(frame)
+    }
+
+    /// A frame left; true when a writer waits for room and there is enough.
+    pub(super) fn frame_left(&mut self, bytes: usize) -> bool {
+        // What was cleared meanwhile is not counted any more.
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
+        self.room_for_waiting()
+    }
+
+    /// True, once, when a writer waits for room and there is enough.
+    pub(super) fn room_for_waiting(&mut self) -> bool {
+        let room = self.way.spec.queue_bytes - self.waiting_bytes;
+        let tell = self.wants_room && self.life == Life::Open && room >= self.wakeful_room();
+        self.wants_room &= !tell;
+        tell
+    }
+
+    /// Everything that was written is on the wire.
+    pub(super) fn all_left(&self) -> bool {
+        self.waiting_bytes == 0
+    }
+
+    pub(super) fn has_in_flight(&self) -> bool {
+        self.sent_bytes > self.consumed_by_peer
+    }
+
+    /// The peer's reader has taken `total` bytes.
+    pub(super) fn peer_consumed(&mut self, total: u64) {
+        self.consumed_by_peer = self.consumed_by_peer.max(total);
+        debug_assert!(self.consumed_by_peer <= self.sent_bytes);
+    }
+
+    /// Bytes arrived; true when there were none to read before.
+    pub(super) fn receive(&mut self, bytes: Bytes) -> bool {
+        let first = self.unread_bytes == 0;
+        self.unread_bytes += bytes.len();
+        self.unread.push_back(bytes);
+        first
+    }
+
+    pub(super) fn has_unread(&self) -> bool {
+        self.unread_bytes > 0
+    }
+
+    /// Reads what arrived.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Read {
+        let mut at = 0;
+        while at < buffer.len() {
+            let Some(chunk) = self.unread.front_mut() else { break };
+            let count = chunk.len().min(buffer.len() - at);
+            chunk.copy_to_slice(&mut buffer[at..at + count]);
+            at += count;
+            if chunk.is_empty() {
+                self.unread.pop_front();
+            }
+        }
+        self.unread_bytes -= at;
+        self.consumed += at as u64;
+        match at {
+            0 if self.unread_bytes == 0 && self.ended => Read::End,
+            0 => Read::Nothing,
+            count => Read::Bytes(count),
+        }
+    }
+
+    /// What to tell the peer's sender, when a quarter of the window was taken
+    /// since it was told last: so it never waits for less than that.
+    pub(super) fn take_report(&mut self) -> Option<u64> {
+        let step = (self.way.spec.window_bytes as u64).div_ceil(4);
+        if self.consumed - self.reported < step {
+            return None;
+        }
+        self.reported = self.consumed;
+        Some(self.consumed)
+    }
+
+    /// What it had to send is forgotten.
+    pub(super) fn clear_sending(&mut self) {
+        self.packets.clear();
+        self.waiting_bytes = 0;
+    }
+
+    /// The end is as if it never was.
+    pub(super) fn vanish(&mut self) {
+        self.life = Life::Gone;
+        self.clear_sending();
+        self.unread.clear();
+        self.unread_bytes = 0;
+        self.held.clear();
+    }
+
+    /// Nothing will come from it or be heard at it any more.
+    fn is_over(&self) -> bool {
+        match self.life {
+            Life::Gone => true,
+            Life::Left => self.broken || (self.finished && self.ended),
+            Life::Opening | Life::Open => false,
+        }
+    }
+}
+
+impl Connection {
+    /// Nobody has to do with it any more.
+    pub(super) fn is_over(&self) -> bool {
+        let [one, other] = &self.ends;
+        let nobody_hears = |a: &End, b: &End| a.life == Life::Left && b.life == Life::Gone;
+        (one.is_over() && other.is_over()) || nobody_hears(one, other) || nobody_hears(other, one)
+    }
+}

@@ -1,0 +1,123 @@
+//! What a link, a medium or a switch is like.
+
+use std::time::Duration;
+
+/// The properties of a link, a shared medium or a switch.
+///
+/// A packet is what one write handed over. On an idle way its last byte arrives
+/// after
+///
+/// ```text
+/// cost_per_packet + bytes / bytes_per_second + latency
+/// ```
+///
+/// and of packets that queue up each one starts when the bytes of the one before
+/// it are on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkSpec {
+    /// From one end to the other. Opening a connection takes two of them.
+    pub latency: Duration,
+    /// At most so much is added to the latency of a frame, by the seed; frames
+    /// of a connection do not overtake each other.
+    pub jitter: Duration,
+    /// Payload in bytes a second; `u64::MAX` for a way without limit.
+    pub bytes_per_second: u64,
+    /// What the sender spends on a packet before its first byte leaves (the
+    /// lambda of a cost model). A host spends it packet by packet, without
+    /// keeping others from a shared medium.
+    pub cost_per_packet: Duration,
+    /// Packets are sent in frames of at most this size, and connections and
+    /// hosts take turns by frames. A larger one is cheaper to simulate.
+    pub frame_bytes: usize,
+    /// What one direction of a connection takes from its writer before it is on
+    /// the wire, as the sending buffer of a socket. A writer that found it full
+    /// can go on when a third is free.
+    pub queue_bytes: usize,
+    /// What one direction of a connection may have on the way and unread at its
+    /// receiver, as the receiving buffer of a socket.
+    pub window_bytes: usize,
+}
+
+/// Payload of a full frame of TCP over Ethernet.
+const ETHERNET_PAYLOAD_BYTES: u64 = 1460;
+
+/// What it takes on the wire: with the headers of IP and TCP, the frame's own
+/// header, checksum, preamble and gap.
+const ETHERNET_FRAME_BYTES: u64 = 1538;
+
+/// Payload a second of an Ethernet of so many bits a second.
+const fn ethernet(bits_per_second: u64) -> u64 {
+    bits_per_second / 8 * ETHERNET_PAYLOAD_BYTES / ETHERNET_FRAME_BYTES
+}
+
+impl LinkSpec {
+    /// Ethernet of 10 Mbit/s with workstations of the early nineties, as a shared
+    /// medium: 1.19 MB/s, 0.5 ms of protocol software a packet, 0.1 ms latency.
+    pub const ETHERNET_10M: LinkSpec = LinkSpec {
+        latency: Duration::from_micros(100),
+        jitter: Duration::ZERO,
+        bytes_per_second: ethernet(10_000_000),
+        cost_per_packet: Duration::from_micros(500),
+        frame_bytes: ETHERNET_PAYLOAD_BYTES as usize,
+        queue_bytes: 64 * 1024,
+        window_bytes: 256 * 1024,
+    };
+
+    /// Switched Ethernet of 100 Mbit/s: 11.9 MB/s, 60 us a packet, 60 us latency.
+    pub const ETHERNET_100M: LinkSpec = LinkSpec {
+        latency: Duration::from_micros(60),
+        bytes_per_second: ethernet(100_000_000),
+        cost_per_packet: Duration::from_micros(60),
+        queue_bytes: 128 * 1024,
+        ..LinkSpec::ETHERNET_10M
+    };
+
+    /// Switched Ethernet of 1 Gbit/s: 119 MB/s, 5 us a packet, 30 us latency.
+    pub const ETHERNET_1G: LinkSpec = LinkSpec {
+        latency: Duration::from_micros(30),
+        bytes_per_second: ethernet(1_000_000_000),
+        cost_per_packet: Duration::from_micros(5),
+        queue_bytes: 256 * 1024,
+        window_bytes: 1024 * 1024,
+        ..LinkSpec::ETHERNET_10M
+    };
+
+    /// Panics on a spec that nothing could pass.
+    pub(super) fn check(&self) {
+        assert!(self.bytes_per_second > 0, "a link carries at least one byte a second");
+        let sizes = [self.frame_bytes, self.queue_bytes, self.window_bytes];
+        assert!(!sizes.contains(&0), "frames, queues and windows hold at least a byte");
+        let limit = u32::MAX as usize;
+        assert!(sizes.iter().all(|bytes| *bytes <= limit), "sizes are below 4 GiB");
+    }
+
+    /// How long so many bytes hold the wire, in nanoseconds, rounded up.
+    pub(super) fn wire_nanos(&self, bytes: usize) -> u64 {
+        if self.bytes_per_second == u64::MAX {
+            return 0;
+        }
+        let nanos = u128::from(bytes as u64) * 1_000_000_000;
+        u64::try_from(nanos.div_ceil(u128::from(self.bytes_per_second))).unwrap_or(u64::MAX)
+    }
+}
+
+impl Default for LinkSpec {
+    /// Ethernet of 1 Gbit/s.
+    fn default() -> LinkSpec {
+        LinkSpec::ETHERNET_1G
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_ethernet_frame_takes_its_time() {
+        // 1538 bytes at 10 Mbit/s are 1230.4 us; the rate is rounded down.
+        let nanos = LinkSpec::ETHERNET_10M.wire_nanos(1460);
+        assert!((1_230_400..1_230_410).contains(&nanos), "{nanos}");
+        let free = LinkSpec { bytes_per_second: u64::MAX, ..LinkSpec::default() };
+        assert_eq!(free.wire_nanos(1 << 30), 0);
+    }
+}
