@@ -26,7 +26,7 @@ const STATUS_MISSED: u8 = 1;
 /// Measures the workspace between two processes, one a core, beside baselines in the same run.
 #[derive(Debug, Parser)]
 #[command(name = "chunkperf", version, max_term_width = 100, args_override_self = true)]
-#[command(after_help = "Errors go to stderr with exit status 2; a missed budget is exit status 1.")]
+#[command(after_help = "Errors: exit status 2, on stderr; a missed budget, a broken promise: 1.")]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -46,6 +46,13 @@ enum Command {
     Farm(commands::farm::FarmArgs),
     /// A buffer sent while it is computed, against the whole buffer.
     Delta(commands::delta::DeltaArgs),
+    /// What the library's costs are made of, and what gathering messages saves.
+    Model(commands::model::ModelArgs),
+    /// Real faults between processes, and which promises held.
+    Lab(commands::lab::LabArgs),
+    /// A node process of the lab, started by it.
+    #[command(name = crate::lab::node::NODE_COMMAND, hide = true)]
+    LabNode,
     /// Runs every budget and says which are met.
     Budgets(commands::budgets::BudgetsArgs),
     /// The far end for measurements from another host.
@@ -186,12 +193,15 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Idle(args) => commands::idle::run(&args),
         Command::Farm(args) => commands::farm::run(&args),
         Command::Delta(args) => commands::delta::run(&args),
+        Command::Model(args) => commands::model::run(&args),
+        Command::Lab(args) => commands::lab::run(&args),
+        Command::LabNode => crate::lab::node::serve(),
         Command::Budgets(args) => commands::budgets::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Far(args) => commands::serve::far(&args),
         Command::Other(words) => Err(Failure::Refused(format!(
             "there is no command '{}'; allowed are stream, latency, bandwidth, idle, farm, delta, \
-             budgets and serve",
+             model, lab, budgets and serve",
             words.first().map_or("", String::as_str)
         ))),
     }

@@ -5,7 +5,9 @@ pub mod budgets;
 pub mod delta;
 pub mod farm;
 pub mod idle;
+pub mod lab;
 pub mod latency;
+pub mod model;
 pub mod serve;
 pub mod stream;
 
@@ -17,7 +19,7 @@ use crate::table::Row;
 pub enum Verdict {
     /// It did what it was asked.
     Fine,
-    /// A budget was missed.
+    /// A budget was missed, or a promise broken.
     Missed,
 }
 

@@ -6,13 +6,16 @@
 //! the README.
 //!
 //! Reading order: [`message`] (what is sent), [`harness`] (two processes and slices),
-//! [`baseline`] (by hand), [`ours`] (with the library), [`commands`] (rows), [`cli`].
+//! [`baseline`] (by hand), [`ours`] (with the library), [`fit`] (lines through figures), [`lab`]
+//! (faults), [`commands`] (rows), [`cli`].
 
 pub mod baseline;
 pub mod cli;
 pub mod commands;
 pub mod failure;
+pub mod fit;
 pub mod harness;
+pub mod lab;
 pub mod message;
 pub mod ours;
 pub mod stats;

@@ -2,6 +2,8 @@
 
 use super::{BoxFuture, Listener, Transport, transport_over_readiness};
 use crate::Address;
+#[cfg(target_os = "linux")]
+use crate::proto::limits::DEAD_MS_DEFAULT;
 use std::io;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -10,8 +12,18 @@ transport_over_readiness!(TcpStream);
 /// Connects to the first address of `host` that answers.
 pub(crate) async fn connect(host: &str, port: u16) -> io::Result<Box<dyn Transport>> {
     let stream = TcpStream::connect((host, port)).await?;
-    stream.set_nodelay(true)?;
+    prepare(&stream)?;
     Ok(Box::new(stream))
+}
+
+/// No waiting for more bytes, and an error once the peer's system has not
+/// acknowledged any for as long as a session lasts: the kernel would try for a
+/// quarter of an hour.
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    #[cfg(target_os = "linux")]
+    rustix::net::sockopt::set_tcp_user_timeout(stream, DEAD_MS_DEFAULT as u32)?;
+    Ok(())
 }
 
 /// Listens on `host` and `port` (0: the system chooses).
@@ -30,7 +42,7 @@ impl Listener for Tcp {
     fn accept(&self) -> BoxFuture<'_, io::Result<Box<dyn Transport>>> {
         Box::pin(async move {
             let (stream, _) = self.listener.accept().await?;
-            stream.set_nodelay(true)?;
+            prepare(&stream)?;
             Ok(Box::new(stream) as Box<dyn Transport>)
         })
     }

@@ -1,0 +1,279 @@
+//! `chunkperf lab`: real faults between processes of this machine.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use super::Verdict;
+use crate::cli::{Common, values};
+use crate::failure::Failure;
+use crate::harness::protocol::{OnOff, Transport};
+use crate::harness::slices::name_of;
+use crate::harness::{far, machine};
+use crate::lab::stop::Whom;
+use crate::lab::{Lab, Promises, corrupt, cuts, idle_links, resumes, slow, stop};
+use crate::table::Row;
+
+/// Options of `chunkperf lab`.
+#[derive(Debug, Args)]
+pub struct LabArgs {
+    #[command(subcommand)]
+    scenario: Scenario,
+}
+
+#[derive(Debug, Subcommand)]
+enum Scenario {
+    /// A saturated stream whose connection is cut again and again
+    Cuts(CutsArgs),
+    /// A process that is stopped for a while, and one that is killed
+    Stop(StopArgs),
+    /// Very many links that carry nothing
+    IdleLinks(IdleLinksArgs),
+    /// Many links whose connections are cut at the same moment
+    Resumes(ResumesArgs),
+    /// Receivers that take less than is sent
+    Slow(SlowArgs),
+    /// One turned bit a session
+    Corrupt(CorruptArgs),
+}
+
+#[derive(Debug, Args)]
+struct LabCommon {
+    #[command(flatten)]
+    common: Common,
+    /// What is done, where and when follows from this number [default: another one each time]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// A silent peer is given up for dead after this, asked after a tenth and suspected after
+    /// three tenths of it
+    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = values::duration)]
+    dead: Duration,
+    /// What is late by less is in time
+    #[arg(long, value_name = "DUR", default_value = "2s", value_parser = values::duration)]
+    late_max: Duration,
+}
+
+#[derive(Debug, Args)]
+struct CutsArgs {
+    #[command(flatten)]
+    lab: LabCommon,
+    /// How often the connection is cut
+    #[arg(long, value_name = "N", default_value = "1000")]
+    cuts: usize,
+    /// How long a connection carries data before it is cut, on average
+    #[arg(long, value_name = "DUR", default_value = "20ms", value_parser = values::duration)]
+    every: Duration,
+    /// What is done to it; one-way and blackhole take seconds each to be noticed
+    #[arg(long, value_enum, default_value_t = cuts::How::Mixed)]
+    how: cuts::How,
+    /// Which way the stream goes, seen from the node that dialled
+    #[arg(long, value_enum, default_value_t = cuts::Flow::Forth)]
+    direction: cuts::Flow,
+    /// Encoded bytes of a message, at least 8
+    #[arg(long, value_name = "B", default_value = "16", value_parser = values::message_bytes)]
+    size: usize,
+    /// What a resume may take beyond the backoff (99th percentile)
+    #[arg(long, value_name = "DUR", default_value = "50ms", value_parser = values::duration)]
+    resume_max: Duration,
+}
+
+#[derive(Debug, Args)]
+struct StopArgs {
+    #[command(flatten)]
+    lab: LabCommon,
+    /// How long a process is stopped; may be given several times [default: a fifth, four
+    /// fifths and seven fifths of the dead time, then it is killed]
+    #[arg(long = "for", value_name = "DUR", value_parser = values::duration)]
+    times: Vec<Duration>,
+    /// Kill it (alone, or after the stops that are named)
+    #[arg(long)]
+    kill: bool,
+    /// Which process: the one that takes the stream, or the one that sends it
+    #[arg(long, value_enum, default_value_t = Whom::Receiver)]
+    whom: Whom,
+}
+
+#[derive(Debug, Args)]
+struct IdleLinksArgs {
+    #[command(flatten)]
+    lab: LabCommon,
+    /// How many links, each to a node of its own
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = values::links)]
+    links: usize,
+    /// How long wake-ups are counted
+    #[arg(long, value_name = "DUR", default_value = "5s", value_parser = values::duration)]
+    watch: Duration,
+    /// What a link may take, both ends together
+    #[arg(long, value_name = "B", default_value = "32KiB", value_parser = values::bytes)]
+    bytes_max: usize,
+}
+
+#[derive(Debug, Args)]
+struct ResumesArgs {
+    #[command(flatten)]
+    lab: LabCommon,
+    /// How many links, each to a node of its own
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = values::links)]
+    links: usize,
+    /// How often all of them are cut
+    #[arg(long, value_name = "N", default_value = "5")]
+    cuts: usize,
+}
+
+#[derive(Debug, Args)]
+struct SlowArgs {
+    #[command(flatten)]
+    lab: LabCommon,
+    /// For how long
+    #[arg(long, value_name = "S", default_value = "60", value_parser = values::count)]
+    seconds: u64,
+    /// Channels with a slow receiver, beside a brisk one
+    #[arg(long, value_name = "N", default_value = "4")]
+    channels: usize,
+    /// Messages a second that a slow receiver takes
+    #[arg(long, value_name = "R", default_value = "1000", value_parser = values::rate)]
+    rate: u64,
+    /// Encoded bytes of a message, at least 8
+    #[arg(long, value_name = "B", default_value = "1KiB", value_parser = values::message_bytes)]
+    size: usize,
+    /// How much the memory of a process may grow in the last two thirds of the time
+    #[arg(long, value_name = "B", default_value = "4MiB", value_parser = values::bytes)]
+    growth_max: usize,
+}
+
+#[derive(Debug, Args)]
+struct CorruptArgs {
+    #[command(flatten)]
+    lab: LabCommon,
+    /// How many sessions, a turned bit each
+    #[arg(long, value_name = "N", default_value = "40", value_parser = values::count)]
+    sessions: u64,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the options do not go together, or a process cannot be started or ends.
+pub fn run(args: &LabArgs) -> Result<Verdict, Failure> {
+    match &args.scenario {
+        Scenario::Cuts(args) => {
+            let plan = cuts::Plan {
+                cuts: args.cuts,
+                every: args.every,
+                how: args.how,
+                flow: args.direction,
+                bytes: args.size,
+                resume_max: args.resume_max,
+            };
+            args.lab.scenario("cuts", async |lab, promises, row| {
+                row.set("how", name_of(args.how))
+                    .set("direction", name_of(args.direction))
+                    .set("payload_bytes", args.size);
+                cuts::run(lab, &plan, promises, row).await
+            })
+        }
+        Scenario::Stop(args) => args.run(),
+        Scenario::IdleLinks(args) => {
+            let (links, watch, bytes_max) = (args.links, args.watch, args.bytes_max);
+            let plan = idle_links::Plan { links, watch, bytes_max };
+            args.lab.scenario("idle-links", async |lab, promises, row| {
+                idle_links::run(lab, &plan, promises, row).await
+            })
+        }
+        Scenario::Resumes(args) => args.lab.scenario("resumes", async |lab, promises, row| {
+            resumes::run(lab, args.links, args.cuts, promises, row).await
+        }),
+        Scenario::Slow(args) => {
+            let plan = slow::Plan {
+                time: Duration::from_secs(args.seconds),
+                channels: args.channels,
+                rate: args.rate,
+                bytes: args.size,
+                growth_max: args.growth_max,
+            };
+            args.lab.scenario("slow", async |lab, promises, row| {
+                row.set("payload_bytes", args.size);
+                slow::run(lab, &plan, promises, row).await
+            })
+        }
+        Scenario::Corrupt(args) => args.lab.scenario("corrupt", async |lab, promises, row| {
+            corrupt::run(lab, args.sessions as usize, args.is_sealed(), promises, row).await
+        }),
+    }
+}
+
+impl CorruptArgs {
+    /// Whatever is not plain notices a turned bit.
+    fn is_sealed(&self) -> bool {
+        let transport = self.lab.common.transport;
+        !matches!(transport, Transport::Tcp | Transport::Unix | Transport::Memory)
+    }
+}
+
+impl StopArgs {
+    fn run(&self) -> Result<Verdict, Failure> {
+        let asked = !self.times.is_empty() || self.kill;
+        let usual = [1, 4, 7].map(|fifths| self.lab.dead * fifths / 5);
+        let times = if asked { &self.times[..] } else { &usual };
+        let mut worst = Verdict::Fine;
+        for &time in times {
+            let verdict = self.lab.scenario("stop", async |lab, promises, row| {
+                stop::hold(lab, self.whom, time, promises, row).await
+            })?;
+            worst = worse(worst, verdict);
+        }
+        if self.kill || !asked {
+            let verdict = self.lab.scenario("kill", async |lab, promises, row| {
+                stop::kill(lab, self.whom, promises, row).await
+            })?;
+            worst = worse(worst, verdict);
+        }
+        Ok(worst)
+    }
+}
+
+fn worse(one: Verdict, other: Verdict) -> Verdict {
+    if one == Verdict::Fine { other } else { one }
+}
+
+impl LabCommon {
+    /// Runs one scenario and prints its row.
+    fn scenario(
+        &self,
+        name: &str,
+        run: impl AsyncFnOnce(&mut Lab, &mut Promises, &mut Row) -> Result<(), Failure>,
+    ) -> Result<Verdict, Failure> {
+        self.check()?;
+        let setting = self.common.setting()?;
+        let seed = self.seed.unwrap_or_else(machine::now_ns);
+        if self.seed.is_none() {
+            // Before anything can hang.
+            eprintln!("chunkperf: lab {name} --seed {seed}");
+        }
+        let mut lab = Lab::new(&setting, seed, self.dead, self.late_max);
+        let mut row = self.common.row("lab");
+        row.set("scenario", name).set("seed", seed);
+        let mut promises = Promises::default();
+        // Dropped with all that runs on it, the proxy's connections too.
+        far::runtime(1)?.block_on(run(&mut lab, &mut promises, &mut row))?;
+        promises.report(&mut row);
+        row.print(self.common.json);
+        Ok(if promises.are_held() { Verdict::Fine } else { Verdict::Missed })
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        self.common.needs_this_host("lab")?;
+        if matches!(self.common.transport, Transport::Unix | Transport::Memory) {
+            return Err(Failure::Refused(
+                "the lab's proxy carries TCP: --transport unix and memory are not allowed"
+                    .to_owned(),
+            ));
+        }
+        if self.common.session == OnOff::Off {
+            return Err(Failure::Refused(
+                "sessions are what the lab is about: --session off is not allowed".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+}

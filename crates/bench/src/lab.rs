@@ -1,0 +1,237 @@
+//! Real faults: node processes on this machine, a proxy between them, and signals.
+//!
+//! Each scenario runs the library as a user would, does to it what networks and machines do, and
+//! says which of the library's promises held. What is cut, where and when follows from a seed;
+//! what the machine makes of it does not, so that two runs of a seed are alike and not the same.
+//!
+//! Reading order: [`proxy`] (faults of connections), [`node`] and [`processes`] (both sides of a
+//! node process), [`checks`] (what a receiver looks at), then the scenarios: [`cuts`], [`stop`],
+//! [`resumes`], [`idle_links`], [`slow`], [`corrupt`].
+
+pub mod checks;
+pub mod corrupt;
+pub mod cuts;
+pub mod idle_links;
+pub mod node;
+pub mod processes;
+pub mod protocol;
+pub mod proxy;
+pub mod random;
+pub mod resumes;
+pub mod slow;
+pub mod stop;
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use self::processes::Process;
+use self::protocol::{Collected, Outcome, Work};
+use self::proxy::{Direction, Proxy};
+use self::random::Random;
+use crate::failure::{Doing, Failure};
+use crate::harness::near::Setting;
+use crate::harness::protocol::Place;
+use crate::table::Row;
+
+/// Where the node processes run, and what a scenario draws its faults from.
+#[derive(Debug, Clone)]
+pub struct Lab {
+    /// As for measurements.
+    pub place: Place,
+    /// A session whose peer says nothing is given up for dead after this.
+    pub dead: Duration,
+    /// What is late by less than this is in time: timers, and a machine that is busy.
+    pub late_max: Duration,
+    /// The seed's numbers.
+    pub random: Random,
+}
+
+impl Lab {
+    /// For what the options ask for.
+    pub fn new(setting: &Setting, seed: u64, dead: Duration, late_max: Duration) -> Self {
+        let place = Place {
+            transport: setting.transport,
+            runtime: setting.runtime,
+            threads: setting.threads,
+            host: "127.0.0.1".to_owned(),
+            core: 0,
+        };
+        Self { place, dead, late_max, random: Random::new(seed) }
+    }
+
+    /// Work that was told to end, or whose session is dead, has ended within this, or it hangs:
+    /// the dead time, once more for the other side, and what closing may take.
+    fn ended(&self) -> Duration {
+        2 * self.dead + 2 * self.late_max + Duration::from_secs(5)
+    }
+
+    /// Two node processes, a link between them, and the proxy that it passes.
+    ///
+    /// # Errors
+    /// If one of them does not start.
+    pub async fn pair(&self) -> Result<Pair, Failure> {
+        let mut dialler = Process::start(self, 0).await?;
+        let mut acceptor = Process::start(self, 1).await?;
+        let proxy = Proxy::start(acceptor.listen().await?).doing("starting the proxy")?;
+        let (dialled, met) = tokio::join!(dialler.dial(1, proxy.address()), acceptor.meet(1));
+        dialled.and(met)?;
+        Ok(Pair { dialler, acceptor, proxy, ended: self.ended() })
+    }
+}
+
+/// Two node processes with one link.
+pub struct Pair {
+    /// The one that dialled.
+    pub dialler: Process,
+    /// The one that was dialled.
+    pub acceptor: Process,
+    /// What the link passes.
+    pub proxy: Proxy,
+    ended: Duration,
+}
+
+/// Both ends of a stream, as they went.
+#[derive(Debug)]
+pub struct Stream {
+    /// Its sender.
+    pub sent: Outcome,
+    /// Its receiver.
+    pub taken: Outcome,
+}
+
+impl Pair {
+    /// Begins a saturated stream each way that is asked for.
+    ///
+    /// # Errors
+    /// If a process is gone.
+    pub async fn begin(&mut self, directions: &[Direction], bytes: usize) -> Result<(), Failure> {
+        for &direction in directions {
+            let channel = format!("{direction:?}").to_lowercase();
+            let (from, to) = match direction {
+                Direction::Forth => (&mut self.dialler, &mut self.acceptor),
+                Direction::Back => (&mut self.acceptor, &mut self.dialler),
+            };
+            to.work(Work::Consume { channel: channel.clone(), bytes, rate: None }).await?;
+            from.work(Work::Produce { channel, bytes }).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends what `begin` began and says how it went; none where something hangs.
+    ///
+    /// # Errors
+    /// If a process is gone.
+    pub async fn end(
+        &mut self,
+        directions: &[Direction],
+        promises: &mut Promises,
+    ) -> Result<Option<Vec<Stream>>, Failure> {
+        self.dialler.stop().await?;
+        self.acceptor.stop().await?;
+        let (dialler, acceptor) =
+            tokio::join!(self.dialler.collect(self.ended), self.acceptor.collect(self.ended));
+        let (dialler, acceptor) = (dialler?, acceptor?);
+        for (side, collected) in [("that dialled", &dialler), ("that was dialled", &acceptor)] {
+            promises.hold(collected.is_some(), || {
+                format!(
+                    "the node {side} still waits {} s after it was stopped",
+                    self.ended.as_secs()
+                )
+            });
+            promises.no_panic(collected.as_ref());
+        }
+        let (Some(dialler), Some(acceptor)) = (dialler, acceptor) else { return Ok(None) };
+        let both = dialler.outcomes.into_iter().zip(acceptor.outcomes);
+        let streams =
+            directions.iter().zip(both).map(|(direction, (dialler, acceptor))| match direction {
+                Direction::Forth => Stream { sent: dialler, taken: acceptor },
+                Direction::Back => Stream { sent: acceptor, taken: dialler },
+            });
+        Ok(Some(streams.collect()))
+    }
+}
+
+/// What a scenario found.
+#[derive(Debug, Default)]
+pub struct Promises {
+    broken: Vec<String>,
+}
+
+impl Promises {
+    /// Notes a promise that was not held.
+    pub fn hold(&mut self, held: bool, otherwise: impl FnOnce() -> String) {
+        if !held {
+            self.broken.push(otherwise());
+        }
+    }
+
+    /// All were held.
+    pub fn are_held(&self) -> bool {
+        self.broken.is_empty()
+    }
+
+    /// No thread of a process has panicked.
+    pub fn no_panic(&mut self, collected: Option<&Collected>) {
+        let panics = collected.map_or(0, |collected| collected.panics);
+        self.hold(panics == 0, || format!("{panics} panics in a node process"));
+    }
+
+    /// A stream through which nothing was lost, repeated, reordered or changed.
+    pub fn exactly_once(&mut self, stream: &Stream) {
+        let Stream { sent, taken } = stream;
+        for (who, error) in [("sender", &sent.error), ("receiver", &taken.error)] {
+            let text = || error.as_ref().map_or_else(String::new, |error| error.text.clone());
+            self.hold(error.is_none(), || format!("the {who} ended with an error: {}", text()));
+        }
+        self.hold(taken.fault.is_none(), || format!("a message was wrong: {:?}", taken.fault));
+        self.hold(taken.messages > 0, || "nothing was delivered".to_owned());
+        if sent.error.is_none() && taken.error.is_none() && taken.fault.is_none() {
+            self.hold(sent.messages == taken.messages, || {
+                format!("{} messages were sent and {} came", sent.messages, taken.messages)
+            });
+        }
+    }
+
+    /// A stream that ended with its session: both ends know, and the account is true.
+    pub fn both_know(&mut self, stream: &Stream) {
+        let Stream { sent, taken } = stream;
+        self.told(&sent.error, "sender");
+        self.told(&taken.error, "receiver");
+        self.hold(taken.fault.is_none(), || format!("a message was wrong: {:?}", taken.fault));
+        let account = sent.error.as_ref().and_then(|error| error.account);
+        if let Some((accepted, acknowledged)) = account {
+            self.hold((acknowledged..=accepted).contains(&taken.messages), || {
+                format!(
+                    "of {accepted} messages {acknowledged} were said to be acknowledged, and {} \
+                     came",
+                    taken.messages
+                )
+            });
+        }
+    }
+
+    /// An end whose session is dead was told so, with the peer's name; a sender with an account.
+    pub fn told(&mut self, error: &Option<protocol::Ended>, who: &str) {
+        let Some(error) = error else {
+            self.hold(false, || format!("the {who} did not learn that the session is dead"));
+            return;
+        };
+        self.hold(!error.peer.is_empty() && error.text.contains(&error.peer), || {
+            format!("the {who}'s error does not name its peer: {}", error.text)
+        });
+        self.hold(who != "sender" || error.account.is_some(), || {
+            format!("the sender's error gives no account: {}", error.text)
+        });
+    }
+
+    /// Says on standard error what was broken, and in the row.
+    pub fn report(&self, row: &mut Row) {
+        for broken in &self.broken {
+            eprintln!("chunkperf: promise broken: {broken}");
+        }
+        let broken: Vec<Value> =
+            self.broken.iter().map(|text| Value::from(text.as_str())).collect();
+        row.set("broken", Value::Array(broken));
+    }
+}

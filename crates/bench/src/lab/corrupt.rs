@@ -1,0 +1,110 @@
+//! One turned bit on the way.
+
+use std::time::Duration;
+
+use super::protocol::Fault;
+use super::proxy::{Direction, Proxy};
+use super::{Lab, Promises, Stream};
+use crate::failure::Failure;
+use crate::table::Row;
+
+/// A bit is turned within so many bytes of the stream: some packets.
+const FORTH_BYTES: u64 = 200_000;
+
+/// And within so many of what goes against it: acknowledgements and credit.
+const BACK_BYTES: u64 = 2_000;
+
+/// What the bit does shows within this.
+const AFTER: Duration = Duration::from_millis(300);
+
+/// Counts of how the rounds went.
+#[derive(Debug, Default)]
+struct Tally {
+    ended: u64,
+    undecodable: u64,
+    wrong: u64,
+    resumed: u64,
+    unnoticed: u64,
+    hung: u64,
+}
+
+/// Turns one bit in each of `times` sessions. On a plain link that may end the session or change
+/// a message; `sealed` links notice every bit, and go on by a new connection.
+///
+/// # Errors
+/// If a process cannot be started or ends.
+pub async fn run(
+    lab: &mut Lab,
+    times: usize,
+    sealed: bool,
+    promises: &mut Promises,
+    row: &mut Row,
+) -> Result<(), Failure> {
+    let mut tally = Tally::default();
+    for index in 0..times {
+        // The stream's own direction has more to hit.
+        let way = if index % 4 == 3 { Direction::Back } else { Direction::Forth };
+        round(lab, way, sealed, &mut tally, promises).await?;
+    }
+    row.set("sessions", times)
+        .set("ended_with_an_error", tally.ended)
+        .set("undecodable_messages", tally.undecodable)
+        .set("wrong_messages", tally.wrong)
+        .set("resumed", tally.resumed)
+        .set("without_effect", tally.unnoticed)
+        .set("hung", tally.hung);
+    Ok(())
+}
+
+async fn round(
+    lab: &mut Lab,
+    way: Direction,
+    sealed: bool,
+    tally: &mut Tally,
+    promises: &mut Promises,
+) -> Result<(), Failure> {
+    let mut pair = lab.pair().await?;
+    pair.begin(&[Direction::Forth], 16).await?;
+    let is_carrying =
+        |proxy: &Proxy| proxy.newest().is_some_and(|wire| wire.forth.carrying_ns().is_some());
+    pair.proxy.wait_until(lab.ended(), is_carrying).await;
+    let Some(wire) = pair.proxy.newest() else { return Ok(()) };
+    let bytes = match way {
+        Direction::Forth => FORTH_BYTES,
+        Direction::Back => BACK_BYTES,
+    };
+    let lane = wire.lane(way);
+    let at = lane.passed() + lab.random.below(bytes);
+    lane.set(|conduct| conduct.flip_at = Some(at));
+    tokio::time::sleep(AFTER).await;
+    let Some(streams) = pair.end(&[Direction::Forth], promises).await? else {
+        tally.hung += 1;
+        return Ok(());
+    };
+    let resumed = pair.proxy.wires().len() > 1;
+    for stream in &streams {
+        judge(stream, sealed, resumed, tally, promises);
+    }
+    Ok(())
+}
+
+fn judge(stream: &Stream, sealed: bool, resumed: bool, tally: &mut Tally, promises: &mut Promises) {
+    let Stream { sent, taken } = stream;
+    if sealed {
+        promises.exactly_once(stream);
+    }
+    if let Some(fault) = taken.fault {
+        let noticed = matches!(fault, Fault::Undecodable { .. });
+        let count = if noticed { &mut tally.undecodable } else { &mut tally.wrong };
+        *count += 1;
+    } else if sent.error.is_some() || taken.error.is_some() {
+        tally.ended += 1;
+        if !sealed {
+            promises.both_know(stream);
+        }
+    } else {
+        promises.exactly_once(stream);
+        let count = if resumed { &mut tally.resumed } else { &mut tally.unnoticed };
+        *count += 1;
+    }
+}

@@ -1,0 +1,295 @@
+//! A saturated stream whose connection is cut again and again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use super::checks::{longest_ns, next_message_ns};
+use super::protocol::LinkCounts;
+use super::proxy::{Conducts, Cut, Direction, Proxy, Wire};
+use super::{Lab, Pair, Promises, Stream};
+use crate::failure::Failure;
+use crate::stats::percentile_us;
+use crate::table::Row;
+
+/// The opening of a connection is about so long each way: a cut below falls into it.
+const OPENING_BYTES: u64 = 320;
+
+/// One cut in so many is followed by one in the opening of the next connection, and so on.
+const OPENING_CUT_ONCE_IN: u64 = 4;
+
+/// A cut that waits for a byte is made at this many bytes, at most: some packets further.
+const FORTH_BYTES: u64 = 256 * 1024;
+
+/// Against the stream only acknowledgements and credit pass.
+const AGAINST_BYTES: u64 = 128;
+
+/// A cut that waits for a byte waits at most so long.
+const FUSE: Duration = Duration::from_millis(200);
+
+/// What is done to connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum How {
+    /// Reset, close and half-open by turns.
+    Mixed,
+    /// Both sides are reset.
+    Reset,
+    /// Both directions end.
+    Close,
+    /// Only the side that dialled is reset.
+    HalfOpen,
+    /// One direction becomes a blackhole.
+    OneWay,
+    /// Both directions become blackholes.
+    Blackhole,
+}
+
+/// Which way the stream goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Flow {
+    /// From the node that dialled.
+    Forth,
+    /// To it.
+    Back,
+    /// Both at once.
+    Both,
+}
+
+impl Flow {
+    fn directions(self) -> &'static [Direction] {
+        match self {
+            Self::Forth => &[Direction::Forth],
+            Self::Back => &[Direction::Back],
+            Self::Both => &[Direction::Forth, Direction::Back],
+        }
+    }
+}
+
+/// What is to be run.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// How often the connection is cut.
+    pub cuts: usize,
+    /// How long a connection carries data before it is cut, on average.
+    pub every: Duration,
+    /// What is done to it.
+    pub how: How,
+    /// Which way the stream goes.
+    pub flow: Flow,
+    /// Encoded bytes of a message.
+    pub bytes: usize,
+    /// What a resume may take beyond the backoff, at the 99th percentile.
+    pub resume_max: Duration,
+}
+
+/// Runs the scenario.
+///
+/// # Errors
+/// If a process cannot be started or ends.
+pub async fn run(
+    lab: &mut Lab,
+    plan: &Plan,
+    promises: &mut Promises,
+    row: &mut Row,
+) -> Result<(), Failure> {
+    let directions = plan.flow.directions();
+    let mut pair = lab.pair().await?;
+    pair.begin(directions, plan.bytes).await?;
+    let limit = lab.dead + lab.late_max;
+    let mut cutting = Cutting { lab, plan, pair: &mut pair };
+    let carried_on = cutting.run().await;
+    promises.hold(carried_on, || {
+        format!("no connection carried messages again within {} s", limit.as_secs())
+    });
+    let streams = pair.end(directions, promises).await?.unwrap_or_default();
+    for stream in &streams {
+        promises.exactly_once(stream);
+    }
+    figures(plan, &pair.proxy.wires(), &streams, promises, row);
+    Ok(())
+}
+
+struct Cutting<'a> {
+    lab: &'a mut Lab,
+    plan: &'a Plan,
+    pair: &'a mut Pair,
+}
+
+impl Cutting<'_> {
+    /// Cuts as often as planned; false when the stream did not go on after a cut.
+    async fn run(&mut self) -> bool {
+        loop {
+            // After the last cut too: the stream is to end on a connection that works.
+            let Some(wire) = self.carrying().await else { return false };
+            let left = self.plan.cuts.saturating_sub(struck(&self.pair.proxy));
+            if left == 0 {
+                return true;
+            }
+            tokio::time::sleep(self.lab.random.about(self.plan.every)).await;
+            self.arm_openings(left - 1);
+            self.strike(&wire).await;
+        }
+    }
+
+    /// Waits for a connection that carries the stream.
+    async fn carrying(&self) -> Option<Arc<Wire>> {
+        let directions = self.plan.flow.directions();
+        let proxy = &self.pair.proxy;
+        let carries = |wire: &Arc<Wire>| {
+            let is_whole = wire.is_live() && wire.struck_ns().is_none();
+            is_whole && directions.iter().all(|&way| wire.lane(way).carrying_ns().is_some())
+        };
+        let found = |proxy: &Proxy| proxy.newest().filter(carries);
+        // A dial that is under way when the session is given up may still wait for its backoff.
+        let limit = self.lab.dead + self.lab.late_max;
+        proxy.wait_until(limit, |proxy| found(proxy).is_some()).await;
+        found(proxy)
+    }
+
+    /// Lets some of the next connections be cut while they open.
+    fn arm_openings(&mut self, left: usize) {
+        let random = &mut self.lab.random;
+        if matches!(self.plan.how, How::OneWay | How::Blackhole) {
+            // The resume that is measured is then the one after such a fault.
+            return;
+        }
+        let mut armed = Vec::new();
+        while armed.len() < left && random.once_in(OPENING_CUT_ONCE_IN) {
+            let way = random.one_of(&[Direction::Forth, Direction::Back]);
+            let how = cut(self.plan.how, random).unwrap_or(Cut::Reset);
+            armed.push(Conducts::cut_at(way, random.below(OPENING_BYTES), how));
+        }
+        self.pair.proxy.arm_next(armed);
+    }
+
+    /// Does to a connection what is planned.
+    async fn strike(&mut self, wire: &Arc<Wire>) {
+        let random = &mut self.lab.random;
+        let Some(how) = cut(self.plan.how, random) else {
+            let ways: &[_] = match self.plan.how {
+                How::OneWay => &[random.one_of(&[Direction::Forth, Direction::Back])],
+                _ => &[Direction::Forth, Direction::Back],
+            };
+            wire.swallow(ways);
+            return;
+        };
+        match random.below(4) {
+            0 => wire.cut(how),
+            1 => {
+                let against = match self.plan.flow {
+                    Flow::Forth => Direction::Back,
+                    Flow::Back | Flow::Both => Direction::Forth,
+                };
+                wire.cut_after(against, random.below(AGAINST_BYTES), how);
+            }
+            _ => {
+                let along = random.one_of(self.plan.flow.directions());
+                wire.cut_after(along, random.below(FORTH_BYTES), how);
+            }
+        }
+        let is_over = |_: &Proxy| !wire.is_live();
+        if !self.pair.proxy.wait_until(FUSE, is_over).await {
+            wire.cut(how);
+            // It is carried out by a task of this thread.
+            self.pair.proxy.wait_until(self.lab.late_max, is_over).await;
+        }
+    }
+}
+
+fn cut(how: How, random: &mut super::random::Random) -> Option<Cut> {
+    match how {
+        How::Mixed => Some(random.one_of(&[Cut::Reset, Cut::Close, Cut::HalfOpen])),
+        How::Reset => Some(Cut::Reset),
+        How::Close => Some(Cut::Close),
+        How::HalfOpen => Some(Cut::HalfOpen),
+        How::OneWay | How::Blackhole => None,
+    }
+}
+
+fn struck(proxy: &Proxy) -> usize {
+    proxy.wires().iter().filter(|wire| wire.struck_ns().is_some()).count()
+}
+
+/// Nanoseconds of each resume, whole and in its two parts.
+#[derive(Debug, Default)]
+struct Resumes {
+    whole: Vec<u64>,
+    backoff: Vec<u64>,
+    beyond: Vec<u64>,
+}
+
+impl Resumes {
+    /// Of every cut after which the next connection carried the stream: where that was cut in
+    /// its opening, its own cut counts.
+    fn of(wires: &[Arc<Wire>], direction: Direction, stream: &Stream) -> Self {
+        let mut resumes = Self::default();
+        for pair in wires.windows(2) {
+            let (wire, next) = (&pair[0], &pair[1]);
+            let (Some(cut_ns), Some(carrying_ns)) =
+                (wire.struck_ns(), next.lane(direction).carrying_ns())
+            else {
+                continue;
+            };
+            let message_ns = next_message_ns(&stream.taken.silences, carrying_ns);
+            resumes.whole.push(message_ns.saturating_sub(cut_ns));
+            resumes.backoff.push(next.dialled_ns.saturating_sub(cut_ns));
+            resumes.beyond.push(message_ns.saturating_sub(next.dialled_ns));
+        }
+        resumes
+    }
+
+    fn add(&mut self, other: Self) {
+        self.whole.extend(other.whole);
+        self.backoff.extend(other.backoff);
+        self.beyond.extend(other.beyond);
+    }
+}
+
+fn figures(
+    plan: &Plan,
+    wires: &[Arc<Wire>],
+    streams: &[Stream],
+    promises: &mut Promises,
+    row: &mut Row,
+) {
+    let mut resumes = Resumes::default();
+    for (&direction, stream) in plan.flow.directions().iter().zip(streams) {
+        resumes.add(Resumes::of(wires, direction, stream));
+    }
+    let messages: u64 = streams.iter().map(|stream| stream.taken.messages).sum();
+    let seconds = streams.iter().map(|stream| stream.taken.seconds()).fold(0.0, f64::max);
+    let cuts = wires.iter().filter(|wire| wire.struck_ns().is_some());
+    let carried =
+        |wire: &&Arc<Wire>| wire.forth.carrying_ns().is_some() || wire.back.carrying_ns().is_some();
+    let in_openings = cuts.clone().filter(|wire| !carried(wire)).count();
+    // Of both ends and all streams of the one link: the larger.
+    let ends = || streams.iter().flat_map(|stream| [&stream.sent.link, &stream.taken.link]);
+    let counted = |of: &dyn Fn(&LinkCounts) -> u64| ends().map(of).max();
+    let longest = streams.iter().map(|stream| longest_ns(&stream.taken.silences)).max();
+    row.set("messages", messages)
+        .set("seconds", seconds)
+        .set("messages_per_second", messages as f64 / seconds)
+        .set("connections", wires.len())
+        .set("cuts", cuts.count())
+        .set("cuts_in_openings", in_openings)
+        .set("resumes", counted(&|link| link.resumes))
+        .set("packets_resent", counted(&|link| link.packets_resent))
+        .set("packets_duplicate", counted(&|link| link.packets_duplicate))
+        .set("resume_p50_us", percentile_us(&resumes.whole, 50))
+        .set("resume_p99_us", percentile_us(&resumes.whole, 99))
+        .set("resume_max_us", percentile_us(&resumes.whole, 100))
+        .set("backoff_p50_us", percentile_us(&resumes.backoff, 50))
+        .set("backoff_p99_us", percentile_us(&resumes.backoff, 99))
+        .set("beyond_backoff_p50_us", percentile_us(&resumes.beyond, 50))
+        .set("beyond_backoff_p99_us", percentile_us(&resumes.beyond, 99))
+        .set("beyond_backoff_max_us", percentile_us(&resumes.beyond, 100))
+        .set("longest_gap_us", longest.map(|ns| ns as f64 / 1e3));
+    if !resumes.beyond.is_empty() {
+        let p99_us = percentile_us(&resumes.beyond, 99);
+        let max_us = plan.resume_max.as_secs_f64() * 1e6;
+        promises.hold(p99_us <= max_us, || {
+            format!("resumes take {p99_us} us beyond the backoff (p99), more than {max_us} us")
+        });
+    }
+}

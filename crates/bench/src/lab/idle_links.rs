@@ -1,0 +1,144 @@
+//! Very many links that carry nothing.
+
+use std::time::{Duration, Instant};
+
+use super::protocol::Work;
+use super::{Lab, Promises};
+use crate::failure::Failure;
+use crate::harness::protocol::Usage;
+use crate::lab::processes::Process;
+use crate::table::Row;
+
+/// Memory is read after the last link has been idle this long.
+const SETTLE: Duration = Duration::from_millis(1500);
+
+/// Links made before memory is first read: what is set up once is then there.
+const LINKS_BEFORE: usize = 2;
+
+/// Open files of a process beside its links.
+const OTHER_FILES: u64 = 64;
+
+/// What is to be run.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// How many links.
+    pub links: usize,
+    /// How long wake-ups are counted.
+    pub watch: Duration,
+    /// What a link may cost, both ends together.
+    pub bytes_max: usize,
+}
+
+/// Two processes and the links between them.
+struct Couple {
+    dialler: Process,
+    acceptor: Process,
+    address: std::net::SocketAddr,
+    links: usize,
+}
+
+/// Runs the scenario.
+///
+/// # Errors
+/// If a process cannot be started or ends.
+pub async fn run(
+    lab: &Lab,
+    plan: &Plan,
+    promises: &mut Promises,
+    row: &mut Row,
+) -> Result<(), Failure> {
+    let mut couples = Vec::new();
+    let mut left = plan.links;
+    while left > 0 {
+        let couple = Couple::open(lab, left).await?;
+        left -= couple.links;
+        couples.push(couple);
+    }
+    let before = usage(&mut couples).await?;
+    let started = Instant::now();
+    for couple in &mut couples {
+        couple.link(couple.links).await?;
+    }
+    let linked = started.elapsed();
+    tokio::time::sleep(SETTLE).await;
+    let settled = usage(&mut couples).await?;
+    tokio::time::sleep(plan.watch).await;
+    let watched = usage(&mut couples).await?;
+    for couple in &mut couples {
+        couple.are_alive(lab, promises).await?;
+    }
+    let bytes_per_link = bytes(before, settled).map(|bytes| bytes / plan.links as f64);
+    row.set("links", plan.links)
+        .set("processes", 2 * couples.len())
+        .set("linked_seconds", linked.as_secs_f64())
+        .set("bytes_per_link", bytes_per_link)
+        .set("wakeups_per_second", wakeups(settled, watched, plan.watch));
+    if let Some(bytes) = bytes_per_link {
+        promises.hold(bytes <= plan.bytes_max as f64, || {
+            format!("an idle link takes {bytes} bytes, more than {}", plan.bytes_max)
+        });
+    }
+    Ok(())
+}
+
+impl Couple {
+    /// Starts two processes for as many links as they may have files, at most `wanted`.
+    async fn open(lab: &Lab, wanted: usize) -> Result<Self, Failure> {
+        let dialler = Process::start(lab, 0).await?;
+        let mut acceptor = Process::start(lab, 1).await?;
+        let files = dialler.files.min(acceptor.files).saturating_sub(OTHER_FILES);
+        let links = wanted.min(usize::try_from(files).unwrap_or(usize::MAX));
+        if links == 0 {
+            return Err(Failure::broken("opening links", "no process may open files"));
+        }
+        let address = acceptor.listen().await?;
+        let mut couple = Self { dialler, acceptor, address, links };
+        couple.link(LINKS_BEFORE).await?;
+        Ok(couple)
+    }
+
+    async fn link(&mut self, count: usize) -> Result<(), Failure> {
+        let (dialled, met) =
+            tokio::join!(self.dialler.dial(count, self.address), self.acceptor.meet(count));
+        dialled.and(met)
+    }
+
+    /// Sends a number over each link.
+    async fn are_alive(&mut self, lab: &Lab, promises: &mut Promises) -> Result<(), Failure> {
+        let links = self.links + LINKS_BEFORE;
+        self.acceptor.work(Work::ConsumeRounds { links }).await?;
+        let (acknowledged_ns, failures) = self.dialler.round(0).await?;
+        let alive = acknowledged_ns.len();
+        promises.hold(alive == links, || {
+            format!("{alive} of {links} links are alive: {}", failures.join("; "))
+        });
+        for process in [&mut self.dialler, &mut self.acceptor] {
+            let collected = process.collect(lab.ended()).await?;
+            promises.hold(collected.is_some(), || "the links' channels do not end".to_owned());
+            promises.no_panic(collected.as_ref());
+        }
+        Ok(())
+    }
+}
+
+/// What all processes use together.
+async fn usage(couples: &mut [Couple]) -> Result<Usage, Failure> {
+    let mut sum = Usage { resident_bytes: Some(0), switches: Some(0) };
+    for couple in couples {
+        for process in [&mut couple.dialler, &mut couple.acceptor] {
+            let (usage, _) = process.usage().await?;
+            let plus = |sum: Option<u64>, more: Option<u64>| Some(sum? + more?);
+            sum.resident_bytes = plus(sum.resident_bytes, usage.resident_bytes);
+            sum.switches = plus(sum.switches, usage.switches);
+        }
+    }
+    Ok(sum)
+}
+
+fn bytes(before: Usage, after: Usage) -> Option<f64> {
+    Some(after.resident_bytes?.saturating_sub(before.resident_bytes?) as f64)
+}
+
+fn wakeups(before: Usage, after: Usage, time: Duration) -> Option<f64> {
+    Some(after.switches?.saturating_sub(before.switches?) as f64 / time.as_secs_f64())
+}

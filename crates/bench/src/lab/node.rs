@@ -1,0 +1,234 @@
+//! A node process of the lab: it builds nodes, sends and receives as it is told.
+
+mod rounds;
+mod work;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use chunkcomm::{Address, Node, NodeBuilder, Peer};
+use tokio::task::{JoinHandle, JoinSet};
+
+use self::rounds::Rounds;
+use self::work::Lot;
+use super::protocol::{Collected, Outcome, Reply, Request, Work};
+use crate::commands::Verdict;
+use crate::failure::{Doing, Failure};
+use crate::harness::control::Control;
+use crate::harness::protocol::{Place, RuntimeKind};
+use crate::harness::{far, machine};
+use crate::ours::address;
+use crate::with_message_of;
+
+/// The hidden subcommand that makes a process a node of the lab.
+pub const NODE_COMMAND: &str = "lab-node";
+
+/// The channel by which a node that was dialled learns of its peer.
+const MEETING: &str = "meeting";
+
+/// Dials that are under way at the same time.
+const DIALS_MAX: usize = 32;
+
+/// Panics of this process, in whatever thread.
+static PANICS: AtomicU64 = AtomicU64::new(0);
+
+/// Serves the lab over standard input and output until that ends.
+///
+/// # Errors
+/// If the lab breaks off.
+pub fn serve() -> Result<Verdict, Failure> {
+    machine::die_with_parent();
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        PANICS.fetch_add(1, Ordering::Relaxed);
+        usual(panic);
+    }));
+    let mut control = Control::new(std::io::stdin(), std::io::stdout());
+    let setup = far::runtime(1)?.block_on(control.receive())?;
+    let Some(Request::Setup { place, dead_ms }) = setup else {
+        return Err(Failure::broken("starting a node of the lab", "it was not told where"));
+    };
+    control.send(&Reply::Ready { files: allow_files() })?;
+    machine::pin(place.core);
+    let runtime = far::runtime(place.threads)?;
+    let mut process = Process::new(place, Duration::from_millis(dead_ms));
+    runtime.block_on(async {
+        while let Some(request) = control.receive().await? {
+            let reply = process.handle(request).await;
+            control.send(&reply.unwrap_or_else(|failure| Reply::Failed(failure.to_string())))?;
+        }
+        Ok(Verdict::Fine)
+    })
+}
+
+struct Process {
+    place: Place,
+    dead: Duration,
+    listening: Option<Node>,
+    links: Vec<(Node, Peer)>,
+    rounds: Rounds,
+    work: Vec<Started>,
+    stop: Arc<AtomicBool>,
+}
+
+/// Dials under way.
+type Dials = JoinSet<Result<(Node, Peer), Failure>>;
+
+struct Started {
+    task: JoinHandle<Outcome>,
+    taken: Arc<AtomicU64>,
+}
+
+/// Raises the limit of open files as far as it goes; returns it.
+pub fn allow_files() -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Refused, the limit is what it was.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+impl Process {
+    fn new(place: Place, dead: Duration) -> Self {
+        Self {
+            place,
+            dead,
+            listening: None,
+            links: Vec::new(),
+            rounds: Rounds::default(),
+            work: Vec::new(),
+            stop: Arc::default(),
+        }
+    }
+
+    async fn handle(&mut self, request: Request) -> Result<Reply, Failure> {
+        match request {
+            Request::Setup { .. } => Err(Failure::broken("setting up", "it was done before")),
+            Request::Listen => self.listen().await,
+            Request::Dial { count, address } => self.dial(count, &address).await,
+            Request::Meet { count } => self.meet(count).await,
+            Request::Start(work) => self.start(work).await,
+            Request::Stop => {
+                self.stop.store(true, Ordering::Relaxed);
+                Ok(Reply::Done)
+            }
+            Request::Collect => self.collect().await,
+            Request::Round { number } => Ok(self.rounds.run(number, &self.links).await),
+            Request::Usage => {
+                let taken = self.work.iter().map(|work| work.taken.load(Ordering::Relaxed));
+                Ok(Reply::Usage { usage: far::usage(), taken: taken.collect() })
+            }
+        }
+    }
+
+    /// The settings that both sides share.
+    fn builder(&self) -> NodeBuilder {
+        // In the proportions of the library's own 1 s, 3 s and 10 s.
+        let (probe, suspect) = (self.dead / 10, self.dead * 3 / 10);
+        let builder = Node::builder().liveness(probe, suspect, self.dead);
+        match self.place.runtime {
+            RuntimeKind::Ambient => builder,
+            RuntimeKind::IoThread => builder.io_thread(),
+            RuntimeKind::BusyPoll => builder.busy_poll(),
+        }
+    }
+
+    async fn listen(&mut self) -> Result<Reply, Failure> {
+        let anywhere: Address = format!("{}:0", self.place.host).parse().doing("listening")?;
+        let node = self.builder().listen(anywhere).build().await.doing("building a node")?;
+        let address = node.addresses().first().map(ToString::to_string);
+        self.listening = Some(node);
+        let address = address.ok_or_else(|| Failure::broken("listening", "there is no address"))?;
+        Ok(Reply::Listening { address })
+    }
+
+    async fn dial(&mut self, count: usize, text: &str) -> Result<Reply, Failure> {
+        let target = address(text)?;
+        let mut dials = Dials::new();
+        for _ in 0..count {
+            if dials.len() >= DIALS_MAX {
+                self.dialled(&mut dials).await?;
+            }
+            let node = self.builder().build().await.doing("building a node")?;
+            let target = target.clone();
+            dials.spawn(async move {
+                let peer = node.connect(&target).await.doing("connecting")?;
+                let mut meeting =
+                    node.open::<u64>(&peer, MEETING).await.doing("opening the meeting")?;
+                meeting.send(&0).await.doing("meeting")?;
+                // Until the peer has taken it: the link then stands on both sides.
+                meeting.close(work::CLOSE_DEADLINE).await.doing("meeting")?;
+                Ok((node, peer))
+            });
+        }
+        while !dials.is_empty() {
+            self.dialled(&mut dials).await?;
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Keeps the link of the next dial that is done.
+    async fn dialled(&mut self, dials: &mut Dials) -> Result<(), Failure> {
+        if let Some(link) = dials.join_next().await {
+            self.links.push(link.doing("dialling")??);
+        }
+        Ok(())
+    }
+
+    async fn meet(&mut self, count: usize) -> Result<Reply, Failure> {
+        let node = self.node()?;
+        for _ in 0..count {
+            let (peer, mut meeting) = node.accept::<u64>(MEETING).await.doing("meeting a peer")?;
+            while meeting.recv().await.doing("meeting a peer")?.is_some() {}
+            self.links.push((node.clone(), peer));
+        }
+        Ok(Reply::Done)
+    }
+
+    /// The node that listens, or the first that dialled.
+    fn node(&self) -> Result<Node, Failure> {
+        let dialled = || self.links.first().map(|(node, _)| node);
+        let node = self.listening.as_ref().or_else(dialled).cloned();
+        node.ok_or_else(|| Failure::broken("using a node", "there is none"))
+    }
+
+    async fn start(&mut self, work: Work) -> Result<Reply, Failure> {
+        let taken = Arc::new(AtomicU64::new(0));
+        let lot = Lot { taken: Arc::clone(&taken), stop: Arc::clone(&self.stop) };
+        let task = match work {
+            Work::Produce { channel, bytes } => {
+                let link = self.links.first().cloned();
+                let (node, peer) =
+                    link.ok_or_else(|| Failure::broken("sending", "there is no link"))?;
+                with_message_of!(bytes, M => {
+                    let sender = node.open::<M>(&peer, &channel).await.doing("opening a channel")?;
+                    tokio::spawn(work::produce(sender, bytes, lot))
+                })
+            }
+            Work::Consume { channel, bytes, rate } => {
+                let node = self.node()?;
+                with_message_of!(bytes, M => {
+                    tokio::spawn(work::consume::<M>(node, channel, bytes, rate, lot))
+                })
+            }
+            Work::ConsumeRounds { links } => {
+                tokio::spawn(rounds::consume(self.node()?, links, lot))
+            }
+        };
+        self.work.push(Started { task, taken });
+        Ok(Reply::Done)
+    }
+
+    async fn collect(&mut self) -> Result<Reply, Failure> {
+        // What sends rounds has nothing to wait for: its channels end here.
+        self.rounds = Rounds::default();
+        let mut outcomes = Vec::new();
+        for started in self.work.drain(..) {
+            outcomes.push(started.task.await.doing("working")?);
+        }
+        self.stop = Arc::default();
+        let panics = PANICS.load(Ordering::Relaxed);
+        Ok(Reply::Collected(Collected { outcomes, panics }))
+    }
+}

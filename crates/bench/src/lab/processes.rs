@@ -1,0 +1,182 @@
+//! The lab's side of its node processes.
+
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::Lab;
+use super::node::NODE_COMMAND;
+use super::protocol::{Collected, Reply, Request, Work};
+use crate::failure::{Doing, Failure};
+use crate::harness::control::Control;
+use crate::harness::machine;
+use crate::harness::protocol::{Place, Usage};
+
+/// What a node is asked is done within this time, or something hangs.
+const ANSWER: Duration = Duration::from_secs(120);
+
+/// A node process; dropping it ends the process.
+pub struct Process {
+    child: Child,
+    control: Control,
+    /// Files that it may open.
+    pub files: u64,
+}
+
+impl Process {
+    /// Starts a process of the lab on the `core`-th core.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn start(lab: &Lab, core: usize) -> Result<Self, Failure> {
+        let program = std::env::current_exe().doing("finding this program's file")?;
+        let mut child = Command::new(program)
+            .arg(NODE_COMMAND)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .doing("starting a node process")?;
+        let pipes = child.stdout.take().zip(child.stdin.take());
+        let (stdout, stdin) =
+            pipes.ok_or_else(|| Failure::broken("starting a node process", "it has no pipes"))?;
+        let mut process = Self { child, control: Control::new(stdout, stdin), files: 0 };
+        let place = Place { core, ..lab.place.clone() };
+        let dead_ms = lab.dead.as_millis() as u64;
+        process.files = match process.ask(&Request::Setup { place, dead_ms }).await? {
+            Reply::Ready { files } => files,
+            other => return Err(unexpected(&other)),
+        };
+        Ok(process)
+    }
+
+    /// Sends a request and waits for its reply.
+    async fn ask(&mut self, request: &Request) -> Result<Reply, Failure> {
+        self.control.send(request)?;
+        match tokio::time::timeout(ANSWER, self.reply()).await {
+            Ok(reply) => reply,
+            Err(_) => Err(Failure::broken(
+                "waiting for a node process",
+                format!("it has not done this in {} s: {request:?}", ANSWER.as_secs()),
+            )),
+        }
+    }
+
+    async fn reply(&mut self) -> Result<Reply, Failure> {
+        match self.control.receive::<Reply>().await? {
+            Some(Reply::Failed(why)) => Err(Failure::broken("in a node process", why)),
+            Some(reply) => Ok(reply),
+            None => Err(Failure::broken("waiting for a node process", "it has ended")),
+        }
+    }
+
+    async fn done(&mut self, request: &Request) -> Result<(), Failure> {
+        match self.ask(request).await? {
+            Reply::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Builds a node that listens; returns where.
+    ///
+    /// # Errors
+    /// If it cannot.
+    pub async fn listen(&mut self) -> Result<SocketAddr, Failure> {
+        match self.ask(&Request::Listen).await? {
+            Reply::Listening { address } => {
+                let address = address.rsplit('/').next().unwrap_or_default();
+                address.parse().doing("understanding a node's address")
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Builds so many nodes that dial an address, a link each.
+    ///
+    /// # Errors
+    /// If one cannot.
+    pub async fn dial(&mut self, count: usize, address: SocketAddr) -> Result<(), Failure> {
+        self.done(&Request::Dial { count, address: address.to_string() }).await
+    }
+
+    /// Takes the links of so many peers that have dialled or do.
+    ///
+    /// # Errors
+    /// If they do not come.
+    pub async fn meet(&mut self, count: usize) -> Result<(), Failure> {
+        self.done(&Request::Meet { count }).await
+    }
+
+    /// Begins a piece of work.
+    ///
+    /// # Errors
+    /// If it cannot.
+    pub async fn work(&mut self, work: Work) -> Result<(), Failure> {
+        self.done(&Request::Start(work)).await
+    }
+
+    /// Tells whoever sends without end to close its channel.
+    ///
+    /// # Errors
+    /// If the process is gone.
+    pub async fn stop(&mut self) -> Result<(), Failure> {
+        self.done(&Request::Stop).await
+    }
+
+    /// Waits for all work; none if it has not ended within `limit`: something hangs.
+    ///
+    /// # Errors
+    /// If the process is gone.
+    pub async fn collect(&mut self, limit: Duration) -> Result<Option<Collected>, Failure> {
+        self.control.send(&Request::Collect)?;
+        match tokio::time::timeout(limit, self.reply()).await {
+            Ok(Ok(Reply::Collected(collected))) => Ok(Some(collected)),
+            Ok(Ok(other)) => Err(unexpected(&other)),
+            Ok(Err(failure)) => Err(failure),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Sends a number over each link; returns when they were acknowledged, and errors.
+    ///
+    /// # Errors
+    /// If the process is gone.
+    pub async fn round(&mut self, number: u64) -> Result<(Vec<u64>, Vec<String>), Failure> {
+        match self.ask(&Request::Round { number }).await? {
+            Reply::Rounded { acknowledged_ns, failures } => Ok((acknowledged_ns, failures)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// What the process uses, and the messages that each work has taken so far.
+    ///
+    /// # Errors
+    /// If the process is gone.
+    pub async fn usage(&mut self) -> Result<(Usage, Vec<u64>), Failure> {
+        match self.ask(&Request::Usage).await? {
+            Reply::Usage { usage, taken } => Ok((usage, taken)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Stops the process as a whole, or lets it go on.
+    pub fn hold(&self, held: bool) {
+        machine::hold(self.child.id(), held);
+    }
+
+    /// Kills the process.
+    pub fn kill(&mut self) {
+        // It may have ended; either way it is gone afterwards.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn unexpected(reply: &Reply) -> Failure {
+    Failure::broken("talking to a node process", format!("unexpected answer {reply:?}"))
+}

@@ -1,0 +1,169 @@
+//! A TCP proxy with faults: it stands between the nodes and does to their connections what
+//! networks do.
+//!
+//! Every connection is a [`Wire`] of two lanes, *forth* (from the side that dialled) and *back*.
+//! A lane's [`Conduct`] says what becomes of its bytes: delayed, slowed down, stalled, thrown
+//! away, one bit turned, or the connection cut after so many of them. It can be set for the
+//! connection that comes next, and changed at any time for those that are there.
+
+mod lane;
+mod wire;
+
+pub use lane::{Conduct, Lane};
+pub use wire::{Conducts, Cut, Direction, Wire};
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// A thousand links dial again at the same moment.
+const BACKLOG: u32 = 4096;
+
+/// After an error (no more file descriptors, say) the proxy rests so long.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// A proxy in front of one address; it ends when this value is dropped.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    target: SocketAddr,
+    wires: Mutex<Vec<Arc<Wire>>>,
+    next: Mutex<VecDeque<Conducts>>,
+    /// Counts what happened, so that a scenario can wait for the next event.
+    events: watch::Sender<u64>,
+}
+
+impl Proxy {
+    /// Listens on loopback in front of `target`. Needs a tokio runtime, on which it runs.
+    ///
+    /// # Errors
+    /// If the system gives no port.
+    pub fn start(target: SocketAddr) -> io::Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+        let listener = socket.listen(BACKLOG)?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            target,
+            wires: Mutex::default(),
+            next: Mutex::default(),
+            events: watch::channel(0).0,
+        });
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
+        Ok(Self { address, shared, accepting })
+    }
+
+    /// Where to dial instead of the target.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// All connections so far, in the order in which they were dialled.
+    pub fn wires(&self) -> Vec<Arc<Wire>> {
+        self.shared.wires().clone()
+    }
+
+    /// The connection that was dialled last.
+    pub fn newest(&self) -> Option<Arc<Wire>> {
+        self.shared.wires().last().cloned()
+    }
+
+    /// Cuts every connection that is there; returns how many.
+    pub fn cut_all(&self, how: Cut) -> usize {
+        let wires = self.wires();
+        wires.iter().filter(|wire| wire.is_live()).map(|wire| wire.cut(how)).count()
+    }
+
+    /// How connections that are dialled next behave, one after the other; those after them
+    /// behave well again.
+    pub fn arm_next(&self, conducts: impl IntoIterator<Item = Conducts>) {
+        lock(&self.shared.next).extend(conducts);
+    }
+
+    /// Waits until something is so, looking whenever anything happened; false when it has not
+    /// become so in time.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn wait_until(&self, limit: Duration, mut is_so: impl FnMut(&Self) -> bool) -> bool {
+        let mut events = self.shared.events.subscribe();
+        let becomes_so = async {
+            loop {
+                events.borrow_and_update();
+                if is_so(self) || events.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(limit, becomes_so).await.is_ok()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        self.cut_all(Cut::Reset);
+    }
+}
+
+impl Shared {
+    fn wires(&self) -> MutexGuard<'_, Vec<Arc<Wire>>> {
+        lock(&self.wires)
+    }
+
+    /// Makes a connection known before its first byte passes.
+    fn admit(&self) -> Arc<Wire> {
+        let conducts = lock(&self.next).pop_front().unwrap_or_default();
+        let mut wires = self.wires();
+        let wire = Arc::new(Wire::new(wires.len(), conducts, self.events.clone()));
+        wires.push(Arc::clone(&wire));
+        drop(wires);
+        wire.tell();
+        wire
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What a panicking scenario left behind is as good as ever.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    loop {
+        let Ok((dialler, _)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let wire = shared.admit();
+        let target = shared.target;
+        tokio::spawn(async move {
+            match connect(&dialler, target).await {
+                Ok(target) => wire.carry(dialler, target).await,
+                // Nobody is behind the proxy: the dialler reads the end at once.
+                Err(_) => wire.end(),
+            }
+        });
+    }
+}
+
+async fn connect(dialler: &TcpStream, target: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(target).await?;
+    stream.set_nodelay(true)?;
+    dialler.set_nodelay(true)?;
+    Ok(stream)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! One direction of a connection.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use crate::harness::machine::now_ns;
+
+/// What is read at once.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// A delayed lane holds so many bytes, like a long line; then its sender waits.
+const HELD_BYTES_MAX: usize = 64 << 20;
+
+/// A lane with a rate takes this part of a second's bytes at once.
+const CHUNKS_PER_SECOND: u64 = 200;
+
+/// A lane that has let so many bytes pass carries data: every opening of a connection is shorter.
+const CARRYING_BYTES: u64 = 8 * 1024;
+
+/// What becomes of a lane's bytes. Byte counts are from the beginning of the connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Conduct {
+    /// Each byte arrives so much later.
+    pub delay: Duration,
+    /// So many pass in a second; none for as many as go.
+    pub bytes_per_second: Option<u64>,
+    /// Nothing is read: the sender's buffers fill up.
+    pub stalled: bool,
+    /// Everything is taken and nothing arrives.
+    pub blackhole: bool,
+    /// One bit of the byte at this place is turned.
+    pub flip_at: Option<u64>,
+    /// The connection is cut when so many bytes have passed.
+    pub cut_at: Option<u64>,
+}
+
+/// A lane's conduct and what it did so far.
+#[derive(Debug)]
+pub struct Lane {
+    conduct: watch::Sender<Conduct>,
+    passed: AtomicU64,
+    carrying_ns: AtomicU64,
+}
+
+/// Why a lane stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// Its sender has said all.
+    End,
+    /// One of the two sockets broke.
+    Broken,
+    /// It reached the place where it was to be cut.
+    CutHere,
+}
+
+impl Lane {
+    pub(super) fn new(conduct: Conduct) -> Self {
+        let conduct = watch::channel(conduct).0;
+        Self { conduct, passed: AtomicU64::new(0), carrying_ns: AtomicU64::new(0) }
+    }
+
+    /// Changes what becomes of the bytes from now on.
+    pub fn set(&self, change: impl FnOnce(&mut Conduct)) {
+        self.conduct.send_modify(change);
+    }
+
+    /// Bytes that arrived.
+    pub fn passed(&self) -> u64 {
+        self.passed.load(Ordering::Relaxed)
+    }
+
+    /// Since when it carries more than the opening of a connection.
+    pub fn carrying_ns(&self) -> Option<u64> {
+        Some(self.carrying_ns.load(Ordering::Relaxed)).filter(|&at| at > 0)
+    }
+
+    /// Passes bytes on until there is a reason to stop. `began` is called when it turns out that
+    /// the lane carries data.
+    pub(super) async fn pump(
+        &self,
+        mut from: ReadHalf<'_>,
+        mut to: WriteHalf<'_>,
+        began: impl Fn(),
+    ) -> Stop {
+        let mut conducts = self.conduct.subscribe();
+        let mut buffer = vec![0; CHUNK_BYTES];
+        let mut held = Held::default();
+        let mut ended = false;
+        loop {
+            let conduct = *conducts.borrow_and_update();
+            if ended && held.is_empty() {
+                // A socket that is gone has its end already.
+                let _ = to.shutdown().await;
+                return Stop::End;
+            }
+            let room = room(&conduct);
+            let reads = !conduct.stalled && !ended && held.bytes < HELD_BYTES_MAX;
+            let chunk = tokio::select! {
+                // A cut or a stall that was asked for goes before the next byte.
+                biased;
+                Ok(()) = conducts.changed() => continue,
+                chunk = held.due(), if !conduct.stalled => chunk,
+                read = from.read(&mut buffer[..room]), if reads => match read {
+                    Ok(0) => {
+                        ended = true;
+                        continue;
+                    }
+                    Ok(_) if conduct.blackhole => continue,
+                    Ok(bytes) if conduct.delay.is_zero() && held.is_empty() => {
+                        buffer[..bytes].to_vec()
+                    }
+                    Ok(bytes) => {
+                        held.add(Instant::now() + conduct.delay, &buffer[..bytes]);
+                        continue;
+                    }
+                    Err(_) => return Stop::Broken,
+                },
+            };
+            let pause = pause(&conduct, chunk.len());
+            match self.pass(chunk, &conduct, &mut to).await {
+                Ok(true) => return Stop::CutHere,
+                Ok(false) => {}
+                Err(_) => return Stop::Broken,
+            }
+            if self.passed() >= CARRYING_BYTES && self.carrying_ns().is_none() {
+                self.carrying_ns.store(now_ns(), Ordering::Relaxed);
+                began();
+            }
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+
+    /// Writes a chunk, or its part before the cut; true if it is to be cut now.
+    async fn pass(
+        &self,
+        mut chunk: Vec<u8>,
+        conduct: &Conduct,
+        to: &mut WriteHalf<'_>,
+    ) -> io::Result<bool> {
+        let passed = self.passed();
+        let place = |at: u64| usize::try_from(at.saturating_sub(passed)).unwrap_or(usize::MAX);
+        let cut = conduct.cut_at.map(place).filter(|&left| left <= chunk.len());
+        chunk.truncate(cut.unwrap_or(chunk.len()));
+        if let Some(at) = conduct.flip_at.filter(|&at| at >= passed)
+            && let Some(byte) = chunk.get_mut(place(at))
+        {
+            *byte ^= 1 << (at % 8);
+        }
+        to.write_all(&chunk).await?;
+        self.passed.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+        Ok(cut.is_some())
+    }
+}
+
+fn room(conduct: &Conduct) -> usize {
+    let rate = conduct.bytes_per_second.map(|rate| (rate / CHUNKS_PER_SECOND).max(1));
+    rate.map_or(CHUNK_BYTES, |bytes| CHUNK_BYTES.min(bytes as usize))
+}
+
+fn pause(conduct: &Conduct, bytes: usize) -> Duration {
+    conduct
+        .bytes_per_second
+        .map_or(Duration::ZERO, |rate| Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64))
+}
+
+/// Bytes on a long line.
+#[derive(Default)]
+struct Held {
+    chunks: VecDeque<(Instant, Vec<u8>)>,
+    bytes: usize,
+}
+
+impl Held {
+    fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
+    fn add(&mut self, due: Instant, chunk: &[u8]) {
+        self.bytes += chunk.len();
+        self.chunks.push_back((due, chunk.to_vec()));
+    }
+
+    /// Waits for the oldest; for ever if there is none.
+    async fn due(&mut self) -> Vec<u8> {
+        match self.chunks.front() {
+            Some((due, _)) => sleep_until(*due).await,
+            None => std::future::pending().await,
+        }
+        let (_, chunk) = self.chunks.pop_front().expect("the front was just looked at");
+        self.bytes -= chunk.len();
+        chunk
+    }
+}

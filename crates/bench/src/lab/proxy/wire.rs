@@ -1,0 +1,212 @@
+//! A connection through the proxy.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use super::lane::{Conduct, Lane, Stop};
+use crate::harness::machine::now_ns;
+
+/// The forgotten side of a half-open connection is kept at most so long.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From the side that dialled.
+    Forth,
+    /// To it.
+    Back,
+}
+
+/// How a connection is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Cut {
+    /// Both sides are reset; what was under way is lost.
+    Reset,
+    /// Both directions end; what was under way arrives, the last packet in part.
+    Close,
+    /// The side that dialled is reset; the other believes the connection alive.
+    HalfOpen,
+}
+
+/// Why a connection is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Both nodes have ended their direction.
+    Said,
+    /// A node reset it.
+    Broken,
+    /// The lab cut it.
+    Cut(Cut),
+}
+
+/// The conduct of both directions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Conducts {
+    /// From the side that dialled.
+    pub forth: Conduct,
+    /// To it.
+    pub back: Conduct,
+    /// How it is cut if one of them says where.
+    pub cut: Option<Cut>,
+}
+
+impl Conducts {
+    /// Good conduct, but for a cut at a place of one direction.
+    pub fn cut_at(direction: Direction, bytes: u64, how: Cut) -> Self {
+        let mut conducts = Self { cut: Some(how), ..Self::default() };
+        match direction {
+            Direction::Forth => conducts.forth.cut_at = Some(bytes),
+            Direction::Back => conducts.back.cut_at = Some(bytes),
+        }
+        conducts
+    }
+}
+
+/// One connection and what happened to it.
+#[derive(Debug)]
+pub struct Wire {
+    /// Its place in the order of dialling.
+    pub index: usize,
+    /// When it was dialled.
+    pub dialled_ns: u64,
+    /// From the side that dialled.
+    pub forth: Lane,
+    /// To it.
+    pub back: Lane,
+    struck_ns: AtomicU64,
+    ended_ns: AtomicU64,
+    /// How it is cut when a lane reaches its place.
+    fuse: watch::Sender<Cut>,
+    /// A cut at once.
+    cut: watch::Sender<Option<Cut>>,
+    events: watch::Sender<u64>,
+}
+
+impl Wire {
+    pub(super) fn new(index: usize, conducts: Conducts, events: watch::Sender<u64>) -> Self {
+        Self {
+            index,
+            dialled_ns: now_ns(),
+            forth: Lane::new(conducts.forth),
+            back: Lane::new(conducts.back),
+            struck_ns: AtomicU64::new(0),
+            ended_ns: AtomicU64::new(0),
+            fuse: watch::channel(conducts.cut.unwrap_or(Cut::Reset)).0,
+            cut: watch::channel(None).0,
+            events,
+        }
+    }
+
+    /// One of its lanes.
+    pub fn lane(&self, direction: Direction) -> &Lane {
+        match direction {
+            Direction::Forth => &self.forth,
+            Direction::Back => &self.back,
+        }
+    }
+
+    /// Cuts it at once.
+    pub fn cut(&self, how: Cut) {
+        self.cut.send_replace(Some(how));
+    }
+
+    /// Cuts it when so many further bytes have passed one way.
+    pub fn cut_after(&self, direction: Direction, bytes: u64, how: Cut) {
+        self.fuse.send_replace(how);
+        let lane = self.lane(direction);
+        lane.set(|conduct| conduct.cut_at = Some(lane.passed() + bytes));
+    }
+
+    /// Makes one direction a blackhole, or both.
+    pub fn swallow(&self, directions: &[Direction]) {
+        self.struck_ns.store(now_ns(), Ordering::Relaxed);
+        for &direction in directions {
+            self.lane(direction).set(|conduct| conduct.blackhole = true);
+        }
+    }
+
+    /// When it was cut, or bytes began to vanish.
+    pub fn struck_ns(&self) -> Option<u64> {
+        Some(self.struck_ns.load(Ordering::Relaxed)).filter(|&at| at > 0)
+    }
+
+    /// When it had ended, by a cut or by the nodes.
+    pub fn ended_ns(&self) -> Option<u64> {
+        Some(self.ended_ns.load(Ordering::Relaxed)).filter(|&at| at > 0)
+    }
+
+    /// It has not ended.
+    pub fn is_live(&self) -> bool {
+        self.ended_ns().is_none()
+    }
+
+    /// Carries bytes between the two sockets until it ends or is cut.
+    pub(super) async fn carry(&self, mut dialler: TcpStream, mut target: TcpStream) {
+        let (from_dialler, to_dialler) = dialler.split();
+        let (from_target, to_target) = target.split();
+        let mut asked = self.cut.subscribe();
+        let stop = tokio::select! {
+            biased;
+            Ok(how) = asked.wait_for(Option::is_some) => End::Cut(how.unwrap_or(Cut::Reset)),
+            end = self.both(
+                self.forth.pump(from_dialler, to_target, || self.tell()),
+                self.back.pump(from_target, to_dialler, || self.tell()),
+            ) => end,
+        };
+        if let End::Cut(_) = stop {
+            // Noted before the nodes can know.
+            self.struck_ns.store(now_ns(), Ordering::Relaxed);
+        }
+        // A socket that is gone needs no reset.
+        if matches!(stop, End::Broken | End::Cut(Cut::Reset | Cut::HalfOpen)) {
+            let _ = dialler.set_zero_linger();
+        }
+        if matches!(stop, End::Broken | End::Cut(Cut::Reset)) {
+            let _ = target.set_zero_linger();
+        }
+        self.end();
+        drop(dialler);
+        if stop == End::Cut(Cut::HalfOpen) {
+            let _ = tokio::time::timeout(FORGOTTEN, swallow(&mut target)).await;
+        }
+    }
+
+    /// Runs both lanes until the connection is over.
+    async fn both(
+        &self,
+        forth: impl Future<Output = Stop>,
+        back: impl Future<Output = Stop>,
+    ) -> End {
+        tokio::pin!(forth, back);
+        let last = tokio::select! {
+            stop = &mut forth => if stop == Stop::End { back.await } else { stop },
+            stop = &mut back => if stop == Stop::End { forth.await } else { stop },
+        };
+        match last {
+            Stop::End => End::Said,
+            Stop::Broken => End::Broken,
+            Stop::CutHere => End::Cut(*self.fuse.borrow()),
+        }
+    }
+
+    pub(super) fn end(&self) {
+        self.ended_ns.store(now_ns(), Ordering::Relaxed);
+        self.tell();
+    }
+
+    pub(super) fn tell(&self) {
+        self.events.send_modify(|count| *count += 1);
+    }
+}
+
+/// Takes what comes until nothing does.
+async fn swallow(socket: &mut TcpStream) {
+    let mut buffer = vec![0; 4096];
+    while socket.read(&mut buffer).await.is_ok_and(|bytes| bytes > 0) {}
+}

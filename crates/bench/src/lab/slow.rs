@@ -1,0 +1,149 @@
+//! Receivers that take less than is sent, for a long time.
+
+use std::time::{Duration, Instant};
+
+use super::protocol::{Collected, Work};
+use super::{Lab, Pair, Promises, Stream};
+use crate::failure::Failure;
+use crate::fit::{Line, Point};
+use crate::table::Row;
+
+/// Memory is read so often.
+const SAMPLE: Duration = Duration::from_millis(250);
+
+/// Windows grow and buffers are pooled in the first part of the time, one in so many.
+const WARM_UP_DIVISOR: u32 = 3;
+
+/// What is to be run.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// For how long.
+    pub time: Duration,
+    /// Channels with a slow receiver.
+    pub channels: usize,
+    /// Messages a second that each of them takes.
+    pub rate: u64,
+    /// Encoded bytes of a message.
+    pub bytes: usize,
+    /// How much a process's memory may grow over the watched time.
+    pub growth_max: usize,
+}
+
+/// One look at both processes.
+struct Sample {
+    seconds: f64,
+    sender_bytes: f64,
+    receiver_bytes: f64,
+    /// Messages taken so far; first the brisk channel's.
+    taken: Vec<u64>,
+}
+
+/// Runs the scenario.
+///
+/// # Errors
+/// If a process cannot be started or ends.
+pub async fn run(
+    lab: &Lab,
+    plan: &Plan,
+    promises: &mut Promises,
+    row: &mut Row,
+) -> Result<(), Failure> {
+    let mut pair = lab.pair().await?;
+    begin(&mut pair, plan).await?;
+    let samples = watch(&mut pair, plan).await?;
+    pair.acceptor.stop().await?;
+    pair.dialler.stop().await?;
+    let limit = lab.ended();
+    let (sent, taken) = tokio::join!(pair.dialler.collect(limit), pair.acceptor.collect(limit));
+    promises.hold(matches!((&sent, &taken), (Ok(Some(_)), Ok(Some(_)))), || {
+        format!("a node still waits {} s later", limit.as_secs())
+    });
+    judge(sent?, taken?, promises);
+    growth(plan, &samples, promises, row);
+    progress(plan, &samples, promises, row);
+    Ok(())
+}
+
+/// A brisk channel beside the slow ones: it goes on whatever they do.
+async fn begin(pair: &mut Pair, plan: &Plan) -> Result<(), Failure> {
+    for index in 0..=plan.channels {
+        let channel = format!("channel-{index}");
+        let (bytes, rate) = (plan.bytes, (index > 0).then_some(plan.rate));
+        pair.acceptor.work(Work::Consume { channel: channel.clone(), bytes, rate }).await?;
+        pair.dialler.work(Work::Produce { channel, bytes }).await?;
+    }
+    Ok(())
+}
+
+async fn watch(pair: &mut Pair, plan: &Plan) -> Result<Vec<Sample>, Failure> {
+    let started = Instant::now();
+    let mut samples = Vec::new();
+    while started.elapsed() < plan.time {
+        tokio::time::sleep(SAMPLE).await;
+        let (sender, _) = pair.dialler.usage().await?;
+        let (receiver, taken) = pair.acceptor.usage().await?;
+        let seconds = started.elapsed().as_secs_f64();
+        let bytes = |resident: Option<u64>| resident.map_or(f64::NAN, |bytes| bytes as f64);
+        let sender_bytes = bytes(sender.resident_bytes);
+        let receiver_bytes = bytes(receiver.resident_bytes);
+        samples.push(Sample { seconds, sender_bytes, receiver_bytes, taken });
+    }
+    Ok(samples)
+}
+
+fn judge(sent: Option<Collected>, taken: Option<Collected>, promises: &mut Promises) {
+    promises.no_panic(sent.as_ref());
+    promises.no_panic(taken.as_ref());
+    let (Some(sent), Some(taken)) = (sent, taken) else { return };
+    for (sent, taken) in sent.outcomes.into_iter().zip(taken.outcomes) {
+        promises.exactly_once(&Stream { sent, taken });
+    }
+}
+
+/// The slope of memory over the time after the warm-up.
+fn growth(plan: &Plan, samples: &[Sample], promises: &mut Promises, row: &mut Row) {
+    let warm = (plan.time / WARM_UP_DIVISOR).as_secs_f64();
+    let watched = plan.time.as_secs_f64() - warm;
+    let samples: Vec<&Sample> = samples.iter().filter(|sample| sample.seconds >= warm).collect();
+    row.set("seconds", plan.time.as_secs_f64()).set("samples", samples.len());
+    let mut side = |name: &str, keys: [&'static str; 2], bytes: &dyn Fn(&Sample) -> f64| {
+        let points: Vec<_> =
+            samples.iter().map(|sample| Point::new(sample.seconds, bytes(sample))).collect();
+        let slope = Line::through(&points).map(|line| line.slope);
+        row.set(keys[0], samples.last().map(|sample| bytes(sample))).set(keys[1], slope);
+        let grown = slope.unwrap_or(f64::NAN) * watched;
+        promises.hold(grown <= plan.growth_max as f64 || grown.is_nan(), || {
+            format!("the {name}'s memory grew by {grown} bytes in {watched} s")
+        });
+    };
+    let sender = ["sender_resident_bytes", "sender_growth_bytes_per_second"];
+    side("sender", sender, &|sample| sample.sender_bytes);
+    let receiver = ["receiver_resident_bytes", "receiver_growth_bytes_per_second"];
+    side("receiver", receiver, &|sample| sample.receiver_bytes);
+}
+
+/// No channel stands still, and the slow ones do not slow the brisk one down to their rate.
+fn progress(plan: &Plan, samples: &[Sample], promises: &mut Promises, row: &mut Row) {
+    let (Some(first), Some(last)) = (samples.first(), samples.last()) else { return };
+    let seconds = last.seconds - first.seconds;
+    let rates: Vec<f64> = first
+        .taken
+        .iter()
+        .zip(&last.taken)
+        .map(|(first, last)| last.saturating_sub(*first) as f64 / seconds)
+        .collect();
+    let (brisk, slow) = rates.split_first().map_or((0.0, &[][..]), |(brisk, slow)| (*brisk, slow));
+    let slowest = slow.iter().copied().reduce(f64::min);
+    row.set("channels", plan.channels)
+        .set("brisk_messages_per_second", brisk)
+        .set("slowest_messages_per_second", slowest);
+    if samples.len() > 1 {
+        let is_brisk = slowest.is_none_or(|slowest| brisk > slowest);
+        promises.hold(is_brisk, || {
+            format!("slow channels held up the brisk one: {brisk} messages a second")
+        });
+        promises.hold(slowest.is_none_or(|slowest| slowest > 0.0), || {
+            "a slow channel stands still".to_owned()
+        });
+    }
+}

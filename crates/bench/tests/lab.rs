@@ -1,0 +1,178 @@
+//! The lab at small sizes: its scenarios run to the end, their promises hold, and what it says
+//! has the form that it promises. Times are given room: what is late is not what is tested here.
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn chunkperf(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_chunkperf"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("chunkperf starts")
+}
+
+/// Runs a scenario and gives its rows with its exit status.
+fn lab(scenario: &str, options: &[&str]) -> (Vec<Value>, Option<i32>) {
+    let common = ["lab", scenario, "--json", "--seed", "7", "--late-max", "20s"];
+    let output = chunkperf(&[&common[..], options].concat());
+    let out = String::from_utf8_lossy(&output.stdout);
+    let err = String::from_utf8_lossy(&output.stderr);
+    let rows: Vec<Value> =
+        out.lines().map(|line| serde_json::from_str(line).expect("a row is JSON")).collect();
+    assert!(!rows.is_empty(), "{scenario} {options:?}: {err}");
+    for row in &rows {
+        assert_eq!((&row["bench"], &row["seed"]), (&Value::from("lab"), &Value::from(7)));
+        println!("{row}");
+    }
+    (rows, output.status.code())
+}
+
+/// Runs a scenario in which every promise is to hold.
+#[track_caller]
+fn held(scenario: &str, options: &[&str]) -> Vec<Value> {
+    let (rows, status) = lab(scenario, options);
+    assert_eq!(status, Some(0), "{rows:?}");
+    for row in &rows {
+        assert_eq!(row["broken"], Value::Array(Vec::new()));
+    }
+    rows
+}
+
+const CUTS: &[&str] = &["--cuts", "12", "--every", "5ms", "--resume-max", "60s"];
+
+#[test]
+fn a_stream_survives_cuts_whichever_way_it_goes() {
+    for direction in ["forth", "back", "both"] {
+        let rows = held("cuts", &[CUTS, &["--direction", direction]].concat());
+        let row = &rows[0];
+        assert_eq!((&row["cuts"], &row["direction"]), (&Value::from(12), &Value::from(direction)));
+        assert!(row["messages"].as_u64().is_some_and(|messages| messages > 0));
+        assert!(row["resumes"].as_u64().is_some_and(|resumes| resumes > 0));
+        for key in ["resume_p50_us", "resume_p99_us", "resume_max_us", "longest_gap_us"] {
+            assert!(row[key].as_f64().is_some_and(|us| us > 0.0), "{key} in {row}");
+        }
+        for key in ["backoff_p50_us", "beyond_backoff_p99_us", "packets_resent"] {
+            assert!(row[key].is_number(), "{key} in {row}");
+        }
+    }
+}
+
+#[test]
+fn a_stream_survives_connections_that_swallow() {
+    for how in ["one-way", "blackhole"] {
+        let options = ["--cuts", "2", "--how", how, "--dead", "2s", "--resume-max", "60s"];
+        assert_eq!(held("cuts", &options)[0]["cuts"], 2);
+    }
+}
+
+#[test]
+fn a_broken_promise_is_exit_status_1_and_stands_in_the_row() {
+    let (rows, status) = lab("cuts", &["--cuts", "2", "--resume-max", "0s"]);
+    assert_eq!(status, Some(1));
+    let broken = rows[0]["broken"].as_array().expect("a list");
+    assert!(broken[0].as_str().is_some_and(|text| text.contains("beyond the backoff")));
+}
+
+#[test]
+fn a_session_outlives_a_stop_and_not_a_death() {
+    for whom in ["receiver", "sender"] {
+        let options = ["--dead", "1s", "--for", "200ms", "--for", "2500ms", "--kill"];
+        let rows = held("stop", &[&options[..], &["--whom", whom]].concat());
+        let survived: Vec<_> = rows.iter().map(|row| row["survived"].as_bool()).collect();
+        assert_eq!((survived[0], survived[2]), (Some(true), Some(false)), "{whom}");
+        // A receiver that waits for nothing need not notice a sender that sleeps.
+        assert!(whom == "sender" || survived[1] == Some(false));
+        assert_eq!(rows[2]["scenario"], "kill");
+    }
+}
+
+#[test]
+fn links_resume_all_at_once() {
+    let rows = held("resumes", &["--links", "20", "--cuts", "2"]);
+    assert!(rows[0]["all_resumed_max_us"].as_f64().is_some_and(|us| us > 0.0));
+    assert!(rows[0]["connections"].as_u64().is_some_and(|connections| connections >= 60));
+}
+
+#[test]
+fn idle_links_stay_alive() {
+    let rows = held("idle-links", &["--links", "20", "--watch", "200ms", "--bytes-max", "1MiB"]);
+    assert_eq!((&rows[0]["links"], &rows[0]["processes"]), (&Value::from(20), &Value::from(2)));
+    assert!(rows[0]["wakeups_per_second"].is_number() || !cfg!(target_os = "linux"));
+}
+
+#[test]
+fn slow_receivers_are_served_beside_a_brisk_one() {
+    let rows = held("slow", &["--seconds", "2", "--channels", "2", "--growth-max", "1GiB"]);
+    for key in ["sender_growth_bytes_per_second", "brisk_messages_per_second"] {
+        assert!(rows[0][key].is_number(), "{key}");
+    }
+}
+
+#[test]
+fn a_turned_bit_ends_a_session_or_is_seen_by_the_check() {
+    let rows = held("corrupt", &["--sessions", "6", "--dead", "2s"]);
+    let sum: u64 = [
+        "ended_with_an_error",
+        "undecodable_messages",
+        "wrong_messages",
+        "resumed",
+        "without_effect",
+        "hung",
+    ]
+    .iter()
+    .filter_map(|key| rows[0][key].as_u64())
+    .sum();
+    assert_eq!((sum, &rows[0]["hung"]), (6, &Value::from(0)));
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_what_is_allowed() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["lab"], "idle-links"),
+        (&["lab", "earthquake"], "unrecognized subcommand"),
+        (&["lab", "cuts", "--transport", "memory"], "carries TCP"),
+        (&["lab", "cuts", "--session", "off"], "--session off is not allowed"),
+        (&["lab", "slow", "--connect", "127.0.0.1:1"], "--connect is allowed with"),
+        (&["lab", "cuts", "--how", "gently"], "half-open"),
+        (&["lab", "stop", "--for", "2"], "10us"),
+        (&["lab", "idle-links", "--links", "0"], "allowed are 1"),
+    ];
+    for (arguments, says) in cases {
+        let output = chunkperf(arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(says), "{arguments:?} says: {said}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn no_node_process_outlives_the_lab() {
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_chunkperf"))
+        .args(["lab", "slow", "--seconds", "1000000"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("chunkperf starts");
+    let path = format!("/proc/{0}/task/{0}/children", lab.id());
+    let nodes = loop {
+        let nodes = std::fs::read_to_string(&path).unwrap_or_default();
+        let nodes: Vec<String> = nodes.split_whitespace().map(str::to_owned).collect();
+        if nodes.len() == 2 {
+            break nodes;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    };
+    lab.kill().unwrap();
+    lab.wait().unwrap();
+    // A process that is gone, or a corpse that nobody has fetched yet.
+    let is_gone = |node: &String| {
+        std::fs::read_to_string(format!("/proc/{node}/stat"))
+            .map_or(true, |stat| stat.contains(") Z ") || stat.contains(") X "))
+    };
+    while !nodes.iter().all(is_gone) {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
