@@ -3,16 +3,14 @@
 
 use super::buffers::{Buffers, ReadBuffers};
 use super::clock::{self, Alarm};
+use super::connection::AfterLoss;
 use super::events::{Acceptor, Others};
-use super::inbox::Outcome;
-use super::mail::{Command, LinkShared, Taken, thread_token};
+use super::mail::{LinkShared, Taken, thread_token};
 use super::reading::{Inbound, ReadError, Reader, RxSlot};
-use super::staging::Failure;
-use super::taking::{RxEnd, land_rest};
-use super::writing::{TxSlot, TxSlots, Writer};
-use crate::error::{Account, LinkCause, LinkError, Unacknowledged};
+use super::writing::{TxSlots, Writer};
+use crate::error::{LinkCause, LinkError};
 use crate::proto::Time;
-use crate::proto::attempts::{Attempts, Offer};
+use crate::proto::attempts::Attempts;
 use crate::proto::flush::Yield;
 use crate::proto::ids::IdMap;
 use crate::proto::link::{Event, Link, LinkConfig, Transmit};
@@ -44,23 +42,6 @@ pub(crate) struct DriverSetup {
     pub(crate) one_thread: bool,
 }
 
-/// What is done about a lost connection.
-pub(crate) enum AfterLoss {
-    /// The session ends with it.
-    End,
-    /// The peer dials again.
-    Wait,
-    /// It is dialled again.
-    Dial(Arc<dyn Redial>),
-}
-
-/// Who dials a peer again.
-pub(crate) trait Redial: Send + Sync {
-    /// Connection `attempt` was lost: sees to the next one, until the session
-    /// ends.
-    fn redial(&self, link: &Arc<LinkShared>, attempt: u32);
-}
-
 /// What stands in the way.
 enum Broken {
     /// The connection is of no use.
@@ -90,23 +71,23 @@ pub(crate) struct Driver {
     pub(super) shared: Arc<LinkShared>,
     /// `None` between two connections.
     pub(super) transport: Option<Box<dyn Transport>>,
-    after_loss: AfterLoss,
+    pub(super) after_loss: AfterLoss,
     pub(super) attempts: Attempts,
-    dead_ms: u64,
-    acceptor: Arc<dyn Acceptor>,
+    pub(super) dead_ms: u64,
+    pub(super) acceptor: Arc<dyn Acceptor>,
     pub(super) link: Link,
     pub(super) senders: TxSlots,
     pub(super) receivers: IdMap<RxSlot>,
-    reader: Reader,
+    pub(super) reader: Reader,
     pub(super) writer: Writer,
-    alarm: Alarm,
-    taken: Taken,
+    pub(super) alarm: Alarm,
+    pub(super) taken: Taken,
     pub(super) closing: Closing,
-    one_thread: bool,
-    recheck: Option<Time>,
+    pub(super) one_thread: bool,
+    pub(super) recheck: Option<Time>,
     /// What the peer ended the session with.
-    last_word: Option<LinkCause>,
-    over: bool,
+    pub(super) last_word: Option<LinkCause>,
+    pub(super) over: bool,
     #[cfg(feature = "metrics")]
     /// When to publish next, and how many packets had passed last time.
     pub(super) metrics: (Time, u64),
@@ -141,12 +122,7 @@ impl Driver {
         }
     }
 
-    /// This end dials when the connection is lost.
-    pub(super) fn dials(&self) -> bool {
-        matches!(self.after_loss, AfterLoss::Dial(_))
-    }
-
-    fn error(&self, cause: LinkCause) -> LinkError {
+    pub(super) fn error(&self, cause: LinkCause) -> LinkError {
         LinkError::new(self.shared.peer.name.clone(), cause)
     }
 
@@ -162,114 +138,6 @@ impl Driver {
                 }
             }
         }
-    }
-
-    /// Takes what the ends of channels want.
-    fn handle_mail(&mut self, now: Time) -> Result<(), LinkError> {
-        if !self.shared.take_mail(&mut self.taken) {
-            return Ok(());
-        }
-        let mut taken = std::mem::take(&mut self.taken);
-        let mut commands = taken.commands.drain(..);
-        let failed = commands.try_for_each(|command| self.command(command, now));
-        if let Err(error) = failed {
-            // Whoever sent the rest is told why the session ended.
-            self.taken.commands.extend(commands);
-            return Err(error);
-        }
-        drop(commands);
-        for notice in taken.staged.drain(..) {
-            self.link.woken_for(notice.id, notice.at, notice.bytes);
-        }
-        self.taken = taken;
-        Ok(())
-    }
-
-    fn command(&mut self, command: Command, now: Time) -> Result<(), LinkError> {
-        match command {
-            Command::Open { id, spec, tx, ring } => {
-                let given = self.link.open(spec, now);
-                assert_eq!(given, id, "channels are numbered where they are posted");
-                self.senders.slots.insert(id, TxSlot { shared: tx, ring, discard: false });
-            }
-            Command::Urgent { id, until, at } => self.link.urgent(id, until, at),
-            Command::NoRoom { id, until, at } => self.link.no_room(id, until, at),
-            Command::Flush { id, until, at, sync } => self.link.flush(id, until, at, sync),
-            Command::End { id, messages, at } => self.link.end(id, messages, at),
-            Command::Consumed { id, bytes } => {
-                self.link.consumed(id, bytes);
-                if let Some(slot) = self.receivers.get(&id) {
-                    slot.shared.set_report_step(self.link.report_step(id));
-                }
-            }
-            Command::LargeDemanded { id } => self.link.demand_large(id),
-            Command::LargeTaken { id } => self.link.large_taken(id),
-            Command::Finished { id } => {
-                self.receivers.remove(&id);
-                self.link.finished(id);
-            }
-            Command::Terminate { id } => {
-                self.receivers.remove(&id);
-                self.link.terminate(id);
-            }
-            Command::Refuse { id, refusal, text } => {
-                self.receivers.remove(&id);
-                self.link.refuse(id, refusal, &text);
-            }
-            Command::Land { id, landing, taken } => self.land(id, landing, &taken),
-            Command::Corrupt { id } => {
-                return Err(self.error(LinkCause::CorruptRun { channel: id }));
-            }
-            Command::Close => self.close(now),
-            Command::Abort(error) => return Err(error),
-            Command::Explain { answer } => {
-                let _ = answer.send(Box::new(self.report(now)));
-            }
-            Command::Offer { attempt, answer } => {
-                let offer = self.offer(attempt, now);
-                let _ = answer.send((offer, self.link.received()));
-            }
-            Command::Adopt { attempt, received, transport } => {
-                self.adopt(attempt, received, transport, now)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn land(&mut self, id: u32, landing: Box<dyn crate::channel::Landing>, taken: &[bytes::Bytes]) {
-        let Some(slot) = self.receivers.get_mut(&id) else { return };
-        slot.landing = Some(landing);
-        // A large message may have waited for a receiver that waits.
-        self.link.demand_large(id);
-        let mut fits = taken.iter().all(|bytes| slot.put_taken(bytes));
-        let mut rest = RxEnd::new(Arc::clone(&slot.shared), Arc::clone(&self.shared));
-        while let Some(fit) = rest.take_with(|bytes| slot.put_taken(bytes)) {
-            fits &= fit;
-        }
-        let outcome = slot.shared.with_queue(|queue| queue.outcome());
-        rest.disarm();
-        if !fits {
-            slot.landing_full();
-            self.receivers.remove(&id);
-            self.link.terminate(id);
-        } else if let Some(outcome) = outcome {
-            slot.end(outcome);
-            self.receivers.remove(&id);
-            self.link.finished(id);
-        }
-    }
-
-    fn close(&mut self, now: Time) {
-        if !matches!(self.closing, Closing::No) {
-            return;
-        }
-        self.closing = Closing::Draining;
-        let error = self.error(LinkCause::Closed);
-        for (id, slot) in &mut self.senders.slots {
-            slot.shared.refuse_more(Failure::Lost(error.clone()));
-            self.link.end_when_drained(*id, now);
-        }
-        self.link.close();
     }
 
     /// Reads once.
@@ -312,65 +180,6 @@ impl Driver {
         }
     }
 
-    /// The connection is of no use any more: the session waits for another one,
-    /// or ends.
-    fn disconnect(&mut self, now: Time, cause: LinkCause) -> Result<(), LinkError> {
-        // After our bye, when everything is acknowledged, the peer may hang up
-        // first.
-        if matches!(self.closing, Closing::Bye | Closing::Shutdown) {
-            return Err(self.error(LinkCause::Closed));
-        }
-        if matches!(self.after_loss, AfterLoss::End) {
-            return Err(self.error(cause));
-        }
-        let trouble = trouble_of(&cause);
-        tracing::info!(peer = %self.shared.peer.name, attempt = self.attempts.last(), %trouble,
-            "the connection was lost");
-        self.shared.set_trouble(trouble);
-        self.cut(now);
-        if let AfterLoss::Dial(dialler) = &self.after_loss {
-            dialler.redial(&self.shared, self.attempts.last());
-        }
-        Ok(())
-    }
-
-    /// What was under way on the connection is as if it had not left.
-    fn cut(&mut self, now: Time) {
-        self.transport = None;
-        self.attempts.lost();
-        self.writer.cut(&mut self.link);
-        self.reader.cut(self.link.received());
-        self.link.cut(now);
-    }
-
-    fn offer(&mut self, attempt: u32, now: Time) -> Offer {
-        let closes = matches!(self.closing, Closing::Bye | Closing::Shutdown);
-        let over = closes || matches!(self.after_loss, AfterLoss::End);
-        let offer = self.attempts.offer(attempt, over);
-        if offer == Offer::Taken && self.transport.is_some() {
-            self.cut(now);
-        }
-        offer
-    }
-
-    fn adopt(
-        &mut self,
-        attempt: u32,
-        received: u64,
-        transport: Box<dyn Transport>,
-        now: Time,
-    ) -> Result<(), LinkError> {
-        if !self.attempts.adopt(attempt) {
-            return Ok(());
-        }
-        let resumed = self.link.resume(received, now);
-        resumed.map_err(|error| self.error(LinkCause::Protocol(error)))?;
-        self.transport = Some(transport);
-        self.note_acknowledged();
-        tracing::info!(peer = %self.shared.peer.name, attempt, received, "the session goes on");
-        Ok(())
-    }
-
     /// Writes what is to leave, one packet at most.
     fn poll_write(&mut self, context: &mut Context<'_>, now: Time) -> Result<Turn, Broken> {
         if !self.writer.is_busy() {
@@ -406,7 +215,7 @@ impl Driver {
         }
     }
 
-    fn note_acknowledged(&mut self) {
+    pub(super) fn note_acknowledged(&mut self) {
         for carried in self.link.poll_acknowledged() {
             self.senders.acknowledged(carried);
         }
@@ -505,13 +314,8 @@ impl Driver {
         Ok(())
     }
 
-    fn dead(&self) -> LinkError {
-        let (silence_ms, trouble) = (self.dead_ms, self.shared.trouble());
-        self.error(LinkCause::Dead { silence_ms, trouble })
-    }
-
     /// Everything was done that could be: publishes and gives back.
-    fn rest(&mut self) {
+    pub(super) fn rest(&mut self) {
         let (counters, writer) = (self.link.counters(), &self.writer);
         let duplicates = self.reader.duplicates();
         let stats =
@@ -520,70 +324,6 @@ impl Driver {
         if self.reader.is_at_rest() {
             self.link.rest();
         }
-    }
-
-    /// The channels with messages that are not known to have arrived.
-    fn unacknowledged(&mut self) -> Vec<Unacknowledged> {
-        let mut channels = Vec::new();
-        for (id, slot) in &mut self.senders.slots {
-            let staged = slot.ring.messages();
-            let accepted = self.link.sent_messages(*id) + u64::from(staged);
-            let acknowledged = slot.shared.acked();
-            if accepted > acknowledged && !slot.discard {
-                channels.push(Unacknowledged {
-                    channel: slot.shared.name.clone(),
-                    peer: self.shared.peer.name.clone(),
-                    account: Account { accepted, acknowledged },
-                    cause: None,
-                });
-            }
-        }
-        channels
-    }
-
-    /// Tells the peer that the session was given up, if that can be done at once.
-    fn say_gone(&mut self) {
-        let Some(transport) = &mut self.transport else { return };
-        if self.last_word.is_none() && !self.writer.is_within_packet() {
-            let packet = self.link.farewell();
-            let mut context = Context::from_waker(std::task::Waker::noop());
-            let _ = transport.poll_write(&mut context, &[std::io::IoSlice::new(&packet)]);
-        }
-    }
-
-    /// The session is over: everybody on it learns why.
-    fn end(&mut self, error: &LinkError) {
-        if std::mem::replace(&mut self.over, true) {
-            return;
-        }
-        self.rest();
-        #[cfg(feature = "metrics")]
-        self.publish_last_metrics();
-        if !error.is_closed() || matches!(self.closing, Closing::No | Closing::Draining) {
-            self.say_gone();
-        }
-        let unacknowledged = self.unacknowledged();
-        log_end(&self.shared.peer.name, error, &unacknowledged);
-        self.shared.set_unacknowledged(unacknowledged);
-        let left = self.shared.end(error);
-        for slot in self.senders.slots.values() {
-            slot.shared.fail(Failure::Lost(error.clone()));
-        }
-        for slot in self.receivers.values_mut() {
-            slot.end(Outcome::Lost(error.clone()));
-        }
-        for command in std::mem::take(&mut self.taken.commands).into_iter().chain(left.commands) {
-            match command {
-                Command::Open { tx, .. } => tx.fail(Failure::Lost(error.clone())),
-                Command::Land { id, landing, taken } => {
-                    if let Some(slot) = self.receivers.get(&id) {
-                        land_rest(&slot.shared, landing, &taken, None);
-                    }
-                }
-                _ => {}
-            }
-        }
-        self.acceptor.ended(&self.shared);
     }
 }
 
@@ -622,24 +362,6 @@ impl Future for Driver {
             return Poll::Ready(());
         }
         Poll::Pending
-    }
-}
-
-fn log_end(peer: &str, error: &LinkError, unacknowledged: &[Unacknowledged]) {
-    if unacknowledged.is_empty() {
-        return tracing::debug!(peer, cause = %error, "the session ended");
-    }
-    for channel in unacknowledged {
-        let (name, account) = (&channel.channel, &channel.account);
-        tracing::warn!(peer, channel = %name, %account, cause = %error,
-            "the session ended with messages that are not acknowledged");
-    }
-}
-
-fn trouble_of(cause: &LinkCause) -> String {
-    match cause {
-        LinkCause::Io(error) => error.to_string(),
-        _ => "the connection ended".to_owned(),
     }
 }
 

@@ -4,11 +4,15 @@
 //! Reading order: [`ring`] (where a message is staged), [`staging`] (the sending
 //! end of a channel), [`inbox`] and [`taking`] (the receiving end), [`mail`] (what the ends
 //! tell the driver), [`link`] (the driver of one peer), [`reading`] and
-//! [`writing`] (its two halves), [`events`] (channels that begin and end), [`buffers`], [`clock`],
+//! [`writing`] (its two halves), [`commands`] (what it is asked), [`connection`] (one is lost,
+//! another comes), [`ending`], [`events`] (channels that begin and end), [`buffers`], [`clock`],
 //! [`entropy`].
 
 pub(crate) mod buffers;
 pub(crate) mod clock;
+mod commands;
+pub(crate) mod connection;
+mod ending;
 pub(crate) mod entropy;
 pub(crate) mod events;
 pub(crate) mod inbox;

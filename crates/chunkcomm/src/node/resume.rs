@@ -4,7 +4,7 @@
 use super::{NodeShared, hello};
 use crate::Address;
 use crate::driver::clock;
-use crate::driver::link::Redial;
+use crate::driver::connection::Redial;
 use crate::driver::mail::{Command, LinkShared};
 use crate::error::{HelloCause, LinkCause, LinkError};
 use crate::proto::attempts::Offer;
