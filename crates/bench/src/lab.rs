@@ -112,7 +112,9 @@ impl Pair {
                 Direction::Forth => (&mut self.dialler, &mut self.acceptor),
                 Direction::Back => (&mut self.acceptor, &mut self.dialler),
             };
-            to.work(Work::Consume { channel: channel.clone(), bytes, rate: None }).await?;
+            let taken = channel.clone();
+            let work = Work::Consume { channel: taken, bytes, rate: None, silences: true };
+            to.work(work).await?;
             from.work(Work::Produce { channel, bytes }).await?;
         }
         Ok(())

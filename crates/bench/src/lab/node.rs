@@ -11,7 +11,7 @@ use chunkcomm::{Address, Node, NodeBuilder, Peer};
 use tokio::task::{JoinHandle, JoinSet};
 
 use self::rounds::Rounds;
-use self::work::Lot;
+use self::work::{Lot, Pace};
 use super::protocol::{Collected, Outcome, Reply, Request, Work};
 use crate::commands::Verdict;
 use crate::failure::{Doing, Failure};
@@ -206,10 +206,11 @@ impl Process {
                     tokio::spawn(work::produce(sender, bytes, lot))
                 })
             }
-            Work::Consume { channel, bytes, rate } => {
+            Work::Consume { channel, bytes, rate, silences } => {
                 let node = self.node()?;
+                let pace = Pace { rate, silences };
                 with_message_of!(bytes, M => {
-                    tokio::spawn(work::consume::<M>(node, channel, bytes, rate, lot))
+                    tokio::spawn(work::consume::<M>(node, channel, bytes, pace, lot))
                 })
             }
             Work::ConsumeRounds { links } => {

@@ -62,6 +62,8 @@ pub enum Work {
         bytes: usize,
         /// Messages a second; none for as many as come.
         rate: Option<u64>,
+        /// Note the times without a message: their list grows.
+        silences: bool,
     },
     /// Accepts the rounds' channels of so many links and verifies their numbers.
     ConsumeRounds {

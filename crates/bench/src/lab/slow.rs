@@ -69,7 +69,10 @@ async fn begin(pair: &mut Pair, plan: &Plan) -> Result<(), Failure> {
     for index in 0..=plan.channels {
         let channel = format!("channel-{index}");
         let (bytes, rate) = (plan.bytes, (index > 0).then_some(plan.rate));
-        pair.acceptor.work(Work::Consume { channel: channel.clone(), bytes, rate }).await?;
+        // A list that grows would be taken for a leak of the library's.
+        let silences = false;
+        let work = Work::Consume { channel: channel.clone(), bytes, rate, silences };
+        pair.acceptor.work(work).await?;
         pair.dialler.work(Work::Produce { channel, bytes }).await?;
     }
     Ok(())

@@ -28,6 +28,15 @@ pub(super) struct Lot {
     pub(super) stop: Arc<AtomicBool>,
 }
 
+/// How a receiver takes messages.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    /// So many a second; none for as many as come.
+    pub(super) rate: Option<u64>,
+    /// The times without a message are noted.
+    pub(super) silences: bool,
+}
+
 /// Sends numbered messages as fast as it goes until told to stop, then closes its channel.
 pub(super) async fn produce<M: Message>(mut sender: Sender<M>, bytes: usize, lot: Lot) -> Outcome {
     let mut outcome = Outcome { began_ns: now_ns(), ..Outcome::default() };
@@ -73,7 +82,7 @@ pub(super) async fn consume<M: Message + PartialEq>(
     node: Node,
     channel: String,
     bytes: usize,
-    rate: Option<u64>,
+    pace: Pace,
     lot: Lot,
 ) -> Outcome {
     let mut outcome = Outcome::default();
@@ -88,18 +97,18 @@ pub(super) async fn consume<M: Message + PartialEq>(
     let mut taking = Taking {
         receiver,
         checker: Checker::new(bytes),
-        silences: Silences::default(),
+        silences: pace.silences.then(Silences::default),
         messages: Vec::with_capacity(MANY),
         lot,
     };
     outcome.began_ns = now_ns();
-    let failed = match rate {
+    let failed = match pace.rate {
         None => taking.all(&mut outcome).await,
         Some(rate) => taking.slowly(&mut outcome, rate).await,
     };
     outcome.error = failed.map(|error| not_received(&error, peer.name()));
     outcome.messages = taking.checker.taken();
-    outcome.silences = taking.silences.into_noted();
+    outcome.silences = taking.silences.map(Silences::into_noted).unwrap_or_default();
     outcome.ended_ns = now_ns();
     outcome.link = LinkCounts::of(&peer.stats());
     outcome
@@ -112,7 +121,7 @@ fn not_received(error: &RecvError, peer: &str) -> Ended {
 struct Taking<M> {
     receiver: Receiver<M>,
     checker: Checker<M>,
-    silences: Silences,
+    silences: Option<Silences>,
     messages: Vec<M>,
     lot: Lot,
 }
@@ -161,7 +170,9 @@ impl<M: Message + PartialEq> Taking<M> {
             }
             Err(error) => return Err(error),
         }
-        silences.note(now_ns());
+        if let Some(silences) = silences {
+            silences.note(now_ns());
+        }
         for message in &*messages {
             if let Err(fault) = checker.take(message) {
                 outcome.fault = Some(fault);
