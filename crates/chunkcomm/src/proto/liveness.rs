@@ -83,12 +83,15 @@ impl Liveness {
         }
     }
 
-    /// The connection is gone.
+    /// The connection is gone. One that was given up for its silence leaves the
+    /// peer only the rest of its time.
     pub fn offline(&mut self, now: Time) {
         self.online = false;
-        self.heard = now;
         self.asked = None;
-        self.waiting_since = Some(now);
+        if !self.suspected || self.waiting_since.is_none() {
+            self.heard = now;
+            self.waiting_since = Some(now);
+        }
     }
 
     /// There is a connection again.
@@ -231,6 +234,12 @@ mod tests {
         let mut liveness = watched();
         liveness.offline(at(29_000));
         assert_eq!(run(&mut liveness, 60_000), [(39_000, Alive::Dead)]);
+        // One that is given up for its silence has what is left of it.
+        let mut liveness = watched();
+        liveness.waits(true, at(0));
+        assert_eq!(run(&mut liveness, 3_000).last(), Some(&(3000, Alive::Probe)));
+        liveness.offline(at(3_000));
+        assert_eq!(run(&mut liveness, 60_000), [(10_000, Alive::Dead)]);
         let mut liveness = watched();
         liveness.offline(at(29_000));
         liveness.online(at(38_000));
