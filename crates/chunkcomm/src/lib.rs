@@ -65,6 +65,11 @@
 //! data in a format that does not describe itself: do not use them in messages.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+/// The example of the README is compiled and run with those of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
+
 mod address;
 mod channel;
 mod driver;
@@ -80,9 +85,11 @@ mod stats;
 mod transport;
 
 pub use address::{Address, AddressError};
-pub use channel::bytes::{BytesReceiver, BytesSender};
+pub use channel::bytes_receiver::BytesReceiver;
+pub use channel::bytes_sender::{BytesPermit, BytesSender};
+pub use channel::ends::{ReceivingEnd, SendingEnd};
 pub use channel::gather::{GATHER_TURN_BYTES, Gather, Gathered};
-pub use channel::many::{any_ready, send_to_all};
+pub use channel::many::{any_ready, send_bytes_to_all, send_to_all};
 pub use channel::receiver::{Receiver, Receiving};
 pub use channel::sender::{Permit, Sender, Sending};
 pub use channel::{ChannelOptions, Landing};
@@ -96,4 +103,4 @@ pub use proto::codec;
 pub use proto::flush::{FlushCounts, FlushReason, Policy};
 pub use proto::packet::Lane;
 pub use registry::Registry;
-pub use stats::{ChannelStats, PeerStats};
+pub use stats::{ChannelStats, PeerStats, ReceivingStats};

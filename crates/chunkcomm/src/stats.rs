@@ -130,8 +130,11 @@ pub struct ChannelStats {
     pub acknowledged: u64,
     /// Bytes of its messages that were put in packets.
     pub bytes: u64,
-    /// Packets with messages of the channel, each one write or more.
+    /// Packets with messages of the channel.
     pub packets: u64,
+    /// Writes of these packets, without those that came again on a later
+    /// connection. A packet with messages of several channels counts for each.
+    pub writes: u64,
     /// Most messages of the channel in one packet.
     pub messages_per_packet_max: u64,
     /// These packets by the reason why they left.
@@ -154,5 +157,28 @@ impl ChannelStats {
     #[must_use]
     pub fn messages_per_packet_mean(&self) -> f64 {
         ratio(self.written, self.packets)
+    }
+}
+
+/// What a receiver took from its channel so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReceivingStats {
+    /// Messages.
+    pub messages: u64,
+    /// Their bytes, with the prefixes of small ones.
+    pub bytes: u64,
+    /// Runs in which the small ones came, those that waited joined together, the
+    /// one that is being taken included.
+    pub runs: u64,
+    /// Of the messages, those that came by themselves, in fragments.
+    pub large_messages: u64,
+}
+
+impl ReceivingStats {
+    /// Small messages in a run, on average.
+    #[must_use]
+    pub fn messages_per_run_mean(&self) -> f64 {
+        ratio(self.messages - self.large_messages, self.runs)
     }
 }

@@ -1,10 +1,9 @@
 //! [`Gather`]: one taker for many receivers, fair to all of them.
 
-use super::receiver::Receiver;
+use super::ends::ReceivingEnd;
 use crate::driver::wakers::locked;
 use crate::error::{RecvError, TryRecvError};
 use crate::proto::fair::Turns;
-use serde::de::DeserializeOwned;
 use std::fmt;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,8 +26,11 @@ struct Ready {
 
 /// Takes from many receivers: one message of each in turn, with a cap by bytes,
 /// so that a fast peer cannot starve a slow one.
-pub struct Gather<T> {
-    receivers: Vec<Option<Receiver<T>>>,
+///
+/// `R` is [`Receiver<T>`](crate::Receiver) or
+/// [`BytesReceiver`](crate::BytesReceiver); which, the first [`Gather::add`] tells.
+pub struct Gather<R> {
+    receivers: Vec<Option<R>>,
     turns: Turns,
     /// A receiver's index is in `ready` already.
     queued: Vec<Arc<AtomicBool>>,
@@ -36,14 +38,14 @@ pub struct Gather<T> {
     open: usize,
 }
 
-impl<T> fmt::Debug for Gather<T> {
+impl<R> fmt::Debug for Gather<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gather").field("open", &self.open).finish_non_exhaustive()
     }
 }
 
-impl<T> Default for Gather<T> {
-    fn default() -> Gather<T> {
+impl<R> Default for Gather<R> {
+    fn default() -> Gather<R> {
         Gather {
             receivers: Vec::new(),
             turns: Turns::new(GATHER_TURN_BYTES),
@@ -54,15 +56,23 @@ impl<T> Default for Gather<T> {
     }
 }
 
-impl<T> Gather<T> {
+impl<R> Gather<R> {
     /// Without receivers.
     #[must_use]
-    pub fn new() -> Gather<T> {
+    pub fn new() -> Gather<R> {
         Gather::default()
     }
 
+    /// Receivers that have not ended.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.open
+    }
+}
+
+impl<R: ReceivingEnd> Gather<R> {
     /// Adds a receiver; says its index, counted from 0.
-    pub fn add(&mut self, mut receiver: Receiver<T>) -> usize {
+    pub fn add(&mut self, mut receiver: R) -> usize {
         let index = self.receivers.len();
         let ready = Arc::clone(&self.ready);
         let queued = Arc::new(AtomicBool::new(false));
@@ -79,16 +89,10 @@ impl<T> Gather<T> {
                 waker.wake();
             }
         });
-        receiver.end().notify(tell);
+        receiver.notify(tell);
         self.receivers.push(Some(receiver));
         self.open += 1;
         index
-    }
-
-    /// Receivers that have not ended.
-    #[must_use]
-    pub fn open(&self) -> usize {
-        self.open
     }
 
     fn note_ready(&mut self) -> bool {
@@ -100,9 +104,7 @@ impl<T> Gather<T> {
         }
         !indices.is_empty()
     }
-}
 
-impl<T: DeserializeOwned> Gather<T> {
     /// The next message with the index of its receiver; `None` when all have
     /// ended. A receiver that ended in order is let go silently.
     ///
@@ -115,12 +117,12 @@ impl<T: DeserializeOwned> Gather<T> {
     /// # Cancel safety
     ///
     /// Safe: dropped before it returns, it has taken nothing.
-    pub async fn recv(&mut self) -> Gathered<T> {
+    pub async fn recv(&mut self) -> Gathered<R::Item> {
         tokio::task::coop::consume_budget().await;
         poll_fn(|context| self.poll_recv(context)).await
     }
 
-    fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Gathered<T>> {
+    fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Gathered<R::Item>> {
         loop {
             self.note_ready();
             while let Some(index) = self.turns.poll_next() {
@@ -139,7 +141,7 @@ impl<T: DeserializeOwned> Gather<T> {
     }
 
     /// One message of a receiver, if it has one.
-    fn serve(&mut self, index: usize) -> Option<Result<T, (usize, RecvError)>> {
+    fn serve(&mut self, index: usize) -> Option<Result<R::Item, (usize, RecvError)>> {
         let receiver = self.receivers.get_mut(index)?.as_mut();
         let Some(receiver) = receiver else {
             self.turns.served(index, None);
@@ -150,7 +152,7 @@ impl<T: DeserializeOwned> Gather<T> {
             return Some(value.map_err(|error| (index, error)));
         }
         self.turns.served(index, None);
-        match receiver.try_recv() {
+        match receiver.try_next() {
             // It came just now.
             Ok(value) => {
                 self.turns.ready(index);

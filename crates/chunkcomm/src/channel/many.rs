@@ -1,11 +1,12 @@
 //! Many senders at once: encode once for all, wait for any.
 
+use super::bytes_sender::BytesSender;
+use super::ends::SendingEnd;
 use super::sender::Sender;
-use super::tx::Waiting;
+use super::tx::{Tx, Waiting};
 use crate::driver::staging::Staged;
 use crate::error::{SendAllError, SendError};
 use crate::proto::codec;
-use crate::proto::limits::INLINE_BYTES_MAX;
 use bytes::Bytes;
 use serde::Serialize;
 use std::future::poll_fn;
@@ -30,19 +31,34 @@ pub async fn send_to_all<T: Serialize>(
     let failed = |accepted, error| SendAllError { accepted, error };
     codec::encode_into_vec(value, &mut encoded)
         .map_err(|error| failed(0, SendError::Encode(Arc::new(error))))?;
-    let encoded = Bytes::from(encoded);
-    for (accepted, sender) in senders.iter_mut().enumerate() {
-        let tx = sender.tx();
-        let large = encoded.len() > INLINE_BYTES_MAX;
-        let staged = tx
-            .with(|end| if large { end.stage_large(&encoded) } else { end.stage_slice(&encoded) });
-        let waiting = if large { Waiting::Large(&encoded) } else { Waiting::Slice(&encoded) };
-        match staged {
-            Ok(Staged::Done) => {}
-            Ok(Staged::Full) => {
-                tx.stage_later(waiting).await.map_err(|error| failed(accepted, error))?;
-            }
-            Err(error) => return Err(failed(accepted, error)),
+    to_all(senders.iter_mut().map(Sender::tx), &Bytes::from(encoded)).await
+}
+
+/// Sends `message` to all of `senders`; above 8 KiB they share its bytes.
+///
+/// # Errors
+///
+/// As [`send_to_all`].
+///
+/// # Cancel safety
+///
+/// Dropped before it returns, some of the first senders accepted.
+pub async fn send_bytes_to_all(
+    senders: &mut [BytesSender],
+    message: &Bytes,
+) -> Result<(), SendAllError> {
+    to_all(senders.iter_mut().map(BytesSender::tx), message).await
+}
+
+async fn to_all(
+    senders: impl Iterator<Item = &mut Tx>,
+    message: &Bytes,
+) -> Result<(), SendAllError> {
+    for (accepted, tx) in senders.enumerate() {
+        let failed = |error| SendAllError { accepted, error };
+        let waiting = Waiting::Bytes(message);
+        if tx.stage_waiting(&waiting).map_err(failed)? == Staged::Full {
+            tx.stage_later(waiting).await.map_err(failed)?;
         }
     }
     Ok(())
@@ -51,6 +67,9 @@ pub async fn send_to_all<T: Serialize>(
 /// Waits until one of `senders` accepts a message of `bytes` encoded bytes
 /// without waiting (at most 8 KiB); says its index. Of several the first.
 ///
+/// The senders are of one type, or references to senders of any type:
+/// `&mut [&mut numbers as &mut dyn SendingEnd, &mut texts]`.
+///
 /// # Errors
 ///
 /// The index of a sender that failed, and why.
@@ -58,13 +77,13 @@ pub async fn send_to_all<T: Serialize>(
 /// # Cancel safety
 ///
 /// Safe: nothing is reserved.
-pub async fn any_ready<T>(
-    senders: &mut [Sender<T>],
+pub async fn any_ready<S: SendingEnd>(
+    senders: &mut [S],
     bytes: usize,
 ) -> Result<usize, (usize, SendError)> {
     poll_fn(|context| {
         for (index, sender) in senders.iter_mut().enumerate() {
-            match sender.poll_reserve(context, bytes) {
+            match sender.poll_room(context, bytes) {
                 Poll::Ready(Ok(())) => return Poll::Ready(Ok(index)),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err((index, error))),
                 Poll::Pending => {}

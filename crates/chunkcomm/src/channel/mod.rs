@@ -1,11 +1,15 @@
 //! Floor 3: the ends of channels.
 //!
-//! Reading order: [`sender`], [`receiver`] for values; [`bytes`] for the user's
-//! own bytes; [`gather`] takes from many receivers in turn; [`many`] sends to
-//! many.
+//! Reading order: [`sender`], [`receiver`] for values; [`bytes_sender`],
+//! [`bytes_receiver`] for the user's own bytes; [`tx`] and [`calls`], what both
+//! senders share; [`gather`] takes from many receivers in turn; [`many`] sends to
+//! many; [`ends`], what these two ask of an end of either kind.
 
 pub(crate) mod blocking;
-pub(crate) mod bytes;
+pub(crate) mod bytes_receiver;
+pub(crate) mod bytes_sender;
+mod calls;
+pub(crate) mod ends;
 pub(crate) mod gather;
 pub(crate) mod many;
 pub(crate) mod receiver;
@@ -65,6 +69,13 @@ pub(crate) const MESSAGES_A_BUDGET_UNIT: u32 = 32;
 /// Counts messages towards the task's budget.
 #[derive(Debug, Default)]
 pub(crate) struct Turn(u32);
+
+/// A clone's turn begins anew.
+impl Clone for Turn {
+    fn clone(&self) -> Turn {
+        Turn::default()
+    }
+}
 
 impl Turn {
     /// One more message; true when the budget is to be asked.

@@ -7,6 +7,7 @@ use crate::driver::taking::{Next, RxEnd};
 use crate::error::{DecodeFailed, RecvError, TryRecvError};
 use crate::node::Peer;
 use crate::proto::codec::{self, DecodeError};
+use crate::stats::ReceivingStats;
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -20,6 +21,10 @@ use std::task::{Context, Poll, ready};
 ///
 /// Values are decoded when they are taken. Dropping the receiver ends the
 /// sender: its next call says that the receiver is gone.
+///
+/// There is no `recv_into`: a value is decoded from where its bytes arrived. For
+/// large messages in the caller's own memory there is
+/// [`BytesReceiver::recv_into`](crate::BytesReceiver::recv_into).
 ///
 /// Memory: what the sender was granted, 16 KiB at first and up to 4 MiB for a
 /// receiver that keeps up, within the budget of the link.
@@ -58,6 +63,12 @@ impl<T> Receiver<T> {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.end.shared.name
+    }
+
+    /// What was taken from the channel so far.
+    #[must_use]
+    pub fn stats(&self) -> ReceivingStats {
+        self.end.stats()
     }
 
     #[cold]

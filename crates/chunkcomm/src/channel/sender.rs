@@ -1,12 +1,12 @@
 //! [`Sender`]: values of one type to one peer.
 
 use super::blocking::block_on;
+use super::calls::{calls_of_every_sender, calls_of_every_sink};
 use super::tx::{Tx, Waiting};
 use super::{MESSAGES_A_BUDGET_UNIT, Turn};
 use crate::driver::staging::{Staged, TxEnd};
 use crate::error::{CloseError, SendAllError, SendError, TrySendError};
 use crate::node::Peer;
-use crate::proto::message::PREFIX_BYTES_MAX;
 use crate::stats::ChannelStats;
 use serde::Serialize;
 use std::borrow::Borrow;
@@ -32,7 +32,11 @@ use std::time::Duration;
 /// staged before it grew has left, and large messages (above
 /// 8 KiB encoded) of up to 1 MiB together, or one.
 ///
-/// `Sink` is implemented for values by value; each item is accepted at once.
+/// `Sink` is implemented for values by value. When it is ready, an item of any
+/// size is accepted at once; if a clone took the room since, the item is kept and
+/// goes in with the next call that waits: flush or close the sink before it is
+/// dropped. `poll_close` flushes and then ends the channel, unless clones are
+/// alive; it does not wait for acknowledgements, as [`Sender::close`] does.
 pub struct Sender<T> {
     tx: Tx,
     turn: Turn,
@@ -63,79 +67,7 @@ impl<T> Sender<T> {
         &mut self.tx
     }
 
-    /// The peer at the other end.
-    #[must_use]
-    pub fn peer(&self) -> &Peer {
-        &self.tx.peer
-    }
-
-    /// The channel's name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        self.tx.name()
-    }
-
-    /// The channel's counters.
-    #[must_use]
-    pub fn stats(&self) -> ChannelStats {
-        self.tx.stats()
-    }
-
-    /// Encoded bytes of small messages that are accepted now without waiting.
-    pub fn capacity(&mut self) -> usize {
-        self.tx.with(TxEnd::capacity)
-    }
-
-    /// Hands everything accepted so far to the transport, whatever the policy.
-    ///
-    /// # Errors
-    ///
-    /// The channel ended before; see [`SendError`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropped early, what was asked still happens.
-    pub async fn flush(&mut self) -> Result<(), SendError> {
-        self.tx.flush().await
-    }
-
-    /// Waits until everything accepted so far is in the peer's inbox. That does
-    /// not say that the receiver took it.
-    ///
-    /// # Errors
-    ///
-    /// The channel ended before; [`SendError::Lost`] has the account.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropped early, what was asked still happens.
-    pub async fn sync(&mut self) -> Result<(), SendError> {
-        self.tx.sync().await
-    }
-
-    /// Ends the channel and waits until everything accepted is acknowledged. With
-    /// clones alive only this sender ends.
-    ///
-    /// # Errors
-    ///
-    /// Something was not acknowledged after `deadline`, or the channel ended
-    /// before; the error has the account.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropped early, the channel ends as if the sender had been dropped.
-    pub async fn close(self, deadline: Duration) -> Result<(), CloseError> {
-        self.tx.close(deadline).await
-    }
-
-    /// Waits until nothing can be sent any more, and says why.
-    ///
-    /// # Cancel safety
-    ///
-    /// Safe.
-    pub async fn closed(&mut self) -> SendError {
-        poll_fn(|context| self.tx.poll_failed(context)).await
-    }
+    calls_of_every_sender!();
 
     /// Waits until a message of `bytes` encoded bytes is accepted without
     /// waiting, which the permit then does. Between clones the permit is no
@@ -150,20 +82,8 @@ impl<T> Sender<T> {
     ///
     /// Safe: nothing is reserved before it returns.
     pub async fn reserve(&mut self, bytes: usize) -> Result<Permit<'_, T>, SendError> {
-        let bytes_max = self.tx.with(|end| end.inline_bytes_max());
-        if bytes > bytes_max {
-            return Err(SendError::TooLarge { bytes: bytes as u64, bytes_max: bytes_max as u64 });
-        }
-        poll_fn(|context| self.poll_reserve(context, bytes)).await?;
+        self.tx.reserve(bytes).await?;
         Ok(Permit { sender: self })
-    }
-
-    pub(crate) fn poll_reserve(
-        &mut self,
-        context: &mut Context<'_>,
-        bytes: usize,
-    ) -> Poll<Result<(), SendError>> {
-        self.tx.poll_capacity(context, bytes + PREFIX_BYTES_MAX)
     }
 }
 
@@ -328,39 +248,9 @@ impl<T: Serialize> Permit<'_, T> {
 }
 
 impl<T: Serialize> futures_sink::Sink<T> for Sender<T> {
-    type Error = SendError;
-
-    fn poll_ready(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<(), SendError>> {
-        // Whatever the value's size, it is accepted: a small one has its room, and
-        // a large one is taken when no other waits.
-        let bytes = self.tx.with(|end| end.inline_bytes_max());
-        ready!(self.poll_reserve(context, bytes))?;
-        self.tx.poll_large(context)
-    }
+    calls_of_every_sink!();
 
     fn start_send(mut self: Pin<&mut Self>, value: T) -> Result<(), SendError> {
-        match self.tx.stage(&value)? {
-            Staged::Done => Ok(()),
-            // Only without `poll_ready`, or when a clone was first.
-            Staged::Full => Err(SendError::NotReady),
-        }
-    }
-
-    fn poll_flush(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<(), SendError>> {
-        self.tx.poll_flush(context)
-    }
-
-    fn poll_close(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<(), SendError>> {
-        ready!(self.tx.poll_flush(context))?;
-        Poll::Ready(Ok(()))
+        self.tx.start_send(&value)
     }
 }

@@ -1,19 +1,23 @@
 //! What all senders have in common: the end of the channel, alone or shared
 //! with clones, and how they wait.
 
+mod sink;
+
 use crate::driver::clock;
 use crate::driver::staging::{Staged, TxEnd, TxShared};
 use crate::driver::wakers::locked;
 use crate::error::{Account, CloseError, SendError, TrySendError, Unacknowledged};
 use crate::node::Peer;
 use crate::proto::codec;
+use crate::proto::message::PREFIX_BYTES_MAX;
 use crate::stats::ChannelStats;
 use ::bytes::Bytes;
 use serde::Serialize;
+use sink::stage_held;
 use std::borrow::Borrow;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// The end is this sender's alone until it is cloned; then a lock is taken a
@@ -45,21 +49,37 @@ impl Slot {
         *self = Slot::Shared(Arc::clone(&shared));
         shared
     }
+
+    /// No clone has the end as well.
+    fn is_last(&self) -> bool {
+        match self {
+            Slot::Own(_) => true,
+            // Nobody but this one could clone it now.
+            Slot::Shared(end) => Arc::strong_count(end) == 1,
+        }
+    }
 }
 
 /// A message that waits for room.
 pub(crate) enum Waiting<'a> {
     /// Encoded in the scratch.
     Scratch,
-    /// The user's own bytes.
-    Large(&'a Bytes),
+    /// The user's own bytes; large ones are not copied.
+    Bytes(&'a Bytes),
+    /// The user's own bytes, to be copied.
     Slice(&'a [u8]),
+    /// The item of a `Sink` that is held, which all the others wait for, too.
+    Held,
 }
 
 /// The sending end under every public sender.
 pub(crate) struct Tx {
     slot: Mutex<Slot>,
     scratch: Vec<u8>,
+    /// As a `Sink` it said that it is ready, and no item came since.
+    ready: bool,
+    /// An item of the `Sink` whose room was taken by a clone; see [`sink`].
+    held: Option<Bytes>,
     shared: Arc<TxShared>,
     pub(crate) peer: Peer,
 }
@@ -67,7 +87,12 @@ pub(crate) struct Tx {
 impl Tx {
     pub(crate) fn new(end: TxEnd, peer: Peer) -> Tx {
         let shared = Arc::clone(&end.shared);
-        Tx { slot: Mutex::new(Slot::Own(Some(Box::new(end)))), scratch: Vec::new(), shared, peer }
+        Tx::of(Slot::Own(Some(Box::new(end))), shared, peer)
+    }
+
+    fn of(slot: Slot, shared: Arc<TxShared>, peer: Peer) -> Tx {
+        let (slot, scratch) = (Mutex::new(slot), Vec::new());
+        Tx { slot, scratch, ready: false, held: None, shared, peer }
     }
 
     /// Does something with the end.
@@ -84,7 +109,7 @@ impl Tx {
                 let end = end.as_mut().expect("it is moved under the lock only");
                 end.stage(value, &mut self.scratch)
             }
-            Slot::Shared(end) => stage_shared(end, value, &mut self.scratch),
+            Slot::Shared(end) => stage_shared(end, value, &mut self.scratch, &mut self.held),
         }
     }
 
@@ -108,15 +133,20 @@ impl Tx {
         }
     }
 
-    fn stage_waiting(&mut self, waiting: &Waiting<'_>) -> Result<Staged, SendError> {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let staged = self.with(|end| match waiting {
-            Waiting::Scratch => end.stage_scratch(&mut scratch),
-            Waiting::Large(bytes) => end.stage_large(bytes),
-            Waiting::Slice(bytes) => end.stage_slice(bytes),
-        });
-        self.scratch = scratch;
-        staged
+    /// Stages `waiting`, behind an item that is held.
+    pub(crate) fn stage_waiting(&mut self, waiting: &Waiting<'_>) -> Result<Staged, SendError> {
+        let (scratch, held) = (&mut self.scratch, &mut self.held);
+        self.slot.get_mut().unwrap_or_else(PoisonError::into_inner).with(|end| {
+            if stage_held(end, held)? == Staged::Full {
+                return Ok(Staged::Full);
+            }
+            match waiting {
+                Waiting::Scratch => end.stage_scratch(scratch),
+                Waiting::Bytes(bytes) => end.stage_bytes(bytes),
+                Waiting::Slice(bytes) => end.stage_slice(bytes),
+                Waiting::Held => Ok(Staged::Done),
+            }
+        })
     }
 
     pub(crate) fn poll_stage(
@@ -148,12 +178,31 @@ impl Tx {
         }
     }
 
+    /// Waits until a message of `bytes` can be staged.
+    pub(crate) async fn reserve(&mut self, bytes: usize) -> Result<(), SendError> {
+        let bytes_max = self.with(|end| end.inline_bytes_max());
+        if bytes > bytes_max {
+            return Err(SendError::TooLarge { bytes: bytes as u64, bytes_max: bytes_max as u64 });
+        }
+        poll_fn(|context| self.poll_reserve(context, bytes)).await
+    }
+
     /// Ready when a message of `bytes` can be staged.
-    pub(crate) fn poll_capacity(
+    pub(crate) fn poll_reserve(
         &mut self,
         context: &mut Context<'_>,
         bytes: usize,
     ) -> Poll<Result<(), SendError>> {
+        self.poll_capacity(context, bytes + PREFIX_BYTES_MAX)
+    }
+
+    /// Ready when `bytes` can be staged, prefixes included.
+    fn poll_capacity(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: usize,
+    ) -> Poll<Result<(), SendError>> {
+        ready!(self.poll_held(context))?;
         for last in [false, true] {
             if let Some(error) = self.with(|end| end.failed()) {
                 return Poll::Ready(Err(error));
@@ -181,6 +230,7 @@ impl Tx {
 
     /// Waits until what was accepted so far is written.
     pub(crate) async fn flush(&mut self) -> Result<(), SendError> {
+        poll_fn(|context| self.poll_held(context)).await?;
         let until = self.with(|end| {
             end.flush(false);
             end.accepted()
@@ -188,33 +238,9 @@ impl Tx {
         self.reached(until, TxEnd::written).await
     }
 
-    /// As `flush`, for a `Sink`: what is not written yet is asked for each time.
-    pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
-        self.shared.wait(context.waker());
-        self.with(|end| {
-            if end.written() >= end.accepted() {
-                return Poll::Ready(Ok(()));
-            }
-            if let Some(error) = end.failed() {
-                return Poll::Ready(Err(error));
-            }
-            end.flush(false);
-            Poll::Pending
-        })
-    }
-
-    /// Ready when a large message can be staged.
-    pub(crate) fn poll_large(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
-        self.shared.wait(context.waker());
-        self.with(|end| match end.failed() {
-            Some(error) => Poll::Ready(Err(error)),
-            None if end.has_room_for_large() => Poll::Ready(Ok(())),
-            None => Poll::Pending,
-        })
-    }
-
     /// Waits until what was accepted so far is acknowledged.
     pub(crate) async fn sync(&mut self) -> Result<(), SendError> {
+        poll_fn(|context| self.poll_held(context)).await?;
         let until = self.with(|end| {
             end.flush(true);
             end.accepted()
@@ -240,7 +266,7 @@ impl Tx {
             if self.with(|end| count(end) >= until) {
                 return Poll::Ready(Ok(()));
             }
-            match self.with(|end| end.failed()) {
+            match self.with(|end| end.lost()) {
                 Some(error) => Poll::Ready(Err(error)),
                 None => Poll::Pending,
             }
@@ -251,11 +277,14 @@ impl Tx {
     /// Ends the channel and waits until that is acknowledged, at most until
     /// `deadline`. With clones alive only what was accepted is waited for.
     pub(crate) async fn close(mut self, deadline: Duration) -> Result<(), CloseError> {
+        let deadline = self.stage_held_within(deadline).await;
         let accepted = self.with(|end| {
             end.flush(true);
             end.accepted()
         });
-        let Tx { slot, shared, peer, .. } = self;
+        let Tx { slot, shared, peer, held, .. } = self;
+        // Nothing waits for an item that found no room: it counts as unknown.
+        let accepted = accepted + u64::from(held.is_some());
         let last = match slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Slot::Own(_) => true,
             Slot::Shared(end) => Arc::into_inner(end).is_some(),
@@ -265,7 +294,8 @@ impl Tx {
         let in_time = clock::within(peer.runtime(), deadline, done).await;
         let account = Account { accepted, acknowledged: shared.acked().min(accepted) };
         let cause = match in_time {
-            Some(true) => return Ok(()),
+            Some(true) if held.is_none() => return Ok(()),
+            Some(true) => None,
             Some(false) if account.unknown() == 0 => return Ok(()),
             Some(false) => Some(shared.error(peer.name(), account)),
             None => None,
@@ -274,11 +304,23 @@ impl Tx {
         Err(CloseError { channels: vec![Unacknowledged { channel, peer, account, cause }] })
     }
 
+    /// Waits until nothing is held; says how much of `deadline` is left.
+    async fn stage_held_within(&mut self, deadline: Duration) -> Duration {
+        if self.held.is_none() {
+            return deadline;
+        }
+        let (since, peer) = (clock::now(), self.peer.clone());
+        let staged = poll_fn(|context| self.poll_held(context));
+        let _ = clock::within(peer.runtime(), deadline, staged).await;
+        deadline.saturating_sub(Duration::from_micros(clock::now().micros_since(since)))
+    }
+
     pub(crate) fn stats(&self) -> ChannelStats {
         let counters = self.shared.counters();
         let look = |end: &mut TxEnd| ChannelStats {
             bytes: counters.bytes,
             packets: counters.packets,
+            writes: counters.writes,
             messages_per_packet_max: counters.messages_per_packet_max,
             flushes: counters.flushes,
             queueing_delay_us_total: counters.queueing_us_total,
@@ -304,10 +346,15 @@ fn stage_shared<T: Serialize>(
     end: &Mutex<TxEnd>,
     value: &T,
     scratch: &mut Vec<u8>,
+    held: &mut Option<Bytes>,
 ) -> Result<Staged, SendError> {
     scratch.clear();
     codec::encode_into_vec(value, scratch).map_err(|error| SendError::Encode(Arc::new(error)))?;
-    locked(end).stage_scratch(scratch)
+    let mut end = locked(end);
+    match stage_held(&mut end, held)? {
+        Staged::Done => end.stage_scratch(scratch),
+        Staged::Full => Ok(Staged::Full),
+    }
 }
 
 /// Ready when the channel's end (`last`) or its messages are acknowledged, with
@@ -321,7 +368,7 @@ fn poll_closed(
     shared.wait(context.waker());
     if shared.end_acked() || !last && shared.acked() >= accepted {
         Poll::Ready(true)
-    } else if shared.has_failed() {
+    } else if shared.is_lost() {
         Poll::Ready(false)
     } else {
         Poll::Pending
@@ -337,11 +384,6 @@ impl Clone for Tx {
         };
         let end = end.unwrap_or_else(|| slot.share());
         drop(slot);
-        Tx {
-            slot: Mutex::new(Slot::Shared(end)),
-            scratch: Vec::new(),
-            shared: Arc::clone(&self.shared),
-            peer: self.peer.clone(),
-        }
+        Tx::of(Slot::Shared(end), Arc::clone(&self.shared), self.peer.clone())
     }
 }

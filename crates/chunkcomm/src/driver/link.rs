@@ -206,6 +206,7 @@ impl Driver {
             Poll::Ready(Err(error)) => Err(Broken::Connection(LinkCause::Io(Arc::new(error)))),
             Poll::Ready(Ok(())) => {
                 self.link.written(self.writer.number, &mut self.writer.packet);
+                self.link.count_writes(self.writer.packet_writes);
                 self.senders.written(&self.writer.carried, &self.link);
                 if self.link.has_acknowledged() {
                     self.note_acknowledged();

@@ -55,6 +55,8 @@ pub(crate) struct TxEnd {
     last_bytes: usize,
     last_prefix: usize,
     pub(crate) send_waits: u64,
+    /// The driver was told that nothing more comes.
+    ended: bool,
     pub(crate) shared: Arc<TxShared>,
     pub(crate) link: Arc<LinkShared>,
 }
@@ -89,6 +91,7 @@ impl TxEnd {
             last_bytes: 0,
             last_prefix: 1,
             send_waits: 0,
+            ended: false,
             shared: Arc::clone(shared),
             link: Arc::clone(link),
         };
@@ -245,6 +248,15 @@ impl TxEnd {
         }
     }
 
+    /// Stages the user's own bytes: a small message is copied in.
+    pub(crate) fn stage_bytes(&mut self, payload: &Bytes) -> Result<Staged, SendError> {
+        if payload.len() > self.inline_bytes_max {
+            self.stage_large(payload)
+        } else {
+            self.stage_slice(payload)
+        }
+    }
+
     /// Stages a small message by copying it in.
     pub(crate) fn stage_slice(&mut self, payload: &[u8]) -> Result<Staged, SendError> {
         self.check_alive()?;
@@ -373,6 +385,26 @@ impl TxEnd {
         self.shared.has_failed().then(|| self.error())
     }
 
+    /// Why what was accepted will not be written or acknowledged, if that is so:
+    /// not because the channel was closed, which it still is then.
+    pub(crate) fn lost(&self) -> Option<SendError> {
+        self.shared.is_lost().then(|| self.error())
+    }
+
+    /// Ends the channel after what was accepted: every later call says that it is
+    /// closed.
+    pub(crate) fn close(&mut self) {
+        self.end();
+        self.shared.close();
+    }
+
+    fn end(&mut self) {
+        if !std::mem::replace(&mut self.ended, true) {
+            let (id, messages) = (self.id, self.accepted);
+            self.link.command(Command::End { id, messages, at: clock::now() });
+        }
+    }
+
     #[cold]
     fn error(&self) -> SendError {
         self.shared.error(&self.link.peer.name, self.account())
@@ -381,7 +413,6 @@ impl TxEnd {
 
 impl Drop for TxEnd {
     fn drop(&mut self) {
-        let (id, messages) = (self.id, self.accepted);
-        self.link.command(Command::End { id, messages, at: clock::now() });
+        self.end();
     }
 }

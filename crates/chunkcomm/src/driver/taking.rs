@@ -1,12 +1,16 @@
 //! The receiving end of a channel as its receiver has it: the runs that it took
 //! from the inbox, and the messages in them.
 
+mod landing;
+
+pub(crate) use landing::land_rest;
+
 use super::inbox::{Notify, Outcome, Run, RxShared};
 use super::mail::{Command, LinkShared};
 use crate::channel::Landing;
-use crate::error::RecvError;
 use crate::proto::link::Counted;
 use crate::proto::message;
+use crate::stats::ReceivingStats;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -40,6 +44,8 @@ pub(crate) struct RxEnd {
     taken: u32,
     consumed: u64,
     finished: bool,
+    /// Counted a run: those that were left behind.
+    left: ReceivingStats,
 }
 
 impl RxEnd {
@@ -53,6 +59,7 @@ impl RxEnd {
             taken: 0,
             consumed: 0,
             finished: false,
+            left: ReceivingStats::default(),
         }
     }
 
@@ -191,6 +198,9 @@ impl RxEnd {
         }
         match self.runs.pop_front()? {
             Run::Large { bytes, counted } => {
+                self.left.messages += 1;
+                self.left.large_messages += 1;
+                self.left.bytes += bytes.len() as u64;
                 match counted {
                     Counted::Not => {}
                     Counted::Window => self.count(bytes.len()),
@@ -219,6 +229,9 @@ impl RxEnd {
         if self.at != length || self.taken != messages {
             self.link.command(Command::Corrupt { id: self.shared.id });
         }
+        self.left.messages += u64::from(self.taken);
+        self.left.bytes += self.at as u64;
+        self.left.runs += 1;
         if let Run::Copied { mut bytes, .. } = run {
             bytes.clear();
             self.shared.with_queue(|queue| {
@@ -228,6 +241,17 @@ impl RxEnd {
             });
         }
         self.count(length);
+    }
+
+    /// What was taken so far.
+    pub(crate) fn stats(&self) -> ReceivingStats {
+        let mut stats = self.left;
+        if self.current.is_some() {
+            stats.messages += u64::from(self.taken);
+            stats.bytes += self.at as u64;
+            stats.runs += 1;
+        }
+        stats
     }
 
     fn count(&mut self, bytes: usize) {
@@ -344,61 +368,6 @@ impl RxEnd {
     }
 }
 
-/// Gives a landing what had arrived before the session ended, and the end:
-/// that of the channel, or else `over`.
-pub(crate) fn land_rest(
-    shared: &RxShared,
-    mut landing: Box<dyn Landing>,
-    taken: &[Bytes],
-    over: Option<Outcome>,
-) {
-    let (runs, outcome) = shared.with_queue(|queue| {
-        let mut runs = VecDeque::new();
-        queue.drain(&mut runs);
-        (runs, queue.outcome())
-    });
-    let mut fits = taken.iter().all(|bytes| put_in_landing(&mut *landing, bytes));
-    for run in runs {
-        fits &= match run {
-            Run::Large { bytes, .. } => put_in_landing(&mut *landing, &bytes),
-            Run::Shared { bytes, .. } => put_run_in_landing(&mut *landing, &bytes),
-            Run::Copied { bytes, .. } => put_run_in_landing(&mut *landing, &bytes),
-        };
-    }
-    let channel = || Arc::clone(&shared.name);
-    landing.end(match outcome.or(over) {
-        _ if !fits => Err(RecvError::LandingFull { channel: channel() }),
-        Some(Outcome::Lost(link)) => Err(RecvError::Lost { channel: channel(), link }),
-        Some(Outcome::Done) | None => Ok(()),
-    });
-}
-
-fn put_run_in_landing(landing: &mut dyn Landing, run: &[u8]) -> bool {
-    let mut at = 0;
-    while let Some(range) = message::next_in_run(run, at) {
-        at = range.end;
-        if !put_in_landing(landing, &run[range]) {
-            return false;
-        }
-    }
-    true
-}
-
-/// Copies `bytes` into a landing; false when it has no room for all of them.
-fn put_in_landing(landing: &mut dyn Landing, mut bytes: &[u8]) -> bool {
-    while !bytes.is_empty() {
-        let room = landing.room();
-        let count = room.len().min(bytes.len());
-        if count == 0 {
-            return false;
-        }
-        room[..count].copy_from_slice(&bytes[..count]);
-        landing.advance(count);
-        bytes = &bytes[count..];
-    }
-    true
-}
-
 impl Drop for RxEnd {
     fn drop(&mut self) {
         if !self.finished {
@@ -410,3 +379,6 @@ impl Drop for RxEnd {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

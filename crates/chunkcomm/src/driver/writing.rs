@@ -92,6 +92,8 @@ pub(crate) struct Writer {
     pub(crate) carried: Vec<Carried>,
     offset: usize,
     pub(crate) writes: u64,
+    /// Of these, for the packet at hand.
+    pub(crate) packet_writes: u64,
 }
 
 impl Writer {
@@ -119,6 +121,9 @@ impl Writer {
         context: &mut Context<'_>,
         transport: &mut dyn Transport,
     ) -> Poll<io::Result<()>> {
+        if self.offset == 0 {
+            self.packet_writes = 0;
+        }
         let head = &self.packet.head;
         let tail: &[u8] = self.packet.tail.as_deref().unwrap_or(&[]);
         let total = head.len() + tail.len();
@@ -139,6 +144,7 @@ impl Writer {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             self.writes += 1;
+            self.packet_writes += 1;
             self.offset += written;
         }
         self.offset = 0;

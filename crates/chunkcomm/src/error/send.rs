@@ -55,8 +55,8 @@ pub enum SendError {
     },
     /// The value's `Serialize` refused; nothing was sent, others can be.
     Encode(Arc<EncodeError>),
-    /// An item was given to the `Sink` though it was not ready; it was not
-    /// accepted.
+    /// An item was given to the `Sink` without asking whether it is ready, and
+    /// there was no room; it was not accepted.
     NotReady,
     /// This sender was closed.
     Closed,

@@ -14,7 +14,8 @@ pub use builder::{AGE_BOUND_VARIABLE, NodeBuilder};
 pub use peer::Peer;
 
 use crate::channel::ChannelOptions;
-use crate::channel::bytes::{BytesReceiver, BytesSender};
+use crate::channel::bytes_receiver::BytesReceiver;
+use crate::channel::bytes_sender::BytesSender;
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::driver::buffers::Buffers;

@@ -71,6 +71,8 @@ pub struct ChannelCounters {
     pub bytes: u64,
     /// Packets with messages of it.
     pub packets: u64,
+    /// Writes that these packets took.
+    pub writes: u64,
     /// Most of its messages in one packet.
     pub messages_per_packet_max: u64,
     /// Sum over these packets of how long its oldest message waited.
@@ -131,6 +133,10 @@ struct Channel {
     end_when_drained: bool,
     /// Its end was put in a packet.
     ended: bool,
+    /// The packet that it had a turn in last, and the messages and bytes that it
+    /// had sent before.
+    turn: u64,
+    before: (u64, u64),
 }
 
 #[derive(Debug)]
@@ -140,14 +146,23 @@ struct Large {
 }
 
 impl Channel {
-    /// Counts its turn in a packet; `before` it had sent so many messages and
-    /// bytes.
-    fn count(&mut self, before: (u64, u64), now: Time) {
+    /// True at its first turn in `packet`.
+    fn begins(&mut self, packet: u64) -> bool {
+        let begins = self.turn != packet;
+        if begins {
+            self.turn = packet;
+            self.before = (self.sent_messages, self.sent_bytes);
+        }
+        begins
+    }
+
+    /// Counts its turns in a packet; false when they put nothing in.
+    fn count(&mut self, now: Time) -> bool {
         let counters = &mut self.counters;
-        counters.credit_waits += u64::from(self.blocked);
-        let (messages, bytes) = (self.sent_messages - before.0, self.sent_bytes - before.1);
+        let (messages, bytes) =
+            (self.sent_messages - self.before.0, self.sent_bytes - self.before.1);
         if bytes == 0 {
-            return;
+            return false;
         }
         let waited = now.micros_since(self.oldest);
         counters.bytes += bytes;
@@ -155,6 +170,7 @@ impl Channel {
         counters.messages_per_packet_max = counters.messages_per_packet_max.max(messages);
         counters.queueing_us_total += waited;
         counters.queueing_us_max = counters.queueing_us_max.max(waited);
+        true
     }
 }
 
@@ -194,6 +210,8 @@ pub struct Outbox {
     credit_waits: u64,
     /// What the packet that was filled last carries.
     carried: Vec<Carried>,
+    /// The channels with bytes in it, until its writes are counted.
+    turns: Vec<u32>,
     pending_bytes: usize,
 }
 
@@ -215,6 +233,7 @@ impl Outbox {
             closing: false,
             credit_waits: 0,
             carried: Vec::new(),
+            turns: Vec::new(),
             pending_bytes: 0,
         }
     }
@@ -247,6 +266,8 @@ impl Outbox {
             end: None,
             end_when_drained: false,
             ended: false,
+            turn: 0,
+            before: (0, 0),
         };
         self.channels.insert(id, channel);
         self.unopened.push_back(id);
@@ -421,6 +442,15 @@ impl Outbox {
         }
     }
 
+    /// The packet that was filled last took so many writes.
+    pub fn count_writes(&mut self, writes: u64) {
+        for channel in self.turns.drain(..) {
+            if let Some(channel) = self.channels.get_mut(&channel) {
+                channel.counters.writes += writes;
+            }
+        }
+    }
+
     /// How `channel` stands.
     #[must_use]
     pub fn state(&self, channel: u32) -> ChannelState {
@@ -526,6 +556,7 @@ impl Outbox {
     ) -> Filled {
         self.packets += 1;
         self.carried.clear();
+        self.turns.clear();
         let bulk_first = self.packets.is_multiple_of(BULK_FIRST_EVERY);
         let lanes =
             if bulk_first { [Lane::Bulk, Lane::Express] } else { [Lane::Express, Lane::Bulk] };
@@ -535,6 +566,8 @@ impl Outbox {
                 break;
             }
         }
+        let channels = &mut self.channels;
+        self.turns.retain(|id| channels.get_mut(id).is_some_and(|channel| channel.count(now)));
         self.gathering.left(filled.messages, now);
         filled
     }
@@ -557,7 +590,9 @@ impl Outbox {
             let queue = if lane == Lane::Express { &mut self.express } else { &mut self.bulk };
             let Some(id) = queue.pop_front() else { return false };
             let Some(channel) = self.channels.get_mut(&id) else { continue };
-            let before = (channel.sent_messages, channel.sent_bytes);
+            if channel.begins(self.packets) {
+                self.turns.push(id);
+            }
             let mut put = Putting {
                 id,
                 channel,
@@ -573,7 +608,7 @@ impl Outbox {
                 Put::NoRoom | Put::Tail(_) => true,
             };
             self.credit_waits += u64::from(channel.blocked);
-            channel.count(before, filled.at);
+            channel.counters.credit_waits += u64::from(channel.blocked);
             channel.queued = again;
             if again {
                 let queue = if lane == Lane::Express { &mut self.express } else { &mut self.bulk };

@@ -2,10 +2,14 @@
 
 use super::{BoxFuture, Listener, Transport, transport_over_readiness};
 use crate::Address;
+use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::{UnixListener, UnixSocket, UnixStream};
+
+/// Connections that wait to be accepted; the system may allow fewer.
+const CONNECTIONS_WAITING_MAX: u32 = 1024;
 
 transport_over_readiness!(UnixStream);
 
@@ -18,9 +22,19 @@ pub(crate) async fn connect(path: &Path) -> io::Result<Box<dyn Transport>> {
 /// nobody listens at any more is replaced.
 pub(crate) async fn listen(path: &Path) -> io::Result<Box<dyn Listener>> {
     remove_stale(path).await?;
-    let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-    Ok(Box::new(Unix { listener, path: path.to_owned() }))
+    let socket = UnixSocket::new_stream()?;
+    socket.bind(path)?;
+    let path = path.to_owned();
+    // Before it listens nobody can connect, whatever the mode that it begins with.
+    let listening = std::fs::set_permissions(&path, Permissions::from_mode(0o600))
+        .and_then(|()| socket.listen(CONNECTIONS_WAITING_MAX));
+    match listening {
+        Ok(listener) => Ok(Box::new(Unix { listener, path })),
+        Err(error) => {
+            let _ = std::fs::remove_file(&path);
+            Err(error)
+        }
+    }
 }
 
 async fn remove_stale(path: &Path) -> io::Result<()> {

@@ -1,8 +1,13 @@
 //! Channels of the user's own bytes.
 
-use crate::support::{announced, limited, on_both, on_one_thread, pair, until};
+use crate::support::{
+    NEVER, announced, fill, limited, on_both, on_one_thread, pair, pair_of, tcp, until,
+};
 use bytes::Bytes;
-use chunkcomm::{Landing, RecvError, SendError, TryRecvError, TrySendError};
+use chunkcomm::{
+    FlushReason, Landing, Node, Policy, RecvError, SendError, SendingEnd, TryRecvError,
+    TrySendError, any_ready, send_bytes_to_all,
+};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -166,8 +171,8 @@ fn try_sends_and_receives_say_full_empty_and_ended() {
 #[test]
 fn plain_threads_send_and_receive() {
     let (sender, mut receiver, _pair) = on_one_thread(async {
-        let on_a_thread = || chunkcomm::Node::builder().io_thread();
-        let pair = crate::support::pair_of(crate::support::tcp(), on_a_thread(), on_a_thread());
+        let on_a_thread = || Node::builder().io_thread();
+        let pair = pair_of(tcp(), on_a_thread(), on_a_thread());
         let pair = pair.await;
         let (sender, receiver) = pair.bytes("threads").await;
         (sender, receiver, pair)
@@ -281,5 +286,140 @@ fn a_landing_learns_that_the_link_is_lost() {
         assert!(bytes == message(1, 500));
         let error = outcome.unwrap_err();
         assert!(error.to_string().contains("\"lost\"") && error.to_string().contains('b'));
+    });
+}
+
+#[test]
+fn a_message_sent_now_leaves_with_what_is_before_it() {
+    on_both(|| async {
+        let settings = Node::builder().policy(Policy::Linger(NEVER));
+        let pair = pair_of(tcp(), Node::builder(), settings).await;
+        let mut sender = pair.b.open_bytes(&pair.peer, "now").await.unwrap();
+        sender.send(Bytes::from_static(b"first")).await.unwrap();
+        sender.send_now(Bytes::from_static(b"urgent")).await.unwrap();
+        let (_, mut receiver) = limited(pair.a.accept_bytes("now")).await.unwrap();
+        for expected in [&b"first"[..], b"urgent"] {
+            assert_eq!(limited(receiver.recv()).await.unwrap().unwrap()[..], *expected);
+        }
+        assert!(pair.peer.stats().flushes.get(FlushReason::Urgent) <= 1);
+        until(|| sender.stats().flushes.get(FlushReason::Urgent) == 1).await;
+    });
+}
+
+#[test]
+fn many_at_once_in_both_directions() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (mut sender, mut receiver) = pair.bytes("many").await;
+        let count = 3000;
+        let size = |index: usize| SIZES[index % 6];
+        let sending = tokio::spawn(async move {
+            let all = (0..count).map(|index| message(index, size(index)));
+            assert_eq!(sender.send_all(all).await.unwrap(), count);
+            assert_eq!(sender.stats().accepted, count as u64);
+        });
+        let mut next = 0;
+        assert_eq!(receiver.recv_many(&mut Vec::new(), 0).await.unwrap(), 0);
+        loop {
+            let mut got = vec![Bytes::from_static(b"kept")];
+            let taken = limited(receiver.recv_many(&mut got, 100)).await.unwrap();
+            assert!(taken <= 100 && got.len() == taken + 1);
+            if taken == 0 {
+                break;
+            }
+            for bytes in &got[1..] {
+                assert!(*bytes == message(next, size(next)), "message {next}");
+                next += 1;
+            }
+        }
+        assert_eq!(next, count);
+        limited(sending).await.unwrap();
+    });
+}
+
+#[test]
+fn reserved_room_is_there() {
+    on_one_thread(async {
+        let pair = pair().await;
+        let (mut sender, mut receiver) = pair.bytes("reserve").await;
+        let error = sender.reserve(100_000).await.unwrap_err();
+        assert!(matches!(error, SendError::TooLarge { bytes: 100_000, .. }));
+        sender.reserve(8000).await.unwrap().send(&message(1, 8000)).unwrap();
+        sender.reserve(8000).await.unwrap().send_slice(&message(2, 8000)).unwrap();
+        let mut count = 2;
+        while sender.try_send(&message(3, 8000)).is_ok() {
+            count += 1;
+        }
+        let taking = tokio::spawn(async move {
+            let mut taken = 0;
+            while let Some(message) = limited(receiver.recv()).await.unwrap() {
+                assert_eq!(message.len(), 8000);
+                taken += 1;
+            }
+            taken
+        });
+        // Once there is room, a clone takes it.
+        let mut clone = sender.clone();
+        let permit = limited(sender.reserve(8000)).await.unwrap();
+        while clone.try_send(&message(3, 8000)).is_ok() {
+            count += 1;
+        }
+        assert!(matches!(permit.send(&message(4, 8000)), Err(TrySendError::Full)));
+        drop((sender, clone));
+        assert_eq!(limited(taking).await.unwrap(), count);
+    });
+}
+
+#[test]
+fn the_same_bytes_to_all() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (mut senders, mut receivers) = (Vec::new(), Vec::new());
+        for name in ["x", "y", "z"] {
+            let (sender, receiver) = pair.bytes(name).await;
+            senders.push(sender);
+            receivers.push(receiver);
+        }
+        for (index, size) in SIZES.into_iter().enumerate() {
+            let sent = message(index, size);
+            limited(send_bytes_to_all(&mut senders, &sent)).await.unwrap();
+            for receiver in &mut receivers {
+                assert!(limited(receiver.recv()).await.unwrap().unwrap() == sent);
+            }
+        }
+        drop(receivers.remove(1));
+        limited(senders[1].closed()).await;
+        let error = limited(send_bytes_to_all(&mut senders, &Bytes::new())).await.unwrap_err();
+        assert!(error.accepted == 1 && matches!(error.error, SendError::Terminated(_)));
+    });
+}
+
+#[test]
+fn senders_of_any_kind_are_waited_for_together() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (mut numbers, mut from_numbers) = pair.channel::<u64>("numbers").await;
+        let (mut texts, _from_texts) = pair.channel::<String>("texts").await;
+        let (mut raw, _from_raw) = pair.bytes("raw").await;
+        let in_numbers = fill(&mut numbers, &1).await;
+        let mut ends: [&mut dyn SendingEnd; 3] = [&mut numbers, &mut texts, &mut raw];
+        assert_eq!(limited(any_ready(&mut ends, 100)).await.unwrap(), 1);
+        fill(&mut texts, &"text".to_owned()).await;
+        let mut ends: [&mut dyn SendingEnd; 3] = [&mut numbers, &mut texts, &mut raw];
+        assert_eq!(limited(any_ready(&mut ends, 100)).await.unwrap(), 2);
+        while raw.try_send(&message(1, 5000)).is_ok() || raw.capacity() >= 100 {
+            let _ = raw.try_send(&message(1, 90));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let taking = tokio::spawn(async move {
+            for _ in 0..in_numbers {
+                limited(from_numbers.recv()).await.unwrap();
+            }
+            from_numbers
+        });
+        let mut ends: [&mut dyn SendingEnd; 3] = [&mut numbers, &mut texts, &mut raw];
+        assert_eq!(limited(any_ready(&mut ends, 100)).await.unwrap(), 0);
+        limited(taking).await.unwrap();
+        assert_eq!(limited(any_ready(&mut [raw.clone()], 0)).await.unwrap(), 0);
     });
 }

@@ -2,9 +2,13 @@
 //! nothing that was accepted is lost, nothing is doubled, what was cancelled can
 //! be asked again.
 
-use crate::support::{Pair, all, limited, memory, on_both, on_one_thread, pair_of};
+use crate::support::{Pair, all, fill, limited, memory, on_both, on_one_thread, pair_of};
 use bytes::Bytes;
-use chunkcomm::{Gather, Node, Receiver, RecvError, SendError, Sender, any_ready, send_to_all};
+use chunkcomm::launch::Launcher;
+use chunkcomm::{
+    Address, ChannelOptions, Gather, Lane, Node, Receiver, RecvError, SendError, Sender,
+    SendingEnd, any_ready, send_bytes_to_all, send_to_all,
+};
 use futures_core::Stream;
 use futures_sink::Sink;
 use std::future::{Future, poll_fn};
@@ -314,6 +318,197 @@ fn bytes_both_ends() {
 }
 
 #[test]
+fn the_further_calls_of_bytes() {
+    on_both(|| async {
+        let pair = tight().await;
+        let (mut sender, mut receiver) = pair.bytes("bytes").await;
+        let text = |number| Bytes::from(value(number).1);
+        let sending = tokio::spawn(async move {
+            while (sender.stats().accepted as u32) < COUNT {
+                let number = sender.stats().accepted as u32;
+                match number % 4 {
+                    0 => at_last!(sender.send_now(text(number))).unwrap(),
+                    1 if size(number) < 600 => {
+                        let permit = at_last!(sender.reserve(size(number))).unwrap();
+                        permit.send(&text(number)).unwrap();
+                    }
+                    2 => {
+                        at_last!(poll_fn(|context| Pin::new(&mut sender).poll_ready(context)))
+                            .unwrap();
+                        Pin::new(&mut sender).start_send(text(number)).unwrap();
+                        at_last!(poll_fn(|context| Pin::new(&mut sender).poll_flush(context)))
+                            .unwrap();
+                    }
+                    _ => {
+                        at_last!({
+                            // What was accepted before it was dropped stays so.
+                            let accepted = sender.stats().accepted as u32;
+                            sender.send_all((accepted..(number + 5).min(COUNT)).map(text))
+                        })
+                        .unwrap();
+                    }
+                }
+            }
+            at_last!(poll_fn(|context| Sink::poll_close(Pin::new(&mut sender), context))).unwrap();
+            at_last!(sender.sync()).unwrap();
+        });
+        let mut next = 0;
+        loop {
+            let mut got = Vec::new();
+            if next % 2 == 0 {
+                at_last!(receiver.recv_many(&mut got, 3)).unwrap();
+            } else {
+                let item = at_last!(poll_fn(|context| Pin::new(&mut receiver).poll_next(context)));
+                got.extend(item.transpose().unwrap());
+            }
+            if got.is_empty() {
+                break;
+            }
+            for message in got {
+                assert!(message == text(next), "message {next}");
+                next += 1;
+            }
+        }
+        assert_eq!(next, COUNT);
+        limited(sending).await.unwrap();
+    });
+}
+
+#[test]
+fn the_close_of_a_bytes_sender() {
+    on_both(|| async {
+        let mut waits = 0;
+        loop {
+            let pair = tight().await;
+            let (mut sender, mut receiver) = pair.bytes("close").await;
+            let taking = tokio::spawn(async move {
+                for number in 0..COUNT {
+                    let got = limited(receiver.recv()).await.unwrap().unwrap();
+                    assert!(got == value(number).1.as_bytes(), "message {number}");
+                }
+                assert!(limited(receiver.recv()).await.unwrap().is_none());
+            });
+            for number in 0..COUNT {
+                limited(sender.send(Bytes::from(value(number).1))).await.unwrap();
+            }
+            // Dropped early, the channel ends as if the sender had been dropped.
+            let closed = cancelled(waits, sender.close(Duration::from_secs(20))).await;
+            limited(taking).await.unwrap();
+            if let Some(closed) = closed {
+                break closed.unwrap();
+            }
+            waits += 1;
+        }
+    });
+}
+
+#[test]
+fn a_sink_whose_room_a_clone_takes() {
+    on_both(|| async {
+        let pair = tight().await;
+        let (mut sender, receiver) = pair.channel("held").await;
+        let taking = tokio::spawn(takes_all(receiver));
+        let mut next = 0;
+        while next < COUNT {
+            at_last!(poll_fn(|context| Pin::new(&mut sender).poll_ready(context))).unwrap();
+            let mut clone = sender.clone();
+            while next < COUNT - 1 && clone.try_send(&value(next)).is_ok() {
+                next += 1;
+            }
+            Pin::new(&mut sender).start_send(value(next)).unwrap();
+            next += 1;
+            match next % 4 {
+                0 => at_last!(sender.flush()).unwrap(),
+                1 => at_last!(sender.sync()).unwrap(),
+                2 => drop(at_last!(sender.reserve(10)).unwrap()),
+                _ if next < COUNT => {
+                    at_last!(sender.send(&value(next))).unwrap();
+                    next += 1;
+                }
+                _ => {}
+            }
+        }
+        at_last!(poll_fn(|context| Sink::poll_close(Pin::new(&mut sender), context))).unwrap();
+        assert_eq!(sender.stats().accepted, u64::from(COUNT));
+        limited(taking).await.unwrap();
+    });
+}
+
+#[test]
+fn the_recv_of_a_gather_of_bytes() {
+    on_both(|| async {
+        let pair = tight().await;
+        let mut gather = Gather::new();
+        for name in ["one", "two"] {
+            let (mut sender, receiver) = pair.bytes(name).await;
+            gather.add(receiver);
+            tokio::spawn(async move {
+                for number in 0..COUNT {
+                    limited(sender.send(Bytes::from(value(number).1))).await.unwrap();
+                }
+            });
+        }
+        let mut next = [0, 0];
+        while let Some((index, message)) = at_last!(gather.recv()).unwrap() {
+            assert!(message == value(next[index]).1.as_bytes(), "{} of {index}", next[index]);
+            next[index] += 1;
+        }
+        assert_eq!(next, [COUNT; 2]);
+    });
+}
+
+#[test]
+fn send_bytes_to_all_and_any_ready_of_several_kinds() {
+    on_both(|| async {
+        let pair = tight().await;
+        let (mut senders, mut taking) = (Vec::new(), Vec::new());
+        for name in ["one", "two", "three"] {
+            let (sender, mut receiver) = pair.bytes(name).await;
+            senders.push(sender);
+            taking.push(tokio::spawn(async move {
+                for number in 0..COUNT {
+                    let got = limited(receiver.recv()).await.unwrap().unwrap();
+                    assert!(got == value(number).1.as_bytes(), "message {number}");
+                }
+            }));
+        }
+        let (mut typed, _from_typed) = pair.channel::<u32>("typed").await;
+        fill(&mut typed, &1).await;
+        for number in 0..COUNT {
+            let [one, two, three] = &mut senders[..] else { unreachable!() };
+            let mut ends: [&mut (dyn SendingEnd + Sync); 4] = [&mut typed, one, two, three];
+            assert!(at_last!(any_ready(&mut ends, 300)).unwrap() > 0);
+            let message = Bytes::from(value(number).1);
+            at_last!({
+                let behind = senders
+                    .iter()
+                    .position(|sender| sender.stats().accepted == u64::from(number))
+                    .unwrap_or(senders.len());
+                send_bytes_to_all(&mut senders[behind..], &message)
+            })
+            .unwrap();
+        }
+        for task in taking {
+            limited(task).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn the_exits_of_children() {
+    on_both(|| async {
+        let nobody = Address::Memory("nobody".into());
+        let shell = Launcher::new(nobody).program("/bin/sh").args(["-c", "exit $CHUNKCOMM_INDEX"]);
+        let mut children = shell.spawn(3).unwrap();
+        let mut codes = [None; 3];
+        while let Some(exit) = at_last!(children.exited()) {
+            assert_eq!(codes[exit.index].replace(exit.status.unwrap().code()), None);
+        }
+        assert_eq!(codes, [0, 1, 2].map(|code| Some(Some(code))));
+    });
+}
+
+#[test]
 fn any_ready_and_send_to_all() {
     on_both(|| async {
         let pair = tight().await;
@@ -368,6 +563,36 @@ fn open_and_accept() {
             raw.send_slice(b"raw").await.unwrap();
             let (mut receiver, mut from_raw) = limited(accepting).await.unwrap();
             assert_eq!(limited(receiver.recv()).await.unwrap(), Some(round));
+            assert_eq!(limited(from_raw.recv()).await.unwrap().unwrap()[..], *b"raw");
+        }
+    });
+}
+
+#[test]
+fn open_and_accept_with_options() {
+    on_both(|| async {
+        let pair = tight().await;
+        let options = || ChannelOptions::default().lane(Lane::Express).schema("the same");
+        for round in 0..20u32 {
+            let a = pair.a.clone();
+            let (typed, bytes) = (format!("typed {round}"), format!("bytes {round}"));
+            let names = (typed.clone(), bytes.clone());
+            let accepting = tokio::spawn(async move {
+                let typed = at_last!(a.accept_with::<u64>(&names.0, options())).unwrap();
+                let bytes = at_last!(a.accept_bytes(&names.1)).unwrap();
+                (typed.1, bytes.1)
+            });
+            for _ in 0..round % 4 {
+                tokio::task::yield_now().await;
+            }
+            let mut values: Sender<(u32, u32)> =
+                at_last!(pair.b.open_with(&pair.peer, &typed, options())).unwrap();
+            let express = || ChannelOptions::default().lane(Lane::Express);
+            let mut raw = at_last!(pair.b.open_bytes_with(&pair.peer, &bytes, express())).unwrap();
+            values.send(&(round, 0)).await.unwrap();
+            raw.send_slice(b"raw").await.unwrap();
+            let (mut receiver, mut from_raw) = limited(accepting).await.unwrap();
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some(u64::from(round)));
             assert_eq!(limited(from_raw.recv()).await.unwrap().unwrap()[..], *b"raw");
         }
     });

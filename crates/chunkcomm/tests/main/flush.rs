@@ -4,7 +4,8 @@ use crate::support::raw::RawPeer;
 use crate::support::{NEVER, Pair, limited, memory, on_both, on_one_thread, pair_of, tcp, until};
 use chunkcomm::proto::packet::{AppendRecords, HEADER_BYTES, Item};
 use chunkcomm::{
-    FlushCounts, FlushReason, Node, NodeBuilder, NodeError, Policy, Receiver, Sender, TryRecvError,
+    AGE_BOUND_VARIABLE, FlushCounts, FlushReason, Node, NodeBuilder, NodeError, Policy, Receiver,
+    Sender, TryRecvError,
 };
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -178,6 +179,53 @@ fn old_a_runtime_that_was_busy_for_the_age_bound() {
         assert_eq!(limited(receiver.recv()).await.unwrap(), Some((0, 0)));
         until(|| pair.peer.stats().message_packets_sent == 2).await;
         assert_eq!(pair.peer.stats().flushes.get(FlushReason::Old), 1);
+    });
+}
+
+/// A message waited 3 ms for the driver to run; says whether it was too old then.
+async fn was_too_old(settings: NodeBuilder) -> bool {
+    let pair = pair_of(memory(), Node::builder(), settings).await;
+    let (mut sender, mut receiver) = pair.channel::<Small>("environment").await;
+    sender.send(&(0, 0)).await.unwrap();
+    limited(sender.sync()).await.unwrap();
+    let before = pair.peer.stats().flushes.get(FlushReason::Old);
+    sender.send(&(1, 0)).await.unwrap();
+    std::thread::sleep(Duration::from_millis(3));
+    limited(sender.sync()).await.unwrap();
+    assert_eq!(limited(receiver.recv()).await.unwrap(), Some((0, 0)));
+    assert_eq!(limited(receiver.recv()).await.unwrap(), Some((1, 0)));
+    until(|| pair.peer.stats().messages_sent == 2).await;
+    pair.peer.stats().flushes.get(FlushReason::Old) > before
+}
+
+/// The test is its own child process, since nobody else may see the variable.
+#[test]
+fn old_is_what_the_environment_says() {
+    let Ok(bound) = std::env::var(AGE_BOUND_VARIABLE) else {
+        for bound in ["1", "60000", "0", "60001", "soon", ""] {
+            let name = "flush::old_is_what_the_environment_says";
+            let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+            child.args(["--exact", name]).env(AGE_BOUND_VARIABLE, bound);
+            let output = child.output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && text.contains("1 passed"), "{bound:?}: {text}");
+        }
+        return;
+    };
+    on_one_thread(async {
+        let set = Node::builder().age_bound(Duration::from_millis(1));
+        match bound.as_str() {
+            "1" => assert!(was_too_old(Node::builder()).await),
+            "60000" => {
+                assert!(!was_too_old(Node::builder()).await);
+                assert!(was_too_old(set).await, "what the program says counts more");
+            }
+            _ => {
+                let text = Node::builder().build().await.unwrap_err().to_string();
+                assert!(text.contains(AGE_BOUND_VARIABLE) && text.contains("1 to 60000"), "{text}");
+                set.build().await.unwrap();
+            }
+        }
     });
 }
 

@@ -1,6 +1,7 @@
 //! One taker for many peers.
 
 use crate::support::{Pair, limited, on_both, on_one_thread, pair, tcp};
+use bytes::Bytes;
 use chunkcomm::{GATHER_TURN_BYTES, Gather, Node, Receiver, RecvError, Sender};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -193,5 +194,36 @@ fn a_gather_that_is_dropped_ends_its_senders() {
         drop(gather);
         limited(sender.closed()).await;
         pair.is_well("after").await;
+    });
+}
+
+#[test]
+fn it_takes_bytes_as_well() {
+    on_both(|| async {
+        let pair = pair().await;
+        let mut gather = Gather::new();
+        let (mut fast, from_fast) = pair.bytes("fast").await;
+        let (mut slow, from_slow) = pair.bytes("slow").await;
+        gather.add(from_fast);
+        gather.add(from_slow);
+        for number in 0..100u8 {
+            fast.send(Bytes::from(vec![number; 10])).await.unwrap();
+        }
+        for number in 0..2u8 {
+            slow.send(Bytes::from(vec![number; 20_000])).await.unwrap();
+        }
+        limited(fast.sync()).await.unwrap();
+        limited(slow.sync()).await.unwrap();
+        let (mut next, mut turns) = ([0u8; 2], Vec::new());
+        drop((fast, slow));
+        while let Some((index, bytes)) = limited(gather.recv()).await.unwrap() {
+            assert_eq!(bytes, vec![next[index]; [10, 20_000][index]]);
+            next[index] += 1;
+            turns.push(index);
+        }
+        assert_eq!((next, gather.open()), ([100, 2], 0));
+        // A message of 20,000 bytes passes four turns.
+        let second = turns.iter().enumerate().filter(|(_, index)| **index == 1).nth(1).unwrap().0;
+        assert!((4..=9).contains(&second), "{turns:?}");
     });
 }

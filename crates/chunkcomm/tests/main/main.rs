@@ -18,6 +18,7 @@ mod nodes;
 mod observe;
 mod resume;
 mod serialize;
+mod sinks;
 mod streams;
 mod support;
 mod wire;

@@ -1,9 +1,10 @@
 //! What a node tells of itself: explanations, events, counters.
 
 use crate::support::proxy::Proxy;
-use crate::support::{Pair, fill, limited, on_both, on_one_thread, pair, tcp, until};
-use chunkcomm::Node;
+use crate::support::{Pair, fill, limited, on_both, on_one_thread, pair, pair_of, tcp, until};
+use bytes::Bytes;
 use chunkcomm::explain::{Explanation, LinkReport};
+use chunkcomm::{Node, Policy, ReceivingStats};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -76,8 +77,7 @@ fn a_link_that_is_cut_off_says_so_and_why() {
 #[test]
 fn a_node_whose_runtime_is_blocked_is_explained_all_the_same() {
     let pair = on_one_thread(async {
-        crate::support::pair_of(tcp(), Node::builder().io_thread(), Node::builder().io_thread())
-            .await
+        pair_of(tcp(), Node::builder().io_thread(), Node::builder().io_thread()).await
     });
     let (hold, held) = std::sync::mpsc::channel::<()>();
     let block = pair.a.clone();
@@ -93,7 +93,7 @@ fn a_node_whose_runtime_is_blocked_is_explained_all_the_same() {
         fn end(self: Box<Self>, _outcome: Result<(), chunkcomm::RecvError>) {}
     }
     receiver.land(Box::new(Blocks(held, vec![0; 100])));
-    sender.try_send(&bytes::Bytes::from_static(b"come")).unwrap();
+    sender.try_send(&Bytes::from_static(b"come")).unwrap();
     on_one_thread(async {
         let mut report = of(&block).await;
         while !report.state.contains("does not run") {
@@ -155,6 +155,62 @@ fn lost_connections_and_what_was_not_acknowledged_are_logged() {
     let warned =
         events.0.lock().unwrap().iter().any(|it| it.contains("WARN") && it.contains("of 2"));
     assert!(warned, "{:?}", events.0.lock().unwrap());
+}
+
+#[test]
+fn a_channel_counts_the_writes_of_its_packets() {
+    on_both(|| async {
+        let pair =
+            pair_of(tcp(), Node::builder(), Node::builder().policy(Policy::Unbuffered)).await;
+        let (mut one, mut from_one) = pair.bytes("one").await;
+        let (mut two, mut from_two) = pair.bytes("two").await;
+        for _ in 0..100 {
+            one.send_slice(&[1; 16]).await.unwrap();
+        }
+        limited(one.sync()).await.unwrap();
+        let stats = one.stats();
+        assert_eq!((stats.packets, stats.writes), (100, 100), "{stats:?}");
+        // More than the socket takes at once, so that a packet needs several.
+        let sending = tokio::spawn(async move {
+            two.send(Bytes::from(vec![2; 30_000_000])).await.unwrap();
+            limited(two.sync()).await.unwrap();
+            two.stats()
+        });
+        assert_eq!(limited(from_two.recv()).await.unwrap().unwrap().len(), 30_000_000);
+        let stats = limited(sending).await.unwrap();
+        let several = stats.writes > stats.packets;
+        assert!(several && stats.packets > 100, "{stats:?}");
+        assert_eq!(one.stats().writes, 100, "the packets of another channel");
+        until(|| pair.peer.stats().writes >= 100 + stats.writes).await;
+        assert_eq!(limited(from_one.recv()).await.unwrap().unwrap()[..], [1; 16]);
+    });
+}
+
+#[test]
+fn a_receiver_counts_what_was_taken() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (mut values, mut from_values) = pair.channel::<u64>("values").await;
+        assert_eq!(from_values.stats(), ReceivingStats::default());
+        values.send_all(0..1000u64).await.unwrap();
+        limited(values.sync()).await.unwrap();
+        for taken in 1..=1000 {
+            limited(from_values.recv()).await.unwrap().unwrap();
+            let stats = from_values.stats();
+            assert_eq!((stats.messages, stats.bytes), (taken, taken * 9));
+            assert!((1..=taken).contains(&stats.runs));
+        }
+        assert_eq!(from_values.stats().bytes, values.stats().bytes);
+        let (mut raw, mut from_raw) = pair.bytes("raw").await;
+        for size in [10, 8192, 8193, 1_000_000] {
+            raw.send(Bytes::from(vec![1; size])).await.unwrap();
+            assert_eq!(limited(from_raw.recv()).await.unwrap().unwrap().len(), size);
+        }
+        let stats = from_raw.stats();
+        assert_eq!((stats.messages, stats.large_messages, stats.runs), (4, 2, 2));
+        assert_eq!(stats.bytes, 11 + 8195 + 8193 + 1_000_000);
+        assert_eq!(stats.messages_per_run_mean(), 1.0);
+    });
 }
 
 #[cfg(feature = "metrics")]

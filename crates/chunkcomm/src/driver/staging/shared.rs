@@ -68,6 +68,17 @@ impl TxShared {
         self.flags.load(Ordering::Acquire) & FAILED != 0
     }
 
+    /// It has failed for another reason than that it was closed.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.has_failed() && locked(&self.slow).failure.is_some()
+    }
+
+    /// Its sender has ended it: what is staged still leaves.
+    pub(super) fn close(&self) {
+        self.flags.fetch_or(FAILED, Ordering::SeqCst);
+        self.wake_waiting();
+    }
+
     /// There are large messages staged.
     pub(crate) fn has_large(&self) -> bool {
         self.large_pending.load(Ordering::Acquire) > 0

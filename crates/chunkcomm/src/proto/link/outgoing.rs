@@ -57,9 +57,15 @@ impl Link {
         self.reuse(packet);
     }
 
+    /// Which took so many writes.
+    pub fn count_writes(&mut self, writes: u64) {
+        self.outbox.count_writes(writes);
+    }
+
     /// The connection was lost before all of packet `number` was written.
     pub fn give_back(&mut self, number: u64, packet: &mut Packet) {
         self.session.give_back(number, packet);
+        self.outbox.count_writes(0);
         self.reuse(packet);
     }
 

@@ -494,6 +494,30 @@ fn channels_of_a_lane_share_alike_whatever_the_size_of_their_messages() {
 }
 
 #[test]
+fn a_packet_counts_once_for_a_channel_with_several_turns_in_it() {
+    let mut scene = Scene::new(Policy::Chunked, 12 * 1024);
+    let (busy, calm) = (scene.open(Lane::Bulk), scene.open(Lane::Bulk));
+    let idle = scene.open(Lane::Bulk);
+    for _ in 0..90 {
+        scene.stage(busy, 99);
+    }
+    scene.stage(calm, 99);
+    let mut head = vec![0; HEADER_BYTES];
+    let (rings, session) = (&mut scene.rings, &mut scene.session);
+    scene.outbox.fill(rings, session, &mut head, 12 * 1024, scene.now);
+    scene.outbox.count_writes(3);
+    // Those of a packet without messages, or of one that comes again.
+    scene.outbox.count_writes(5);
+    for (channel, messages) in [(busy, 90), (calm, 1), (idle, 0)] {
+        let counters = scene.outbox.counters(channel).unwrap();
+        let any = u64::from(messages > 0);
+        assert_eq!((counters.packets, counters.writes), (any, 3 * any));
+        assert_eq!(counters.messages_per_packet_max, messages);
+        assert_eq!(counters.bytes, messages * 100);
+    }
+}
+
+#[test]
 fn an_end_is_sent_once_whoever_asks_for_it() {
     for sender_first in [true, false] {
         let mut scene = Scene::new(Policy::Chunked, 4096);

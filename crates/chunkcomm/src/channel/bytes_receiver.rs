@@ -1,229 +1,17 @@
-//! [`BytesSender`] and [`BytesReceiver`]: the user's own bytes, without codec.
+//! [`BytesReceiver`]: the user's own bytes, without codec, from one peer.
 
 use super::blocking::block_on;
 use super::receiver::outcome_of;
-use super::tx::{Tx, Waiting};
 use super::{Landing, Turn};
-use crate::driver::staging::{Staged, TxEnd};
 use crate::driver::taking::{Found, Next, RxEnd};
-use crate::error::{CloseError, RecvError, SendError, TryRecvError, TrySendError};
+use crate::error::{RecvError, TryRecvError};
 use crate::node::Peer;
-use crate::proto::limits::INLINE_BYTES_MAX;
-use crate::stats::ChannelStats;
+use crate::stats::ReceivingStats;
 use bytes::Bytes;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
-
-/// Sends messages of bytes to one peer, in order. Messages above 8 KiB travel as
-/// their own slice, without copy; smaller ones are copied into the outbox.
-///
-/// See [`Sender`](crate::Sender) for what accepted and acknowledged mean.
-#[derive(Clone)]
-pub struct BytesSender {
-    tx: Tx,
-    turn: Turn,
-}
-
-impl Clone for Turn {
-    fn clone(&self) -> Turn {
-        Turn::default()
-    }
-}
-
-impl fmt::Debug for BytesSender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BytesSender")
-            .field("channel", &self.tx.name())
-            .field("peer", &self.tx.peer.name())
-            .finish_non_exhaustive()
-    }
-}
-
-impl BytesSender {
-    pub(crate) fn new(end: TxEnd, peer: Peer) -> BytesSender {
-        BytesSender { tx: Tx::new(end, peer), turn: Turn::default() }
-    }
-
-    /// The peer at the other end.
-    #[must_use]
-    pub fn peer(&self) -> &Peer {
-        &self.tx.peer
-    }
-
-    /// The channel's name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        self.tx.name()
-    }
-
-    /// The channel's counters.
-    #[must_use]
-    pub fn stats(&self) -> ChannelStats {
-        self.tx.stats()
-    }
-
-    /// Bytes of small messages that are accepted now without waiting.
-    pub fn capacity(&mut self) -> usize {
-        self.tx.with(TxEnd::capacity)
-    }
-
-    fn stage(&mut self, message: &Bytes) -> Result<Staged, SendError> {
-        self.tx.with(|end| {
-            if message.len() > INLINE_BYTES_MAX {
-                end.stage_large(message)
-            } else {
-                end.stage_slice(message)
-            }
-        })
-    }
-
-    /// Accepts `message`; waits while the outbox is full.
-    ///
-    /// # Errors
-    ///
-    /// [`SendError::TooLarge`] concerns this message alone. After the others
-    /// nothing can be sent on the channel any more.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropped before it returns, nothing was accepted.
-    pub async fn send(&mut self, message: Bytes) -> Result<(), SendError> {
-        if self.turn.over() {
-            tokio::task::coop::consume_budget().await;
-        }
-        match self.stage(&message)? {
-            Staged::Done => Ok(()),
-            Staged::Full => self.tx.stage_later(waiting(&message)).await,
-        }
-    }
-
-    /// As `send`, for bytes that are copied in any case.
-    ///
-    /// # Errors
-    ///
-    /// As `send`.
-    ///
-    /// # Cancel safety
-    ///
-    /// As `send`.
-    pub async fn send_slice(&mut self, message: &[u8]) -> Result<(), SendError> {
-        if self.turn.over() {
-            tokio::task::coop::consume_budget().await;
-        }
-        match self.tx.with(|end| end.stage_slice(message))? {
-            Staged::Done => Ok(()),
-            Staged::Full => self.tx.stage_later(Waiting::Slice(message)).await,
-        }
-    }
-
-    /// As `send_slice`, urgent: the message leaves now, with everything before it
-    /// on its channel.
-    ///
-    /// # Errors
-    ///
-    /// As `send`.
-    ///
-    /// # Cancel safety
-    ///
-    /// As `send`.
-    pub async fn send_slice_now(&mut self, message: &[u8]) -> Result<(), SendError> {
-        self.send_slice(message).await?;
-        self.tx.with(|end| end.urgent());
-        Ok(())
-    }
-
-    /// Accepts `message` if there is room for it now.
-    ///
-    /// # Errors
-    ///
-    /// [`TrySendError::Full`] when there is none; else as `send`.
-    pub fn try_send(&mut self, message: &Bytes) -> Result<(), TrySendError> {
-        match self.stage(message) {
-            Ok(Staged::Done) => Ok(()),
-            Ok(Staged::Full) => Err(TrySendError::Full),
-            Err(error) => Err(TrySendError::Failed(error)),
-        }
-    }
-
-    /// As `send`, for plain threads: the thread sleeps while it waits.
-    ///
-    /// # Errors
-    ///
-    /// As `send`.
-    pub fn blocking_send(&mut self, message: &Bytes) -> Result<(), SendError> {
-        match self.stage(message)? {
-            Staged::Done => Ok(()),
-            Staged::Full => block_on(self.tx.stage_later(waiting(message))),
-        }
-    }
-
-    /// As `send_slice`, for plain threads: the thread sleeps while it waits.
-    ///
-    /// # Errors
-    ///
-    /// As `send`.
-    pub fn blocking_send_slice(&mut self, message: &[u8]) -> Result<(), SendError> {
-        match self.tx.with(|end| end.stage_slice(message))? {
-            Staged::Done => Ok(()),
-            Staged::Full => block_on(self.tx.stage_later(Waiting::Slice(message))),
-        }
-    }
-
-    /// Hands everything accepted so far to the transport.
-    ///
-    /// # Errors
-    ///
-    /// The channel ended before.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropped early, what was asked still happens.
-    pub async fn flush(&mut self) -> Result<(), SendError> {
-        self.tx.flush().await
-    }
-
-    /// Waits until everything accepted so far is in the peer's inbox.
-    ///
-    /// # Errors
-    ///
-    /// The channel ended before.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropped early, what was asked still happens.
-    pub async fn sync(&mut self) -> Result<(), SendError> {
-        self.tx.sync().await
-    }
-
-    /// Ends the channel and waits until everything accepted is acknowledged.
-    ///
-    /// # Errors
-    ///
-    /// Something was not acknowledged after `deadline`.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropped early, the channel ends as if the sender had been dropped.
-    pub async fn close(self, deadline: Duration) -> Result<(), CloseError> {
-        self.tx.close(deadline).await
-    }
-
-    /// Waits until nothing can be sent any more, and says why.
-    ///
-    /// # Cancel safety
-    ///
-    /// Safe.
-    pub async fn closed(&mut self) -> SendError {
-        poll_fn(|context| self.tx.poll_failed(context)).await
-    }
-}
-
-fn waiting(message: &Bytes) -> Waiting<'_> {
-    if message.len() > INLINE_BYTES_MAX { Waiting::Large(message) } else { Waiting::Slice(message) }
-}
 
 /// Receives messages of bytes from one peer, in order.
 pub struct BytesReceiver {
@@ -258,8 +46,18 @@ impl BytesReceiver {
         &self.end.shared.name
     }
 
+    /// What was taken from the channel so far.
+    #[must_use]
+    pub fn stats(&self) -> ReceivingStats {
+        self.end.stats()
+    }
+
+    pub(crate) fn end(&mut self) -> &mut RxEnd {
+        &mut self.end
+    }
+
     #[inline]
-    fn take(&mut self) -> Option<Bytes> {
+    pub(crate) fn take(&mut self) -> Option<Bytes> {
         Some(match self.end.take()? {
             Found::Small(bytes) => Bytes::copy_from_slice(bytes),
             Found::SmallOf(bytes, range) => bytes.slice(range),
@@ -337,6 +135,37 @@ impl BytesReceiver {
             }
             nothing_yet(&mut self.end)?;
         }
+    }
+
+    /// Appends what is there to `messages`, at most `max`, waiting for the first;
+    /// says how many. 0 only at the end of the stream, or when `max` is 0.
+    ///
+    /// # Errors
+    ///
+    /// As `recv`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: dropped before it returns, it has taken nothing.
+    pub async fn recv_many(
+        &mut self,
+        messages: &mut Vec<Bytes>,
+        max: usize,
+    ) -> Result<usize, RecvError> {
+        if max == 0 {
+            return Ok(0);
+        }
+        tokio::task::coop::consume_budget().await;
+        let Some(first) = poll_fn(|context| self.poll_recv(context)).await? else { return Ok(0) };
+        messages.push(first);
+        let mut count = 1;
+        while count < max
+            && let Some(message) = self.take()
+        {
+            messages.push(message);
+            count += 1;
+        }
+        Ok(count)
     }
 
     /// As `recv`, for plain threads: the thread sleeps while it waits.

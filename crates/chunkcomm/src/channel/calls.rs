@@ -1,0 +1,112 @@
+//! The calls that every sender has, whatever it sends: here once, since their
+//! promises are the same.
+
+/// The calls of a sender whose field `tx` is its [`Tx`](super::tx::Tx).
+macro_rules! calls_of_every_sender {
+    () => {
+        /// The peer at the other end.
+        #[must_use]
+        pub fn peer(&self) -> &Peer {
+            &self.tx.peer
+        }
+
+        /// The channel's name.
+        #[must_use]
+        pub fn name(&self) -> &str {
+            self.tx.name()
+        }
+
+        /// The channel's counters.
+        #[must_use]
+        pub fn stats(&self) -> ChannelStats {
+            self.tx.stats()
+        }
+
+        /// Encoded bytes of small messages that are accepted now without waiting.
+        pub fn capacity(&mut self) -> usize {
+            self.tx.with(TxEnd::capacity)
+        }
+
+        /// Hands everything accepted so far to the transport, whatever the policy.
+        ///
+        /// # Errors
+        ///
+        /// The channel ended before; see [`SendError`].
+        ///
+        /// # Cancel safety
+        ///
+        /// Dropped early, what was asked still happens.
+        pub async fn flush(&mut self) -> Result<(), SendError> {
+            self.tx.flush().await
+        }
+
+        /// Waits until everything accepted so far is in the peer's inbox. That does
+        /// not say that the receiver took it.
+        ///
+        /// # Errors
+        ///
+        /// The channel ended before; [`SendError::Lost`] has the account.
+        ///
+        /// # Cancel safety
+        ///
+        /// Dropped early, what was asked still happens.
+        pub async fn sync(&mut self) -> Result<(), SendError> {
+            self.tx.sync().await
+        }
+
+        /// Ends the channel and waits until everything accepted is acknowledged.
+        /// With clones alive only this sender ends.
+        ///
+        /// # Errors
+        ///
+        /// Something was not acknowledged after `deadline`, or the channel ended
+        /// before; the error has the account.
+        ///
+        /// # Cancel safety
+        ///
+        /// Dropped early, the channel ends as if the sender had been dropped.
+        pub async fn close(self, deadline: Duration) -> Result<(), CloseError> {
+            self.tx.close(deadline).await
+        }
+
+        /// Waits until nothing can be sent any more, and says why.
+        ///
+        /// # Cancel safety
+        ///
+        /// Safe.
+        pub async fn closed(&mut self) -> SendError {
+            poll_fn(|context| self.tx.poll_failed(context)).await
+        }
+    };
+}
+
+/// The calls of a `Sink` whose field `tx` is its [`Tx`](super::tx::Tx), but for
+/// `start_send`.
+macro_rules! calls_of_every_sink {
+    () => {
+        type Error = SendError;
+
+        fn poll_ready(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Result<(), SendError>> {
+            self.tx.poll_ready(context)
+        }
+
+        fn poll_flush(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Result<(), SendError>> {
+            self.tx.poll_flush(context)
+        }
+
+        fn poll_close(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Result<(), SendError>> {
+            self.tx.poll_close(context)
+        }
+    };
+}
+
+pub(super) use {calls_of_every_sender, calls_of_every_sink};
