@@ -1,5 +1,6 @@
 //! The command line: what can be asked for, and what is refused.
 
+mod sealed;
 pub mod values;
 
 use std::process::ExitCode;
@@ -89,7 +90,8 @@ pub struct Common {
 }
 
 impl Common {
-    /// What the two processes are asked for.
+    /// What the two processes are asked for. With `--transport tls` this may end the process: a
+    /// copy that has a credential has done the work.
     ///
     /// # Errors
     /// If the options do not go together.
@@ -107,6 +109,7 @@ impl Common {
                 name_of(self.transport)
             )));
         }
+        sealed::prepare(self.transport)?;
         Ok(Setting {
             transport: self.transport,
             runtime: self.runtime,
@@ -144,8 +147,8 @@ impl Common {
     pub fn needs_sockets(&self, baseline: &str) -> Result<(), Failure> {
         if self.transport == Transport::Memory {
             return Err(Failure::Refused(format!(
-                "--against {baseline} needs sockets: allowed with --transport tcp and unix, not \
-                 memory"
+                "--against {baseline} needs sockets: allowed with --transport tcp and unix, and \
+                 with tls, where it uses plain TCP; not memory"
             )));
         }
         Ok(())

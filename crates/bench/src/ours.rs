@@ -80,7 +80,10 @@ const MESSAGE_BYTES_USUAL: usize = 1 << 20;
 fn listen_address(place: &Place) -> Result<Address, Failure> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     match place.transport {
-        Transport::Tcp => format!("{}:0", bracketed(&place.host)).parse().doing("listening"),
+        // The credential comes from the environment.
+        Transport::Tcp | Transport::Tls => {
+            format!("{}:0", bracketed(&place.host)).parse().doing("listening")
+        }
         Transport::Unix => Ok(Address::Unix(socket_path())),
         Transport::Memory => {
             let count = COUNT.fetch_add(1, Ordering::Relaxed);

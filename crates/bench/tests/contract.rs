@@ -85,6 +85,7 @@ fn stream_against_baselines() {
 #[test]
 fn stream_of_each_transport_runtime_and_policy() {
     let many: &[&[&str]] = &[
+        &["--transport", "tls"],
         &["--transport", "unix"],
         &["--transport", "memory"],
         &["--runtime", "io-thread"],
@@ -154,6 +155,7 @@ fn farm_rows() {
         &["--against", "hand-farm", "--workers", "2", "--work", "10us"],
         &["--against", "hand-farm", "--workers-as", "thread", "--transport", "unix"],
         &["--workers", "2", "--model", "a", "--task-bytes", "1024", "--prefetch", "auto"],
+        &["--transport", "tls"],
         &["--workers-as", "thread", "--transport", "memory", "--grain", "5", "--task-bytes", "9"],
     ];
     for options in many {
@@ -205,7 +207,7 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
     let cases: &[(&[&str], &str)] = &[
         (&["calls"], "allowed are stream, latency"),
         (&["redistribute", "--json"], "allowed are stream, latency"),
-        (&["stream", "--transport", "tls", "--json"], "[possible values: tcp, unix, memory]"),
+        (&["stream", "--transport", "udp", "--json"], "[possible values: tcp, tls, unix, memory]"),
         (&["stream", "--size", "7"], "at least 8"),
         (&["stream", "--messages", "0"], "whole numbers from 1"),
         (&["stream", "--policy", "eager"], "chunked, unbuffered and linger:DUR"),

@@ -72,6 +72,7 @@ mod readme {}
 
 mod address;
 mod channel;
+mod credential;
 mod driver;
 mod error;
 pub mod explain;
@@ -93,14 +94,17 @@ pub use channel::many::{any_ready, send_bytes_to_all, send_to_all};
 pub use channel::receiver::{Receiver, Receiving};
 pub use channel::sender::{Permit, Sender, Sending};
 pub use channel::{ChannelOptions, Landing};
+pub use credential::{Credential, CredentialError, FileFault};
 pub use error::{
     AcceptError, Account, ChannelLost, ChannelName, ChannelRefused, CloseError, ConnectError,
     DecodeFailed, HelloCause, LinkCause, LinkError, NodeError, OpenError, RecvError, RefusalReason,
     SendAllError, SendError, TryRecvError, TrySendError, TypeRefused, Unacknowledged,
 };
-pub use node::{AGE_BOUND_VARIABLE, Node, NodeBuilder, Peer};
+pub use node::{AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, Node, NodeBuilder, Peer};
 pub use proto::codec;
 pub use proto::flush::{FlushCounts, FlushReason, Policy};
 pub use proto::packet::Lane;
 pub use registry::Registry;
+#[cfg(feature = "tls")]
+pub use rustls;
 pub use stats::{ChannelStats, PeerStats, ReceivingStats};

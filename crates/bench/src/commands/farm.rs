@@ -148,7 +148,7 @@ impl FarmArgs {
 
     fn kind(&self) -> Result<FarmKind, Failure> {
         let listen = match self.common.transport {
-            Transport::Tcp => "127.0.0.1:0".parse().doing("naming an address")?,
+            Transport::Tcp | Transport::Tls => "127.0.0.1:0".parse().doing("naming an address")?,
             Transport::Unix => Address::Unix(socket_path()),
             Transport::Memory => Address::Memory(format!("chunkperf-{}", std::process::id())),
         };

@@ -13,6 +13,8 @@ pub const GREETING: &str = "chunkperf-1";
 pub enum Transport {
     /// TCP, over loopback between processes of one machine.
     Tcp,
+    /// TCP with a credential that is made for the run: proofs and TLS. Baselines use plain TCP.
+    Tls,
     /// A Unix socket.
     Unix,
     /// An in-memory pipe between two threads of one process.

@@ -2,6 +2,7 @@
 
 use super::{LinkError, RefusalReason};
 use crate::Address;
+use crate::credential::CredentialError;
 use std::error::Error;
 use std::fmt;
 use std::io;
@@ -18,11 +19,17 @@ pub enum NodeError {
         /// Why.
         error: Arc<io::Error>,
     },
-    /// An address is reachable from other machines, and nobody admits peers yet.
+    /// An address is reachable from other machines, and the node has nothing to
+    /// tell peers from strangers by.
     BeyondLoopback {
         /// The address.
         address: Address,
     },
+    /// The credential cannot be used.
+    Credential(CredentialError),
+    /// The node was given a credential, and this program was built without the
+    /// feature `tls`.
+    NeedsTls,
     /// A setting is impossible.
     Setting {
         /// The setting's name.
@@ -45,9 +52,13 @@ impl fmt::Display for NodeError {
             NodeError::Listen { address, .. } => write!(f, "cannot listen at {address}"),
             NodeError::BeyondLoopback { address } => write!(
                 f,
-                "{address} can be reached from other machines, and anybody could join: listen on \
-                 loopback, or set insecure_bind_beyond_loopback"
+                "{address} can be reached from other machines, and anybody could join: give the \
+                 node a credential, listen on loopback, or set insecure_bind_beyond_loopback"
             ),
+            NodeError::Credential(error) => error.fmt(f),
+            NodeError::NeedsTls => {
+                f.write_str("a credential needs the feature tls of chunkcomm, which is off")
+            }
             NodeError::Setting { name, value, allowed } => {
                 write!(f, "{name} is {value}, allowed is {allowed}")
             }
@@ -63,6 +74,7 @@ impl Error for NodeError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             NodeError::Listen { error, .. } | NodeError::System(error) => Some(error.as_ref()),
+            NodeError::Credential(error) => error.source(),
             _ => None,
         }
     }
@@ -90,7 +102,8 @@ pub enum ConnectError {
     Closed,
 }
 
-/// What does not fit in a peer's hello.
+/// Why a peer is not talked to: what does not fit in its hello, its proof or its
+/// TLS.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum HelloCause {
@@ -102,6 +115,21 @@ pub enum HelloCause {
     Io(Arc<io::Error>),
     /// None came in time.
     Timeout,
+    /// The peer did not prove that it has the credential of this node: it has
+    /// another, or what the two said was changed on the way.
+    WrongProof,
+    /// The connection broke or ended before the peer had proved that.
+    NoProof(Arc<io::Error>),
+    /// The peer did not prove that in time.
+    ProofTimeout,
+    /// TLS failed, or the connection broke or ended during its handshake.
+    Tls(Arc<io::Error>),
+    /// The TLS handshake was not done in time.
+    TlsTimeout,
+    /// Too many connected at once, and this one had come least far.
+    GaveWay,
+    /// The system gave no random numbers.
+    System(Arc<io::Error>),
     /// What follows the hello is not about a session.
     Session(crate::proto::resume::ResumeError),
     /// The peer takes no session: it is closing.
@@ -117,6 +145,23 @@ impl fmt::Display for HelloCause {
             HelloCause::Session(error) => error.fmt(f),
             HelloCause::Refused => f.write_str("the peer takes no new session: it is closing"),
             HelloCause::Timeout => f.write_str("no hello came in time"),
+            HelloCause::WrongProof => f.write_str(
+                "the peer did not prove that it has this node's credential: it has another, or \
+                 what the two said was changed on the way",
+            ),
+            HelloCause::NoProof(error) => write!(
+                f,
+                "the connection ended before the peer proved that it has the credential: {error}"
+            ),
+            HelloCause::ProofTimeout => {
+                f.write_str("the peer did not prove in time that it has the credential")
+            }
+            HelloCause::Tls(error) => write!(f, "the tls handshake failed: {error}"),
+            HelloCause::TlsTimeout => f.write_str("the tls handshake was not done in time"),
+            HelloCause::GaveWay => {
+                f.write_str("too many connected at once, and this one had come least far")
+            }
+            HelloCause::System(error) => write!(f, "the system gave no random numbers: {error}"),
         }
     }
 }
@@ -135,10 +180,22 @@ impl fmt::Display for ConnectError {
     }
 }
 
+impl HelloCause {
+    fn io_error(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            HelloCause::Io(error)
+            | HelloCause::NoProof(error)
+            | HelloCause::Tls(error)
+            | HelloCause::System(error) => Some(error.as_ref()),
+            _ => None,
+        }
+    }
+}
+
 impl Error for ConnectError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            ConnectError::Hello { cause: HelloCause::Io(error), .. } => Some(error.as_ref()),
+            ConnectError::Hello { cause, .. } => cause.io_error(),
             _ => None,
         }
     }

@@ -1,74 +1,141 @@
 //! How a connection becomes a link: both ends send a hello, then judge the
-//! other's.
+//! other's; then what [`super::admission`] asks for.
 
-use crate::driver::clock;
+use super::admission::Admission;
+use super::slots::Slot;
+use crate::driver::{clock, entropy};
 use crate::error::HelloCause;
+use crate::proto::credential::{Hellos, Role};
 use crate::proto::hello::{Agreement, Disagreement, HELLO_BYTES, Hello};
 use crate::proto::limits::PACKET_BYTES_MIN;
-use crate::transport::Transport;
+use crate::transport::{Transport, exact};
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::Handle;
 
-/// A stranger has so long to say who it is.
+/// A stranger has so long to say who it is, and to prove it.
 const HELLO_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Exchanges hellos; says what the peer's was and what both can do.
-pub(super) async fn exchange(
+/// A peer that has proved itself has so long to shake hands.
+const TLS_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Which end of a connection this node is.
+#[derive(Clone, Copy)]
+pub(super) enum Side<'a> {
+    /// It connected.
+    Dialler,
+    /// It was connected to; the other has this place until it is admitted.
+    Acceptor(&'a Slot),
+}
+
+impl Side<'_> {
+    fn role(self) -> Role {
+        match self {
+            Side::Dialler => Role::Dialler,
+            Side::Acceptor(_) => Role::Acceptor,
+        }
+    }
+}
+
+/// Exchanges hellos, and what `admission` asks for; gives the connection that the
+/// link is to use, the peer's hello and what both can do.
+///
+/// Until the peer has proved itself this holds some hundred bytes: nothing is
+/// allocated by what it says, and nothing of TLS exists.
+pub(super) async fn admit(
+    mut transport: Box<dyn Transport>,
+    ours: &Hello,
+    admission: &Admission,
+    side: Side<'_>,
+) -> Result<(Box<dyn Transport>, Hello, Agreement), HelloCause> {
+    let here = Handle::current();
+    let begun = clock::now();
+    let mut heard = false;
+    let mut hellos = Hellos::new(side.role(), [0; HELLO_BYTES], [0; HELLO_BYTES]);
+    let greeting = greet(&mut *transport, ours, admission, side, &mut hellos, &mut heard);
+    let greeted = clock::within(&here, HELLO_DEADLINE, greeting).await;
+    let timeout = if heard { HelloCause::ProofTimeout } else { HelloCause::Timeout };
+    let (theirs, agreement) = greeted.ok_or(timeout)??;
+    // Whoever has proved nothing yet is still a stranger, with a stranger's time.
+    let spent = Duration::from_micros(clock::now().micros_since(begun));
+    let time = if admission.proves() { TLS_DEADLINE } else { HELLO_DEADLINE.saturating_sub(spent) };
+    if let Side::Acceptor(slot) = side
+        && admission.proves()
+    {
+        slot.proved();
+    }
+    // In a box of its own: nothing of TLS is there before the proofs.
+    let securing = Box::pin(admission.secure(transport, side.role(), &hellos));
+    let secured = clock::within(&here, time, securing).await;
+    let transport = secured.ok_or(HelloCause::TlsTimeout)??;
+    if let Side::Acceptor(slot) = side
+        && admission.protects()
+    {
+        slot.proved();
+    }
+    Ok((transport, theirs, agreement))
+}
+
+/// Everything that has a fixed size. `heard` is set once the peer's hello is
+/// judged.
+async fn greet(
     transport: &mut dyn Transport,
     ours: &Hello,
+    admission: &Admission,
+    side: Side<'_>,
+    hellos: &mut Hellos,
+    heard: &mut bool,
 ) -> Result<(Hello, Agreement), HelloCause> {
-    let talk = async {
-        write_all(transport, &ours.encode()).await?;
-        read_hello(transport).await
-    };
-    let here = tokio::runtime::Handle::current();
-    let theirs = match clock::within(&here, HELLO_DEADLINE, talk).await {
-        None => return Err(HelloCause::Timeout),
-        Some(Err(cause)) => return Err(cause),
-        Some(Ok(bytes)) => Hello::decode(&bytes).map_err(HelloCause::Wrong)?,
-    };
-    let agreement = Hello::agree(ours, &theirs).map_err(HelloCause::Disagreement)?;
-    let smallest = PACKET_BYTES_MIN as u32;
-    if theirs.packet_bytes_max < smallest {
-        let theirs = theirs.packet_bytes_max;
-        return Err(HelloCause::Disagreement(Disagreement::Packets { smallest, theirs }));
-    }
+    let mut ours = Hello { flags: ours.flags | admission.flags(), ..*ours };
+    entropy::fill(&mut ours.nonce)
+        .map_err(|error| HelloCause::System(Arc::new(io::Error::other(error))))?;
+    let role = side.role();
+    *hellos.of_mut(role) = ours.encode();
+    exact::write_all(transport, hellos.of_mut(role)).await.map_err(broken)?;
+    read_hello(transport, side, hellos.of_mut(role.other())).await?;
+    let theirs = Hello::decode(hellos.of_mut(role.other())).map_err(HelloCause::Wrong)?;
+    let agreement = agree(&ours, &theirs).map_err(HelloCause::Disagreement)?;
+    *heard = true;
+    admission.prove(transport, role, hellos).await?;
     Ok((theirs, agreement))
 }
 
-async fn write_all(transport: &mut dyn Transport, bytes: &[u8]) -> Result<(), HelloCause> {
-    let mut at = 0;
-    while at < bytes.len() {
-        let rest = [IoSlice::new(&bytes[at..])];
-        let written = poll_fn(|context| transport.poll_write(context, &rest)).await;
-        match written {
-            Ok(0) => return Err(broken(io::ErrorKind::WriteZero.into())),
-            Ok(count) => at += count,
-            Err(error) => return Err(broken(error)),
-        }
+fn agree(ours: &Hello, theirs: &Hello) -> Result<Agreement, Disagreement> {
+    let agreement = Hello::agree(ours, theirs)?;
+    let smallest = PACKET_BYTES_MIN as u32;
+    if theirs.packet_bytes_max < smallest {
+        return Err(Disagreement::Packets { smallest, theirs: theirs.packet_bytes_max });
     }
-    Ok(())
+    Ok(agreement)
 }
 
-async fn read_hello(transport: &mut dyn Transport) -> Result<[u8; HELLO_BYTES], HelloCause> {
-    let mut bytes = [0; HELLO_BYTES];
+async fn read_some(transport: &mut dyn Transport, room: &mut [u8]) -> io::Result<usize> {
+    match poll_fn(|context| transport.poll_read(context, room)).await? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        count => Ok(count),
+    }
+}
+
+async fn read_hello(
+    transport: &mut dyn Transport,
+    side: Side<'_>,
+    bytes: &mut [u8; HELLO_BYTES],
+) -> Result<(), HelloCause> {
     let mut at = 0;
     while at < HELLO_BYTES {
-        let room = &mut bytes[at..];
-        match poll_fn(|context| transport.poll_read(context, room)).await {
-            Ok(0) => return Err(broken(io::ErrorKind::UnexpectedEof.into())),
-            Ok(count) => at += count,
-            Err(error) => return Err(broken(error)),
+        at += read_some(transport, &mut bytes[at..]).await.map_err(broken)?;
+        if let Side::Acceptor(slot) = side {
+            slot.speaks();
         }
         if !Hello::may_start_with(&bytes[..at]) {
             // Something else talks here: it is turned away at its first bytes.
-            return Err(Hello::decode(&bytes)
+            return Err(Hello::decode(bytes)
                 .map_or_else(HelloCause::Wrong, |_| broken(io::ErrorKind::InvalidData.into())));
         }
     }
-    Ok(bytes)
+    Ok(())
 }
 
 fn broken(error: io::Error) -> HelloCause {

@@ -1,16 +1,21 @@
 //! [`Node`]: one member of a cluster, with its links; [`Peer`]: another one.
 //!
 //! Reading order: this file, [`peer`], [`builder`], [`hello`] (how a connection becomes a
-//! link), [`resume`] (for which session it is), [`accepting`] (who takes the channels that peers open).
+//! link) with [`admission`] (what peers must prove), [`resume`] (for which session it is),
+//! [`listening`] (those who connect) with [`slots`] (how many may be at it), [`accepting`] (who
+//! takes the channels that peers open).
 
 mod accepting;
+mod admission;
 mod builder;
 mod fingerprint;
 mod hello;
+mod listening;
 mod peer;
 mod resume;
+mod slots;
 
-pub use builder::{AGE_BOUND_VARIABLE, NodeBuilder};
+pub use builder::{AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, NodeBuilder};
 pub use peer::Peer;
 
 use crate::channel::ChannelOptions;
@@ -40,8 +45,10 @@ use crate::transport::spin::Spinner;
 use crate::transport::{Home, Transport, memory};
 use crate::{Address, transport};
 use accepting::AcceptTable;
+use admission::Admission;
 use builder::Settings;
 use fingerprint::{Fingerprint, described};
+use hello::Side;
 use resume::Dialler;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -69,6 +76,7 @@ pub struct Node {
 pub(crate) struct NodeShared {
     settings: Settings,
     hello: Hello,
+    admission: Admission,
     runtime: Handle,
     one_thread: bool,
     table: Arc<AcceptTable>,
@@ -204,15 +212,15 @@ impl Node {
             return Err(ConnectError::Closed);
         }
         let home = self.shared.home;
-        let mut transport = transport::connect(address, home).await.map_err(unreachable)?;
-        let theirs = hello::exchange(&mut *transport, &self.shared.hello)
-            .await
-            .map_err(|cause| ConnectError::Hello { address: address.clone(), cause })?;
-        if let Some(link) = self.shared.table.dialled(theirs.0.incarnation) {
+        let transport = transport::connect(address, home).await.map_err(unreachable)?;
+        let admission = self.shared.admission.at(address);
+        let admitted = hello::admit(transport, &self.shared.hello, &admission, Side::Dialler);
+        let wrong = |cause| ConnectError::Hello { address: address.clone(), cause };
+        let (mut transport, theirs, agreement) = admitted.await.map_err(wrong)?;
+        if let Some(link) = self.shared.table.dialled(theirs.incarnation) {
             return Ok(link);
         }
-        let word = self.shared.new_session(theirs.0.incarnation).map_err(unreachable)?;
-        let wrong = |cause| ConnectError::Hello { address: address.clone(), cause };
+        let word = self.shared.new_session(theirs.incarnation).map_err(unreachable)?;
         let answer = resume::ask(&mut *transport, &word).await.map_err(wrong)?;
         if answer.kind != Kind::Agreed {
             return Err(wrong(HelloCause::Refused));
@@ -221,7 +229,7 @@ impl Node {
         let dialler = self.shared.dialler(address);
         let after_loss = self.shared.after_loss(dialler);
         let origin = Origin { session: word.session, dialled: true, after_loss };
-        Ok(self.shared.start(transport, &theirs, origin))
+        Ok(self.shared.start(transport, &(theirs, agreement), origin))
     }
 
     /// This node as its own peer, reached through memory.
@@ -509,6 +517,7 @@ impl NodeShared {
     fn dialler(&self, address: &Address) -> Arc<Dialler> {
         Arc::new(Dialler {
             hello: self.hello,
+            admission: self.admission.at(address),
             address: address.clone(),
             home: self.home,
             runtime: self.runtime.clone(),

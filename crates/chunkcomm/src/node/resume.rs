@@ -1,7 +1,9 @@
 //! The start of a connection after its hellos: which session it is for. A
 //! session that is cut off is dialled again here.
 
-use super::{NodeShared, hello};
+use super::NodeShared;
+use super::admission::Admission;
+use super::hello::{self, Side};
 use crate::Address;
 use crate::driver::clock;
 use crate::driver::connection::Redial;
@@ -25,7 +27,12 @@ const DEADLINE: Duration = Duration::from_secs(5);
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(3);
 
 fn broken(error: std::io::Error) -> HelloCause {
-    HelloCause::Io(Arc::new(error))
+    // The one who dials is done with TLS before the peer has judged it: what the
+    // peer says of that comes here.
+    match error.kind() {
+        std::io::ErrorKind::InvalidData => HelloCause::Tls(Arc::new(error)),
+        _ => HelloCause::Io(Arc::new(error)),
+    }
 }
 
 async fn say(transport: &mut dyn Transport, word: &Resume) -> Result<(), HelloCause> {
@@ -102,6 +109,7 @@ impl NodeShared {
 /// Dials the peer of one session again.
 pub(super) struct Dialler {
     pub(super) hello: Hello,
+    pub(super) admission: Admission,
     pub(super) address: Address,
     pub(super) home: Home,
     pub(super) runtime: Handle,
@@ -155,12 +163,13 @@ impl Dialler {
     }
 
     async fn attempt(&self, link: &Arc<LinkShared>, attempt: u32) -> Attempt {
-        let mut transport = match transport::connect(&self.address, self.home).await {
+        let transport = match transport::connect(&self.address, self.home).await {
             Ok(transport) => transport,
             Err(error) => return Attempt::Failed(error.to_string()),
         };
-        let theirs = match hello::exchange(&mut *transport, &self.hello).await {
-            Ok((theirs, _)) => theirs,
+        let admitted = hello::admit(transport, &self.hello, &self.admission, Side::Dialler);
+        let (mut transport, theirs) = match admitted.await {
+            Ok((transport, theirs, _)) => (transport, theirs),
             Err(cause) => return Attempt::Failed(cause.to_string()),
         };
         if theirs.incarnation != link.peer.incarnation {

@@ -12,7 +12,8 @@
 //!  32  incarnation u128
 //!  48  message_bytes_max u64 | open_credit u64
 //!  64  cluster 32 bytes | node 32 bytes
-//! 128  64 bytes that are zero today
+//! 128  nonce 32 bytes
+//! 160  32 bytes that are zero today
 //! ```
 //!
 //! All numbers are little-endian. Bytes without a meaning are sent as zero and not looked at, and
@@ -29,11 +30,22 @@ pub const HELLO_BYTES: usize = 192;
 /// Longest name of a cluster or node, in bytes of UTF-8.
 pub const NAME_BYTES_MAX: usize = 32;
 
+/// Size of a nonce, in bytes.
+pub const NONCE_BYTES: usize = 32;
+
 /// The oldest version of the protocol that this code speaks.
 pub const VERSION_MIN: u16 = 1;
 
 /// The newest version of the protocol that this code speaks.
 pub const VERSION_MAX: u16 = 1;
+
+/// The flag of an end that has a credential: both ends prove behind the hellos that they have the
+/// same one. Either both ends set it or neither.
+pub const FLAG_CREDENTIAL: u32 = 1;
+
+/// The flag of an end that speaks TLS behind the hellos and proofs. Either both ends set it or
+/// neither.
+pub const FLAG_TLS: u32 = 2;
 
 /// No text, and no other protocol's first line, begins like this.
 const MAGIC: [u8; 8] = *b"\x9cchunk\r\n";
@@ -116,8 +128,11 @@ pub struct Hello {
     pub open_credit: u64,
     /// What may be sent to it on a channel that was just opened, in bytes.
     pub initial_window: u32,
-    /// Abilities, a bit each; what one end does not have is not used. None exist today.
+    /// Abilities, a bit each; what one end does not have is not used. But for [`FLAG_CREDENTIAL`]
+    /// and [`FLAG_TLS`], on which both ends must agree.
     pub flags: u32,
+    /// Random bytes, drawn anew for each connection.
+    pub nonce: [u8; NONCE_BYTES],
 }
 
 /// What both ends can do.
@@ -207,6 +222,16 @@ pub enum Disagreement {
         /// The peer's.
         theirs: Name,
     },
+    /// One of them has a credential and the other has none.
+    Credential {
+        /// Whether we have one.
+        ours: bool,
+    },
+    /// One of them speaks TLS and the other does not.
+    Tls {
+        /// Whether we do.
+        ours: bool,
+    },
 }
 
 impl fmt::Display for Disagreement {
@@ -225,6 +250,18 @@ impl fmt::Display for Disagreement {
             }
             Disagreement::Cluster { ours, theirs } => {
                 write!(f, "different clusters: ours is {ours:?}, the peer's is {theirs:?}")
+            }
+            Disagreement::Credential { ours: true } => {
+                f.write_str("the peer has no credential, this node admits nobody without")
+            }
+            Disagreement::Credential { ours: false } => {
+                f.write_str("the peer wants a credential, this node has none")
+            }
+            Disagreement::Tls { ours: true } => {
+                f.write_str("the peer does not speak TLS, this node speaks nothing else")
+            }
+            Disagreement::Tls { ours: false } => {
+                f.write_str("the peer wants TLS, this node was not told to speak it")
             }
         }
     }
@@ -249,6 +286,7 @@ impl Hello {
             open_credit: 0,
             initial_window: 0,
             flags: 0,
+            nonce: [0; NONCE_BYTES],
         }
     }
 
@@ -278,6 +316,7 @@ impl Hello {
         put(&mut rest, self.open_credit.to_le_bytes());
         put(&mut rest, self.cluster.bytes);
         put(&mut rest, self.node.bytes);
+        put(&mut rest, self.nonce);
         bytes
     }
 
@@ -314,6 +353,7 @@ impl Hello {
             open_credit: u64::from_le_bytes(take(&mut rest)),
             cluster: Name::decode(cluster_len, take(&mut rest)).ok_or(HelloError::Cluster)?,
             node: Name::decode(node_len, take(&mut rest)).ok_or(HelloError::Node)?,
+            nonce: take(&mut rest),
         })
     }
 
@@ -335,6 +375,13 @@ impl Hello {
         if ours.cluster != theirs.cluster {
             return Err(Disagreement::Cluster { ours: ours.cluster, theirs: theirs.cluster });
         }
+        let differ = ours.flags ^ theirs.flags;
+        if differ & FLAG_CREDENTIAL != 0 {
+            return Err(Disagreement::Credential { ours: ours.flags & FLAG_CREDENTIAL != 0 });
+        }
+        if differ & FLAG_TLS != 0 {
+            return Err(Disagreement::Tls { ours: ours.flags & FLAG_TLS != 0 });
+        }
         Ok(Agreement {
             version,
             packet_bytes_max: ours.packet_bytes_max.min(theirs.packet_bytes_max),
@@ -353,7 +400,7 @@ fn put<const N: usize>(rest: &mut &mut [u8], field: [u8; N]) {
 }
 
 /// The front of `rest`, which then begins behind it; zeros where nothing is left. The fields take
-/// 128 of 192 bytes, so that does not happen.
+/// 160 of 192 bytes, so that does not happen.
 fn take<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
     match rest.split_first_chunk() {
         Some((head, tail)) => {
@@ -384,6 +431,7 @@ mod tests {
                 open_credit: limits.2,
                 initial_window: limits.3,
                 flags: limits.4,
+                nonce: [limits.4 as u8; NONCE_BYTES],
                 ..Hello::new(Name::truncated(&names.0), Name::truncated(&names.1), incarnation)
             }
         })
@@ -396,7 +444,8 @@ mod tests {
             message_bytes_max: 1 << 40,
             open_credit: 1 << 33,
             initial_window: 16_384,
-            flags: 5,
+            flags: 21,
+            nonce: [9; NONCE_BYTES],
             ..Hello::new(names.0, names.1, 0x0102_0304)
         }
     }
@@ -425,7 +474,9 @@ mod tests {
 
         #[test]
         fn both_ends_agree_alike(one in hello(), other in hello()) {
-            let other = Hello { cluster: one.cluster, codec: one.codec, ..other };
+            let fixed = FLAG_CREDENTIAL | FLAG_TLS;
+            let flags = other.flags & !fixed | one.flags & fixed;
+            let other = Hello { cluster: one.cluster, codec: one.codec, flags, ..other };
             let (ours, theirs) = (Hello::agree(&one, &other), Hello::agree(&other, &one));
             prop_assert_eq!(ours.ok(), theirs.ok());
             if let Ok(agreement) = ours {
@@ -442,19 +493,20 @@ mod tests {
         let bytes = sample().encode();
         assert_eq!(bytes[..8], MAGIC);
         assert_eq!(bytes[8..14], [1, 0, 1, 0, 1, 0]);
-        assert_eq!(bytes[16], 5);
+        assert_eq!(bytes[16], 21);
         assert_eq!(bytes[20..28], [0, 0, 1, 0, 0, 64, 0, 0]);
         assert_eq!(bytes[28..32], [3, 6, 0, 0]);
         assert_eq!(bytes[32..36], [4, 3, 2, 1]);
         assert_eq!((bytes[53], bytes[60]), (1, 2));
         assert_eq!((&bytes[64..67], &bytes[96..102]), (&b"lab"[..], &b"node-1"[..]));
-        assert_eq!(bytes[128..], [0; 64]);
+        assert_eq!(bytes[128..160], [9; 32]);
+        assert_eq!(bytes[160..], [0; 32]);
     }
 
     #[test]
     fn what_has_no_meaning_yet_is_not_looked_at() {
         let mut bytes = sample().encode();
-        for place in [14, 15, 30, 31].into_iter().chain(128..HELLO_BYTES) {
+        for place in [14, 15, 30, 31].into_iter().chain(160..HELLO_BYTES) {
             bytes[place] = 0xff;
         }
         assert_eq!(Hello::decode(&bytes), Ok(sample()));
@@ -511,12 +563,29 @@ mod tests {
     }
 
     #[test]
+    fn what_admits_peers_is_not_negotiated() {
+        let plain = Hello { flags: 0, ..sample() };
+        for (flags, ours, theirs) in [
+            (FLAG_CREDENTIAL, "this node admits nobody without", "the peer wants a credential"),
+            (FLAG_CREDENTIAL | FLAG_TLS, "the peer has no credential", "this node has none"),
+            (FLAG_TLS, "the peer does not speak TLS", "the peer wants TLS"),
+        ] {
+            let admitting = Hello { flags, ..plain };
+            assert!(Hello::agree(&admitting, &admitting).is_ok());
+            let error = Hello::agree(&admitting, &plain).unwrap_err().to_string();
+            assert!(error.contains(ours), "{error}");
+            let error = Hello::agree(&plain, &admitting).unwrap_err().to_string();
+            assert!(error.contains(theirs), "{error}");
+        }
+    }
+
+    #[test]
     fn an_agreement_is_what_both_can_do() {
         let theirs = Hello {
             version_max: 4,
             packet_bytes_max: 1024,
             message_bytes_max: u64::MAX,
-            flags: 6,
+            flags: 25,
             node: Name::new("other").unwrap(),
             ..sample()
         };
@@ -524,7 +593,7 @@ mod tests {
             version: VERSION_MAX,
             packet_bytes_max: 1024,
             message_bytes_max: 1 << 40,
-            flags: 4,
+            flags: 17,
         };
         assert_eq!(Hello::agree(&sample(), &theirs), Ok(agreement));
     }

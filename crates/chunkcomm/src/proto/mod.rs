@@ -6,12 +6,13 @@
 //! run), [`flush`] (when a packet leaves), [`outbox`] (what goes in it),
 //! [`credit`] (how much may be sent), [`session`] (what was acknowledged, and is
 //! kept until then), [`liveness`] (is the peer there), [`link`] (one peer's whole
-//! machine); [`hello`] and [`resume`] come before all of them, [`codec`] and
-//! [`describe`] stand beside.
+//! machine); [`hello`], [`credential`] and [`resume`] come before all of them,
+//! [`codec`] and [`describe`] stand beside.
 
 pub mod attempts;
 pub mod backoff;
 pub mod codec;
+pub mod credential;
 pub mod credit;
 pub mod describe;
 pub mod fair;

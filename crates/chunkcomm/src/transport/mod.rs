@@ -7,6 +7,8 @@ pub(crate) mod memory;
 pub(crate) mod simulated;
 pub(crate) mod spin;
 pub(crate) mod tcp;
+#[cfg(feature = "tls")]
+pub(crate) mod tls;
 #[cfg(unix)]
 pub(crate) mod unix;
 
@@ -35,7 +37,8 @@ pub(crate) trait Transport: Send {
         buffers: &mut [IoSliceMut<'_>; 2],
     ) -> Poll<io::Result<usize>>;
 
-    /// Writes some of the buffers in order.
+    /// Writes some of the buffers in order. After `Pending` the same bytes are
+    /// offered again: some of them may have been taken and wait to be written.
     fn poll_write(
         &mut self,
         context: &mut Context<'_>,

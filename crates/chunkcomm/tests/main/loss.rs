@@ -336,7 +336,9 @@ fn a_peer_that_stops_reading_bounds_its_sender_and_harms_no_other_link() {
 fn a_peer_that_hangs_up_within_a_message_loses_only_that() {
     on_both(|| async {
         use chunkcomm::proto::packet::AppendRecords;
-        let node = Node::builder().listen(tcp()).build().await.unwrap();
+        let ms = Duration::from_millis;
+        let hasty = Node::builder().liveness(ms(20), ms(100), ms(400));
+        let node = hasty.listen(tcp()).build().await.unwrap();
         let mut raw = RawPeer::connect(&node).await;
         raw.open(1, "cut").await;
         raw.packet(|body| {

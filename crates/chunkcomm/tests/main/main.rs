@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[cfg(feature = "tls")]
+mod admission;
 mod api;
 mod bounded;
 mod bytes;

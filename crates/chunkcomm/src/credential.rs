@@ -1,0 +1,285 @@
+//! [`Credential`]: what the members of a cluster share and nobody else has.
+
+use crate::proto::credential::{SEED_BYTES, Seed, SeedTextError};
+use std::error::Error;
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// More than a credential's file has.
+const FILE_BYTES_MAX: u64 = 4096;
+
+/// What the members of a cluster share and nobody else has: a node that has one admits only peers
+/// that prove to have the same, and talks to them encrypted.
+///
+/// It is one line of text, usually in a file that the program `chunkcomm-credential` made and that
+/// was copied to every machine. Whoever can read it can join. A new one is made by making a new
+/// file; nodes with the old one are then refused.
+///
+/// ```
+/// use chunkcomm::Credential;
+///
+/// let made = Credential::generate()?;
+/// let copied: Credential = made.reveal().parse()?;
+/// assert_eq!(format!("{copied:?}"), "Credential(..)");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Credential(Seed);
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credential(..)")
+    }
+}
+
+impl Credential {
+    /// A new one, from the system's random numbers.
+    ///
+    /// # Errors
+    ///
+    /// The system gives none.
+    pub fn generate() -> Result<Credential, CredentialError> {
+        let mut bytes = [0; SEED_BYTES];
+        getrandom::fill(&mut bytes)
+            .map_err(|error| CredentialError::Random(Arc::new(io::Error::other(error))))?;
+        Ok(Credential(Seed::new(bytes)))
+    }
+
+    /// Reads the credential in this file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, holds something else, is damaged, or (on Unix) every user of the
+    /// machine can read it or its group can change it. The error names the file.
+    pub fn load(path: impl AsRef<Path>) -> Result<Credential, CredentialError> {
+        let path = path.as_ref();
+        let io = |error| CredentialError::file(path, FileFault::Io(Arc::new(error)));
+        let file = File::open(path).map_err(io)?;
+        if let Some(mode) = exposed(&file).map_err(io)? {
+            return Err(CredentialError::file(path, FileFault::Exposed { mode }));
+        }
+        let mut bytes = Vec::new();
+        file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).map_err(io)?;
+        let text = String::from_utf8(bytes).map_err(|_| SeedTextError::Foreign);
+        let seed = text.and_then(|text| Seed::from_text(&text));
+        seed.map(Credential).map_err(|fault| CredentialError::file(path, FileFault::Text(fault)))
+    }
+
+    /// Writes the credential to a new file that only this user can read (mode 0600, on Unix).
+    ///
+    /// # Errors
+    ///
+    /// The file is there already, which is never written over, or cannot be written. The error
+    /// names the file.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), CredentialError> {
+        let path = path.as_ref();
+        let io = |error| CredentialError::file(path, FileFault::Io(Arc::new(error)));
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(path).map_err(io)?;
+        let written = file.write_all(self.reveal().as_bytes()).and_then(|()| file.sync_all());
+        written.map_err(|error| {
+            // Half a credential would only be in the way of the next attempt.
+            let _ = std::fs::remove_file(path);
+            io(error)
+        })
+    }
+
+    /// The line of text that this credential is; [`FromStr`] reads it. Keep it from logs, command
+    /// lines and other users.
+    #[must_use]
+    pub fn reveal(&self) -> String {
+        self.0.to_text()
+    }
+
+    /// What keys are derived from.
+    #[cfg(feature = "tls")]
+    pub(crate) fn seed(&self) -> &Seed {
+        &self.0
+    }
+}
+
+impl FromStr for Credential {
+    type Err = CredentialError;
+
+    /// # Errors
+    /// The text is something else, or damaged.
+    fn from_str(text: &str) -> Result<Credential, CredentialError> {
+        Seed::from_text(text).map(Credential).map_err(CredentialError::Text)
+    }
+}
+
+/// The permissions of a file that those can read or change who should not.
+#[cfg(unix)]
+fn exposed(file: &File) -> io::Result<Option<u32>> {
+    use std::os::unix::fs::PermissionsExt;
+    // A group may read it: that is how some systems hand secrets to a service.
+    const NOT_FOR_OTHERS: u32 = 0o027;
+    let mode = file.metadata()?.permissions().mode() & 0o7777;
+    Ok((mode & NOT_FOR_OTHERS != 0).then_some(mode))
+}
+
+#[cfg(not(unix))]
+fn exposed(_file: &File) -> io::Result<Option<u32>> {
+    Ok(None)
+}
+
+/// Why there is no credential.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum CredentialError {
+    /// The system gives no random numbers.
+    Random(Arc<io::Error>),
+    /// A text is no credential.
+    Text(SeedTextError),
+    /// A file cannot be used.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        fault: FileFault,
+    },
+}
+
+/// What is wrong with a credential's file.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum FileFault {
+    /// It cannot be read or written.
+    Io(Arc<io::Error>),
+    /// It holds no credential.
+    Text(SeedTextError),
+    /// Others than its user can read or change it.
+    Exposed {
+        /// Its permissions.
+        mode: u32,
+    },
+}
+
+impl CredentialError {
+    fn file(path: &Path, fault: FileFault) -> CredentialError {
+        CredentialError::File { path: path.to_owned(), fault }
+    }
+}
+
+impl fmt::Display for FileFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FileFault::Io(error) => error.fmt(f),
+            FileFault::Text(fault) => fault.fmt(f),
+            FileFault::Exposed { mode } => write!(
+                f,
+                "others than its user can read or change it (mode {mode:04o}): chmod 600 mends that"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for CredentialError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CredentialError::Random(_) => f.write_str("the system gives no random numbers"),
+            CredentialError::Text(_) => f.write_str("the text is no credential"),
+            CredentialError::File { path, fault } => {
+                write!(f, "credential file {}: {fault}", path.display())
+            }
+        }
+    }
+}
+
+impl Error for CredentialError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            CredentialError::Random(error) => Some(error.as_ref()),
+            CredentialError::Text(fault) => Some(fault),
+            // The fault is part of the message.
+            CredentialError::File { .. } => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder of this test alone, removed with it.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let path =
+                std::env::temp_dir().join(format!("chunkcomm-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&path).unwrap();
+            Folder(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn what_is_saved_is_loaded_and_never_written_over() {
+        let folder = Folder::new("saved");
+        let path = folder.0.join("credential");
+        let made = Credential::generate().unwrap();
+        made.save(&path).unwrap();
+        assert_eq!(Credential::load(&path).unwrap().reveal(), made.reveal());
+        let again = Credential::generate().unwrap();
+        assert_ne!(again.reveal(), made.reveal());
+        let error = again.save(&path).unwrap_err().to_string();
+        assert!(error.contains("credential: "), "{error} names no file");
+        assert_eq!(Credential::load(&path).unwrap().reveal(), made.reveal());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_is_for_its_user_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = Folder::new("exposed");
+        let path = folder.0.join("credential");
+        Credential::generate().unwrap().save(&path).unwrap();
+        let mode = |mode| std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        for (bits, allowed) in [(0o400, true), (0o640, true), (0o644, false), (0o660, false)] {
+            mode(bits);
+            let loaded = Credential::load(&path);
+            assert_eq!(loaded.is_ok(), allowed, "{bits:o}: {loaded:?}");
+        }
+        let error = Credential::load(&path).unwrap_err().to_string();
+        assert!(error.contains("mode 0660") && error.contains("chmod 600"), "{error}");
+    }
+
+    #[test]
+    fn files_that_are_no_credential_are_told_apart() {
+        let folder = Folder::new("apart");
+        let line = Credential::generate().unwrap().reveal();
+        let contents: [(&str, &[u8], &str); 4] = [
+            ("foreign", b"a letter", "not a credential"),
+            ("bytes", b"\xFF\xFE\x00", "not a credential"),
+            ("cut", &line.as_bytes()[..50], "damaged"),
+            ("endless", &[b'0'; 10_000], "not a credential"),
+        ];
+        for (name, bytes, part) in contents {
+            let path = folder.0.join(name);
+            std::fs::write(&path, bytes).unwrap();
+            #[cfg(unix)]
+            {
+                let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+                std::fs::set_permissions(&path, mode).unwrap();
+            }
+            let error = Credential::load(&path).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains(part), "{error}");
+        }
+        let error = Credential::load(folder.0.join("absent")).unwrap_err().to_string();
+        assert!(error.contains("absent"), "{error}");
+    }
+}

@@ -1,0 +1,385 @@
+//! TLS 1.3 over another transport. Both ends show a certificate and prove that
+//! they have its key ([`identity`] makes the one that a cluster shares).
+//!
+//! The handshake is bound to what was said before it: both ends name the same
+//! `binding` as the only application protocol (ALPN) that they speak, and that is
+//! part of what TLS itself protects.
+
+pub(crate) mod identity;
+#[cfg(test)]
+mod tests;
+
+#[cfg(target_os = "linux")]
+use super::Below;
+use super::Transport;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+use std::future::poll_fn;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// A peer's whole handshake, in bytes. A chain of four certificates has 2 to 6
+/// KiB; beside these bytes the copies that are made of them count.
+const HANDSHAKE_BYTES_MAX: usize = 24 * 1024;
+
+/// Plaintext that is encrypted at once: a packet of the usual size with the head
+/// of a fragment, so that it takes one write.
+const WRITE_BYTES_MAX: usize = 68 * 1024;
+
+/// What is read at once during the handshake and from a link with little traffic.
+const READ_BYTES_MIN: usize = 4 * 1024;
+
+/// What is read at once from a link with much traffic: four full records.
+const READ_BYTES_MAX: usize = 4 * (16 * 1024 + 22);
+
+/// A read that fills the buffer makes it larger by so much.
+const READ_GROWTH: usize = 4;
+
+/// After so many reads in a row that a small buffer could have held, it is one.
+const SMALL_READS_MAX: u32 = 64;
+
+/// What is wrong when the two ends name different protocols.
+const OTHER_CONNECTION: &str = "the peer's TLS belongs to another connection";
+
+/// How TLS is spoken by one node.
+#[derive(Clone, Debug)]
+pub(crate) struct TlsConfigs {
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+}
+
+impl TlsConfigs {
+    /// These, but without tickets, resumption and early data: each connection
+    /// proves everything anew.
+    pub(crate) fn new(client: &ClientConfig, server: &ServerConfig) -> TlsConfigs {
+        let mut client = client.clone();
+        client.resumption = rustls::client::Resumption::disabled();
+        client.enable_early_data = false;
+        let mut server = server.clone();
+        server.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+        server.send_tls13_tickets = 0;
+        server.max_early_data_size = 0;
+        server.send_half_rtt_data = false;
+        TlsConfigs { client: Arc::new(client), server: Arc::new(server) }
+    }
+
+    /// Shakes hands as the end that dialled a peer of this name.
+    pub(crate) async fn dialled(
+        &self,
+        below: Box<dyn Transport>,
+        name: ServerName<'static>,
+        binding: Vec<u8>,
+    ) -> io::Result<Box<dyn Transport>> {
+        let mut config = ClientConfig::clone(&self.client);
+        config.alpn_protocols = vec![binding.clone()];
+        let connection = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
+        Tls::shake_hands(below, connection.into(), &binding).await
+    }
+
+    /// Shakes hands as the end that was dialled.
+    pub(crate) async fn accepted(
+        &self,
+        below: Box<dyn Transport>,
+        binding: Vec<u8>,
+    ) -> io::Result<Box<dyn Transport>> {
+        let mut config = ServerConfig::clone(&self.server);
+        config.alpn_protocols = vec![binding.clone()];
+        let connection = ServerConnection::new(Arc::new(config)).map_err(io::Error::other)?;
+        Tls::shake_hands(below, connection.into(), &binding).await
+    }
+}
+
+/// A transport whose bytes are encrypted.
+struct Tls {
+    below: Box<dyn Transport>,
+    connection: Connection,
+    incoming: Incoming,
+    /// Plaintext that was encrypted and is not all written yet. It is reported
+    /// when it is: until then the caller offers the same bytes again.
+    taken: usize,
+    /// The peer wrote its last.
+    ended: bool,
+    /// What came was not what a member of the cluster would have written.
+    failed: Option<rustls::Error>,
+}
+
+impl Tls {
+    async fn shake_hands(
+        below: Box<dyn Transport>,
+        mut connection: Connection,
+        binding: &[u8],
+    ) -> io::Result<Box<dyn Transport>> {
+        connection.set_buffer_limit(Some(WRITE_BYTES_MAX));
+        let incoming = Incoming::new();
+        let mut tls = Tls { below, connection, incoming, taken: 0, ended: false, failed: None };
+        let mut room = HANDSHAKE_BYTES_MAX;
+        while tls.connection.is_handshaking() {
+            poll_fn(|context| tls.poll_flush(context)).await?;
+            if tls.connection.is_handshaking() {
+                tls.more_handshake(&mut room).await?;
+            }
+        }
+        // Our last words of the handshake, if there are some.
+        poll_fn(|context| tls.poll_flush(context)).await?;
+        tls.check(binding)?;
+        tls.incoming.room_max = READ_BYTES_MAX;
+        Ok(Box::new(tls))
+    }
+
+    async fn more_handshake(&mut self, room: &mut usize) -> io::Result<()> {
+        if self.incoming.is_empty() {
+            let read =
+                poll_fn(|context| self.incoming.poll_fill(context, &mut *self.below)).await?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        let before = self.incoming.len();
+        let fed = self.feed();
+        *room = room
+            .checked_sub(before - self.incoming.len())
+            .ok_or_else(|| wrong("the peer's TLS handshake is longer than 24 KiB"))?;
+        if fed.is_err() {
+            // The peer is told why; whether that arrives changes nothing here.
+            let _ = poll_fn(|context| self.poll_flush(context)).await;
+        }
+        fed
+    }
+
+    /// What rustls leaves to the configurations, which may be the user's own.
+    fn check(&self, binding: &[u8]) -> io::Result<()> {
+        if self.connection.protocol_version() != Some(rustls::ProtocolVersion::TLSv1_3) {
+            return Err(wrong("the peer speaks no TLS 1.3"));
+        }
+        if self.connection.peer_certificates().is_none_or(<[_]>::is_empty) {
+            return Err(wrong("the peer showed no certificate"));
+        }
+        if self.connection.alpn_protocol() != Some(binding) {
+            return Err(wrong(OTHER_CONNECTION));
+        }
+        Ok(())
+    }
+
+    /// Writes what is encrypted.
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.connection.wants_write() {
+            let mut below = Polled { below: &mut *self.below, context };
+            match self.connection.write_tls(&mut below) {
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Gives rustls some of what came. It takes no more than 4 KiB at once.
+    fn feed(&mut self) -> io::Result<()> {
+        let fed = self.connection.read_tls(&mut self.incoming.bytes())?;
+        self.incoming.consume(fed);
+        let state = self.connection.process_new_packets();
+        match state {
+            Ok(_) => Ok(()),
+            Err(rustls::Error::NoApplicationProtocol) => Err(wrong(OTHER_CONNECTION)),
+            Err(error) => {
+                self.failed = Some(error.clone());
+                Err(io::Error::new(io::ErrorKind::InvalidData, error))
+            }
+        }
+    }
+
+    /// Decrypts into `buffer` until it is full or nothing more is there; says how
+    /// much that was, or that the peer wrote its last.
+    fn poll_decrypt(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        if let Some(error) = &self.failed {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error.clone())));
+        }
+        let mut filled = 0;
+        while filled < buffer.len() && !self.ended {
+            match self.connection.reader().read(&mut buffer[filled..]) {
+                Ok(0) => self.ended = true,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !self.incoming.is_empty() {
+                        let fed = self.feed();
+                        self.answer(context);
+                        match fed {
+                            Ok(()) => continue,
+                            // What was decrypted goes first; the error comes again.
+                            Err(_) if filled > 0 => return Poll::Ready(Ok(filled)),
+                            Err(error) => return Poll::Ready(Err(error)),
+                        }
+                    }
+                    match self.incoming.poll_fill(context, &mut *self.below) {
+                        Poll::Ready(Ok(0)) => self.ended = true,
+                        Poll::Ready(Ok(_)) => {}
+                        // What was decrypted goes first; the error comes again.
+                        _ if filled > 0 => return Poll::Ready(Ok(filled)),
+                        Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                        Poll::Pending => return Poll::Pending,
+                    }
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Ready(Ok(filled))
+    }
+
+    /// Writes what rustls has to answer to what came, a change of keys or an
+    /// alert. What the socket does not take goes with the next write or read.
+    fn answer(&mut self, context: &mut Context<'_>) {
+        if self.connection.wants_write() {
+            // A broken connection shows when it is read.
+            let _ = self.poll_flush(context);
+        }
+    }
+}
+
+fn wrong(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+impl Transport for Tls {
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_decrypt(context, buffer)
+    }
+
+    fn poll_read_two(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &mut [IoSliceMut<'_>; 2],
+    ) -> Poll<io::Result<usize>> {
+        let [first, second] = buffers;
+        if first.is_empty() {
+            return self.poll_decrypt(context, second);
+        }
+        let read = ready!(self.poll_decrypt(context, first))?;
+        if read < first.len() || second.is_empty() {
+            return Poll::Ready(Ok(read));
+        }
+        // Only what is there: an error or the end comes again.
+        match self.poll_decrypt(context, second) {
+            Poll::Ready(Ok(more)) => Poll::Ready(Ok(read + more)),
+            _ => Poll::Ready(Ok(read)),
+        }
+    }
+
+    fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.taken == 0 {
+            // An answer that waits leaves no room.
+            ready!(self.poll_flush(context))?;
+            self.taken = self.connection.writer().write_vectored(buffers)?;
+        }
+        ready!(self.poll_flush(context))?;
+        Poll::Ready(Ok(std::mem::take(&mut self.taken)))
+    }
+
+    fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Said once, however often it is asked for.
+        self.connection.send_close_notify();
+        ready!(self.poll_flush(context))?;
+        self.below.poll_shutdown(context)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn into_below(self: Box<Self>) -> io::Result<Below> {
+        Ok(Below::Nothing(self))
+    }
+}
+
+/// A transport as rustls writes to it.
+struct Polled<'a, 'c> {
+    below: &'a mut dyn Transport,
+    context: &'a mut Context<'c>,
+}
+
+impl Write for Polled<'_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self.below.poll_write(self.context, buffers) {
+            Poll::Ready(written) => written,
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What was read and not yet given to rustls, which would read 4 KiB a system
+/// call.
+struct Incoming {
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// The buffer grows up to this.
+    room_max: usize,
+    small_reads: u32,
+}
+
+impl Incoming {
+    fn new() -> Incoming {
+        let buffer = vec![0; READ_BYTES_MIN];
+        Incoming { buffer, start: 0, end: 0, room_max: READ_BYTES_MIN, small_reads: 0 }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.start += count;
+    }
+
+    /// Reads when everything was consumed; 0 says that nothing more comes.
+    fn poll_fill(
+        &mut self,
+        context: &mut Context<'_>,
+        below: &mut dyn Transport,
+    ) -> Poll<io::Result<usize>> {
+        let read = ready!(below.poll_read(context, &mut self.buffer))?;
+        (self.start, self.end) = (0, read);
+        self.fit(read);
+        Poll::Ready(Ok(read))
+    }
+
+    /// The next read has room for what the link carries.
+    fn fit(&mut self, read: usize) {
+        let room = self.buffer.len();
+        if read == room {
+            // What was read stays where it is.
+            self.buffer.resize((room * READ_GROWTH).min(self.room_max), 0);
+        }
+        self.small_reads = if read < READ_BYTES_MIN { self.small_reads + 1 } else { 0 };
+        if self.small_reads == SMALL_READS_MAX && room > READ_BYTES_MIN {
+            self.buffer.truncate(READ_BYTES_MIN);
+            self.buffer.shrink_to_fit();
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! TLS over pipes in memory, looked at from both ends.
+
+use super::identity::{self, configs};
+use super::*;
+use crate::transport::memory::pipe;
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const SEED: [u8; 32] = [5; 32];
+
+async fn ends(one: &TlsConfigs, other: &TlsConfigs) -> (Box<dyn Transport>, Box<dyn Transport>) {
+    let (a, b) = pipe();
+    let binding = b"a test".to_vec();
+    let dialled = one.dialled(a, identity::name(), binding.clone());
+    let (a, b) = tokio::join!(dialled, other.accepted(b, binding));
+    (a.unwrap(), b.unwrap())
+}
+
+async fn write_all(transport: &mut dyn Transport, bytes: &[u8], pieces: &[usize]) {
+    let mut at = 0;
+    let mut pieces = pieces.iter().cycle();
+    while at < bytes.len() {
+        let end = (at + pieces.next().unwrap()).min(bytes.len());
+        let half = at + (end - at) / 3;
+        let both = [IoSlice::new(&bytes[at..half]), IoSlice::new(&bytes[half..end])];
+        at += poll_fn(|context| transport.poll_write(context, &both)).await.unwrap();
+    }
+}
+
+async fn read_exact(transport: &mut dyn Transport, bytes: &mut [u8], pieces: &[usize]) {
+    let mut at = 0;
+    let mut pieces = pieces.iter().cycle();
+    while at < bytes.len() {
+        let end = (at + pieces.next().unwrap()).min(bytes.len());
+        let (first, second) = bytes[at..end].split_at_mut((end - at) / 2);
+        let mut both = [IoSliceMut::new(first), IoSliceMut::new(second)];
+        let read = poll_fn(|context| transport.poll_read_two(context, &mut both)).await.unwrap();
+        assert_ne!(read, 0, "the end came early");
+        at += read;
+    }
+}
+
+fn some_bytes(count: usize, salt: usize) -> Vec<u8> {
+    (0..count).map(|index| ((index * 31 + salt) % 253) as u8).collect()
+}
+
+/// Both write much and read little at a time: more than pipe and buffers hold.
+async fn both_ways(mut a: Box<dyn Transport>, mut b: Box<dyn Transport>) {
+    let (up, down) = (some_bytes(3_000_000, 1), some_bytes(2_000_000, 2));
+    let (mut came_up, mut came_down) = (vec![0; up.len()], vec![0; down.len()]);
+    // One end writes first, so that the other has to read while it writes.
+    tokio::join!(
+        async {
+            write_all(&mut *a, &up, &[1, 70_000, 3, 16_384, 500]).await;
+            read_exact(&mut *a, &mut came_down, &[100_000, 7, 20_000, 1]).await;
+        },
+        async {
+            read_exact(&mut *b, &mut came_up, &[5, 65_536, 1, 40_000]).await;
+            write_all(&mut *b, &down, &[64_000, 200, 200_000]).await;
+        }
+    );
+    assert!(came_up == up && came_down == down);
+    // The end comes once everything was read, and comes again.
+    poll_fn(|context| a.poll_shutdown(context)).await.unwrap();
+    let mut room = [0; 10];
+    for _ in 0..2 {
+        let read = poll_fn(|context| b.poll_read(context, &mut room)).await.unwrap();
+        assert_eq!(read, 0);
+    }
+}
+
+#[tokio::test]
+async fn bytes_arrive_in_any_pieces() {
+    let configs = configs(&SEED).unwrap();
+    let (a, b) = ends(&configs, &configs).await;
+    both_ways(a, b).await;
+}
+
+#[tokio::test]
+async fn keys_are_changed_when_they_are_used_up() {
+    let configs = identity::configs_with(&SEED, provider_of_short_keys()).unwrap();
+    let (a, b) = ends(&configs, &configs).await;
+    both_ways(a, b).await;
+}
+
+/// A provider whose keys are good for a few records.
+fn provider_of_short_keys() -> rustls::crypto::CryptoProvider {
+    use rustls::crypto::ring::{cipher_suite::TLS13_AES_128_GCM_SHA256, default_provider};
+    let suite = TLS13_AES_128_GCM_SHA256.tls13().unwrap();
+    let common = rustls::crypto::CipherSuiteCommon { confidentiality_limit: 5, ..suite.common };
+    let suite = rustls::Tls13CipherSuite {
+        common,
+        hkdf_provider: suite.hkdf_provider,
+        aead_alg: suite.aead_alg,
+        quic: None,
+    };
+    let suite: &'static _ = Box::leak(Box::new(suite));
+    let cipher_suites = vec![rustls::SupportedCipherSuite::Tls13(suite)];
+    rustls::crypto::CryptoProvider { cipher_suites, ..default_provider() }
+}
+
+/// Turns over a bit of what is read next, once it is told to.
+struct Meddling {
+    below: Box<dyn Transport>,
+    now: Arc<AtomicBool>,
+}
+
+impl Transport for Meddling {
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let read = ready!(self.below.poll_read(context, buffer))?;
+        if read > 0 && self.now.swap(false, Ordering::Relaxed) {
+            buffer[read / 2] ^= 4;
+        }
+        Poll::Ready(Ok(read))
+    }
+
+    fn poll_read_two(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &mut [IoSliceMut<'_>; 2],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_read(context, &mut buffers[0])
+    }
+
+    fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.below.poll_write(context, buffers)
+    }
+
+    fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.below.poll_shutdown(context)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn into_below(self: Box<Self>) -> io::Result<Below> {
+        Ok(Below::Nothing(self))
+    }
+}
+
+#[tokio::test]
+async fn a_changed_byte_is_an_error_and_not_data() {
+    let configs = configs(&SEED).unwrap();
+    let (a, b) = pipe();
+    let now = Arc::new(AtomicBool::new(false));
+    let b = Box::new(Meddling { below: b, now: Arc::clone(&now) });
+    let binding = b"a test".to_vec();
+    let dialled = configs.dialled(a, identity::name(), binding.clone());
+    let (a, b) = tokio::join!(dialled, configs.accepted(b, binding));
+    let (mut a, mut b) = (a.unwrap(), b.unwrap());
+    let mut room = [0; 100];
+    write_all(&mut *a, &[1; 100], &[100]).await;
+    read_exact(&mut *b, &mut room, &[100]).await;
+    now.store(true, Ordering::Relaxed);
+    write_all(&mut *a, &[1; 100], &[100]).await;
+    for _ in 0..2 {
+        let read = poll_fn(|context| b.poll_read(context, &mut room)).await;
+        assert_eq!(read.unwrap_err().kind(), ErrorKind::InvalidData);
+    }
+    // The other end is told.
+    let read = poll_fn(|context| a.poll_read(context, &mut room)).await;
+    assert!(read.unwrap_err().to_string().contains("alert"));
+}
+
+#[test]
+fn the_identity_is_the_same_for_the_same_seed() {
+    let certificate = |seed: &[u8; 32]| identity::certificate(&identity::key(seed)).unwrap();
+    assert_eq!(certificate(&SEED), certificate(&SEED));
+    assert_ne!(certificate(&SEED), certificate(&[6; 32]));
+}

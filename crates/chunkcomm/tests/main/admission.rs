@@ -1,0 +1,59 @@
+//! Who is admitted and who is not: credentials, proofs and TLS, with everything
+//! that a stranger may try. Each attempt is refused with an error of its own, and
+//! the link of honest peers works afterwards.
+
+mod acceptors;
+mod diallers;
+mod meddler;
+mod nodes;
+mod pki;
+mod program;
+mod stranger;
+
+use crate::support::{Pair, pair_of, tcp, until};
+use chunkcomm::proto::credential::Seed;
+use chunkcomm::{ConnectError, Credential, HelloCause, Node, NodeBuilder};
+use std::time::Duration;
+
+/// The credential of the honest nodes.
+fn seed() -> Seed {
+    Seed::new([7; 32])
+}
+
+/// Some other credential.
+fn other_seed() -> Seed {
+    Seed::new([8; 32])
+}
+
+fn credential(seed: &Seed) -> Credential {
+    seed.to_text().parse().unwrap()
+}
+
+/// A node that admits who has the credential.
+fn guarded() -> NodeBuilder {
+    Node::builder().credential(credential(&seed()))
+}
+
+/// Two honest nodes with a link over TCP.
+async fn honest() -> Pair {
+    pair_of(tcp(), guarded(), guarded()).await
+}
+
+/// The honest node that listens has refused a connection with these words, and its
+/// link works.
+async fn refused(pair: &Pair, case: &str, words: &[&str]) {
+    let is_it = |refusal: &String| words.iter().all(|word| refusal.contains(word));
+    let is_there = until(|| pair.a.refusals().iter().any(is_it));
+    if tokio::time::timeout(Duration::from_secs(10), is_there).await.is_err() {
+        panic!("{case}: {words:?} are not in {:?}", pair.a.refusals());
+    }
+    pair.is_well(case).await;
+}
+
+/// Why there is no session with who was dialled.
+fn cause(error: ConnectError) -> HelloCause {
+    match error {
+        ConnectError::Hello { cause, .. } => cause,
+        other => panic!("{other}"),
+    }
+}
