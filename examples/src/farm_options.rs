@@ -6,6 +6,11 @@ use std::thread::available_parallelism;
 use chunkcomm_farm::{FarmBuilder, Model, Prefetch, WORKER_COUNT_MAX, WorkersAs};
 use clap::{Args, ValueEnum};
 
+use crate::command_line::numbers;
+
+/// As many as a farm can be told.
+const GRAIN_MAX: u64 = u32::MAX as u64;
+
 /// How the farm is set up.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Farm")]
@@ -27,7 +32,7 @@ pub struct FarmOptions {
     pub prefetch: PrefetchOption,
 
     /// Tasks in an assignment
-    #[arg(long, value_name = "G", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 1)]
+    #[arg(long, value_name = "G", value_parser = numbers::<u32>(1..=GRAIN_MAX), default_value_t = 1)]
     pub grain: u32,
 }
 

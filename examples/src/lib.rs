@@ -4,5 +4,7 @@
 //! `main` here, so that the test can run it: the binary of an example is not
 //! built for the tests of another package.
 
+pub mod cascade;
+pub mod command_line;
 pub mod farm_options;
 pub mod mandelbrot;

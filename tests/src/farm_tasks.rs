@@ -24,6 +24,12 @@ pub struct Job {
     pub text: String,
 }
 
+/// What `farm-program` sends over a channel of jobs.
+#[must_use]
+pub fn sample_job() -> Job {
+    Job { number: 7, text: "seven".into() }
+}
+
 /// A [`Job`] with one field changed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename = "Job")]

@@ -5,7 +5,7 @@ pub mod values;
 
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::commands::{self, Verdict};
 use crate::failure::Failure;
@@ -16,7 +16,7 @@ use crate::harness::slices::name_of;
 use crate::table::Row;
 
 /// Exit status of everything that could not be done.
-const STATUS_FAILED: u8 = 2;
+pub(crate) const STATUS_FAILED: u8 = 2;
 
 /// Set for the measurements that `budgets` starts: none outlives it.
 pub(crate) const DIES_WITH_PARENT: &str = "CHUNKPERF_DIES_WITH_PARENT";
@@ -82,7 +82,7 @@ pub struct Common {
     #[arg(long, value_enum, default_value_t = OnOff::On)]
     pub session: OnOff,
     /// Use the `chunkperf serve` at this address as the far end [default: a child process]
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = values::host_port)]
     pub connect: Option<String>,
     /// One JSON object a row on stdout, and nothing else
     #[arg(long)]
@@ -177,7 +177,8 @@ pub fn main() -> ExitCode {
         machine::die_with_parent();
     }
     // The parser itself ends with status 2 and a message that says what is allowed.
-    let cli = Cli::parse();
+    let parsed = Cli::from_arg_matches_mut(&mut command_line().get_matches());
+    let cli = parsed.unwrap_or_else(|error| error.exit());
     match run(cli.command) {
         Ok(Verdict::Fine) => ExitCode::SUCCESS,
         Ok(Verdict::Missed) => ExitCode::from(STATUS_MISSED),
@@ -186,6 +187,17 @@ pub fn main() -> ExitCode {
             ExitCode::from(STATUS_FAILED)
         }
     }
+}
+
+/// A number below zero counts as the value of the option before it, which then says what is
+/// allowed; not as an option that there is not.
+fn command_line() -> clap::Command {
+    Cli::command().mut_subcommands(|command| {
+        command.mut_args(|option| {
+            let takes_values = option.get_action().takes_values();
+            if takes_values { option.allow_negative_numbers(true) } else { option }
+        })
+    })
 }
 
 fn run(command: Command) -> Result<Verdict, Failure> {

@@ -22,6 +22,13 @@ impl Failure {
         Self::Broken { doing: doing.into(), cause: cause.to_string() }
     }
 
+    /// As [`broken`](Self::broken), for an error with its sources.
+    pub fn caused(doing: impl Into<String>, cause: &dyn error::Error) -> Self {
+        let sources = std::iter::successors(Some(cause), |error| error.source());
+        let texts: Vec<String> = sources.map(ToString::to_string).collect();
+        Self::Broken { doing: doing.into(), cause: texts.join(": ") }
+    }
+
     /// A message that arrived out of order or with a wrong check byte.
     pub fn wrong_message(expected: u64) -> Self {
         Self::broken(
@@ -51,7 +58,7 @@ pub trait Doing<T> {
     fn doing(self, what: &str) -> Result<T, Failure>;
 }
 
-impl<T, E: fmt::Display> Doing<T> for Result<T, E> {
+impl<T, E: error::Error> Doing<T> for Result<T, E> {
     // Stands around every message: a branch, with what is good left where it is. `map_err` would
     // move the whole result through memory first.
     #[inline(always)]
@@ -65,6 +72,30 @@ impl<T, E: fmt::Display> Doing<T> for Result<T, E> {
 
 #[cold]
 #[inline(never)]
-fn failed<E: fmt::Display>(what: &str, cause: E) -> Failure {
-    Failure::broken(what, cause)
+fn failed<E: error::Error>(what: &str, cause: E) -> Failure {
+    Failure::caused(what, &cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_told_with_its_sources() {
+        #[derive(Debug)]
+        struct Outer(std::num::ParseIntError);
+        impl fmt::Display for Outer {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("no farm")
+            }
+        }
+        impl error::Error for Outer {
+            fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+                Some(&self.0)
+            }
+        }
+        let failed = "x".parse::<u8>().map_err(Outer).doing("starting");
+        let told = failed.expect_err("x is no number").to_string();
+        assert_eq!(told, "starting: no farm: invalid digit found in string");
+    }
 }

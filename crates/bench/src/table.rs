@@ -1,9 +1,12 @@
 //! Rows: one JSON object each, or an aligned table with units for people.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
+
+use crate::cli::STATUS_FAILED;
 
 /// One result: keys in the order they were set.
 #[derive(Debug, Clone, Default)]
@@ -30,9 +33,9 @@ impl Row {
     /// The row on standard output, in the form asked for.
     pub fn print(&self, json: bool) {
         if json {
-            println!("{}", self.to_json());
+            write_out(&format!("{}\n", self.to_json()));
         } else {
-            print!("{}", self.to_lines());
+            write_out(&self.to_lines());
         }
     }
 
@@ -61,6 +64,16 @@ impl Serialize for Row {
             map.serialize_entry(key, value)?;
         }
         map.end()
+    }
+}
+
+/// Writes to standard output, at once. Where nobody reads it any more, or it cannot be written, the
+/// program has no purpose left: it ends as after any other failure, where `println!` would panic.
+pub fn write_out(text: &str) {
+    let mut out = io::stdout().lock();
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        eprintln!("chunkperf: writing to standard output: {error}");
+        std::process::exit(i32::from(STATUS_FAILED));
     }
 }
 

@@ -194,7 +194,7 @@ fn budgets_run_all_at_tiny_sizes() {
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{err}", output.status);
     let out = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(out.lines().count(), 15);
+    assert_eq!(out.lines().count(), 16);
     for line in out.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
         assert_keys(&row, &["name", "figure", "budget", "aim", "met"]);
@@ -217,21 +217,42 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
         (&["stream", "--messages", "5", "--against", "raw"], "at least 10"),
         (&["stream", "--rate", "1000", "--api", "many"], "--api one"),
         (&["stream", "--connect", "127.0.0.1:1", "--transport", "unix"], "--transport tcp"),
+        (&["stream", "--connect", "foo"], "HOST:PORT"),
         (&["stream", "--connect", "127.0.0.1:1"], "connecting to 127.0.0.1:1"),
         (&["farm", "--work", "10"], "10us"),
         (&["farm", "--grain", "auto"], "whole numbers from 1"),
+        (&["farm", "--grain", "-1"], "whole numbers from 1"),
+        (&["farm", "--task-bytes", "64MiB"], "at most 32 MiB"),
+        (&["farm", "--task-bytes", "1MiB", "--grain", "32"], "less than 1048576 bytes a task"),
         (&["farm", "--transport", "memory"], "--workers-as thread"),
         (&["delta", "--pattern", "ring"], "[possible values: pair, cascade]"),
         (&["delta", "--lan", "virtual:x"], "[possible values: real]"),
         (&["delta", "--nodes", "3"], "2 to 2 nodes"),
         (&["delta", "--bytes", "5"], "multiples of 4"),
         (&["budgets", "--only", "nothing"], "stream-one"),
+        (&["serve", "--listen", "foo"], "HOST:PORT"),
         (&["serve", "--listen", "0.0.0.0:0"], "--insecure-bind-beyond-loopback"),
     ];
     for (arguments, says) in cases {
         let said = refusal(arguments);
         assert!(said.contains(says), "{arguments:?} says: {said}");
     }
+}
+
+#[test]
+fn a_closed_standard_output_is_a_plain_error() {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_chunkperf"))
+        .args(["stream", "--messages", "100", "--json"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("chunkperf starts");
+    drop(program.stdout.take());
+    let output = program.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.starts_with("chunkperf: writing to standard output: "), "{told}");
 }
 
 #[cfg(target_os = "linux")]

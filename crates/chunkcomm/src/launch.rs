@@ -204,8 +204,13 @@ impl Launcher {
     }
 }
 
-/// True when only portable means are to be used.
-pub(crate) fn portable_only() -> bool {
+/// True when only portable means are to be used: on other systems than Linux, and
+/// where [`PORTABLE_VARIABLE`] is set to 1.
+///
+/// For programs that have a way of their own for Linux and a portable one: with
+/// this the same switch chooses for all of them.
+#[must_use]
+pub fn portable_only() -> bool {
     cfg!(not(target_os = "linux")) || env::var_os(PORTABLE_VARIABLE).is_some_and(|set| set == "1")
 }
 

@@ -40,6 +40,7 @@ pub struct FarmBuilder {
     prefetch: Prefetch,
     grain: u32,
     node: NodeSettings,
+    explains: bool,
     listen: Option<Address>,
     start_deadline: Duration,
     launcher: Option<Adjust>,
@@ -67,6 +68,7 @@ impl FarmBuilder {
             prefetch: Prefetch::default(),
             grain: 1,
             node: NodeSettings::default(),
+            explains: false,
             listen: None,
             start_deadline: START_DEADLINE,
             launcher: None,
@@ -150,6 +152,16 @@ impl FarmBuilder {
         self
     }
 
+    /// Lets the farmer's process print [`Node::explain`] of the farmer's node to
+    /// stderr whenever it gets the signal `SIGUSR1`, which then does not end it any
+    /// more. Worker processes do so in any case.
+    #[cfg(unix)]
+    #[must_use]
+    pub fn explain_on_sigusr1(mut self) -> FarmBuilder {
+        self.explains = true;
+        self
+    }
+
     /// Adjusts the launcher of the worker processes: their arguments,
     /// environment, processors, or another program.
     #[must_use]
@@ -180,6 +192,10 @@ impl FarmBuilder {
             builder = builder.listen(own_address.clone());
         }
         let node = builder.build().await.map_err(StartError::Node)?;
+        #[cfg(unix)]
+        if self.explains {
+            node.explain_on_sigusr1().map_err(StartError::Signal)?;
+        }
         let (prefetch, grain, deadline) = (self.prefetch, self.grain, self.start_deadline);
         let (mut crew, registry) = self.hire(&sizes, &node, &own_address)?;
         let links = welcome(&node, &mut crew, &registry, deadline).await?;

@@ -48,7 +48,7 @@ impl Crew {
     ) -> Result<(), StartError> {
         let index = self.names.len();
         let worker = WorkerName { index, pid: None };
-        let post = Post { farmer, index, token: self.token, settings };
+        let post = Post { farmer, index, token: self.token, settings, explains: false };
         let (registry, end) = (Arc::clone(registry), self.threads_end.clone());
         thread::Builder::new()
             .name(format!("farm-worker-{index}"))

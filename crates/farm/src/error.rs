@@ -81,6 +81,8 @@ pub enum StartError {
     },
     /// The farmer's node could not be built.
     Node(NodeError),
+    /// The signal that asks for an explanation cannot be handled.
+    Signal(std::io::Error),
     /// The worker processes could not be started.
     Launch(LaunchError),
     /// A worker thread could not be started.
@@ -129,6 +131,7 @@ impl fmt::Display for StartError {
                 write!(f, "a farm with {name} {value}: allowed is {allowed}")
             }
             StartError::Node(_) => f.write_str("the farmer's node could not be built"),
+            StartError::Signal(_) => f.write_str("the signal SIGUSR1 could not be handled"),
             StartError::Launch(_) => f.write_str("the worker processes could not be started"),
             StartError::Thread { worker, .. } => write!(f, "{worker} could not be started"),
             StartError::Accept(_) => f.write_str("the farmer could not wait for its workers"),
@@ -162,6 +165,7 @@ impl std::error::Error for StartError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             StartError::Node(source) => Some(source),
+            StartError::Signal(source) => Some(source),
             StartError::Launch(source) => Some(source),
             StartError::Thread { source, .. } => Some(source),
             StartError::Accept(source) => Some(source),

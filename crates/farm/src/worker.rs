@@ -67,6 +67,8 @@ pub(crate) struct Post {
     pub(crate) index: usize,
     pub(crate) token: Token,
     pub(crate) settings: NodeSettings,
+    /// Explains its node on a signal: a process of its own does.
+    pub(crate) explains: bool,
 }
 
 /// Serves the farm that started this process, and ends the process when the farm
@@ -74,7 +76,9 @@ pub(crate) struct Post {
 ///
 /// To be called first thing in `main`, with the registry that the farmer uses:
 /// worker processes are copies of the program, and this is where they part from
-/// it. A worker that cannot go on says why on stderr and ends with status 1.
+/// it. A worker that cannot go on says why on stderr and ends with status 1; one
+/// that gets the signal `SIGUSR1` prints [`Node::explain`](chunkcomm::Node::explain)
+/// there and goes on.
 pub fn serve_if_started(registry: &Registry) {
     let Some(settings) = std::env::var_os(NodeSettings::VARIABLE) else {
         return;
@@ -89,7 +93,9 @@ pub fn serve_if_started(registry: &Registry) {
                 .ok()
                 .and_then(|text| text.parse().ok())
                 .unwrap_or_default();
-            serve_on_own_thread(&Post { farmer, index: first + index, token, settings }, registry)
+            let index = first + index;
+            let post = Post { farmer, index, token, settings, explains: true };
+            serve_on_own_thread(&post, registry)
         }
         Err(error) => Err(Stopped(error.to_string())),
     };
@@ -125,6 +131,10 @@ pub(crate) fn work_blocking(post: &Post, registry: &Registry) -> Result<(), Stop
 async fn work(post: &Post, registry: &Registry) -> Result<(), Stopped> {
     let name = format!("farm-worker-{}", post.index);
     let node = post.settings.node().name(name).build().await?;
+    #[cfg(unix)]
+    if post.explains {
+        node.explain_on_sigusr1()?;
+    }
     let peer = node.connect(&post.farmer).await?;
     let mut answers = node.open_bytes(&peer, wire::RESULTS).await?;
     let hello = Hello { protocol: wire::PROTOCOL, token: post.token, index: post.index as u64 };

@@ -67,18 +67,21 @@ impl<T: Pod> DeltaReceiver<T> {
     /// `Accept` and `Channel` when the node or the link is gone. The buffer is dropped.
     ///
     /// # Cancel safety
-    /// Dropped before a peer has opened, nothing is lost but the buffer; after that the sender is
-    /// stopped.
+    /// Dropped, nothing is lost but the buffer: a delta that was opened meanwhile goes to the next
+    /// call with its name. A sender that is being refused is refused all the same.
     ///
     /// # Panics
     /// When called outside a tokio runtime.
     pub async fn accept(node: &Node, name: &str, buffer: Vec<T>) -> Result<Self, DeltaRecvError> {
-        let (peer, mut channel) = node.accept_bytes(name).await.map_err(DeltaRecvError::Accept)?;
-        let opening = read_opening(&mut channel, &peer, name).await?;
+        let (peer, channel) = node.accept_bytes(name).await.map_err(DeltaRecvError::Accept)?;
+        let mut unread = Unread(Some(channel));
+        let opening = read_opening(unread.channel(), &peer, name).await;
+        let channel = unread.keep();
+        let opening = opening?;
         let ours = Shape::of::<T>(buffer.len());
         if opening.shape != ours {
-            let refused = Notice::Refused(Opening { shape: ours.clone(), ..opening.clone() });
-            notices::tell(node, &peer, To::Sender, opening.id, &refused).await;
+            let notice = Notice::Refused(Opening { shape: ours.clone(), ..opening.clone() });
+            refuse(node, &peer, channel, opening.id, notice).await;
             return Err(DeltaRecvError::Mismatch(Box::new(Mismatch {
                 peer: peer.name().to_owned(),
                 channel: name.to_owned(),
@@ -307,6 +310,40 @@ impl Forward {
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
+}
+
+/// A channel whose opening was not read: dropped, it goes back to the node, for the next who
+/// accepts its name.
+struct Unread(Option<BytesReceiver>);
+
+impl Unread {
+    fn channel(&mut self) -> &mut BytesReceiver {
+        self.0.as_mut().expect("it is kept once, at the end")
+    }
+
+    fn keep(mut self) -> BytesReceiver {
+        self.0.take().expect("it is kept once, at the end")
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        if let Some(channel) = self.0.take() {
+            channel.give_back();
+        }
+    }
+}
+
+/// Tells the sender why, then ends its channel: in a task, so that both happen when the caller is
+/// dropped.
+async fn refuse(node: &Node, peer: &Peer, channel: BytesReceiver, id: u64, notice: Notice) {
+    let (node, peer) = (node.clone(), peer.clone());
+    let refusing = tokio::spawn(async move {
+        notices::tell(&node, &peer, To::Sender, id, &notice).await;
+        drop(channel);
+    });
+    // It ends early only with its runtime.
+    let _ = refusing.await;
 }
 
 async fn read_opening(

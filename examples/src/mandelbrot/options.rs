@@ -5,10 +5,14 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 
 use super::view::{Region, View};
+use crate::command_line::numbers;
 use crate::farm_options::FarmOptions;
 
 /// The longest side of a picture, in pixels.
 const SIDE_MAX: u32 = 16_384;
+
+/// A pixel's steps are 16 bits.
+const ITERATIONS_MAX: u64 = u16::MAX as u64;
 
 /// Renders the Mandelbrot set with a farm of worker processes.
 #[derive(Parser, Clone, Debug)]
@@ -29,11 +33,11 @@ pub struct Options {
     pub region: Region,
 
     /// Steps after which a point counts as one of the set
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), default_value_t = 256)]
+    #[arg(long, value_name = "N", value_parser = numbers::<u16>(1..=ITERATIONS_MAX), default_value_t = 256)]
     pub iterations: u16,
 
     /// Rows of the picture in a task
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 1)]
+    #[arg(long, value_name = "N", value_parser = numbers::<u32>(1..=SIDE_MAX.into()), default_value_t = 1)]
     pub rows: u32,
 
     /// File to write the picture to, as PNG
@@ -101,6 +105,7 @@ fn parse_output(text: &str) -> Result<PathBuf, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command_line::try_parse;
     use clap::CommandFactory;
 
     #[test]
@@ -122,18 +127,23 @@ mod tests {
             (["--region", "1,0,0,1"], "LEFT < RIGHT"),
             (["--region", "0,1,0,x"], "LEFT,RIGHT,BOTTOM,TOP"),
             (["--region", "0,1,0,inf"], "LEFT,RIGHT,BOTTOM,TOP"),
-            (["--iterations", "0"], "1..=65535"),
-            (["--iterations", "70000"], "1..=65535"),
-            (["--rows", "0"], "1..="),
+            (["--iterations", "0"], "from 1 to 65535"),
+            (["--iterations", "70000"], "from 1 to 65535"),
+            (["--iterations", "many"], "from 1 to 65535"),
+            (["--rows", "0"], "from 1 to 16384"),
+            (["--rows", "-1"], "from 1 to 16384"),
             (["--workers", "0"], "1 to 1024"),
             (["--workers", "2000"], "1 to 1024"),
             (["--workers-as", "fibre"], "process, thread"),
             (["--model", "c"], "a, b"),
             (["--prefetch", "0"], "a number from 1 on, and auto"),
-            (["--grain", "0"], "1..="),
+            (["--prefetch", "-2"], "a number from 1 on, and auto"),
+            (["--grain", "0"], "from 1 to 4294967295"),
+            (["--grain", "-1"], "from 1 to 4294967295"),
+            (["--grain", "few"], "from 1 to 4294967295"),
             (["--output", "/nowhere/at/all.png"], "folder that exists"),
         ] {
-            let refused = Options::try_parse_from(["mandelbrot"].iter().chain(&arguments));
+            let refused = try_parse::<Options>(["mandelbrot"].iter().chain(&arguments));
             let error = refused.unwrap_err();
             assert_eq!(error.exit_code(), 2);
             assert!(error.to_string().contains(allowed), "{arguments:?}: {error}");

@@ -20,17 +20,30 @@ pub(super) fn with_sources(error: &dyn Error) -> String {
     text
 }
 
-fn row(name: &str, value: impl std::fmt::Display) {
-    println!("{name:<16}{value}");
+/// Lines of names and values.
+#[derive(Default)]
+pub(super) struct Report(String);
+
+impl Report {
+    pub(super) fn row(&mut self, name: &str, value: impl std::fmt::Display) {
+        // Writing into a string does not fail.
+        let _ = writeln!(self.0, "{name:<16}{value}");
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.0
+    }
 }
 
-/// Prints what was done and how fast.
-pub(super) fn print(options: &Options, sequential: Duration, stats: &RunStats) {
+/// What was done and how fast.
+pub(super) fn of(options: &Options, sequential: Duration, stats: &RunStats) -> Report {
+    let mut report = Report::default();
+    let mut row = |name: &str, value: std::fmt::Arguments<'_>| report.row(name, value);
     let view = options.view();
     let speed_up = sequential.as_secs_f64() / stats.elapsed.as_secs_f64();
     let (width, height, iterations) = (view.width, view.height, view.iterations);
     row("picture", format_args!("{width} x {height} pixels, {iterations} iterations"));
-    row("farm", options.farm.describe());
+    row("farm", format_args!("{}", options.farm.describe()));
     row(
         "time",
         format_args!(
@@ -63,8 +76,9 @@ pub(super) fn print(options: &Options, sequential: Duration, stats: &RunStats) {
             traffic.messages_per_packet_received()
         ),
     );
-    row("flush reasons", flushes(stats));
-    row("written", options.output.display());
+    row("flush reasons", format_args!("{}", flushes(stats)));
+    row("written", format_args!("{}", options.output.display()));
+    report
 }
 
 fn flushes(stats: &RunStats) -> String {

@@ -1,19 +1,40 @@
 //! A program with a farm: the worker process of the farm tests, and, started by
 //! hand, a farmer that prints the process ids of its workers and then waits for
-//! a task that takes an hour.
+//! a task that takes an hour. Started as `farm-program open ADDRESS` it opens a
+//! channel of jobs to the node there and prints how that ended.
 
 use std::error::Error;
 use std::io::Write as _;
+use std::time::Duration;
 
+use chunkcomm::{Node, SendError};
 use chunkcomm_farm::{Farm, serve_if_started};
-use chunkcomm_tests::farm_tasks::{FORGETS, registry, worker_registry};
+use chunkcomm_tests::farm_tasks::{
+    FORGETS, OTHER_TYPES, OtherJob, registry, sample_job, worker_registry,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 fn main() -> Result<(), Box<dyn Error>> {
     if std::env::var_os(FORGETS).is_none() {
         serve_if_started(&worker_registry());
     }
-    let (registry, functions) = registry();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() == Some("open") {
+        let address = words.next().ok_or("no address")?;
+        let job = sample_job();
+        let error = if std::env::var_os(OTHER_TYPES).is_some() {
+            let number = u32::try_from(job.number)?;
+            runtime.block_on(open(&address, OtherJob { number, text: job.text }))?
+        } else {
+            runtime.block_on(open(&address, job))?
+        };
+        let how = if matches!(error, SendError::Refused(_)) { "refused" } else { "ended" };
+        println!("{how}: {error}");
+        return Ok(());
+    }
+    let (registry, functions) = registry();
     runtime.block_on(async {
         let mut farm = Farm::builder(registry).workers(2).start().await?;
         for worker in farm.workers() {
@@ -23,4 +44,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         farm.run(&functions.sleep, [3_600_000; 2]).await?;
         Ok(())
     })
+}
+
+/// Sends a value over a channel of its type until the other side ends that; gives
+/// how it did.
+async fn open<T>(address: &str, value: T) -> Result<SendError, Box<dyn Error>>
+where
+    T: Serialize + DeserializeOwned + 'static,
+{
+    let node = Node::builder().name("opens").build().await?;
+    let peer = node.connect(&address.parse()?).await?;
+    let mut jobs = node.open::<T>(&peer, "jobs").await?;
+    jobs.send_now(&value).await?;
+    let error = jobs.closed().await;
+    // What this side says of its type is to arrive before the process is gone.
+    node.close(Duration::from_secs(10)).await?;
+    Ok(error)
 }

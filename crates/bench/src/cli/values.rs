@@ -1,5 +1,6 @@
 //! Values of options: bytes, durations, counts. A wrong one says what is allowed.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::harness::protocol::PolicyKind;
@@ -126,6 +127,31 @@ pub fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
+/// Where a server is: a host by name or address, and a port.
+///
+/// # Errors
+/// What is allowed.
+pub fn host_port(text: &str) -> Result<String, String> {
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+            Ok(text.to_owned())
+        }
+        _ => Err("allowed is HOST:PORT, such as 127.0.0.1:7600".to_owned()),
+    }
+}
+
+/// Where a server listens: an address of this host, and a port.
+///
+/// # Errors
+/// What is allowed.
+pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "allowed is HOST:PORT with the host's address in numbers, such as 127.0.0.1:7600 or \
+         [::1]:7600"
+            .to_owned()
+    })
+}
+
 /// When packets leave.
 ///
 /// # Errors
@@ -212,6 +238,18 @@ mod tests {
         for wrong in ["linger", "linger:", "eager", "chunked:1ms"] {
             assert!(policy(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn addresses() {
+        for right in ["localhost:1", "127.0.0.1:7600", "[::1]:65535"] {
+            assert_eq!(host_port(right), Ok(right.to_owned()));
+        }
+        for wrong in ["foo", "foo:", ":1", "foo:66000", "foo:bar"] {
+            assert!(host_port(wrong).is_err_and(|why| why.contains("HOST:PORT")), "{wrong}");
+            assert!(listen_address(wrong).is_err_and(|why| why.contains("HOST:PORT")), "{wrong}");
+        }
+        assert_eq!(listen_address("127.0.0.1:5").map(|address| address.port()), Ok(5));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use self::list::{BUDGETS, Bound, Budget};
 use super::Verdict;
 use crate::cli::{Common, DIES_WITH_PARENT};
 use crate::failure::{Doing, Failure};
-use crate::table::{Row, aligned, significant};
+use crate::table::{Row, aligned, significant, write_out};
 
 /// A measurement that takes longer than this hangs.
 const DEADLINE: Duration = Duration::from_secs(90);
@@ -44,7 +44,7 @@ pub fn run(args: &BudgetsArgs) -> Result<Verdict, Failure> {
     let chosen = choose(args.only.as_deref())?;
     args.common.setting()?;
     if args.quick && !args.common.json {
-        println!("tiny sizes: the figures mean nothing");
+        write_out("tiny sizes: the figures mean nothing\n");
     }
     let mut verdict = Verdict::Fine;
     let mut broken = Vec::new();
@@ -70,7 +70,7 @@ pub fn run(args: &BudgetsArgs) -> Result<Verdict, Failure> {
         }
     }
     if !args.common.json {
-        print!("{}", aligned(&lines));
+        write_out(&aligned(&lines));
     }
     if broken.is_empty() {
         return Ok(verdict);

@@ -22,6 +22,12 @@ use crate::table::Row;
 /// What the hand-made farm takes where ours chooses its own prefetch.
 const HAND_PREFETCH: usize = 64;
 
+/// An assignment is one message, and that is what a message may be unless a node is told otherwise.
+const ASSIGNMENT_BYTES_MAX: u64 = 32 << 20;
+
+/// What an assignment has beside its tasks, and each task beside its bytes: more than either is.
+const HEADER_BYTES: u64 = 64;
+
 /// Options of `chunkperf farm`.
 #[derive(Debug, Args)]
 pub struct FarmArgs {
@@ -127,6 +133,18 @@ impl FarmArgs {
         self.common.needs_this_host("farm")?;
         if self.workers > WORKER_COUNT_MAX as u64 {
             return refuse(&format!("--workers: allowed are 1 to {WORKER_COUNT_MAX}"));
+        }
+        let task_bytes = (self.task_bytes as u64).saturating_add(HEADER_BYTES);
+        let assignment_bytes = task_bytes.saturating_mul(self.grain.into());
+        if assignment_bytes.saturating_add(HEADER_BYTES) > ASSIGNMENT_BYTES_MAX {
+            let each = ASSIGNMENT_BYTES_MAX / u64::from(self.grain);
+            return refuse(&format!(
+                "--task-bytes {} with --grain {}: an assignment is a message of at most {} MiB, \
+                 allowed are less than {each} bytes a task",
+                self.task_bytes,
+                self.grain,
+                ASSIGNMENT_BYTES_MAX >> 20,
+            ));
         }
         if self.common.session == OnOff::Off {
             return refuse("farm always keeps its session: only --session on is allowed");

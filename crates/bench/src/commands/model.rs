@@ -20,7 +20,7 @@ use crate::harness::protocol::{Api, PolicyKind};
 use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, name_of};
 use crate::ours::stream::{StreamKind, near};
 use crate::stats::median;
-use crate::table::Row;
+use crate::table::{Row, write_out};
 
 /// The sizes of the fit, in bytes: all of the same kind of message, and none above what is staged
 /// in a ring. They double and more, so that each of the two terms rules at some of them.
@@ -89,7 +89,7 @@ pub fn run(args: &ModelArgs) -> Result<Verdict, Failure> {
         .print(args.common.json);
     let points: Vec<_> = fitted.iter().map(|it| Point::relative(it.bytes, it.chunked_us)).collect();
     if !args.common.json {
-        println!();
+        write_out("\n");
     }
     let mut row = args.row("chunked", &model.chunked, &points, &kept_out);
     row.set("copy_us_per_byte", model.copy_us_per_byte)

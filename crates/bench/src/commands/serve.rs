@@ -22,7 +22,7 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, Args)]
 pub struct ServeArgs {
     /// Where to wait for near ends; beyond loopback only with the option below
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7600")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7600", value_parser = crate::cli::values::listen_address)]
     listen: SocketAddr,
     /// Serve whoever can reach this host: there is no admission, no encryption
     #[arg(long)]

@@ -219,6 +219,18 @@ impl BytesReceiver {
         }
     }
 
+    /// As if the channel had not been accepted: it goes to the next who accepts its
+    /// name, before those that were opened later. Messages that were taken do not
+    /// come again. When the node is closed the sender is stopped, as by dropping
+    /// this.
+    ///
+    /// For code that waits for a channel's first message and may itself be dropped
+    /// meanwhile: dropping the receiver would stop the sender.
+    pub fn give_back(self) {
+        let BytesReceiver { end, peer, .. } = self;
+        peer.node().give_back(end);
+    }
+
     /// From now on the bytes of all further messages go, in order and
     /// concatenated, into `landing`: those of large messages straight from the
     /// socket, without copy. What lands is consumed.

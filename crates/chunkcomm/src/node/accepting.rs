@@ -173,6 +173,22 @@ impl AcceptTable {
         locked(&self.0).refusals.iter().cloned().collect()
     }
 
+    /// Holds a channel again that was accepted, before all others of its name.
+    pub(super) fn give_back(&self, opened: Opened) {
+        let mut table = locked(&self.0);
+        if table.closed {
+            drop(table);
+            // Its sender learns that nobody takes it.
+            drop(opened);
+            return;
+        }
+        let name = opened.receiver.shared.name.to_string();
+        table.held.entry(name).or_default().push_front(opened);
+        let waiting = table.waiting.take();
+        drop(table);
+        waiting.wake();
+    }
+
     /// Waits for a channel under `name`; it must be of this kind and type.
     pub(super) async fn accept(
         &self,

@@ -25,6 +25,7 @@ use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::driver::buffers::Buffers;
 use crate::driver::connection::AfterLoss;
+use crate::driver::events::Opened;
 use crate::driver::link::{Driver, DriverSetup};
 use crate::driver::mail::{Command, LinkShared, PeerInfo};
 use crate::driver::staging::{TxEnd, TxShared};
@@ -447,6 +448,12 @@ impl Node {
             .await?;
         let peer = self.peer_of(&end);
         Ok((peer.clone(), BytesReceiver::new(end, peer)))
+    }
+
+    /// Holds a channel of bytes again that was accepted.
+    pub(crate) fn give_back(&self, receiver: RxEnd) {
+        let fingerprint = Fingerprint::of_bytes(&ChannelOptions::default()).hash;
+        self.shared.table.give_back(Opened { receiver, kind: ChannelKind::Bytes, fingerprint });
     }
 
     fn peer_of(&self, end: &RxEnd) -> Peer {

@@ -6,7 +6,13 @@
 //!     ◀──── words ──┴─── words ─┴──── words ────┘
 //!     ───── orders to each ──▶
 //! ```
+//!
+//! A node says in its first word by which name it takes its orders, a name of this membership
+//! alone: orders of a head that was given up before are not taken for those of this one.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use chunkcomm::{Address, Node, Peer, Receiver, Sender};
@@ -15,9 +21,15 @@ use serde::{Deserialize, Serialize};
 use super::compute::{Compute, Difference, compare, sequential};
 use super::roles::{Arrays, run_head, run_middle, run_tail};
 use super::{PatternError, Run};
+use crate::notices;
 
 const WORDS: &str = "chain.words";
 const ORDERS: &str = "chain.orders";
+
+/// The channel by which the orders of one membership come.
+fn orders_channel(membership: u64) -> String {
+    format!("{ORDERS}.{membership:016x}")
+}
 
 /// From the head to a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -32,7 +44,7 @@ enum Order {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Word {
     /// The node with this index (0 is the head) listens there.
-    Joined { index: usize, address: String },
+    Joined { index: usize, address: String, membership: u64 },
     /// The link to the next node is there.
     Placed,
     /// The arrays are prepared.
@@ -60,6 +72,8 @@ pub struct Outcome {
 pub struct Chain {
     node: Node,
     followers: Vec<Follower>,
+    /// To each follower; they end when it leaves.
+    orders: Vec<Sender<Order>>,
     arrays: Arrays,
 }
 
@@ -67,7 +81,6 @@ pub struct Chain {
 struct Follower {
     peer: Peer,
     words: Receiver<Word>,
-    orders: Sender<Order>,
 }
 
 impl Chain {
@@ -85,22 +98,35 @@ impl Chain {
     /// When `nodes` is below 2.
     pub async fn gather(node: &Node, nodes: usize) -> Result<Self, PatternError> {
         assert!(nodes >= 2, "a chain has a head and a tail");
-        let mut joined: Vec<Option<(Follower, String)>> = (1..nodes).map(|_| None).collect();
+        let mut joined: Vec<Option<(Follower, Sender<Order>, String)>> =
+            (1..nodes).map(|_| None).collect();
         while joined.iter().any(Option::is_none) {
             let (peer, mut words) = node.accept::<Word>(WORDS).await?;
-            let orders = node.open::<Order>(&peer, ORDERS).await?;
             match words.recv().await? {
-                Some(Word::Joined { index, address }) if (1..nodes).contains(&index) => {
-                    joined[index - 1] = Some((Follower { peer, words, orders }, address));
+                Some(Word::Joined { index, address, membership })
+                    if (1..nodes).contains(&index) =>
+                {
+                    let orders = node.open::<Order>(&peer, &orders_channel(membership)).await?;
+                    joined[index - 1] = Some((Follower { peer, words }, orders, address));
                 }
                 other => return Err(unexpected(&peer, other)),
             }
         }
-        let (followers, addresses): (Vec<_>, Vec<_>) = joined.into_iter().flatten().unzip();
-        let mut chain = Self { node: node.clone(), followers, arrays: Arrays::default() };
-        for (index, follower) in chain.followers.iter_mut().enumerate() {
+        let mut chain = Self {
+            node: node.clone(),
+            followers: Vec::new(),
+            orders: Vec::new(),
+            arrays: Arrays::default(),
+        };
+        let mut addresses = Vec::new();
+        for (follower, orders, address) in joined.into_iter().flatten() {
+            chain.followers.push(follower);
+            chain.orders.push(orders);
+            addresses.push(address);
+        }
+        for (index, orders) in chain.orders.iter_mut().enumerate() {
             let next = addresses.get(index + 1).cloned();
-            follower.orders.send_now(&Order::Place { next, nodes }).await?;
+            orders.send_now(&Order::Place { next, nodes }).await?;
         }
         for follower in &mut chain.followers {
             follower.expect(|word| matches!(word, Word::Placed)).await?;
@@ -122,35 +148,19 @@ impl Chain {
     /// # Cancel safety
     /// Not to be dropped: the chain is of no use then.
     pub async fn run(&mut self, run: &Run) -> Result<Outcome, PatternError> {
-        for follower in &mut self.followers {
-            follower.orders.send_now(&Order::Run(run.clone())).await?;
+        for orders in &mut self.orders {
+            orders.send_now(&Order::Run(run.clone())).await?;
         }
-        self.arrays.prepare_head(run);
-        for follower in &mut self.followers {
-            follower.expect(|word| matches!(word, Word::Ready)).await?;
-        }
-        let start = Instant::now();
-        let sent = run_head(&self.node, &self.followers[0].peer, run, &mut self.arrays).await;
-        let (tail, others) = self.followers.split_last_mut().expect("at least two nodes");
-        if let Err(error) = sent {
-            // A follower's own word says more than a broken channel.
-            return Err(tail.failure().await.unwrap_or(error));
-        }
-        let done = |word: &Word| matches!(word, Word::Done(_));
-        let last = tail.expect(done).await?;
-        let elapsed = start.elapsed();
-        for follower in others {
-            follower.expect(done).await?;
-        }
-        // The difference follows the end of the run, so that looking for it takes none of its time.
-        let difference = match last {
-            Word::Done(None) if run.verify => match tail.expect(done).await? {
-                Word::Done(difference) => difference,
-                _ => None,
-            },
-            _ => None,
+        let led = lead(&self.node, &mut self.followers, &mut self.arrays, run);
+        let gone = tokio::select! {
+            // A failure is known by what it breaks and by who leaves for it.
+            biased;
+            outcome = led => return outcome,
+            gone = first_gone(&mut self.orders) => gone,
         };
-        Ok(Outcome { elapsed, difference })
+        let gone = &mut self.followers[gone];
+        let left = PatternError::Left { peer: gone.peer.name().to_owned() };
+        Err(gone.failure().await.unwrap_or(left))
     }
 
     /// Ends the chain: the other nodes' [`serve`] returns.
@@ -161,8 +171,8 @@ impl Chain {
     /// # Cancel safety
     /// Dropped, the nodes end all the same.
     pub async fn end(self) -> Result<(), PatternError> {
-        for mut follower in self.followers {
-            drop(follower.orders);
+        for (mut follower, orders) in self.followers.into_iter().zip(self.orders) {
+            drop(orders);
             while let Some(word) = follower.words.recv().await? {
                 if let Word::Failed(_) = word {
                     return Err(unexpected(&follower.peer, Some(word)));
@@ -183,12 +193,65 @@ impl Follower {
 
     /// What this node says of its failure, if it says so within a moment.
     async fn failure(&mut self) -> Option<PatternError> {
-        let word = tokio::time::timeout(Duration::from_secs(1), self.words.recv()).await;
-        match word {
-            Ok(Ok(Some(word @ Word::Failed(_)))) => Some(unexpected(&self.peer, Some(word))),
-            _ => None,
-        }
+        let failed = async {
+            loop {
+                // Other words were said before.
+                let word = self.words.recv().await.ok()??;
+                if matches!(word, Word::Failed(_)) {
+                    return Some(unexpected(&self.peer, Some(word)));
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(1), failed).await.ok()?
     }
+}
+
+/// The head's part of a run, with what the others say.
+async fn lead(
+    node: &Node,
+    followers: &mut [Follower],
+    arrays: &mut Arrays,
+    run: &Run,
+) -> Result<Outcome, PatternError> {
+    arrays.prepare_head(run);
+    for follower in &mut *followers {
+        follower.expect(|word| matches!(word, Word::Ready)).await?;
+    }
+    let start = Instant::now();
+    let sent = run_head(node, &followers[0].peer, run, arrays).await;
+    let (tail, others) = followers.split_last_mut().expect("at least two nodes");
+    if let Err(error) = sent {
+        // A follower's own word says more than a broken channel.
+        return Err(tail.failure().await.unwrap_or(error));
+    }
+    let done = |word: &Word| matches!(word, Word::Done(_));
+    let last = tail.expect(done).await?;
+    let elapsed = start.elapsed();
+    for follower in others {
+        follower.expect(done).await?;
+    }
+    // The difference follows the end of the run, so that looking for it takes none of its time.
+    let difference = match last {
+        Word::Done(None) if run.verify => match tail.expect(done).await? {
+            Word::Done(difference) => difference,
+            _ => None,
+        },
+        _ => None,
+    };
+    Ok(Outcome { elapsed, difference })
+}
+
+/// Waits until a follower takes no orders any more, and tells which: it has left the chain, though
+/// its node may be alive and its part of the run never be missed.
+async fn first_gone(orders: &mut [Sender<Order>]) -> usize {
+    poll_fn(|context| {
+        let gone = orders.iter_mut().position(|orders| {
+            // Asked again each time, which loses nothing.
+            pin!(orders.closed()).poll(context).is_ready()
+        });
+        gone.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
 }
 
 fn unexpected(peer: &Peer, word: Option<Word>) -> PatternError {
@@ -213,8 +276,14 @@ fn unexpected(peer: &Peer, word: Option<Word>) -> PatternError {
 pub async fn serve(node: &Node, head: &Peer, index: usize) -> Result<(), PatternError> {
     let mut words = node.open::<Word>(head, WORDS).await?;
     let address = node.addresses().first().map(ToString::to_string).unwrap_or_default();
-    words.send_now(&Word::Joined { index, address }).await?;
-    let (_, mut orders) = node.accept::<Order>(ORDERS).await?;
+    let membership = notices::fresh_id();
+    words.send_now(&Word::Joined { index, address, membership }).await?;
+    let channel = orders_channel(membership);
+    let (_, mut orders) = tokio::select! {
+        accepted = node.accept::<Order>(&channel) => accepted?,
+        // The head gave up before it gave an order.
+        error = words.closed() => return Err(PatternError::Send(error)),
+    };
     let served = follow(node, head, &mut words, &mut orders).await;
     if let Err(error) = &served {
         // The head may be what failed.

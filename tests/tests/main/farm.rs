@@ -1,12 +1,12 @@
 //! Farms end to end, with processes and threads as workers.
-#![allow(clippy::unwrap_used)] // its helpers are tests too
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::proc::{self, is_gone, wait_until_gone};
 use chunkcomm_farm::{
     Farm, FarmBuilder, Loss, Model, Prefetch, RunError, Runtime, StartError, WorkersAs,
 };
@@ -29,25 +29,8 @@ fn pids(farm: &Farm) -> Vec<u32> {
     farm.workers().iter().filter_map(|worker| worker.pid).collect()
 }
 
-fn is_gone(pid: u32) -> bool {
-    match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
-        // An orphan that nobody reaps yet has ended all the same.
-        Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim().starts_with('Z')),
-        Err(_) => true,
-    }
-}
-
 fn kill(pid: u32) {
-    let status = Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
-    assert!(status.success());
-}
-
-fn wait_until_gone(pids: &[u32]) {
-    let until = Instant::now() + DEADLINE;
-    while !pids.iter().all(|&pid| is_gone(pid)) {
-        assert!(Instant::now() < until, "of {pids:?} some are left");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    proc::signal(pid, rustix::process::Signal::KILL);
 }
 
 #[tokio::test]

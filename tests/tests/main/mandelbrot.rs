@@ -1,8 +1,7 @@
 //! The example program `mandelbrot`, run as its user runs it.
-#![allow(clippy::unwrap_used)] // its helpers are tests too
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use chunkcomm_examples::mandelbrot::colours::{colour, paint};
 use chunkcomm_examples::mandelbrot::view::{Region, View};
@@ -96,6 +95,9 @@ fn bad_options_say_what_is_allowed_and_exit_with_2() {
         (["--workers-as", "fibre"], "process, thread"),
         (["--model", "c"], "a, b"),
         (["--prefetch", "0"], "auto"),
+        (["--rows", "all"], "whole numbers from 1 to 16384"),
+        (["--iterations", "many"], "whole numbers from 1 to 65535"),
+        (["--grain", "-1"], "whole numbers from 1 to 4294967295"),
         (["--colour", "red"], "--help"),
     ] {
         let output = mandelbrot(&arguments);
@@ -104,4 +106,54 @@ fn bad_options_say_what_is_allowed_and_exit_with_2() {
         assert!(error.contains(allowed), "{arguments:?}: {error}");
         assert!(output.stdout.is_empty());
     }
+}
+
+#[test]
+fn a_closed_standard_output_is_a_plain_error() {
+    let picture = path("closed.png");
+    let mut program = Command::new(env!("CARGO_BIN_EXE_mandelbrot-program"))
+        .args(["--size", "8x6", "--no-progress", "--output", picture.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(program.stdout.take());
+    let output = program.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.starts_with("mandelbrot: standard output: "), "{told}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn farmer_and_workers_explain_themselves_on_a_signal() {
+    use super::proc;
+    use rustix::process::Signal;
+    use std::io::{BufRead, BufReader};
+
+    let picture = path("explained.png");
+    let farmer = Command::new(env!("CARGO_BIN_EXE_mandelbrot-program"))
+        .args(["--size", "80x60", "--iterations", "30000", "--region", "-0.1,0.1,-0.1,0.1"])
+        .args(["--workers", "2", "--no-progress", "--output", picture.to_str().unwrap()])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut farmer = proc::Program(farmer);
+    let farmer = &mut farmer.0;
+    let mut lines = BufReader::new(farmer.stderr.take().unwrap()).lines();
+    let workers = proc::children(farmer.id(), 2);
+    let (first, second) = (proc::placed(&workers, 0), proc::placed(&workers, 1));
+    // Now the picture cannot get done, however slow this test is.
+    proc::signal(second, Signal::STOP);
+    for (pid, name) in [(farmer.id(), "farmer"), (first, "farm-worker-0")] {
+        proc::wait_until_handled(pid, Signal::USR1);
+        proc::signal(pid, Signal::USR1);
+        let first = format!("node {name}: ");
+        assert!(lines.any(|line| line.unwrap().starts_with(&first)), "{name} explains nothing");
+    }
+    assert!(farmer.try_wait().unwrap().is_none(), "it goes on");
+    proc::signal(second, Signal::CONT);
+    farmer.kill().unwrap();
+    farmer.wait().unwrap();
+    proc::wait_until_gone(&workers);
 }

@@ -1,0 +1,104 @@
+//! The example program `cascade`, run as its user runs it.
+
+use std::process::{Command, Output, Stdio};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_cascade-program");
+
+fn cascade(arguments: &[&str]) -> Output {
+    Command::new(PROGRAM).args(arguments).output().unwrap()
+}
+
+#[test]
+fn whole_buffers_and_deltas_give_the_sequential_result() {
+    for (options, words) in [
+        (
+            &["--size", "64KiB"][..],
+            ["3 nodes, 16384 numbers (65536 bytes), compute trig", "deltas"],
+        ),
+        (
+            &["--size", "40KiB", "--nodes", "2", "--delta", "1KiB", "--compute", "random"],
+            ["2 nodes, 10240 numbers (40960 bytes), compute random", "increments of 1024 bytes"],
+        ),
+        (
+            &["--size", "4", "--nodes", "5", "--compute", "empty"],
+            ["5 nodes, 1 numbers (4 bytes), compute empty", "whole buffers"],
+        ),
+    ] {
+        let output = cascade(&[options, &["--repeats", "2"]].concat());
+        let (out, err) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{options:?}: {err}");
+        let always = ["one process", "all 6 results equal the sequential one"];
+        for word in words.iter().chain(&always) {
+            assert!(out.contains(word), "{options:?}: {word:?} is not in\n{out}");
+        }
+    }
+}
+
+#[test]
+fn bad_options_say_what_is_allowed_and_exit_with_2() {
+    for (arguments, allowed) in [
+        (["--size", "5"], "4 to 4GiB in steps of 4"),
+        (["--size", "5GiB"], "4 to 4GiB in steps of 4"),
+        (["--nodes", "1"], "whole numbers from 2 to 64"),
+        (["--nodes", "many"], "whole numbers from 2 to 64"),
+        (["--nodes", "-3"], "whole numbers from 2 to 64"),
+        (["--repeats", "0"], "whole numbers from 1 to 1000"),
+        (["--repeats", "often"], "whole numbers from 1 to 1000"),
+        (["--delta", "0"], "auto and 4 to 4GiB"),
+        (["--compute", "cosine"], "empty, random, trig"),
+        (["--colour", "red"], "--help"),
+    ] {
+        let output = cascade(&arguments);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains(allowed), "{arguments:?}: {error}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_closed_standard_output_is_a_plain_error() {
+    let mut program = Command::new(PROGRAM)
+        .args(["--size", "4KiB", "--repeats", "1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(program.stdout.take());
+    let output = program.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.starts_with("cascade: standard output: "), "{told}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_killed_node_ends_the_program_with_an_error_and_nobody_is_left() {
+    use super::proc;
+    use rustix::process::Signal;
+    use std::io::Read as _;
+
+    for victim in [0, 1] {
+        // More runs than end before the node does.
+        let program = Command::new(PROGRAM)
+            .args(["--size", "4MiB", "--repeats", "1000"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut program = proc::Program(program);
+        let mut stderr = program.0.stderr.take().unwrap();
+        let nodes = proc::children(program.0.id(), 2);
+        let victim_pid = proc::placed(&nodes, victim);
+        // It has its node then, and is about to join the chain or has joined it.
+        proc::wait_until_handled(victim_pid, Signal::USR1);
+        proc::signal(victim_pid, Signal::KILL);
+        let mut told = String::new();
+        stderr.read_to_string(&mut told).unwrap();
+        assert_eq!(program.0.wait().unwrap().code(), Some(1), "{told}");
+        let (name, pid) = (format!("node-{}", victim + 1), victim_pid.to_string());
+        assert!(told.starts_with("cascade: "), "{told}");
+        assert!(told.contains(&name) || told.contains(&pid), "{told} names {name} or {pid}");
+        proc::wait_until_gone(&nodes);
+    }
+}

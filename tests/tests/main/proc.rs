@@ -1,0 +1,93 @@
+//! What Linux tells of processes.
+
+use std::fs::read_to_string;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// Nothing here takes longer on a machine that is alive.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Waits until `look` finds something.
+pub(crate) fn until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + DEADLINE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The children that a process has started, whichever its thread, once they are `count`; in the
+/// order of their numbers.
+pub(crate) fn children(pid: u32, count: usize) -> Vec<u32> {
+    until_some("there are no children", || {
+        let mut pids: Vec<u32> = Vec::new();
+        for thread in std::fs::read_dir(format!("/proc/{pid}/task")).ok()? {
+            let listed = read_to_string(thread.ok()?.path().join("children")).ok()?;
+            pids.extend(listed.split_whitespace().map(|pid| pid.parse::<u32>().unwrap()));
+        }
+        pids.sort_unstable();
+        (pids.len() == count).then_some(pids)
+    })
+}
+
+/// The number in a variable of the process's environment, once it is its own program: before, it
+/// is a part of the one that starts it.
+pub(crate) fn variable(pid: u32, name: &str) -> usize {
+    until_some("the process does not start", || {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let environment = String::from_utf8_lossy(&environment);
+        let mut values = environment.split('\0').filter_map(|one| one.strip_prefix(name));
+        values.find_map(|value| value.strip_prefix('=')?.parse().ok())
+    })
+}
+
+/// The process with this place among the children of a launcher.
+pub(crate) fn placed(pids: &[u32], place: usize) -> u32 {
+    let found = pids.iter().find(|&&pid| variable(pid, "CHUNKCOMM_INDEX") == place);
+    *found.expect("a place each")
+}
+
+/// A program that is killed with its test, should that fail.
+pub(crate) struct Program(pub(crate) Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended, which is as well.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The process has ended, whether or not somebody has fetched its status.
+pub(crate) fn is_gone(pid: u32) -> bool {
+    match read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim().starts_with('Z')),
+        Err(_) => true,
+    }
+}
+
+/// Waits until all have ended.
+pub(crate) fn wait_until_gone(pids: &[u32]) {
+    until_some(&format!("of {pids:?} some are left"), || {
+        pids.iter().all(|&pid| is_gone(pid)).then_some(())
+    });
+}
+
+/// Waits until the process handles this signal: before, it would end by it.
+pub(crate) fn wait_until_handled(pid: u32, signal: rustix::process::Signal) {
+    let bit = 1_u64 << (signal.as_raw() - 1);
+    until_some("the signal is not handled", || {
+        let status = read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+        (u64::from_str_radix(caught.trim(), 16).ok()? & bit != 0).then_some(())
+    });
+}
+
+/// Sends a signal.
+pub(crate) fn signal(pid: u32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
