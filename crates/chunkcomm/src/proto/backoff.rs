@@ -3,6 +3,7 @@
 //!
 //! Source: M. Brooker, "Exponential Backoff and Jitter", 2015.
 
+use super::planted;
 use std::time::Duration;
 
 /// The longest first wait.
@@ -35,7 +36,9 @@ impl Backoff {
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^= mixed >> 31;
         let nanos = u64::try_from(self.up_to.as_nanos()).unwrap_or(u64::MAX);
-        self.up_to = (self.up_to * 2).min(LONGEST);
+        if !planted::is!(BackoffNeverGrows) {
+            self.up_to = (self.up_to * 2).min(LONGEST);
+        }
         Duration::from_nanos(mixed % nanos.max(1))
     }
 }

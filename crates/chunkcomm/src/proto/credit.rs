@@ -10,6 +10,7 @@
 //! channels' windows have above the initial one.
 
 use super::limits::{OPEN_CREDIT_DIVISOR, WINDOW_BYTES_CHANNEL_MAX, WINDOW_BYTES_INITIAL};
+use super::planted;
 use std::collections::VecDeque;
 
 /// The sender is told when the grant may rise by one such part of the window.
@@ -144,6 +145,9 @@ impl LinkBudget {
     pub fn large_done(&mut self, channel: u32) -> Option<u32> {
         let at = self.large.iter().position(|waiting| *waiting == channel)?;
         self.large.remove(at);
+        if planted::is!(LargeMemoryNotReturned) {
+            return None;
+        }
         if at == 0 { self.large.front().copied() } else { None }
     }
 
@@ -208,6 +212,9 @@ impl Window {
     pub fn consume(&mut self, bytes: u64, budget: &mut LinkBudget) -> bool {
         self.consumed += bytes;
         let owed = self.consumed + self.size - self.granted;
+        if planted::is!(WindowNeverGranted) && owed < self.size {
+            return false;
+        }
         if GRANT_DIVISOR * owed < self.size {
             return false;
         }

@@ -24,6 +24,7 @@ use super::limits::WINDOW_BYTES_INITIAL;
 use super::liveness::{Alive, Liveness, Silence};
 use super::outbox::{ChannelCounters, ChannelState, OpenSpec, Outbox, packet_room};
 use super::packet::{Header, Refusal};
+use super::planted;
 use super::session::{Carried, Session};
 use super::spares::Spares;
 use incoming::Incoming;
@@ -205,7 +206,9 @@ impl Link {
     /// acknowledged, also what had to wait for credit.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.outbox.has_ended() && self.control.is_empty() && !self.session.in_flight()
+        self.outbox.has_ended()
+            && self.control.is_empty()
+            && (!self.session.in_flight() || planted::is!(CloseForgetsKept))
     }
 
     /// What was acknowledged since the last call, in the order it was sent.
@@ -239,7 +242,13 @@ impl Link {
         let waits = self.session.in_flight() || !self.outbox.is_idle();
         self.liveness.waits(waits || self.outbox.waits_for_credit(), now);
         let alive = self.liveness.poll(now);
-        if alive == Alive::Probe {
+        if alive == Alive::Dead && planted::is!(ReportsUnreceived) {
+            let (acknowledged, outbox) = (&mut self.acknowledged, &mut self.outbox);
+            let note = |carried| note_acknowledged(carried, acknowledged, outbox);
+            let [sent, ..] = self.session.numbers();
+            let _ = self.session.handle_ack(sent, &mut self.spares, note);
+        }
+        if alive == Alive::Probe && !planted::is!(NoProbe) {
             self.probe = true;
             self.asking = true;
         }
@@ -290,6 +299,9 @@ impl Link {
     /// The last packet that came as a whole.
     #[must_use]
     pub fn received(&self) -> u64 {
+        if planted::is!(AckAtHalf) {
+            return self.session.received().max(self.packet.sequence);
+        }
         self.session.received()
     }
 
@@ -303,11 +315,15 @@ impl Link {
         let (acknowledged, outbox) = (&mut self.acknowledged, &mut self.outbox);
         let note = |carried| note_acknowledged(carried, acknowledged, outbox);
         self.session.resume(received, &mut self.spares, note)?;
-        self.open_credit_told = 0;
+        if !planted::is!(OpenCreditNotSaidAnew) {
+            self.open_credit_told = 0;
+        }
         self.grants.clear();
         let mut channels: Vec<u32> = self.incoming.keys().copied().collect();
         channels.sort_unstable();
-        self.grants.extend(channels);
+        if !planted::is!(GrantsNotSaidAnew) {
+            self.grants.extend(channels);
+        }
         self.probe |= self.sync_wanted;
         self.liveness.online(now);
         self.counters.resumes += 1;

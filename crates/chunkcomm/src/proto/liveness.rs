@@ -8,6 +8,7 @@
 
 use super::Time;
 use super::limits::IDLE_PROBE_MS;
+use super::planted;
 use std::time::Duration;
 
 /// A look that comes so much too late was kept from coming.
@@ -50,6 +51,8 @@ pub struct Liveness {
     asked: Option<Time>,
     suspected: bool,
     online: bool,
+    /// The last look.
+    looked: Time,
 }
 
 impl Liveness {
@@ -63,6 +66,7 @@ impl Liveness {
             asked: None,
             suspected: false,
             online: true,
+            looked: now,
         }
     }
 
@@ -86,6 +90,8 @@ impl Liveness {
     /// The connection is gone. One that was given up for its silence leaves the
     /// peer only the rest of its time.
     pub fn offline(&mut self, now: Time) {
+        // After a stop this may be known before the next look.
+        self.look(now);
         self.online = false;
         self.asked = None;
         if !self.suspected || self.waiting_since.is_none() {
@@ -120,38 +126,62 @@ impl Liveness {
             return self.heard.after(Duration::from_millis(IDLE_PROBE_MS));
         };
         let from = since.max(self.heard);
-        let dead = from.after(self.silence.dead);
+        let dead = self.dead_at(from);
         if !self.online {
-            return dead;
+            // Nobody is asked, but who does not look would not know of a stop.
+            return dead.min(self.looked.after(self.silence.probe));
         }
         let probe = self.asked.unwrap_or(from).after(self.silence.probe);
         if self.suspected {
             return probe.min(dead);
         }
-        probe.min(from.after(self.silence.suspect)).min(dead)
+        probe.min(self.suspect_at(from)).min(dead)
+    }
+
+    fn dead_at(&self, from: Time) -> Time {
+        if planted::is!(NeverDead) {
+            return Time(u64::MAX);
+        }
+        from.after(self.silence.dead)
+    }
+
+    fn suspect_at(&self, from: Time) -> Time {
+        if planted::is!(SilenceKeepsConnection) {
+            return Time(u64::MAX);
+        }
+        from.after(self.silence.suspect)
     }
 
     /// What silence means now.
     pub fn poll(&mut self, now: Time) -> Alive {
-        let due = self.deadline();
-        if now < due {
+        if !self.look(now) {
             return Alive::Fine;
-        }
-        if now >= due.after(LATE_MIN) {
-            self.move_by(Duration::from_nanos(now.0 - due.0));
         }
         let Some(since) = self.waiting_since else {
             return self.ask(now);
         };
         let from = since.max(self.heard);
-        if now >= from.after(self.silence.dead) {
+        if now >= self.dead_at(from) {
             return Alive::Dead;
         }
-        if !self.suspected && now >= from.after(self.silence.suspect) {
+        if !self.online {
+            return Alive::Fine;
+        }
+        if !self.suspected && now >= self.suspect_at(from) {
             self.suspected = true;
             return Alive::Suspect;
         }
         self.ask(now)
+    }
+
+    /// Is anything due? If long since, all is later by as much.
+    fn look(&mut self, now: Time) -> bool {
+        let due = self.deadline();
+        self.looked = now;
+        if now >= due.after(LATE_MIN) && !planted::is!(LateLookKills) {
+            self.move_by(Duration::from_nanos(now.0 - due.0));
+        }
+        now >= due
     }
 
     fn ask(&mut self, now: Time) -> Alive {
@@ -189,7 +219,9 @@ mod tests {
                 return seen;
             }
             let alive = liveness.poll(due);
-            seen.push((due.0 / 1_000_000, alive));
+            if alive != Alive::Fine {
+                seen.push((due.0 / 1_000_000, alive));
+            }
             if alive == Alive::Dead {
                 return seen;
             }
@@ -245,5 +277,25 @@ mod tests {
         liveness.online(at(38_000));
         liveness.waits(false, at(38_000));
         assert_eq!(liveness.deadline(), at(68_000));
+    }
+
+    #[test]
+    fn a_stop_without_a_connection_kills_nobody() {
+        for stop in [5_000, 9_000, 60_000] {
+            let mut liveness = watched();
+            liveness.offline(at(1000));
+            assert_eq!(run(&mut liveness, 3000), []);
+            // It was stopped right after a look, and then looks as before.
+            let back = 3000 + stop;
+            assert_eq!(liveness.poll(at(back)), Alive::Fine);
+            let seen = run(&mut liveness, 100_000);
+            assert_eq!(seen, [(back + 7000, Alive::Dead)], "stopped for {stop} ms");
+        }
+        // The loss of a silent connection is known right after the stop.
+        let mut liveness = watched();
+        liveness.waits(true, at(0));
+        assert_eq!(run(&mut liveness, 3500).last(), Some(&(3000, Alive::Probe)));
+        liveness.offline(at(40_000));
+        assert_eq!(run(&mut liveness, 60_000), [(46_000, Alive::Dead)]);
     }
 }

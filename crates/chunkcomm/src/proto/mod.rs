@@ -25,8 +25,11 @@ pub mod liveness;
 pub mod message;
 pub mod outbox;
 pub mod packet;
+mod planted;
 pub mod resume;
 pub mod session;
+#[cfg(any(test, feature = "simulation"))]
+pub mod simulation;
 pub mod spares;
 
 /// A point in time in nanoseconds since an epoch that the driver chose.

@@ -13,6 +13,7 @@ use super::flush::{FlushCounts, FlushReason, Gathering, Pending, Policy, Verdict
 use super::ids::IdMap;
 use super::limits::WINDOW_BYTES_INITIAL;
 use super::packet::{ChannelKind, Lane, RECORD_BYTES};
+use super::planted;
 use super::session::{Carried, Session};
 use super::{Time, packet};
 use bytes::Bytes;
@@ -410,6 +411,9 @@ impl Outbox {
     pub fn handle_credit(&mut self, channel: u32, total: u64) {
         if let Some(entry) = self.channels.get_mut(&channel) {
             entry.credit = entry.credit.max(total);
+            if planted::is!(CreditAsDelta) {
+                entry.credit += total;
+            }
             entry.blocked = false;
             if entry.admitted {
                 self.enqueue(channel);

@@ -154,6 +154,9 @@ pub fn cut(text: &str, bytes_max: usize) -> &str {
 pub enum Item<'a> {
     /// A packet begins.
     Packet(Header),
+    /// A packet that came as a whole on an earlier connection begins; what is in it
+    /// is skipped.
+    Repeated(Header),
     /// A packet's last record was the one before.
     PacketEnd {
         /// Its number; 0 for one without.
@@ -249,7 +252,8 @@ impl Item<'_> {
     /// It belongs in a packet with a number.
     pub(super) fn is_numbered(&self) -> bool {
         let totals = matches!(self, Item::Credit { .. } | Item::OpenCredit { .. } | Item::Gone);
-        !totals && !matches!(self, Item::Packet(_) | Item::PacketEnd { .. })
+        let frame = matches!(self, Item::Packet(_) | Item::Repeated(_) | Item::PacketEnd { .. });
+        !totals && !frame
     }
 }
 

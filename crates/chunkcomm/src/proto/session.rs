@@ -11,6 +11,7 @@
 use super::Time;
 use super::limits::{ACK_BYTES_MAX, ACK_DELAY_MS, ACK_PACKETS_MAX};
 use super::packet::Packet;
+use super::planted;
 use super::spares::Spares;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -144,7 +145,7 @@ impl Session {
     /// So much is kept that no further packet may be numbered.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.kept_bytes >= self.kept_bytes_max
+        self.kept_bytes >= self.kept_bytes_max && !planted::is!(RingUnbounded)
     }
 
     /// Bytes of the packets that are not acknowledged.
@@ -193,7 +194,11 @@ impl Session {
     pub fn sent(&mut self, entries: u32, bytes: usize, acknowledged: impl FnMut(Carried)) -> u64 {
         self.sent += 1;
         self.next = self.sent + 1;
-        if self.enabled {
+        if planted::is!(ChannelAckEarly) {
+            self.carried.drain(..).for_each(acknowledged);
+            self.kept.push_back(Kept { entries: 0, bytes, packet: None });
+            self.kept_bytes += bytes;
+        } else if self.enabled {
             self.kept.push_back(Kept { entries, bytes, packet: None });
             self.kept_bytes += bytes;
         } else {
@@ -206,6 +211,9 @@ impl Session {
     /// acknowledged.
     pub fn written(&mut self, number: u64, packet: &mut Packet) {
         self.written = self.written.max(number);
+        if planted::is!(KeptFreedWhenWritten) {
+            return;
+        }
         self.give_back(number, packet);
     }
 
@@ -230,8 +238,16 @@ impl Session {
         spares: &mut Spares,
         mut acknowledged: impl FnMut(Carried),
     ) -> Result<(), SequenceError> {
-        if ack > self.written {
+        if ack > self.written && !planted::is!(ForeignAckAccepted) {
             return Err(SequenceError::Ack { got: ack, sent: self.written });
+        }
+        let ack = match ack {
+            1.. if planted::is!(AckFreesOneTooFew) => ack - 1,
+            1.. if planted::is!(AckFreesOneTooMany) => (ack + 1).min(self.written),
+            _ => ack,
+        };
+        if planted::is!(StaleAckGoesBack) {
+            self.acked = self.acked.min(ack);
         }
         while self.acked < ack {
             self.acked += 1;
@@ -260,12 +276,31 @@ impl Session {
         spares: &mut Spares,
         acknowledged: impl FnMut(Carried),
     ) -> Result<(), SequenceError> {
-        if received < self.acked {
+        let unchecked = planted::is!(ReceivedNotChecked);
+        let received = if unchecked { received.min(self.written) } else { received };
+        if received < self.acked && !unchecked {
             let acknowledged = self.acked;
             return Err(SequenceError::Forgotten { got: received, acknowledged });
         }
-        self.handle_ack(received, spares, acknowledged)?;
+        if !planted::is!(AckNotSaidAnew) || received > self.written {
+            let early = u64::from(planted::is!(ResumeOnePacketEarly));
+            self.handle_ack(received.saturating_sub(early), spares, acknowledged)?;
+        }
         self.next = received + 1;
+        if planted::is!(ResumeOnePacketLate) {
+            self.next = received + 2;
+        }
+        if planted::is!(ResumeOnePacketEarly) {
+            self.next = self.acked + 1;
+        }
+        if planted::is!(NothingSentAgain) {
+            self.next = self.sent + 1;
+        }
+        if planted::is!(AckNotSaidAnew) {
+            self.owed_packets = 0;
+            self.owed_bytes = 0;
+            self.owed_since = None;
+        }
         // What is owed was said, and the time of what came since begins anew.
         self.owed_now = false;
         Ok(())
@@ -284,10 +319,28 @@ impl Session {
         }
         let at = usize::try_from(self.next - self.acked - 1).ok()?;
         *packet = self.kept.get_mut(at)?.packet.take()?;
+        if planted::is!(KeptPacketRewritten) {
+            packet.head[16..24].copy_from_slice(&self.received.to_le_bytes());
+        }
         let number = self.next;
         self.next += 1;
         self.resent += 1;
         Some(number)
+    }
+
+    /// A packet with number `sequence` (0: none) begins.
+    ///
+    /// # Errors
+    ///
+    /// It is not its turn.
+    pub fn check_next(&self, sequence: u64) -> Result<(), SequenceError> {
+        if planted::is!(GapAccepted) && sequence > self.received {
+            return Ok(());
+        }
+        if sequence != 0 && sequence != self.received + 1 {
+            return Err(SequenceError::Sequence { got: sequence, due: self.received + 1 });
+        }
+        Ok(())
     }
 
     /// A packet with number `sequence` (0: none) and `bytes` bytes is in the
@@ -303,13 +356,18 @@ impl Session {
         ack_now: bool,
         now: Time,
     ) -> Result<(), SequenceError> {
-        self.owed_now |= ack_now && self.enabled;
+        let mut asked = ack_now && self.enabled;
+        if planted::is!(SyncNotAnswered) {
+            asked = false;
+        }
+        if planted::is!(ProbeNotAnswered) {
+            asked &= sequence != 0;
+        }
+        self.owed_now |= asked;
         if sequence == 0 {
             return Ok(());
         }
-        if sequence != self.received + 1 {
-            return Err(SequenceError::Sequence { got: sequence, due: self.received + 1 });
-        }
+        self.check_next(sequence)?;
         self.received = sequence;
         if self.enabled {
             self.owed_packets += 1;
@@ -319,8 +377,19 @@ impl Session {
         Ok(())
     }
 
+    /// The number of a packet that is not kept.
+    #[cfg(any(test, feature = "planted"))]
+    pub(super) fn number_unkept(&mut self) -> u64 {
+        self.sent += 1;
+        self.next = self.sent + 1;
+        self.sent
+    }
+
     /// The ack for a packet that leaves now.
     pub fn ack(&mut self) -> u64 {
+        if planted::is!(AckNotSaidAnew) && self.owed_since.is_none() && !self.owed_now {
+            return 0;
+        }
         self.owed_packets = 0;
         self.owed_bytes = 0;
         self.owed_since = None;
@@ -340,6 +409,9 @@ impl Session {
     /// When the acknowledgement that is owed must leave.
     #[must_use]
     pub fn ack_deadline(&self) -> Option<Time> {
+        if planted::is!(AckTimerLost) {
+            return None;
+        }
         self.owed_since.map(|since| since.after(Duration::from_millis(ACK_DELAY_MS)))
     }
 }

@@ -7,7 +7,8 @@ use crate::proto::credit::{CreditError, REPORT_DIVISOR, Window};
 use crate::proto::limits::{
     ACK_FRAGMENT_DIVISOR, ANSWERS_MAX, LARGE_BYTES_MIN, TEXT_BYTES_MAX, WINDOW_BYTES_INITIAL,
 };
-use crate::proto::packet::{HEADER_BYTES, Header, Item, Refusal, cut};
+use crate::proto::packet::{FLAG_ACK_NOW, HEADER_BYTES, Header, Item, Refusal, cut};
+use crate::proto::planted;
 
 #[derive(Debug)]
 pub(super) struct Incoming {
@@ -170,10 +171,17 @@ impl Link {
         }
         match item {
             Item::Packet(header) => self.handle_header(header),
+            Item::Repeated(header) => {
+                self.count_packet(&header);
+                Ok(Event::None)
+            }
             Item::PacketEnd { sequence, ack_now } => {
                 let fragment = std::mem::take(&mut self.packet_fragment_bytes);
                 let run = u64::from(self.packet.body_bytes).saturating_sub(fragment);
                 let bytes = run + fragment / ACK_FRAGMENT_DIVISOR;
+                if planted::is!(AckBeforeReceived) && sequence != 0 {
+                    return Ok(Event::None);
+                }
                 self.session.handle_packet(sequence, bytes, ack_now, now)?;
                 Ok(Event::None)
             }
@@ -219,6 +227,7 @@ impl Link {
             }
             Item::Describe { channel, text } => Ok(Event::Described { channel, text }),
             Item::Bye => Ok(Event::Bye),
+            Item::Gone if planted::is!(GoneIgnored) => Ok(Event::None),
             Item::Gone => Ok(Event::Gone),
         }
     }
@@ -229,8 +238,14 @@ impl Link {
 
     fn handle_header<'a>(&mut self, header: Header) -> Result<Event<'a>, ProtocolError> {
         self.packet = header;
-        self.counters.packets_received += 1;
-        self.counters.bytes_received += u64::from(header.body_bytes) + HEADER_BYTES as u64;
+        self.count_packet(&header);
+        // Before anything in it is handled.
+        if planted::is!(AckBeforeReceived) && header.sequence > self.session.received() {
+            let ack_now = header.flags & FLAG_ACK_NOW != 0;
+            self.session.handle_packet(header.sequence, 0, ack_now, Time(0))?;
+        } else {
+            self.session.check_next(header.sequence)?;
+        }
         let (acknowledged, outbox) = (&mut self.acknowledged, &mut self.outbox);
         let note = |carried| note_acknowledged(carried, acknowledged, outbox);
         self.session.handle_ack(header.ack, &mut self.spares, note)?;
@@ -238,6 +253,11 @@ impl Link {
             self.sync_wanted = self.closing;
         }
         Ok(Event::None)
+    }
+
+    fn count_packet(&mut self, header: &Header) {
+        self.counters.packets_received += 1;
+        self.counters.bytes_received += u64::from(header.body_bytes) + HEADER_BYTES as u64;
     }
 
     fn handle_run<'a>(

@@ -8,6 +8,7 @@ use crate::proto::outbox::{Filled, Staged};
 use crate::proto::packet::{
     AppendRecords, FLAG_ACK_NOW, HEADER_BYTES, Header, Packet, RECORD_BYTES,
 };
+use crate::proto::planted;
 
 impl Link {
     /// The next packet, if one is to leave, in place of the empty `packet`. Called
@@ -20,11 +21,15 @@ impl Link {
     ) -> Transmit {
         self.wait_until = None;
         let full = self.session.is_full();
+        if full && planted::is!(RingFullStopsCredit) && !self.session.is_behind() {
+            return Transmit::Nothing;
+        }
         if (full || self.session.is_behind()) && self.totals_due(now) {
             // Totals wait for nothing that is numbered.
             return self.fill(staged, now, packet, None);
         }
-        if let Some(number) = self.session.again(packet) {
+        let new_first = planted::is!(NewBeforeKept) && !full && !self.outbox.is_idle();
+        if !new_first && let Some(number) = self.session.again(packet) {
             self.counters.packets_sent += 1;
             self.counters.packets_resent += 1;
             self.counters.bytes_sent += packet.bytes() as u64;
@@ -106,7 +111,9 @@ impl Link {
         self.write_totals(head);
         let mut filled = Filled::default();
         let mut sequenced = false;
-        if !self.session.is_full() && !self.session.is_behind() {
+        let bye = matches!(self.control.front(), Some(Control::Bye));
+        let new_first = planted::is!(NewBeforeKept);
+        if !self.session.is_full() && (new_first || !self.session.is_behind()) {
             sequenced = self.write_control(head);
             if reason.is_some() {
                 let bytes_max = self.packet_bytes_max;
@@ -116,7 +123,11 @@ impl Link {
             }
         }
         let empty = head.len() == HEADER_BYTES && filled.tail.is_none();
-        if empty && !self.probe && !self.session.ack_due(now) {
+        if bye && planted::is!(ByeNotKept) {
+            sequenced = false;
+        }
+        let alone = !planted::is!(AckNeverAlone);
+        if empty && !self.probe && !(alone && self.session.ack_due(now)) {
             self.reuse(packet);
             return Transmit::Nothing;
         }
@@ -127,6 +138,11 @@ impl Link {
         let bytes = packet.bytes();
         let ack_now = ack_now || (sequenced && self.session.wants_ack(bytes));
         let number = if sequenced { self.number(filled.entries, bytes) } else { 0 };
+        #[cfg(any(test, feature = "planted"))]
+        let number = self.plant_number(number, empty);
+        if planted::is!(OwnBytesAreLife) {
+            self.liveness.heard(now);
+        }
         let header = Header {
             body_bytes: (bytes - HEADER_BYTES) as u32,
             flags: if ack_now { FLAG_ACK_NOW } else { 0 },
@@ -143,6 +159,13 @@ impl Link {
         let (acknowledged, outbox) = (&mut self.acknowledged, &mut self.outbox);
         let note = |carried| note_acknowledged(carried, acknowledged, outbox);
         self.session.sent(entries, bytes, note)
+    }
+
+    /// A packet of totals takes a number, if that is planted.
+    #[cfg(any(test, feature = "planted"))]
+    fn plant_number(&mut self, number: u64, empty: bool) -> u64 {
+        let takes = number == 0 && !empty && planted::is!(CreditPacketNumbered);
+        if takes { self.session.number_unkept() } else { number }
     }
 
     fn write_totals(&mut self, head: &mut Vec<u8>) {

@@ -776,3 +776,27 @@ fn a_peer_that_does_not_read_the_answers_it_causes_ends_its_session() {
     }
     panic!("it answers without end");
 }
+
+#[test]
+fn a_packet_out_of_turn_is_refused_before_anything_of_it_is_handled() {
+    let mut end = End::new(&config(64 * 1024, 1 << 20, 1 << 20));
+    let packet = |sequence| {
+        let mut bytes = Vec::new();
+        bytes.open(sequence as u32, Lane::Bulk, ChannelKind::Typed, 1, "name");
+        let header = Header { body_bytes: bytes.len() as u32, sequence, ..Header::default() };
+        bytes.splice(..0, header.encode());
+        bytes
+    };
+    for (sequence, good) in [(1, true), (3, false), (1, false), (2, true)] {
+        let (bytes, mut at) = (packet(sequence), 0);
+        let item = end.decoder.next(&bytes, &mut at).unwrap().unwrap();
+        assert_eq!(end.link.handle(item, Time(0)).is_ok(), good, "packet {sequence}");
+        if !good {
+            end.decoder = Decoder::new(PACKET_BYTES_DEFAULT);
+            continue;
+        }
+        while let Some(item) = end.decoder.next(&bytes, &mut at).unwrap() {
+            end.link.handle(item, Time(0)).unwrap();
+        }
+    }
+}

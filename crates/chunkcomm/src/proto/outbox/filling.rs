@@ -4,6 +4,7 @@ use super::{Channel, Filled, Large, Staged};
 use crate::proto::limits::{FRAGMENT_BYTES_MAX, FRAGMENT_BYTES_MIN};
 use crate::proto::message;
 use crate::proto::packet::{AppendRecords, FRAGMENT_HEAD_BYTES, RECORD_BYTES};
+use crate::proto::planted;
 use crate::proto::session::{Carried, Session};
 use bytes::Bytes;
 
@@ -40,6 +41,12 @@ impl<S: Staged> Putting<'_, S> {
             head.open(self.id, spec.lane, spec.kind, spec.fingerprint, &spec.name);
             self.channel.opened = true;
             self.carry(false);
+        }
+        if planted::is!(EndBeforeLast)
+            && self.channel.end.is_some()
+            && !self.channel.end_when_drained
+        {
+            self.channel.end = Some(self.channel.sent_messages);
         }
         let terminated = self.channel.end.is_some_and(|end| end <= self.channel.sent_messages);
         if terminated {
@@ -132,7 +139,9 @@ impl<S: Staged> Putting<'_, S> {
         head.fragment(self.id, large.bytes.len() as u64, bytes as u32);
         let tail = large.bytes.slice(large.offset..large.offset + bytes);
         large.offset += bytes;
-        self.channel.sent_bytes += bytes as u64;
+        if !planted::is!(CreditNotSpentByFragment) {
+            self.channel.sent_bytes += bytes as u64;
+        }
         if bytes == left {
             self.channel.large = None;
             self.sent(1);

@@ -7,6 +7,7 @@ use super::{
     WireError, u32_at, u64_at,
 };
 use crate::proto::limits::{CHANNEL_NAME_BYTES_MAX, FRAGMENT_BYTES_MAX, TEXT_BYTES_MAX};
+use crate::proto::planted;
 
 /// Finds packets and records in the bytes of a connection, however these were
 /// cut. Order of calls: [`Decoder::next`] until it answers `None`; then keep
@@ -151,26 +152,56 @@ impl Decoder {
         *at += HEADER_BYTES;
         self.packet = Some(header);
         self.body_left = header.body_bytes;
-        if header.sequence != 0 && header.sequence <= self.received {
+        if self.came_before(&header) {
             self.duplicates += 1;
             self.packet = None;
             self.skip_left = std::mem::take(&mut self.body_left);
-        } else if let Some(broken_off) = self.broken_off.filter(|_| header.sequence != 0) {
+            return Ok(Some(Item::Repeated(header)));
+        }
+        if let Some(broken_off) = self.broken_off.filter(|_| header.sequence != 0) {
             self.go_on(header, broken_off)?;
         }
         Ok(Some(Item::Packet(header)))
     }
 
+    /// The packet was received as a whole on an earlier connection.
+    fn came_before(&self, header: &Header) -> bool {
+        if planted::is!(DuplicateHandledAgain) {
+            return false;
+        }
+        if planted::is!(ResumeOnePacketEarly) {
+            return false;
+        }
+        header.sequence != 0 && header.sequence <= self.received
+    }
+
     /// Goes on where the last connection broke off.
     fn go_on(&mut self, header: Header, broken_off: BrokenOff) -> Result<(), WireError> {
-        if header != broken_off.header {
+        if header != broken_off.header && !planted::is!(OtherPacketAccepted) {
             return Err(WireError::OtherPacket { sequence: header.sequence });
         }
         self.broken_off = None;
         self.skip_left = header.body_bytes - broken_off.body_left;
         self.body_left = broken_off.body_left;
         self.fragment_left = broken_off.fragment_left;
+        self.plant_in_skip(header);
         Ok(())
+    }
+
+    /// Bugs of the skip.
+    fn plant_in_skip(&mut self, header: Header) {
+        if planted::is!(PartialHandledTwice) {
+            self.skip_left = 0;
+            self.body_left = header.body_bytes;
+            self.fragment_left = 0;
+        }
+        if planted::is!(SkipOffByRecord) && self.skip_left as usize >= RECORD_BYTES {
+            self.skip_left -= RECORD_BYTES as u32;
+            self.body_left += RECORD_BYTES as u32;
+        }
+        if planted::is!(SkipForgetsFragment) {
+            self.fragment_left = 0;
+        }
     }
 
     /// Skips what is not to be handled; true when that is all behind.

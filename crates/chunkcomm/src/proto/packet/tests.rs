@@ -95,7 +95,7 @@ fn read(wire: &[u8], pieces: &[usize]) -> Result<Vec<Vec<Record>>, WireError> {
 fn note(item: Item<'_>, packets: &mut Vec<Vec<Record>>) {
     let record = match item {
         Item::Packet(_) => return packets.push(Vec::new()),
-        Item::PacketEnd { .. } => return,
+        Item::Repeated(_) | Item::PacketEnd { .. } => return,
         Item::FragmentBytes { bytes, .. } => {
             if let Some(Record::Fragment(_, _, so_far)) =
                 packets.last_mut().and_then(|p| p.last_mut())

@@ -1,0 +1,215 @@
+//! What must hold of the ends of a session together, and at the end of a run.
+
+use super::end::{Closing, End, Over, STATE_NAMES};
+use super::plan::Way;
+use super::world::World;
+use crate::proto::limits::{ACK_DELAY_MS, DEAD_MS_DEFAULT, SUSPECT_MS_DEFAULT};
+use std::time::Duration;
+
+/// Looks that an end may take in a virtual second without any cause.
+const LOOKS_MAX: u32 = 20_000;
+
+/// A link that nothing is in the way of recovers in this time: dialler, acceptor.
+const RECOVERS: [Duration; 2] = [Duration::from_secs(8), Duration::from_millis(9500)];
+
+/// What is done in no time takes up to this long.
+const SLACK: Duration = Duration::from_millis(100);
+
+impl World<'_> {
+    pub(super) fn count_look(&mut self, id: usize) {
+        let second = self.now.0 / 1_000_000_000;
+        let looks = &mut self.ends[id].quiet.looks;
+        *looks = if looks.0 == second { (second, looks.1 + 1) } else { (second, 1) };
+        if looks.1 > LOOKS_MAX {
+            self.violate(&format!("end {id} looks without end"));
+        }
+    }
+
+    /// Nothing is known to have arrived that did not.
+    pub(super) fn check_acknowledged(&mut self, id: usize) {
+        let Some(other) = self.other(id) else { return };
+        let acked = self.ends[id].link.numbers()[1];
+        let received = self.ends[other].link.received();
+        if acked > received && !self.ends[other].departed {
+            let text = format!("end {id}: packet {acked} acknowledged, {received} received");
+            return self.violate(&text);
+        }
+        for index in 0..self.ends[id].sent.len() {
+            let (acked, end) =
+                (self.ends[id].sent[index].acked, self.ends[id].sent[index].end_acked);
+            let inbox = self.ends[other].inboxes.get(index);
+            let (arrived, ended) = inbox.map_or((0, false), |it| (it.arrived, it.ended));
+            if inbox.is_some_and(|inbox| inbox.dropped) || self.ends[other].departed {
+                continue;
+            }
+            if acked > arrived || (end && !ended && !self.ends[id].sent[index].terminated) {
+                let text = format!(
+                    "end {id} channel {}: {acked} acknowledged, {arrived} arrived, end {end}",
+                    index + 1
+                );
+                return self.violate(&text);
+            }
+        }
+    }
+
+    /// An acknowledgement comes in time while nothing is in the way.
+    pub(super) fn check_lag(&mut self, id: usize) {
+        let Some(other) = self.other(id) else { return };
+        let pair = self.pair_of(id);
+        let (end, peer) = (&self.ends[id], &self.ends[other]);
+        if end.departed || peer.departed {
+            return;
+        }
+        let [_, acked, _] = end.link.numbers();
+        let together = end.connection.is_some() && end.connection == peer.connection;
+        let stalled = end.connection.is_some_and(|it| {
+            self.network.is_cut(it)
+                || [0, 1].iter().any(|s| self.network.is_stalled_for_ever(it, *s))
+        });
+        let healthy = self.pairs[pair].healthy_from;
+        let behind = peer.link.received() > acked;
+        let busy = !peer.writer.packet.head.is_empty();
+        if !together || stalled || !behind || busy || healthy > self.now || peer.over.is_some() {
+            self.ends[id].quiet.lag = None;
+            return;
+        }
+        let known = end.quiet.lag.filter(|lag| lag.1 == acked && lag.0 >= healthy);
+        let (since, received) = (known.map_or(self.now, |lag| lag.0), peer.link.received());
+        self.ends[id].quiet.lag = Some((since, acked));
+        let bound = 2 * self.plan.pairs[pair].latency + Duration::from_millis(ACK_DELAY_MS) + SLACK;
+        if self.now > since.after(bound) {
+            let text = format!("end {id}: {received} received and only {acked} acknowledged");
+            self.violate(&text);
+        }
+    }
+
+    fn healthy_for(&self, id: usize) -> Duration {
+        let from = self.pairs[self.pair_of(id)].healthy_from;
+        Duration::from_nanos(self.now.0.saturating_sub(from.0))
+    }
+
+    /// A healthy connection is not given up.
+    pub(super) fn check_suspect(&mut self, id: usize) {
+        let Some(connection) = self.ends[id].connection else { return };
+        let severed = Way::Both.sides().iter().any(|side| {
+            self.network.is_cut(connection) || self.network.is_stalled_for_ever(connection, *side)
+        });
+        let gone = self.other(id).is_none_or(|other| {
+            self.ends[other].over.is_some() || self.ends[other].connection != Some(connection)
+        });
+        let suspect = Duration::from_millis(SUSPECT_MS_DEFAULT) + 2 * SLACK;
+        if !severed && !gone && self.healthy_for(id) > suspect {
+            self.violate(&format!("end {id} gives a healthy connection up"));
+        }
+    }
+
+    /// A session that could have gone on is not dead, nor before its time.
+    pub(super) fn check_dead(&mut self, id: usize) {
+        let end: &End = &self.ends[id];
+        let dead = Duration::from_millis(DEAD_MS_DEFAULT);
+        let passed = Duration::from_nanos(self.now.0 - end.quiet.since.0);
+        let awake = passed.saturating_sub(end.quiet.stopped);
+        // Each stop counts up to the look that was next.
+        let less = Duration::from_millis(300 + 1100 * u64::from(end.quiet.stops));
+        if awake + less < dead {
+            return self.violate(&format!("end {id} is dead after {awake:?}"));
+        }
+        let other = self.other(id).is_some_and(|other| self.ends[other].over.is_none());
+        if !other || self.healthy_for(id) <= RECOVERS[end.side] {
+            return;
+        }
+        // A dialler that nothing waits for may not know that its connection is of no
+        // use, and looks every half minute only.
+        let unaware = end.side == 1
+            && self.other(id).is_some_and(|other| self.ends[other].connection.is_some());
+        if unaware {
+            self.counts.unaware += 1;
+        } else {
+            self.violate(&format!("end {id} is dead while nothing is in the way"));
+        }
+    }
+
+    /// A session ends for a reason.
+    pub(super) fn check_cause(&mut self, id: usize, over: Over) {
+        let other = self.other(id);
+        let other_over = other.and_then(|other| self.ends[other].over);
+        let good = match over {
+            // The bye itself may be lost.
+            Over::Closed => {
+                let [sent, acked, _] = self.ends[id].link.numbers();
+                acked + 1 >= sent
+            }
+            Over::ClosedByPeer => matches!(
+                other.map(|other| self.ends[other].closing),
+                Some(Closing::Bye | Closing::Shutdown)
+            ),
+            Over::Forgotten => other.is_none() || other_over.is_some(),
+            Over::Restarted => {
+                let session = &self.sessions[self.ends[id].session];
+                let node = self.plan.pairs[session.pair].nodes[1];
+                self.nodes[node].incarnation != session.incarnations[1]
+            }
+            // Some lies are found out by the one who told them.
+            Over::Protocol(_) => {
+                other.is_some_and(|other| self.ends[other].departed) || self.ends[id].departed
+            }
+            Over::Dead | Over::Crashed => true,
+        };
+        if !good {
+            self.violate(&format!("end {id} is over without cause: {over:?}"));
+        }
+    }
+
+    /// The time is up, or nothing happens any more: nothing may be left.
+    pub(super) fn check_over(&mut self) {
+        for id in 0..self.ends.len() {
+            let end = &self.ends[id];
+            let wrong =
+                end.departed || self.other(id).is_some_and(|other| self.ends[other].departed);
+            if end.over.is_none() && self.nodes[end.node].up && !wrong {
+                let (state, numbers) = (end.state(), end.link.numbers());
+                let text = format!(
+                    "end {id} is stuck: {}, sent, acked, received {numbers:?}, sent {:?}, inboxes {:?}",
+                    STATE_NAMES[state], end.sent, end.inboxes,
+                );
+                return self.violate(&text);
+            }
+            let told = end.sent.iter().all(|sent| sent.sync.is_none());
+            if !told && !matches!(end.over, None | Some(Over::Crashed)) {
+                return self.violate(&format!("a call on end {id} was not told of its end"));
+            }
+        }
+        for session in 0..self.sessions.len() {
+            self.check_session(session);
+        }
+    }
+
+    /// Who closed cleanly sent everything; so did who was closed by one that waited.
+    fn check_session(&mut self, session: usize) {
+        let [Some(one), Some(other)] = self.sessions[session].ends else { return };
+        for (from, to) in [(one, other), (other, one)] {
+            let (sender, receiver) = (&self.ends[from], &self.ends[to]);
+            let early = self.plan.pairs[self.sessions[session].pair].early;
+            let clean = match sender.over {
+                Some(Over::Closed) => true,
+                Some(Over::ClosedByPeer) => receiver.over == Some(Over::Closed) && !early,
+                _ => false,
+            };
+            // One that says bye at the same time need not read the other's.
+            for (index, sent) in sender.sent.iter().enumerate() {
+                let inbox = receiver.inboxes.get(index);
+                let gone = sent.terminated || inbox.is_some_and(|inbox| inbox.dropped);
+                let arrived = inbox.map_or(0, |inbox| inbox.arrived);
+                let lost = clean && !gone && arrived != sent.messages;
+                if lost || (!gone && arrived < sent.acked) {
+                    let (messages, acked) = (sent.messages, sent.acked);
+                    let text = format!(
+                        "channel {} of end {from}: {messages} sent, {acked} acknowledged, {arrived} arrived",
+                        index + 1
+                    );
+                    return self.violate(&text);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What the seeds met.
+
+use super::end::{OVER_NAMES, STATE_NAMES};
+use super::plan::FAULT_NAMES;
+use std::fmt;
+
+/// Counts of one seed or of many.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Seeds.
+    pub seeds: u64,
+    /// Events in the heap.
+    pub events: u64,
+    /// Messages that arrived.
+    pub messages: u64,
+    /// Packets that were written, those that came again among them.
+    pub packets: u64,
+    /// Packets that came again.
+    pub again: u64,
+    /// Packets that came again as a whole and were skipped.
+    pub duplicates: u64,
+    /// Sessions that began.
+    pub sessions: u64,
+    /// Connections that took the place of a lost one.
+    pub resumes: u64,
+    /// Connections that were dialled.
+    pub dials: u64,
+    /// Answers `Stale` and `Unknown`.
+    pub turned_away: [u64; 2],
+    /// Sessions that died at their acceptor while their dialler, which waited for
+    /// nothing, did not know that its connection was of no use.
+    pub unaware: u64,
+    /// Faults by where they found an end.
+    pub(super) faults: [[u64; STATE_NAMES.len() + 1]; FAULT_NAMES.len()],
+    /// Ends of sessions by their cause.
+    pub(super) over: [u64; OVER_NAMES.len()],
+}
+
+impl Coverage {
+    /// Adds the counts of `other`.
+    pub fn add(&mut self, other: &Coverage) {
+        let Coverage { seeds, events, messages, packets, again, .. } = other;
+        self.seeds += seeds;
+        self.events += events;
+        self.messages += messages;
+        self.packets += packets;
+        self.again += again;
+        self.duplicates += other.duplicates;
+        self.sessions += other.sessions;
+        self.resumes += other.resumes;
+        self.dials += other.dials;
+        self.unaware += other.unaware;
+        let pairs = self.turned_away.iter_mut().zip(other.turned_away);
+        pairs.for_each(|(mine, theirs)| *mine += theirs);
+        let pairs = self.faults.iter_mut().flatten().zip(other.faults.iter().flatten());
+        pairs.for_each(|(mine, theirs)| *mine += theirs);
+        let pairs = self.over.iter_mut().zip(other.over);
+        pairs.for_each(|(mine, theirs)| *mine += theirs);
+    }
+
+    /// Cuts in each state of an end, by name, and how many there were.
+    pub fn cuts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        STATE_NAMES.into_iter().chain(["handshake"]).zip(self.faults[0])
+    }
+}
+
+impl fmt::Display for Coverage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [stale, unknown] = self.turned_away;
+        writeln!(
+            f,
+            "{} seeds, {} events, {} sessions, {} dials, {} resumes, {stale} stale, {unknown} unknown",
+            self.seeds, self.events, self.sessions, self.dials, self.resumes,
+        )?;
+        writeln!(
+            f,
+            "{} messages in {} packets, {} of them again, {} of these skipped as a whole",
+            self.messages, self.packets, self.again, self.duplicates,
+        )?;
+        write!(f, "ends:")?;
+        for (name, count) in OVER_NAMES.iter().zip(self.over) {
+            write!(f, " {name} {count};")?;
+        }
+        writeln!(f, " {} dead because an idle dialler did not know", self.unaware)?;
+        writeln!(f, "\nfaults by the state in which they found an end:")?;
+        write!(f, "{:>15}", "")?;
+        for name in FAULT_NAMES {
+            write!(f, "{name:>9}")?;
+        }
+        writeln!(f)?;
+        for (index, state) in STATE_NAMES.iter().chain(&["handshake"]).enumerate() {
+            write!(f, "{state:>15}")?;
+            for row in &self.faults {
+                write!(f, "{:>9}", row[index])?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}

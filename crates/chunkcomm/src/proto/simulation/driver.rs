@@ -1,0 +1,260 @@
+//! The turns of one end's driver, as `driver/link.rs` takes them.
+
+mod writing;
+
+use super::end::{Closing, Over};
+use super::network::Written;
+use super::planted;
+use super::world::{Event, World};
+use crate::proto::Time;
+use crate::proto::liveness::Alive;
+use std::time::Duration;
+
+/// Turns of reading and writing at one time.
+const TURNS_MAX: usize = 16;
+
+/// What a turn came to.
+enum Turn {
+    Progress,
+    Rest,
+}
+
+impl World<'_> {
+    pub(super) fn woken(&mut self, id: usize) {
+        // Alarms that were set again are not taken back.
+        if self.ends[id].wake_at.is_some_and(|at| at <= self.now) {
+            self.ends[id].wake_at = None;
+            self.poll(id);
+        }
+    }
+
+    fn wake_at(&mut self, id: usize, at: Time) {
+        if self.ends[id].wake_at.is_none_or(|before| at < before) {
+            self.ends[id].wake_at = Some(at);
+            self.at(at, Event::Wake { end: id });
+        }
+    }
+
+    /// One look of the driver.
+    pub(super) fn poll(&mut self, id: usize) {
+        if self.ends[id].over.is_some() {
+            return;
+        }
+        self.count_look(id);
+        self.check_lag(id);
+        for turn in 0.. {
+            if turn == TURNS_MAX {
+                self.wake_at(id, self.now.after(Duration::from_micros(1)));
+                break;
+            }
+            self.take_all(id);
+            self.maybe_close(id);
+            let wrote = self.write(id);
+            let read = if self.ends[id].over.is_none() { self.read(id) } else { Turn::Rest };
+            if let Some(wrong) = self.ends[id].wrong.take() {
+                let text = format!("end {id}: {wrong}");
+                self.violate(&text);
+            }
+            if self.ends[id].over.is_some() || self.violation.is_some() {
+                return;
+            }
+            if matches!((wrote, read), (Turn::Rest, Turn::Rest)) {
+                break;
+            }
+        }
+        self.rest(id);
+        self.look_for_fault(id);
+    }
+
+    /// Receivers that found something new take it.
+    fn take_all(&mut self, id: usize) {
+        let mut touched = std::mem::take(&mut self.ends[id].touched);
+        for channel in touched.drain(..) {
+            if !self.ends[id].inboxes[channel as usize - 1].resting {
+                self.take_one(id, channel);
+            }
+        }
+        self.ends[id].touched = touched;
+    }
+
+    // ---- reading ----
+
+    fn read(&mut self, id: usize) -> Turn {
+        let (Some(connection), side) = (self.ends[id].connection, self.ends[id].side) else {
+            return Turn::Rest;
+        };
+        let readable = self.network.readable(connection, side);
+        if readable == 0 {
+            if !self.network.has_ended(connection, side) {
+                return Turn::Rest;
+            }
+            self.disconnect(id);
+            return Turn::Progress;
+        }
+        let crumbs = self.plan.crumbs;
+        let end = &mut self.ends[id];
+        let most = if end.random.one_in(crumbs) { end.random.range(1, 40) } else { 64 * 1024 };
+        let count = readable.min(most as usize);
+        let now = Time(self.now.0 + self.nodes[end.node].ahead);
+        let outcome = match end.direct() {
+            Some((channel, left)) if end.random.one_in(2) => {
+                let room = self.network.read(connection, side, count.min(left), &mut end.unread);
+                self.read_direct(id, channel, now);
+                self.has_room(connection, 1 - side, room);
+                self.ends[id].handle_unread(now)
+            }
+            _ => {
+                let room = self.network.read(connection, side, count, &mut end.unread);
+                let outcome = end.handle_unread(now);
+                self.has_room(connection, 1 - side, room);
+                outcome
+            }
+        };
+        self.ends[id].link.heard(now);
+        self.quiet_since(id);
+        if let Err(error) = outcome {
+            self.finish(id, Over::Protocol(error));
+        } else if let Some(word) = self.ends[id].last_word {
+            self.finish(id, word);
+        } else {
+            self.check_acknowledged(id);
+            // The other end may expect an acknowledgement from now on.
+            if let Some(other) = self.other(id) {
+                self.check_lag(other);
+            }
+        }
+        Turn::Progress
+    }
+
+    /// Bytes of a fragment were read to where they belong, past the decoder.
+    fn read_direct(&mut self, id: usize, channel: u32, now: Time) {
+        let end = &mut self.ends[id];
+        let bytes = std::mem::take(&mut end.unread);
+        end.decoder.skip_fragment(bytes.len() as u32);
+        end.large_bytes(channel, &bytes);
+        if let Some(counted) = end.link.fragment_landed(channel, bytes.len() as u64) {
+            end.large_done(channel, counted);
+        }
+        end.touched.push(channel);
+        let _ = now;
+    }
+
+    /// Whoever waits for room in the buffers may go on.
+    fn has_room(&mut self, connection: usize, side: usize, room: bool) {
+        if room && let Some(other) = self.linked(connection, side) {
+            let latency = self.network.get(connection).latency;
+            self.wake_at(other, self.now.after(latency));
+        }
+    }
+
+    // ---- resting ----
+
+    fn rest(&mut self, id: usize) {
+        let node = self.ends[id].node;
+        let now = self.local(node);
+        let end = &mut self.ends[id];
+        let (alive, at) = end.link.poll_alive(now);
+        match alive {
+            Alive::Dead => {
+                self.check_dead(id);
+                return self.finish(id, Over::Dead);
+            }
+            Alive::Suspect if end.side == 0 => {
+                self.note(3, [id as u64, 0], || format!("end {id} gives its connection up"));
+                self.check_suspect(id);
+                self.disconnect(id);
+                return self.wake_at(id, self.now.after(Duration::from_micros(1)));
+            }
+            Alive::Probe if end.connection.is_some() => {
+                return self.wake_at(id, self.now);
+            }
+            _ => {}
+        }
+        let can_write = end.connection.is_some() && end.writer.packet.head.is_empty();
+        let link = if can_write { end.link.next_deadline() } else { None };
+        let due = link.map_or(at, |link| link.min(at));
+        // Timers step a millisecond.
+        let ahead = self.nodes[node].ahead;
+        let at = due.0.saturating_sub(ahead).max(self.now.0).next_multiple_of(1_000_000);
+        self.wake_at(id, Time(at));
+    }
+
+    // ---- connections ----
+
+    /// The connection is of no use any more: the session waits for another one.
+    pub(super) fn disconnect(&mut self, id: usize) {
+        if matches!(self.ends[id].closing, Closing::Bye | Closing::Shutdown) {
+            return self.finish(id, Over::Closed);
+        }
+        self.cut_end(id);
+        if self.ends[id].side == 0 {
+            let (session, last) = (self.ends[id].session, self.ends[id].attempts.last());
+            self.redial(session, last);
+        }
+    }
+
+    pub(super) fn cut_end(&mut self, id: usize) {
+        let now = self.local(self.ends[id].node);
+        let side = self.ends[id].side;
+        if let Some(connection) = self.ends[id].connection {
+            self.note(4, [id as u64, 0], || format!("end {id} has lost connection {connection}"));
+            if !planted::is!(OldConnectionStillRead) {
+                self.hang_up(connection, side);
+            }
+        }
+        // One that is given up for its silence leaves the peer the rest of its time.
+        let silent = self.ends[id].connection.is_some() && self.ends[id].link.is_suspect();
+        self.ends[id].cut(now);
+        if !silent {
+            self.quiet_since(id);
+        }
+    }
+
+    pub(super) fn quiet_since(&mut self, id: usize) {
+        let quiet = &mut self.ends[id].quiet;
+        quiet.since = self.now;
+        quiet.stopped = Duration::ZERO;
+        quiet.stops = 0;
+    }
+
+    /// The session is over at this end.
+    pub(super) fn finish(&mut self, id: usize, over: Over) {
+        if self.ends[id].over.is_some() {
+            return;
+        }
+        self.note(5, [id as u64, over.index() as u64], || format!("end {id} is over: {over:?}"));
+        self.check_cause(id, over);
+        let end = &mut self.ends[id];
+        end.note_acknowledged();
+        end.over = Some(over);
+        if over != Over::Crashed {
+            end.check_account();
+            if !planted::is!(DeadNotTold) {
+                end.sent.iter_mut().for_each(|sent| sent.sync = None);
+            }
+            self.say_gone(id, over);
+        }
+        self.check_acknowledged(id);
+        if let Some(wrong) = self.ends[id].wrong.take() {
+            self.violate(&format!("end {id}: {wrong}"));
+        }
+        self.session_over(id, over);
+    }
+
+    /// Tells the peer that the session was given up, and hangs up.
+    fn say_gone(&mut self, id: usize, over: Over) {
+        let end = &mut self.ends[id];
+        let (side, closed) = (end.side, over == Over::Closed);
+        let Some(connection) = end.connection.take() else { return };
+        if !closed && end.last_word.is_none() && end.writer.offset == 0 {
+            let farewell = end.link.farewell();
+            let late = Duration::ZERO;
+            if let Written::Some(_, at) =
+                self.network.write(connection, side, &farewell, self.now, late)
+            {
+                self.arrives(connection, 1 - side, at);
+            }
+        }
+        self.hang_up(connection, side);
+    }
+}

@@ -1,0 +1,320 @@
+//! What goes wrong, when it does.
+
+use super::dialling::Talk;
+use super::end::{Over, STATE_NAMES};
+use super::network::NEVER;
+use super::plan::{Fault, Way, When};
+use super::world::{Event, World};
+use crate::proto::Time;
+use crate::proto::resume::{Kind, Resume};
+use std::time::Duration;
+
+impl World<'_> {
+    /// A fault comes, unless it waits for what it is to meet.
+    pub(super) fn fault_due(&mut self, index: usize) {
+        if index != self.next_fault {
+            return;
+        }
+        let planned = self.plan.faults[index];
+        let until = *self.fault_until.get_or_insert(self.now.after(planned.patience));
+        if self.now < until && !self.meets(planned.when) {
+            let wait = match planned.when {
+                When::Linked => Duration::from_millis(10),
+                _ => Duration::from_nanos(until.0 - self.now.0),
+            };
+            return self.after(wait, Event::Fault { index });
+        }
+        self.fault_until = None;
+        self.next_fault += 1;
+        self.last_fault = self.last_fault.max(self.now.after(planned.fault.time()));
+        self.fault(index, planned.fault);
+        if let Some(next) = self.plan.faults.get(self.next_fault) {
+            self.after(next.gap, Event::Fault { index: self.next_fault });
+        }
+    }
+
+    fn meets(&self, when: When) -> bool {
+        match when {
+            When::Any => true,
+            When::Linked => {
+                let pair = self.plan.faults[self.next_fault].fault.pair();
+                [0, 1].iter().all(|side| {
+                    let end = pair.and_then(|pair| self.end_of(pair, *side));
+                    end.is_some_and(|end| self.ends[end].connection.is_some())
+                })
+            }
+            When::State { pair, side, state } => {
+                let end = self.end_of(pair, side);
+                end.is_some_and(|end| self.state_of(end, pair, side) == state)
+            }
+        }
+    }
+
+    /// After a look of an end: it may be what the next fault waits for.
+    pub(super) fn look_for_fault(&mut self, id: usize) {
+        if self.fault_until.is_none() {
+            return;
+        }
+        let index = self.next_fault;
+        let When::State { pair, side, .. } = self.plan.faults[index].when else { return };
+        let here = self.ends[id].side == side && self.pair_of(id) == pair;
+        if here && self.meets(self.plan.faults[index].when) {
+            self.at(self.now, Event::Fault { index });
+        }
+    }
+
+    fn fault(&mut self, index: usize, fault: Fault) {
+        self.note(10, [index as u64, 0], || format!("fault: {fault:?}"));
+        self.count_fault(fault);
+        match fault {
+            Fault::Cut { pair } => self.cut_pair(pair),
+            Fault::Hold { pair, way, time } => self.hold(pair, way, time),
+            Fault::Sever { pair, way } => self.sever(pair, way),
+            Fault::Pause { node, time } => self.pause(node, time),
+            Fault::Jump { node, by } => {
+                self.nodes[node].ahead += by.as_nanos() as u64;
+                let ends = self.ends.iter_mut().filter(|end| end.node == node);
+                ends.for_each(|end| end.quiet.stops += 1);
+            }
+            Fault::Crash { node, silent, back } => self.crash(node, silent, back),
+            Fault::Late { pair, time } => {
+                let until = self.now.after(time);
+                self.pairs[pair].late_until = self.pairs[pair].late_until.max(until);
+                self.unhealthy(pair, until.after(Duration::from_secs(4)));
+            }
+            Fault::Stale { pair } => self.ghost(pair, Kind::Again),
+            Fault::Copy { pair } => self.ghost(pair, Kind::New),
+            Fault::Slow { pair, side, time } => {
+                if let Some(end) = self.end_of(pair, side) {
+                    self.ends[end].stopped_until = self.now.after(time);
+                }
+            }
+            Fault::Wrong { pair, side, how } => {
+                if let Some(end) = self.end_of(pair, side) {
+                    self.ends[end].departs = Some(how);
+                }
+            }
+        }
+    }
+
+    /// The end of the session at hand of a pair.
+    fn end_of(&self, pair: usize, side: usize) -> Option<usize> {
+        let session = self.pairs[pair].session?;
+        self.sessions[session].ends[side].filter(|end| self.ends[*end].over.is_none())
+    }
+
+    /// Notes where the fault finds the ends that it is about.
+    fn count_fault(&mut self, fault: Fault) {
+        for pair in 0..self.plan.pairs.len() {
+            let nodes = self.plan.pairs[pair].nodes;
+            let sides = match fault {
+                Fault::Cut { pair: it }
+                | Fault::Hold { pair: it, .. }
+                | Fault::Sever { pair: it, .. }
+                | Fault::Late { pair: it, .. }
+                | Fault::Stale { pair: it }
+                | Fault::Copy { pair: it }
+                    if it == pair =>
+                {
+                    [true, true]
+                }
+                Fault::Slow { pair: it, side, .. } | Fault::Wrong { pair: it, side, .. }
+                    if it == pair =>
+                {
+                    [side == 0, side == 1]
+                }
+                Fault::Pause { node, .. }
+                | Fault::Jump { node, .. }
+                | Fault::Crash { node, .. } => nodes.map(|it| it == node),
+                _ => [false; 2],
+            };
+            for side in (0..2).filter(|side| sides[*side]) {
+                self.count_state(fault, pair, side);
+            }
+        }
+    }
+
+    fn count_state(&mut self, fault: Fault, pair: usize, side: usize) {
+        let Some(end) = self.end_of(pair, side) else { return };
+        let state = self.state_of(end, pair, side);
+        self.counts.faults[fault.index()][state] += 1;
+    }
+
+    fn state_of(&self, end: usize, pair: usize, side: usize) -> usize {
+        if self.ends[end].connection.is_some() {
+            return self.ends[end].state();
+        }
+        let nodes = self.plan.pairs[pair].nodes;
+        let talks = (0..self.network.count()).any(|connection| {
+            let talk = self.talks[connection][side];
+            let talks = matches!(
+                talk,
+                Talk::Hello { .. } | Talk::Answer { .. } | Talk::Handed { .. } | Talk::Word { .. }
+            );
+            talks && self.network.get(connection).nodes == nodes
+        });
+        if talks { STATE_NAMES.len() } else { self.ends[end].state() }
+    }
+
+    /// Nothing is to be expected of a pair before `until`.
+    fn unhealthy(&mut self, pair: usize, until: Time) {
+        let state = &mut self.pairs[pair];
+        state.healthy_from = state.healthy_from.max(until);
+    }
+
+    fn pairs_of(&self, node: usize) -> Vec<usize> {
+        let pairs = 0..self.plan.pairs.len();
+        pairs.filter(|pair| self.plan.pairs[*pair].nodes.contains(&node)).collect()
+    }
+
+    /// The connections of a pair that are not closed.
+    fn connections_of(&self, pair: usize) -> Vec<usize> {
+        let nodes = self.plan.pairs[pair].nodes;
+        let open = |id: &usize| {
+            let closed = self.network.is_closed(*id, 0) && self.network.is_closed(*id, 1);
+            self.network.get(*id).nodes == nodes && !closed && !self.network.is_cut(*id)
+        };
+        (0..self.network.count()).filter(open).collect()
+    }
+
+    pub(super) fn cut_pair(&mut self, pair: usize) {
+        let mut last = self.now;
+        for connection in self.connections_of(pair) {
+            let kept = [0, 1].map(|side| {
+                let under_way = self.network.under_way(connection, side) as u64;
+                if self.random.one_in(3) { 0 } else { self.random.below(under_way + 1) as usize }
+            });
+            self.network.cut(connection, kept);
+            for side in [0, 1] {
+                let wait = match self.random.below(10) {
+                    // It never learns.
+                    0 => continue,
+                    1 => self.random.below(2_000_000_000),
+                    2 | 3 => 0,
+                    _ => self.random.below(5_000_000),
+                };
+                let at = self.now.after(Duration::from_nanos(wait));
+                last = last.max(at);
+                self.at(at, Event::Learn { connection, side });
+                self.has_news(connection, side);
+            }
+        }
+        self.unhealthy(pair, last);
+    }
+
+    fn hold(&mut self, pair: usize, way: Way, time: Duration) {
+        let until = self.now.after(time);
+        for side in way.sides() {
+            let held = &mut self.pairs[pair].held_until[*side];
+            *held = (*held).max(until);
+            for connection in self.connections_of(pair) {
+                self.network.stall(connection, *side, until);
+            }
+        }
+        self.unhealthy(pair, until);
+    }
+
+    fn sever(&mut self, pair: usize, way: Way) {
+        for connection in self.connections_of(pair) {
+            for side in way.sides() {
+                self.network.stall(connection, *side, NEVER);
+            }
+        }
+        self.unhealthy(pair, self.now);
+    }
+
+    fn pause(&mut self, node: usize, time: Duration) {
+        let until = self.now.after(time);
+        let before = self.nodes[node].stopped_until.max(self.now);
+        if until <= before {
+            return;
+        }
+        self.nodes[node].stopped_until = until;
+        let more = Duration::from_nanos(until.0 - before.0);
+        for end in self.ends.iter_mut().filter(|end| end.node == node) {
+            end.quiet.stopped += more;
+            end.quiet.stops += 1;
+        }
+        for pair in self.pairs_of(node) {
+            self.unhealthy(pair, until);
+        }
+    }
+
+    fn crash(&mut self, node: usize, silent: bool, back: Option<Duration>) {
+        if !self.nodes[node].up {
+            return;
+        }
+        for id in 0..self.ends.len() {
+            if self.ends[id].node == node {
+                self.finish(id, Over::Crashed);
+            }
+        }
+        self.nodes[node].up = false;
+        self.nodes[node].silent = silent;
+        for dialling in 0..self.dialling.len() {
+            let pair = self.sessions[dialling].pair;
+            if self.plan.pairs[pair].nodes[0] == node {
+                self.dialling[dialling].generation += 1;
+            }
+        }
+        for connection in 0..self.network.count() {
+            let nodes = self.network.get(connection).nodes;
+            for side in (0..2).filter(|side| nodes[*side] == node) {
+                if silent {
+                    self.network.stall(connection, 1 - side, NEVER);
+                }
+                self.hang_up(connection, side);
+            }
+        }
+        let until = back.map_or(NEVER, |back| self.now.after(back));
+        if until < NEVER {
+            self.at(until, Event::Restart { node });
+        }
+        for pair in self.pairs_of(node) {
+            self.unhealthy(pair, until);
+        }
+    }
+
+    pub(super) fn restart(&mut self, node: usize) {
+        let incarnation = u128::from(self.random.next());
+        let it = &mut self.nodes[node];
+        it.incarnation = incarnation;
+        it.up = true;
+        it.silent = false;
+        for pair in self.pairs_of(node) {
+            if self.plan.pairs[pair].nodes[0] == node {
+                self.at(self.now, Event::Begin { pair });
+            }
+        }
+        // What still comes for the old one is refused.
+        for connection in 0..self.network.count() {
+            let nodes = self.network.get(connection).nodes;
+            for side in (0..2).filter(|side| nodes[1 - *side] == node) {
+                if !self.network.is_closed(connection, side) && self.random.one_in(2) {
+                    self.at(self.now, Event::Learn { connection, side });
+                }
+            }
+        }
+    }
+
+    /// A connection that is not the dialler's says that it is.
+    fn ghost(&mut self, pair: usize, kind: Kind) {
+        let Some(session) = self.pairs[pair].session else { return };
+        let Some(end) = self.end_of(pair, 0) else { return };
+        if self.end_of(pair, 1).is_none() {
+            return;
+        }
+        let end = &self.ends[end];
+        let (last, received) = (end.attempts.last(), end.said);
+        let attempt = self.random.range(1, u64::from(last) + 1) as u32;
+        let word = Resume {
+            kind,
+            session: self.sessions[session].number,
+            attempt,
+            received,
+            addressee: 0,
+        };
+        let incarnation = self.sessions[session].incarnations[0];
+        self.call(pair, Talk::GhostCalls { incarnation, word });
+    }
+}

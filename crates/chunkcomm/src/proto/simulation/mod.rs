@@ -1,0 +1,87 @@
+//! Both ends of sessions, and small meshes, under virtual time and by seed: the
+//! machines of this floor with a model of the driver around them, a network of
+//! byte streams, applications, and faults.
+//!
+//! A seed stands for nodes, links, channels, messages and faults (`plan`). The
+//! same seed gives the same trace. What may never happen is checked at every
+//! step: a message that is lost, repeated, changed or out of order; an
+//! acknowledgement of what did not arrive; memory beyond what was promised; a
+//! session that ends without cause, or not although it should; a question or an
+//! acknowledgement that is not answered in time; what the text forbids to take.
+//!
+//! Reading order: `plan` (what a seed is), `network` (byte streams), `end` (one
+//! end: machine, driver's memory, application), `world` (events), `driver` (turns
+//! of one end), `dialling` (connections), `applications`, `faults`, `checks`,
+//! `coverage`.
+//!
+//! Run it with `cargo run --release -p chunkcomm --features simulation,planted
+//! --bin chunkcomm-simulate -- --help`.
+
+mod applications;
+mod checks;
+mod coverage;
+mod dialling;
+mod driver;
+mod end;
+mod faults;
+mod network;
+mod plan;
+mod random;
+mod rings;
+mod world;
+
+use super::planted;
+use random::Random;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+
+pub use super::planted::Bug;
+pub use coverage::Coverage;
+
+/// Messages are slices of this many bytes.
+const PATTERN_BYTES: usize = 320 * 1024;
+
+/// The bytes that all messages are slices of.
+fn pattern() -> &'static [u8] {
+    static PATTERN: OnceLock<Vec<u8>> = OnceLock::new();
+    PATTERN.get_or_init(|| {
+        let mut random = Random::new(7);
+        (0..PATTERN_BYTES / 8).flat_map(|_| random.next().to_le_bytes()).collect()
+    })
+}
+
+/// What a run of one seed came to.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// Over everything that happened and when: the same for the same seed.
+    pub trace: u64,
+    /// What was met.
+    pub coverage: Coverage,
+    /// What must not happen and did, with the virtual time.
+    pub violation: Option<String>,
+}
+
+/// Runs `seed`, with `bug` switched on if there is one and the build has the
+/// feature `planted`. Each line of the trace goes to `trace`.
+pub fn run(seed: u64, bug: Option<Bug>, trace: Option<&mut dyn FnMut(String)>) -> Outcome {
+    planted::plant(bug);
+    let mut world = world::World::new(seed, trace);
+    // Our own faults are panics.
+    let ran = catch_unwind(AssertUnwindSafe(|| world.run()));
+    planted::plant(None);
+    let violation = match ran {
+        Ok(()) => world.violation.take(),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|it| (*it).to_owned()));
+            Some(format!("at {}: panicked: {}", world.now.0, text.unwrap_or_default()))
+        }
+    };
+    let coverage = world.coverage();
+    Outcome { seed, trace: world.hash, coverage, violation }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,369 @@
+//! What a seed stands for: nodes, links, what they send, and what goes wrong.
+
+use super::end::STATE_NAMES;
+use super::random::Random;
+use crate::proto::Time;
+use crate::proto::flush::Policy;
+use crate::proto::limits::{
+    DEAD_MS_DEFAULT, OPEN_CREDIT_DIVISOR, PROBE_MS_DEFAULT, SUSPECT_MS_DEFAULT,
+};
+use crate::proto::link::LinkConfig;
+use crate::proto::liveness::Silence;
+use std::time::Duration;
+
+/// Largest message of all.
+pub(super) const MESSAGE_BYTES_MAX: u64 = 200_000;
+
+/// A seed has at least so many faults and messages.
+const FAULTS_MIN: u64 = 5;
+const MESSAGES_MIN: u64 = 1000;
+
+/// In which direction between the two nodes of a pair: to the side with this
+/// number, or both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    To(usize),
+    Both,
+}
+
+impl Way {
+    pub(super) fn sides(self) -> &'static [usize] {
+        match self {
+            Way::To(0) => &[0],
+            Way::To(_) => &[1],
+            Way::Both => &[0, 1],
+        }
+    }
+}
+
+/// How a peer that is in the wrong departs from the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wrong {
+    /// It leaves a numbered packet out.
+    Gap,
+    /// It acknowledges what was never written.
+    Ack,
+    /// It has forgotten what it acknowledged, when a connection begins.
+    ReceivedLow,
+    /// It has what was never written, when a connection begins.
+    ReceivedHigh,
+    /// What it sends again is not what it had sent.
+    OtherPacket,
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The connection breaks; each end learns of it in its own time.
+    Cut { pair: usize },
+    /// Nothing gets through for a while.
+    Hold { pair: usize, way: Way, time: Duration },
+    /// Nothing gets through on this connection for ever, and nobody is told.
+    Sever { pair: usize, way: Way },
+    /// A process is stopped.
+    Pause { node: usize, time: Duration },
+    /// A node's clock runs ahead by so much.
+    Jump { node: usize, by: Duration },
+    /// A node is gone, with or without word, and comes back as another
+    /// incarnation, or not.
+    Crash { node: usize, silent: bool, back: Option<Duration> },
+    /// Connections that are made now take long to be made.
+    Late { pair: usize, time: Duration },
+    /// A connection of long ago arrives.
+    Stale { pair: usize },
+    /// A copy of the dialler begins the same session.
+    Copy { pair: usize },
+    /// A receiver takes nothing for a while.
+    Slow { pair: usize, side: usize, time: Duration },
+    /// One side of a link departs from the protocol.
+    Wrong { pair: usize, side: usize, how: Wrong },
+}
+
+pub(super) const FAULT_NAMES: [&str; 11] =
+    ["cut", "hold", "sever", "pause", "jump", "crash", "late", "stale", "copy", "slow", "wrong"];
+
+impl Fault {
+    pub(super) fn index(self) -> usize {
+        match self {
+            Fault::Cut { .. } => 0,
+            Fault::Hold { .. } => 1,
+            Fault::Sever { .. } => 2,
+            Fault::Pause { .. } => 3,
+            Fault::Jump { .. } => 4,
+            Fault::Crash { .. } => 5,
+            Fault::Late { .. } => 6,
+            Fault::Stale { .. } => 7,
+            Fault::Copy { .. } => 8,
+            Fault::Slow { .. } => 9,
+            Fault::Wrong { .. } => 10,
+        }
+    }
+
+    /// The pair that it is about, if it is about one.
+    pub(super) fn pair(self) -> Option<usize> {
+        match self {
+            Fault::Cut { pair }
+            | Fault::Hold { pair, .. }
+            | Fault::Sever { pair, .. }
+            | Fault::Late { pair, .. }
+            | Fault::Stale { pair }
+            | Fault::Copy { pair }
+            | Fault::Slow { pair, .. }
+            | Fault::Wrong { pair, .. } => Some(pair),
+            Fault::Pause { .. } | Fault::Jump { .. } | Fault::Crash { .. } => None,
+        }
+    }
+
+    /// How long it lasts.
+    pub(super) fn time(self) -> Duration {
+        match self {
+            Fault::Hold { time, .. }
+            | Fault::Pause { time, .. }
+            | Fault::Late { time, .. }
+            | Fault::Slow { time, .. } => time,
+            Fault::Crash { back, .. } => back.unwrap_or_default(),
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+/// When a fault comes, after the one before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    /// Whatever is the case.
+    Any,
+    /// Its pair has a connection.
+    Linked,
+    /// An end is in this state.
+    State { pair: usize, side: usize, state: usize },
+}
+
+/// A fault and when it comes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Planned {
+    /// So long after the one before.
+    pub(super) gap: Duration,
+    pub(super) when: When,
+    /// It waits at most so long for `when`.
+    pub(super) patience: Duration,
+    pub(super) fault: Fault,
+}
+
+/// A link between two nodes.
+#[derive(Debug, Clone)]
+pub(super) struct Pair {
+    /// The first one dials.
+    pub(super) nodes: [usize; 2],
+    pub(super) latency: Duration,
+    pub(super) capacity: usize,
+    /// Which sides close.
+    pub(super) closes: [bool; 2],
+    /// They close without waiting for what the other still sends.
+    pub(super) early: bool,
+    /// Words at the start of a connection say less than is true.
+    pub(super) modest: bool,
+}
+
+/// What a seed stands for.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) nodes: usize,
+    pub(super) pairs: Vec<Pair>,
+    /// One after the other.
+    pub(super) faults: Vec<Planned>,
+    /// About how long messages are sent for.
+    pub(super) work: Duration,
+    /// Messages of a channel in a first session.
+    pub(super) messages: u64,
+    /// One read in so many takes few bytes only.
+    pub(super) crumbs: u64,
+}
+
+const MS: u64 = 1_000_000;
+
+/// States of ends, by their index in `end::STATE_NAMES`, and one more for a talk.
+const STATES: u64 = STATE_NAMES.len() as u64 + 1;
+const DRAINING: usize = 6;
+
+fn nanos(random: &mut Random, from: u64, to: u64) -> Duration {
+    Duration::from_nanos(random.range(from, to))
+}
+
+impl Plan {
+    pub(super) fn of(seed: u64) -> Plan {
+        let mut random = Random::fork(seed, 1);
+        let nodes = match random.below(10) {
+            0 => 3,
+            1 if random.one_in(2) => 4,
+            _ => 2,
+        };
+        let mut pairs = Vec::new();
+        for one in 0..nodes {
+            for other in one + 1..nodes {
+                pairs.push(pair(&mut random, [one, other]));
+            }
+        }
+        let work = Duration::from_millis(random.pick(&[20, 200, 1000, 5000]));
+        let channels = 6 * pairs.len() as u64;
+        let mut plan = Plan {
+            nodes,
+            faults: Vec::new(),
+            work,
+            messages: MESSAGES_MIN.div_ceil(channels) + random.below(30),
+            crumbs: random.pick(&[4, 30, 1000]),
+            pairs,
+        };
+        plan.go_wrong(&mut random);
+        plan
+    }
+
+    fn go_wrong(&mut self, random: &mut Random) {
+        // One seed in three has what may end sessions.
+        let grave = random.one_in(3);
+        let count = random.range(FAULTS_MIN, 14);
+        let gap = self.work.as_nanos() as u64 * 5 / 2 / count;
+        for _ in 0..count {
+            let fault = self.fault(random, grave);
+            let gap = nanos(random, 0, gap);
+            self.faults.push(planned(random, gap, fault));
+            if matches!(fault, Fault::Cut { .. }) && random.one_in(4) {
+                // They seldom come alone.
+                for _ in 0..random.range(1, 6) {
+                    let (gap, when) = (nanos(random, 0, 40 * MS), When::Any);
+                    self.faults.push(Planned { gap, when, patience: Duration::ZERO, fault });
+                }
+            }
+        }
+        if random.one_in(12) {
+            let (pair, side) = (self.any_pair(random), random.below(2) as usize);
+            let how = random.pick(&[
+                Wrong::Gap,
+                Wrong::Ack,
+                Wrong::ReceivedLow,
+                Wrong::ReceivedHigh,
+                Wrong::OtherPacket,
+            ]);
+            let (gap, patience) = (Duration::ZERO, Duration::from_secs(1));
+            let fault = Fault::Wrong { pair, side, how };
+            let at = random.below(self.faults.len() as u64) as usize;
+            self.faults.insert(at, Planned { gap, when: When::Linked, patience, fault });
+        }
+        if random.one_in(3) {
+            // The last one meets an end that closes.
+            let pair = self.any_pair(random);
+            let closes = self.pairs[pair].closes;
+            let (side, state) = (usize::from(!closes[0]), DRAINING);
+            let (gap, patience) = (Duration::ZERO, Duration::from_secs(20));
+            let fault = Fault::Cut { pair };
+            let when = When::State { pair, side, state };
+            self.faults.push(Planned { gap, when, patience, fault });
+        }
+    }
+
+    fn any_pair(&self, random: &mut Random) -> usize {
+        random.below(self.pairs.len() as u64) as usize
+    }
+
+    fn fault(&self, random: &mut Random, grave: bool) -> Fault {
+        let pair = self.any_pair(random);
+        let node = random.below(self.nodes as u64) as usize;
+        let side = random.below(2) as usize;
+        let way = if random.one_in(2) { Way::To(side) } else { Way::Both };
+        let short = nanos(random, MS, 4000 * MS);
+        let long = nanos(random, 4000 * MS, 14_000 * MS);
+        let any = if grave && random.one_in(2) { long } else { short };
+        match random.below(24) {
+            0..=10 => Fault::Cut { pair },
+            11 | 12 => Fault::Hold { pair, way, time: any },
+            13 | 14 => Fault::Sever { pair, way },
+            15 | 16 => Fault::Pause { node, time: any },
+            17 => Fault::Jump { node, by: nanos(random, MS, 40_000 * MS) },
+            18 if grave => {
+                let back = (!random.one_in(3)).then_some(any);
+                Fault::Crash { node, silent: random.one_in(2), back }
+            }
+            18 | 19 => Fault::Late { pair, time: short },
+            20 => Fault::Copy { pair },
+            21 | 22 => Fault::Stale { pair },
+            _ => {
+                let many = random.one_in(3);
+                let time = if many { nanos(random, 11_000 * MS, 16_000 * MS) } else { short };
+                Fault::Slow { pair, side, time }
+            }
+        }
+    }
+}
+
+fn planned(random: &mut Random, gap: Duration, fault: Fault) -> Planned {
+    let when = match fault {
+        Fault::Cut { pair } | Fault::Sever { pair, .. } if random.one_in(2) => When::State {
+            pair,
+            side: random.below(2) as usize,
+            state: random.below(STATES) as usize,
+        },
+        Fault::Crash { .. } | Fault::Pause { .. } | Fault::Jump { .. } => When::Any,
+        _ if random.one_in(6) => When::Any,
+        _ => When::Linked,
+    };
+    Planned { gap, when, patience: nanos(random, MS, 3000 * MS), fault }
+}
+
+fn pair(random: &mut Random, nodes: [usize; 2]) -> Pair {
+    let far = random.one_in(3);
+    let (latency, capacity) = if far {
+        (nanos(random, MS, 20 * MS), random.pick(&[64, 256, 1024]) * 1024)
+    } else {
+        (nanos(random, 5_000, 300_000), random.pick(&[1, 8, 64, 256]) * 1024)
+    };
+    Pair {
+        nodes,
+        latency,
+        capacity,
+        closes: random.pick(&[[true, false], [false, true], [true, true]]),
+        early: random.one_in(8),
+        modest: random.one_in(4),
+    }
+}
+
+/// How the machines of one session are built: both sides'.
+pub(super) fn configs(random: &mut Random, now: [Time; 2]) -> [LinkConfig; 2] {
+    let windows = [0, 1].map(|_| random.pick(&[32, 128, 1024, 4096]) * 1024);
+    [0, 1].map(|side: usize| LinkConfig {
+        policy: match random.below(10) {
+            0 => Policy::Unbuffered,
+            1 => Policy::Linger(Duration::from_millis(random.range(1, 5))),
+            _ => Policy::Chunked,
+        },
+        age_bound: Duration::from_millis(1),
+        packet_bytes_max: random.pick(&[1024, 4096, 16 * 1024, 64 * 1024]),
+        windows_bytes_max: windows[side],
+        message_bytes_max: MESSAGE_BYTES_MAX,
+        peer_open_credit: windows[1 - side] / OPEN_CREDIT_DIVISOR,
+        session: true,
+        resend_bytes_max: random.pick(&[16, 128, 4096]) * 1024,
+        silence: silence(),
+        now: now[side],
+    })
+}
+
+/// As by default.
+pub(super) fn silence() -> Silence {
+    Silence {
+        probe: Duration::from_millis(PROBE_MS_DEFAULT),
+        suspect: Duration::from_millis(SUSPECT_MS_DEFAULT),
+        dead: Duration::from_millis(DEAD_MS_DEFAULT),
+    }
+}
+
+/// A size of a message: most are small.
+pub(super) fn size(random: &mut Random) -> usize {
+    let (from, to) = match random.below(100) {
+        0..=74 => (0, 60),
+        75..=92 => (200, 2000),
+        93..=97 => (5000, 12_000),
+        98 => (12_000, 60_000),
+        _ if random.one_in(4) => (60_000, MESSAGE_BYTES_MAX),
+        _ => (8000, 30_000),
+    };
+    random.range(from, to) as usize
+}

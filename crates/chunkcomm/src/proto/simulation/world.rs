@@ -1,0 +1,343 @@
+//! The heap of events, and who they are for.
+
+use super::coverage::Coverage;
+use super::dialling::{Dialling, Talk};
+use super::end::End;
+use super::network::Network;
+use super::plan::Plan;
+use super::random::Random;
+use crate::proto::Time;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+/// The clocks of nodes begin here.
+const EPOCH: u64 = 1_000_000_000;
+
+/// Everything is over so long after the last fault.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+/// A seed has at most so many events.
+const EVENTS_MAX: u64 = 3_000_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Event {
+    /// A connection is there at its acceptor.
+    Accepted {
+        connection: usize,
+    },
+    /// A connection is there at its dialler.
+    Connected {
+        connection: usize,
+    },
+    /// A connection was refused.
+    Refused {
+        connection: usize,
+    },
+    /// Bytes arrive.
+    Arrive {
+        connection: usize,
+        side: usize,
+    },
+    /// A process that was stopped looks at what arrived.
+    Hear {
+        connection: usize,
+        side: usize,
+    },
+    /// A side learns that a connection is gone.
+    Learn {
+        connection: usize,
+        side: usize,
+    },
+    /// A dialler has waited.
+    Dial {
+        session: usize,
+        generation: u32,
+    },
+    /// An attempt took too long.
+    Timeout {
+        connection: usize,
+        side: usize,
+    },
+    /// A connection is handed to its driver.
+    Adopt {
+        connection: usize,
+        side: usize,
+    },
+    /// A driver looks.
+    Wake {
+        end: usize,
+    },
+    Produce {
+        end: usize,
+        channel: u32,
+    },
+    Take {
+        end: usize,
+        channel: u32,
+    },
+    Fault {
+        index: usize,
+    },
+    Cut {
+        pair: usize,
+    },
+    Restart {
+        node: usize,
+    },
+    /// A node begins a session anew.
+    Begin {
+        pair: usize,
+    },
+}
+
+/// One node.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    pub(super) incarnation: u128,
+    pub(super) up: bool,
+    /// It went without a word: nobody answers.
+    pub(super) silent: bool,
+    pub(super) stopped_until: Time,
+    /// Its clock shows so much more than the time that passed.
+    pub(super) ahead: u64,
+}
+
+/// One session.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) pair: usize,
+    pub(super) number: u64,
+    pub(super) incarnations: [u128; 2],
+    pub(super) ends: [Option<usize>; 2],
+    /// The first one of its pair.
+    pub(super) first: bool,
+}
+
+/// What is known of a pair besides its plan.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PairState {
+    pub(super) session: Option<usize>,
+    pub(super) begun: u32,
+    /// From when on nothing is in the way between the two.
+    pub(super) healthy_from: Time,
+    /// Nothing gets through to a side before this.
+    pub(super) held_until: [Time; 2],
+    pub(super) late_until: Time,
+}
+
+/// Everything.
+pub(super) struct World<'a> {
+    pub(super) seed: u64,
+    pub(super) plan: Plan,
+    pub(super) now: Time,
+    pub(super) random: Random,
+    pub(super) network: Network,
+    pub(super) talks: Vec<[Talk; 2]>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) pairs: Vec<PairState>,
+    pub(super) sessions: Vec<Session>,
+    pub(super) dialling: Vec<Dialling>,
+    pub(super) ends: Vec<End>,
+    pub(super) counts: Coverage,
+    pub(super) violation: Option<String>,
+    pub(super) hash: u64,
+    /// When the last fault that came is over.
+    pub(super) last_fault: Time,
+    pub(super) next_fault: usize,
+    /// Until when the next fault waits for what it is to meet.
+    pub(super) fault_until: Option<Time>,
+    heap: BinaryHeap<Reverse<(Time, u64, Event)>>,
+    pushed: u64,
+    trace: Option<&'a mut dyn FnMut(String)>,
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(seed: u64, trace: Option<&'a mut dyn FnMut(String)>) -> World<'a> {
+        let plan = Plan::of(seed);
+        let mut random = Random::fork(seed, 2);
+        let node = |_| Node {
+            incarnation: u128::from(random.next()),
+            up: true,
+            silent: false,
+            stopped_until: Time(0),
+            ahead: EPOCH,
+        };
+        let nodes = (0..plan.nodes).map(node).collect();
+        let mut world = World {
+            seed,
+            now: Time(0),
+            random,
+            network: Network::default(),
+            talks: Vec::new(),
+            nodes,
+            pairs: vec![PairState::default(); plan.pairs.len()],
+            sessions: Vec::new(),
+            dialling: Vec::new(),
+            ends: Vec::new(),
+            counts: Coverage { seeds: 1, ..Coverage::default() },
+            violation: None,
+            hash: seed,
+            last_fault: Time(0),
+            next_fault: 0,
+            fault_until: None,
+            heap: BinaryHeap::new(),
+            pushed: 0,
+            trace,
+            plan,
+        };
+        for pair in 0..world.plan.pairs.len() {
+            world.at(Time(0), Event::Begin { pair });
+        }
+        let first = world.plan.faults[0].gap;
+        world.after(first, Event::Fault { index: 0 });
+        world
+    }
+
+    pub(super) fn at(&mut self, time: Time, event: Event) {
+        self.pushed += 1;
+        self.heap.push(Reverse((time.max(self.now), self.pushed, event)));
+    }
+
+    pub(super) fn after(&mut self, wait: Duration, event: Event) {
+        self.at(self.now.after(wait), event);
+    }
+
+    /// What the clock of `node` shows.
+    pub(super) fn local(&self, node: usize) -> Time {
+        Time(self.now.0 + self.nodes[node].ahead)
+    }
+
+    /// Something must not happen and did.
+    pub(super) fn violate(&mut self, what: &str) {
+        if self.violation.is_none() {
+            self.violation = Some(format!("at {} ns: {what}", self.now.0));
+        }
+    }
+
+    pub(super) fn note(&mut self, tag: u64, numbers: [u64; 2], text: impl FnOnce() -> String) {
+        for part in [self.now.0, tag, numbers[0], numbers[1]] {
+            self.hash = (self.hash ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+        }
+        if let Some(trace) = &mut self.trace {
+            trace(format!("{:>16} {}", self.now.0, text()));
+        }
+    }
+
+    pub(super) fn run(&mut self) {
+        while let Some(Reverse((time, _, event))) = self.heap.pop() {
+            if time > self.last_fault.max(Time(0).after(2 * self.plan.work)).after(PATIENCE) {
+                break;
+            }
+            self.now = time;
+            self.counts.events += 1;
+            if self.counts.events > EVENTS_MAX {
+                return self.violate("it does not come to rest");
+            }
+            self.event(event);
+            if self.violation.is_some() {
+                return;
+            }
+        }
+        self.check_over();
+    }
+
+    fn event(&mut self, event: Event) {
+        let Some(node) = self.node_of(event) else { return };
+        if let Some(node) = node {
+            if !self.nodes[node].up {
+                if let Event::Accepted { connection } = event {
+                    self.refuse(connection);
+                }
+                return;
+            }
+            let until = self.nodes[node].stopped_until;
+            if until > self.now {
+                // The order of what happened meanwhile stays.
+                return self.at(until, event);
+            }
+        }
+        match event {
+            Event::Accepted { connection } => self.accepted(connection),
+            Event::Connected { connection } => self.connected(connection),
+            Event::Refused { connection } => self.failed(connection),
+            Event::Arrive { connection, side } => {
+                if let Some(held) = self.network.arrive(connection, side, self.now) {
+                    self.arrives(connection, side, held);
+                }
+                self.has_news(connection, side);
+            }
+            Event::Learn { connection, side } => {
+                self.network.learn(connection, side);
+                self.has_news(connection, side);
+            }
+            Event::Hear { connection, side } => self.hear(connection, side),
+            Event::Dial { session, generation } => self.dial(session, generation),
+            Event::Timeout { connection, side } => self.timeout(connection, side),
+            Event::Adopt { connection, side } => self.adopt(connection, side),
+            Event::Wake { end } => self.woken(end),
+            Event::Produce { end, channel } => self.produce(end, channel),
+            Event::Take { end, channel } => self.take(end, channel),
+            Event::Fault { index } => self.fault_due(index),
+            Event::Cut { pair } => self.cut_pair(pair),
+            Event::Restart { node } => self.restart(node),
+            Event::Begin { pair } => self.begin(pair),
+        }
+    }
+
+    /// Whose process an event needs; `None` in `None` when it needs none. `None`
+    /// when it is for nobody.
+    fn node_of(&self, event: Event) -> Option<Option<usize>> {
+        let by_side = |connection: usize, side: usize| self.network.get(connection).nodes[side];
+        Some(Some(match event {
+            Event::Arrive { .. }
+            | Event::Learn { .. }
+            | Event::Fault { .. }
+            | Event::Cut { .. }
+            | Event::Restart { .. } => return Some(None),
+            Event::Connected { connection } | Event::Refused { connection } => {
+                by_side(connection, 0)
+            }
+            Event::Timeout { connection, side }
+            | Event::Adopt { connection, side }
+            | Event::Hear { connection, side } => by_side(connection, side),
+            Event::Accepted { connection } => by_side(connection, 1),
+            Event::Dial { session, .. } => self.plan.pairs[self.sessions[session].pair].nodes[0],
+            Event::Begin { pair } => self.plan.pairs[pair].nodes[0],
+            Event::Wake { end } | Event::Produce { end, .. } | Event::Take { end, .. } => {
+                if self.ends[end].over.is_some() {
+                    return None;
+                }
+                self.ends[end].node
+            }
+        }))
+    }
+
+    /// The other end of the same session.
+    pub(super) fn other(&self, end: usize) -> Option<usize> {
+        let end = &self.ends[end];
+        self.sessions[end.session].ends[1 - end.side]
+    }
+
+    pub(super) fn pair_of(&self, end: usize) -> usize {
+        self.sessions[self.ends[end].session].pair
+    }
+
+    /// What was met.
+    pub(super) fn coverage(&self) -> Coverage {
+        let mut counts = self.counts.clone();
+        for end in &self.ends {
+            let counters = end.link.counters();
+            counts.messages += end.inboxes.iter().map(|inbox| inbox.arrived).sum::<u64>();
+            counts.packets += counters.packets_sent;
+            counts.again += counters.packets_resent;
+            counts.duplicates += end.decoder.duplicates();
+            counts.resumes += counters.resumes;
+            if let Some(over) = end.over {
+                counts.over[over.index()] += 1;
+            }
+        }
+        counts.sessions = self.sessions.len() as u64;
+        counts
+    }
+}
