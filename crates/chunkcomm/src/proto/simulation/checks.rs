@@ -1,6 +1,6 @@
 //! What must hold of the ends of a session together, and at the end of a run.
 
-use super::end::{Closing, End, Over, STATE_NAMES};
+use super::end::{Closing, End, Over, STATE_NAMES, Sent};
 use super::plan::Way;
 use super::world::World;
 use crate::proto::limits::{ACK_DELAY_MS, DEAD_MS_DEFAULT, SUSPECT_MS_DEFAULT};
@@ -134,10 +134,10 @@ impl World<'_> {
         let other = self.other(id);
         let other_over = other.and_then(|other| self.ends[other].over);
         let good = match over {
-            // The bye itself may be lost.
+            // The bye itself may be lost, and what answers the peer behind it.
             Over::Closed => {
-                let [sent, acked, _] = self.ends[id].link.numbers();
-                acked + 1 >= sent
+                let arrived = |sent: &Sent| sent.terminated || sent.acked == sent.messages;
+                self.ends[id].sent.iter().all(arrived)
             }
             Over::ClosedByPeer => matches!(
                 other.map(|other| self.ends[other].closing),
