@@ -12,6 +12,9 @@ pub struct Explanation {
     pub node: String,
     /// Its links.
     pub links: Vec<LinkReport>,
+    /// Nodes that wait for each other in a ring, this one among them; see
+    /// [`Node::explain`](crate::Node::explain).
+    pub cycles: Vec<String>,
     /// The last connections that were refused, oldest first.
     pub refusals: Vec<String>,
 }
@@ -94,6 +97,9 @@ impl fmt::Display for Explanation {
         writeln!(f, "node {}: {} links", self.node, self.links.len())?;
         for link in &self.links {
             link.fmt(f)?;
+        }
+        for cycle in &self.cycles {
+            writeln!(f, "  cycle: {cycle}")?;
         }
         for refusal in &self.refusals {
             writeln!(f, "  refused: {refusal}")?;

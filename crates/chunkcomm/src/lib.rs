@@ -5,9 +5,10 @@
 //!
 //! For services that send many small messages to each other, and for programs
 //! that ship large ones. The straightforward program is the fast one: no batch
-//! sizes, no flush timers. Not for requests over the open internet (nothing
-//! admits or encrypts yet), and not where messages must survive a lost
-//! connection: the session then ends, and both ends learn what arrived.
+//! sizes, no flush timers. A link survives lost connections, and nobody joins
+//! without the cluster's credential, which also encrypts TCP. Not for requests over
+//! the open internet, and not where messages must survive their process: what a
+//! session that is given up had not acknowledged is unknown to both ends.
 //!
 //! ```
 //! use chunkcomm::Node;

@@ -44,6 +44,9 @@ pub struct PeerStats {
     pub packets_resent: u64,
     /// Packets that came again and were skipped.
     pub packets_duplicate: u64,
+    /// Cycles of waits that came to light by the peer's word, as in
+    /// [`Node::explain`](crate::Node::explain).
+    pub cycles: u64,
 }
 
 impl PeerStats {
@@ -57,6 +60,7 @@ impl PeerStats {
             resumes: counters.resumes,
             packets_resent: counters.packets_resent,
             packets_duplicate: duplicates,
+            cycles: counters.cycles,
             messages_sent: counters.messages_sent,
             packets_sent: counters.packets_sent,
             message_packets_sent: counters.message_packets,
@@ -109,6 +113,7 @@ impl PeerStats {
             resumes: self.resumes + other.resumes,
             packets_resent: self.packets_resent + other.packets_resent,
             packets_duplicate: self.packets_duplicate + other.packets_duplicate,
+            cycles: self.cycles + other.cycles,
         }
     }
 }

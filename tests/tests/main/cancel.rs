@@ -1,11 +1,9 @@
 //! Every future of farms and deltas, dropped at each place where it can wait, over memory: what
 //! was accepted is not lost, what was cancelled can be asked again, and the nodes go on.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use chunkcomm::{Address, Node, Peer};
@@ -18,60 +16,12 @@ use chunkcomm_pipeline::{
 };
 use chunkcomm_tests::farm_tasks::{Functions, registry};
 
+use super::waiting::{at_last, cancelled, limited, on_both};
+
 const LEN: usize = 20_000;
 
 /// More waits than any future here has: so many are tried where a future begins anew each time.
 const WAITS_MAX: u32 = 400;
-
-/// Runs `future` until it has to wait for the `waits`-th time and drops it then; with 0 it is
-/// never polled.
-async fn cancelled<F: Future>(waits: u32, future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    let mut left = waits;
-    poll_fn(|context| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        match future.as_mut().poll(context) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending => {
-                left -= 1;
-                if left == 0 { Poll::Ready(None) } else { Poll::Pending }
-            }
-        }
-    })
-    .await
-}
-
-async fn limited<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(Duration::from_secs(60), future).await.expect("it hangs")
-}
-
-/// Makes the future again and drops it one wait later each time, until it is ready.
-macro_rules! at_last {
-    ($future:expr) => {{
-        let mut waits = 0;
-        loop {
-            if let Some(output) = limited(cancelled(waits, $future)).await {
-                break output;
-            }
-            waits += 1;
-            tokio::task::yield_now().await;
-        }
-    }};
-}
-
-/// Runs what `test` makes on a runtime of one thread, then on one of two.
-fn on_both<F>(test: impl Fn() -> F)
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    let one = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    one.block_on(test());
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let two = builder.worker_threads(2).enable_all().build().unwrap();
-    two.block_on(two.spawn(test())).unwrap();
-}
 
 fn memory() -> Address {
     static NEXT: AtomicU64 = AtomicU64::new(0);

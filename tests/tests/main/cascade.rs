@@ -1,12 +1,8 @@
 //! The example program `cascade`, run as its user runs it.
 
-use std::process::{Command, Output, Stdio};
+use super::example::Example;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_cascade-program");
-
-fn cascade(arguments: &[&str]) -> Output {
-    Command::new(PROGRAM).args(arguments).output().unwrap()
-}
+const CASCADE: Example = Example { name: "cascade", file: env!("CARGO_BIN_EXE_cascade-program") };
 
 #[test]
 fn whole_buffers_and_deltas_give_the_sequential_result() {
@@ -24,10 +20,7 @@ fn whole_buffers_and_deltas_give_the_sequential_result() {
             ["5 nodes, 1 numbers (4 bytes), compute empty", "whole buffers"],
         ),
     ] {
-        let output = cascade(&[options, &["--repeats", "2"]].concat());
-        let (out, err) =
-            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{options:?}: {err}");
+        let out = CASCADE.prints(&[options, &["--repeats", "2"]].concat());
         let always = ["one process", "all 6 results equal the sequential one"];
         for word in words.iter().chain(&always) {
             assert!(out.contains(word), "{options:?}: {word:?} is not in\n{out}");
@@ -37,7 +30,7 @@ fn whole_buffers_and_deltas_give_the_sequential_result() {
 
 #[test]
 fn bad_options_say_what_is_allowed_and_exit_with_2() {
-    for (arguments, allowed) in [
+    CASCADE.refuses(&[
         (["--size", "5"], "4 to 4GiB in steps of 4"),
         (["--size", "5GiB"], "4 to 4GiB in steps of 4"),
         (["--nodes", "1"], "whole numbers from 2 to 64"),
@@ -48,28 +41,12 @@ fn bad_options_say_what_is_allowed_and_exit_with_2() {
         (["--delta", "0"], "auto and 4 to 4GiB"),
         (["--compute", "cosine"], "empty, random, trig"),
         (["--colour", "red"], "--help"),
-    ] {
-        let output = cascade(&arguments);
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
-        assert!(error.contains(allowed), "{arguments:?}: {error}");
-        assert!(output.stdout.is_empty());
-    }
+    ]);
 }
 
 #[test]
 fn a_closed_standard_output_is_a_plain_error() {
-    let mut program = Command::new(PROGRAM)
-        .args(["--size", "4KiB", "--repeats", "1"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(program.stdout.take());
-    let output = program.wait_with_output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.starts_with("cascade: standard output: "), "{told}");
+    CASCADE.needs_standard_output(&["--size", "4KiB", "--repeats", "1"]);
 }
 
 #[cfg(target_os = "linux")]
@@ -78,15 +55,12 @@ fn a_killed_node_ends_the_program_with_an_error_and_nobody_is_left() {
     use super::proc;
     use rustix::process::Signal;
     use std::io::Read as _;
+    use std::process::Stdio;
 
     for victim in [0, 1] {
         // More runs than end before the node does.
-        let program = Command::new(PROGRAM)
-            .args(["--size", "4MiB", "--repeats", "1000"])
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut program = proc::Program(program);
+        let mut program = CASCADE.command(&["--size", "4MiB", "--repeats", "1000"]);
+        let mut program = proc::Program(program.stderr(Stdio::piped()).spawn().unwrap());
         let mut stderr = program.0.stderr.take().unwrap();
         let nodes = proc::children(program.0.id(), 2);
         let victim_pid = proc::placed(&nodes, victim);

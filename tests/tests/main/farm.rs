@@ -338,8 +338,8 @@ async fn large_tasks_and_large_results_pass_each_other() {
     // More than either channel holds: both ends must go on reading.
     let (builder, functions) = builder();
     let mut farm = builder.prefetch(Prefetch::Fixed(8)).start().await.unwrap();
-    let task = |at: usize| vec![at as u8; 1 << 19];
-    let outcome = farm.run(&functions.echo, (0..24).map(task)).await.unwrap();
+    let task = |at: usize| vec![at as u8; 1 << 18];
+    let outcome = farm.run(&functions.echo, (0..20).map(task)).await.unwrap();
     assert!(outcome.results.iter().enumerate().all(|(at, result)| *result == task(at)));
     farm.finish(DEADLINE).await.unwrap();
 }

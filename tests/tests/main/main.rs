@@ -3,8 +3,13 @@
 
 mod cancel;
 mod cascade;
+mod example;
 mod farm;
 mod mandelbrot;
+mod nodes;
 mod pipeline;
 mod proc;
+mod pure;
 mod types;
+#[path = "../../../crates/chunkcomm/tests/main/support/waiting.rs"]
+mod waiting;

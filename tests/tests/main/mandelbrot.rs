@@ -1,15 +1,15 @@
 //! The example program `mandelbrot`, run as its user runs it.
 
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
 
 use chunkcomm_examples::mandelbrot::colours::{colour, paint};
 use chunkcomm_examples::mandelbrot::view::{Region, View};
 use image::RgbImage;
 
-fn mandelbrot(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_mandelbrot-program")).args(arguments).output().unwrap()
-}
+use super::example::Example;
+
+const MANDELBROT: Example =
+    Example { name: "mandelbrot", file: env!("CARGO_BIN_EXE_mandelbrot-program") };
 
 /// A path in the folder that cargo gives to integration tests.
 fn path(name: &str) -> PathBuf {
@@ -23,10 +23,7 @@ fn rendered(name: &str, options: &[&str]) -> (RgbImage, String) {
     let mut arguments = vec!["--no-progress", "--sequential-check", "--output"];
     arguments.push(path.to_str().unwrap());
     arguments.extend(options);
-    let output = mandelbrot(&arguments);
-    let (out, err) = (String::from_utf8(output.stdout), String::from_utf8(output.stderr));
-    let (out, err) = (out.unwrap(), err.unwrap());
-    assert!(output.status.success(), "{arguments:?}: {err}");
+    let out = MANDELBROT.prints(&arguments);
     (image::open(&path).unwrap().into_rgb8(), out)
 }
 
@@ -89,7 +86,7 @@ fn the_report_has_every_figure() {
 
 #[test]
 fn bad_options_say_what_is_allowed_and_exit_with_2() {
-    for (arguments, allowed) in [
+    MANDELBROT.refuses(&[
         (["--size", "0x0"], "WIDTHxHEIGHT"),
         (["--workers", "none"], "allowed are 1 to 1024"),
         (["--workers-as", "fibre"], "process, thread"),
@@ -99,29 +96,14 @@ fn bad_options_say_what_is_allowed_and_exit_with_2() {
         (["--iterations", "many"], "whole numbers from 1 to 65535"),
         (["--grain", "-1"], "whole numbers from 1 to 4294967295"),
         (["--colour", "red"], "--help"),
-    ] {
-        let output = mandelbrot(&arguments);
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
-        assert!(error.contains(allowed), "{arguments:?}: {error}");
-        assert!(output.stdout.is_empty());
-    }
+    ]);
 }
 
 #[test]
 fn a_closed_standard_output_is_a_plain_error() {
     let picture = path("closed.png");
-    let mut program = Command::new(env!("CARGO_BIN_EXE_mandelbrot-program"))
-        .args(["--size", "8x6", "--no-progress", "--output", picture.to_str().unwrap()])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(program.stdout.take());
-    let output = program.wait_with_output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.starts_with("mandelbrot: standard output: "), "{told}");
+    let picture = picture.to_str().unwrap();
+    MANDELBROT.needs_standard_output(&["--size", "8x6", "--no-progress", "--output", picture]);
 }
 
 #[cfg(target_os = "linux")]
@@ -130,10 +112,11 @@ fn farmer_and_workers_explain_themselves_on_a_signal() {
     use super::proc;
     use rustix::process::Signal;
     use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
 
     let picture = path("explained.png");
-    let farmer = Command::new(env!("CARGO_BIN_EXE_mandelbrot-program"))
-        .args(["--size", "80x60", "--iterations", "30000", "--region", "-0.1,0.1,-0.1,0.1"])
+    let farmer = MANDELBROT
+        .command(&["--size", "80x60", "--iterations", "30000", "--region", "-0.1,0.1,-0.1,0.1"])
         .args(["--workers", "2", "--no-progress", "--output", picture.to_str().unwrap()])
         .stderr(Stdio::piped())
         .spawn()

@@ -14,6 +14,8 @@ use chunkcomm_pipeline::{
     DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, Increment, OpeningFault,
 };
 
+use super::waiting::limited;
+
 type Outcome = Result<(), Box<dyn Error>>;
 
 async fn node(name: &str) -> Result<Node, Box<dyn Error>> {
@@ -30,11 +32,6 @@ async fn pair() -> Result<(Node, Node, Peer), Box<dyn Error>> {
     let (left, right) = (node("left").await?, node("right").await?);
     let peer = link(&left, &right).await?;
     Ok((left, right, peer))
-}
-
-/// A wait that would hang fails instead.
-async fn soon<F: Future>(what: F) -> F::Output {
-    tokio::time::timeout(Duration::from_secs(20), what).await.expect("a wait has an end")
 }
 
 /// Polls once and drops: a wait that is cancelled.
@@ -89,7 +86,7 @@ async fn transfer(len: usize, chunk: usize, increment: Increment) -> Outcome {
         assert!(receiver.into_buffer().await? == seen);
         Outcome::Ok(())
     };
-    let (sent, received) = soon(async { tokio::join!(send, receive) }).await;
+    let (sent, received) = limited(async { tokio::join!(send, receive) }).await;
     sent.and(received)
 }
 
@@ -126,20 +123,20 @@ async fn increments_arrive_before_the_last_is_computed() -> Outcome {
     let (left, right, peer) = pair().await?;
     let (buffer, increment) = (vec![0_u32; 10_000], Increment::Fixed(4000));
     let mut sender = DeltaSender::open(&left, &peer, "early", buffer, increment).await?;
-    let mut receiver = soon(DeltaReceiver::accept(&right, "early", vec![0_u32; 10_000])).await?;
+    let mut receiver = limited(DeltaReceiver::accept(&right, "early", vec![0_u32; 10_000])).await?;
     assert_eq!(receiver.increment_bytes(), 4000);
 
     // 2500 elements are two increments and a half: the half stays.
     fill(&mut sender, 2500, 100).await?;
-    assert_eq!(soon(receiver.wait(1200..2000)).await?, values(1200..2000));
-    assert_eq!(soon(receiver.next()).await?, Some(&values(0..2000)[..]));
+    assert_eq!(limited(receiver.wait(1200..2000)).await?, values(1200..2000));
+    assert_eq!(limited(receiver.next()).await?, Some(&values(0..2000)[..]));
     assert!(is_pending(receiver.wait(2000..2001)));
     assert!(is_pending(receiver.next()));
 
     // A wait that was cancelled has taken nothing from the later ones.
     fill(&mut sender, 3000, 500).await?;
-    soon(receiver.wait(..3000)).await?;
-    assert_eq!(soon(receiver.next()).await?, Some(&values(2000..3000)[..]));
+    limited(receiver.wait(..3000)).await?;
+    assert_eq!(limited(receiver.next()).await?, Some(&values(2000..3000)[..]));
     assert!(is_pending(receiver.finish()));
     assert_eq!(sender.committed(), values(0..3000));
     Ok(())
@@ -150,12 +147,12 @@ async fn a_whole_increment_holds_everything_back() -> Outcome {
     let (left, right, peer) = pair().await?;
     let (buffer, whole) = (vec![0_u32; 10_000], Increment::Fixed(40_000));
     let mut sender = DeltaSender::open(&left, &peer, "whole", buffer, whole).await?;
-    let mut receiver = soon(DeltaReceiver::accept(&right, "whole", vec![0_u32; 10_000])).await?;
+    let mut receiver = limited(DeltaReceiver::accept(&right, "whole", vec![0_u32; 10_000])).await?;
     fill(&mut sender, 9_999, 1000).await?;
     // A second delta on the same link is there and back, the first has not moved.
     let second = DeltaSender::<u8>::open(&left, &peer, "2", Vec::new(), Increment::default());
     let mut second = second.await?;
-    let (sent, received) = soon(async {
+    let (sent, received) = limited(async {
         tokio::join!(second.finish(), DeltaReceiver::accept(&right, "2", Vec::<u8>::new()))
     })
     .await;
@@ -163,7 +160,7 @@ async fn a_whole_increment_holds_everything_back() -> Outcome {
     received?;
     assert_eq!(receiver.landed().len(), 0);
     fill(&mut sender, 10_000, 1).await?;
-    assert_eq!(soon(receiver.finish()).await?, values(0..10_000));
+    assert_eq!(limited(receiver.finish()).await?, values(0..10_000));
     Ok(())
 }
 
@@ -172,12 +169,12 @@ async fn ranges_outside_the_buffer_are_errors() -> Outcome {
     let (left, right, peer) = pair().await?;
     let buffer = vec![0_u8; 10];
     let _sender = DeltaSender::open(&left, &peer, "r", buffer, Increment::default()).await?;
-    let receiver = soon(DeltaReceiver::accept(&right, "r", vec![0_u8; 10])).await?;
-    let error = soon(receiver.wait(5..11)).await.expect_err("beyond the end");
+    let receiver = limited(DeltaReceiver::accept(&right, "r", vec![0_u8; 10])).await?;
+    let error = limited(receiver.wait(5..11)).await.expect_err("beyond the end");
     assert!(matches!(error, DeltaRecvError::Range { start: 5, end: 11, length: 10, .. }));
     let backwards = Range { start: 4, end: 3 };
-    assert!(soon(receiver.wait(backwards)).await.is_err());
-    assert!(soon(receiver.wait(10..)).await?.is_empty());
+    assert!(limited(receiver.wait(backwards)).await.is_err());
+    assert!(limited(receiver.wait(10..)).await?.is_empty());
     Ok(())
 }
 
@@ -186,16 +183,17 @@ async fn finish_before_the_end_says_how_much_is_missing() -> Outcome {
     let (left, right, peer) = pair().await?;
     let buffer = vec![0_u32; 100];
     let mut sender = DeltaSender::open(&left, &peer, "n", buffer, Increment::default()).await?;
-    let mut receiver = soon(DeltaReceiver::accept(&right, "n", vec![0_u32; 100])).await?;
+    let mut receiver = limited(DeltaReceiver::accept(&right, "n", vec![0_u32; 100])).await?;
     fill(&mut sender, 60, 60).await?;
-    let error = soon(sender.finish()).await.expect_err("40 are missing");
+    let error = limited(sender.finish()).await.expect_err("40 are missing");
     assert!(matches!(error, DeltaSendError::Unfinished { committed: 60, length: 100, .. }));
     assert!(error.to_string().contains("60 of 100"), "{error}");
     // Nothing is lost by it.
     fill(&mut sender, 100, 60).await?;
     // Neither by a call that is cancelled, wherever it had got to.
     let _ = is_pending(sender.finish());
-    let (sent, received) = soon(async { tokio::join!(sender.finish(), receiver.finish()) }).await;
+    let (sent, received) =
+        limited(async { tokio::join!(sender.finish(), receiver.finish()) }).await;
     sent?;
     assert_eq!(received?, values(0..100));
     Ok(())
@@ -216,7 +214,7 @@ async fn mismatch(
         }
         sender.finish().await
     };
-    let (sent, received) = soon(async { tokio::join!(send, accepts(&right)) }).await;
+    let (sent, received) = limited(async { tokio::join!(send, accepts(&right)) }).await;
     let sent = sent.expect_err("the shapes differ");
     let received = received.expect_err("the shapes differ");
     assert!(matches!(received, DeltaRecvError::Mismatch(_)), "{received}");
@@ -248,13 +246,13 @@ async fn what_is_no_delta_is_refused() -> Outcome {
     let (left, right, peer) = pair().await?;
     let mut channel = left.open_bytes(&peer, "plain").await?;
     channel.send_slice(b"what is this, and why is it here? it is no opening").await?;
-    let error = soon(DeltaReceiver::accept(&right, "plain", vec![0_u8; 4])).await;
+    let error = limited(DeltaReceiver::accept(&right, "plain", vec![0_u8; 4])).await;
     let error = error.expect_err("no opening");
     assert!(matches!(error, DeltaRecvError::Opening { fault: OpeningFault::Magic, .. }), "{error}");
-    soon(channel.closed()).await;
+    limited(channel.closed()).await;
 
     drop(left.open_bytes(&peer, "nothing").await?);
-    let error = soon(DeltaReceiver::accept(&right, "nothing", vec![0_u8; 4])).await;
+    let error = limited(DeltaReceiver::accept(&right, "nothing", vec![0_u8; 4])).await;
     let error = error.expect_err("no opening");
     let nothing = OpeningFault::Length { bytes: 0 };
     assert!(matches!(error, DeltaRecvError::Opening { fault, .. } if fault == nothing));
@@ -266,19 +264,19 @@ async fn a_sender_that_is_dropped_ends_the_waits() -> Outcome {
     let (left, right, peer) = pair().await?;
     let (buffer, increment) = (vec![0_u32; 1000], Increment::Fixed(400));
     let mut sender = DeltaSender::open(&left, &peer, "torn", buffer, increment).await?;
-    let mut receiver = soon(DeltaReceiver::accept(&right, "torn", vec![0_u32; 1000])).await?;
+    let mut receiver = limited(DeltaReceiver::accept(&right, "torn", vec![0_u32; 1000])).await?;
     fill(&mut sender, 333, 50).await?;
     drop(sender);
-    let error = soon(receiver.finish()).await.expect_err("the rest never comes");
+    let error = limited(receiver.finish()).await.expect_err("the rest never comes");
     let DeltaRecvError::Ended { landed_bytes: 1332, length_bytes: 4000, cause, .. } = &error else {
         panic!("{error}");
     };
     assert!(cause.as_ref().is_some_and(|cause| cause.contains("dropped")), "{error}");
     assert!(error.to_string().contains("left"), "{error}");
     // What was committed has come and stays.
-    assert_eq!(soon(receiver.next()).await?, Some(&values(0..333)[..]));
-    assert!(soon(receiver.next()).await.is_err());
-    assert!(soon(receiver.into_buffer()).await.is_err());
+    assert_eq!(limited(receiver.next()).await?, Some(&values(0..333)[..]));
+    assert!(limited(receiver.next()).await.is_err());
+    assert!(limited(receiver.into_buffer()).await.is_err());
     Ok(())
 }
 
@@ -287,10 +285,10 @@ async fn a_node_that_dies_ends_the_waits_with_its_name() -> Outcome {
     let (left, right, peer) = pair().await?;
     let (buffer, increment) = (vec![0_u32; 1000], Increment::Fixed(400));
     let mut sender = DeltaSender::open(&left, &peer, "dead", buffer, increment).await?;
-    let receiver = soon(DeltaReceiver::accept(&right, "dead", vec![0_u32; 1000])).await?;
+    let receiver = limited(DeltaReceiver::accept(&right, "dead", vec![0_u32; 1000])).await?;
     fill(&mut sender, 500, 50).await?;
-    assert_eq!(soon(receiver.wait(..500)).await?, values(0..500));
-    let (first, second, _) = soon(async {
+    assert_eq!(limited(receiver.wait(..500)).await?, values(0..500));
+    let (first, second, _) = limited(async {
         tokio::join!(receiver.wait(400..600), receiver.wait(..), left.close(Duration::ZERO))
     })
     .await;
@@ -300,7 +298,7 @@ async fn a_node_that_dies_ends_the_waits_with_its_name() -> Outcome {
     }
     assert_eq!(receiver.landed(), values(0..500));
     // The sender's side learns it, too.
-    let sent = soon(async {
+    let sent = limited(async {
         fill(&mut sender, 1000, 10).await?;
         Ok::<_, Box<dyn Error>>(sender.finish().await?)
     });
@@ -315,16 +313,16 @@ async fn a_receiver_that_is_dropped_stops_the_sender() -> Outcome {
     let len = 4_000_000;
     let buffer = vec![0_u32; len];
     let mut sender = DeltaSender::open(&left, &peer, "off", buffer, Increment::default()).await?;
-    let receiver = soon(DeltaReceiver::accept(&right, "off", vec![0_u32; len])).await?;
+    let receiver = limited(DeltaReceiver::accept(&right, "off", vec![0_u32; len])).await?;
     fill(&mut sender, 1000, 1000).await?;
     drop(receiver);
-    let sent = soon(async {
+    let sent = limited(async {
         fill(&mut sender, len, 100_000).await?;
         Ok::<_, Box<dyn Error>>(sender.finish().await?)
     });
     sent.await.expect_err("nobody takes the rest");
     // The memory comes back all the same.
-    assert_eq!(soon(sender.into_buffer()).await.len(), len);
+    assert_eq!(limited(sender.into_buffer()).await.len(), len);
     Ok(())
 }
 
@@ -351,7 +349,7 @@ async fn buffers_are_used_again() -> Outcome {
             back = receiver.into_buffer().await?;
             Outcome::Ok(())
         };
-        let (sent, received) = soon(async { tokio::join!(send, receive) }).await;
+        let (sent, received) = limited(async { tokio::join!(send, receive) }).await;
         sent.and(received)?;
         assert!(back.iter().all(|element| *element == round));
         assert_eq!((out.as_ptr() as usize, back.as_ptr() as usize), addresses);
@@ -374,10 +372,10 @@ async fn a_computing_thread_commits_without_a_runtime() -> Outcome {
         }
         sender
     });
-    let mut receiver = soon(DeltaReceiver::accept(&right, "t", vec![0_u32; len])).await?;
-    assert!(soon(receiver.finish()).await? == values(0..len));
+    let mut receiver = limited(DeltaReceiver::accept(&right, "t", vec![0_u32; len])).await?;
+    assert!(limited(receiver.finish()).await? == values(0..len));
     let mut sender = computing.join().expect("the thread does not panic");
-    soon(sender.finish()).await?;
+    limited(sender.finish()).await?;
     Ok(())
 }
 
@@ -390,28 +388,28 @@ async fn forwards_pass_through_a_node_as_the_bytes_land() -> Outcome {
     let len = 100_000;
     let (buffer, increment) = (vec![0_u32; len], Increment::Fixed(40_000));
     let mut sender = DeltaSender::open(&nodes[0], &to_1, "f", buffer, increment).await?;
-    let middle = soon(DeltaReceiver::accept(&nodes[1], "f", vec![0_u32; len])).await?;
+    let middle = limited(DeltaReceiver::accept(&nodes[1], "f", vec![0_u32; len])).await?;
     let mut forwards = [
         middle.forward(&nodes[1], &to_2, "f").await?,
         middle.forward(&nodes[1], &to_3, "g").await?,
     ];
     let mut ends = [
-        soon(DeltaReceiver::accept(&nodes[2], "f", vec![0_u32; len])).await?,
-        soon(DeltaReceiver::accept(&nodes[3], "g", vec![0_u32; len])).await?,
+        limited(DeltaReceiver::accept(&nodes[2], "f", vec![0_u32; len])).await?,
+        limited(DeltaReceiver::accept(&nodes[3], "g", vec![0_u32; len])).await?,
     ];
     // Nobody reads in the middle; the first half is at the ends before the rest is computed.
     fill(&mut sender, len / 2, 10_000).await?;
     for end in &ends {
-        assert!(soon(end.wait(..len / 2)).await? == values(0..len / 2));
+        assert!(limited(end.wait(..len / 2)).await? == values(0..len / 2));
         assert!(is_pending(end.wait(..len / 2 + 1)));
     }
     fill(&mut sender, len, 10_000).await?;
-    soon(sender.finish()).await?;
+    limited(sender.finish()).await?;
     for (forward, end) in forwards.iter_mut().zip(&mut ends) {
-        soon(forward.finish()).await?;
-        assert!(soon(end.finish()).await? == values(0..len));
+        limited(forward.finish()).await?;
+        assert!(limited(end.finish()).await? == values(0..len));
     }
-    assert!(soon(middle.into_buffer()).await? == values(0..len));
+    assert!(limited(middle.into_buffer()).await? == values(0..len));
     Ok(())
 }
 
@@ -423,13 +421,13 @@ async fn a_forward_goes_on_without_its_receiver() -> Outcome {
     let len = 50_000;
     let (buffer, increment) = (vec![0_u32; len], Increment::Fixed(4096));
     let mut sender = DeltaSender::open(&nodes[0], &to_1, "f", buffer, increment).await?;
-    let middle = soon(DeltaReceiver::accept(&nodes[1], "f", vec![0_u32; len])).await?;
+    let middle = limited(DeltaReceiver::accept(&nodes[1], "f", vec![0_u32; len])).await?;
     drop(middle.forward(&nodes[1], &to_2, "f").await?);
     drop(middle);
-    let mut end = soon(DeltaReceiver::accept(&nodes[2], "f", vec![0_u32; len])).await?;
+    let mut end = limited(DeltaReceiver::accept(&nodes[2], "f", vec![0_u32; len])).await?;
     fill(&mut sender, len, 1000).await?;
-    assert!(soon(end.finish()).await? == values(0..len));
-    soon(sender.finish()).await?;
+    assert!(limited(end.finish()).await? == values(0..len));
+    limited(sender.finish()).await?;
     Ok(())
 }
 
@@ -440,16 +438,16 @@ async fn the_end_of_a_chain_learns_who_died_at_its_start() -> Outcome {
     let to_2 = link(&nodes[1], &nodes[2]).await?;
     let (buffer, increment) = (vec![0_u32; 1000], Increment::Fixed(400));
     let mut sender = DeltaSender::open(&nodes[0], &to_1, "f", buffer, increment).await?;
-    let middle = soon(DeltaReceiver::accept(&nodes[1], "f", vec![0_u32; 1000])).await?;
+    let middle = limited(DeltaReceiver::accept(&nodes[1], "f", vec![0_u32; 1000])).await?;
     let mut forward = middle.forward(&nodes[1], &to_2, "f").await?;
-    let mut end = soon(DeltaReceiver::accept(&nodes[2], "f", vec![0_u32; 1000])).await?;
+    let mut end = limited(DeltaReceiver::accept(&nodes[2], "f", vec![0_u32; 1000])).await?;
     fill(&mut sender, 500, 100).await?;
-    soon(end.wait(..500)).await?;
+    limited(end.wait(..500)).await?;
     let (_, error) =
-        soon(async { tokio::join!(nodes[0].close(Duration::ZERO), end.finish()) }).await;
+        limited(async { tokio::join!(nodes[0].close(Duration::ZERO), end.finish()) }).await;
     let error = error.expect_err("the rest never comes").to_string();
     assert!(error.contains("n1") && error.contains("n0"), "{error}");
-    let error = soon(forward.finish()).await.expect_err("the rest never comes");
+    let error = limited(forward.finish()).await.expect_err("the rest never comes");
     assert!(matches!(error, DeltaSendError::Source { .. }), "{error}");
     assert!(error.source().is_some_and(|source| source.to_string().contains("n0")));
     Ok(())
@@ -473,7 +471,7 @@ async fn a_chain_computes_what_one_node_would() -> Outcome {
         first.prepare_head(&run);
         middle.prepare(&run);
         last.prepare(&run);
-        let (a, b, c) = soon(async {
+        let (a, b, c) = limited(async {
             tokio::join!(
                 run_head(&nodes[0], &to_1, &run, first),
                 run_middle(&nodes[1], &to_2, &run, middle),
@@ -511,7 +509,7 @@ async fn a_chain_is_led_by_its_head() -> Outcome {
         Outcome::Ok(())
     };
     let followers = async { tokio::join!(follow(1), follow(2), follow(3)) };
-    let (led, (a, b, c)) = soon(async { tokio::join!(lead, followers) }).await;
+    let (led, (a, b, c)) = limited(async { tokio::join!(lead, followers) }).await;
     led.and(a).and(b).and(c)
 }
 
@@ -526,14 +524,14 @@ async fn a_follower_that_leaves_fails_the_run_by_name() -> Outcome {
         }
     };
     let (stays, leaves) = (tokio::spawn(follow(1)), tokio::spawn(follow(2)));
-    let mut chain = soon(Chain::gather(&nodes[0], 3)).await?;
+    let mut chain = limited(Chain::gather(&nodes[0], 3)).await?;
     // What is on its way is lost with it; that is the point.
     let _ = nodes[2].close(Duration::ZERO).await;
-    let error = soon(chain.run(&run(0, Compute::Random, Some(4096)))).await;
+    let error = limited(chain.run(&run(0, Compute::Random, Some(4096)))).await;
     let error = error.expect_err("a node is missing");
     assert!(error.to_string().contains("n2"), "{error}");
     drop(chain);
     // Both end; whether with an error depends on what each saw first.
-    let _ = (soon(leaves).await?, soon(stays).await?);
+    let _ = (limited(leaves).await?, limited(stays).await?);
     Ok(())
 }

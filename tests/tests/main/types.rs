@@ -2,10 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
 
 use chunkcomm::{AcceptError, Address, Node, RefusalReason};
 use chunkcomm_tests::farm_tasks::{Job, OTHER_TYPES, sample_job};
+
+use super::waiting::limited;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_farm-program");
 
@@ -33,11 +34,7 @@ async fn line(mut said: BufReader<ChildStdout>) -> String {
         said.read_line(&mut line).unwrap();
         line
     });
-    soon(reading).await.unwrap()
-}
-
-async fn soon<F: Future>(what: F) -> F::Output {
-    tokio::time::timeout(Duration::from_secs(30), what).await.expect("a wait has an end")
+    limited(reading).await.unwrap()
 }
 
 const OURS: &str = "Job{number: u64, text: str}";
@@ -47,7 +44,7 @@ const THEIRS: &str = "Job{number: u32, text: str}";
 async fn programs_with_one_field_changed_refuse_each_other() {
     let node = node().await;
     let (mut program, said) = opener(&node, true);
-    let error = soon(node.accept::<Job>("jobs")).await.expect_err("the types differ");
+    let error = limited(node.accept::<Job>("jobs")).await.expect_err("the types differ");
     let AcceptError::Mismatch { reason, .. } = &error else { panic!("{error}") };
     let RefusalReason::TypeMismatch { sender, receiver } = reason else { panic!("{reason:?}") };
     assert_eq!((&sender[..], &receiver[..]), (THEIRS, OURS));
@@ -62,8 +59,8 @@ async fn programs_with_one_field_changed_refuse_each_other() {
 /// What a program of the same types sends arrives.
 async fn works(node: &Node) {
     let (mut program, said) = opener(node, false);
-    let (_, mut jobs) = soon(node.accept::<Job>("jobs")).await.unwrap();
-    assert_eq!(soon(jobs.recv()).await.unwrap(), Some(sample_job()));
+    let (_, mut jobs) = limited(node.accept::<Job>("jobs")).await.unwrap();
+    assert_eq!(limited(jobs.recv()).await.unwrap(), Some(sample_job()));
     drop(jobs);
     let line = line(said).await;
     assert!(line.starts_with("ended: "), "{line}");

@@ -1,36 +1,56 @@
 //! Runs the simulator over seeds, or shows one of them.
 
-use chunkcomm::proto::simulation::{Bug, Coverage, Outcome, run};
+use chunkcomm::proto::simulation::{Bug, Coverage, GraphOutcome, Outcome, run, run_graph};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Instant;
 
 const HELP: &str = "\
-usage: chunkcomm-simulate [--seeds COUNT] [--from SEED] [--planted NAME|all|list]
+usage: chunkcomm-simulate [--seeds COUNT] [--from SEED] [--threads COUNT]
+                          [--planted NAME|all|list]
        chunkcomm-simulate --seed SEED [--planted NAME] [--trace]
+       chunkcomm-simulate --graphs COUNT [--from SEED] | --graph SEED [--planted NAME]
 
-Runs both ends of sessions under virtual time, with faults, by seed.
+Runs both ends of sessions under virtual time, with faults, by seed; or graphs of
+channels with the smallest windows, some of which nobody receives from.
 
   --seeds COUNT   seeds in a row, 20000 by default
   --from SEED     the first of them, 0 by default
+  --threads COUNT on so many threads, 1 by default
   --seed SEED     one seed alone, run twice
   --planted NAME  with a bug switched on, which is to be found; `all` one after
                   the other, each up to COUNT seeds; `list` names them
   --trace         prints what happens
+  --graphs COUNT  seeds of graphs in a row
+  --graph SEED    one graph alone, run twice
 
 Exit status: 0 when all is well (with --planted: when all were found), 1 when
-not, 2 for bad usage.
+not, 2 for bad usage. Each tenth of the seeds is told on standard error.
 ";
 
 struct Options {
     seeds: u64,
     from: u64,
+    threads: u64,
     one: Option<u64>,
+    graphs: Option<u64>,
+    graph: Option<u64>,
     planted: Option<String>,
     trace: bool,
 }
 
 fn parse() -> Result<Option<Options>, String> {
-    let mut options = Options { seeds: 20_000, from: 0, one: None, planted: None, trace: false };
+    let mut options = Options {
+        seeds: 20_000,
+        from: 0,
+        threads: 1,
+        one: None,
+        graphs: None,
+        graph: None,
+        planted: None,
+        trace: false,
+    };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
@@ -39,7 +59,10 @@ fn parse() -> Result<Option<Options>, String> {
             "--help" | "-h" => return Ok(None),
             "--seeds" => options.seeds = number(value()?)?,
             "--from" => options.from = number(value()?)?,
+            "--threads" => options.threads = number(value()?)?,
             "--seed" => options.one = Some(number(value()?)?),
+            "--graphs" => options.graphs = Some(number(value()?)?),
+            "--graph" => options.graph = Some(number(value()?)?),
             "--planted" => options.planted = Some(value()?),
             "--trace" => options.trace = true,
             other => return Err(format!("{other} is not known; try --help")),
@@ -48,8 +71,11 @@ fn parse() -> Result<Option<Options>, String> {
     if options.trace && options.one.is_none() {
         return Err("--trace shows one seed: name it with --seed".to_owned());
     }
-    if options.seeds == 0 {
-        return Err("--seeds needs at least one".to_owned());
+    if options.from.checked_add(options.seeds).is_none() {
+        return Err("so many seeds do not follow --from".to_owned());
+    }
+    if options.seeds == 0 || options.threads == 0 || options.graphs == Some(0) {
+        return Err("--seeds, --threads and --graphs need at least one".to_owned());
     }
     Ok(Some(options))
 }
@@ -81,6 +107,11 @@ fn main() -> ExitCode {
             bugs.iter().for_each(|bug| println!("{bug:?}"));
             true
         }
+        (_, bugs) if options.graph.is_some() => {
+            let bug = bugs.and_then(|bugs| bugs.first().copied());
+            one_graph(options.graph.unwrap_or_default(), bug)
+        }
+        (_, None) if options.graphs.is_some() => many_graphs(&options),
         (Some(seed), bugs) => one(seed, bugs.and_then(|bugs| bugs.first().copied()), options.trace),
         (None, None) => many(&options),
         // Every one is tried, also behind one that is not found.
@@ -118,31 +149,98 @@ fn tell(outcome: &Outcome, bug: Option<Bug>) {
 /// Seeds in a row, none of which may show anything.
 fn many(options: &Options) -> bool {
     let start = Instant::now();
+    let found = AtomicU64::new(0);
+    let next = AtomicU64::new(0);
     let mut coverage = Coverage::default();
-    let mut violations = 0;
-    for seed in options.from..options.from.saturating_add(options.seeds) {
-        let outcome = run(seed, None, None);
+    thread::scope(|scope| {
+        let work = || some(options, &next, &found, start);
+        let threads: Vec<_> = (0..options.threads).map(|_| scope.spawn(work)).collect();
+        for thread in threads {
+            // A seed's own panics are violations; this one would be ours.
+            coverage.add(&thread.join().expect("a thread runs seeds to the end"));
+        }
+    });
+    let (violations, seconds) = (found.into_inner(), start.elapsed().as_secs_f64());
+    println!("{coverage}");
+    println!(
+        "{violations} violations in seeds {} to {}; {seconds:.1} s, {:.0} seeds/s",
+        options.from,
+        options.from + options.seeds - 1,
+        options.seeds as f64 / seconds,
+    );
+    violations == 0
+}
+
+/// Takes seeds as they come until there are none.
+fn some(options: &Options, next: &AtomicU64, found: &AtomicU64, start: Instant) -> Coverage {
+    let mut coverage = Coverage::default();
+    loop {
+        let count = next.fetch_add(1, Ordering::Relaxed);
+        if count >= options.seeds {
+            return coverage;
+        }
+        let outcome = run(options.from + count, None, None);
         coverage.add(&outcome.coverage);
         if outcome.violation.is_some() {
-            violations += 1;
+            found.fetch_add(1, Ordering::Relaxed);
             tell(&outcome, None);
         }
+        if (count + 1).is_multiple_of(options.seeds.div_ceil(10)) {
+            let (seconds, found) = (start.elapsed().as_secs_f64(), found.load(Ordering::Relaxed));
+            eprintln!("{} seeds, {found} violations, {seconds:.0} s", count + 1);
+        }
     }
-    println!("{coverage}");
-    println!("{violations} violations; {:.1} s", start.elapsed().as_secs_f64());
-    violations == 0
 }
 
 /// Seeds in a row until the bug is found.
 fn hunt(options: &Options, bug: Bug) -> bool {
     for count in 0..options.seeds {
-        let outcome = run(options.from.saturating_add(count), Some(bug), None);
-        if let Some(violation) = outcome.violation {
+        let seed = options.from.saturating_add(count);
+        // Each by the simulation that it shows in.
+        let violation = match Bug::GRAPHS.contains(&bug) {
+            true => run_graph(seed, Some(bug)).violation,
+            false => run(seed, Some(bug), None).violation,
+        };
+        if let Some(violation) = violation {
             let text: String = violation.chars().take(110).collect();
-            println!("{bug:?}: found by seed {}, after {}: {text}", outcome.seed, count + 1);
+            println!("{bug:?}: found by seed {seed}, after {}: {text}", count + 1);
             return true;
         }
     }
     println!("{bug:?}: not found in {} seeds", options.seeds);
     false
+}
+
+/// One graph, twice.
+fn one_graph(seed: u64, bug: Option<Bug>) -> bool {
+    let first = run_graph(seed, bug);
+    let second = run_graph(seed, bug);
+    println!("{first:?}");
+    if first.trace != second.trace {
+        println!("and {:016x} the second time", second.trace);
+    }
+    first.violation.is_none() && first.trace == second.trace
+}
+
+/// Graphs in a row, in none of which a channel whose receiver goes on stands still.
+fn many_graphs(options: &Options) -> bool {
+    let start = Instant::now();
+    let count = options.graphs.unwrap_or_default();
+    let (mut sum, mut violations) = (GraphOutcome::default(), 0);
+    for seed in options.from..options.from.saturating_add(count) {
+        let outcome = run_graph(seed, None);
+        sum.add(&outcome);
+        if let Some(violation) = outcome.violation {
+            violations += 1;
+            println!("graph {seed}: {violation}\n  replay: chunkcomm-simulate --graph {seed}");
+        }
+    }
+    let [channels, live] = sum.channels;
+    println!(
+        "{count} graphs, {channels} channels, {live} with a receiver that goes on, {} with a \
+         sender that waits for ever, {} messages",
+        sum.waiting, sum.messages
+    );
+    println!("{violations} violations; {:.1} s", start.elapsed().as_secs_f64());
+    violations == 0
 }

@@ -17,6 +17,8 @@ use std::task::{Context, Poll, ready};
 pub struct BytesReceiver {
     end: RxEnd,
     peer: Peer,
+    /// The channel's, as its sender opened it.
+    fingerprint: u64,
     turn: Turn,
 }
 
@@ -30,8 +32,8 @@ impl fmt::Debug for BytesReceiver {
 }
 
 impl BytesReceiver {
-    pub(crate) fn new(end: RxEnd, peer: Peer) -> BytesReceiver {
-        BytesReceiver { end, peer, turn: Turn::default() }
+    pub(crate) fn new(end: RxEnd, peer: Peer, fingerprint: u64) -> BytesReceiver {
+        BytesReceiver { end, peer, fingerprint, turn: Turn::default() }
     }
 
     /// The peer at the other end.
@@ -227,8 +229,8 @@ impl BytesReceiver {
     /// For code that waits for a channel's first message and may itself be dropped
     /// meanwhile: dropping the receiver would stop the sender.
     pub fn give_back(self) {
-        let BytesReceiver { end, peer, .. } = self;
-        peer.node().give_back(end);
+        let BytesReceiver { end, peer, fingerprint, .. } = self;
+        peer.node().give_back(end, fingerprint);
     }
 
     /// From now on the bytes of all further messages go, in order and

@@ -49,6 +49,7 @@ impl Driver {
             return;
         }
         self.rest();
+        self.looks.leave();
         #[cfg(feature = "metrics")]
         self.publish_last_metrics();
         if !error.is_closed() || matches!(self.closing, Closing::No | Closing::Draining) {

@@ -8,10 +8,12 @@ use super::staging::Failure;
 use super::taking::RxEnd;
 use super::writing::TxSlots;
 use crate::error::{LinkCause, RefusalReason};
+use crate::proto::Time;
+use crate::proto::cycle::Board;
 use crate::proto::ids::IdMap;
 use crate::proto::link::{Event, Link};
 use crate::proto::packet::{ChannelKind, Refusal};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// A channel that a peer opened.
 pub(crate) struct Opened {
@@ -40,10 +42,11 @@ pub(super) struct Others<'a> {
     pub(super) link: &'a mut Link,
     pub(super) receivers: &'a mut IdMap<RxSlot>,
     pub(super) last_word: &'a mut Option<LinkCause>,
+    pub(super) board: &'a Mutex<Board>,
 }
 
 impl Others<'_> {
-    pub(super) fn handle(&mut self, event: Event<'_>) {
+    pub(super) fn handle(&mut self, event: Event<'_>, now: Time) {
         match event {
             Event::Opened { channel, kind, fingerprint, name, .. } => {
                 self.opened(channel, kind, fingerprint, name);
@@ -62,6 +65,7 @@ impl Others<'_> {
             Event::Described { channel, text } => {
                 self.acceptor.described(self.shared, channel, text);
             }
+            Event::Wait { number, chain } => self.peer_waits(number, chain, now),
             Event::Bye => *self.last_word = Some(LinkCause::ClosedByPeer),
             Event::Gone => *self.last_word = Some(LinkCause::Forgotten),
             _ => {}

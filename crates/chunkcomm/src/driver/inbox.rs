@@ -173,6 +173,12 @@ impl RxShared {
         (bytes.sum(), !matches!(queue.notify, Notify::Nobody))
     }
 
+    /// Nobody takes what comes: something lies there, or nobody waits for more.
+    pub(crate) fn is_left_alone(&self) -> bool {
+        let queue = locked(&self.queue);
+        !queue.runs.is_empty() || matches!(queue.notify, Notify::Nobody)
+    }
+
     pub(crate) fn with_queue<R>(&self, look: impl FnOnce(&mut RxQueue) -> R) -> R {
         look(&mut locked(&self.queue))
     }

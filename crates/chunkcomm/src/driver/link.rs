@@ -4,6 +4,7 @@
 use super::buffers::{Buffers, ReadBuffers};
 use super::clock::{self, Alarm};
 use super::connection::AfterLoss;
+use super::cycles::{Looks, SharedBoard};
 use super::events::{Acceptor, Others};
 use super::mail::{LinkShared, Taken, thread_token};
 use super::reading::{Inbound, ReadError, Reader, RxSlot};
@@ -38,6 +39,7 @@ pub(crate) struct DriverSetup {
     pub(crate) after_loss: AfterLoss,
     pub(crate) acceptor: Arc<dyn Acceptor>,
     pub(crate) buffers: Arc<Buffers>,
+    pub(crate) board: SharedBoard,
     /// The runtime has one thread: producers on it need no fence.
     pub(crate) one_thread: bool,
 }
@@ -85,6 +87,7 @@ pub(crate) struct Driver {
     pub(super) closing: Closing,
     pub(super) one_thread: bool,
     pub(super) recheck: Option<Time>,
+    pub(super) looks: Looks,
     /// What the peer ended the session with.
     pub(super) last_word: Option<LinkCause>,
     pub(super) over: bool,
@@ -115,6 +118,7 @@ impl Driver {
             closing: Closing::No,
             one_thread: setup.one_thread,
             recheck: None,
+            looks: Looks::new(setup.board),
             last_word: None,
             over: false,
             #[cfg(feature = "metrics")]
@@ -147,8 +151,10 @@ impl Driver {
         let shared = &self.shared;
         let senders = &mut self.senders;
         let last_word = &mut self.last_word;
+        let board = &*self.looks.board;
         let mut others = |link: &mut Link, receivers: &mut IdMap<RxSlot>, event: Event<'_>| {
-            Others { acceptor, shared, senders, link, receivers, last_word }.handle(event);
+            Others { acceptor, shared, senders, link, receivers, last_word, board }
+                .handle(event, now);
         };
         let mut inbound = Inbound {
             link: &mut self.link,
@@ -254,6 +260,7 @@ impl Driver {
     /// Turns until there is nothing to do; `Ok(true)` wants to be asked again.
     fn turns(&mut self, context: &mut Context<'_>, now: Time) -> Result<bool, LinkError> {
         self.note_thread(now);
+        self.look_if_due(now);
         for _ in 0..TURNS_MAX {
             self.handle_mail(now)?;
             if self.transport.is_none() {
@@ -306,7 +313,8 @@ impl Driver {
         let can_write = self.transport.is_some() && !self.writer.is_busy();
         let link = if can_write { self.link.next_deadline() } else { None };
         let rest = self.transport.as_ref().and_then(|_| self.reader.rest_deadline());
-        let deadlines = [link, self.recheck, rest, Some(at), metrics];
+        let look = self.looks.deadline(&self.link, now);
+        let deadlines = [link, self.recheck, rest, Some(at), metrics, look];
         let deadline = deadlines.into_iter().flatten().min();
         let probes = alive == Alive::Probe && can_write;
         if probes || self.alarm.poll(context, deadline, now).is_ready() {

@@ -79,8 +79,17 @@ pub(crate) struct LinkShared {
     home: AtomicUsize,
     stats: Mutex<PeerStats>,
     unacknowledged: Mutex<Vec<Unacknowledged>>,
+    trouble: Mutex<Trouble>,
+}
+
+/// What goes wrong with the connections of a session that goes on.
+#[derive(Default)]
+struct Trouble {
     /// Why the last connection was lost, or the last attempt at another failed.
-    trouble: Mutex<Option<String>>,
+    last: Option<String>,
+    /// How often there was any.
+    count: u64,
+    waiting: Wakers,
 }
 
 /// What is known of a peer from its hello.
@@ -283,11 +292,26 @@ impl LinkShared {
 
     /// Why there is no connection, or why the last one was lost.
     pub(crate) fn set_trouble(&self, trouble: String) {
-        *locked(&self.trouble) = Some(trouble);
+        let mut kept = locked(&self.trouble);
+        kept.last = Some(trouble);
+        kept.count += 1;
+        let waiting = kept.waiting.take();
+        drop(kept);
+        waiting.wake();
     }
 
     pub(crate) fn trouble(&self) -> Option<String> {
-        locked(&self.trouble).clone()
+        locked(&self.trouble).last.clone()
+    }
+
+    /// Waits until there was trouble more often than `seen`; says how often.
+    pub(crate) fn poll_trouble(&self, seen: u64, context: &mut Context<'_>) -> Poll<u64> {
+        let mut kept = locked(&self.trouble);
+        if kept.count > seen {
+            return Poll::Ready(kept.count);
+        }
+        kept.waiting.add(context.waker());
+        Poll::Pending
     }
 
     /// What the link and its channels are doing; `None` when its driver does not

@@ -44,6 +44,7 @@ fn publish(peer: &str, stats: &PeerStats) {
         ("chunkcomm_credit_waits_total", stats.credit_waits),
         ("chunkcomm_resumes_total", stats.resumes),
         ("chunkcomm_packets_resent_total", stats.packets_resent),
+        ("chunkcomm_cycles_total", stats.cycles),
         ("chunkcomm_queueing_delay_microseconds_total", stats.queueing_delay_us_total),
     ];
     for (name, value) in counters {

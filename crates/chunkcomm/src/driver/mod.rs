@@ -5,13 +5,14 @@
 //! end of a channel), [`inbox`] and [`taking`] (the receiving end), [`mail`] (what the ends
 //! tell the driver), [`link`] (the driver of one peer), [`reading`] and
 //! [`writing`] (its two halves), [`commands`] (what it is asked), [`connection`] (one is lost,
-//! another comes), [`ending`], [`events`] (channels that begin and end), [`buffers`], [`clock`],
+//! another comes), [`ending`], [`cycles`] (waits that last), [`events`] (channels that begin and end), [`buffers`], [`clock`],
 //! [`entropy`].
 
 pub(crate) mod buffers;
 pub(crate) mod clock;
 mod commands;
 pub(crate) mod connection;
+pub(crate) mod cycles;
 mod ending;
 pub(crate) mod entropy;
 pub(crate) mod events;

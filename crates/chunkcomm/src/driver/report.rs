@@ -51,6 +51,9 @@ impl Driver {
         if self.link.is_full() {
             return Some("acknowledgements: as much is kept as may be".to_owned());
         }
+        if let Some(bytes) = self.link.bulk_waits() {
+            return Some(format!("acknowledgements: bulk has at most {bytes} bytes on their way"));
+        }
         None
     }
 

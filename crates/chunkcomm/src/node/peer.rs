@@ -86,6 +86,12 @@ impl Peer {
         poll_fn(|context| self.link.poll_ended(context)).await
     }
 
+    /// Waits until its connection was lost, or an attempt at another failed, more often
+    /// than `seen`; says how often.
+    pub(crate) async fn troubled(&self, seen: u64) -> u64 {
+        poll_fn(|context| self.link.poll_trouble(seen, context)).await
+    }
+
     /// Ends the session now because somebody knows that the peer is gone: a parent
     /// of its child, a cluster of its member. `why` goes into the error of
     /// everybody who waits on it, who else would learn it by silence alone.

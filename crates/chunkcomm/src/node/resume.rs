@@ -12,6 +12,7 @@ use crate::error::{HelloCause, LinkCause, LinkError};
 use crate::proto::attempts::Offer;
 use crate::proto::backoff::Backoff;
 use crate::proto::hello::{Agreement, Hello};
+use crate::proto::liveness::KeepAlive;
 use crate::proto::resume::{Kind, RESUME_BYTES, Resume};
 use crate::transport::spin::Spinner;
 use crate::transport::{self, Home, Transport, exact};
@@ -112,6 +113,7 @@ pub(super) struct Dialler {
     pub(super) admission: Admission,
     pub(super) address: Address,
     pub(super) home: Home,
+    pub(super) keep_alive: KeepAlive,
     pub(super) runtime: Handle,
     pub(super) spinner: Option<Arc<Spinner>>,
 }
@@ -163,7 +165,7 @@ impl Dialler {
     }
 
     async fn attempt(&self, link: &Arc<LinkShared>, attempt: u32) -> Attempt {
-        let transport = match transport::connect(&self.address, self.home).await {
+        let transport = match transport::connect(&self.address, self.home, &self.keep_alive).await {
             Ok(transport) => transport,
             Err(error) => return Attempt::Failed(error.to_string()),
         };

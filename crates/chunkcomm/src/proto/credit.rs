@@ -63,6 +63,7 @@ pub struct LinkBudget {
     windows_max: u64,
     free: u64,
     lent: u64,
+    window_bytes_max: u64,
     open_credit: u64,
     open_total: u64,
     opened: u64,
@@ -81,6 +82,7 @@ impl LinkBudget {
             windows_max,
             free: windows_max - open_credit,
             lent: 0,
+            window_bytes_max: WINDOW_BYTES_CHANNEL_MAX,
             open_credit,
             open_total: open_credit,
             opened: 0,
@@ -99,6 +101,11 @@ impl LinkBudget {
     #[must_use]
     pub fn windows_max(&self) -> u64 {
         self.windows_max
+    }
+
+    /// A channel's window grows to `bytes` at most, and never shrinks.
+    pub fn limit_windows(&mut self, bytes: u64) {
+        self.window_bytes_max = bytes.max(WINDOW_BYTES_INITIAL);
     }
 
     /// The peer opened a channel.
@@ -167,9 +174,9 @@ impl LinkBudget {
     }
 
     fn grow(&mut self, size: u64) -> u64 {
-        let wanted = (2 * size).min(WINDOW_BYTES_CHANNEL_MAX);
-        let more = wanted - size;
-        if more > self.free {
+        let wanted = (2 * size).min(self.window_bytes_max);
+        let more = wanted.saturating_sub(size);
+        if more == 0 || more > self.free {
             return size;
         }
         self.free -= more;

@@ -18,11 +18,13 @@ pub use events::{Counted, Event, LinkCounters, Transmit};
 
 use super::Time;
 use super::credit::LinkBudget;
+use super::cycle::Told;
 use super::flush::{Gathering, Policy};
 use super::ids::IdMap;
 use super::limits::WINDOW_BYTES_INITIAL;
 use super::liveness::{Alive, Liveness, Silence};
 use super::outbox::{ChannelCounters, ChannelState, OpenSpec, Outbox, packet_room};
+use super::pace::Pace;
 use super::packet::{Header, Refusal};
 use super::planted;
 use super::session::{Carried, Session};
@@ -69,6 +71,7 @@ enum Control {
 pub struct Link {
     outbox: Outbox,
     session: Session,
+    pace: Pace,
     budget: LinkBudget,
     incoming: IdMap<Incoming>,
     control: VecDeque<Control>,
@@ -90,6 +93,8 @@ pub struct Link {
     liveness: Liveness,
     /// The next packet asks for a sign of life.
     asking: bool,
+    /// Chains of waits that the peer is to be told.
+    told: Vec<Told>,
 }
 
 impl Link {
@@ -102,6 +107,7 @@ impl Link {
         Link {
             outbox: Outbox::new(gathering, room, config.peer_open_credit),
             session: Session::new(config.session, config.resend_bytes_max),
+            pace: Pace::new(config.now),
             open_credit_told: budget.open_total(),
             opened_before: 0,
             budget,
@@ -120,7 +126,13 @@ impl Link {
             spares: Spares::default(),
             liveness: Liveness::new(config.silence, config.now),
             asking: false,
+            told: Vec::new(),
         }
+    }
+
+    /// Windows that we grant grow to `bytes` at most, each.
+    pub fn limit_windows(&mut self, bytes: u64) {
+        self.budget.limit_windows(bytes);
     }
 
     /// Messages of `channel` that were put in packets, and whether one more is
@@ -278,6 +290,12 @@ impl Link {
         self.session.is_full()
     }
 
+    /// Bulk channels wait until less than this is on its way, if they do.
+    #[must_use]
+    pub fn bulk_waits(&self) -> Option<usize> {
+        self.outbox.bulk_waits().then(|| self.pace.bound())
+    }
+
     /// When the peer was heard last.
     #[must_use]
     pub fn heard_at(&self) -> Time {
@@ -288,6 +306,22 @@ impl Link {
     #[must_use]
     pub fn is_suspect(&self) -> bool {
         self.liveness.is_suspect()
+    }
+
+    /// A channel has something staged and no credit for it.
+    #[must_use]
+    pub fn waits_for_credit(&self) -> bool {
+        self.outbox.waits_for_credit()
+    }
+
+    /// The peer is told these chains of waits; what it was not told yet is older.
+    pub fn tell(&mut self, told: Vec<Told>) {
+        self.told = told;
+    }
+
+    /// A cycle of waits came to light.
+    pub fn count_cycle(&mut self) {
+        self.counters.cycles += 1;
     }
 
     /// How our `channel` stands.
@@ -325,6 +359,8 @@ impl Link {
             self.grants.extend(channels);
         }
         self.probe |= self.sync_wanted;
+        // It may go another way.
+        self.pace = Pace::new(now);
         self.liveness.online(now);
         self.counters.resumes += 1;
         Ok(())

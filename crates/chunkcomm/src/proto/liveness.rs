@@ -26,6 +26,33 @@ pub struct Silence {
     pub dead: Duration,
 }
 
+/// What the dialler's system asks of the peer's on a connection on which nothing
+/// passes, without waking either process.
+///
+/// Whoever was dialled can only wait when its connection is lost, and the word of
+/// the loss may be lost with it. A dialler that waits for nothing would ask half a
+/// minute later, and the session would be dead by then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// Without a byte until the first question.
+    pub idle: Duration,
+    /// Until the next one.
+    pub interval: Duration,
+    /// Without a byte or an answer until the connection is lost.
+    pub timeout: Duration,
+}
+
+impl Silence {
+    /// So that the dialler is there again while the session lives: half the time
+    /// until a lost connection is asked for, a fifth for questions, and the rest to
+    /// dial.
+    #[must_use]
+    pub fn keep_alive(&self) -> KeepAlive {
+        let tenth = self.dead / 10;
+        KeepAlive { idle: tenth * 5, interval: tenth, timeout: tenth * 7 }
+    }
+}
+
 /// What silence makes us do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alive {
@@ -247,6 +274,20 @@ mod tests {
         // Unanswered, the question is what waits.
         assert_eq!(run(&mut liveness, 60_700), [(60_600, Alive::Probe)]);
         assert_eq!(run(&mut liveness, 90_000).last(), Some(&(70_600, Alive::Dead)));
+    }
+
+    /// A connection is lost without a word right after a byte of the peer's passed.
+    #[test]
+    fn an_idle_dialler_learns_of_a_loss_while_the_other_end_still_waits() {
+        let mut acceptor = watched();
+        let keep_alive = acceptor.silence.keep_alive();
+        acceptor.offline(at(0));
+        let learned = at(0).after(keep_alive.timeout + keep_alive.interval);
+        // At most this long, and the longest wait of a backoff that has begun anew.
+        let dialled = learned.after(Duration::from_millis(1000 + 10));
+        assert_eq!(run(&mut acceptor, dialled.0 / 1_000_000), []);
+        acceptor.online(dialled);
+        assert!(keep_alive.idle + 2 * keep_alive.interval <= keep_alive.timeout, "asked twice");
     }
 
     #[test]

@@ -2,22 +2,30 @@
 //!
 //! What goes first is decided when a packet is filled, not when a message was
 //! staged. Express channels go before bulk ones, but one packet in
-//! [`BULK_FIRST_EVERY`] begins with bulk; within a lane channels take turns, each
-//! with at most its share of the packet. Credit is spent here: a channel whose
+//! [`BULK_FIRST_EVERY`] begins with bulk; within a lane channels share by the bytes
+//! that they got (`queue`), a turn being at most a share of the packet. Credit is spent here: a channel whose
 //! credit is used up leaves its turn until more comes, and its producer waits
 //! when its ring is full.
 
+mod channel;
 mod filling;
+mod lanes;
+mod queue;
 
-use super::flush::{FlushCounts, FlushReason, Gathering, Pending, Policy, Verdict};
+pub use channel::{Blocked, ChannelCounters, ChannelState, OpenSpec};
+pub use lanes::Filled;
+
+use super::flush::{Gathering, Pending, Verdict};
 use super::ids::IdMap;
 use super::limits::WINDOW_BYTES_INITIAL;
-use super::packet::{ChannelKind, Lane, RECORD_BYTES};
+use super::pace::{ROOM_BYTES_MIN, SHARED_FOR};
+use super::packet::{Lane, RECORD_BYTES};
 use super::planted;
-use super::session::{Carried, Session};
+use super::session::Carried;
 use super::{Time, packet};
 use bytes::Bytes;
-use filling::{Put, Putting};
+use channel::Channel;
+use queue::Queue;
 use std::collections::VecDeque;
 
 /// One packet in so many begins with the bulk lane while both lanes wait.
@@ -52,154 +60,14 @@ pub trait Staged {
     fn take_large(&mut self, channel: u32) -> Bytes;
 }
 
-/// How a channel begins.
-#[derive(Debug, Clone)]
-pub struct OpenSpec {
-    /// Its lane.
-    pub lane: Lane,
-    /// Typed values or bytes.
-    pub kind: ChannelKind,
-    /// Of the type.
-    pub fingerprint: u64,
-    /// At most 255 bytes.
-    pub name: String,
-}
-
-/// Counters of a channel; a plain value.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ChannelCounters {
-    /// Bytes of its messages on the wire, their prefixes included.
-    pub bytes: u64,
-    /// Packets with messages of it.
-    pub packets: u64,
-    /// Writes that these packets took.
-    pub writes: u64,
-    /// Most of its messages in one packet.
-    pub messages_per_packet_max: u64,
-    /// Sum over these packets of how long its oldest message waited.
-    pub queueing_us_total: u64,
-    /// Longest of these.
-    pub queueing_us_max: u64,
-    /// Waits for credit.
-    pub credit_waits: u64,
-    /// These packets by the reason why they left.
-    pub flushes: FlushCounts,
-}
-
-/// What keeps a channel from sending.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Blocked {
-    /// Nothing.
-    #[default]
-    No,
-    /// Its credit is used up.
-    Credit,
-    /// Its open waits for credit.
-    Open,
-}
-
-/// How a channel stands.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ChannelState {
-    /// What keeps it from sending.
-    pub blocked: Blocked,
-    /// Bytes that it may still send.
-    pub credit_bytes: u64,
-    /// When the oldest message that is staged was.
-    pub oldest: Time,
-}
-
-#[derive(Debug)]
-struct Channel {
-    counters: ChannelCounters,
-    spec: OpenSpec,
-    opened: bool,
-    /// There was open credit for it.
-    admitted: bool,
-    credit: u64,
-    sent_bytes: u64,
-    sent_messages: u64,
-    large: Option<Large>,
-    /// In a lane's queue.
-    queued: bool,
-    /// Staged, but without credit for it.
-    blocked: bool,
-    oldest: Time,
-    urgent_until: u64,
-    explicit_until: u64,
-    /// A message waits for room behind this many.
-    fit_until: u64,
-    end: Option<u64>,
-    /// It ends when nothing is staged any more.
-    end_when_drained: bool,
-    /// Its end was put in a packet.
-    ended: bool,
-    /// The packet that it had a turn in last, and the messages and bytes that it
-    /// had sent before.
-    turn: u64,
-    before: (u64, u64),
-}
-
-#[derive(Debug)]
-struct Large {
-    bytes: Bytes,
-    offset: usize,
-}
-
-impl Channel {
-    /// True at its first turn in `packet`.
-    fn begins(&mut self, packet: u64) -> bool {
-        let begins = self.turn != packet;
-        if begins {
-            self.turn = packet;
-            self.before = (self.sent_messages, self.sent_bytes);
-        }
-        begins
-    }
-
-    /// Counts its turns in a packet; false when they put nothing in.
-    fn count(&mut self, now: Time) -> bool {
-        let counters = &mut self.counters;
-        let (messages, bytes) =
-            (self.sent_messages - self.before.0, self.sent_bytes - self.before.1);
-        if bytes == 0 {
-            return false;
-        }
-        let waited = now.micros_since(self.oldest);
-        counters.bytes += bytes;
-        counters.packets += 1;
-        counters.messages_per_packet_max = counters.messages_per_packet_max.max(messages);
-        counters.queueing_us_total += waited;
-        counters.queueing_us_max = counters.queueing_us_max.max(waited);
-        true
-    }
-}
-
-/// What filling a packet came to.
-#[derive(Debug, Default)]
-pub struct Filled {
-    /// When it was filled.
-    pub at: Time,
-    /// Bytes that end the packet, without copy.
-    pub tail: Option<Bytes>,
-    /// Messages that were completed in it.
-    pub messages: u32,
-    /// Something did not fit.
-    pub fit: bool,
-    /// Things noted in the session for it.
-    pub entries: u32,
-    /// When the oldest message in it was staged.
-    pub oldest: Option<Time>,
-}
-
 /// The sending side of a link. Order of calls: [`Outbox::open`],
 /// [`Outbox::staged`], [`Outbox::urgent`], [`Outbox::end`] and the like as they
 /// happen; [`Outbox::decide`] and, when a packet is to leave, [`Outbox::fill`].
 #[derive(Debug)]
 pub struct Outbox {
     channels: IdMap<Channel>,
-    express: VecDeque<u32>,
-    bulk: VecDeque<u32>,
+    express: Queue,
+    bulk: Queue,
     /// Opens that wait for credit.
     unopened: VecDeque<u32>,
     open_credit: u64,
@@ -214,6 +82,13 @@ pub struct Outbox {
     /// The channels with bytes in it, until its writes are counted.
     turns: Vec<u32>,
     pending_bytes: usize,
+    /// What bulk may put in the next packet.
+    bulk_room: usize,
+    /// What express put in packets since bulk did.
+    express_bytes: usize,
+    /// The channel that was in a packet last, and when another one was before it.
+    last_channel: u32,
+    shared_at: Option<Time>,
 }
 
 impl Outbox {
@@ -223,8 +98,8 @@ impl Outbox {
     pub fn new(gathering: Gathering, packet_room: usize, open_credit: u64) -> Outbox {
         Outbox {
             channels: IdMap::default(),
-            express: VecDeque::new(),
-            bulk: VecDeque::new(),
+            express: Queue::default(),
+            bulk: Queue::default(),
             unopened: VecDeque::new(),
             open_credit,
             next_channel: 1,
@@ -236,6 +111,10 @@ impl Outbox {
             carried: Vec::new(),
             turns: Vec::new(),
             pending_bytes: 0,
+            bulk_room: usize::MAX,
+            express_bytes: 0,
+            last_channel: 0,
+            shared_at: None,
         }
     }
 
@@ -249,27 +128,7 @@ impl Outbox {
     pub fn open(&mut self, spec: OpenSpec, now: Time) -> u32 {
         let id = self.next_channel;
         self.next_channel += 1;
-        let channel = Channel {
-            counters: ChannelCounters::default(),
-            spec,
-            opened: false,
-            admitted: false,
-            credit: 0,
-            sent_bytes: 0,
-            sent_messages: 0,
-            large: None,
-            queued: false,
-            blocked: false,
-            oldest: now,
-            urgent_until: 0,
-            explicit_until: 0,
-            fit_until: 0,
-            end: None,
-            end_when_drained: false,
-            ended: false,
-            turn: 0,
-            before: (0, 0),
-        };
+        let channel = Channel::new(spec, now);
         self.channels.insert(id, channel);
         self.unopened.push_back(id);
         self.admit_opens();
@@ -310,10 +169,11 @@ impl Outbox {
         let Some(channel) = self.channels.get_mut(&id) else { return };
         if !channel.queued && !channel.blocked && channel.admitted {
             channel.queued = true;
-            match channel.spec.lane {
-                Lane::Express => self.express.push_back(id),
-                Lane::Bulk => self.bulk.push_back(id),
-            }
+            let queue = match channel.spec.lane {
+                Lane::Express => &mut self.express,
+                Lane::Bulk => &mut self.bulk,
+            };
+            channel.round = queue.push(id, channel.round);
         }
     }
 
@@ -376,7 +236,8 @@ impl Outbox {
     /// `channel` ends after what is staged now.
     pub fn end_when_drained(&mut self, channel: u32, at: Time) {
         if let Some(entry) = self.open_channel(channel) {
-            entry.end_when_drained = true;
+            // One whose end is known ends there.
+            entry.end_when_drained = entry.end.is_none();
             self.staged(channel, at);
         }
     }
@@ -384,8 +245,8 @@ impl Outbox {
     /// `channel` was refused or its end is known to have arrived.
     pub fn remove(&mut self, channel: u32) {
         self.channels.remove(&channel);
-        self.express.retain(|id| *id != channel);
-        self.bulk.retain(|id| *id != channel);
+        self.express.remove(channel);
+        self.bulk.remove(channel);
         self.unopened.retain(|id| *id != channel);
     }
 
@@ -396,6 +257,7 @@ impl Outbox {
         let Some(entry) = self.open_channel(channel) else { return known };
         entry.large = None;
         entry.end = Some(entry.sent_messages);
+        entry.end_when_drained = false;
         entry.blocked = false;
         entry.credit = entry.credit.max(entry.sent_bytes + 1);
         self.staged(channel, at);
@@ -431,49 +293,6 @@ impl Outbox {
     #[must_use]
     pub fn in_fragments(&self, channel: u32) -> bool {
         self.channels.get(&channel).is_some_and(|entry| entry.large.is_some())
-    }
-
-    /// The packet that was filled last left for `reason`.
-    pub fn count_flush(&mut self, reason: FlushReason) {
-        let mut last = None;
-        for carried in &self.carried {
-            // A channel's entries follow each other.
-            if last.replace(carried.channel) != Some(carried.channel)
-                && let Some(channel) = self.channels.get_mut(&carried.channel)
-            {
-                channel.counters.flushes.add(reason);
-            }
-        }
-    }
-
-    /// The packet that was filled last took so many writes.
-    pub fn count_writes(&mut self, writes: u64) {
-        for channel in self.turns.drain(..) {
-            if let Some(channel) = self.channels.get_mut(&channel) {
-                channel.counters.writes += writes;
-            }
-        }
-    }
-
-    /// How `channel` stands.
-    #[must_use]
-    pub fn state(&self, channel: u32) -> ChannelState {
-        let Some(entry) = self.channels.get(&channel) else { return ChannelState::default() };
-        ChannelState {
-            blocked: match (entry.admitted, entry.blocked) {
-                (false, _) => Blocked::Open,
-                (true, true) => Blocked::Credit,
-                (true, false) => Blocked::No,
-            },
-            credit_bytes: entry.credit.saturating_sub(entry.sent_bytes),
-            oldest: entry.oldest,
-        }
-    }
-
-    /// The counters of `channel`, while it lasts.
-    #[must_use]
-    pub fn counters(&self, channel: u32) -> Option<ChannelCounters> {
-        self.channels.get(&channel).map(|entry| entry.counters)
     }
 
     /// What the packet that was filled last carries.
@@ -513,7 +332,30 @@ impl Outbox {
         !self.unopened.is_empty() || self.channels.values().any(|channel| channel.blocked)
     }
 
-    /// Should a packet leave? `None` when nothing waits.
+    /// Bulk may put `bytes` in the next packet, more only as its part beside express.
+    pub fn set_bulk_room(&mut self, bytes: usize) {
+        self.bulk_room = bytes;
+    }
+
+    /// Several channels have put something in packets of late.
+    #[must_use]
+    pub fn is_shared(&self, now: Time) -> bool {
+        self.shared_at.is_some_and(|at| now < at.after(SHARED_FOR))
+    }
+
+    /// Something of the bulk lane waits, and only because it has no room.
+    #[must_use]
+    pub fn bulk_waits(&self) -> bool {
+        !self.bulk.is_empty() && self.bulk_room() == 0
+    }
+
+    /// Bulk keeps its part of the link also when express is all that is on its way.
+    fn bulk_room(&self) -> usize {
+        let part = (self.express_bytes / (BULK_FIRST_EVERY as usize - 1)).min(self.packet_room);
+        self.bulk_room.max(if part >= ROOM_BYTES_MIN.min(self.packet_room) { part } else { 0 })
+    }
+
+    /// Should a packet leave? `None` when nothing waits, or only bulk without room.
     pub fn decide(&mut self, staged: &mut impl Staged, now: Time) -> Option<Verdict> {
         let pending = self.pending(staged)?;
         self.pending_bytes = pending.bytes;
@@ -521,20 +363,23 @@ impl Outbox {
     }
 
     fn pending(&self, staged: &mut impl Staged) -> Option<Pending> {
-        if self.is_idle() {
+        let bulk_room = if self.bulk.is_empty() { 0 } else { self.bulk_room() };
+        if self.express.is_empty() && bulk_room == 0 {
             return None;
         }
+        let room = if self.express.is_empty() { bulk_room } else { self.packet_room };
         let mut pending = Pending {
-            room: self.packet_room - RECORD_BYTES,
+            room: room.min(self.packet_room) - RECORD_BYTES,
             oldest: Time(u64::MAX),
             closing: self.closing,
             ..Pending::default()
         };
         let mut any = false;
-        for id in self.express.iter().chain(&self.bulk) {
-            let Some(channel) = self.channels.get(id) else { continue };
+        let bulk = self.bulk.iter().filter(|_| bulk_room > 0);
+        for id in self.express.iter().chain(bulk) {
+            let Some(channel) = self.channels.get(&id) else { continue };
             any = true;
-            let view = staged.view(*id);
+            let view = staged.view(id);
             let credit = channel.credit - channel.sent_bytes;
             let bytes = (view.front.len() + view.back.len()).min(credit as usize);
             pending.bytes += bytes + usize::from(!channel.opened) * RECORD_BYTES;
@@ -546,96 +391,6 @@ impl Outbox {
             pending.oldest = pending.oldest.min(channel.oldest);
         }
         any.then_some(pending)
-    }
-
-    /// Fills `head` up to `bytes_max` in all; what it carries is noted in
-    /// `session`.
-    pub fn fill(
-        &mut self,
-        staged: &mut impl Staged,
-        session: &mut Session,
-        head: &mut Vec<u8>,
-        bytes_max: usize,
-        now: Time,
-    ) -> Filled {
-        self.packets += 1;
-        self.carried.clear();
-        self.turns.clear();
-        let bulk_first = self.packets.is_multiple_of(BULK_FIRST_EVERY);
-        let lanes =
-            if bulk_first { [Lane::Bulk, Lane::Express] } else { [Lane::Express, Lane::Bulk] };
-        let mut filled = Filled { at: now, ..Filled::default() };
-        for lane in lanes {
-            if self.fill_lane(lane, staged, session, head, bytes_max, &mut filled) {
-                break;
-            }
-        }
-        let channels = &mut self.channels;
-        self.turns.retain(|id| channels.get_mut(id).is_some_and(|channel| channel.count(now)));
-        self.gathering.left(filled.messages, now);
-        filled
-    }
-
-    /// True when the packet is to be closed.
-    fn fill_lane(
-        &mut self,
-        lane: Lane,
-        staged: &mut impl Staged,
-        session: &mut Session,
-        head: &mut Vec<u8>,
-        bytes_max: usize,
-        filled: &mut Filled,
-    ) -> bool {
-        let queue = if lane == Lane::Express { &self.express } else { &self.bulk };
-        // The same for all, whoever is first.
-        let share =
-            (bytes_max.saturating_sub(head.len()) / queue.len().max(1)).max(SHARE_BYTES_MIN);
-        loop {
-            let queue = if lane == Lane::Express { &mut self.express } else { &mut self.bulk };
-            let Some(id) = queue.pop_front() else { return false };
-            let Some(channel) = self.channels.get_mut(&id) else { continue };
-            if channel.begins(self.packets) {
-                self.turns.push(id);
-            }
-            let mut put = Putting {
-                id,
-                channel,
-                staged,
-                session,
-                carried: &mut self.carried,
-                one: self.gathering.policy() == Policy::Unbuffered,
-                filled,
-            };
-            let outcome = put.put(head, bytes_max, share);
-            let again = match outcome {
-                Put::Done { more } => more && !channel.blocked,
-                Put::NoRoom | Put::Tail(_) => true,
-            };
-            self.credit_waits += u64::from(channel.blocked);
-            channel.counters.credit_waits += u64::from(channel.blocked);
-            channel.queued = again;
-            if again {
-                let queue = if lane == Lane::Express { &mut self.express } else { &mut self.bulk };
-                match outcome {
-                    Put::NoRoom => queue.push_front(id),
-                    _ => queue.push_back(id),
-                }
-            }
-            match outcome {
-                Put::NoRoom => {
-                    filled.fit = true;
-                    return true;
-                }
-                Put::Tail(tail) => {
-                    filled.tail = Some(tail);
-                    return true;
-                }
-                Put::Done { .. } => {}
-            }
-            if self.gathering.policy() == Policy::Unbuffered && filled.messages > 0 {
-                return true;
-            }
-        }
     }
 }
 

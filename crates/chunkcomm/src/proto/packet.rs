@@ -14,6 +14,7 @@
 //!   describe   aux = text bytes; the sender's type, asked for by a refusal
 //!   bye        the session ends cleanly
 //!   gone       the session was given up; in a packet without number
+//!   wait       value = number, aux = chain bytes; a chain of waits ([`super::cycle`])
 //! ```
 //!
 //! All numbers are little-endian. A packet without runs, fragments, opens and
@@ -135,6 +136,7 @@ const KIND_REFUSE: u8 = 8;
 const KIND_DESCRIBE: u8 = 9;
 const KIND_BYE: u8 = 10;
 const KIND_GONE: u8 = 11;
+const KIND_WAIT: u8 = 12;
 
 const OPEN_EXPRESS: u8 = 1;
 const OPEN_BYTES: u8 = 2;
@@ -246,12 +248,22 @@ pub enum Item<'a> {
     Bye,
     /// The peer gave the session up.
     Gone,
+    /// The peer waits for us, and others for it.
+    Wait {
+        /// Counted where the chain begins.
+        number: u64,
+        /// The chain, well formed.
+        chain: &'a [u8],
+    },
 }
 
 impl Item<'_> {
     /// It belongs in a packet with a number.
     pub(super) fn is_numbered(&self) -> bool {
-        let totals = matches!(self, Item::Credit { .. } | Item::OpenCredit { .. } | Item::Gone);
+        let totals = matches!(
+            self,
+            Item::Credit { .. } | Item::OpenCredit { .. } | Item::Gone | Item::Wait { .. }
+        );
         let frame = matches!(self, Item::Packet(_) | Item::Repeated(_) | Item::PacketEnd { .. });
         !totals && !frame
     }
@@ -276,6 +288,8 @@ pub enum WireError {
     BadText,
     /// A refusal with an unknown reason.
     BadReason,
+    /// A chain of waits that is none.
+    BadChain,
     /// A fragment without bytes, or longer than its message.
     BadFragment,
     /// After a connection that broke off within a packet another one came.
@@ -298,6 +312,7 @@ impl std::fmt::Display for WireError {
             WireError::OtherPacket { sequence } => {
                 write!(f, "packet {sequence} is not the one that broke off")
             }
+            WireError::BadChain => f.write_str("a chain of waits is too long or malformed"),
             WireError::BadFragment => f.write_str("a fragment is empty or longer than its message"),
         }
     }

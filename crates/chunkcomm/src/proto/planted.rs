@@ -168,6 +168,18 @@ bugs! {
     LargeMemoryNotReturned,
     /// The end of a channel leaves before its last messages. "The wire".
     EndBeforeLast,
+    /// A channel without credit keeps its turn, and all others of its lane wait behind
+    /// it. "Lanes".
+    BlockedKeepsTurn,
+    /// The memory for one large message is given to a message that nobody waits for.
+    /// "Credit".
+    LargeMemoryUnasked,
+}
+
+#[cfg(any(test, feature = "simulation"))]
+impl Bug {
+    /// Of these, the ones that show in graphs of channels.
+    pub const GRAPHS: &'static [Bug] = &[Bug::BlockedKeepsTurn, Bug::LargeMemoryUnasked];
 }
 
 /// Is this bug switched on? `false` in a build that has none.

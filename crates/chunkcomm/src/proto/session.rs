@@ -8,13 +8,17 @@
 //! the last one broke off ([`Session::resume`]) and both ends know at any time
 //! what arrived.
 
+mod error;
+mod owed;
+
+pub use error::SequenceError;
+
 use super::Time;
-use super::limits::{ACK_BYTES_MAX, ACK_DELAY_MS, ACK_PACKETS_MAX};
 use super::packet::Packet;
 use super::planted;
 use super::spares::Spares;
+use owed::Owed;
 use std::collections::VecDeque;
-use std::time::Duration;
 
 /// What a packet brought a channel to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,50 +29,6 @@ pub struct Carried {
     pub messages: u64,
     /// The channel's end was in it.
     pub end: bool,
-}
-
-/// A sequence or ack that cannot be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SequenceError {
-    /// A packet was left out or repeated.
-    Sequence {
-        /// The number that came.
-        got: u64,
-        /// The number that was due.
-        due: u64,
-    },
-    /// More was acknowledged than was sent.
-    Ack {
-        /// As acknowledged.
-        got: u64,
-        /// The last number sent.
-        sent: u64,
-    },
-    /// The peer says at the start of a connection that it lacks what it had
-    /// acknowledged.
-    Forgotten {
-        /// As it says now.
-        got: u64,
-        /// As acknowledged.
-        acknowledged: u64,
-    },
-}
-
-impl std::fmt::Display for SequenceError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            SequenceError::Sequence { got, due } => {
-                write!(f, "packet {got} came where {due} was due")
-            }
-            SequenceError::Ack { got, sent } => {
-                write!(f, "packet {got} was acknowledged where {sent} was the last one sent")
-            }
-            SequenceError::Forgotten { got, acknowledged } => {
-                write!(f, "only packet {got} is there, though {acknowledged} was acknowledged")
-            }
-        }
-    }
 }
 
 /// A packet that is not acknowledged.
@@ -99,12 +59,10 @@ pub struct Session {
     kept: VecDeque<Kept>,
     kept_bytes: usize,
     kept_bytes_max: usize,
+    acknowledged_bytes: u64,
     carried: VecDeque<Carried>,
     received: u64,
-    owed_packets: u64,
-    owed_bytes: u64,
-    owed_since: Option<Time>,
-    owed_now: bool,
+    owed: Owed,
     resent: u64,
     /// Bytes numbered since the peer was asked to acknowledge.
     unasked_bytes: usize,
@@ -125,12 +83,10 @@ impl Session {
             kept: VecDeque::new(),
             kept_bytes: 0,
             kept_bytes_max,
+            acknowledged_bytes: 0,
             carried: VecDeque::new(),
             received: 0,
-            owed_packets: 0,
-            owed_bytes: 0,
-            owed_since: None,
-            owed_now: false,
+            owed: Owed::default(),
             resent: 0,
             unasked_bytes: 0,
         }
@@ -152,6 +108,18 @@ impl Session {
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         self.kept_bytes
+    }
+
+    /// Bytes of all packets that were acknowledged.
+    #[must_use]
+    pub fn acknowledged_bytes(&self) -> u64 {
+        self.acknowledged_bytes
+    }
+
+    /// Packets are acknowledged and kept until then.
+    #[must_use]
+    pub fn is_enabled(&self) -> bool {
+        self.enabled
     }
 
     /// Last number sent, last number acknowledged, last number received.
@@ -253,6 +221,7 @@ impl Session {
             self.acked += 1;
             let Some(kept) = self.kept.pop_front() else { continue };
             self.kept_bytes -= kept.bytes;
+            self.acknowledged_bytes += kept.bytes as u64;
             if let Some(packet) = kept.packet {
                 spares.give(packet.head);
             }
@@ -297,12 +266,10 @@ impl Session {
             self.next = self.sent + 1;
         }
         if planted::is!(AckNotSaidAnew) {
-            self.owed_packets = 0;
-            self.owed_bytes = 0;
-            self.owed_since = None;
+            self.owed = Owed::default();
         }
         // What is owed was said, and the time of what came since begins anew.
-        self.owed_now = false;
+        self.owed.at_once = false;
         Ok(())
     }
 
@@ -363,16 +330,14 @@ impl Session {
         if planted::is!(ProbeNotAnswered) {
             asked &= sequence != 0;
         }
-        self.owed_now |= asked;
+        self.owed.at_once |= asked;
         if sequence == 0 {
             return Ok(());
         }
         self.check_next(sequence)?;
         self.received = sequence;
         if self.enabled {
-            self.owed_packets += 1;
-            self.owed_bytes += bytes;
-            self.owed_since.get_or_insert(now);
+            self.owed.packet(bytes, now);
         }
         Ok(())
     }
@@ -387,23 +352,17 @@ impl Session {
 
     /// The ack for a packet that leaves now.
     pub fn ack(&mut self) -> u64 {
-        if planted::is!(AckNotSaidAnew) && self.owed_since.is_none() && !self.owed_now {
+        if planted::is!(AckNotSaidAnew) && self.owed.is_nothing() {
             return 0;
         }
-        self.owed_packets = 0;
-        self.owed_bytes = 0;
-        self.owed_since = None;
-        self.owed_now = false;
+        self.owed = Owed::default();
         if self.enabled { self.received } else { 0 }
     }
 
     /// An acknowledgement must leave now, alone if need be.
     #[must_use]
     pub fn ack_due(&self, now: Time) -> bool {
-        self.owed_now
-            || self.owed_packets >= ACK_PACKETS_MAX
-            || self.owed_bytes >= ACK_BYTES_MAX
-            || self.ack_deadline().is_some_and(|deadline| now >= deadline)
+        self.owed.is_due() || self.ack_deadline().is_some_and(|deadline| now >= deadline)
     }
 
     /// When the acknowledgement that is owed must leave.
@@ -412,13 +371,14 @@ impl Session {
         if planted::is!(AckTimerLost) {
             return None;
         }
-        self.owed_since.map(|since| since.after(Duration::from_millis(ACK_DELAY_MS)))
+        self.owed.deadline()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::limits::{ACK_BYTES_MAX, ACK_PACKETS_MAX};
 
     fn numbered(number: u64) -> Packet {
         Packet { head: vec![number as u8; 100], tail: None }

@@ -13,6 +13,7 @@ pub(crate) mod tls;
 pub(crate) mod unix;
 
 use crate::Address;
+use crate::proto::liveness::KeepAlive;
 use std::future::Future;
 use std::io::{self, IoSlice, IoSliceMut};
 #[cfg(target_os = "linux")]
@@ -101,12 +102,17 @@ impl Home {
     }
 }
 
-/// Connects to `address` from `home`.
-pub(crate) async fn connect(address: &Address, home: Home) -> io::Result<Box<dyn Transport>> {
+/// Connects to `address` from `home`; where the system asks for the peer's, it does
+/// so as `keep_alive` says.
+pub(crate) async fn connect(
+    address: &Address,
+    home: Home,
+    keep_alive: &KeepAlive,
+) -> io::Result<Box<dyn Transport>> {
     #[cfg(not(feature = "simulation"))]
     let Home {} = home;
     match address {
-        Address::Tcp { host, port } => tcp::connect(host, *port).await,
+        Address::Tcp { host, port } => tcp::connect(host, *port, keep_alive).await,
         #[cfg(unix)]
         Address::Unix(path) => unix::connect(path).await,
         #[cfg(not(unix))]

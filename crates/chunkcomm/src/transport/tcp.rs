@@ -4,22 +4,54 @@ use super::{BoxFuture, Listener, Transport, transport_over_readiness};
 use crate::Address;
 #[cfg(target_os = "linux")]
 use crate::proto::limits::DEAD_MS_DEFAULT;
+use crate::proto::liveness::KeepAlive;
 use std::io;
 use tokio::net::{TcpListener, TcpStream};
+
+/// So many may wait to be accepted. The standard library's 128 are few for peers
+/// that come back together: what comes beyond it is tried again by the system after
+/// a second. What comes from strangers only passes in less (`node/slots.rs`).
+#[cfg(target_os = "linux")]
+const BACKLOG: i32 = 1024;
 
 transport_over_readiness!(TcpStream);
 
 /// Connects to the first address of `host` that answers.
-pub(crate) async fn connect(host: &str, port: u16) -> io::Result<Box<dyn Transport>> {
+pub(crate) async fn connect(
+    host: &str,
+    port: u16,
+    keep_alive: &KeepAlive,
+) -> io::Result<Box<dyn Transport>> {
     let stream = TcpStream::connect((host, port)).await?;
-    prepare(&stream)?;
+    stream.set_nodelay(true)?;
+    watch(&stream, keep_alive)?;
     Ok(Box::new(stream))
 }
 
-/// No waiting for more bytes, and an error once the peer's system has not
-/// acknowledged any for as long as a session lasts: the kernel would try for a
-/// quarter of an hour.
-fn prepare(stream: &TcpStream) -> io::Result<()> {
+/// An error once the peer's system has not answered: the kernel would try for a
+/// quarter of an hour, and for ever while nothing is to be sent. It counts in whole
+/// seconds, and with a timeout does not count its questions.
+#[cfg(target_os = "linux")]
+fn watch(stream: &TcpStream, keep_alive: &KeepAlive) -> io::Result<()> {
+    use rustix::net::sockopt;
+    use std::time::Duration;
+    let whole = |time: Duration| Duration::from_secs(time.as_secs().clamp(1, 32_767));
+    sockopt::set_tcp_keepidle(stream, whole(keep_alive.idle))?;
+    sockopt::set_tcp_keepintvl(stream, whole(keep_alive.interval))?;
+    let timeout_ms = u32::try_from(keep_alive.timeout.as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_tcp_user_timeout(stream, timeout_ms)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn watch(_stream: &TcpStream, _keep_alive: &KeepAlive) -> io::Result<()> {
+    Ok(())
+}
+
+/// Whoever was dialled need not ask: the dialler does. It learns that nobody takes
+/// what it sends.
+fn accepted(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     #[cfg(target_os = "linux")]
     rustix::net::sockopt::set_tcp_user_timeout(stream, DEAD_MS_DEFAULT as u32)?;
@@ -29,6 +61,9 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
 /// Listens on `host` and `port` (0: the system chooses).
 pub(crate) async fn listen(host: &str, port: u16) -> io::Result<Box<dyn Listener>> {
     let listener = TcpListener::bind((host, port)).await?;
+    // Said again, it changes the length of the queue.
+    #[cfg(target_os = "linux")]
+    rustix::net::listen(&listener, BACKLOG)?;
     let address = Address::from(listener.local_addr()?);
     Ok(Box::new(Tcp { listener, address }))
 }
@@ -42,12 +77,52 @@ impl Listener for Tcp {
     fn accept(&self) -> BoxFuture<'_, io::Result<Box<dyn Transport>>> {
         Box::pin(async move {
             let (stream, _) = self.listener.accept().await?;
-            prepare(&stream)?;
+            accepted(&stream)?;
             Ok(Box::new(stream) as Box<dyn Transport>)
         })
     }
 
     fn address(&self) -> Address {
         self.address.clone()
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::proto::limits::{PROBE_MS_DEFAULT, SUSPECT_MS_DEFAULT};
+    use crate::proto::liveness::Silence;
+    use crate::transport::Below;
+    use rustix::net::sockopt;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn many_wait_to_be_accepted() {
+        let limit = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap_or_default();
+        if limit.trim().parse().is_ok_and(|limit: i32| limit < 256) {
+            return;
+        }
+        let listener = listen("127.0.0.1", 0).await.unwrap();
+        let Address::Tcp { port, .. } = listener.address() else { panic!("not TCP") };
+        let mut waiting = Vec::new();
+        for _ in 0..200 {
+            // Where there is no room, an error after the system's two minutes.
+            waiting.push(TcpStream::connect(("127.0.0.1", port)).await.unwrap());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_was_dialled_is_asked_for_by_the_system() {
+        let listener = listen("127.0.0.1", 0).await.unwrap();
+        let Address::Tcp { port, .. } = listener.address() else { panic!("not TCP") };
+        let [probe, suspect, dead] =
+            [PROBE_MS_DEFAULT, SUSPECT_MS_DEFAULT, DEAD_MS_DEFAULT].map(Duration::from_millis);
+        let keep_alive = Silence { probe, suspect, dead }.keep_alive();
+        let dialled = connect("127.0.0.1", port, &keep_alive).await.unwrap();
+        let Below::Socket(socket) = dialled.into_below().unwrap() else { panic!("no socket") };
+        assert!(sockopt::socket_keepalive(&socket).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&socket).unwrap(), Duration::from_secs(5));
+        assert_eq!(sockopt::tcp_keepintvl(&socket).unwrap(), Duration::from_secs(1));
+        assert_eq!(sockopt::tcp_user_timeout(&socket).unwrap(), 7000);
     }
 }

@@ -2,7 +2,9 @@
 //! nothing that was accepted is lost, nothing is doubled, what was cancelled can
 //! be asked again.
 
-use crate::support::{Pair, all, fill, limited, memory, on_both, on_one_thread, pair_of};
+use crate::support::{
+    Pair, all, at_last, cancelled, fill, limited, memory, on_both, on_one_thread, pair_of,
+};
 use bytes::Bytes;
 use chunkcomm::launch::Launcher;
 use chunkcomm::{
@@ -11,45 +13,9 @@ use chunkcomm::{
 };
 use futures_core::Stream;
 use futures_sink::Sink;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::time::Duration;
-
-/// Runs `future` until it has to wait for the `waits`-th time and drops it then;
-/// with 0 it is never polled.
-async fn cancelled<F: Future>(waits: u32, future: F) -> Option<F::Output> {
-    let mut future = pin!(future);
-    let mut left = waits;
-    poll_fn(|context| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        match future.as_mut().poll(context) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending => {
-                left -= 1;
-                if left == 0 { Poll::Ready(None) } else { Poll::Pending }
-            }
-        }
-    })
-    .await
-}
-
-/// Makes the future again and drops it one wait later each time, until it is
-/// ready.
-macro_rules! at_last {
-    ($future:expr) => {{
-        let mut waits = 0;
-        loop {
-            if let Some(output) = limited(cancelled(waits, $future)).await {
-                break output;
-            }
-            waits += 1;
-            tokio::task::yield_now().await;
-        }
-    }};
-}
 
 /// Nodes whose outboxes and windows are so small that everything waits.
 async fn tight() -> Pair {
@@ -579,7 +545,7 @@ fn open_and_accept_with_options() {
             let names = (typed.clone(), bytes.clone());
             let accepting = tokio::spawn(async move {
                 let typed = at_last!(a.accept_with::<u64>(&names.0, options())).unwrap();
-                let bytes = at_last!(a.accept_bytes(&names.1)).unwrap();
+                let bytes = at_last!(a.accept_bytes_with(&names.1, options())).unwrap();
                 (typed.1, bytes.1)
             });
             for _ in 0..round % 4 {
@@ -587,8 +553,7 @@ fn open_and_accept_with_options() {
             }
             let mut values: Sender<(u32, u32)> =
                 at_last!(pair.b.open_with(&pair.peer, &typed, options())).unwrap();
-            let express = || ChannelOptions::default().lane(Lane::Express);
-            let mut raw = at_last!(pair.b.open_bytes_with(&pair.peer, &bytes, express())).unwrap();
+            let mut raw = at_last!(pair.b.open_bytes_with(&pair.peer, &bytes, options())).unwrap();
             values.send(&(round, 0)).await.unwrap();
             raw.send_slice(b"raw").await.unwrap();
             let (mut receiver, mut from_raw) = limited(accepting).await.unwrap();

@@ -2,7 +2,7 @@
 
 use crate::support::raw::RawPeer;
 use crate::support::{NEVER, Pair, limited, memory, on_both, on_one_thread, pair_of, tcp, until};
-use chunkcomm::proto::packet::{AppendRecords, HEADER_BYTES, Item};
+use chunkcomm::proto::packet::{AppendRecords, HEADER_BYTES, Header, Item};
 use chunkcomm::{
     AGE_BOUND_VARIABLE, FlushCounts, FlushReason, Node, NodeBuilder, NodeError, Policy, Receiver,
     Sender, TryRecvError,
@@ -346,13 +346,15 @@ fn chunked_gathers_what_a_loop_sends() {
 /// Sizes on the wire of packets with messages, from a node with packets of
 /// `packet_bytes_max` that has more to send than one holds.
 async fn packet_sizes(packet_bytes_max: usize) -> Vec<usize> {
+    // Enough for the link to learn that it may have full packets on their way.
+    const MESSAGES: u32 = 20_000;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().into();
     let node = Node::builder().packet_bytes_max(packet_bytes_max).build().await.unwrap();
     let (peer, mut raw) = tokio::join!(node.connect(&address), RawPeer::accept(&listener));
     let mut sender: Sender<Vec<u8>> = node.open(&peer.unwrap(), "sizes").await.unwrap();
     let sending = tokio::spawn(async move {
-        for _ in 0..3000 {
+        for _ in 0..MESSAGES {
             sender.send(&vec![1; 90]).await.unwrap();
         }
         sender.flush().await.unwrap();
@@ -360,18 +362,24 @@ async fn packet_sizes(packet_bytes_max: usize) -> Vec<usize> {
     raw.packet_as(Default::default(), |body| body.credit(1, 1 << 30)).await;
     let mut sizes = Vec::new();
     let (mut size, mut messages) = (0, 0);
-    while messages < 3000 {
+    while messages < MESSAGES {
         let seen = raw.find(|item| match item {
-            Item::Packet(header) => Some((header.body_bytes as usize + HEADER_BYTES, 0)),
-            Item::Run { messages, .. } => Some((0, messages)),
+            Item::Packet(header) => Some((header.body_bytes as usize + HEADER_BYTES, 0, 0)),
+            Item::Run { messages, .. } => Some((0, messages, 0)),
+            Item::PacketEnd { sequence, .. } => Some((0, 0, sequence)),
             _ => None,
         });
-        let (bytes, more) = limited(seen).await.unwrap();
+        let (bytes, more, ended) = limited(seen).await.unwrap();
         if bytes > 0 {
             size = bytes;
-        } else {
+        }
+        if more > 0 {
             messages += more;
             sizes.push(size);
+        }
+        // Only so much is sent without.
+        if ended > 0 {
+            raw.packet_as(Header { ack: ended, ..Header::default() }, |_| ()).await;
         }
     }
     limited(sending).await.unwrap();

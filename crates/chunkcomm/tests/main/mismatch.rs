@@ -133,6 +133,32 @@ fn a_schema_name_stands_for_the_type() {
 }
 
 #[test]
+fn bytes_with_a_schema_are_accepted_under_that_schema_only() {
+    on_both(|| async {
+        let pair = pair().await;
+        let options = |name: &str| ChannelOptions::default().schema(name);
+        for (there, here) in [(Some("pixels 1"), None), (None, Some("pixels 1"))] {
+            let of = |name: Option<&str>| name.map_or_else(ChannelOptions::default, options);
+            let opened = pair.b.open_bytes_with(&pair.peer, "schema", of(there));
+            let mut sender = opened.await.unwrap();
+            sender.send_slice(b"raw").await.unwrap();
+            let refused = limited(pair.a.accept_bytes_with("schema", of(here))).await.unwrap_err();
+            let text = refused.to_string();
+            assert!(text.contains("pixels 1") && text.contains("bytes"), "{text}");
+            assert!(matches!(limited(sender.closed()).await, SendError::Refused(_)));
+        }
+        let opened = pair.b.open_bytes_with(&pair.peer, "schema", options("pixels 1"));
+        let mut sender = opened.await.unwrap();
+        sender.send_slice(b"raw").await.unwrap();
+        let accept = || pair.a.accept_bytes_with("schema", options("pixels 1"));
+        // What is given back keeps its schema.
+        limited(accept()).await.unwrap().1.give_back();
+        let (_, mut receiver) = limited(accept()).await.unwrap();
+        assert_eq!(limited(receiver.recv()).await.unwrap().unwrap(), b"raw"[..]);
+    });
+}
+
+#[test]
 fn a_type_whose_values_cannot_be_read_back_is_refused_before_anything_is_sent() {
     #[derive(Serialize, Deserialize, Debug)]
     #[serde(untagged)]

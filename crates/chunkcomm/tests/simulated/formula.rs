@@ -12,7 +12,8 @@ const STEP: Duration = Duration::from_micros(1);
 /// Longer than what follows a message: acknowledgements and credit.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Bytes after which a channel's window has grown to its largest.
+/// Bytes after which a channel's window has grown to its largest, and the link knows
+/// its rate.
 const WARM_BYTES: usize = 16 << 20;
 
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +39,22 @@ struct Pair {
 }
 
 impl Pair {
+    /// Transfers much, with no pause in between.
+    async fn warm(&mut self, bytes: usize) {
+        let (sender, receiver) = (&mut self.sender, &mut self.receiver);
+        let sending = async {
+            for _ in 0..WARM_BYTES / bytes {
+                sender.send(vec![7; bytes].into()).await.unwrap();
+            }
+        };
+        let receiving = async {
+            for _ in 0..WARM_BYTES / bytes {
+                receiver.recv().await.unwrap().unwrap();
+            }
+        };
+        tokio::join!(biased; sending, receiving);
+    }
+
     /// How long a message of so many bytes takes, from `send` until `recv`.
     async fn transfer(&mut self, bytes: usize) -> Duration {
         let message = vec![7; bytes];
@@ -66,9 +83,7 @@ fn agrees(shape: Shape, spec: LinkSpec) {
         let sender = left.open_bytes(&peer, "transfer").await.unwrap();
         let (_, receiver) = right.accept_bytes("transfer").await.unwrap();
         let mut pair = Pair { simulation: simulation.clone(), peer, sender, receiver };
-        for _ in 0..WARM_BYTES / (256 << 10) {
-            pair.transfer(256 << 10).await;
-        }
+        pair.warm(256 << 10).await;
         for bytes in [16, 1 << 10, 8 << 10, 64 << 10, 256 << 10, 1 << 20] {
             simulation.sleep(QUIET).await;
             let before = pair.peer.stats();

@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod crowd;
+mod cycles;
 mod faults;
 mod formula;
+mod lanes;
 
 use chunkcomm::simulation::{HostId, Simulation};
 use chunkcomm::{Node, Peer};

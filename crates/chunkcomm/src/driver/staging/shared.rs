@@ -79,6 +79,11 @@ impl TxShared {
         self.wake_waiting();
     }
 
+    /// Somebody waits for room, for bytes written, or for an acknowledgement.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & WAITING != 0
+    }
+
     /// There are large messages staged.
     pub(crate) fn has_large(&self) -> bool {
         self.large_pending.load(Ordering::Acquire) > 0

@@ -87,6 +87,13 @@ pub enum Event<'a> {
     Bye,
     /// The peer gave the session up.
     Gone,
+    /// The peer waits for us, and others for it: see [`cycle`](crate::proto::cycle).
+    Wait {
+        /// Counted where the chain begins.
+        number: u64,
+        /// The chain of waits.
+        chain: &'a [u8],
+    },
 }
 
 /// What is to be written.
@@ -136,4 +143,6 @@ pub struct LinkCounters {
     pub resumes: u64,
     /// Packets that were written again.
     pub packets_resent: u64,
+    /// Cycles of waits that came to light by the peer's word.
+    pub cycles: u64,
 }

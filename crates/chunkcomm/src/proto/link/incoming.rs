@@ -117,6 +117,9 @@ impl Link {
         if incoming.window.granted() > granted {
             self.grants.push_back(channel);
         }
+        if !fits && planted::is!(LargeMemoryUnasked) {
+            self.demand_large(channel);
+        }
         !fits
     }
 
@@ -170,7 +173,7 @@ impl Link {
             return Err(ProtocolError::Unnumbered);
         }
         match item {
-            Item::Packet(header) => self.handle_header(header),
+            Item::Packet(header) => self.handle_header(header, now),
             Item::Repeated(header) => {
                 self.count_packet(&header);
                 Ok(Event::None)
@@ -229,6 +232,7 @@ impl Link {
             Item::Bye => Ok(Event::Bye),
             Item::Gone if planted::is!(GoneIgnored) => Ok(Event::None),
             Item::Gone => Ok(Event::Gone),
+            Item::Wait { number, chain } => Ok(Event::Wait { number, chain }),
         }
     }
 
@@ -236,7 +240,7 @@ impl Link {
         self.outbox.unopened() as u64 * WINDOW_BYTES_INITIAL
     }
 
-    fn handle_header<'a>(&mut self, header: Header) -> Result<Event<'a>, ProtocolError> {
+    fn handle_header<'a>(&mut self, header: Header, now: Time) -> Result<Event<'a>, ProtocolError> {
         self.packet = header;
         self.count_packet(&header);
         // Before anything in it is handled.
@@ -249,6 +253,7 @@ impl Link {
         let (acknowledged, outbox) = (&mut self.acknowledged, &mut self.outbox);
         let note = |carried| note_acknowledged(carried, acknowledged, outbox);
         self.session.handle_ack(header.ack, &mut self.spares, note)?;
+        self.pace.acknowledged(header.ack, self.session.acknowledged_bytes(), now);
         if !self.session.in_flight() && self.outbox.is_idle() {
             self.sync_wanted = self.closing;
         }

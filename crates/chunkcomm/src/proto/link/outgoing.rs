@@ -2,6 +2,7 @@
 
 use super::{Control, Link, Transmit, note_acknowledged};
 use crate::proto::Time;
+use crate::proto::cycle::CHAIN_BYTES_MAX;
 use crate::proto::flush::{FlushReason, Verdict};
 use crate::proto::limits::TEXT_BYTES_MAX;
 use crate::proto::outbox::{Filled, Staged};
@@ -20,6 +21,9 @@ impl Link {
         packet: &mut Packet,
     ) -> Transmit {
         self.wait_until = None;
+        if !self.told.is_empty() {
+            return self.fill_told(packet);
+        }
         let full = self.session.is_full();
         if full && planted::is!(RingFullStopsCredit) && !self.session.is_behind() {
             return Transmit::Nothing;
@@ -38,7 +42,14 @@ impl Link {
         if full {
             return Transmit::Nothing;
         }
+        let paced = self.session.is_enabled();
+        self.pace.set_shared(self.outbox.is_shared(now));
+        let room = if paced { self.pace.room(self.session.kept_bytes()) } else { usize::MAX };
+        self.outbox.set_bulk_room(room);
         let verdict = self.outbox.decide(staged, now);
+        if !matches!(verdict, Some(Verdict::Leave(_))) && !self.outbox.bulk_waits() {
+            self.pace.starved();
+        }
         let reason = match verdict {
             Some(Verdict::Leave(reason)) => Some(reason),
             _ => None,
@@ -54,6 +65,25 @@ impl Link {
             return Transmit::Nothing;
         }
         self.fill(staged, now, packet, reason)
+    }
+
+    /// A packet without number with chains of waits, which pass everything.
+    fn fill_told(&mut self, packet: &mut Packet) -> Transmit {
+        packet.head = self.spares.take(0);
+        let head = &mut packet.head;
+        head.extend_from_slice(&[0; HEADER_BYTES]);
+        while let Some(told) = self.told.pop() {
+            head.wait(told.number, &told.chain);
+            if head.len() + RECORD_BYTES + CHAIN_BYTES_MAX > self.packet_bytes_max {
+                break;
+            }
+        }
+        let body_bytes = (head.len() - HEADER_BYTES) as u32;
+        let header = Header { body_bytes, ack: self.session.ack(), ..Header::default() };
+        head[..HEADER_BYTES].copy_from_slice(&header.encode());
+        self.counters.packets_sent += 1;
+        self.counters.bytes_sent += head.len() as u64;
+        Transmit::Packet { number: 0, again: false }
     }
 
     /// The transport has taken all of packet `number`.
@@ -136,8 +166,12 @@ impl Link {
         self.asking = false;
         packet.tail = filled.tail.take();
         let bytes = packet.bytes();
-        let ack_now = ack_now || (sequenced && self.session.wants_ack(bytes));
+        let ack_now = ack_now || (sequenced && self.wants_ack(bytes));
+        let in_flight = self.session.kept_bytes();
         let number = if sequenced { self.number(filled.entries, bytes) } else { 0 };
+        if sequenced && ack_now {
+            self.pace.asked(number, in_flight, self.session.acknowledged_bytes(), now);
+        }
         #[cfg(any(test, feature = "planted"))]
         let number = self.plant_number(number, empty);
         if planted::is!(OwnBytesAreLife) {
@@ -152,6 +186,12 @@ impl Link {
         packet.head[..HEADER_BYTES].copy_from_slice(&header.encode());
         self.count(&filled, packet.tail.is_some(), reason, bytes, now);
         Transmit::Packet { number, again: false }
+    }
+
+    /// The peer is to acknowledge a numbered packet of `bytes` at once.
+    fn wants_ack(&mut self, bytes: usize) -> bool {
+        let paced = self.session.is_enabled() && self.pace.asks(bytes, self.session.kept_bytes());
+        self.session.wants_ack(bytes) || paced
     }
 
     /// The number of a packet that carries `entries` noted things.

@@ -1,6 +1,7 @@
 //! One channel's turn in a packet: how much of what it has staged goes in.
 
-use super::{Channel, Filled, Large, Staged};
+use super::channel::{Channel, Large};
+use super::{Filled, Staged};
 use crate::proto::limits::{FRAGMENT_BYTES_MAX, FRAGMENT_BYTES_MIN};
 use crate::proto::message;
 use crate::proto::packet::{AppendRecords, FRAGMENT_HEAD_BYTES, RECORD_BYTES};
@@ -25,6 +26,8 @@ pub(super) struct Putting<'a, S> {
     pub(super) staged: &'a mut S,
     pub(super) session: &'a mut Session,
     pub(super) carried: &'a mut Vec<Carried>,
+    /// With a fragment the packet may be so long.
+    pub(super) fragment_end: usize,
     /// One message a packet.
     pub(super) one: bool,
     pub(super) filled: &'a mut Filled,
@@ -131,7 +134,11 @@ impl<S: Staged> Putting<'_, S> {
         }
         let credit = (self.channel.credit - self.channel.sent_bytes) as usize;
         let left = large.bytes.len() - large.offset;
-        let bytes = left.min(FRAGMENT_BYTES_MAX).min(credit);
+        let room = self.fragment_end - head.len() - FRAGMENT_HEAD_BYTES;
+        if room < left.min(FRAGMENT_BYTES_MIN) {
+            return Put::NoRoom;
+        }
+        let bytes = left.min(FRAGMENT_BYTES_MAX).min(credit).min(room);
         if bytes < left.min(FRAGMENT_BYTES_MIN) {
             self.channel.blocked = true;
             return Put::Done { more: true };

@@ -2,8 +2,8 @@
 
 use super::{
     ChannelKind, KIND_BYE, KIND_CREDIT, KIND_DESCRIBE, KIND_END, KIND_FRAGMENT, KIND_GONE,
-    KIND_OPEN, KIND_OPEN_CREDIT, KIND_REFUSE, KIND_RUN, KIND_TERMINATE, Lane, OPEN_BYTES,
-    OPEN_EXPRESS, RECORD_BYTES, Refusal, cut,
+    KIND_OPEN, KIND_OPEN_CREDIT, KIND_REFUSE, KIND_RUN, KIND_TERMINATE, KIND_WAIT, Lane,
+    OPEN_BYTES, OPEN_EXPRESS, RECORD_BYTES, Refusal, cut,
 };
 use crate::proto::limits::TEXT_BYTES_MAX;
 
@@ -31,6 +31,8 @@ pub trait AppendRecords {
     fn bye(&mut self);
     /// The session was given up.
     fn gone(&mut self);
+    /// A chain of waits, the last of them for the peer.
+    fn wait(&mut self, number: u64, chain: &[u8]);
 }
 
 impl AppendRecords for Vec<u8> {
@@ -89,6 +91,11 @@ impl AppendRecords for Vec<u8> {
 
     fn gone(&mut self) {
         record(self, KIND_GONE, 0, 0, 0, 0);
+    }
+
+    fn wait(&mut self, number: u64, chain: &[u8]) {
+        record(self, KIND_WAIT, 0, chain.len() as u16, 0, number);
+        self.extend_from_slice(chain);
     }
 }
 

@@ -3,9 +3,10 @@
 use super::{
     ChannelKind, FLAG_ACK_NOW, FRAGMENT_HEAD_BYTES, HEADER_BYTES, Header, Item, KIND_BYE,
     KIND_CREDIT, KIND_DESCRIBE, KIND_END, KIND_FRAGMENT, KIND_GONE, KIND_OPEN, KIND_OPEN_CREDIT,
-    KIND_REFUSE, KIND_RUN, KIND_TERMINATE, Lane, OPEN_BYTES, OPEN_EXPRESS, RECORD_BYTES, Refusal,
-    WireError, u32_at, u64_at,
+    KIND_REFUSE, KIND_RUN, KIND_TERMINATE, KIND_WAIT, Lane, OPEN_BYTES, OPEN_EXPRESS, RECORD_BYTES,
+    Refusal, WireError, u32_at, u64_at,
 };
+use crate::proto::cycle::is_chain;
 use crate::proto::limits::{CHANNEL_NAME_BYTES_MAX, FRAGMENT_BYTES_MAX, TEXT_BYTES_MAX};
 use crate::proto::planted;
 
@@ -262,7 +263,7 @@ fn record_bytes(rest: &[u8]) -> Option<usize> {
     Some(match kind {
         KIND_RUN => RECORD_BYTES + (value & u64::from(u32::MAX)) as usize,
         KIND_FRAGMENT => FRAGMENT_HEAD_BYTES,
-        KIND_OPEN | KIND_REFUSE | KIND_DESCRIBE => RECORD_BYTES + aux,
+        KIND_OPEN | KIND_REFUSE | KIND_DESCRIBE | KIND_WAIT => RECORD_BYTES + aux,
         _ => RECORD_BYTES,
     })
 }
@@ -303,6 +304,8 @@ fn parse(bytes: &[u8]) -> Result<Item<'_>, WireError> {
         KIND_DESCRIBE => Item::Describe { channel, text: text(tail, TEXT_BYTES_MAX)? },
         KIND_BYE => Item::Bye,
         KIND_GONE => Item::Gone,
+        KIND_WAIT if is_chain(tail) => Item::Wait { number: value, chain: tail },
+        KIND_WAIT => return Err(WireError::BadChain),
         other => return Err(WireError::UnknownRecord(other)),
     })
 }

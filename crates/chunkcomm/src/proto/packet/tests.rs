@@ -1,4 +1,5 @@
 use super::*;
+use crate::proto::cycle::{CHAIN_BYTES_MAX, HOPS_MAX, Hop, hops};
 use proptest::prelude::*;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -14,6 +15,7 @@ enum Record {
     Describe(u32, String),
     Bye,
     Gone,
+    Wait(u64, Vec<u8>),
 }
 
 fn any_record() -> impl Strategy<Value = Record> {
@@ -35,7 +37,20 @@ fn any_record() -> impl Strategy<Value = Record> {
         (any::<u32>(), "[a-z]{0,40}").prop_map(|(c, t)| Record::Describe(c, t)),
         Just(Record::Bye),
         Just(Record::Gone),
+        (any::<u64>(), any_chain()).prop_map(|(n, c)| Record::Wait(n, c)),
     ]
+}
+
+fn any_chain() -> impl Strategy<Value = Vec<u8>> {
+    let hop = (any::<u64>(), any::<u32>(), any::<u64>(), "[a-zä]{0,40}", "[a-zä]{0,40}");
+    prop::collection::vec(hop, 1..=HOPS_MAX).prop_map(|hops| {
+        let mut chain = Vec::new();
+        for (node, channel, position, node_name, channel_name) in &hops {
+            let (node, channel, position) = (*node, *channel, *position);
+            Hop { node, channel, position, node_name, channel_name }.append_to(&mut chain);
+        }
+        chain
+    })
 }
 
 fn write(records: &[Record], sequence: u64, ack: u64) -> Vec<u8> {
@@ -63,6 +78,7 @@ fn write(records: &[Record], sequence: u64, ack: u64) -> Vec<u8> {
             Record::Describe(c, t) => body.describe(*c, t),
             Record::Bye => body.bye(),
             Record::Gone => body.gone(),
+            Record::Wait(n, c) => body.wait(*n, c),
         }
     }
     let header = Header { body_bytes: body.len() as u32, flags: 0, sequence, ack };
@@ -123,6 +139,7 @@ fn note(item: Item<'_>, packets: &mut Vec<Vec<Record>>) {
         Item::Describe { channel, text } => Record::Describe(channel, text.to_owned()),
         Item::Bye => Record::Bye,
         Item::Gone => Record::Gone,
+        Item::Wait { number, chain } => Record::Wait(number, chain.to_vec()),
     };
     packets.last_mut().expect("a header comes first").push(record);
 }
@@ -183,4 +200,28 @@ fn a_packet_that_lies_about_its_lengths_is_refused() {
     let mut at = 0;
     assert!(decoder.next(&wire, &mut at).unwrap().is_some());
     assert_eq!(decoder.next(&wire, &mut at), Err(WireError::RecordPassesPacket));
+}
+
+#[test]
+fn a_chain_of_waits_that_is_none_is_refused() {
+    let text = "n".repeat(100);
+    let hop = Hop { node: 1, channel: 2, position: 3, node_name: &text, channel_name: &text };
+    let mut longest = Vec::new();
+    for _ in 0..HOPS_MAX {
+        hop.append_to(&mut longest);
+    }
+    assert_eq!(longest.len(), CHAIN_BYTES_MAX);
+    assert!(hops(&longest).all(|it| it.node_name == &text[..32]));
+    let of = |chain: &[u8]| read(&write(&[Record::Wait(1, chain.to_vec())], 0, 0), &[1000]);
+    assert!(of(&longest).is_ok());
+    let hop_bytes = CHAIN_BYTES_MAX / HOPS_MAX;
+    let mut one_more = longest.clone();
+    hop.append_to(&mut one_more);
+    let mut long_name = longest[..hop_bytes].to_vec();
+    long_name[20] = 33;
+    let mut no_text = longest[..hop_bytes].to_vec();
+    no_text[21] = 0xff;
+    for wrong in [&[][..], &longest[..hop_bytes - 1], &one_more, &long_name, &no_text] {
+        assert_eq!(of(wrong), Err(WireError::BadChain));
+    }
 }

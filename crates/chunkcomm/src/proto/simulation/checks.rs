@@ -119,10 +119,11 @@ impl World<'_> {
             return;
         }
         // A dialler that nothing waits for may not know that its connection is of no
-        // use, and looks every half minute only.
+        // use, and looks every half minute only; unless its system does.
+        let asks = self.plan.pairs[self.pair_of(id)].asks;
         let unaware = end.side == 1
             && self.other(id).is_some_and(|other| self.ends[other].connection.is_some());
-        if unaware {
+        if unaware && !asks {
             self.counts.unaware += 1;
         } else {
             self.violate(&format!("end {id} is dead while nothing is in the way"));

@@ -232,7 +232,7 @@ impl World<'_> {
         self.hear(connection, 0);
     }
 
-    fn pair_of_connection(&self, connection: usize) -> usize {
+    pub(super) fn pair_of_connection(&self, connection: usize) -> usize {
         let nodes = self.network.get(connection).nodes;
         self.plan.pairs.iter().position(|pair| pair.nodes == nodes).unwrap_or(0)
     }

@@ -3,7 +3,7 @@
 use super::dialling::Talk;
 use super::end::{Over, STATE_NAMES};
 use super::network::NEVER;
-use super::plan::{Fault, Way, When};
+use super::plan::{Fault, Way, When, silence};
 use super::world::{Event, World};
 use crate::proto::Time;
 use crate::proto::resume::{Kind, Resume};
@@ -187,8 +187,10 @@ impl World<'_> {
             self.network.cut(connection, kept);
             for side in [0, 1] {
                 let wait = match self.random.below(10) {
-                    // It never learns.
-                    0 => continue,
+                    0 => {
+                        self.not_told(connection, side, Duration::ZERO);
+                        continue;
+                    }
                     1 => self.random.below(2_000_000_000),
                     2 | 3 => 0,
                     _ => self.random.below(5_000_000),
@@ -219,8 +221,28 @@ impl World<'_> {
             for side in way.sides() {
                 self.network.stall(connection, *side, NEVER);
             }
+            self.unanswered(connection);
         }
         self.unhealthy(pair, self.now);
+    }
+
+    /// Nobody answers the dialler's system: it gives the connection up.
+    fn unanswered(&mut self, connection: usize) {
+        let keep_alive = silence().keep_alive();
+        self.not_told(connection, 0, keep_alive.timeout - keep_alive.idle);
+    }
+
+    /// Nobody tells a side that its connection is gone. The dialler's system asks
+    /// before long, but not before `from`; the last question may just have passed.
+    fn not_told(&mut self, connection: usize, side: usize, from: Duration) {
+        let asks = self.plan.pairs[self.pair_of_connection(connection)].asks;
+        if side == 1 || !asks {
+            return;
+        }
+        let keep_alive = silence().keep_alive();
+        let times = [from, from + keep_alive.idle + keep_alive.interval].map(|it| it.as_nanos());
+        let wait = self.random.range(times[0] as u64, times[1] as u64);
+        self.after(Duration::from_nanos(wait), Event::Learn { connection, side });
     }
 
     fn pause(&mut self, node: usize, time: Duration) {
@@ -262,6 +284,7 @@ impl World<'_> {
             for side in (0..2).filter(|side| nodes[*side] == node) {
                 if silent {
                     self.network.stall(connection, 1 - side, NEVER);
+                    self.unanswered(connection);
                 }
                 self.hang_up(connection, side);
             }

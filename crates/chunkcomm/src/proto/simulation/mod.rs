@@ -12,7 +12,7 @@
 //! Reading order: `plan` (what a seed is), `network` (byte streams), `end` (one
 //! end: machine, driver's memory, application), `world` (events), `driver` (turns
 //! of one end), `dialling` (connections), `applications`, `faults`, `checks`,
-//! `coverage`.
+//! `coverage`; `graphs` is a simulation of its own, of many channels without faults.
 //!
 //! Run it with `cargo run --release -p chunkcomm --features simulation,planted
 //! --bin chunkcomm-simulate -- --help`.
@@ -24,9 +24,10 @@ mod dialling;
 mod driver;
 mod end;
 mod faults;
+mod graphs;
 mod network;
 mod plan;
-mod random;
+pub(in crate::proto) mod random;
 mod rings;
 mod world;
 
@@ -37,6 +38,7 @@ use std::sync::OnceLock;
 
 pub use super::planted::Bug;
 pub use coverage::Coverage;
+pub use graphs::{GraphOutcome, run_graph};
 
 /// Messages are slices of this many bytes.
 const PATTERN_BYTES: usize = 320 * 1024;

@@ -187,7 +187,11 @@ impl Network {
     /// `side` learns that the connection is gone.
     pub(super) fn learn(&mut self, id: usize, side: usize) {
         let connection = &mut self.0[id];
-        connection.pipes[side].ended = true;
+        let pipe = &mut connection.pipes[side];
+        pipe.ended = true;
+        if pipe.stalled_until == NEVER {
+            pipe.pieces.clear();
+        }
         connection.pipes[1 - side].broken = true;
     }
 

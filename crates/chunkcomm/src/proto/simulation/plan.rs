@@ -162,6 +162,8 @@ pub(super) struct Pair {
     pub(super) early: bool,
     /// Words at the start of a connection say less than is true.
     pub(super) modest: bool,
+    /// The dialler's system asks for the peer's on an idle connection. Not all do.
+    pub(super) asks: bool,
 }
 
 /// What a seed stands for.
@@ -322,6 +324,7 @@ fn pair(random: &mut Random, nodes: [usize; 2]) -> Pair {
         closes: random.pick(&[[true, false], [false, true], [true, true]]),
         early: random.one_in(8),
         modest: random.one_in(4),
+        asks: !random.one_in(4),
     }
 }
 

@@ -5,7 +5,7 @@ use super::{cause, guarded, honest, other_seed, seed};
 use crate::support::raw::good_hello;
 use crate::support::{limited, on_one_thread};
 use chunkcomm::proto::credential::{ProofKey, Role};
-use chunkcomm::proto::hello::{Disagreement, Hello};
+use chunkcomm::proto::hello::Disagreement;
 use chunkcomm::{HelloCause, Node};
 use rustls::version::TLS12;
 use std::net::{TcpListener, TcpStream};
@@ -20,66 +20,43 @@ async fn dialled(node: &Node, does: fn(TcpStream)) -> HelloCause {
     cause(error)
 }
 
-fn greets(stream: TcpStream, hello: &Hello) -> Stranger {
-    Stranger::greets(stream, Role::Acceptor, &hello.encode())
+fn member(stream: TcpStream) -> Stranger {
+    Stranger::greets(stream, Role::Acceptor, &member_hello().encode())
 }
 
+/// Has the credential's proof, then speaks TLS in this manner.
 fn speaks_tls(stream: TcpStream, manner: impl FnOnce(&Stranger) -> Manner) {
-    let mut stranger = greets(stream, &member_hello());
-    stranger.proves();
-    let server = manner(&stranger).server();
-    let _ = stranger.shakes_hands(server);
-    stranger.hung_up();
+    member(stream).proved().speaks_tls(manner);
 }
 
 /// What one does, and words of the error at the node that dialled it.
 type Case = (fn(TcpStream), &'static str);
 
 const CASES: &[Case] = &[
-    (|stream| greets(stream, &good_hello()).hung_up(), "peer has no credential"),
     (
-        |stream| {
-            let mut stranger = greets(stream, &member_hello());
-            stranger.says(&[0; 32]);
-            stranger.hung_up();
-        },
-        "did not prove",
+        |stream| Stranger::greets(stream, Role::Acceptor, &good_hello().encode()).hung_up(),
+        "peer has no credential",
     ),
+    (|stream| member(stream).says_last(&[0; 32]), "did not prove"),
     (
         |stream| {
-            let mut stranger = greets(stream, &member_hello());
+            let stranger = member(stream);
             let proof = ProofKey::of(&other_seed()).prove(Role::Acceptor, &stranger.hellos);
-            stranger.says(&proof);
-            stranger.hung_up();
+            stranger.says_last(&proof);
         },
         "did not prove",
     ),
     (
         |stream| {
-            let mut stranger = greets(stream, &member_hello());
+            let mut stranger = member(stream);
             let proof = stranger.hears_proof();
-            stranger.says(&proof);
-            stranger.hung_up();
+            stranger.says_last(&proof);
         },
         "did not prove",
     ),
-    (|stream| drop(greets(stream, &member_hello())), "before the peer proved"),
-    (
-        |stream| {
-            let mut stranger = greets(stream, &member_hello());
-            stranger.proves();
-        },
-        "the tls handshake failed",
-    ),
-    (
-        |stream| {
-            let mut stranger = greets(stream, &member_hello());
-            stranger.proves();
-            stranger.says(&[0; 64]);
-            stranger.hung_up();
-        },
-        "corrupt message",
-    ),
+    (|stream| drop(member(stream)), "before the peer proved"),
+    (|stream| drop(member(stream).proved()), "the tls handshake failed"),
+    (|stream| member(stream).proved().says_last(&[0; 64]), "corrupt message"),
     (
         |stream| speaks_tls(stream, |it| Manner { versions: vec![&TLS12], ..Manner::member(it) }),
         "ProtocolVersion",
@@ -127,7 +104,7 @@ fn whoever_is_dialled_must_be_a_member() {
 fn a_node_without_a_credential_says_that_the_peer_wants_one() {
     on_one_thread(async {
         let plain = Node::builder().build().await.unwrap();
-        let cause = dialled(&plain, |stream| greets(stream, &member_hello()).hung_up()).await;
+        let cause = dialled(&plain, |stream| member(stream).hung_up()).await;
         assert!(
             matches!(cause, HelloCause::Disagreement(Disagreement::Credential { ours: false })),
             "{cause}"
@@ -142,10 +119,8 @@ fn a_member_that_is_dialled_is_taken() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().into();
         let member = tokio::task::spawn_blocking(move || {
-            let mut member = greets(listener.accept().unwrap().0, &member_hello());
-            member.proves();
-            let server = Manner::member(&member).server();
-            member.shakes_hands(server).unwrap();
+            let mut member = member(listener.accept().unwrap().0).proved();
+            member.is_taken();
             member
         });
         let dialler = node.clone();

@@ -25,30 +25,30 @@ fn only_says(node: SocketAddr, hello: &Hello) {
     Stranger::dials(node, hello).hung_up();
 }
 
-/// Says a good hello, then this proof.
-fn proves_by(node: SocketAddr, proof: impl FnOnce(&mut Stranger) -> Vec<u8>) {
-    let mut stranger = Stranger::dials(node, &member_hello());
-    let proof = proof(&mut stranger);
-    stranger.says(&proof);
-    stranger.hung_up();
+/// Says these bytes, then that no more come.
+fn says(node: SocketAddr, bytes: &[u8]) {
+    let mut stream = TcpStream::connect(node).unwrap();
+    stream.write_all(bytes).unwrap();
+    // The node may have hung up.
+    let _ = stream.shutdown(Shutdown::Write);
+    let _ = stream.read_to_end(&mut Vec::new());
 }
 
-/// Has the credential's proof, then says these bytes instead of TLS.
-fn says_instead_of_tls(node: SocketAddr, bytes: &[u8]) {
-    let mut stranger = Stranger::dials(node, &member_hello());
-    stranger.proves();
-    stranger.says(bytes);
-    stranger.hung_up();
+/// Says a member's hello.
+fn member(node: SocketAddr) -> Stranger {
+    Stranger::dials(node, &member_hello())
 }
 
 /// Has the credential's proof, then speaks TLS in this manner.
 fn speaks_tls(node: SocketAddr, manner: impl FnOnce(&Stranger) -> Manner) {
-    let mut stranger = Stranger::dials(node, &member_hello());
-    stranger.proves();
-    let client = manner(&stranger).client();
-    // In TLS 1.3 the one who dials is done before it is judged.
-    let _ = stranger.shakes_hands(client);
-    stranger.hung_up();
+    member(node).proved().speaks_tls(manner);
+}
+
+/// Says a member's hello, then this proof.
+fn proves_by(node: SocketAddr, proof: impl FnOnce(&mut Stranger) -> Vec<u8>) {
+    let mut stranger = member(node);
+    let proof = proof(&mut stranger);
+    stranger.says_last(&proof);
 }
 
 /// A record of TLS.
@@ -94,30 +94,17 @@ fn hello_cases() -> Vec<Case> {
         ),
         case(
             "another protocol",
-            |node| {
-                let mut stream = TcpStream::connect(node).unwrap();
-                stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-                let _ = stream.read_to_end(&mut Vec::new());
-            },
+            |node| says(node, b"GET / HTTP/1.1\r\n\r\n"),
             &["another protocol"],
         ),
         case(
             "tls at once",
-            |node| {
-                let mut stream = TcpStream::connect(node).unwrap();
-                stream.write_all(&record(22, 512, &[1, 0, 1, 252, 3, 3])).unwrap();
-                let _ = stream.read_to_end(&mut Vec::new());
-            },
+            |node| says(node, &record(22, 512, &[1, 0, 1, 252, 3, 3])),
             &["another protocol"],
         ),
         case(
             "half a hello",
-            |node| {
-                let mut stream = TcpStream::connect(node).unwrap();
-                stream.write_all(&member_hello().encode()[..HELLO_BYTES / 2]).unwrap();
-                stream.shutdown(Shutdown::Write).unwrap();
-                let _ = stream.read_to_end(&mut Vec::new());
-            },
+            |node| says(node, &member_hello().encode()[..HELLO_BYTES / 2]),
             &["before the hello"],
         ),
     ]
@@ -125,7 +112,7 @@ fn hello_cases() -> Vec<Case> {
 
 fn proof_cases() -> Vec<Case> {
     vec![
-        case("zeros", |node| proves_by(node, |_| vec![0; 32]), WRONG_PROOF),
+        case("zeros", |node| member(node).says_last(&[0; 32]), WRONG_PROOF),
         case(
             "another credential",
             |node| {
@@ -152,8 +139,7 @@ fn proof_cases() -> Vec<Case> {
             |node| {
                 let mut stranger = Stranger::mirrors(node);
                 let proof = stranger.hears_proof();
-                stranger.says(&proof);
-                stranger.hung_up();
+                stranger.says_last(&proof);
             },
             WRONG_PROOF,
         ),
@@ -180,37 +166,25 @@ fn proof_cases() -> Vec<Case> {
         case(
             "of an earlier connection with the same hello",
             |node| {
-                let mut earlier = Stranger::dials(node, &member_hello());
-                let proof = earlier.good_proof();
+                let earlier = member(node);
                 // The earlier connection goes no further, and is no refusal yet.
-                proves_by(node, |_| proof.to_vec());
-                earlier.proves();
-                let client = Manner::member(&earlier).client();
-                earlier.shakes_hands(client).unwrap();
+                member(node).says_last(&earlier.good_proof());
+                earlier.proved().is_taken();
             },
             WRONG_PROOF,
         ),
         case(
             "cut",
             |node| {
-                let mut stranger = Stranger::dials(node, &member_hello());
+                let mut stranger = member(node);
                 let proof = stranger.good_proof();
                 stranger.says(&proof[..31]);
-                stranger.stream.shutdown(Shutdown::Write).unwrap();
-                stranger.hung_up();
+                stranger.ends();
             },
             &["ended before the peer proved"],
         ),
-        case(
-            "none",
-            |node| {
-                let stranger = Stranger::dials(node, &member_hello());
-                stranger.stream.shutdown(Shutdown::Write).unwrap();
-                stranger.hung_up();
-            },
-            &["ended before the peer proved"],
-        ),
-        case("tls instead", |node| proves_by(node, |_| record(22, 512, &[1; 64])), WRONG_PROOF),
+        case("none", |node| member(node).ends(), &["ended before the peer proved"]),
+        case("tls instead", |node| member(node).says_last(&record(22, 512, &[1; 64])), WRONG_PROOF),
     ]
 }
 
@@ -220,24 +194,24 @@ fn tls_cases() -> Vec<Case> {
             "packets in the clear",
             |node| {
                 let header = Header { sequence: 1, ..Header::default() };
-                says_instead_of_tls(node, &header.encode());
+                member(node).proved().says_last(&header.encode());
             },
             &["tls", "corrupt message"],
         ),
-        case("garbage", |node| says_instead_of_tls(node, &[0xA5; 600]), &["tls", "corrupt"]),
+        case("garbage", |node| member(node).proved().says_last(&[0xA5; 600]), &["tls", "corrupt"]),
         case(
             "an endless record",
-            |node| says_instead_of_tls(node, &record(22, 0xFFFF, &[0; 64])),
+            |node| member(node).proved().says_last(&record(22, 0xFFFF, &[0; 64])),
             &["tls", "corrupt message of type MessageTooLarge"],
         ),
         case(
             "an empty record",
-            |node| says_instead_of_tls(node, &record(22, 0, &[])),
+            |node| member(node).proved().says_last(&record(22, 0, &[])),
             &["tls", "corrupt message of type InvalidEmptyPayload"],
         ),
         case(
             "application data at once",
-            |node| says_instead_of_tls(node, &record(23, 5, b"hello")),
+            |node| member(node).proved().says_last(&record(23, 5, b"hello")),
             &["tls", "received unexpected message"],
         ),
         case(
@@ -246,20 +220,11 @@ fn tls_cases() -> Vec<Case> {
                 let head = [1, 0, 0xF0, 0];
                 let mut bytes = record(22, 16_000, &[&head[..], &[0; 15_996]].concat());
                 bytes.extend(record(22, 16_000, &[0; 16_000]));
-                says_instead_of_tls(node, &bytes);
+                member(node).proved().says_last(&bytes);
             },
             &["tls", "longer than 24 KiB"],
         ),
-        case(
-            "nothing",
-            |node| {
-                let mut stranger = Stranger::dials(node, &member_hello());
-                stranger.proves();
-                stranger.stream.shutdown(Shutdown::Write).unwrap();
-                stranger.hung_up();
-            },
-            &["tls", "end of file"],
-        ),
+        case("nothing", |node| member(node).proved().ends(), &["tls", "end of file"]),
         case(
             "tls 1.2",
             |node| speaks_tls(node, |it| Manner { versions: vec![&TLS12], ..Manner::member(it) }),
@@ -317,13 +282,10 @@ fn tls_cases() -> Vec<Case> {
         case(
             "the tls of another connection",
             |node| {
-                let other = Stranger::dials(node, &member_hello());
+                let other = member(node);
                 let protocols = vec![other.binding()];
                 speaks_tls(node, |it| Manner { protocols, ..Manner::member(it) });
-                let mut other = other;
-                other.proves();
-                let client = Manner::member(&other).client();
-                other.shakes_hands(client).unwrap();
+                other.proved().is_taken();
             },
             &["tls", "belongs to another connection"],
         ),
@@ -374,10 +336,8 @@ fn a_member_that_speaks_tls_by_hand_is_admitted() {
         let pair = honest().await;
         let node = socket_address(&pair.a);
         let member = tokio::task::spawn_blocking(move || {
-            let mut member = Stranger::dials(node, &member_hello());
-            member.proves();
-            let client = Manner::member(&member).client();
-            member.shakes_hands(client).unwrap();
+            let mut member = member(node).proved();
+            member.is_taken();
             member
         });
         let member = member.await.unwrap();

@@ -193,3 +193,24 @@ fn many_silent_strangers_make_way_for_a_peer() {
         drop(strangers);
     });
 }
+
+#[test]
+fn more_peers_at_once_than_there_are_places_need_no_second_try() {
+    on_one_thread(async {
+        let node = guarded().name("a").listen(tcp()).build().await.unwrap();
+        let address = node.addresses()[0].clone();
+        let mut connecting = tokio::task::JoinSet::new();
+        for _ in 0..160 {
+            let b = guarded().name("b").build().await.unwrap();
+            let address = address.clone();
+            connecting.spawn(async move { b.connect(&address).await.map(|peer| (b, peer)) });
+        }
+        let mut pairs = Vec::new();
+        while let Some(connected) = connecting.join_next().await {
+            pairs.push(connected.unwrap().unwrap());
+        }
+        assert_eq!(node.refusals(), Vec::<String>::new());
+        let (b, peer) = pairs.pop().unwrap();
+        Pair { a: node, b, peer }.is_well("one of many").await;
+    });
+}

@@ -139,11 +139,12 @@ fn tls_12_is_not_spoken_though_the_configurations_allow_it() {
         let node = socket_address(&pair.a);
         tokio::task::spawn_blocking(move || {
             let hello = Hello { flags: FLAG_TLS, ..good_hello() };
-            let mut stranger = Stranger::dials(node, &hello);
             let versions = vec![&rustls::version::TLS12];
-            let client = Manner { versions, identity: None, protocols: vec![stranger.binding()] };
-            let _ = stranger.shakes_hands(client.client());
-            stranger.hung_up();
+            Stranger::dials(node, &hello).speaks_tls(|it| Manner {
+                versions,
+                identity: None,
+                protocols: vec![it.binding()],
+            });
         })
         .await
         .unwrap();
@@ -159,11 +160,9 @@ fn a_stranger_with_a_certificate_of_its_own_is_refused() {
         let node = socket_address(&pair.a);
         tokio::task::spawn_blocking(move || {
             let hello = Hello { flags: FLAG_TLS, ..good_hello() };
-            let mut stranger = Stranger::dials(node, &hello);
             let identity = Some(Identity::of(&seed()));
-            let client = Manner { identity, ..Manner::member(&stranger) }.client();
-            let _ = stranger.shakes_hands(client);
-            stranger.hung_up();
+            Stranger::dials(node, &hello)
+                .speaks_tls(|it| Manner { identity, ..Manner::member(it) });
         })
         .await
         .unwrap();

@@ -16,7 +16,7 @@ use rustls::{
     ServerConnection, SignatureScheme, SupportedProtocolVersion,
 };
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(super) fn member_hello() -> Hello {
 
 /// A connection on which hellos were exchanged, seen from outside.
 pub(super) struct Stranger {
-    pub(super) stream: TcpStream,
+    stream: TcpStream,
     pub(super) hellos: Hellos,
     role: Role,
 }
@@ -82,14 +82,48 @@ impl Stranger {
         assert!(key.verify(self.role.other(), &self.hellos, &theirs));
     }
 
+    /// As [`Stranger::proves`].
+    pub(super) fn proved(mut self) -> Stranger {
+        self.proves();
+        self
+    }
+
+    /// Says this, and no more.
+    pub(super) fn says_last(mut self, bytes: &[u8]) {
+        self.says(bytes);
+        self.hung_up();
+    }
+
+    /// Says no more, and that it will not.
+    pub(super) fn ends(self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
+        self.hung_up();
+    }
+
+    /// Speaks TLS in this manner, whatever comes of it.
+    pub(super) fn speaks_tls(mut self, manner: impl FnOnce(&Stranger) -> Manner) {
+        let manner = manner(&self);
+        // In TLS 1.3 the one who dials is done before it is judged.
+        let _ = self.shakes_hands(manner);
+        self.hung_up();
+    }
+
+    /// Speaks TLS as a member does.
+    pub(super) fn is_taken(&mut self) {
+        let manner = Manner::member(self);
+        self.shakes_hands(manner).unwrap();
+    }
+
     /// What a member names as the protocol inside TLS.
     pub(super) fn binding(&self) -> Vec<u8> {
         [&b"chunkcomm-1 "[..], &self.hellos.digest()].concat()
     }
 
-    /// Shakes hands; one who dials is done before the node has judged it.
-    pub(super) fn shakes_hands(&mut self, connection: impl Into<Connection>) -> io::Result<()> {
-        let mut connection = connection.into();
+    fn shakes_hands(&mut self, manner: Manner) -> io::Result<()> {
+        let mut connection: Connection = match self.role {
+            Role::Dialler => manner.client().into(),
+            Role::Acceptor => manner.server().into(),
+        };
         while connection.is_handshaking() {
             connection.complete_io(&mut self.stream)?;
         }
@@ -176,7 +210,7 @@ impl Manner {
         ClientConnection::new(Arc::new(config), name).unwrap()
     }
 
-    pub(super) fn server(self) -> ServerConnection {
+    fn server(self) -> ServerConnection {
         let provider = Arc::new(ring::default_provider());
         let identity = self.identity.unwrap().certified(&provider);
         let mut config = ServerConfig::builder_with_provider(provider)

@@ -1,8 +1,11 @@
-//! Pairs of nodes, runtimes and limits for the tests.
+//! Pairs of nodes for the tests.
 
 pub(crate) mod proxy;
 pub(crate) mod random;
 pub(crate) mod raw;
+mod waiting;
+
+pub(crate) use waiting::{at_last, cancelled, limited, on_both, on_one_thread, on_two_threads};
 
 use chunkcomm::{Address, BytesReceiver, BytesSender, Node, NodeBuilder, Peer, Receiver, Sender};
 use serde::Serialize;
@@ -15,14 +18,6 @@ use std::time::Duration;
 /// A time that does not come: what would wait for it must leave for another
 /// reason.
 pub(crate) const NEVER: Duration = Duration::from_secs(3600);
-
-/// Longer than anything here takes: a test that hangs fails by it.
-const LIMIT: Duration = Duration::from_secs(90);
-
-/// Waits for `future`, which does not hang.
-pub(crate) async fn limited<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(LIMIT, future).await.expect("it hangs")
-}
 
 /// Says through `waits` when `future` waits for the first time.
 pub(crate) async fn announced<F: Future>(
@@ -49,32 +44,6 @@ pub(crate) async fn until(mut done: impl FnMut() -> bool) {
         }
     })
     .await;
-}
-
-/// Runs `test` on a runtime of one thread.
-pub(crate) fn on_one_thread<F: Future>(test: F) -> F::Output {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_all().build().unwrap().block_on(limited(test))
-}
-
-/// Runs `test` on a runtime of two threads, itself on one of them.
-pub(crate) fn on_two_threads<F>(test: F) -> F::Output
-where
-    F: Future<Output: Send> + Send + 'static,
-{
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(2).enable_all().build().unwrap();
-    let outcome = runtime.block_on(runtime.spawn(limited(test)));
-    outcome.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
-}
-
-/// Runs what `test` makes on a runtime of one thread, then on one of two.
-pub(crate) fn on_both<F>(test: impl Fn() -> F)
-where
-    F: Future<Output = ()> + Send + 'static,
-{
-    on_one_thread(test());
-    on_two_threads(test());
 }
 
 /// An address in memory that no other test uses.

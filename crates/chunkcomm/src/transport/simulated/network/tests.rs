@@ -489,36 +489,3 @@ proptest! {
         prop_assert_eq!(streams.read, [streams.written[1], streams.written[0]]);
     }
 }
-
-/// The model is pure: its sources name nothing that waits, locks or asks for the
-/// time, and nothing whose order is by chance.
-#[test]
-fn the_model_names_no_runtime_clock_task_or_lock() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/transport/simulated");
-    let mut sources = vec![folder.join("network.rs")];
-    for entry in std::fs::read_dir(folder.join("network")).unwrap() {
-        sources.push(entry.unwrap().path());
-    }
-    assert!(sources.len() >= 8, "{sources:?}");
-    let forbidden = [
-        "tokio",
-        "Instant",
-        "SystemTime",
-        "std::thread",
-        "Mutex",
-        "RwLock",
-        "async",
-        "std::fs",
-        "HashMap",
-        "HashSet",
-        "getrandom",
-    ];
-    for source in sources.iter().filter(|source| !source.ends_with("tests.rs")) {
-        let text = std::fs::read_to_string(source).unwrap();
-        for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
-            for word in forbidden {
-                assert!(!line.contains(word), "{}: {word} in {line:?}", source.display());
-            }
-        }
-    }
-}

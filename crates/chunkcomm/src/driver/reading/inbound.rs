@@ -1,0 +1,132 @@
+//! What was read, on its way to the receivers.
+
+use super::ReadError;
+use super::slot::{Assembling, RxSlot};
+use crate::driver::mail::{Command, LinkShared};
+use crate::proto::Time;
+use crate::proto::ids::IdMap;
+use crate::proto::link::{Counted, Event, Link};
+use crate::proto::message;
+use crate::proto::packet::Item;
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// A run of at least so many bytes stays in the buffer that it was read to.
+const SHARED_RUN_BYTES_MIN: usize = 2 * 1024;
+
+/// Takes the events that are not for a receiver.
+pub(crate) type OtherEvents<'a> = dyn FnMut(&mut Link, &mut IdMap<RxSlot>, Event<'_>) + 'a;
+
+/// What reading works on beside itself.
+pub(crate) struct Inbound<'a> {
+    pub(crate) link: &'a mut Link,
+    pub(crate) receivers: &'a mut IdMap<RxSlot>,
+    pub(crate) shared: &'a Arc<LinkShared>,
+    /// Events that are not for a receiver.
+    pub(crate) others: &'a mut OtherEvents<'a>,
+    pub(crate) now: Time,
+}
+
+impl Inbound<'_> {
+    /// Handles one item; `lent` is the buffer that it lies in, if slices of that
+    /// may stay.
+    pub(super) fn item(&mut self, item: Item<'_>, lent: Option<&Bytes>) -> Result<(), ReadError> {
+        match self.link.handle(item, self.now)? {
+            Event::None => {}
+            Event::Run { channel, messages, bytes } => self.run(channel, messages, bytes, lent),
+            Event::LargeBegins { channel, bytes } => self.large_begins(channel, bytes),
+            Event::LargeBytes { channel, bytes, done } => self.large_bytes(channel, bytes, done),
+            other => (self.others)(self.link, self.receivers, other),
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, channel: u32, messages: u32, bytes: &[u8], lent: Option<&Bytes>) {
+        let Some(slot) = self.receivers.get_mut(&channel) else {
+            return self.link.consumed(channel, bytes.len() as u64);
+        };
+        if slot.landing.is_some() {
+            return self.run_to_landing(channel, bytes);
+        }
+        let put = match lent {
+            Some(buffer) if bytes.len() >= SHARED_RUN_BYTES_MIN => {
+                slot.shared.put_shared(buffer.slice_ref(bytes), messages)
+            }
+            _ => slot.shared.put_copied(bytes, messages),
+        };
+        if put.is_none() {
+            self.link.consumed(channel, bytes.len() as u64);
+        }
+        slot.shared.set_report_step(self.link.report_step(channel));
+    }
+
+    fn run_to_landing(&mut self, channel: u32, run: &[u8]) {
+        let Some(slot) = self.receivers.get_mut(&channel) else { return };
+        let mut at = 0;
+        let mut fits = true;
+        while let Some(range) = message::next_in_run(run, at) {
+            at = range.end;
+            fits &= slot.put(&run[range]);
+        }
+        self.link.consumed(channel, run.len() as u64);
+        if !fits {
+            self.landing_full(channel);
+        } else if at != run.len() {
+            self.shared.command(Command::Corrupt { id: channel });
+        }
+    }
+
+    /// The landing of `channel` has no room for what came.
+    fn landing_full(&mut self, channel: u32) {
+        if let Some(mut slot) = self.receivers.remove(&channel) {
+            slot.landing_full();
+        }
+        self.link.terminate(channel);
+    }
+
+    fn large_begins(&mut self, channel: u32, bytes: u64) {
+        let Some(slot) = self.receivers.get_mut(&channel) else { return };
+        if slot.landing.is_some() {
+            self.link.admit_large(channel, true);
+            return;
+        }
+        let into = slot.shared.take_into(bytes);
+        if self.link.admit_large(channel, into.is_some()) {
+            slot.shared.want_large();
+        }
+        let total = usize::try_from(bytes).unwrap_or(usize::MAX);
+        slot.assembling = Some(Assembling { memory: into.unwrap_or_default(), filled: 0, total });
+    }
+
+    fn large_bytes(&mut self, channel: u32, bytes: &[u8], done: Option<Counted>) {
+        let Some(slot) = self.receivers.get_mut(&channel) else { return };
+        if !slot.put(bytes) {
+            return self.landing_full(channel);
+        }
+        if let Some(counted) = done {
+            self.complete(channel, counted);
+        }
+    }
+
+    /// The large message of `channel` is all there.
+    pub(super) fn complete(&mut self, channel: u32, counted: Counted) {
+        let Some(slot) = self.receivers.get_mut(&channel) else { return };
+        let Some(mut assembling) = slot.assembling.take() else { return };
+        assembling.memory.truncate(assembling.total);
+        let bytes = assembling.memory.len() as u64;
+        let kept = if slot.landing.is_some() {
+            // It began before the landing was chosen.
+            if !slot.put(&assembling.memory) {
+                self.landing_full(channel);
+            }
+            false
+        } else {
+            slot.shared.put_large(assembling.memory, counted).is_some()
+        };
+        match counted {
+            Counted::Window if !kept => self.link.consumed(channel, bytes),
+            Counted::Large if !kept => self.link.large_taken(channel),
+            _ => {}
+        }
+    }
+}

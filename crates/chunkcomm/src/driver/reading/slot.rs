@@ -1,0 +1,104 @@
+//! A channel that receives, as its driver has it: where the bytes of its messages go.
+
+use crate::channel::Landing;
+use crate::driver::inbox::{Outcome, RxShared};
+use crate::error::RecvError;
+use std::sync::Arc;
+
+/// A channel that receives, as its driver has it.
+pub(crate) struct RxSlot {
+    pub(crate) shared: Arc<RxShared>,
+    pub(super) assembling: Option<Assembling>,
+    pub(crate) landing: Option<Box<dyn Landing>>,
+}
+
+/// A large message that is being put together.
+pub(super) struct Assembling {
+    pub(super) memory: Vec<u8>,
+    pub(super) filled: usize,
+    pub(super) total: usize,
+}
+
+impl RxSlot {
+    pub(crate) fn new(shared: Arc<RxShared>) -> RxSlot {
+        RxSlot { shared, assembling: None, landing: None }
+    }
+
+    /// Where the next `left` bytes of the large message go.
+    pub(super) fn destination(&mut self, left: usize) -> &mut [u8] {
+        if let Some(assembling) = &mut self.assembling {
+            return assembling.room(left);
+        }
+        match &mut self.landing {
+            Some(landing) => {
+                let room = landing.room();
+                let bytes = room.len().min(left);
+                &mut room[..bytes]
+            }
+            None => &mut [],
+        }
+    }
+
+    pub(super) fn advance(&mut self, bytes: usize) {
+        if let Some(assembling) = &mut self.assembling {
+            assembling.filled += bytes;
+        } else if let Some(landing) = &mut self.landing {
+            landing.advance(bytes);
+        }
+    }
+
+    /// Copies `bytes` to where they belong; false when there is no room.
+    pub(super) fn put(&mut self, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            let room = self.destination(bytes.len());
+            let count = room.len();
+            if count == 0 {
+                return false;
+            }
+            room.copy_from_slice(&bytes[..count]);
+            bytes = &bytes[count..];
+            self.advance(count);
+        }
+        true
+    }
+
+    /// Puts what a receiver had taken in before it chose a landing.
+    pub(crate) fn put_taken(&mut self, bytes: &[u8]) -> bool {
+        let assembling = self.assembling.take();
+        let fits = self.put(bytes);
+        self.assembling = assembling;
+        fits
+    }
+
+    pub(crate) fn end(&mut self, outcome: Outcome) {
+        if let Some(landing) = self.landing.take() {
+            let outcome = match &outcome {
+                Outcome::Done => Ok(()),
+                Outcome::Lost(link) => {
+                    let channel = Arc::clone(&self.shared.name);
+                    Err(RecvError::Lost { channel, link: link.clone() })
+                }
+            };
+            landing.end(outcome);
+        }
+        self.shared.end(outcome);
+    }
+
+    /// The landing has no room for what comes.
+    pub(crate) fn landing_full(&mut self) {
+        if let Some(landing) = self.landing.take() {
+            landing.end(Err(RecvError::LandingFull { channel: Arc::clone(&self.shared.name) }));
+        }
+    }
+}
+
+impl Assembling {
+    /// The next bytes; memory of our own grows with what was received.
+    fn room(&mut self, left: usize) -> &mut [u8] {
+        let end = (self.filled + left).min(self.total);
+        if self.memory.len() < end {
+            self.memory.resize(end, 0);
+        }
+        &mut self.memory[self.filled..end]
+    }
+}

@@ -1,0 +1,127 @@
+//! Values on their way into a ring: encoded in place where there is room.
+
+use super::{Staged, TxEnd};
+use crate::error::SendError;
+use crate::proto::codec::{self, EncodeError};
+use crate::proto::limits::INLINE_BYTES_MAX;
+use crate::proto::message;
+use bytes::Bytes;
+use serde::Serialize;
+use std::borrow::Borrow;
+use std::sync::Arc;
+
+/// Messages that `send_all` commits at once at most: with more the driver would
+/// learn late of the first.
+const COMMIT_MESSAGES_MAX: u32 = 64;
+
+impl TxEnd {
+    /// Stages `value`, encoded in place; if there is no room, encoded in
+    /// `scratch`.
+    #[inline(always)]
+    pub(crate) fn stage<T: Serialize>(
+        &mut self,
+        value: &T,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Staged, SendError> {
+        self.check_alive()?;
+        let prefix = self.last_prefix;
+        let out = self.producer.contiguous();
+        if out.len() < prefix + self.last_bytes {
+            return self.stage_slowly(value, scratch);
+        }
+        let end = out.len().min(prefix + INLINE_BYTES_MAX);
+        match codec::encode_into_slice(value, &mut out[prefix..end]) {
+            Ok(bytes) if message::prefix_bytes(bytes) == prefix => {
+                message::write_prefix(bytes, out);
+                self.last_bytes = bytes;
+                self.producer.commit(prefix + bytes, 1);
+                self.committed(prefix + bytes, 1)?;
+                Ok(Staged::Done)
+            }
+            Ok(_) | Err(EncodeError::NoRoom) => self.stage_slowly(value, scratch),
+            Err(error) => Err(SendError::Encode(Arc::new(error))),
+        }
+    }
+
+    /// Stages values of `values` in place, as many as are like the last message
+    /// and have room, up to [`COMMIT_MESSAGES_MAX`], and commits them at once.
+    /// Says how many, and gives back a value that is to go the way of `stage`.
+    #[inline]
+    pub(crate) fn stage_many<T, V>(
+        &mut self,
+        values: &mut impl Iterator<Item = V>,
+    ) -> Result<(u32, Option<V>), SendError>
+    where
+        T: Serialize,
+        V: Borrow<T>,
+    {
+        let prefix = self.last_prefix;
+        let needed = prefix + self.last_bytes;
+        let out = self.producer.contiguous();
+        let (mut at, mut count, mut left) = (0, 0, None);
+        while count < COMMIT_MESSAGES_MAX {
+            let Some(value) = values.next() else { break };
+            let end = out.len().min(at + prefix + INLINE_BYTES_MAX);
+            if end < at + needed {
+                left = Some(value);
+                break;
+            }
+            let room = &mut out[at..end];
+            match codec::encode_into_slice(value.borrow(), &mut room[prefix..]) {
+                Ok(bytes) if message::prefix_bytes(bytes) == prefix => {
+                    message::write_prefix(bytes, room);
+                    at += prefix + bytes;
+                    count += 1;
+                }
+                _ => {
+                    left = Some(value);
+                    break;
+                }
+            }
+        }
+        if count > 0 {
+            self.producer.commit(at, count);
+            self.committed(at, count)?;
+        }
+        Ok((count, left))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn stage_slowly<T: Serialize>(
+        &mut self,
+        value: &T,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Staged, SendError> {
+        // The ring may have been emptied since it was looked at last.
+        let contiguous = self.producer.contiguous().len();
+        self.producer.free();
+        let needed = self.last_prefix + self.last_bytes;
+        if contiguous < needed && self.producer.contiguous().len() >= needed {
+            return self.stage(value, scratch);
+        }
+        scratch.clear();
+        codec::encode_into_vec(value, scratch)
+            .map_err(|error| SendError::Encode(Arc::new(error)))?;
+        self.stage_scratch(scratch)
+    }
+
+    /// Stages the encoded message in `scratch`. `Full` leaves it there.
+    pub(crate) fn stage_scratch(&mut self, scratch: &mut Vec<u8>) -> Result<Staged, SendError> {
+        if scratch.len() <= self.inline_bytes_max {
+            self.last_bytes = scratch.len();
+            self.last_prefix = message::prefix_bytes(scratch.len());
+            return self.stage_slice(scratch);
+        }
+        self.last_bytes = 0;
+        let bytes = Bytes::from(std::mem::take(scratch));
+        match self.stage_large(&bytes) {
+            Ok(Staged::Done) => Ok(Staged::Done),
+            other => {
+                // Nobody else holds it, so that this does not copy.
+                *scratch = Vec::from(bytes);
+                other
+            }
+        }
+    }
+}

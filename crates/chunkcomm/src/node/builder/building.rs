@@ -1,0 +1,161 @@
+//! How a node is built from its settings.
+
+use super::super::accepting::AcceptTable;
+use super::super::admission::Admission;
+use super::super::hello::display_name;
+use super::super::io_thread::IoThread;
+use super::super::listening::accept_loop;
+use super::super::{Node, NodeShared};
+use super::checks::setting;
+use super::{AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, CredentialFrom, NodeBuilder};
+use crate::credential::Credential;
+use crate::driver::buffers::Buffers;
+use crate::driver::cycles::node_of;
+use crate::driver::entropy;
+use crate::error::NodeError;
+use crate::launch::portable_only;
+use crate::proto::cycle::Board;
+use crate::proto::hello::{Hello, Name};
+use crate::proto::limits::{OPEN_CREDIT_DIVISOR, PACKET_BYTES_DEFAULT, WINDOW_BYTES_INITIAL};
+use crate::transport;
+use crate::transport::Home;
+use crate::transport::spin::{Spinner, spin};
+use std::io;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+impl NodeBuilder {
+    /// Builds the node: listens and starts to accept.
+    ///
+    /// # Errors
+    ///
+    /// A setting is impossible, an address is taken or not allowed, or there is
+    /// no runtime.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before it returns, there is no node.
+    pub async fn build(mut self) -> Result<Node, NodeError> {
+        self.read_environment()?;
+        let admission = self.admission()?;
+        self.check(&admission)?;
+        let io_thread = if self.io_thread { Some(IoThread::start()?) } else { None };
+        let runtime = match &io_thread {
+            Some(thread) => thread.handle.clone(),
+            None => Handle::try_current().map_err(|_| NodeError::NoRuntime)?,
+        };
+        let one_thread = runtime.runtime_flavor() == RuntimeFlavor::CurrentThread;
+        if self.busy_poll && !one_thread {
+            return Err(setting("busy_poll", "on", "with io_thread or a runtime of one thread"));
+        }
+        // Asked here: the task below is nobody's program.
+        let home = Home::of(&self.listen);
+        let built = self.build_on(runtime.clone(), one_thread, io_thread, home, admission);
+        let task = runtime.spawn(built);
+        task.await.map_err(|_| NodeError::NoRuntime)?
+    }
+
+    async fn build_on(
+        self,
+        runtime: Handle,
+        one_thread: bool,
+        io_thread: Option<IoThread>,
+        home: Home,
+        admission: Admission,
+    ) -> Result<Node, NodeError> {
+        let mut listeners = Vec::new();
+        for address in &self.listen {
+            let listener = transport::listen(address).await.map_err(|error| NodeError::Listen {
+                address: address.clone(),
+                error: Arc::new(error),
+            })?;
+            listeners.push(listener);
+        }
+        let hello = self.hello()?;
+        let board = Board::new(node_of(hello.incarnation), &display_name(&hello));
+        let system = |error| NodeError::System(Arc::new(error));
+        let spinner = self.busy_poll.then(|| Spinner::new(portable_only())).transpose();
+        let spinner = spinner.map_err(system)?;
+        let addresses = listeners.iter().map(|listener| listener.address()).collect();
+        let shared = Arc::new_cyclic(|node: &Weak<NodeShared>| {
+            let tasks: Vec<_> = listeners
+                .into_iter()
+                .map(|listener| runtime.spawn(accept_loop(listener, node.clone())).abort_handle())
+                .collect();
+            if let Some(spinner) = &spinner {
+                runtime.spawn(spin(Arc::downgrade(spinner)));
+            }
+            let table = Arc::new(AcceptTable::default());
+            if let Some(thread) = &io_thread {
+                thread.watch(&table);
+            }
+            NodeShared {
+                settings: self.settings,
+                hello,
+                admission,
+                runtime,
+                one_thread,
+                table,
+                buffers: Arc::new(Buffers::default()),
+                board: Arc::new(Mutex::new(board)),
+                addresses,
+                home,
+                tasks,
+                spinner: Mutex::new(spinner),
+                local: tokio::sync::Mutex::new(None),
+                _io_thread: io_thread,
+            }
+        });
+        Ok(Node { shared })
+    }
+
+    fn read_environment(&mut self) -> Result<(), NodeError> {
+        if self.age_bound_set {
+            return Ok(());
+        }
+        let Ok(text) = std::env::var(AGE_BOUND_VARIABLE) else { return Ok(()) };
+        let bound = text.parse::<u64>().ok().filter(|ms| (1..=60_000).contains(ms));
+        let bound = bound.ok_or_else(|| {
+            setting(AGE_BOUND_VARIABLE, &text, "a whole number of milliseconds from 1 to 60000")
+        })?;
+        self.settings.age_bound = Duration::from_millis(bound);
+        Ok(())
+    }
+
+    fn admission(&self) -> Result<Admission, NodeError> {
+        let from = self.credential.clone().or_else(|| {
+            std::env::var_os(CREDENTIAL_FILE_VARIABLE).map(|path| CredentialFrom::File(path.into()))
+        });
+        let credential = match from {
+            None => None,
+            Some(CredentialFrom::Given(credential)) => Some(credential),
+            Some(CredentialFrom::File(path)) => {
+                Some(Credential::load(path).map_err(NodeError::Credential)?)
+            }
+        };
+        Admission::new(
+            credential.as_ref(),
+            #[cfg(feature = "tls")]
+            self.user_tls.as_ref(),
+        )
+    }
+
+    fn hello(&self) -> Result<Hello, NodeError> {
+        let mut random = [0; 16];
+        entropy::fill(&mut random)
+            .map_err(|error| NodeError::System(Arc::new(io::Error::other(error))))?;
+        let settings = &self.settings;
+        let mut hello = Hello::new(
+            Name::truncated(&settings.cluster),
+            Name::truncated(&settings.name),
+            u128::from_le_bytes(random),
+        );
+        // Larger packets than we build ourselves are taken up to the default.
+        hello.packet_bytes_max = settings.packet_bytes_max.max(PACKET_BYTES_DEFAULT) as u32;
+        hello.message_bytes_max = settings.message_bytes_max;
+        hello.open_credit = settings.window_bytes_max / OPEN_CREDIT_DIVISOR;
+        hello.initial_window = WINDOW_BYTES_INITIAL as u32;
+        Ok(hello)
+    }
+}

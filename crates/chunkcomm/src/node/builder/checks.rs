@@ -1,0 +1,62 @@
+//! Which settings of a node are allowed.
+
+use super::super::admission::Admission;
+use super::NodeBuilder;
+use crate::error::NodeError;
+use crate::proto::hello::NAME_BYTES_MAX;
+use crate::proto::limits::{
+    INLINE_BYTES_MAX, OPEN_CREDIT_DIVISOR, PACKET_BYTES_LARGEST, PACKET_BYTES_MIN,
+    RESEND_BYTES_MIN, WINDOW_BYTES_INITIAL,
+};
+use crate::proto::liveness::Silence;
+use std::fmt::Display;
+use std::time::Duration;
+
+impl NodeBuilder {
+    pub(super) fn check(&self, admission: &Admission) -> Result<(), NodeError> {
+        let settings = &self.settings;
+        let packet = settings.packet_bytes_max;
+        if !(PACKET_BYTES_MIN..=PACKET_BYTES_LARGEST).contains(&packet) {
+            let allowed = format!("{PACKET_BYTES_MIN} to {PACKET_BYTES_LARGEST}");
+            return Err(setting("packet_bytes_max", packet, allowed));
+        }
+        if settings.message_bytes_max < INLINE_BYTES_MAX as u64 {
+            let allowed = format!("at least {INLINE_BYTES_MAX}");
+            return Err(setting("message_bytes_max", settings.message_bytes_max, allowed));
+        }
+        let window_min = OPEN_CREDIT_DIVISOR * WINDOW_BYTES_INITIAL;
+        if settings.window_bytes_max < window_min {
+            let allowed = format!("at least {window_min}");
+            return Err(setting("window_bytes_max", settings.window_bytes_max, allowed));
+        }
+        if settings.resend_bytes_max < RESEND_BYTES_MIN {
+            let allowed = format!("at least {RESEND_BYTES_MIN}");
+            return Err(setting("resend_bytes_max", settings.resend_bytes_max, allowed));
+        }
+        let Silence { probe, suspect, dead } = settings.silence;
+        if probe < Duration::from_millis(10) || suspect < probe || dead < suspect {
+            let value = format!("{probe:?}, {suspect:?}, {dead:?}");
+            return Err(setting("liveness", value, "10 ms <= probe <= suspect <= dead"));
+        }
+        for (name, value) in [("name", &settings.name), ("cluster", &settings.cluster)] {
+            if value.len() > NAME_BYTES_MAX {
+                let allowed = format!("at most {NAME_BYTES_MAX} bytes");
+                return Err(setting(name, value, allowed));
+            }
+        }
+        for address in &self.listen {
+            if !self.insecure && !admission.protects() && !address.is_loopback_only() {
+                return Err(NodeError::BeyondLoopback { address: address.clone() });
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn setting(
+    name: &'static str,
+    value: impl Display,
+    allowed: impl Into<String>,
+) -> NodeError {
+    NodeError::Setting { name, value: value.to_string(), allowed: allowed.into() }
+}

@@ -1,0 +1,229 @@
+//! Opening channels to peers, and accepting theirs.
+
+use super::fingerprint::{Fingerprint, described};
+use super::{Node, Peer};
+use crate::channel::ChannelOptions;
+use crate::channel::bytes_receiver::BytesReceiver;
+use crate::channel::bytes_sender::BytesSender;
+use crate::channel::receiver::Receiver;
+use crate::channel::sender::Sender;
+use crate::driver::events::Opened;
+use crate::driver::mail::{Command, LinkShared};
+use crate::driver::staging::{TxEnd, TxShared};
+use crate::driver::taking::RxEnd;
+use crate::error::{AcceptError, LinkError, OpenError};
+use crate::proto::limits::CHANNEL_NAME_BYTES_MAX;
+use crate::proto::outbox::OpenSpec;
+use crate::proto::packet::{ChannelKind, Lane};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+
+impl Node {
+    /// Opens a channel of `T` to `peer` under `name`. That costs no round trip:
+    /// data may follow at once. If the session has ended and the peer's address
+    /// is known, a new session is begun.
+    ///
+    /// # Errors
+    ///
+    /// The session has ended and cannot be had again, the name is empty or
+    /// longer than 255 bytes, or values of the type cannot be sent. Whether the
+    /// peer accepts is not known yet: a later call on the sender says so.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn open<T>(&self, peer: &Peer, name: &str) -> Result<Sender<T>, OpenError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        self.open_with(peer, name, ChannelOptions::default()).await
+    }
+
+    /// As [`Node::open`], with options.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::open`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn open_with<T>(
+        &self,
+        peer: &Peer,
+        name: &str,
+        options: ChannelOptions,
+    ) -> Result<Sender<T>, OpenError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let description = described::<T>(&options).map_err(OpenError::Type)?;
+        let (end, peer) =
+            self.open_end(peer, name, options.lane, ChannelKind::Typed, &description).await?;
+        Ok(Sender::new(end, peer))
+    }
+
+    /// As [`Node::open`], for bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::open`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn open_bytes(&self, peer: &Peer, name: &str) -> Result<BytesSender, OpenError> {
+        self.open_bytes_with(peer, name, ChannelOptions::default()).await
+    }
+
+    /// As [`Node::open_bytes`], with options.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::open`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn open_bytes_with(
+        &self,
+        peer: &Peer,
+        name: &str,
+        options: ChannelOptions,
+    ) -> Result<BytesSender, OpenError> {
+        let fingerprint = Fingerprint::of_bytes(&options);
+        let (end, peer) =
+            self.open_end(peer, name, options.lane, ChannelKind::Bytes, &fingerprint).await?;
+        Ok(BytesSender::new(end, peer))
+    }
+
+    async fn open_end(
+        &self,
+        peer: &Peer,
+        name: &str,
+        lane: Lane,
+        kind: ChannelKind,
+        print: &Fingerprint,
+    ) -> Result<(TxEnd, Peer), OpenError> {
+        if name.is_empty() || name.len() > CHANNEL_NAME_BYTES_MAX {
+            return Err(OpenError::Name { bytes: name.len() });
+        }
+        match self.try_open(&peer.link, name, lane, kind, print) {
+            Ok(end) => Ok((end, peer.clone())),
+            Err(error) => {
+                let Some(address) = &peer.address else { return Err(OpenError::Lost(error)) };
+                let again = self.connect(address).await.map_err(OpenError::Connect)?;
+                let end = self.try_open(&again.link, name, lane, kind, print);
+                Ok((end.map_err(OpenError::Lost)?, again))
+            }
+        }
+    }
+
+    fn try_open(
+        &self,
+        link: &Arc<LinkShared>,
+        name: &str,
+        lane: Lane,
+        kind: ChannelKind,
+        print: &Fingerprint,
+    ) -> Result<TxEnd, LinkError> {
+        let spec = OpenSpec { lane, kind, fingerprint: print.hash, name: name.to_owned() };
+        let shared = TxShared::new(name.to_owned(), print.text.clone());
+        let packet_bytes_max = self.shared.settings.packet_bytes_max;
+        link.open(|id| {
+            let (end, ring) = TxEnd::new(link, &shared, id, packet_bytes_max);
+            (Command::Open { id, spec, tx: Arc::clone(&shared), ring }, end)
+        })
+    }
+
+    /// Waits for a peer that opens a channel of `T` under `name`. Opens that come
+    /// before are held, up to 256 a link; further ones are refused.
+    ///
+    /// # Errors
+    ///
+    /// A peer opened the channel with another type: the error names both, the
+    /// channel is refused, and `accept` can be called again.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe, but for a channel that was just found to be of another type: that
+    /// is refused all the same.
+    pub async fn accept<T>(&self, name: &str) -> Result<(Peer, Receiver<T>), AcceptError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        self.accept_with(name, ChannelOptions::default()).await
+    }
+
+    /// As [`Node::accept`], with options; the lane is the sender's to choose.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::accept`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Node::accept`].
+    pub async fn accept_with<T>(
+        &self,
+        name: &str,
+        options: ChannelOptions,
+    ) -> Result<(Peer, Receiver<T>), AcceptError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let print = described::<T>(&options).map_err(AcceptError::Type)?;
+        let (end, peer) = self.accept_end(name, ChannelKind::Typed, &print).await?;
+        Ok((peer.clone(), Receiver::new(end, peer)))
+    }
+
+    /// As [`Node::accept`], for bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::accept`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Node::accept`].
+    pub async fn accept_bytes(&self, name: &str) -> Result<(Peer, BytesReceiver), AcceptError> {
+        self.accept_bytes_with(name, ChannelOptions::default()).await
+    }
+
+    /// As [`Node::accept_bytes`], with options: a schema must be named by both
+    /// ends; the lane is the sender's to choose.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::accept`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Node::accept`].
+    pub async fn accept_bytes_with(
+        &self,
+        name: &str,
+        options: ChannelOptions,
+    ) -> Result<(Peer, BytesReceiver), AcceptError> {
+        let print = Fingerprint::of_bytes(&options);
+        let (end, peer) = self.accept_end(name, ChannelKind::Bytes, &print).await?;
+        Ok((peer.clone(), BytesReceiver::new(end, peer, print.hash)))
+    }
+
+    async fn accept_end(
+        &self,
+        name: &str,
+        kind: ChannelKind,
+        print: &Fingerprint,
+    ) -> Result<(RxEnd, Peer), AcceptError> {
+        let end = self.shared.table.accept(name, kind, print, &self.shared.runtime).await?;
+        let peer = self.peer(Arc::clone(&end.link), None);
+        Ok((end, peer))
+    }
+
+    /// Holds a channel of bytes again that was accepted.
+    pub(crate) fn give_back(&self, receiver: RxEnd, fingerprint: u64) {
+        self.shared.table.give_back(Opened { receiver, kind: ChannelKind::Bytes, fingerprint });
+    }
+}

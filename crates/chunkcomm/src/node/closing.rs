@@ -1,0 +1,66 @@
+//! The end of a node and of its sessions.
+
+use super::{Node, NodeShared};
+use crate::driver::clock;
+use crate::driver::mail::Command;
+use crate::driver::wakers::locked;
+use crate::error::{CloseError, LinkCause, LinkError};
+use std::future::poll_fn;
+use std::time::Duration;
+
+impl Node {
+    /// Ends all sessions: every channel to a peer ends after what was accepted on
+    /// it, and all of it is acknowledged. Nothing can be opened or accepted
+    /// afterwards.
+    ///
+    /// # Errors
+    ///
+    /// After `deadline` the sessions are cut; the error has an account of the
+    /// channels with messages that were not acknowledged.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, closing goes on without deadline.
+    pub async fn close(&self, deadline: Duration) -> Result<(), CloseError> {
+        self.shared.table.close();
+        // The connections keep it while they last.
+        drop(locked(&self.shared.spinner).take());
+        let links = self.shared.table.links();
+        for link in &links {
+            link.close();
+        }
+        let all_ended = async {
+            for link in &links {
+                poll_fn(|context| link.poll_ended(context)).await;
+            }
+        };
+        let in_time = clock::within(&self.shared.runtime, deadline, all_ended);
+        if in_time.await.is_none() {
+            for link in &links {
+                let error = LinkError::new(link.peer.name.clone(), LinkCause::CloseDeadline);
+                link.command(Command::Abort(error));
+            }
+            for link in &links {
+                poll_fn(|context| link.poll_ended(context)).await;
+            }
+        }
+        // Until now peers that were cut off could come back.
+        for task in &self.shared.tasks {
+            task.abort();
+        }
+        let channels: Vec<_> = links.iter().flat_map(|link| link.unacknowledged()).collect();
+        if channels.is_empty() { Ok(()) } else { Err(CloseError { channels }) }
+    }
+}
+
+impl Drop for NodeShared {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        self.table.close();
+        for link in self.table.links() {
+            link.close();
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What a node tells of itself to people who ask why it waits.
+
+use super::Node;
+use crate::driver::clock;
+use crate::driver::wakers::locked;
+use crate::explain::{Explanation, LinkReport};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// A driver that does not answer in this time does not run.
+const EXPLAIN_DEADLINE: Duration = Duration::from_secs(1);
+
+impl Node {
+    /// What every link and channel of the node does and waits for, for people.
+    ///
+    /// Nodes that wait in `send` for each other in a ring, and do not receive, are
+    /// named as a cycle, each on all of its nodes: some 2 s and 2 s for each node after
+    /// the last wait began, and until one of the waits is over or 4 s longer. All of
+    /// these waits were there at one time. It is a report and no verdict, since nodes
+    /// are seen and not tasks: where one task sends and another receives that is only
+    /// slow, the cycle ends by itself. And only waits in `send`, `sync` and `close` are
+    /// seen: a task that waits elsewhere (for a lock, a call, a timer) closes no cycle, nor
+    /// does a node that waits for itself, a ring of more than 16 nodes, or a channel
+    /// that somebody waits at in `recv` or by a gather and whose inbox is empty.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn explain(&self) -> Explanation {
+        let mut links = Vec::new();
+        // The node's own runtime may be what does not go on.
+        let timer = Handle::try_current().unwrap_or_else(|_| self.shared.runtime.clone());
+        for link in self.shared.table.links() {
+            let report = clock::within(&timer, EXPLAIN_DEADLINE, link.explain());
+            let stuck = || LinkReport {
+                peer: link.peer.name.clone(),
+                state: "its driver does not run: is the runtime blocked?".to_owned(),
+                trouble: link.trouble(),
+                ..LinkReport::default()
+            };
+            links.push(report.await.flatten().unwrap_or_else(stuck));
+        }
+        let node = self.name().to_owned();
+        let cycles = locked(&self.shared.board).cycles(clock::now());
+        Explanation { node, links, cycles, refusals: self.refusals() }
+    }
+
+    /// Prints what [`Node::explain`] says to standard error whenever the process
+    /// gets the signal SIGUSR1, as long as the node lives.
+    ///
+    /// # Errors
+    ///
+    /// The system does not let the signal be handled.
+    #[cfg(unix)]
+    pub fn explain_on_sigusr1(&self) -> io::Result<()> {
+        let entered = self.shared.runtime.enter();
+        let kind = tokio::signal::unix::SignalKind::user_defined1();
+        let mut signals = tokio::signal::unix::signal(kind)?;
+        drop(entered);
+        let node = Arc::downgrade(&self.shared);
+        self.shared.runtime.spawn(async move {
+            while signals.recv().await.is_some() {
+                let Some(shared) = node.upgrade() else { return };
+                eprint!("{}", Node { shared }.explain().await);
+            }
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! How a session of a node starts: its driver, at its first connection.
+
+use super::resume::Dialler;
+use super::{NodeShared, hello};
+use crate::driver::clock;
+use crate::driver::connection::AfterLoss;
+use crate::driver::link::{Driver, DriverSetup};
+use crate::driver::mail::{LinkShared, PeerInfo};
+use crate::driver::wakers::locked;
+use crate::proto::hello::{Agreement, Hello};
+use crate::proto::link::LinkConfig;
+use crate::transport::Transport;
+use std::io;
+use std::sync::Arc;
+
+/// How a session began, and what is done when its connection is lost.
+pub(super) struct Origin {
+    pub(super) session: u64,
+    pub(super) dialled: bool,
+    pub(super) after_loss: AfterLoss,
+}
+
+impl NodeShared {
+    /// The connection, looked after without sleeping if the node polls busily.
+    pub(super) fn spun(&self, transport: Box<dyn Transport>) -> io::Result<Box<dyn Transport>> {
+        match &*locked(&self.spinner) {
+            Some(spinner) => spinner.adopt(transport),
+            None => Ok(transport),
+        }
+    }
+
+    /// Without acknowledgements a session cannot go on.
+    pub(super) fn after_loss(&self, dialler: Arc<Dialler>) -> AfterLoss {
+        if self.settings.session { AfterLoss::Dial(Arc::new(dialler)) } else { AfterLoss::End }
+    }
+
+    pub(super) fn start_accepted(
+        &self,
+        transport: Box<dyn Transport>,
+        theirs: &(Hello, Agreement),
+        session: u64,
+    ) {
+        let after_loss = if self.settings.session { AfterLoss::Wait } else { AfterLoss::End };
+        self.start(transport, theirs, Origin { session, dialled: false, after_loss });
+    }
+
+    /// Starts the driver of a session at its first connection.
+    pub(super) fn start(
+        &self,
+        transport: Box<dyn Transport>,
+        theirs: &(Hello, Agreement),
+        origin: Origin,
+    ) -> Arc<LinkShared> {
+        let (hello, agreement) = theirs;
+        let shared = LinkShared::new(PeerInfo {
+            name: hello::display_name(hello),
+            incarnation: hello.incarnation,
+            session: origin.session,
+            message_bytes_max: hello.message_bytes_max,
+            packet_bytes_max: self.hello.packet_bytes_max as usize,
+        });
+        let settings = &self.settings;
+        let config = LinkConfig {
+            policy: settings.policy,
+            age_bound: settings.age_bound,
+            packet_bytes_max: settings.packet_bytes_max.min(agreement.packet_bytes_max as usize),
+            windows_bytes_max: settings.window_bytes_max,
+            message_bytes_max: settings.message_bytes_max,
+            peer_open_credit: hello.open_credit,
+            session: settings.session,
+            resend_bytes_max: settings.resend_bytes_max,
+            silence: settings.silence,
+            now: clock::now(),
+        };
+        let driver = Driver::new(DriverSetup {
+            shared: Arc::clone(&shared),
+            transport,
+            config,
+            after_loss: origin.after_loss,
+            acceptor: Arc::clone(&self.table) as Arc<_>,
+            buffers: Arc::clone(&self.buffers),
+            board: Arc::clone(&self.board),
+            one_thread: self.one_thread,
+        });
+        self.table.add_link(&shared, origin.dialled);
+        self.runtime.spawn(driver);
+        shared
+    }
+}

@@ -1,0 +1,189 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn hello() -> impl Strategy<Value = Hello> {
+    let limits = any::<(u32, u64, u64, u32, u32)>();
+    let names = ("[a-z\u{e4}\u{20ac}]{0,10}", "\\PC{0,8}");
+    (any::<(u16, u16, u16, u128)>(), limits, names).prop_map(|(numbers, limits, names)| {
+        let (one, other, codec, incarnation) = numbers;
+        Hello {
+            version_min: one.min(other),
+            version_max: one.max(other),
+            codec,
+            packet_bytes_max: limits.0,
+            message_bytes_max: limits.1,
+            open_credit: limits.2,
+            initial_window: limits.3,
+            flags: limits.4,
+            nonce: [limits.4 as u8; NONCE_BYTES],
+            ..Hello::new(Name::truncated(&names.0), Name::truncated(&names.1), incarnation)
+        }
+    })
+}
+
+fn sample() -> Hello {
+    let names = (Name::new("lab").unwrap(), Name::new("node-1").unwrap());
+    Hello {
+        packet_bytes_max: 65_536,
+        message_bytes_max: 1 << 40,
+        open_credit: 1 << 33,
+        initial_window: 16_384,
+        flags: 21,
+        nonce: [9; NONCE_BYTES],
+        ..Hello::new(names.0, names.1, 0x0102_0304)
+    }
+}
+
+proptest! {
+    #[test]
+    fn round_trip(hello in hello()) {
+        prop_assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
+    }
+
+    #[test]
+    fn any_bytes_are_a_hello_or_an_error(
+        mut bytes in proptest::array::uniform32(any::<u8>()),
+        tail in any::<[u8; 32]>(),
+        magic in any::<bool>(),
+    ) {
+        if magic {
+            bytes[..8].copy_from_slice(&MAGIC);
+        }
+        let whole: [u8; HELLO_BYTES] =
+            [bytes, tail, tail, bytes, tail, bytes].concat().try_into().unwrap();
+        if let Ok(hello) = Hello::decode(&whole) {
+            prop_assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
+        }
+    }
+
+    #[test]
+    fn both_ends_agree_alike(one in hello(), other in hello()) {
+        let fixed = FLAG_CREDENTIAL | FLAG_TLS;
+        let flags = other.flags & !fixed | one.flags & fixed;
+        let other = Hello { cluster: one.cluster, codec: one.codec, flags, ..other };
+        let (ours, theirs) = (Hello::agree(&one, &other), Hello::agree(&other, &one));
+        prop_assert_eq!(ours.ok(), theirs.ok());
+        if let Ok(agreement) = ours {
+            for end in [one, other] {
+                prop_assert!(end.version_min <= agreement.version);
+                prop_assert!(agreement.version <= end.version_max);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_fields_lie_where_the_module_says() {
+    let bytes = sample().encode();
+    assert_eq!(bytes[..8], MAGIC);
+    assert_eq!(bytes[8..14], [1, 0, 1, 0, 1, 0]);
+    assert_eq!(bytes[16], 21);
+    assert_eq!(bytes[20..28], [0, 0, 1, 0, 0, 64, 0, 0]);
+    assert_eq!(bytes[28..32], [3, 6, 0, 0]);
+    assert_eq!(bytes[32..36], [4, 3, 2, 1]);
+    assert_eq!((bytes[53], bytes[60]), (1, 2));
+    assert_eq!((&bytes[64..67], &bytes[96..102]), (&b"lab"[..], &b"node-1"[..]));
+    assert_eq!(bytes[128..160], [9; 32]);
+    assert_eq!(bytes[160..], [0; 32]);
+}
+
+#[test]
+fn what_has_no_meaning_yet_is_not_looked_at() {
+    let mut bytes = sample().encode();
+    for place in [14, 15, 30, 31].into_iter().chain(160..HELLO_BYTES) {
+        bytes[place] = 0xff;
+    }
+    assert_eq!(Hello::decode(&bytes), Ok(sample()));
+}
+
+#[test]
+fn bytes_that_are_no_hello_are_named() {
+    let change = |place: usize, value: u8| {
+        let mut bytes = sample().encode();
+        bytes[place] = value;
+        Hello::decode(&bytes)
+    };
+    let mut http = [0; HELLO_BYTES];
+    http[..16].copy_from_slice(b"GET / HTTP/1.1\r\n");
+    let error = Hello::decode(&http).unwrap_err();
+    assert_eq!(error, HelloError::Magic { found: *b"GET / HT" });
+    assert!(error.to_string().contains("GET / HT"), "{error}");
+    assert_eq!(change(8, 2), Err(HelloError::Versions { min: 2, max: 1 }));
+    assert_eq!(change(28, 33), Err(HelloError::Cluster));
+    assert_eq!(change(64, 0xff), Err(HelloError::Cluster));
+    assert_eq!(change(29, 255), Err(HelloError::Node));
+    assert_eq!(change(96, 0xff), Err(HelloError::Node));
+}
+
+#[test]
+fn the_start_is_enough_to_turn_others_away() {
+    let bytes = sample().encode();
+    assert!((0..HELLO_BYTES).all(|end| Hello::may_start_with(&bytes[..end])));
+    assert!(!Hello::may_start_with(b"G"));
+    assert!(!Hello::may_start_with(b"\x9cchunk\n"));
+}
+
+#[test]
+fn disagreements_name_both_values() {
+    let ours = sample();
+    let newer = Hello { version_min: 7, version_max: 9, ..ours };
+    let error = Hello::agree(&ours, &newer).unwrap_err();
+    assert_eq!(error, Disagreement::Versions { ours: (1, 1), theirs: (7, 9) });
+    assert_eq!(error.to_string(), "no common protocol version: we speak 1 to 1, the peer 7 to 9");
+
+    let foreign = Hello { codec: 9, ..ours };
+    let error = Hello::agree(&ours, &foreign).unwrap_err();
+    assert_eq!(error, Disagreement::Codec { ours: CODEC_ID, theirs: 9 });
+
+    let elsewhere = Hello { cluster: Name::new("hall\n").unwrap(), ..ours };
+    let error = Hello::agree(&ours, &elsewhere).unwrap_err();
+    assert_eq!(error.to_string(), "different clusters: ours is \"lab\", the peer's is \"hall\\n\"");
+}
+
+#[test]
+fn what_admits_peers_is_not_negotiated() {
+    let plain = Hello { flags: 0, ..sample() };
+    for (flags, ours, theirs) in [
+        (FLAG_CREDENTIAL, "this node admits nobody without", "the peer wants a credential"),
+        (FLAG_CREDENTIAL | FLAG_TLS, "the peer has no credential", "this node has none"),
+        (FLAG_TLS, "the peer does not speak TLS", "the peer wants TLS"),
+    ] {
+        let admitting = Hello { flags, ..plain };
+        assert!(Hello::agree(&admitting, &admitting).is_ok());
+        let error = Hello::agree(&admitting, &plain).unwrap_err().to_string();
+        assert!(error.contains(ours), "{error}");
+        let error = Hello::agree(&plain, &admitting).unwrap_err().to_string();
+        assert!(error.contains(theirs), "{error}");
+    }
+}
+
+#[test]
+fn an_agreement_is_what_both_can_do() {
+    let theirs = Hello {
+        version_max: 4,
+        packet_bytes_max: 1024,
+        message_bytes_max: u64::MAX,
+        flags: 25,
+        node: Name::new("other").unwrap(),
+        ..sample()
+    };
+    let agreement = Agreement {
+        version: VERSION_MAX,
+        packet_bytes_max: 1024,
+        message_bytes_max: 1 << 40,
+        flags: 17,
+    };
+    assert_eq!(Hello::agree(&sample(), &theirs), Ok(agreement));
+}
+
+#[test]
+fn names_are_cut_between_characters_or_refused() {
+    let exact = "a".repeat(NAME_BYTES_MAX);
+    assert_eq!(Name::new(&exact).unwrap().as_str(), exact);
+    assert_eq!(Name::new(&(exact.clone() + "b")), None);
+    assert_eq!(Name::truncated(&(exact.clone() + "b")).as_str(), exact);
+    let wide = "\u{20ac}".repeat(20);
+    assert_eq!(Name::truncated(&wide).as_str(), "\u{20ac}".repeat(10));
+    assert_eq!(Name::new("").unwrap().as_str(), "");
+}

@@ -1,0 +1,208 @@
+//! What is known of a channel that sends, and what it counted.
+
+use super::Outbox;
+use crate::proto::Time;
+use crate::proto::flush::{FlushCounts, FlushReason};
+use crate::proto::packet::{ChannelKind, Lane};
+use bytes::Bytes;
+
+/// How a channel begins.
+#[derive(Debug, Clone)]
+pub struct OpenSpec {
+    /// Its lane.
+    pub lane: Lane,
+    /// Typed values or bytes.
+    pub kind: ChannelKind,
+    /// Of the type.
+    pub fingerprint: u64,
+    /// At most 255 bytes.
+    pub name: String,
+}
+
+/// Counters of a channel; a plain value.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ChannelCounters {
+    /// Bytes of its messages on the wire, their prefixes included.
+    pub bytes: u64,
+    /// Packets with messages of it.
+    pub packets: u64,
+    /// Writes that these packets took.
+    pub writes: u64,
+    /// Most of its messages in one packet.
+    pub messages_per_packet_max: u64,
+    /// Sum over these packets of how long its oldest message waited.
+    pub queueing_us_total: u64,
+    /// Longest of these.
+    pub queueing_us_max: u64,
+    /// Waits for credit.
+    pub credit_waits: u64,
+    /// These packets by the reason why they left.
+    pub flushes: FlushCounts,
+}
+
+/// What keeps a channel from sending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Blocked {
+    /// Nothing.
+    #[default]
+    No,
+    /// Its credit is used up.
+    Credit,
+    /// Its open waits for credit.
+    Open,
+}
+
+/// How a channel stands.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ChannelState {
+    /// What keeps it from sending.
+    pub blocked: Blocked,
+    /// Bytes that it may still send.
+    pub credit_bytes: u64,
+    /// Bytes that it has sent.
+    pub sent_bytes: u64,
+    /// When the oldest message that is staged was.
+    pub oldest: Time,
+}
+
+/// A channel that sends.
+#[derive(Debug)]
+pub(super) struct Channel {
+    pub(super) counters: ChannelCounters,
+    pub(super) spec: OpenSpec,
+    pub(super) opened: bool,
+    /// There was open credit for it.
+    pub(super) admitted: bool,
+    pub(super) credit: u64,
+    pub(super) sent_bytes: u64,
+    pub(super) sent_messages: u64,
+    pub(super) large: Option<Large>,
+    /// The round of its lane that it has come to.
+    pub(super) round: u64,
+    /// In a lane's queue.
+    pub(super) queued: bool,
+    /// Staged, but without credit for it.
+    pub(super) blocked: bool,
+    pub(super) oldest: Time,
+    pub(super) urgent_until: u64,
+    pub(super) explicit_until: u64,
+    /// A message waits for room behind this many.
+    pub(super) fit_until: u64,
+    pub(super) end: Option<u64>,
+    /// It ends when nothing is staged any more.
+    pub(super) end_when_drained: bool,
+    /// Its end was put in a packet.
+    pub(super) ended: bool,
+    /// The packet that it had a turn in last, and the messages and bytes that it
+    /// had sent before.
+    pub(super) turn: u64,
+    pub(super) before: (u64, u64),
+}
+
+/// A large message on its way in fragments.
+#[derive(Debug)]
+pub(super) struct Large {
+    pub(super) bytes: Bytes,
+    pub(super) offset: usize,
+}
+
+impl Channel {
+    /// One that begins at `now` and has no credit yet.
+    pub(super) fn new(spec: OpenSpec, now: Time) -> Channel {
+        Channel {
+            counters: ChannelCounters::default(),
+            spec,
+            opened: false,
+            admitted: false,
+            credit: 0,
+            sent_bytes: 0,
+            sent_messages: 0,
+            large: None,
+            round: 0,
+            queued: false,
+            blocked: false,
+            oldest: now,
+            urgent_until: 0,
+            explicit_until: 0,
+            fit_until: 0,
+            end: None,
+            end_when_drained: false,
+            ended: false,
+            turn: 0,
+            before: (0, 0),
+        }
+    }
+
+    /// True at its first turn in `packet`.
+    pub(super) fn begins(&mut self, packet: u64) -> bool {
+        let begins = self.turn != packet;
+        if begins {
+            self.turn = packet;
+            self.before = (self.sent_messages, self.sent_bytes);
+        }
+        begins
+    }
+
+    /// Counts its turns in a packet; false when they put nothing in.
+    pub(super) fn count(&mut self, now: Time) -> bool {
+        let counters = &mut self.counters;
+        let (messages, bytes) =
+            (self.sent_messages - self.before.0, self.sent_bytes - self.before.1);
+        if bytes == 0 {
+            return false;
+        }
+        let waited = now.micros_since(self.oldest);
+        counters.bytes += bytes;
+        counters.packets += 1;
+        counters.messages_per_packet_max = counters.messages_per_packet_max.max(messages);
+        counters.queueing_us_total += waited;
+        counters.queueing_us_max = counters.queueing_us_max.max(waited);
+        true
+    }
+}
+
+impl Outbox {
+    /// The packet that was filled last left for `reason`.
+    pub fn count_flush(&mut self, reason: FlushReason) {
+        let mut last = None;
+        for carried in &self.carried {
+            // A channel's entries follow each other.
+            if last.replace(carried.channel) != Some(carried.channel)
+                && let Some(channel) = self.channels.get_mut(&carried.channel)
+            {
+                channel.counters.flushes.add(reason);
+            }
+        }
+    }
+
+    /// The packet that was filled last took so many writes.
+    pub fn count_writes(&mut self, writes: u64) {
+        for channel in self.turns.drain(..) {
+            if let Some(channel) = self.channels.get_mut(&channel) {
+                channel.counters.writes += writes;
+            }
+        }
+    }
+
+    /// How `channel` stands.
+    #[must_use]
+    pub fn state(&self, channel: u32) -> ChannelState {
+        let Some(entry) = self.channels.get(&channel) else { return ChannelState::default() };
+        ChannelState {
+            blocked: match (entry.admitted, entry.blocked) {
+                (false, _) => Blocked::Open,
+                (true, true) => Blocked::Credit,
+                (true, false) => Blocked::No,
+            },
+            credit_bytes: entry.credit.saturating_sub(entry.sent_bytes),
+            sent_bytes: entry.sent_bytes,
+            oldest: entry.oldest,
+        }
+    }
+
+    /// The counters of `channel`, while it lasts.
+    #[must_use]
+    pub fn counters(&self, channel: u32) -> Option<ChannelCounters> {
+        self.channels.get(&channel).map(|entry| entry.counters)
+    }
+}

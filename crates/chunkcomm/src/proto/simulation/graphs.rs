@@ -1,0 +1,296 @@
+//! Random graphs of channels with the smallest windows: while a receiver keeps
+//! receiving, its channel goes on, whatever the others do.
+//!
+//! A seed stands for some nodes, the links between them, and many channels in all
+//! directions, whose windows hold a packet and never grow. Some receivers take
+//! everything, some slowly, some nothing, some stop, some begin only when another
+//! channel of their node has brought so much. So most windows are full for ever,
+//! most senders wait for ever, and the oracle knows which may: a channel whose
+//! receiver is not yet at its end, and keeps receiving, must bring every message.
+//! No faults: those are the other simulation's.
+
+mod end;
+
+use super::planted::{self, Bug};
+use super::random::Random;
+use crate::proto::Time;
+use crate::proto::limits::{OPEN_CREDIT_DIVISOR, WINDOW_BYTES_INITIAL};
+use end::{End, Receiver, Taker};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+/// Between two looks at all nodes.
+const STEP: Duration = Duration::from_millis(1);
+
+/// Steps without any byte or message that moves, after which nothing will: longer
+/// than every timer of a link that is not silent.
+const STEPS_STILL: u32 = 2_500;
+
+/// A seed is over after so many steps.
+const STEPS_MAX: u32 = 200_000;
+
+/// What a run of one seed came to.
+#[derive(Debug, Clone, Default)]
+pub struct GraphOutcome {
+    /// The seed.
+    pub seed: u64,
+    /// Over everything that was taken and when: the same for the same seed.
+    pub trace: u64,
+    /// Channels, and of them those whose receivers keep receiving.
+    pub channels: [u64; 2],
+    /// Channels with a sender that waits for ever.
+    pub waiting: u64,
+    /// Messages that were taken.
+    pub messages: u64,
+    /// What must not happen and did.
+    pub violation: Option<String>,
+}
+
+impl GraphOutcome {
+    /// Adds what another seed came to.
+    pub fn add(&mut self, other: &GraphOutcome) {
+        self.channels[0] += other.channels[0];
+        self.channels[1] += other.channels[1];
+        self.waiting += other.waiting;
+        self.messages += other.messages;
+    }
+}
+
+/// A channel: from which end, its number there, to which end.
+#[derive(Debug, Clone, Copy)]
+struct Edge {
+    from: usize,
+    id: u32,
+    to: usize,
+}
+
+struct Graph {
+    random: Random,
+    now: Time,
+    /// The two ends of a link follow each other.
+    ends: Vec<End>,
+    edges: Vec<Edge>,
+    trace: u64,
+}
+
+/// Runs the graph of `seed`, with `bug` switched on if there is one and the build
+/// has the feature `planted`.
+pub fn run_graph(seed: u64, bug: Option<Bug>) -> GraphOutcome {
+    planted::plant(bug);
+    let mut graph = Graph::new(seed);
+    // Our own faults are panics.
+    let ran = catch_unwind(AssertUnwindSafe(|| graph.run()));
+    planted::plant(None);
+    let violation = match ran {
+        Ok(violation) => violation,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|it| (*it).to_owned()));
+            Some(format!("panicked: {}", text.unwrap_or_default()))
+        }
+    };
+    let live = graph.live();
+    GraphOutcome {
+        seed,
+        trace: graph.trace,
+        channels: [graph.edges.len() as u64, live.iter().filter(|it| it.is_some()).count() as u64],
+        waiting: graph.edges.iter().filter(|edge| graph.ends[edge.from].waits(edge.id)).count()
+            as u64,
+        messages: graph.edges.iter().map(|edge| graph.receiver(edge).taken).sum(),
+        violation,
+    }
+}
+
+impl Graph {
+    fn new(seed: u64) -> Graph {
+        let mut random = Random::fork(seed, 31);
+        let nodes = random.range(2, 6) as usize;
+        let mut graph = Graph {
+            now: Time(1_000_000_000),
+            ends: Vec::new(),
+            edges: Vec::new(),
+            trace: seed,
+            random,
+        };
+        for one in 0..nodes {
+            for other in one + 1..nodes {
+                // A path at least, so that every node has a link.
+                if other == one + 1 || graph.random.one_in(2) {
+                    graph.link([one, other]);
+                }
+            }
+        }
+        graph.give_receivers();
+        graph
+    }
+
+    /// A link with its channels, in both directions.
+    fn link(&mut self, nodes: [usize; 2]) {
+        let counts = [0, 1].map(|_| self.random.range(1, 8));
+        let first = self.ends.len();
+        for side in 0..2 {
+            // Both as many: an open never waits.
+            let windows = counts.map(|count| OPEN_CREDIT_DIVISOR * WINDOW_BYTES_INITIAL * count);
+            let credit = [windows[side], windows[1 - side]];
+            let key = self.random.next();
+            // The receiver knows what must come.
+            self.ends.push(End::new(nodes[side], credit, key, &mut self.random, self.now));
+        }
+        for side in 0..2 {
+            for _ in 0..counts[1 - side] {
+                let (from, to) = (first + side, first + 1 - side);
+                let id = self.ends[from].open(&mut self.random, self.now);
+                self.edges.push(Edge { from, id, to });
+            }
+        }
+    }
+
+    fn give_receivers(&mut self) {
+        for at in 0..self.edges.len() {
+            let Edge { from, id, to } = self.edges[at];
+            let messages = self.ends[from].messages(id);
+            // Only channels with a lower number, so that they wait in no circle.
+            let before: Vec<usize> = (0..at)
+                .filter(|it| self.ends[self.edges[*it].to].node == self.ends[to].node)
+                .collect();
+            let taker = match self.random.below(10) {
+                0..=2 => Taker::Always,
+                3 => Taker::Slow(self.random.range(1, 4)),
+                4 | 5 => Taker::Never,
+                6 => Taker::Stops(self.random.below(messages + 1)),
+                _ if before.is_empty() => Taker::Always,
+                _ => {
+                    let other = self.random.pick(&before);
+                    let edge = self.edges[other];
+                    let all = self.ends[edge.from].messages(edge.id);
+                    Taker::After(other, self.random.range(1, all + 1))
+                }
+            };
+            let key = self.ends[from].key;
+            self.ends[to].receivers.push(Receiver::new(taker, key, id));
+        }
+    }
+
+    fn receiver(&self, edge: &Edge) -> &Receiver {
+        &self.ends[edge.to].receivers[edge.id as usize - 1]
+    }
+
+    /// How many messages each channel must bring; `None` where a receiver takes
+    /// nothing. Receivers look back only, so that one pass is enough.
+    fn live(&self) -> Vec<Option<u64>> {
+        let mut live: Vec<Option<u64>> = Vec::new();
+        for edge in &self.edges {
+            let all = self.ends[edge.from].messages(edge.id);
+            live.push(match self.receiver(edge).taker {
+                Taker::Always | Taker::Slow(_) => Some(all),
+                Taker::Never => None,
+                Taker::Stops(count) => Some(count),
+                Taker::After(other, count) => {
+                    live[other].is_some_and(|brings| brings >= count).then_some(all)
+                }
+            });
+        }
+        live
+    }
+
+    fn run(&mut self) -> Option<String> {
+        let live = self.live();
+        let mut still = 0;
+        for _ in 0..STEPS_MAX {
+            let moved = self.step();
+            if let Some(wrong) = self.ends.iter().find_map(|end| end.wrong.clone()) {
+                return Some(format!("at {}: {wrong}", self.now.0));
+            }
+            still = if moved { 0 } else { still + 1 };
+            let done = |(edge, live): (&Edge, &Option<u64>)| {
+                live.is_none_or(|count| self.receiver(edge).taken >= count)
+            };
+            if self.edges.iter().zip(&live).all(done) {
+                return None;
+            }
+            if still > STEPS_STILL {
+                return Some(self.stuck(&live));
+            }
+        }
+        Some("it does not come to rest".to_owned())
+    }
+
+    /// Every end has a look, in any order. False when nothing moved.
+    fn step(&mut self) -> bool {
+        self.now = self.now.after(STEP);
+        self.open_gates();
+        let mut moved = false;
+        let first = self.random.below(self.ends.len() as u64) as usize;
+        for at in 0..self.ends.len() {
+            let at = (first + at) % self.ends.len();
+            let (low, high) = self.ends.split_at_mut(at | 1);
+            let (one, other) = if at.is_multiple_of(2) {
+                (&mut low[at], &mut high[0])
+            } else {
+                (&mut high[0], &mut low[at - 1])
+            };
+            let progress = one.look(other, &mut self.random, self.now);
+            for part in [self.now.0, progress] {
+                self.trace = (self.trace ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                self.trace = self.trace.rotate_left(23);
+            }
+            moved |= progress > 0;
+        }
+        moved
+    }
+
+    /// Receivers that waited for another channel begin.
+    fn open_gates(&mut self) {
+        for at in 0..self.edges.len() {
+            let edge = self.edges[at];
+            if let Taker::After(other, count) = self.receiver(&edge).taker {
+                let open = self.receiver(&self.edges[other]).taken >= count;
+                self.ends[edge.to].receivers[edge.id as usize - 1].open = open;
+            }
+        }
+    }
+
+    fn stuck(&self, live: &[Option<u64>]) -> String {
+        let mut text = format!("at {}: stuck are", self.now.0);
+        for (edge, live) in self.edges.iter().zip(live) {
+            let receiver = self.receiver(edge);
+            if let Some(count) = live.filter(|count| receiver.taken < *count) {
+                let nodes = [edge.from, edge.to].map(|end| self.ends[end].node);
+                let (taken, taker) = (receiver.taken, receiver.taker);
+                text += &format!(
+                    " channel {} of node {} to node {}: {taken} of {count} taken ({taker:?});",
+                    edge.id, nodes[0], nodes[1]
+                );
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_keeps_receiving_gets_everything_whatever_the_others_do() {
+        let mut sum = GraphOutcome::default();
+        for seed in 0..30 {
+            let outcome = run_graph(seed, None);
+            assert_eq!(outcome.violation, None, "seed {seed}");
+            if seed % 10 == 0 {
+                assert_eq!(run_graph(seed, None).trace, outcome.trace, "seed {seed}");
+            }
+            sum.add(&outcome);
+        }
+        // Enough of them stand still for this to say something.
+        assert!(sum.waiting > 150 && sum.channels[1] > 150, "{sum:?}");
+    }
+
+    #[test]
+    fn planted_bugs_are_found() {
+        for bug in Bug::GRAPHS {
+            let found = (0..200).find(|seed| run_graph(*seed, Some(*bug)).violation.is_some());
+            assert!(found.is_some(), "{bug:?}");
+        }
+    }
+}
