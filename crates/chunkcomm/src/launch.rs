@@ -31,6 +31,9 @@ pub use children::{ChildExit, Children};
 pub use place::{ChildPlace, Token, child};
 
 use crate::address::Address;
+use crate::credential::Credential;
+
+pub(crate) use place::after_words;
 
 /// Set to 1, it leaves out what only Linux offers, so that the portable ways
 /// are taken (and tested) on Linux too.
@@ -112,6 +115,7 @@ pub struct Launcher {
     arguments: Vec<OsString>,
     variables: BTreeMap<OsString, OsString>,
     cpus: Vec<usize>,
+    credential: Option<Credential>,
 }
 
 impl Launcher {
@@ -125,6 +129,7 @@ impl Launcher {
             arguments: Vec::new(),
             variables: BTreeMap::new(),
             cpus: Vec::new(),
+            credential: None,
         }
     }
 
@@ -160,6 +165,15 @@ impl Launcher {
         self
     }
 
+    /// Tells the children this credential, through the pipe that is their standard
+    /// input: it stands on no command line and in no environment. They find it in
+    /// their [`ChildPlace`].
+    #[must_use]
+    pub fn credential(mut self, credential: Credential) -> Launcher {
+        self.credential = Some(credential);
+        self
+    }
+
     /// Starts `count` children and returns when the system has created them;
     /// they may not have reached their `main`.
     ///
@@ -186,7 +200,11 @@ impl Launcher {
             LaunchError::system("draw a random token", &program, io::Error::other(source))
         })?;
         let commands = (0..count).map(|index| self.command(&program, index, count, token));
-        Children::start(commands.collect(), &program, token)
+        let words = self
+            .credential
+            .as_ref()
+            .map(|credential| credential.reveal().trim_end().to_owned() + "\n");
+        Children::start(commands.collect(), words, &program, token)
     }
 
     fn command(
@@ -200,6 +218,7 @@ impl Launcher {
         command.args(&self.arguments).envs(&self.variables);
         let cpu = (!self.cpus.is_empty()).then(|| self.cpus[index % self.cpus.len()]);
         place::tell(&mut command, &self.parent, index, count, token, cpu);
+        place::tell_of_words(&mut command, usize::from(self.credential.is_some()));
         command
     }
 }
@@ -305,6 +324,21 @@ mod tests {
         let pid = children.pids()[0];
         assert_eq!(exit.to_string(), format!("child 0 (process {pid}) ended: signal: 9 (SIGKILL)"));
         assert!(children.exited().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_credential_comes_by_the_pipe_alone() {
+        let credential = Credential::generate().unwrap();
+        let line = credential.reveal().trim_end().to_owned();
+        let script = format!(
+            "read told; [ \"$told\" = '{line}' ] || exit 1; [ \"$CHUNKCOMM_WORDS\" = 1 ] || exit 2; \
+             ! env | grep -q -e '{line}' || exit 3; cat; exit 9"
+        );
+        let mut children = shell(&script).credential(credential).spawn(2).unwrap();
+        children.close_input();
+        while let Some(exit) = children.exited().await {
+            assert_eq!(exit.status.unwrap().code(), Some(9));
+        }
     }
 
     #[tokio::test]

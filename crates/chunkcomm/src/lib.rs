@@ -53,8 +53,8 @@
 //! `proto` is pure (formats and state machines), `transport` says how a byte
 //! stream is had, `driver` moves bytes between the two, and what is exported here
 //! stands on top. Reading order: [`Node`], [`Sender`], [`Receiver`]; then
-//! [`BytesSender`] and [`BytesReceiver`], [`Gather`]; [`Registry`] and [`launch`]
-//! for programs of several processes; then [`proto`].
+//! [`BytesSender`] and [`BytesReceiver`], [`Gather`]; [`Cluster`] for programs on many
+//! machines, [`Registry`] and [`launch`] for those of several processes; then [`proto`].
 //!
 //! # Types
 //!
@@ -73,6 +73,7 @@ mod readme {}
 
 mod address;
 mod channel;
+pub mod cluster;
 mod credential;
 mod driver;
 mod error;
@@ -95,6 +96,7 @@ pub use channel::many::{any_ready, send_bytes_to_all, send_to_all};
 pub use channel::receiver::{Receiver, Receiving};
 pub use channel::sender::{Permit, Sender, Sending};
 pub use channel::{ChannelOptions, Landing};
+pub use cluster::{Cluster, ClusterConfig};
 pub use credential::{Credential, CredentialError, FileFault};
 pub use error::{
     AcceptError, Account, ChannelLost, ChannelName, ChannelRefused, CloseError, ConnectError,

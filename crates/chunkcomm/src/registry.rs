@@ -20,6 +20,12 @@
 //! # Ok::<(), chunkcomm::registry::CallError>(())
 //! ```
 
+mod error;
+mod prints;
+
+pub use error::CallError;
+pub use prints::{Difference, FunctionPrint, TypePrint};
+
 use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
@@ -27,64 +33,11 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
-use crate::proto::codec::{DecodeError, EncodeError, decode, encode_into_vec};
+use crate::proto::codec::{decode, encode_into_vec};
 use crate::proto::describe::{Description, describe};
-
-/// Why a call gave no result. The registry and the process are unharmed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CallError {
-    /// The bytes are not an input of the function.
-    Input {
-        /// The function's name.
-        function: Arc<str>,
-        /// What is wrong with them.
-        source: DecodeError,
-    },
-    /// What the function returned could not be encoded.
-    Output {
-        /// The function's name.
-        function: Arc<str>,
-        /// What the codec said.
-        source: EncodeError,
-    },
-    /// The function panicked.
-    Panicked {
-        /// The function's name.
-        function: Arc<str>,
-        /// What it said.
-        message: Box<str>,
-    },
-}
-
-impl fmt::Display for CallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CallError::Input { function, .. } => {
-                write!(f, "the input of function {function:?} could not be decoded")
-            }
-            CallError::Output { function, .. } => {
-                write!(f, "the result of function {function:?} could not be encoded")
-            }
-            CallError::Panicked { function, message } => {
-                write!(f, "function {function:?} panicked: {message}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for CallError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            CallError::Input { source, .. } => Some(source),
-            CallError::Output { source, .. } => Some(source),
-            CallError::Panicked { .. } => None,
-        }
-    }
-}
 
 /// A registered function as its user holds it: its name, and its types.
 ///
@@ -302,56 +255,11 @@ pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
         .unwrap_or("a panic without a message")
 }
 
-/// The fingerprint of a type and, for errors, the start of its description.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TypePrint {
-    /// Two types with the same hash are taken to be the same.
-    pub hash: u64,
-    /// The description, cut when it is long.
-    pub text: String,
-}
-
-impl TypePrint {
-    fn of(description: &Description) -> TypePrint {
-        TypePrint { hash: description.hash, text: description.short() }
-    }
-}
-
-/// Name and types of a registered function, to be sent to another process.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FunctionPrint {
-    /// The name it was registered under.
-    pub name: String,
-    /// The type of its input.
-    pub input: TypePrint,
-    /// The type of its result.
-    pub output: TypePrint,
-}
-
-impl FunctionPrint {
-    fn same_types(&self, other: &FunctionPrint) -> bool {
-        self.input.hash == other.input.hash && self.output.hash == other.output.hash
-    }
-}
-
-impl fmt::Display for FunctionPrint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {} -> {}", self.name, self.input.text, self.output.text)
-    }
-}
-
-/// A function that two processes do not both have with the same types.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Difference {
-    /// As the other process has it.
-    pub theirs: FunctionPrint,
-    /// As this process has it under that name.
-    pub ours: Option<FunctionPrint>,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::codec::DecodeError;
+    use serde::Deserialize;
 
     #[derive(Serialize, Deserialize)]
     struct Point {

@@ -8,6 +8,7 @@ use std::sync::mpsc::SyncSender;
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 
+use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
@@ -63,6 +64,7 @@ impl Children {
     /// that started a child, and a caller's thread may end any time.
     pub(super) fn start(
         commands: Vec<std::process::Command>,
+        words: Option<String>,
         program: &Path,
         token: Token,
     ) -> Result<Children, LaunchError> {
@@ -71,7 +73,7 @@ impl Children {
         let (started, starting) = std::sync::mpsc::sync_channel(1);
         let supervisor = std::thread::Builder::new()
             .name("chunkcomm-children".into())
-            .spawn(move || supervise(commands, &started, &orders_seen, &exits_told))
+            .spawn(move || supervise(commands, words, &started, &orders_seen, &exits_told))
             .map_err(|source| LaunchError::system("start a thread", program, source))?;
         let outcome = starting.recv().expect("the supervisor answers before it ends");
         match outcome {
@@ -145,6 +147,7 @@ impl Drop for Children {
 /// The supervisor's thread: starts all children, then waits for all of them.
 fn supervise(
     commands: Vec<std::process::Command>,
+    words: Option<String>,
     started: &SyncSender<io::Result<Vec<u32>>>,
     orders: &watch::Receiver<Order>,
     exits: &UnboundedSender<ChildExit>,
@@ -154,7 +157,7 @@ fn supervise(
         Err(error) => return started.send(Err(error)).expect("the launcher waits"),
     };
     runtime.block_on(async {
-        match start_all(commands).await {
+        match start_all(commands, words).await {
             Ok(children) => {
                 let pids = children.iter().map(|(pid, _)| *pid).collect();
                 started.send(Ok(pids)).expect("the launcher waits");
@@ -170,12 +173,20 @@ fn supervise(
 }
 
 /// All children or none: those before the one that fails are killed and reaped.
-async fn start_all(commands: Vec<std::process::Command>) -> io::Result<Vec<(u32, Child)>> {
+/// Each finds `words` in its standard input first.
+async fn start_all(
+    commands: Vec<std::process::Command>,
+    words: Option<String>,
+) -> io::Result<Vec<(u32, Child)>> {
     let mut children = Vec::with_capacity(commands.len());
     for command in commands {
         let mut command = Command::from(command);
         match command.stdin(Stdio::piped()).kill_on_drop(true).spawn() {
-            Ok(child) => {
+            Ok(mut child) => {
+                if let (Some(words), Some(input)) = (&words, &mut child.stdin) {
+                    // The pipe has room for them. A child that is gone is told by its end.
+                    let _ = input.write_all(words.as_bytes()).await;
+                }
                 let pid = child.id().expect("a child that was not waited for has an id");
                 children.push((pid, child));
             }

@@ -1,7 +1,7 @@
 //! The child's side: who started it, which one it is, and how it ends with its parent.
 
 use std::fmt;
-use std::io::Read;
+use std::io::{self, BufRead as _, Read as _};
 use std::process::Command;
 use std::str::FromStr;
 use std::sync::OnceLock;
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::portable_only;
 use crate::address::Address;
+use crate::credential::Credential;
 
 const PARENT: &str = "CHUNKCOMM_PARENT";
 const PARENT_PID: &str = "CHUNKCOMM_PARENT_PID";
@@ -18,6 +19,10 @@ const INDEX: &str = "CHUNKCOMM_INDEX";
 const COUNT: &str = "CHUNKCOMM_COUNT";
 const TOKEN: &str = "CHUNKCOMM_TOKEN";
 const CPU: &str = "CHUNKCOMM_CPU";
+/// So many lines stand in the standard input before it stays open and empty.
+const WORDS: &str = "CHUNKCOMM_WORDS";
+/// No line there is longer, in bytes.
+const WORD_BYTES_MAX: u64 = 4096;
 
 /// A child whose environment cannot be read ends with this status.
 const STATUS_BAD_PLACE: i32 = 2;
@@ -71,6 +76,8 @@ pub struct ChildPlace {
     pub count: usize,
     /// What the parent gave to these children only.
     pub token: Token,
+    /// The credential that the parent was given for them, if it was.
+    pub credential: Option<Credential>,
 }
 
 /// The place of this process among the children of a [`Launcher`](super::Launcher);
@@ -107,7 +114,7 @@ pub fn child() -> Option<ChildPlace> {
 }
 
 /// True when a launcher started this process.
-pub(super) fn is_child() -> bool {
+pub(crate) fn is_child() -> bool {
     env::var_os(PARENT).is_some()
 }
 
@@ -132,18 +139,32 @@ pub(super) fn tell(
     };
 }
 
+/// Says how many lines the child to be finds in its standard input.
+pub(super) fn tell_of_words(command: &mut Command, count: usize) {
+    match count {
+        0 => command.env_remove(WORDS),
+        _ => command.env(WORDS, count.to_string()),
+    };
+}
+
 fn take_place() -> Result<ChildPlace, String> {
     let parent_pid: u32 = variable(PARENT_PID)?;
-    let place = ChildPlace {
+    let mut place = ChildPlace {
         parent: variable(PARENT)?,
         index: variable(INDEX)?,
         count: variable(COUNT)?,
         token: variable(TOKEN)?,
+        credential: None,
     };
     if env::var_os(CPU).is_some() {
         pin(variable(CPU)?)?;
     }
-    end_with_parent(parent_pid)?;
+    let count = if env::var_os(WORDS).is_some() { variable(WORDS)? } else { 0 };
+    let words = end_with_parent(parent_pid, count)?;
+    if let Some(line) = words.first() {
+        let read = line.parse().map_err(|error| format!("the credential it was told: {error}"))?;
+        place.credential = Some(read);
+    }
     Ok(place)
 }
 
@@ -154,20 +175,43 @@ fn variable<T: FromStr<Err: fmt::Display>>(name: &str) -> Result<T, String> {
 
 /// The portable way (a thread that reads standard input to its end) always, and
 /// the kernel's beside it: a stopped child has no thread that reads.
-fn end_with_parent(parent_pid: u32) -> Result<(), String> {
-    std::thread::Builder::new()
-        .name("chunkcomm-parent".into())
-        .spawn(|| {
-            let mut ignored = [0; 256];
-            let mut input = std::io::stdin().lock();
-            while input.read(&mut ignored).is_ok_and(|bytes| bytes > 0) {}
-            process::exit(STATUS_ORPHAN);
-        })
-        .map_err(|error| format!("no thread to watch the parent: {error}"))?;
+fn end_with_parent(parent_pid: u32, words: usize) -> Result<Vec<String>, String> {
+    let words = after_words(words).map_err(|error| format!("standard input: {error}"))?;
     if !portable_only() {
         die_with_parent(parent_pid);
     }
-    Ok(())
+    Ok(words)
+}
+
+/// Reads that many lines from standard input. From then on a thread reads on, and
+/// when the input ends, the process does.
+///
+/// # Errors
+/// The input ends before, a line is too long, or there is no thread.
+pub(crate) fn after_words(count: usize) -> io::Result<Vec<String>> {
+    let (told, tells) = std::sync::mpsc::sync_channel(1);
+    std::thread::Builder::new().name("chunkcomm-parent".into()).spawn(move || {
+        let mut input = io::stdin().lock();
+        let words = (0..count).map(|_| read_word(&mut input)).collect::<io::Result<Vec<_>>>();
+        let complete = words.is_ok();
+        // The caller waits for it.
+        let _ = told.send(words);
+        let mut ignored = [0; 256];
+        while complete && input.read(&mut ignored).is_ok_and(|bytes| bytes > 0) {}
+        if complete {
+            process::exit(STATUS_ORPHAN);
+        }
+    })?;
+    tells.recv().unwrap_or_else(|_| Err(io::ErrorKind::UnexpectedEof.into()))
+}
+
+fn read_word(input: &mut io::StdinLock<'_>) -> io::Result<String> {
+    let mut line = String::new();
+    input.take(WORD_BYTES_MAX).read_line(&mut line)?;
+    match line.strip_suffix('\n') {
+        Some(word) => Ok(word.to_owned()),
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
 }
 
 /// The kernel's way. Its request fails on a kernel that forbids it, and the pipe

@@ -1,0 +1,146 @@
+//! [`ClusterConfig`]: the settings of a cluster to be joined.
+
+use super::JoinError;
+use super::launch::{Environment, Place, PlaceError};
+use crate::credential::Credential;
+use crate::{CREDENTIAL_FILE_VARIABLE, Node, NodeBuilder};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Who is not ready in this time is named.
+const READY_WITHIN_DEFAULT: Duration = Duration::from_secs(30);
+
+/// The environment variable that sets `ready_within`, in milliseconds.
+const READY_VARIABLE: &str = "CHUNKCOMM_READY_MS";
+
+/// Settings of a cluster to be joined, the same on every node; by value, one after the
+/// other.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ClusterConfig {
+    pub(super) nodes: Option<u32>,
+    pub(super) hosts: Option<PathBuf>,
+    pub(super) credential: Option<Credential>,
+    pub(super) ready_within: Option<Duration>,
+    pub(super) rejoin_window: Duration,
+    pub(super) node: NodeBuilder,
+    pub(super) environment: Environment,
+    pub(super) arguments: Vec<OsString>,
+}
+
+impl Default for ClusterConfig {
+    fn default() -> ClusterConfig {
+        ClusterConfig::new()
+    }
+}
+
+impl ClusterConfig {
+    /// The environment and the command line of this process; copies are started with
+    /// the same arguments.
+    pub fn new() -> ClusterConfig {
+        ClusterConfig {
+            nodes: None,
+            hosts: None,
+            credential: None,
+            ready_within: None,
+            rejoin_window: Duration::ZERO,
+            node: Node::builder(),
+            environment: Environment::of_this_process(),
+            arguments: std::env::args_os().skip(1).collect(),
+        }
+    }
+
+    /// So many nodes, this one counted. Where a launcher started them, it must be the
+    /// same number. By default the launcher's number or the slots of the hosts file;
+    /// without either, the number of processors, at least 2.
+    pub fn nodes(mut self, nodes: u32) -> ClusterConfig {
+        self.nodes = Some(nodes);
+        self
+    }
+
+    /// Starts the nodes over ssh on the hosts of this file, unless a launcher started
+    /// this process.
+    pub fn hosts(mut self, path: impl Into<PathBuf>) -> ClusterConfig {
+        self.hosts = Some(path.into());
+        self
+    }
+
+    /// What the nodes know each other by; by default the one in the file that
+    /// `CHUNKCOMM_CREDENTIAL_FILE` names. Without any, a cluster on one machine makes a
+    /// fresh one for itself, as a hosts file always does; several machines need one.
+    pub fn credential(mut self, credential: Credential) -> ClusterConfig {
+        self.credential = Some(credential);
+        self
+    }
+
+    /// All nodes must be ready in this time, 30 s by default or what
+    /// `CHUNKCOMM_READY_MS` says; those who are not are named.
+    pub fn ready_within(mut self, within: Duration) -> ClusterConfig {
+        self.ready_within = Some(within);
+        self
+    }
+
+    /// When the manager is gone, nodes keep their links and wait so long for a new one;
+    /// 0 by default: they end with an error. Of use where something starts rank 0 again
+    /// at the same address (`CHUNKCOMM_MANAGER`), and does not stop the others:
+    /// `mpiexec -disable-auto-cleanup`, `srun --kill-on-bad-exit=0 --no-kill`.
+    pub fn rejoin_window(mut self, window: Duration) -> ClusterConfig {
+        self.rejoin_window = window;
+        self
+    }
+
+    /// The settings of the node. Its name, cluster, addresses and credential are set by
+    /// the cluster.
+    pub fn node(mut self, node: NodeBuilder) -> ClusterConfig {
+        self.node = node;
+        self
+    }
+
+    /// These variables instead of those of this process.
+    pub fn environment(mut self, environment: Environment) -> ClusterConfig {
+        self.environment = environment;
+        self
+    }
+
+    /// Copies are started with these arguments instead of those of this process.
+    pub fn arguments<A: Into<OsString>>(
+        mut self,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> ClusterConfig {
+        self.arguments = arguments.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Where this process finds itself.
+    ///
+    /// # Errors
+    /// A variable makes no sense.
+    pub fn place(&self) -> Result<Place, PlaceError> {
+        Place::detect(&self.environment)
+    }
+
+    pub(super) fn ready_time(&self) -> Result<Duration, PlaceError> {
+        if let Some(within) = self.ready_within {
+            return Ok(within);
+        }
+        let Some(text) = self.environment.get(READY_VARIABLE) else {
+            return Ok(READY_WITHIN_DEFAULT);
+        };
+        let number = text.parse().ok().filter(|ms| (1..=86_400_000).contains(ms));
+        number.map(Duration::from_millis).ok_or_else(|| PlaceError {
+            variable: READY_VARIABLE.to_owned(),
+            value: Some(text.to_owned()),
+            why: "a whole number of milliseconds from 1 to 86400000 is needed".to_owned(),
+        })
+    }
+
+    /// The credential that was given, if one was.
+    pub(super) fn given_credential(&self) -> Result<Option<Credential>, JoinError> {
+        match (&self.credential, self.environment.get(CREDENTIAL_FILE_VARIABLE)) {
+            (Some(given), _) => Ok(Some(given.clone())),
+            (None, Some(path)) => Credential::load(path).map(Some).map_err(JoinError::Credential),
+            (None, None) => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! What can go wrong in a cluster.
+
+use super::launch::{HostsError, PlaceError, PmiError};
+use super::{Death, End, NodeId, Refusal};
+use crate::credential::CredentialError;
+use crate::error::{CloseError, ConnectError, NodeError};
+use crate::launch::LaunchError;
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a process did not become a member.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// The environment makes no sense.
+    Place(PlaceError),
+    /// The launcher started another number of nodes than was asked for.
+    Nodes {
+        /// What was asked for.
+        asked: u32,
+        /// How many there are.
+        started: u32,
+        /// What started them.
+        by: String,
+    },
+    /// The nodes are on several machines, and there is no credential to know them by.
+    NeedsCredential {
+        /// What started them.
+        by: String,
+    },
+    /// The credential cannot be had.
+    Credential(CredentialError),
+    /// The node cannot be built.
+    Node(NodeError),
+    /// No port of the range is free.
+    Ports {
+        /// The first.
+        first: u16,
+        /// The last.
+        last: u16,
+    },
+    /// The copies of this program were not started.
+    Launch(LaunchError),
+    /// The hosts file, or what it names, cannot be used.
+    Hosts(HostsError),
+    /// The launcher does not speak as PMI-1 says.
+    Pmi(PmiError),
+    /// The file by which nodes of one machine meet cannot be used.
+    Meeting {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        error: Arc<io::Error>,
+    },
+    /// Rank 0 was not reached in time.
+    NoManager {
+        /// How long it was tried.
+        waited: Duration,
+        /// What went wrong last.
+        last: String,
+    },
+    /// The manager does not take this node, or the cluster did not start.
+    Refused(Refusal),
+    /// The membership ended before it began.
+    Ended(End),
+    /// The system refused something.
+    System {
+        /// What.
+        what: &'static str,
+        /// Why.
+        error: Arc<io::Error>,
+    },
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JoinError::Place(error) => error.fmt(f),
+            JoinError::Nodes { asked, started, by } => {
+                write!(f, "{asked} nodes were asked for, and {by} started {started}")
+            }
+            JoinError::NeedsCredential { by } => write!(
+                f,
+                "the nodes that {by} started are on several machines, and anybody there could \
+                 join: make a credential (chunkcomm-credential new FILE), copy it to each \
+                 machine, and set CHUNKCOMM_CREDENTIAL_FILE"
+            ),
+            JoinError::Credential(error) => error.fmt(f),
+            JoinError::Node(error) => error.fmt(f),
+            JoinError::Ports { first, last } => {
+                write!(f, "no port from {first} to {last} (CHUNKCOMM_PORTS) is free")
+            }
+            JoinError::Launch(error) => error.fmt(f),
+            JoinError::Hosts(error) => error.fmt(f),
+            JoinError::Pmi(error) => error.fmt(f),
+            JoinError::Meeting { path, .. } => {
+                write!(f, "nodes of this machine cannot meet by {}", path.display())
+            }
+            JoinError::NoManager { waited, last } => {
+                write!(f, "rank 0 was not reached within {waited:?}: {last}")
+            }
+            JoinError::Refused(why) => why.fmt(f),
+            JoinError::Ended(end) => end.fmt(f),
+            JoinError::System { what, .. } => write!(f, "the system does not {what}"),
+        }
+    }
+}
+
+impl Error for JoinError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            JoinError::Meeting { error, .. } | JoinError::System { error, .. } => {
+                Some(error.as_ref())
+            }
+            JoinError::Credential(error) => error.source(),
+            JoinError::Node(error) => error.source(),
+            JoinError::Launch(error) => error.source(),
+            JoinError::Hosts(error) => error.source(),
+            JoinError::Pmi(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<PlaceError> for JoinError {
+    fn from(error: PlaceError) -> JoinError {
+        JoinError::Place(error)
+    }
+}
+
+impl From<PmiError> for JoinError {
+    fn from(error: PmiError) -> JoinError {
+        JoinError::Pmi(error)
+    }
+}
+
+/// Why there is no link with a rank.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum PeerError {
+    /// Nobody has had this rank, or its node has left.
+    Nobody {
+        /// The rank.
+        rank: u32,
+        /// How many started the cluster.
+        size: u32,
+    },
+    /// It died, and nobody has taken its rank.
+    Dead(Death),
+    /// Another process answers where it was, and the manager has not told who that is.
+    Replaced {
+        /// The rank.
+        rank: u32,
+    },
+    /// It cannot be reached; the others are not concerned.
+    Connect {
+        /// The rank.
+        rank: u32,
+        /// Why.
+        cause: ConnectError,
+    },
+    /// The cluster has ended.
+    Ended(End),
+}
+
+impl fmt::Display for PeerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PeerError::Nobody { rank, size } => {
+                write!(f, "there is no rank {rank} in the cluster, which {size} nodes started")
+            }
+            PeerError::Dead(death) => death.fmt(f),
+            PeerError::Replaced { rank } => {
+                write!(f, "another process answers where rank {rank} was")
+            }
+            PeerError::Connect { rank, cause } => write!(f, "rank {rank}: {cause}"),
+            PeerError::Ended(end) => end.fmt(f),
+        }
+    }
+}
+
+impl Error for PeerError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            PeerError::Connect { cause, .. } => cause.source(),
+            _ => None,
+        }
+    }
+}
+
+/// Why a barrier was not passed by everybody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BarrierError {
+    /// These died since the barrier before. All who came were told the same; the next
+    /// barrier is among those who are left.
+    Died(Vec<NodeId>),
+    /// The cluster has ended.
+    Ended(End),
+}
+
+impl fmt::Display for BarrierError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BarrierError::Died(ids) => {
+                f.write_str("at the barrier are missing, by death: ")?;
+                for (index, id) in ids.iter().enumerate() {
+                    write!(f, "{}{id}", if index == 0 { "" } else { ", " })?;
+                }
+                Ok(())
+            }
+            BarrierError::Ended(end) => end.fmt(f),
+        }
+    }
+}
+
+impl Error for BarrierError {}
+
+/// Why a name is not provided, or nobody was found who does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NameError {
+    /// It is empty or longer than 255 bytes, or this node provides 1024 already.
+    Refused {
+        /// The name.
+        name: String,
+    },
+    /// The cluster has ended.
+    Ended(End),
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NameError::Refused { name } => write!(
+                f,
+                "{name:?} is not provided: a name has 1 to 255 bytes, a node at most 1024 names"
+            ),
+            NameError::Ended(end) => end.fmt(f),
+        }
+    }
+}
+
+impl Error for NameError {}
+
+/// What was not as it should be at the end. The node is closed all the same.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum EndError {
+    /// Rank 0 cannot leave: the manager is there. It can end the cluster.
+    Manager,
+    /// Others were not at their end in time.
+    NotAllDone,
+    /// The membership ended otherwise.
+    Ended(End),
+    /// Messages were not acknowledged in time.
+    Close(CloseError),
+    /// Processes that this node started had not ended in time and were killed.
+    Killed {
+        /// How many.
+        count: usize,
+    },
+    /// Processes that this node started ended badly after the common end: each with its
+    /// rank and status.
+    Failed(Vec<String>),
+}
+
+impl EndError {
+    /// How a membership ended that was to end in order; `None`: not in time.
+    pub(super) fn of(end: Option<End>) -> Result<(), EndError> {
+        match end {
+            None => Err(EndError::NotAllDone),
+            Some(End::Finished { .. } | End::Left) => Ok(()),
+            Some(end) => Err(EndError::Ended(end)),
+        }
+    }
+}
+
+impl fmt::Display for EndError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EndError::Manager => {
+                f.write_str("rank 0 cannot leave the cluster, whose manager it runs; it can end it")
+            }
+            EndError::NotAllDone => f.write_str("other nodes were not at their end in time"),
+            EndError::Ended(end) => end.fmt(f),
+            EndError::Close(error) => error.fmt(f),
+            EndError::Killed { count } => {
+                write!(f, "{count} processes had not ended in time and were killed")
+            }
+            EndError::Failed(failures) => f.write_str(&failures.join("; ")),
+        }
+    }
+}
+
+impl Error for EndError {}

@@ -1,0 +1,167 @@
+//! From a place to a member: a node is built, rank 0 found, the start of the others
+//! waited for.
+
+mod building;
+mod following;
+mod leading;
+
+use super::launch::{Launcher, Meet, Place, Pmi, PmiError, Removed, ssh};
+use super::member::{self, Way};
+use super::{Cluster, ClusterConfig, End, JoinError, Shared, State};
+use crate::credential::Credential;
+use crate::driver::clock;
+use crate::proto::Time;
+use crate::proto::cluster::Ready;
+use crate::proto::cluster::membership::Membership;
+use crate::{Address, Node, Peer};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The manager names who is missing; who waits for its word waits so much longer.
+const ANSWER_GRACE: Duration = Duration::from_secs(10);
+
+/// What is known on the way to a member.
+struct Joining {
+    config: ClusterConfig,
+    place: Place,
+    within: Duration,
+    until: Time,
+    /// The credential that was given.
+    credential: Option<Credential>,
+}
+
+pub(super) async fn join(config: ClusterConfig) -> Result<Cluster, JoinError> {
+    let place = config.place()?;
+    let within = config.ready_time()?;
+    let until = clock::now().after(within);
+    let credential = config.given_credential()?;
+    let joining = Joining { config, place, within, until, credential };
+    joining.check_nodes()?;
+    match joining.place.meet.clone() {
+        Meet::Start => match joining.config.hosts.clone() {
+            Some(path) => ssh::supervise(&joining.config, &path, joining.credential.as_ref()).await,
+            None => joining.start_copies().await,
+        },
+        Meet::Parent(address) => joining.join_parent(address).await,
+        Meet::At { host, ports } => match joining.place.rank() {
+            Some(0) => joining.lead_at(&host, ports).await,
+            _ => joining.follow_at(&host, &ports).await,
+        },
+        Meet::Pmi(way) => {
+            let known = joining.place.rank().zip(joining.place.size());
+            let began = joining.blocking(move || Pmi::begin(&way, known)).await??;
+            joining.meet_by_pmi(began).await
+        }
+        Meet::File(name) => joining.meet_by_file(&name).await,
+        Meet::Told => joining.meet_as_told().await,
+    }
+}
+
+impl Joining {
+    /// What was asked for must be what a launcher started.
+    fn check_nodes(&self) -> Result<(), JoinError> {
+        match (self.config.nodes, self.place.size()) {
+            (Some(asked), Some(started)) if asked != started => {
+                let by = self.place.launcher();
+                // There the command line is that of the one who starts.
+                let fits = matches!(by, Launcher::Copy | Launcher::Ssh);
+                if fits {
+                    return Ok(());
+                }
+                Err(JoinError::Nodes { asked, started, by: by.to_string() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Does what blocks on a thread of its own, until the time is over; the thread is
+    /// left behind then.
+    async fn blocking<R: Send + 'static>(
+        &self,
+        what: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<R, JoinError> {
+        let (told, tells) = tokio::sync::oneshot::channel();
+        let system = |error| JoinError::System { what: "start a thread", error: Arc::new(error) };
+        let thread = std::thread::Builder::new().name("chunkcomm-join".to_owned());
+        // Nobody waits any more when the time is over.
+        thread.spawn(move || drop(told.send(what()))).map_err(system)?;
+        let runtime = tokio::runtime::Handle::current();
+        match clock::within(&runtime, super::left(self.until), tells).await {
+            Some(Ok(result)) => Ok(result),
+            _ => Err(JoinError::Pmi(PmiError::Timeout)),
+        }
+    }
+
+    /// A node that is about to be a member.
+    fn state(&self, node: Node, addresses: &[Address]) -> Arc<State> {
+        let ready = Ready {
+            rank: self.place.rank(),
+            size: self.place.size(),
+            incarnation: node.incarnation(),
+            host: building::hostname(),
+            pid: std::process::id(),
+            addresses: addresses.iter().map(Address::to_string).collect(),
+            again: None,
+        };
+        Arc::new(State::new(node, Membership::new(ready, self.config.rejoin_window)))
+    }
+
+    /// Announces the node and waits for the others.
+    async fn settle(
+        self,
+        state: Arc<State>,
+        way: Way,
+        manager: Peer,
+        mut lead: Option<leading::Lead>,
+    ) -> Result<Cluster, JoinError> {
+        let talking = tokio::spawn(member::run(Arc::clone(&state), way, manager));
+        let member = Talk(talking.abort_handle());
+        let runtime = tokio::runtime::Handle::current();
+        let wait = super::left(self.until) + ANSWER_GRACE;
+        let settled = clock::within(&runtime, wait, member::settled(&state)).await;
+        let end = match settled {
+            Some(None) => None,
+            Some(Some(End::Refused(why))) => Some(JoinError::Refused(why)),
+            Some(Some(end)) => Some(JoinError::Ended(end)),
+            None => {
+                let last = "it does not say whether all are there".to_owned();
+                Some(JoinError::NoManager { waited: self.within + ANSWER_GRACE, last })
+            }
+        };
+        if let Some(error) = end {
+            if let Some(lead) = &mut lead {
+                lead.keeper.dismiss(&state.node).await;
+            }
+            return Err(error);
+        }
+        let id = state.look(Membership::id).ok_or_else(|| {
+            let end = state.look(|it| it.end().cloned());
+            JoinError::Ended(end.unwrap_or(End::Left))
+        })?;
+        let (keeper, removed) = match lead {
+            Some(lead) => (Some(lead.keeper), lead.removed),
+            None => (None, Vec::new()),
+        };
+        let shared = Shared {
+            state,
+            place: self.place,
+            id,
+            _member: member,
+            keeper: Mutex::new(keeper),
+            _removed: removed,
+        };
+        Ok(Cluster { shared: Arc::new(shared) })
+    }
+}
+
+/// The task that talks to the manager, ended with this.
+pub(super) struct Talk(tokio::task::AbortHandle);
+
+impl Drop for Talk {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Files and folders that go with the cluster.
+pub(super) type Leftovers = Vec<Removed>;

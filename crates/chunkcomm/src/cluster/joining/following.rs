@@ -1,0 +1,191 @@
+//! All ranks but 0: they find out where it is, and dial it until it answers.
+
+use super::building::{Built, listen_for, source_address};
+use super::{JoinError, Joining};
+use crate::cluster::launch::{Meeting, Pmi, private_folder};
+use crate::cluster::member::Way;
+use crate::cluster::{Cluster, left};
+use crate::credential::Credential;
+use crate::driver::clock;
+use crate::error::{ConnectError, HelloCause};
+use crate::proto::backoff::Backoff;
+use crate::{Address, Peer};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What rank 0 puts in the key-value space.
+pub(super) const PMI_KEY: &str = "chunkcomm-0";
+
+/// An address that does not answer is left in this time for the next.
+const DIAL: Duration = Duration::from_secs(5);
+
+/// One attempt at reaching rank 0.
+enum Attempt {
+    Reached(Built, Peer),
+    /// Perhaps later.
+    NotYet(String),
+    Hopeless(JoinError),
+}
+
+impl Joining {
+    /// A copy that rank 0 started.
+    pub(super) async fn join_parent(self, parent: Address) -> Result<Cluster, JoinError> {
+        // The call ties this process's life to its parent's, and has what it was told.
+        let told = crate::launch::child().and_then(|place| place.credential);
+        let meeting = Meeting { credential: told, addresses: vec![parent] };
+        self.follow(|| Some(meeting.clone())).await
+    }
+
+    pub(super) async fn follow_at(self, host: &str, ports: &[u16]) -> Result<Cluster, JoinError> {
+        let at = |port: &u16| Address::Tcp { host: host.to_owned(), port: *port };
+        let meeting = Meeting { credential: None, addresses: ports.iter().map(at).collect() };
+        self.follow(|| Some(meeting.clone())).await
+    }
+
+    pub(super) async fn meet_by_pmi<S>(mut self, mut pmi: Pmi<S>) -> Result<Cluster, JoinError>
+    where
+        S: io::Read + io::Write + Send + 'static,
+    {
+        let (rank, size) = pmi.rank_and_size();
+        self.place.learn(rank, size);
+        self.check_nodes()?;
+        if rank == 0 {
+            return self.lead_by_pmi(pmi).await;
+        }
+        let talk = move || {
+            pmi.barrier()?;
+            let text = pmi.get(PMI_KEY)?;
+            pmi.finalize()?;
+            Ok::<_, JoinError>(text)
+        };
+        let text = self.blocking(talk).await??;
+        let meeting = Meeting::from_text(&text).ok_or_else(|| JoinError::NoManager {
+            waited: Duration::ZERO,
+            // Not what it is: a credential may be in it.
+            last: "what it put in the launcher's key-value space makes no sense".to_owned(),
+        })?;
+        self.follow(|| Some(meeting.clone())).await
+    }
+
+    pub(super) async fn meet_by_file(self, name: &str) -> Result<Cluster, JoinError> {
+        if self.place.rank() == Some(0) {
+            return self.lead_by_file(name).await;
+        }
+        let folder = private_folder()
+            .map_err(|(path, error)| JoinError::Meeting { path, error: Arc::new(error) })?;
+        let path = folder.join(name);
+        self.follow(move || Meeting::read(&path)).await
+    }
+
+    /// Who started this process over ssh says the credential, and where rank 0 is as
+    /// soon as that is known.
+    pub(super) async fn meet_as_told(self) -> Result<Cluster, JoinError> {
+        let told = self.blocking(|| crate::launch::after_words(2)).await?;
+        let told = told.map_err(|error| JoinError::System {
+            what: "tell the node where its cluster is, by standard input",
+            error: Arc::new(error),
+        })?;
+        let credential: Credential = told[0].parse().map_err(JoinError::Credential)?;
+        if self.place.rank() == Some(0) {
+            return self.lead_as_told(credential).await;
+        }
+        let address = told[1].parse().map_err(|error| JoinError::NoManager {
+            waited: Duration::ZERO,
+            last: format!("{error}"),
+        })?;
+        let meeting = Meeting { credential: Some(credential), addresses: vec![address] };
+        self.follow(|| Some(meeting.clone())).await
+    }
+
+    /// Tries until it is reached, or the time is over. `find` says where it is, as far
+    /// as that is known now.
+    async fn follow(self, find: impl Fn() -> Option<Meeting>) -> Result<Cluster, JoinError> {
+        let mut backoff = Backoff::new(u64::from(std::process::id()));
+        loop {
+            let attempt = match find() {
+                Some(meeting) => self.attempt(&meeting).await,
+                None => Attempt::NotYet("it has not said where it is".to_owned()),
+            };
+            match attempt {
+                Attempt::Reached(built, peer) => {
+                    let way = Way::There(peer.address().cloned().into_iter().collect());
+                    let state = self.state(built.node, &built.addresses);
+                    return self.settle(state, way, peer, None).await;
+                }
+                Attempt::NotYet(last) if left(self.until).is_zero() => {
+                    return Err(JoinError::NoManager { waited: self.within, last });
+                }
+                Attempt::NotYet(_) => {}
+                Attempt::Hopeless(error) => return Err(error),
+            }
+            clock::pause(backoff.wait().min(left(self.until))).await;
+        }
+    }
+
+    async fn attempt(&self, meeting: &Meeting) -> Attempt {
+        let listen = match self.places_to_listen(&meeting.addresses).await {
+            Ok(listen) => listen,
+            Err(error) => return Attempt::NotYet(format!("{}: {error}", meeting.addresses[0])),
+        };
+        let host = self.own_host();
+        let credential = meeting.credential.as_ref();
+        let built = match self.build(&listen, credential, host.as_deref()).await {
+            Ok(built) => built,
+            Err(error) => return Attempt::Hopeless(error),
+        };
+        let mut last = "no address of it is known".to_owned();
+        let runtime = tokio::runtime::Handle::current();
+        for (index, address) in meeting.addresses.iter().enumerate() {
+            if index > 0 && left(self.until).is_zero() {
+                break;
+            }
+            let limit = DIAL.min(left(self.until).max(Duration::from_secs(1)));
+            match clock::within(&runtime, limit, built.node.connect(address)).await {
+                Some(Ok(peer)) => return Attempt::Reached(built, peer),
+                Some(Err(error)) if meeting.addresses.len() == 1 && is_final(&error) => {
+                    let (waited, last) = (Duration::ZERO, error.to_string());
+                    return Attempt::Hopeless(JoinError::NoManager { waited, last });
+                }
+                Some(Err(error)) => last = error.to_string(),
+                None => last = format!("{address} does not answer"),
+            }
+        }
+        Attempt::NotYet(last)
+    }
+
+    /// Where to listen so that rank 0 and its other peers reach this node: beside its
+    /// socket, or at the address of this machine that leads to it.
+    async fn places_to_listen(&self, manager: &[Address]) -> io::Result<Vec<Address>> {
+        let at = |host: &str| {
+            self.own_ports().into_iter().map(|port| listen_for(host, port)).collect::<Vec<_>>()
+        };
+        match manager.first() {
+            Some(Address::Unix(path)) => Ok(vec![Address::Unix(socket_beside(path)?)]),
+            Some(Address::Tcp { host, port }) => {
+                if let Some(own) = self.own_host() {
+                    return Ok(at(&own));
+                }
+                let mut found = tokio::net::lookup_host((host.as_str(), *port)).await?;
+                let there = found.next().ok_or(io::ErrorKind::NotFound)?;
+                Ok(at(&source_address(there)?.to_string()))
+            }
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+/// A name that no other process takes, in another container neither.
+fn socket_beside(manager: &Path) -> io::Result<std::path::PathBuf> {
+    let mut random = [0; 4];
+    getrandom::fill(&mut random).map_err(io::Error::other)?;
+    let name = format!("{}-{:08x}", std::process::id(), u32::from_le_bytes(random));
+    Ok(manager.with_file_name(name))
+}
+
+/// Another attempt will not go better.
+fn is_final(error: &ConnectError) -> bool {
+    let ConnectError::Hello { cause, .. } = error else { return false };
+    matches!(cause, HelloCause::Wrong(_) | HelloCause::Disagreement(_) | HelloCause::WrongProof)
+}

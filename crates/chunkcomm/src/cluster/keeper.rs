@@ -1,0 +1,319 @@
+//! The task of rank 0 that drives the manager: its lines to the members, and the
+//! copies that it started.
+
+use super::{EndError, State, lines};
+use crate::driver::clock;
+use crate::driver::entropy;
+use crate::launch::{ChildExit, Children};
+use crate::proto::Time;
+use crate::proto::cluster::manager::{Line, Manager, Phase};
+use crate::proto::cluster::membership::End;
+use crate::proto::cluster::{Down, Up};
+use crate::{Address, Node, Peer, Receiver, Sender};
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+
+/// So many words of members wait for the manager; more wait in their channels.
+const WORDS_WAITING_MAX: usize = 256;
+
+/// A member that so many words wait for does not take them any more.
+const WORDS_FOR_ONE_MAX: usize = 4096;
+
+/// The manager at work. Dropping it ends it, and kills the processes that it started.
+pub(super) struct Keeper {
+    task: JoinHandle<()>,
+    progress: watch::Receiver<Progress>,
+    /// Told to end.
+    closing: watch::Sender<bool>,
+}
+
+/// What others may know of the keeper's work.
+#[derive(Clone, Debug, Default)]
+struct Progress {
+    /// Members other than the one of this process.
+    others: usize,
+    /// Processes that were started here and have not ended.
+    children: usize,
+    /// Those that ended badly.
+    failures: Vec<String>,
+}
+
+/// What happens to the manager.
+enum Event {
+    Came(Peer, Receiver<Up>),
+    Word(Line, Up),
+    Lost(Line, String),
+}
+
+struct Wire {
+    words: mpsc::Sender<Down>,
+    reader: AbortHandle,
+    peer: Peer,
+}
+
+struct Work {
+    state: Arc<State>,
+    manager: Manager,
+    wires: HashMap<Line, Wire>,
+    next_line: u64,
+    events: mpsc::Sender<Event>,
+    /// Readers and writers end with the keeper.
+    tasks: JoinSet<()>,
+    children: Option<Children>,
+    progress: watch::Sender<Progress>,
+}
+
+impl Keeper {
+    /// Starts the manager of `size` nodes. `children` have ranks 1 and up by index.
+    pub(super) fn start(
+        state: &Arc<State>,
+        size: u32,
+        ready_within: Duration,
+        children: Option<Children>,
+    ) -> io::Result<Keeper> {
+        let mut random = [0; 16];
+        entropy::fill(&mut random).map_err(io::Error::other)?;
+        let incarnation = u128::from_le_bytes(random);
+        let manager = Manager::new(incarnation, size, ready_within, clock::now());
+        let (progress, seen) = watch::channel(Progress {
+            others: 0,
+            children: children.as_ref().map_or(0, |children| children.pids().len()),
+            failures: Vec::new(),
+        });
+        let (events, happens) = mpsc::channel(WORDS_WAITING_MAX);
+        let (closing, closes) = watch::channel(false);
+        let work = Work {
+            state: Arc::clone(state),
+            manager,
+            wires: HashMap::new(),
+            next_line: 0,
+            events,
+            tasks: JoinSet::new(),
+            children,
+            progress,
+        };
+        let task = tokio::spawn(work.run(happens, closes));
+        Ok(Keeper { task, progress: seen, closing })
+    }
+
+    /// The cluster did not start: everybody who is there is told why, as far as that can
+    /// be done soon.
+    pub(super) async fn dismiss(&mut self, node: &Node) {
+        const SOON: Duration = Duration::from_secs(2);
+        let runtime = tokio::runtime::Handle::current();
+        let others_gone = self.progress.wait_for(|it| it.others == 0);
+        let _ = clock::within(&runtime, SOON, others_gone).await;
+        let _ = node.close(SOON).await;
+    }
+
+    /// The end on rank 0: the last one to go.
+    pub(super) async fn end(
+        mut self,
+        node: &Node,
+        end: Option<End>,
+        until: Time,
+    ) -> Result<(), EndError> {
+        let runtime = tokio::runtime::Handle::current();
+        let others_gone = self.progress.wait_for(|it| it.others == 0);
+        let _ = clock::within(&runtime, super::left(until), others_gone).await;
+        let closed = node.close(super::left(until)).await;
+        let children_gone = self.progress.wait_for(|it| it.children == 0);
+        let in_time = match clock::within(&runtime, super::left(until), children_gone).await {
+            Some(gone) => gone.is_ok(),
+            None => false,
+        };
+        let Progress { children, failures, .. } = self.progress.borrow().clone();
+        // Those that are left are killed with it.
+        self.closing.send_replace(true);
+        let _ = (&mut self.task).await;
+        EndError::of(end)?;
+        if !in_time && children > 0 {
+            return Err(EndError::Killed { count: children });
+        }
+        if !failures.is_empty() {
+            return Err(EndError::Failed(failures));
+        }
+        closed.map_err(EndError::Close)
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Accepts lines for as long as the node does.
+async fn accept(node: Node, events: mpsc::Sender<Event>) {
+    loop {
+        match lines::accept_up(&node).await {
+            Ok((peer, up)) => {
+                if events.send(Event::Came(peer, up)).await.is_err() {
+                    return;
+                }
+            }
+            // Somebody opened a channel of that name with something else.
+            Err(crate::AcceptError::Mismatch { .. }) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Passes on what a member says.
+async fn read(line: Line, mut up: Receiver<Up>, events: mpsc::Sender<Event>) {
+    let why = loop {
+        match up.recv().await {
+            Ok(Some(word)) => {
+                if events.send(Event::Word(line, word)).await.is_err() {
+                    return;
+                }
+            }
+            Ok(None) => break "it ended without a word".to_owned(),
+            Err(error) => break error.to_string(),
+        }
+    };
+    let _ = events.send(Event::Lost(line, why)).await;
+}
+
+/// Says to a member what there is to say.
+async fn write(node: Node, peer: Peer, mut words: mpsc::Receiver<Down>) {
+    // When it cannot be said, the other half of the line learns why.
+    let Ok(mut down) = lines::open_down(&node, &peer).await else { return };
+    while let Some(word) = words.recv().await {
+        if say(&mut down, &word).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn say(down: &mut Sender<Down>, word: &Down) -> Result<(), crate::SendError> {
+    down.send_now(word).await
+}
+
+/// The next end of a child; never, when there is none.
+async fn exit_of(children: &mut Option<Children>) -> ChildExit {
+    if let Some(children) = children
+        && let Some(exit) = children.exited().await
+    {
+        return exit;
+    }
+    std::future::pending().await
+}
+
+impl Work {
+    async fn run(mut self, mut happens: mpsc::Receiver<Event>, mut closes: watch::Receiver<bool>) {
+        self.tasks.spawn(accept(self.state.node.clone(), self.events.clone()));
+        loop {
+            let until = self.manager.poll_timeout();
+            let rest = until.map(super::left).unwrap_or_default() + Duration::from_millis(1);
+            tokio::select! {
+                biased;
+                _ = closes.wait_for(|closing| *closing) => return,
+                exit = exit_of(&mut self.children) => self.child_ended(&exit),
+                Some(event) = happens.recv() => self.handle(event),
+                () = clock::pause(rest), if until.is_some() => {
+                    self.manager.handle_timeout(clock::now());
+                }
+            }
+            self.deliver();
+            self.tell_progress();
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Came(peer, up) => self.add_line(peer, up),
+            Event::Word(line, word) => {
+                if let Up::Ready(ready) = &word {
+                    self.watch(line, &ready.addresses);
+                }
+                self.manager.handle_message(line, word);
+            }
+            Event::Lost(line, why) => {
+                self.wires.remove(&line);
+                self.manager.handle_lost(line, why);
+            }
+        }
+    }
+
+    fn add_line(&mut self, peer: Peer, up: Receiver<Up>) {
+        let line = Line(self.next_line);
+        self.next_line += 1;
+        // The node's own link is its local one.
+        if peer.incarnation() != self.state.node.incarnation() {
+            self.state.keep_link(&peer);
+        }
+        let (words, to_say) = mpsc::channel(WORDS_FOR_ONE_MAX);
+        self.tasks.spawn(write(self.state.node.clone(), peer.clone(), to_say));
+        let reader = self.tasks.spawn(read(line, up, self.events.clone()));
+        self.wires.insert(line, Wire { words, reader, peer });
+        // Those that have ended.
+        while self.tasks.try_join_next().is_some() {}
+    }
+
+    /// The end of a process of this machine is noticed at once. Of another machine it is
+    /// not known whether this one could ever reach it: that one dialled.
+    fn watch(&mut self, line: Line, addresses: &[String]) {
+        let Some(wire) = self.wires.get(&line) else { return };
+        let mut addresses = addresses.iter().filter_map(|it| it.parse::<Address>().ok());
+        let Some(address) = addresses.find(Address::is_loopback_only) else { return };
+        let (peer, events) = (wire.peer.clone(), self.events.clone());
+        if peer.incarnation() == self.state.node.incarnation() {
+            return;
+        }
+        self.tasks.spawn(async move {
+            let mut losses = 0;
+            tokio::select! {
+                () = lines::deserted(&peer, &address, &mut losses) => {
+                    let why = format!("nobody listens any more at {address}, where it was");
+                    let _ = events.send(Event::Lost(line, why)).await;
+                }
+                // That is told by the line.
+                _ = peer.closed() => {}
+            }
+        });
+    }
+
+    /// Children have the ranks behind this one's.
+    fn child_ended(&mut self, exit: &ChildExit) {
+        let over = matches!(self.manager.phase(), Phase::Finished { .. });
+        let well = exit.status.is_some_and(|status| status.success());
+        let rank = exit.index as u32 + 1;
+        let why = match exit.status {
+            Some(status) => format!("its process {} ended: {status}", exit.pid),
+            None => format!("its process {} ended", exit.pid),
+        };
+        let failure = (over && !well).then(|| format!("rank {rank}: {why}"));
+        self.progress.send_modify(|it| {
+            it.children -= 1;
+            it.failures.extend(failure);
+        });
+        self.manager.handle_exit(rank, why);
+    }
+
+    fn deliver(&mut self) {
+        while let Some((line, word)) = self.manager.poll_transmit() {
+            let last = matches!(word, Down::Refused(_));
+            let Some(wire) = self.wires.get(&line) else { continue };
+            let said = wire.words.try_send(word);
+            if said.is_err() {
+                wire.peer.gone("it does not take the manager's words");
+            }
+            if last {
+                // The member hears it before the line ends, which its writer does then.
+                let wire = self.wires.remove(&line).expect("it was found");
+                wire.reader.abort();
+            }
+        }
+    }
+
+    fn tell_progress(&self) {
+        let own = self.state.node.incarnation();
+        let others = self.manager.members().filter(|it| it.id.incarnation != own).count();
+        self.progress.send_if_modified(|it| std::mem::replace(&mut it.others, others) != others);
+    }
+}

@@ -1,0 +1,163 @@
+//! Hosts files.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// More nodes on one host are a mistake.
+const SLOTS_MAX: u32 = 4096;
+
+/// A line of a hosts file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// What ssh is told: `host` or `user@host`, or an alias of its configuration.
+    pub name: String,
+    /// How many nodes run there.
+    pub slots: u32,
+    /// The name or address that other nodes reach it by, where that is another.
+    pub address: Option<String>,
+}
+
+impl Host {
+    /// The name or address that other nodes reach it by.
+    #[must_use]
+    pub fn reached_by(&self) -> &str {
+        let without_user = || self.name.rsplit_once('@').map_or(&*self.name, |(_, host)| host);
+        self.address.as_deref().unwrap_or_else(without_user)
+    }
+}
+
+/// Reads a hosts file: a host a line, `name [slots=N] [address=A]`, everything from a
+/// `#` on left out.
+///
+/// # Errors
+/// A line that makes no sense, with its number from 1; or there is no host. A host that
+/// stands there twice is an error too: what is meant is `slots`.
+pub fn parse_hosts(text: &str) -> Result<Vec<Host>, (usize, String)> {
+    let mut hosts: Vec<Host> = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
+        let host = parse_line(line).map_err(|why| (index + 1, why))?;
+        if hosts.iter().any(|known| known.name == host.name) {
+            let why = format!("{} stands there twice: several nodes are slots=N", host.name);
+            return Err((index + 1, why));
+        }
+        hosts.push(host);
+    }
+    if hosts.is_empty() { Err((0, "it names no host".to_owned())) } else { Ok(hosts) }
+}
+
+fn parse_line(line: &str) -> Result<Host, String> {
+    let mut words = line.split_whitespace();
+    let name = words.next().unwrap_or_default();
+    check_name(name)?;
+    let mut host = Host { name: name.to_owned(), slots: 1, address: None };
+    for word in words {
+        match word.split_once('=') {
+            Some(("slots", number)) => {
+                let number = number.parse().ok().filter(|number| (1..=SLOTS_MAX).contains(number));
+                let wrong = || format!("{word}: slots are a number from 1 to {SLOTS_MAX}");
+                host.slots = number.ok_or_else(wrong)?;
+            }
+            Some(("address", address)) => {
+                check_name(address)?;
+                host.address = Some(address.to_owned());
+            }
+            _ => return Err(format!("{word:?} is neither slots=N nor address=A")),
+        }
+    }
+    Ok(host)
+}
+
+/// A name that ssh cannot take for an option, nor a shell for more than a name.
+fn check_name(name: &str) -> Result<(), String> {
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._@:%".contains(&byte);
+    if name.is_empty() || name.starts_with('-') || !name.bytes().all(letter) {
+        return Err(format!("{name:?} is no host"));
+    }
+    Ok(())
+}
+
+/// What is wrong with a hosts file, or with what it names.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum HostsError {
+    /// The file cannot be read.
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: Arc<io::Error>,
+    },
+    /// A line makes no sense.
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1; 0: the file as a whole.
+        line: usize,
+        /// What is wrong.
+        why: String,
+    },
+    /// More nodes were asked for than the hosts have slots.
+    Slots {
+        /// The file.
+        path: PathBuf,
+        /// What was asked for.
+        asked: u32,
+        /// How many there are.
+        slots: u32,
+    },
+    /// A node ended before all were ready.
+    Ended {
+        /// Its rank.
+        rank: u32,
+        /// The host that it was on.
+        host: String,
+        /// How, or why.
+        why: String,
+    },
+    /// ssh cannot be started here.
+    Ssh {
+        /// What was to be run.
+        program: String,
+        /// Why.
+        error: Arc<io::Error>,
+    },
+}
+
+impl fmt::Display for HostsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HostsError::Read { path, .. } => write!(f, "hosts file {}", path.display()),
+            HostsError::Line { path, line: 0, why } => {
+                write!(f, "hosts file {}: {why}", path.display())
+            }
+            HostsError::Line { path, line, why } => {
+                write!(f, "hosts file {}, line {line}: {why}", path.display())
+            }
+            HostsError::Slots { path, asked, slots } => write!(
+                f,
+                "{asked} nodes were asked for, and hosts file {} has slots for {slots}",
+                path.display()
+            ),
+            HostsError::Ended { rank, host, why } => {
+                write!(f, "rank {rank} on {host} ended before all were ready: {why}")
+            }
+            HostsError::Ssh { program, .. } => write!(f, "{program} cannot be started"),
+        }
+    }
+}
+
+impl Error for HostsError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            HostsError::Read { error, .. } | HostsError::Ssh { error, .. } => Some(error.as_ref()),
+            _ => None,
+        }
+    }
+}

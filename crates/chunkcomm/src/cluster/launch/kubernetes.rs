@@ -1,0 +1,27 @@
+//! Indexed jobs of Kubernetes: the index is the rank, the pod of index 0 has a DNS
+//! name under the job's headless service. The environment does not tell how many
+//! there are, so that the manifest sets `CHUNKCOMM_SIZE`.
+
+use super::{Launcher, Look, Meet, Place, PlaceError};
+
+const INDEX: &str = "JOB_COMPLETION_INDEX";
+const SIZE: &str = "CHUNKCOMM_SIZE";
+const HOSTNAME: &str = "HOSTNAME";
+const SERVICE: &str = "CHUNKCOMM_SERVICE";
+
+pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
+    if !look.has(INDEX) {
+        return Ok(None);
+    }
+    let (rank, size) = look.rank_and_size(INDEX, SIZE)?;
+    let of_the_manager = look.manager()?;
+    let hostname = look.needed(HOSTNAME, "the name of the pod, JOB-INDEX, is needed")?;
+    let job = hostname.strip_suffix(&format!("-{rank}"));
+    let job = job.ok_or_else(|| look.wrong(HOSTNAME, format!("it does not end with -{rank}")))?;
+    let service = look.needed(SERVICE, "the headless service of the job is needed")?;
+    let name = |index: u32| format!("{job}-{index}.{service}");
+    let ports = look.ports_from(0)?;
+    let meet = of_the_manager.unwrap_or(Meet::At { host: name(0), ports: vec![ports[0]] });
+    let place = Place { host: Some(name(rank)), ..Place::new(Launcher::Kubernetes, meet) };
+    Ok(Some(place.of(rank, size)))
+}

@@ -1,0 +1,169 @@
+//! What rank 0 tells the others so that they find it, and files of one user by which
+//! nodes of one machine meet.
+
+use crate::Address;
+use crate::credential::Credential;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where rank 0 is, and what to prove there.
+#[derive(Clone, Debug)]
+pub(in crate::cluster) struct Meeting {
+    /// One that was made for this cluster alone.
+    pub(in crate::cluster) credential: Option<Credential>,
+    pub(in crate::cluster) addresses: Vec<Address>,
+}
+
+/// Stands for no credential.
+const NONE: &str = "-";
+
+/// Longer meetings are not read.
+const TEXT_BYTES_MAX: u64 = 8192;
+
+impl Meeting {
+    /// As lines of text: the credential, then the addresses.
+    pub(in crate::cluster) fn to_text(&self) -> String {
+        let credential = self.credential.as_ref().map(Credential::reveal);
+        let mut text = credential.as_deref().map_or(NONE, str::trim_end).to_owned() + "\n";
+        for address in &self.addresses {
+            text += &format!("{address}\n");
+        }
+        text
+    }
+
+    /// Reads it; `None`: it is incomplete, or something else.
+    pub(in crate::cluster) fn from_text(text: &str) -> Option<Meeting> {
+        let (credential, addresses) = text.strip_suffix('\n')?.split_once('\n')?;
+        let credential = match credential {
+            NONE => None,
+            line => Some(line.parse().ok()?),
+        };
+        let addresses = addresses.lines().map(|line| line.parse().ok());
+        Some(Meeting { credential, addresses: addresses.collect::<Option<_>>()? })
+    }
+
+    /// Reads it from a file; `None`: it is not there, or makes no sense yet.
+    pub(in crate::cluster) fn read(path: &Path) -> Option<Meeting> {
+        use std::io::Read as _;
+        let mut text = String::new();
+        let file = std::fs::File::open(path).ok()?;
+        file.take(TEXT_BYTES_MAX).read_to_string(&mut text).ok()?;
+        Meeting::from_text(&text)
+    }
+
+    /// Writes it to a file for this user alone, all at once; an older one is replaced.
+    pub(in crate::cluster) fn write(&self, path: &Path) -> io::Result<()> {
+        use std::io::Write as _;
+        let new = path.with_extension(format!("new-{}", std::process::id()));
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        options.open(&new)?.write_all(self.to_text().as_bytes())?;
+        std::fs::rename(&new, path)
+    }
+}
+
+/// A folder or file that is removed with this.
+#[derive(Debug)]
+pub(in crate::cluster) struct Removed(pub(in crate::cluster) PathBuf);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        // What is left behind is in a folder of this user alone.
+        let _ = match self.0.is_dir() {
+            true => std::fs::remove_dir_all(&self.0),
+            false => std::fs::remove_file(&self.0),
+        };
+    }
+}
+
+/// The folder of this user in which nodes of one machine meet. Nobody else may read it.
+pub(in crate::cluster) fn private_folder() -> Result<PathBuf, (PathBuf, io::Error)> {
+    let path = std::env::temp_dir().join(format!("chunkcomm-{}", user()));
+    match make_private(&path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err((path, error)),
+        Ok(()) => return Ok(path),
+    }
+    match check_private(&path) {
+        Ok(()) => Ok(path),
+        Err(error) => Err((path, error)),
+    }
+}
+
+/// The name of a new socket's folder: `PID-RANDOM`, within the private one.
+pub(in crate::cluster) fn socket_folder() -> Result<Removed, (PathBuf, io::Error)> {
+    let base = private_folder()?;
+    sweep(&base);
+    let mut random = [0; 4];
+    let name =
+        |random: [u8; 4]| format!("{}-{:08x}", std::process::id(), u32::from_le_bytes(random));
+    getrandom::fill(&mut random).map_err(|error| (base.clone(), io::Error::other(error)))?;
+    let path = base.join(name(random));
+    match make_private(&path) {
+        Ok(()) => Ok(Removed(path)),
+        Err(error) => Err((path, error)),
+    }
+}
+
+/// The socket of rank 0 in such a folder.
+pub(in crate::cluster) const MANAGER_SOCKET: &str = "manager";
+
+/// Removes what clusters left whose rank 0 was killed: nobody listens there.
+#[cfg(unix)]
+fn sweep(base: &Path) {
+    let Ok(entries) = std::fs::read_dir(base) else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let meeting = Meeting::read(&path).and_then(|it| it.addresses.into_iter().next());
+        let socket = match &meeting {
+            Some(Address::Unix(socket)) => socket.clone(),
+            _ => path.join(MANAGER_SOCKET),
+        };
+        let fault = std::os::unix::net::UnixStream::connect(socket).err().map(|it| it.kind());
+        let refused = fault == Some(io::ErrorKind::ConnectionRefused);
+        // A folder without its socket is one that is just being made.
+        if refused || meeting.is_some() && fault == Some(io::ErrorKind::NotFound) {
+            drop(Removed(path));
+        }
+    }
+}
+
+#[cfg(not(unix))]
+fn sweep(_base: &Path) {}
+
+#[cfg(target_os = "linux")]
+fn user() -> String {
+    rustix::process::getuid().as_raw().to_string()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn user() -> String {
+    let name = std::env::var("USER").unwrap_or_default();
+    name.chars().filter(|letter| letter.is_ascii_alphanumeric()).collect()
+}
+
+fn make_private(path: &Path) -> io::Result<()> {
+    let mut folder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut folder, 0o700);
+    folder.create(path)
+}
+
+/// Somebody else could have made it, to read what is put there.
+fn check_private(path: &Path) -> io::Result<()> {
+    let found = std::fs::symlink_metadata(path)?;
+    let wrong = |why: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, why.to_owned()));
+    if !found.is_dir() {
+        return wrong("it is no folder");
+    }
+    #[cfg(unix)]
+    if std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o077 != 0 {
+        return wrong("others than its user can read or change it: chmod 700 mends that");
+    }
+    #[cfg(target_os = "linux")]
+    if std::os::unix::fs::MetadataExt::uid(&found) != rustix::process::getuid().as_raw() {
+        return wrong("it belongs to another user");
+    }
+    Ok(())
+}

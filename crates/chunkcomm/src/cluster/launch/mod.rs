@@ -1,0 +1,416 @@
+//! Where a process finds itself: which launcher started it, and which node it is.
+//!
+//! [`Place::detect`] is a function of the environment alone. It asks in this order,
+//! and the first that answers counts:
+//!
+//! | asked | for | where nodes meet |
+//! |---|---|---|
+//! | `CHUNKCOMM_PARENT` with `CHUNKCOMM_SIZE` | a copy that another node started on this machine | at its parent |
+//! | `CHUNKCOMM_RANK`, `CHUNKCOMM_SIZE`, `CHUNKCOMM_MANAGER` | our own variables: by hand, systemd, ssh | at `CHUNKCOMM_MANAGER` |
+//! | `PMI_FD` or `PMI_PORT` | PMI-1: MPICH's `mpiexec.hydra`, Slurm's `srun --mpi=pmi2` | in the launcher's key-value space |
+//! | `JOB_COMPLETION_INDEX` | an indexed job of Kubernetes | at the DNS name of index 0 |
+//! | `OMPI_COMM_WORLD_RANK` | Open MPI's `mpirun` | by a file on one machine, else at `CHUNKCOMM_MANAGER` |
+//! | `SLURM_PROCID` in a step | Slurm's `srun` | by a file on one machine, else at the first host of the step |
+//! | `CHUNKCOMM_MANAGER` alone | a node that comes later | there |
+//! | nothing | a program started by its user | it starts copies of itself |
+
+mod hosts;
+mod kubernetes;
+mod meeting;
+mod openmpi;
+mod own;
+mod pmi;
+mod slurm;
+pub(super) mod ssh;
+#[cfg(test)]
+mod tests;
+
+pub use hosts::{Host, HostsError, parse_hosts};
+pub(super) use meeting::{MANAGER_SOCKET, Meeting, Removed, private_folder, socket_folder};
+pub(super) use pmi::Pmi;
+pub use pmi::PmiError;
+
+use crate::Address;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::RangeInclusive;
+
+/// The most nodes that a place may name.
+const SIZE_MAX: u32 = crate::proto::cluster::MEMBER_COUNT_MAX;
+
+/// The ports that nodes listen at where a port must be known beforehand; set by
+/// `CHUNKCOMM_PORTS`. Below those that systems give out by themselves.
+pub const PORTS_DEFAULT: RangeInclusive<u16> = 17_700..=17_799;
+
+/// The variables of a process, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment(BTreeMap<String, String>);
+
+impl Environment {
+    /// Those of this process. Bytes that are no UTF-8 are replaced.
+    #[must_use]
+    pub fn of_this_process() -> Environment {
+        let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+        Environment(std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect())
+    }
+
+    /// The value of this variable.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+}
+
+impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Environment {
+        let variables = variables.into_iter();
+        Environment(variables.map(|(name, value)| (name.into(), value.into())).collect())
+    }
+}
+
+/// A variable that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaceError {
+    /// The variable.
+    pub variable: String,
+    /// Its value; `None`: it is not set.
+    pub value: Option<String>,
+    /// What is wrong, or what would be right.
+    pub why: String,
+}
+
+impl fmt::Display for PlaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PlaceError { variable, value, why } = self;
+        match value {
+            Some(value) => write!(f, "{variable} is {value:?}: {why}"),
+            None => write!(f, "{variable} is not set: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for PlaceError {}
+
+/// What started a process as a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Launcher {
+    /// Its user: it starts copies of itself.
+    User,
+    /// A copy that another node started on this machine.
+    Copy,
+    /// Our own variables.
+    Variables,
+    /// Started over ssh by a hosts file.
+    Ssh,
+    /// A launcher that speaks PMI-1, such as MPICH's `mpiexec.hydra`.
+    Pmi,
+    /// An indexed job of Kubernetes.
+    Kubernetes,
+    /// Open MPI's `mpirun`.
+    OpenMpi,
+    /// Slurm's `srun`.
+    Slurm,
+}
+
+impl fmt::Display for Launcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Launcher::User => "started by hand",
+            Launcher::Copy => "a copy of rank 0's program",
+            Launcher::Variables => "variables",
+            Launcher::Ssh => "ssh",
+            Launcher::Pmi => "PMI-1",
+            Launcher::Kubernetes => "Kubernetes",
+            Launcher::OpenMpi => "Open MPI",
+            Launcher::Slurm => "Slurm",
+        })
+    }
+}
+
+/// How the nodes find rank 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Meet {
+    /// This process starts the others.
+    Start,
+    /// At this address of the process that started this one.
+    Parent(Address),
+    /// Rank 0 listens at this host, at the first free one of these ports; others try
+    /// them in turn.
+    At { host: String, ports: Vec<u16> },
+    /// By the key-value space of a PMI-1 launcher.
+    Pmi(PmiWay),
+    /// By a file of this name in a folder of this user.
+    File(String),
+    /// Told by the process that started this one over ssh.
+    Told,
+}
+
+/// How a PMI-1 launcher is spoken to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PmiWay {
+    /// Through this inherited socket.
+    Fd(i32),
+    /// By TCP, as this process.
+    Port { address: String, id: String },
+}
+
+/// Where a process finds itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    launcher: Launcher,
+    rank: Option<u32>,
+    size: Option<u32>,
+    /// All nodes are on this machine, as far as the launcher says.
+    one_machine: bool,
+    /// How many are on this machine, if the launcher says so.
+    local_size: Option<u32>,
+    /// The name that peers know this machine by.
+    host: Option<String>,
+    ports: Option<RangeInclusive<u16>>,
+    cluster: Option<String>,
+    pub(crate) meet: Meet,
+    /// Variables that told it, in the order in which they were looked at.
+    found: Vec<(String, String)>,
+}
+
+impl Place {
+    /// Reads the place from the environment of a process.
+    ///
+    /// # Errors
+    /// A variable of the first launcher that answers makes no sense, or is missing.
+    pub fn detect(environment: &Environment) -> Result<Place, PlaceError> {
+        let look = &mut Look { environment, found: Vec::new() };
+        let ports = look.ports()?;
+        let ways: [Way; 7] = [
+            own::copy,
+            own::variables,
+            pmi::place,
+            kubernetes::place,
+            openmpi::place,
+            slurm::place,
+            own::later,
+        ];
+        let mut place = None;
+        for way in ways {
+            place = way(look)?;
+            if place.is_some() {
+                break;
+            }
+        }
+        let mut place = place.unwrap_or_else(|| Place::new(Launcher::User, Meet::Start));
+        place.found = std::mem::take(&mut look.found);
+        place.ports = ports;
+        if place.host.is_none() {
+            place.host = environment.get("CHUNKCOMM_HOST").map(str::to_owned);
+        }
+        Ok(place)
+    }
+
+    fn new(launcher: Launcher, meet: Meet) -> Place {
+        Place {
+            launcher,
+            rank: None,
+            size: None,
+            one_machine: matches!(launcher, Launcher::User | Launcher::Copy),
+            local_size: None,
+            host: None,
+            ports: None,
+            cluster: None,
+            meet,
+            found: Vec::new(),
+        }
+    }
+
+    fn of(self, rank: u32, size: u32) -> Place {
+        Place { rank: Some(rank), size: Some(size), ..self }
+    }
+
+    /// What started this process.
+    #[must_use]
+    pub fn launcher(&self) -> Launcher {
+        self.launcher
+    }
+
+    /// Its rank, if that is known from the environment alone.
+    #[must_use]
+    pub fn rank(&self) -> Option<u32> {
+        self.rank
+    }
+
+    /// How many nodes there are, if that is known from the environment alone.
+    #[must_use]
+    pub fn size(&self) -> Option<u32> {
+        self.size
+    }
+
+    /// All nodes are on this machine, as far as the launcher says.
+    #[must_use]
+    pub fn is_one_machine(&self) -> bool {
+        self.one_machine
+    }
+
+    /// The launcher told this when it was asked.
+    pub(super) fn learn(&mut self, rank: u32, size: u32) {
+        (self.rank, self.size) = (Some(rank), Some(size));
+        self.one_machine |= self.local_size == Some(size);
+    }
+
+    pub(super) fn host(&self) -> Option<&str> {
+        self.host.as_deref()
+    }
+
+    pub(super) fn cluster(&self) -> Option<&str> {
+        self.cluster.as_deref()
+    }
+
+    pub(super) fn ports(&self) -> Option<RangeInclusive<u16>> {
+        self.ports.clone()
+    }
+
+    /// What was detected and why, for people: some lines.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        let mut text = format!("launcher    {}\n", self.launcher);
+        let number =
+            |number: Option<u32>| number.map_or("not told yet".into(), |it| it.to_string());
+        match self.meet {
+            Meet::Start => text += "rank        0, as nobody else started this program\n",
+            _ => {
+                text += &format!("rank        {} of {}\n", number(self.rank), number(self.size));
+            }
+        }
+        text += &format!("machines    {}\n", if self.one_machine { "one" } else { "several" });
+        text += &format!("meet        {}\n", self.meet);
+        for (index, (name, value)) in self.found.iter().enumerate() {
+            let head = if index == 0 { "because of" } else { "" };
+            text += &format!("{head:11} {name}={value}\n");
+        }
+        if self.found.is_empty() {
+            text += "because     no variable of any launcher is set\n";
+        }
+        text
+    }
+}
+
+impl fmt::Display for Meet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Meet::Start => f.write_str("this process starts the others, on this machine"),
+            Meet::Parent(address) => {
+                write!(f, "at {address}, of the process that started this one")
+            }
+            Meet::At { host, ports } => match &ports[..] {
+                [port] => write!(f, "at {host}, port {port}"),
+                ports => write!(f, "at {host}, from port {} on", ports[0]),
+            },
+            Meet::Pmi(PmiWay::Fd(fd)) => {
+                write!(f, "in the launcher's key-value space, through descriptor {fd}")
+            }
+            Meet::Pmi(PmiWay::Port { address, .. }) => {
+                write!(f, "in the launcher's key-value space, at {address}")
+            }
+            Meet::File(name) => write!(f, "by the file {name} in a folder of this user"),
+            Meet::Told => f.write_str("as the process says that started this one over ssh"),
+        }
+    }
+}
+
+/// Looks for one launcher.
+type Way = fn(&mut Look<'_>) -> Result<Option<Place>, PlaceError>;
+
+/// The environment, and what was found in it.
+struct Look<'a> {
+    environment: &'a Environment,
+    found: Vec<(String, String)>,
+}
+
+impl Look<'_> {
+    /// The value, noted as a reason.
+    fn text(&mut self, name: &str) -> Option<String> {
+        let value = self.environment.get(name)?.to_owned();
+        if !self.found.iter().any(|(noted, _)| noted == name) {
+            self.found.push((name.to_owned(), value.clone()));
+        }
+        Some(value)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.environment.get(name).is_some()
+    }
+
+    fn needed(&mut self, name: &str, why: &str) -> Result<String, PlaceError> {
+        let missing = || PlaceError { variable: name.to_owned(), value: None, why: why.to_owned() };
+        self.text(name).ok_or_else(missing)
+    }
+
+    fn wrong(&self, name: &str, why: impl Into<String>) -> PlaceError {
+        let value = self.environment.get(name).map(str::to_owned);
+        PlaceError { variable: name.to_owned(), value, why: why.into() }
+    }
+
+    /// A whole number within these bounds.
+    fn number(&mut self, name: &str, allowed: RangeInclusive<u32>) -> Result<u32, PlaceError> {
+        let why = format!("a whole number from {} to {} is needed", allowed.start(), allowed.end());
+        let text = self.needed(name, &why)?;
+        let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = text.parse().ok().filter(|number| plain && allowed.contains(number));
+        number.ok_or_else(|| self.wrong(name, why))
+    }
+
+    /// A rank and a size that fit together.
+    fn rank_and_size(&mut self, rank: &str, size: &str) -> Result<(u32, u32), PlaceError> {
+        let number = self.number(rank, 0..=SIZE_MAX - 1)?;
+        let count = self.number(size, 1..=SIZE_MAX)?;
+        if number >= count {
+            return Err(self.wrong(rank, format!("it must be below {size}, which is {count}")));
+        }
+        Ok((number, count))
+    }
+
+    /// The range of ports, if one is set.
+    fn ports(&mut self) -> Result<Option<RangeInclusive<u16>>, PlaceError> {
+        const NAME: &str = "CHUNKCOMM_PORTS";
+        let Some(text) = self.environment.get(NAME) else { return Ok(None) };
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let ports = match (first.parse::<u16>(), last.parse::<u16>()) {
+            (Ok(first), Ok(last)) if 1 <= first && first <= last => first..=last,
+            _ => return Err(self.wrong(NAME, "a range such as 17700-17799 is needed")),
+        };
+        Ok(Some(ports))
+    }
+
+    /// The ports of the range from a place on that `seed` chooses, and around.
+    fn ports_from(&mut self, seed: u64) -> Result<Vec<u16>, PlaceError> {
+        let ports = self.ports()?.unwrap_or(PORTS_DEFAULT);
+        let count = u64::from(*ports.end() - ports.start()) + 1;
+        let first = (seed % count) as usize;
+        Ok(ports.clone().cycle_from(first))
+    }
+
+    /// Where `CHUNKCOMM_MANAGER` says that rank 0 is.
+    fn manager(&mut self) -> Result<Option<Meet>, PlaceError> {
+        const NAME: &str = "CHUNKCOMM_MANAGER";
+        let Some(text) = self.text(NAME) else { return Ok(None) };
+        match text.parse() {
+            Ok(Address::Tcp { host, port }) if port > 0 => {
+                Ok(Some(Meet::At { host, ports: vec![port] }))
+            }
+            Ok(_) => Err(self.wrong(NAME, "host:port is needed, with a port from 1 on")),
+            Err(error) => Err(self.wrong(NAME, format!("{error}"))),
+        }
+    }
+}
+
+/// A range from its middle on, and around.
+trait Cycle {
+    fn cycle_from(self, index: usize) -> Vec<u16>;
+}
+
+impl Cycle for RangeInclusive<u16> {
+    fn cycle_from(self, index: usize) -> Vec<u16> {
+        let mut ports: Vec<u16> = self.collect();
+        ports.rotate_left(index);
+        ports
+    }
+}

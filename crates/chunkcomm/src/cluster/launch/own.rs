@@ -1,0 +1,46 @@
+//! Our own variables.
+
+use super::{Launcher, Look, Meet, Place, PlaceError};
+
+const PARENT: &str = "CHUNKCOMM_PARENT";
+const INDEX: &str = "CHUNKCOMM_INDEX";
+const RANK: &str = "CHUNKCOMM_RANK";
+const SIZE: &str = "CHUNKCOMM_SIZE";
+const MANAGER: &str = "CHUNKCOMM_MANAGER";
+
+/// The value of `CHUNKCOMM_MANAGER` where the address comes by standard input.
+pub(super) const TOLD: &str = "told";
+
+/// A copy that another node started on this machine; that one has rank 0.
+pub(super) fn copy(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
+    if !look.has(PARENT) || !look.has(SIZE) {
+        return Ok(None);
+    }
+    let parent = look.needed(PARENT, "")?;
+    let address = parent.parse().map_err(|error| look.wrong(PARENT, format!("{error}")))?;
+    let size = look.number(SIZE, 2..=super::SIZE_MAX)?;
+    let rank = look.number(INDEX, 0..=size - 2)? + 1;
+    Ok(Some(Place::new(Launcher::Copy, Meet::Parent(address)).of(rank, size)))
+}
+
+/// By hand, by systemd, or by ssh.
+pub(super) fn variables(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
+    if !look.has(RANK) {
+        return Ok(None);
+    }
+    let (rank, size) = look.rank_and_size(RANK, SIZE)?;
+    if look.environment.get(MANAGER) == Some(TOLD) {
+        look.text(MANAGER);
+        return Ok(Some(Place::new(Launcher::Ssh, Meet::Told).of(rank, size)));
+    }
+    let manager = look.manager()?;
+    let why = "every node needs the host:port that rank 0 listens at";
+    let manager = manager.ok_or_else(|| look.wrong(MANAGER, why))?;
+    Ok(Some(Place::new(Launcher::Variables, manager).of(rank, size)))
+}
+
+/// A node that comes later.
+pub(super) fn later(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
+    let manager = look.manager()?;
+    Ok(manager.map(|manager| Place::new(Launcher::Variables, manager)))
+}

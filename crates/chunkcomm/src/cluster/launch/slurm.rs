@@ -1,0 +1,133 @@
+//! Slurm's `srun`: a step of a job. Without PMI the nodes meet by a file on one
+//! machine, on several at the first host of the step, at a port that job and step
+//! choose; the job's name is that of the cluster, so that another job that has the
+//! port is told apart.
+
+use super::{Launcher, Look, Meet, Place, PlaceError};
+
+const RANK: &str = "SLURM_PROCID";
+const STEP_SIZE: &str = "SLURM_STEP_NUM_TASKS";
+const SIZE: &str = "SLURM_NTASKS";
+const JOB: &str = "SLURM_JOB_ID";
+const STEP: &str = "SLURM_STEP_ID";
+const STEP_HOSTS: &str = "SLURM_STEP_NODELIST";
+const HOSTS: &str = "SLURM_NODELIST";
+
+/// More hosts than this are not expanded.
+const HOST_COUNT_MAX: usize = 65_536;
+
+/// Steps of a batch script and of `salloc` itself have numbers above this.
+const STEP_MAX: u32 = 0xFFFF_FFF0 - 1;
+
+/// The job and step, of a process that `srun` started.
+fn step(look: &mut Look<'_>) -> Result<Option<(u32, u32)>, PlaceError> {
+    if !look.has(RANK) || !look.has(STEP) {
+        return Ok(None);
+    }
+    let step = look.number(STEP, 0..=u32::MAX)?;
+    if step > STEP_MAX {
+        return Ok(None);
+    }
+    Ok(Some((look.number(JOB, 0..=u32::MAX)?, step)))
+}
+
+/// All tasks of the step are on one machine; `None`: this is no step.
+pub(super) fn is_one_machine(look: &mut Look<'_>) -> Result<Option<bool>, PlaceError> {
+    match step(look)? {
+        Some(_) => Ok(Some(hosts(look)?.len() == 1)),
+        None => Ok(None),
+    }
+}
+
+pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
+    let Some((job, step)) = step(look)? else { return Ok(None) };
+    let size = if look.has(STEP_SIZE) { STEP_SIZE } else { SIZE };
+    let (rank, size) = look.rank_and_size(RANK, size)?;
+    let hosts = hosts(look)?;
+    let one_machine = hosts.len() == 1;
+    let meet = match look.manager()? {
+        Some(manager) => manager,
+        None if one_machine => Meet::File(format!("slurm-{job}.{step}")),
+        None => {
+            let seed = u64::from(job) * 31 + u64::from(step);
+            Meet::At { host: hosts[0].clone(), ports: look.ports_from(seed)? }
+        }
+    };
+    let cluster = Some(format!("slurm-{job}.{step}"));
+    let place = Place { one_machine, cluster, ..Place::new(Launcher::Slurm, meet) };
+    Ok(Some(place.of(rank, size)))
+}
+
+fn hosts(look: &mut Look<'_>) -> Result<Vec<String>, PlaceError> {
+    let name = if look.has(STEP_HOSTS) { STEP_HOSTS } else { HOSTS };
+    let list = look.needed(name, "the hosts of the step are needed")?;
+    let hosts = expand(&list).filter(|hosts| !hosts.is_empty());
+    hosts.ok_or_else(|| look.wrong(name, "a list such as n[1,7-9],other is needed"))
+}
+
+/// The hosts of a list such as `n[001,007-015],h2`; several brackets a host are
+/// multiplied out. `None`: it is no list, or one of too many hosts.
+pub(super) fn expand(list: &str) -> Option<Vec<String>> {
+    let mut hosts = Vec::new();
+    for part in split_outside_brackets(list)? {
+        let some = expand_one(part)?;
+        if hosts.len() + some.len() > HOST_COUNT_MAX {
+            return None;
+        }
+        hosts.extend(some);
+    }
+    Some(hosts)
+}
+
+fn split_outside_brackets(list: &str) -> Option<Vec<&str>> {
+    let (mut parts, mut start, mut inside) = (Vec::new(), 0, false);
+    for (index, letter) in list.char_indices() {
+        match letter {
+            '[' if inside => return None,
+            '[' => inside = true,
+            ']' if !inside => return None,
+            ']' => inside = false,
+            ',' if !inside => {
+                parts.push(&list[start..index]);
+                start = index + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&list[start..]);
+    (!inside && parts.iter().all(|part| !part.is_empty())).then_some(parts)
+}
+
+fn expand_one(part: &str) -> Option<Vec<String>> {
+    let Some((head, rest)) = part.split_once('[') else { return Some(vec![part.to_owned()]) };
+    let (numbers, tail) = rest.split_once(']')?;
+    let numbers = expand_numbers(numbers)?;
+    let tails = if tail.is_empty() { vec![String::new()] } else { expand_one(tail)? };
+    if numbers.len().checked_mul(tails.len())? > HOST_COUNT_MAX {
+        return None;
+    }
+    let mut hosts = Vec::with_capacity(numbers.len() * tails.len());
+    for number in &numbers {
+        hosts.extend(tails.iter().map(|tail| format!("{head}{number}{tail}")));
+    }
+    Some(hosts)
+}
+
+/// `001,007-015`: leading zeros are kept.
+fn expand_numbers(text: &str) -> Option<Vec<String>> {
+    let mut numbers = Vec::new();
+    for range in text.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+        if !digits(first) || !digits(last) {
+            return None;
+        }
+        let (from, to): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        if from > to || to - from >= HOST_COUNT_MAX - numbers.len() {
+            return None;
+        }
+        let width = first.len();
+        numbers.extend((from..=to).map(|number| format!("{number:0width$}")));
+    }
+    Some(numbers)
+}

@@ -1,0 +1,246 @@
+//! Nodes over ssh: the process that the user started starts all of them, tells them what
+//! they need by their standard input, and passes on what they print.
+//!
+//! ```text
+//!   starter                          rank 0                        rank 1..
+//!     ssh host0, host1, .. ─────────▶ waits                         waits
+//!     credential, "here" ───────────▶ listens
+//!     ◀── "rank 0 listens at port P"
+//!     credential, host0:P ────────────────────────────────────────▶ joins
+//!     ◀── "all are ready"
+//!     ◀── lines, printed with the rank before them ─────────────────
+//!     standard input stays open: when the starter is gone, so are they
+//! ```
+
+mod command;
+mod output;
+
+use super::hosts::{Host, HostsError, parse_hosts};
+use crate::cluster::{Cluster, ClusterConfig, JoinError};
+use crate::credential::Credential;
+use crate::driver::clock;
+use command::Remote;
+use output::{Said, pass_on};
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::{Child, ChildStdin};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+/// What rank 0 prints for the one who started it.
+const PORT_LINE: &str = "chunkcomm: rank 0 listens at port ";
+const READY_LINE: &str = "chunkcomm: all are ready";
+
+/// When rank 0 has ended, the others have so long beyond their `rejoin_window` to learn
+/// of it by themselves: longer than a silent peer is waited for.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// Says where rank 0 listens to the process that started it.
+pub(in crate::cluster) fn tell_port(port: u16) -> io::Result<()> {
+    tell(&format!("{PORT_LINE}{port}"))
+}
+
+/// Says to it that the cluster has started.
+pub(in crate::cluster) fn tell_ready() -> io::Result<()> {
+    tell(READY_LINE)
+}
+
+fn tell(line: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush()
+}
+
+/// Starts the nodes and ends this process when they have ended.
+pub(in crate::cluster) async fn supervise(
+    config: &ClusterConfig,
+    path: &Path,
+    credential: Option<&Credential>,
+) -> Result<Cluster, JoinError> {
+    let hosts = read(path, config.nodes).map_err(JoinError::Hosts)?;
+    let credential = match credential {
+        Some(credential) => credential.clone(),
+        None => Credential::generate().map_err(JoinError::Credential)?,
+    };
+    let remote = Remote::new(config, hosts.len())?;
+    let mut nodes = Nodes::start(&remote, &hosts, &credential).map_err(JoinError::Hosts)?;
+    let status = nodes.run(config.rejoin_window).await.map_err(JoinError::Hosts)?;
+    drop(nodes);
+    std::process::exit(status)
+}
+
+/// The host of each rank.
+fn read(path: &Path, nodes: Option<u32>) -> Result<Vec<Host>, HostsError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| HostsError::Read { path: path.to_owned(), error: Arc::new(error) })?;
+    let hosts = parse_hosts(&text).map_err(|(line, why)| HostsError::Line {
+        path: path.to_owned(),
+        line,
+        why,
+    })?;
+    let slots = hosts.iter().map(|host| host.slots).sum();
+    let asked = nodes.unwrap_or(slots);
+    if asked > slots {
+        return Err(HostsError::Slots { path: path.to_owned(), asked, slots });
+    }
+    let each = hosts.iter().flat_map(|host| std::iter::repeat_n(host, host.slots as usize));
+    Ok(each.take(asked as usize).cloned().collect())
+}
+
+/// The nodes as this process sees them: an ssh each.
+struct Nodes {
+    hosts: Vec<Host>,
+    program: String,
+    /// Kept open: a node ends when its input does.
+    inputs: Vec<Option<ChildStdin>>,
+    running: JoinSet<(usize, io::Result<ExitStatus>)>,
+    said: mpsc::Receiver<Said>,
+    credential: String,
+    ready: bool,
+    worst: i32,
+}
+
+impl Nodes {
+    fn start(
+        remote: &Remote,
+        hosts: &[Host],
+        credential: &Credential,
+    ) -> Result<Nodes, HostsError> {
+        let (says, said) = mpsc::channel(64);
+        let mut nodes = Nodes {
+            hosts: hosts.to_vec(),
+            program: remote.program().to_owned(),
+            inputs: Vec::new(),
+            running: JoinSet::new(),
+            said,
+            credential: credential.reveal().trim_end().to_owned(),
+            ready: false,
+            worst: 0,
+        };
+        for (rank, host) in hosts.iter().enumerate() {
+            let mut child = remote.start(rank, host)?;
+            nodes.inputs.push(child.stdin.take());
+            let width = (hosts.len() - 1).to_string().len();
+            let prefix = format!("[{rank:width$}] ");
+            let out = child
+                .stdout
+                .take()
+                .map(|out| pass_on(out, false, prefix.clone(), rank, says.clone()));
+            let err = child.stderr.take().map(|err| pass_on(err, true, prefix, rank, says.clone()));
+            nodes.running.spawn(async move {
+                let printed = async {
+                    // Until both are closed there may be more to print.
+                    if let Some(out) = out {
+                        out.await;
+                    }
+                };
+                let errors = async {
+                    if let Some(err) = err {
+                        err.await;
+                    }
+                };
+                let (status, (), ()) = tokio::join!(wait(child), printed, errors);
+                (rank, status)
+            });
+        }
+        Ok(nodes)
+    }
+
+    /// Passes on what they say until all have ended; gives the highest status.
+    async fn run(&mut self, rejoin_window: Duration) -> Result<i32, HostsError> {
+        for rank in 0..self.hosts.len() {
+            let words = if rank == 0 { "here\n" } else { "" };
+            self.say(rank, &format!("{}\n{words}", self.credential)).await;
+        }
+        let mut grace = None;
+        loop {
+            let left = grace.map(crate::cluster::left).unwrap_or_default();
+            tokio::select! {
+                Some(said) = self.said.recv() => self.handle(said).await,
+                ended = self.running.join_next() => match ended {
+                    None => return Ok(self.worst),
+                    Some(Ok((rank, status))) => {
+                        self.ended(rank, status)?;
+                        if rank == 0 {
+                            grace = Some(clock::now().after(GRACE + rejoin_window));
+                        }
+                    }
+                    Some(Err(_)) => {}
+                },
+                // They end with their input, then.
+                () = clock::pause(left), if grace.is_some() => {
+                    self.inputs.clear();
+                    grace = None;
+                }
+            }
+        }
+    }
+
+    async fn say(&mut self, rank: usize, words: &str) {
+        if let Some(Some(input)) = self.inputs.get_mut(rank) {
+            // Whoever does not take it ends, which is told.
+            let _ = input.write_all(words.as_bytes()).await;
+            let _ = input.flush().await;
+        }
+    }
+
+    async fn handle(&mut self, said: Said) {
+        match said {
+            Said::Port(port) => {
+                let manager = match self.hosts[0].reached_by() {
+                    host if host.contains(':') => format!("tcp://[{host}]:{port}\n"),
+                    host => format!("tcp://{host}:{port}\n"),
+                };
+                for rank in 1..self.hosts.len() {
+                    self.say(rank, &manager).await;
+                }
+            }
+            Said::Ready => self.ready = true,
+        }
+    }
+
+    /// Before all were ready nothing can come of it: the others go with it.
+    fn ended(&mut self, rank: usize, status: io::Result<ExitStatus>) -> Result<(), HostsError> {
+        self.inputs[rank] = None;
+        let (code, how) = match status {
+            Ok(status) => (code_of(status), status.to_string()),
+            Err(error) => (1, error.to_string()),
+        };
+        self.worst = self.worst.max(code);
+        let host = &self.hosts[rank].name;
+        if code != 0 && !self.ready {
+            let why = match code {
+                255 => format!(
+                    "ssh failed; this must work, and ask for nothing: ssh -o BatchMode=yes {host} true"
+                ),
+                126 | 127 => format!(
+                    "{0} is not there, or cannot be run; to copy it: scp {0} {host}:{0}",
+                    self.program
+                ),
+                _ => how,
+            };
+            return Err(HostsError::Ended { rank: rank as u32, host: host.clone(), why });
+        }
+        if code != 0 {
+            eprintln!("rank {rank} on {host} ended: {how}");
+        }
+        Ok(())
+    }
+}
+
+async fn wait(mut child: Child) -> io::Result<ExitStatus> {
+    child.wait().await
+}
+
+/// As a shell says it.
+fn code_of(status: ExitStatus) -> i32 {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return 128 + signal;
+    }
+    status.code().unwrap_or(1)
+}

@@ -1,0 +1,130 @@
+//! The command line of ssh: what the node is told openly.
+
+use super::super::hosts::{Host, HostsError};
+use crate::cluster::{ClusterConfig, JoinError};
+use std::ffi::OsStr;
+use std::process::Stdio;
+use std::sync::Arc;
+use tokio::process::{Child, Command};
+
+/// The environment variable with the ssh to run, and options of its own.
+const SSH: &str = "CHUNKCOMM_SSH";
+
+/// Variables that nodes get as they are here.
+const PASSED_ON: [&str; 4] = [
+    "CHUNKCOMM_PORTS",
+    "CHUNKCOMM_READY_MS",
+    crate::AGE_BOUND_VARIABLE,
+    crate::launch::PORTABLE_VARIABLE,
+];
+
+/// How nodes are started.
+pub(super) struct Remote {
+    ssh: Vec<String>,
+    size: usize,
+    folder: String,
+    program: String,
+    arguments: Vec<String>,
+    passed_on: Vec<(String, String)>,
+}
+
+impl Remote {
+    pub(super) fn new(config: &ClusterConfig, size: usize) -> Result<Remote, JoinError> {
+        let system = |what| move |error| JoinError::System { what, error: Arc::new(error) };
+        let text = |text: &OsStr| text.to_string_lossy().into_owned();
+        let program = std::env::current_exe().map_err(system("name the running program"))?;
+        let folder = std::env::current_dir().map_err(system("name the current folder"))?;
+        let ssh = config.environment.get(SSH).unwrap_or("ssh");
+        let passed_on = PASSED_ON.iter().filter_map(|name| {
+            Some(((*name).to_owned(), config.environment.get(name)?.to_owned()))
+        });
+        Ok(Remote {
+            ssh: ssh.split_whitespace().map(str::to_owned).collect(),
+            size,
+            folder: text(folder.as_os_str()),
+            program: text(program.as_os_str()),
+            arguments: config.arguments.iter().map(|argument| text(argument)).collect(),
+            passed_on: passed_on.collect(),
+        })
+    }
+
+    /// The program that is started, here as there.
+    pub(super) fn program(&self) -> &str {
+        &self.program
+    }
+
+    /// Starts the node of this rank.
+    pub(super) fn start(&self, rank: usize, host: &Host) -> Result<Child, HostsError> {
+        let name = self.ssh.first().map_or("ssh", String::as_str);
+        let mut command = Command::new(name);
+        command.args(self.ssh.iter().skip(1));
+        // It never asks: nobody would answer.
+        command.args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]);
+        command.arg(&host.name).arg(self.line(rank, host));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| HostsError::Ssh { program: name.to_owned(), error: Arc::new(error) })
+    }
+
+    /// What a shell of the other machine is told. The secret is not in it.
+    fn line(&self, rank: usize, host: &Host) -> String {
+        let mut script = format!("cd {} 2>/dev/null; exec env", quoted(&self.folder));
+        let own = [
+            ("CHUNKCOMM_RANK", rank.to_string()),
+            ("CHUNKCOMM_SIZE", self.size.to_string()),
+            ("CHUNKCOMM_MANAGER", super::super::own::TOLD.to_owned()),
+            ("CHUNKCOMM_HOST", host.reached_by().to_owned()),
+        ];
+        for (name, value) in &own {
+            script += &format!(" {name}={}", quoted(value));
+        }
+        for (name, value) in &self.passed_on {
+            script += &format!(" {name}={}", quoted(value));
+        }
+        for word in std::iter::once(&self.program).chain(&self.arguments) {
+            script += &format!(" {}", quoted(word));
+        }
+        // Whatever the user's shell is.
+        format!("exec sh -c {}", quoted(&script))
+    }
+}
+
+/// As one word of a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_takes_words_as_they_are() {
+        let words = ["plain", "with space", "it's", "$HOME `id` \"x\" \\", "", "a\nb", "-n"];
+        let line = words.map(quoted).join(" ");
+        let script = format!("printf '%s\\0' {line}");
+        // As ssh has it: a shell within a shell.
+        let nested = format!("exec sh -c {}", quoted(&script));
+        let output = std::process::Command::new("sh").args(["-c", &nested]).output().unwrap();
+        let read = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(read.split_terminator('\0').collect::<Vec<_>>(), words);
+    }
+
+    #[test]
+    fn a_node_is_told_its_place_and_no_secret() {
+        let environment = [("CHUNKCOMM_PORTS", "20000-20009"), ("OTHER", "x")];
+        let config = ClusterConfig::new()
+            .environment(environment.into_iter().collect())
+            .arguments(["--hosts", "a file"]);
+        let remote = Remote::new(&config, 3).unwrap();
+        let host = Host { name: "me@far".to_owned(), slots: 1, address: None };
+        let line = remote.line(2, &host);
+        let rank = r"CHUNKCOMM_RANK='\''2'\''";
+        for part in [rank, "CHUNKCOMM_HOST", "far", "20000-20009", "a file"] {
+            assert!(line.contains(part), "{line} lacks {part}");
+        }
+        assert!(!line.contains("OTHER") && !line.contains("me@far"), "{line}");
+    }
+}

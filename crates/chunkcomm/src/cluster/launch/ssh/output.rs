@@ -1,0 +1,76 @@
+//! What nodes print, with the rank before each line.
+
+use super::{PORT_LINE, READY_LINE};
+use std::io::Write as _;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
+use tokio::sync::mpsc;
+
+/// A longer line is printed in parts of so many bytes.
+const LINE_BYTES_MAX: u64 = 64 * 1024;
+
+/// What rank 0 says to the one who started it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    Port(u16),
+    Ready,
+}
+
+/// Prints what comes, until it ends.
+pub(super) async fn pass_on(
+    from: impl AsyncRead + Unpin,
+    to_stderr: bool,
+    prefix: String,
+    rank: usize,
+    says: mpsc::Sender<Said>,
+) {
+    let mut lines = BufReader::new(from);
+    loop {
+        let mut line = Vec::new();
+        match (&mut lines).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        if let Some(said) = said_by(rank, to_stderr, &line) {
+            // Nobody listens when all is over.
+            let _ = says.send(said).await;
+            continue;
+        }
+        if line.last() != Some(&b'\n') {
+            line.push(b'\n');
+        }
+        line.splice(0..0, prefix.bytes());
+        // Nobody reads it any more: the nodes learn that by their own means, if at all.
+        let _ = if to_stderr {
+            std::io::stderr().lock().write_all(&line)
+        } else {
+            let mut out = std::io::stdout().lock();
+            out.write_all(&line).and_then(|()| out.flush())
+        };
+    }
+}
+
+fn said_by(rank: usize, to_stderr: bool, line: &[u8]) -> Option<Said> {
+    if rank != 0 || to_stderr {
+        return None;
+    }
+    let line = std::str::from_utf8(line).ok()?.trim_end();
+    if line == READY_LINE {
+        return Some(Said::Ready);
+    }
+    line.strip_prefix(PORT_LINE)?.parse().ok().map(Said::Port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_rank_0_speaks_to_the_starter() {
+        let port = format!("{PORT_LINE}17700\n");
+        assert_eq!(said_by(0, false, port.as_bytes()), Some(Said::Port(17_700)));
+        assert_eq!(said_by(0, false, format!("{READY_LINE}\n").as_bytes()), Some(Said::Ready));
+        assert_eq!(said_by(1, false, port.as_bytes()), None);
+        assert_eq!(said_by(0, true, port.as_bytes()), None);
+        assert_eq!(said_by(0, false, b"chunkcomm: \xFF"), None);
+    }
+}

@@ -1,0 +1,471 @@
+//! The manager's side of a cluster.
+
+use super::{
+    DEATHS_MAX, Death, Down, MEMBER_COUNT_MAX, Member, NAME_BYTES_MAX, NAMES_A_MEMBER_MAX, NodeId,
+    Ready, Refusal, TaskIds, Up,
+};
+use crate::proto::Time;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// The channel that somebody talks through, numbered by the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Line(pub u64);
+
+/// What the manager does now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It waits until all ranks are there.
+    Gathering,
+    /// The cluster runs.
+    Running,
+    /// All were told to stop.
+    Finished {
+        /// Who asked for it; `None`: everybody was done.
+        by: Option<NodeId>,
+    },
+    /// The cluster did not start.
+    Failed(Refusal),
+}
+
+struct Seat {
+    member: Member,
+    line: Line,
+    /// The last barrier that it passed.
+    passed: u64,
+    /// It waits at this one, which is a later one.
+    at: Option<u64>,
+    done: bool,
+}
+
+/// The system manager: who is a member, and what all are told.
+///
+/// Order of calls: `handle_*` as things happen, then [`Manager::poll_transmit`]
+/// until it gives nothing; [`Manager::handle_timeout`] when [`Manager::poll_timeout`]
+/// has come. A line that was told `Refused` is of no further use.
+pub struct Manager {
+    incarnation: u128,
+    size: u32,
+    began: Time,
+    ready_by: Time,
+    phase: Phase,
+    seats: BTreeMap<u32, Seat>,
+    lines: BTreeMap<Line, u32>,
+    /// Those who want the next free rank before all others are there.
+    early: Vec<(Line, Ready)>,
+    names: BTreeMap<String, BTreeSet<NodeId>>,
+    deaths: VecDeque<Death>,
+    /// Who died since the last barrier was passed.
+    died: Vec<NodeId>,
+    /// The last barrier that was passed.
+    barrier: u64,
+    /// Who had died when the last two barriers were passed: who comes to one of them
+    /// later, after a change of managers, hears the same.
+    said: BTreeMap<u64, Vec<NodeId>>,
+    /// Members of an earlier manager have announced themselves.
+    again: bool,
+    /// Whom these knew.
+    known: BTreeMap<u32, NodeId>,
+    transmits: VecDeque<(Line, Down)>,
+}
+
+impl Manager {
+    /// A manager that waits for ranks 0 to `size` - 1 until `ready_within` from
+    /// `now`. With its incarnation it is told from the one before.
+    #[must_use]
+    pub fn new(incarnation: u128, size: u32, ready_within: Duration, now: Time) -> Manager {
+        Manager {
+            incarnation,
+            size,
+            began: now,
+            ready_by: now.after(ready_within),
+            phase: Phase::Gathering,
+            seats: BTreeMap::new(),
+            lines: BTreeMap::new(),
+            early: Vec::new(),
+            names: BTreeMap::new(),
+            deaths: VecDeque::new(),
+            died: Vec::new(),
+            barrier: 0,
+            said: BTreeMap::new(),
+            again: false,
+            known: BTreeMap::new(),
+            transmits: VecDeque::new(),
+        }
+    }
+
+    /// What it does now.
+    #[must_use]
+    pub fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// The members that are there, by rank.
+    pub fn members(&self) -> impl Iterator<Item = &Member> {
+        self.seats.values().map(|seat| &seat.member)
+    }
+
+    /// The next message, and over which line.
+    pub fn poll_transmit(&mut self) -> Option<(Line, Down)> {
+        self.transmits.pop_front()
+    }
+
+    /// When [`Manager::handle_timeout`] is to be called.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        (self.phase == Phase::Gathering).then_some(self.ready_by)
+    }
+
+    /// Time has gone on. Who is not there when its time is over is missing, and
+    /// the cluster does not start. Where members of an earlier manager announced
+    /// themselves, the missing ones are dead and it goes on.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.phase != Phase::Gathering || now < self.ready_by {
+            return;
+        }
+        if self.again {
+            self.start();
+        } else {
+            let waited_ms = now.micros_since(self.began) / 1000;
+            self.fail(Refusal::Missing { ranks: self.missing(), waited_ms });
+        }
+        self.check();
+    }
+
+    /// A message came over `line`.
+    pub fn handle_message(&mut self, line: Line, message: Up) {
+        let seated = self.lines.get(&line).copied();
+        match (message, seated) {
+            (Up::Ready(ready), None) => self.handle_ready(line, ready),
+            (Up::Ready(_), Some(rank)) => {
+                self.transmits.push_back((line, Down::Refused(Refusal::Twice)));
+                self.remove_dead(rank, "it announced itself twice".to_owned());
+            }
+            (message, Some(rank)) => self.handle_word(rank, message),
+            // Whose rank was taken away by its death, or was refused.
+            (_, None) => {}
+        }
+        self.check();
+    }
+
+    /// The line is gone, and who used it, if it did not leave before.
+    pub fn handle_lost(&mut self, line: Line, why: impl Into<String>) {
+        self.early.retain(|(early, _)| *early != line);
+        if let Some(&rank) = self.lines.get(&line) {
+            self.remove_dead(rank, why.into());
+        }
+        self.check();
+    }
+
+    /// Who started this rank says that its process has ended.
+    pub fn handle_exit(&mut self, rank: u32, why: impl Into<String>) {
+        if self.seats.contains_key(&rank) {
+            self.remove_dead(rank, why.into());
+        } else if self.phase == Phase::Gathering {
+            self.fail(Refusal::DiedEarly { rank, why: why.into() });
+        }
+        self.check();
+    }
+
+    fn handle_ready(&mut self, line: Line, ready: Ready) {
+        let fault = match &self.phase {
+            Phase::Finished { .. } => Some(Refusal::Over),
+            // Who comes too late for the start hears what became of it.
+            Phase::Failed(why) => Some(why.clone()),
+            Phase::Gathering | Phase::Running => self.misfit(&ready),
+        };
+        match fault {
+            // Those who wait for the others would wait in vain.
+            Some(fault @ Refusal::Size { rank: Some(_), .. }) if self.phase == Phase::Gathering => {
+                self.transmits.push_back((line, Down::Refused(fault.clone())));
+                self.fail(fault);
+            }
+            Some(fault) => self.transmits.push_back((line, Down::Refused(fault))),
+            None if self.phase == Phase::Gathering && ready.rank.is_none() => {
+                self.early.push((line, ready));
+            }
+            None => self.seat(line, ready),
+        }
+    }
+
+    fn misfit(&self, ready: &Ready) -> Option<Refusal> {
+        if let Some(theirs) = ready.size.filter(|theirs| *theirs != self.size) {
+            return Some(Refusal::Size { rank: ready.rank, theirs, ours: self.size });
+        }
+        let Some(rank) = ready.rank else {
+            let there = self.seats.len() + self.early.len();
+            // Free ranks are looked for from the size on.
+            let full = there + self.size as usize >= MEMBER_COUNT_MAX as usize;
+            return full.then_some(Refusal::Full);
+        };
+        if let Some(seat) = self.seats.get(&rank) {
+            let same = seat.member.id.incarnation == ready.incarnation;
+            return (!same).then(|| Refusal::Taken(seat.member.clone()));
+        }
+        // A higher one was given to somebody who came later.
+        let of_the_start = rank < self.size;
+        let later = ready.again.is_some() || self.phase == Phase::Running && ready.size.is_none();
+        let fits = of_the_start || later && rank < MEMBER_COUNT_MAX;
+        (!fits).then_some(Refusal::Rank { rank, size: self.size })
+    }
+
+    /// The lowest rank behind those of the start that nobody has.
+    fn free_rank(&self) -> u32 {
+        let mut rank = self.size;
+        for taken in self.seats.range(self.size..).map(|(taken, _)| *taken) {
+            if taken != rank {
+                break;
+            }
+            rank += 1;
+        }
+        rank
+    }
+
+    /// Gives `ready` its place: a free one, or its own, of which it lost the line.
+    fn seat(&mut self, line: Line, ready: Ready) {
+        let rank = ready.rank.unwrap_or_else(|| self.free_rank());
+        let id = NodeId { rank, incarnation: ready.incarnation };
+        let Ready { host, pid, addresses, again, .. } = ready;
+        let before = again.clone().unwrap_or_default();
+        let member = Member { id, host, pid, addresses };
+        let known = self.seats.remove(&rank);
+        if let Some(known) = &known {
+            self.lines.remove(&known.line);
+        }
+        let running = self.phase == Phase::Running;
+        if running && known.is_none() {
+            self.tell_all(&Down::Joined(member.clone()));
+        }
+        if again.is_some() {
+            self.again = true;
+            self.barrier = self.barrier.max(before.passed);
+            self.known.extend(before.members.into_iter().map(|id| (id.rank, id)));
+        }
+        let passed = if again.is_some() { before.passed } else { self.barrier };
+        let at = before.at.filter(|at| next_of(passed) == Some(*at));
+        self.seats.insert(rank, Seat { member, line, passed, at, done: before.done });
+        self.lines.insert(line, rank);
+        if running {
+            // Before anything else is said to it, its own names too.
+            self.welcome(rank);
+        }
+        for name in before.names {
+            self.provide(rank, name);
+        }
+        if running {
+            self.pass_barrier();
+            self.finish_if_all_done();
+        } else if self.missing().is_empty() {
+            self.start();
+        }
+    }
+
+    /// All are there.
+    fn start(&mut self) {
+        self.phase = Phase::Running;
+        if self.again {
+            self.bury_the_missing();
+        }
+        for rank in self.ranks() {
+            self.welcome(rank);
+        }
+        for (line, ready) in std::mem::take(&mut self.early) {
+            self.handle_ready(line, ready);
+        }
+        self.pass_barrier();
+        self.finish_if_all_done();
+    }
+
+    /// Ranks of the start, and of those whom an earlier manager had, that are not there.
+    fn missing(&self) -> Vec<u32> {
+        let expected: BTreeSet<u32> = (0..self.size).chain(self.known.keys().copied()).collect();
+        expected.into_iter().filter(|rank| !self.seats.contains_key(rank)).collect()
+    }
+
+    /// Whom an earlier manager had and who did not come back.
+    fn bury_the_missing(&mut self) {
+        for rank in self.missing() {
+            let id = self.known.get(&rank).copied();
+            let id = id.unwrap_or(NodeId { rank, incarnation: 0 });
+            self.died.push(id);
+            let why = "it did not announce itself to the new manager".to_owned();
+            self.remember(Death { id, why });
+        }
+    }
+
+    fn welcome(&mut self, rank: u32) {
+        let names = self.names.iter();
+        let names = names.flat_map(|(name, ids)| ids.iter().map(|id| (name.clone(), *id)));
+        let task_ids = TaskIds {
+            manager: self.incarnation,
+            rank,
+            size: self.size,
+            members: self.members().cloned().collect(),
+            names: names.collect(),
+            deaths: self.deaths.iter().cloned().collect(),
+            barrier: self.seats[&rank].passed,
+        };
+        self.transmits.push_back((self.seats[&rank].line, Down::TaskIds(task_ids)));
+    }
+
+    fn handle_word(&mut self, rank: u32, message: Up) {
+        let seat = self.seats.get_mut(&rank).expect("a line that is known has its seat");
+        let id = seat.member.id;
+        match message {
+            Up::Ready(_) => unreachable!("handled by the caller"),
+            Up::Barrier(number) => {
+                seat.at = Some(number).filter(|number| next_of(seat.passed) == Some(*number));
+                self.pass_barrier();
+            }
+            Up::Provide(name) => self.provide(rank, name),
+            Up::Withdraw(name) => self.withdraw(id, &name),
+            Up::Finish => self.finish(Some(id)),
+            Up::Done => {
+                seat.done = true;
+                self.finish_if_all_done();
+            }
+            Up::Leave => {
+                self.remove(rank);
+                self.tell_all(&Down::Left(id));
+                self.pass_barrier();
+                self.finish_if_all_done();
+            }
+        }
+    }
+
+    fn provide(&mut self, rank: u32, name: String) {
+        let (id, line) = (self.seats[&rank].member.id, self.seats[&rank].line);
+        let has = self.names.values().filter(|ids| ids.contains(&id)).count();
+        let fits = (1..=NAME_BYTES_MAX).contains(&name.len()) && has < NAMES_A_MEMBER_MAX;
+        if !fits {
+            self.transmits.push_back((line, Down::NameRefused(name)));
+        } else if self.names.entry(name.clone()).or_default().insert(id)
+            && self.phase == Phase::Running
+        {
+            self.tell_all(&Down::Provided(name, id));
+        }
+    }
+
+    fn withdraw(&mut self, id: NodeId, name: &str) {
+        let Some(ids) = self.names.get_mut(name) else { return };
+        let had = ids.remove(&id);
+        if ids.is_empty() {
+            self.names.remove(name);
+        }
+        if had {
+            self.tell_all(&Down::Withdrawn(name.to_owned(), id));
+        }
+    }
+
+    /// Lets everybody pass a barrier that all have come to or passed. After a
+    /// change of managers members may be one apart, so that the lowest counts.
+    fn pass_barrier(&mut self) {
+        if self.phase != Phase::Running {
+            return;
+        }
+        while let Some(number) = self.seats.values().filter_map(|seat| seat.at).min() {
+            let all_there = |seat: &Seat| seat.at.is_some() || seat.passed >= number;
+            if !self.seats.values().all(all_there) {
+                return;
+            }
+            let died = self.said.entry(number).or_insert_with(|| std::mem::take(&mut self.died));
+            let died = died.clone();
+            self.barrier = self.barrier.max(number);
+            self.said.retain(|before, _| *before + 1 >= self.barrier);
+            for seat in self.seats.values_mut().filter(|seat| seat.at == Some(number)) {
+                seat.at = None;
+                seat.passed = number;
+                let released = Down::Released { number, died: died.clone() };
+                self.transmits.push_back((seat.line, released));
+            }
+        }
+    }
+
+    fn finish_if_all_done(&mut self) {
+        if self.phase == Phase::Running && self.seats.values().all(|seat| seat.done) {
+            self.finish(None);
+        }
+    }
+
+    fn finish(&mut self, by: Option<NodeId>) {
+        if self.phase == Phase::Running {
+            self.tell_all(&Down::Finish { by });
+            self.phase = Phase::Finished { by };
+        }
+    }
+
+    /// The cluster does not start; everybody is told why.
+    fn fail(&mut self, why: Refusal) {
+        if self.phase == Phase::Gathering {
+            let early = std::mem::take(&mut self.early).into_iter().map(|(line, _)| line);
+            let lines: Vec<Line> = self.lines.keys().copied().chain(early).collect();
+            for line in lines {
+                self.transmits.push_back((line, Down::Refused(why.clone())));
+            }
+            self.phase = Phase::Failed(why);
+        }
+    }
+
+    fn remove_dead(&mut self, rank: u32, why: String) {
+        let Some(seat) = self.remove(rank) else { return };
+        match self.phase {
+            Phase::Gathering => self.fail(Refusal::DiedEarly { rank, why }),
+            Phase::Running => {
+                let death = Death { id: seat.member.id, why };
+                self.died.push(death.id);
+                self.tell_all(&Down::Died(death.clone()));
+                self.remember(death);
+                self.pass_barrier();
+                self.finish_if_all_done();
+            }
+            // Everybody goes then.
+            Phase::Finished { .. } | Phase::Failed(_) => {}
+        }
+    }
+
+    fn remember(&mut self, death: Death) {
+        if self.deaths.len() == DEATHS_MAX {
+            self.deaths.pop_front();
+        }
+        self.deaths.push_back(death);
+    }
+
+    fn remove(&mut self, rank: u32) -> Option<Seat> {
+        let seat = self.seats.remove(&rank)?;
+        self.lines.remove(&seat.line);
+        // Others learn that from its end.
+        self.names.values_mut().for_each(|ids| {
+            ids.remove(&seat.member.id);
+        });
+        self.names.retain(|_, ids| !ids.is_empty());
+        Some(seat)
+    }
+
+    fn ranks(&self) -> Vec<u32> {
+        self.seats.keys().copied().collect()
+    }
+
+    fn tell_all(&mut self, what: &Down) {
+        let lines = self.seats.values().map(|seat| (seat.line, what.clone()));
+        self.transmits.extend(lines);
+    }
+
+    /// What holds after every call.
+    fn check(&self) {
+        assert_eq!(self.seats.len(), self.lines.len(), "a line for each seat");
+        for (rank, seat) in &self.seats {
+            assert_eq!(self.lines.get(&seat.line), Some(rank), "the line of its seat");
+            assert!(seat.passed <= self.barrier, "no barrier is passed alone");
+            assert!(seat.at.is_none_or(|at| at > seat.passed), "waits at a later one");
+        }
+        assert!(
+            self.phase == Phase::Gathering || self.early.is_empty(),
+            "nobody waits for a start"
+        );
+    }
+}
+
+/// The barrier behind this one; members come to no other.
+fn next_of(passed: u64) -> Option<u64> {
+    passed.checked_add(1)
+}

@@ -1,0 +1,498 @@
+//! A member's side of a cluster: what it knows of the others.
+
+use super::{Before, DEATHS_MAX, Death, Down, Member, NodeId, Ready, Refusal, TaskIds, Up};
+use crate::proto::Time;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::time::Duration;
+
+/// Of so many changes the last ones are kept for those who look later.
+pub const CHANGES_MAX: usize = 1024;
+
+/// How a membership ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum End {
+    /// All stop: somebody asked for it, or everybody is done.
+    Finished {
+        /// Who asked.
+        by: Option<NodeId>,
+    },
+    /// This node left.
+    Left,
+    /// The manager does not take it, or the cluster did not start.
+    Refused(Refusal),
+    /// The manager is gone, and did not come back in time.
+    ManagerLost {
+        /// How that was noticed.
+        why: String,
+    },
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Finished { by: None } => f.write_str("all nodes are done"),
+            End::Finished { by: Some(by) } => write!(f, "{by} asked for the stop of the cluster"),
+            End::Left => f.write_str("this node has left the cluster"),
+            End::Refused(why) => why.fmt(f),
+            End::ManagerLost { why } => write!(f, "the manager (rank 0) is gone: {why}"),
+        }
+    }
+}
+
+/// How this node stands to the manager.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It announces itself, for the first time or to a new manager.
+    Announced,
+    /// It is a member.
+    Member,
+    /// The manager is gone; another is waited for.
+    Cut {
+        /// Until then.
+        until: Time,
+        /// How the loss was noticed.
+        why: String,
+    },
+    /// Nothing more comes.
+    Ended(End),
+}
+
+/// What changed in the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Change {
+    /// Somebody came.
+    Joined(Member),
+    /// Somebody left that had said so.
+    Left(NodeId),
+    /// Somebody is gone that had not.
+    Died(Death),
+    /// The manager is gone, and a new one is waited for.
+    ManagerLost,
+    /// A new manager knows this node.
+    ManagerBack,
+    /// So many changes were too long ago to be known still.
+    Missed(u64),
+}
+
+/// How a barrier was passed: who died while the others came.
+pub type Passed = Vec<NodeId>;
+
+/// What a manager said that makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WordError {
+    /// Something before it said who is there, or after its last word.
+    OutOfTurn,
+    /// This node is not among the members that it named.
+    NotNamed,
+}
+
+impl fmt::Display for WordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            WordError::OutOfTurn => "the manager spoke out of turn",
+            WordError::NotNamed => "the manager does not name this node among the members",
+        })
+    }
+}
+
+/// What one node knows of its cluster.
+///
+/// Order of calls: [`Membership::announce`] when there is a line to a manager;
+/// `handle_*` and plain verbs as things happen, and after each
+/// [`Membership::poll_transmit`] until it gives nothing.
+pub struct Membership {
+    ready: Ready,
+    rejoin_window: Duration,
+    standing: Standing,
+    /// Where another manager is waited for, or spoken to: until then.
+    back_by: Option<Time>,
+    words: VecDeque<Up>,
+    done: bool,
+    asked_to_finish: bool,
+    /// The manager that knows this node.
+    manager: Option<u128>,
+    size: u32,
+    members: BTreeMap<u32, Member>,
+    names: BTreeMap<String, BTreeSet<NodeId>>,
+    /// What this node provides, or asked to.
+    provides: BTreeSet<String>,
+    refused_names: BTreeSet<String>,
+    deaths: Vec<Death>,
+    passed: u64,
+    at: Option<u64>,
+    /// It came to this barrier, and nobody here has heard how it was passed.
+    owed: Option<u64>,
+    /// How the last barrier was passed.
+    how: Passed,
+    changes: VecDeque<Change>,
+    changes_before: u64,
+}
+
+impl Membership {
+    /// A node that is about to announce itself so.
+    #[must_use]
+    pub fn new(ready: Ready, rejoin_window: Duration) -> Membership {
+        Membership {
+            size: ready.size.unwrap_or(0),
+            ready,
+            rejoin_window,
+            standing: Standing::Announced,
+            back_by: None,
+            words: VecDeque::new(),
+            done: false,
+            asked_to_finish: false,
+            manager: None,
+            members: BTreeMap::new(),
+            names: BTreeMap::new(),
+            provides: BTreeSet::new(),
+            refused_names: BTreeSet::new(),
+            deaths: Vec::new(),
+            passed: 0,
+            at: None,
+            owed: None,
+            how: Passed::new(),
+            changes: VecDeque::new(),
+            changes_before: 0,
+        }
+    }
+
+    /// How it stands to the manager.
+    #[must_use]
+    pub fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    /// How it ended, if it has.
+    #[must_use]
+    pub fn end(&self) -> Option<&End> {
+        match &self.standing {
+            Standing::Ended(end) => Some(end),
+            _ => None,
+        }
+    }
+
+    /// This node, once it is a member.
+    #[must_use]
+    pub fn id(&self) -> Option<NodeId> {
+        let rank = self.ready.rank.filter(|_| self.manager.is_some())?;
+        Some(NodeId { rank, incarnation: self.ready.incarnation })
+    }
+
+    /// How many nodes started the cluster.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Everybody who is there, by rank, this node too.
+    #[must_use]
+    pub fn members(&self) -> &BTreeMap<u32, Member> {
+        &self.members
+    }
+
+    /// Who died, in the order in which that was told.
+    #[must_use]
+    pub fn deaths(&self) -> &[Death] {
+        &self.deaths
+    }
+
+    /// Who provides something under `name`, by rank.
+    pub fn providers(&self, name: &str) -> impl Iterator<Item = NodeId> {
+        self.names.get(name).into_iter().flatten().copied()
+    }
+
+    /// This node asked to provide something under `name`, and was not refused.
+    #[must_use]
+    pub fn provides(&self, name: &str) -> bool {
+        self.provides.contains(name)
+    }
+
+    /// The barrier that this node waits at.
+    #[must_use]
+    pub fn waits_at(&self) -> Option<u64> {
+        self.at
+    }
+
+    /// The name was not taken.
+    #[must_use]
+    pub fn is_name_refused(&self, name: &str) -> bool {
+        self.refused_names.contains(name)
+    }
+
+    /// How many changes there were.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes_before + self.changes.len() as u64
+    }
+
+    /// The change of this number, from 0, and the number behind it.
+    #[must_use]
+    pub fn change(&self, number: u64) -> Option<(Change, u64)> {
+        if number < self.changes_before {
+            return Some((Change::Missed(self.changes_before - number), self.changes_before));
+        }
+        let index = usize::try_from(number - self.changes_before).ok()?;
+        Some((self.changes.get(index)?.clone(), number + 1))
+    }
+
+    /// There is a line to a manager: this node announces itself, and what was not
+    /// heard by the manager before is said anew.
+    pub fn announce(&mut self) {
+        if self.end().is_some() {
+            return;
+        }
+        self.standing = Standing::Announced;
+        let again = self.manager.map(|_| Before {
+            passed: self.passed,
+            at: self.at,
+            names: self.provides.iter().cloned().collect(),
+            done: self.done,
+            members: self.members.values().map(|member| member.id).collect(),
+        });
+        self.words.clear();
+        self.words.push_back(Up::Ready(Ready { again, ..self.ready.clone() }));
+        if self.asked_to_finish {
+            self.words.push_back(Up::Finish);
+        }
+    }
+
+    /// What is to be said to the manager next.
+    pub fn poll_transmit(&mut self) -> Option<Up> {
+        let may_speak = match &self.standing {
+            Standing::Announced => matches!(self.words.front(), Some(Up::Ready(_))),
+            Standing::Member | Standing::Ended(End::Left) => true,
+            _ => false,
+        };
+        if may_speak { self.words.pop_front() } else { None }
+    }
+
+    /// The manager said this.
+    ///
+    /// # Errors
+    /// No manager says that now; the caller gives it up.
+    pub fn handle_message(&mut self, message: Down) -> Result<(), WordError> {
+        match (&self.standing, message) {
+            // What was on its way when it ended.
+            (Standing::Ended(_), _) => {}
+            (Standing::Announced, Down::TaskIds(told)) => {
+                let us = told.members.iter().find(|member| member.id.rank == told.rank);
+                if us.is_none_or(|us| us.id.incarnation != self.ready.incarnation) {
+                    return Err(WordError::NotNamed);
+                }
+                self.handle_task_ids(told);
+            }
+            (_, Down::Refused(why)) => self.standing = Standing::Ended(End::Refused(why)),
+            (Standing::Member, message) => return self.handle_news(message),
+            _ => return Err(WordError::OutOfTurn),
+        }
+        Ok(())
+    }
+
+    fn handle_news(&mut self, message: Down) -> Result<(), WordError> {
+        match message {
+            Down::TaskIds(_) | Down::Refused(_) => return Err(WordError::OutOfTurn),
+            Down::Joined(member) => self.add(member),
+            Down::Left(id) => {
+                self.remove(id);
+                self.note(Change::Left(id));
+            }
+            Down::Died(death) => {
+                self.remove(death.id);
+                self.note_death(death);
+            }
+            Down::Released { number, died } => {
+                self.passed = self.passed.max(number);
+                if self.at.is_some_and(|at| at <= number) {
+                    self.at = None;
+                }
+                self.how = died;
+            }
+            Down::Provided(name, id) => {
+                self.names.entry(name).or_default().insert(id);
+            }
+            Down::Withdrawn(name, id) => {
+                if let Some(ids) = self.names.get_mut(&name) {
+                    ids.remove(&id);
+                }
+                self.names.retain(|_, ids| !ids.is_empty());
+            }
+            Down::NameRefused(name) => {
+                self.provides.remove(&name);
+                self.refused_names.insert(name);
+            }
+            Down::Finish { by } => self.standing = Standing::Ended(End::Finished { by }),
+        }
+        Ok(())
+    }
+
+    /// The manager is gone. True when another is to be looked for, until
+    /// [`Membership::poll_timeout`].
+    pub fn handle_manager_lost(&mut self, why: impl Into<String>, now: Time) -> bool {
+        let why = why.into();
+        match &self.standing {
+            Standing::Ended(_) => return false,
+            Standing::Cut { .. } => return true,
+            _ if self.rejoin_window.is_zero() || self.manager.is_none() => {
+                self.standing = Standing::Ended(End::ManagerLost { why });
+                return false;
+            }
+            _ => {}
+        }
+        let until = *self.back_by.get_or_insert_with(|| now.after(self.rejoin_window));
+        self.standing = Standing::Cut { until, why };
+        self.note(Change::ManagerLost);
+        true
+    }
+
+    /// When [`Membership::handle_timeout`] is to be called.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.back_by.filter(|_| self.end().is_none())
+    }
+
+    /// Time has gone on: a manager that is not back by now does not count any more.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.poll_timeout().is_none_or(|until| now < until) {
+            return;
+        }
+        let why = match &self.standing {
+            Standing::Cut { why, .. } => why.clone(),
+            _ => "a new one did not answer in time".to_owned(),
+        };
+        self.standing = Standing::Ended(End::ManagerLost { why });
+    }
+
+    /// This node waits at the next barrier; gives its number. Until
+    /// [`Membership::leave_barrier`] it is the same one.
+    pub fn enter_barrier(&mut self) -> u64 {
+        if let Some(number) = self.owed {
+            return number;
+        }
+        let number = self.passed + 1;
+        (self.at, self.owed) = (Some(number), Some(number));
+        self.words.push_back(Up::Barrier(number));
+        number
+    }
+
+    /// Somebody here knows that this barrier was passed.
+    pub fn leave_barrier(&mut self, number: u64) {
+        self.owed = self.owed.filter(|owed| *owed != number);
+    }
+
+    /// The barrier of this number was passed, and how.
+    #[must_use]
+    pub fn barrier(&self, number: u64) -> Option<&Passed> {
+        (self.passed >= number).then_some(&self.how)
+    }
+
+    /// This node provides something under this name from now on.
+    pub fn provide(&mut self, name: &str) {
+        self.provides.insert(name.to_owned());
+        self.refused_names.remove(name);
+        self.words.push_back(Up::Provide(name.to_owned()));
+    }
+
+    /// It no longer does.
+    pub fn withdraw(&mut self, name: &str) {
+        self.provides.remove(name);
+        self.words.push_back(Up::Withdraw(name.to_owned()));
+    }
+
+    /// All are to stop.
+    pub fn finish(&mut self) {
+        if !std::mem::replace(&mut self.asked_to_finish, true) {
+            self.words.push_back(Up::Finish);
+        }
+    }
+
+    /// This node has no more to do.
+    pub fn done(&mut self) {
+        if !std::mem::replace(&mut self.done, true) {
+            self.words.push_back(Up::Done);
+        }
+    }
+
+    /// This node goes, and the others stay.
+    pub fn leave(&mut self) {
+        if self.end().is_some() {
+            return;
+        }
+        self.words.clear();
+        if self.standing == Standing::Member {
+            self.words.push_back(Up::Leave);
+        }
+        self.standing = Standing::Ended(End::Left);
+    }
+
+    fn handle_task_ids(&mut self, told: TaskIds) {
+        if self.manager.replace(told.manager).is_some() {
+            self.note(Change::ManagerBack);
+        }
+        self.standing = Standing::Member;
+        self.back_by = None;
+        self.size = told.size;
+        self.ready.rank = Some(told.rank);
+        if self.passed < told.barrier {
+            self.passed = told.barrier;
+        }
+        let ids: BTreeSet<NodeId> = told.members.iter().map(|member| member.id).collect();
+        let gone: Vec<NodeId> =
+            self.members.values().map(|member| member.id).filter(|id| !ids.contains(id)).collect();
+        self.names.clear();
+        for id in gone {
+            self.remove(id);
+            let why = "the new manager does not know it".to_owned();
+            let of_rank = told.deaths.iter().find(|death| death.id.rank == id.rank);
+            let why = of_rank.map_or(why, |death| death.why.clone());
+            self.note_death(Death { id, why });
+        }
+        for death in told.deaths {
+            let known = |one: &Death| one.id.rank == death.id.rank && one.why == death.why;
+            if !self.deaths.iter().any(known) {
+                self.deaths.push(death);
+            }
+        }
+        for member in told.members {
+            self.add(member);
+        }
+        for (name, id) in told.names {
+            self.names.entry(name).or_default().insert(id);
+        }
+    }
+
+    fn add(&mut self, member: Member) {
+        let known = self.members.insert(member.id.rank, member.clone());
+        if known.is_none_or(|known| known.id != member.id) {
+            self.note(Change::Joined(member));
+        }
+    }
+
+    fn remove(&mut self, id: NodeId) {
+        if self.members.get(&id.rank).is_some_and(|member| member.id == id) {
+            self.members.remove(&id.rank);
+        }
+        self.names.values_mut().for_each(|ids| {
+            ids.remove(&id);
+        });
+        self.names.retain(|_, ids| !ids.is_empty());
+    }
+
+    fn note_death(&mut self, death: Death) {
+        if self.deaths.len() == DEATHS_MAX {
+            self.deaths.remove(0);
+        }
+        self.deaths.push(death.clone());
+        self.note(Change::Died(death));
+    }
+
+    fn note(&mut self, change: Change) {
+        if self.changes.len() == CHANGES_MAX {
+            self.changes.pop_front();
+            self.changes_before += 1;
+        }
+        self.changes.push_back(change);
+    }
+}

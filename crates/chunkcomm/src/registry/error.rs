@@ -1,0 +1,58 @@
+//! Why a call gave no result.
+
+use crate::proto::codec::{DecodeError, EncodeError};
+use std::fmt;
+use std::sync::Arc;
+
+/// Why a call gave no result. The registry and the process are unharmed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The bytes are not an input of the function.
+    Input {
+        /// The function's name.
+        function: Arc<str>,
+        /// What is wrong with them.
+        source: DecodeError,
+    },
+    /// What the function returned could not be encoded.
+    Output {
+        /// The function's name.
+        function: Arc<str>,
+        /// What the codec said.
+        source: EncodeError,
+    },
+    /// The function panicked.
+    Panicked {
+        /// The function's name.
+        function: Arc<str>,
+        /// What it said.
+        message: Box<str>,
+    },
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CallError::Input { function, .. } => {
+                write!(f, "the input of function {function:?} could not be decoded")
+            }
+            CallError::Output { function, .. } => {
+                write!(f, "the result of function {function:?} could not be encoded")
+            }
+            CallError::Panicked { function, message } => {
+                write!(f, "function {function:?} panicked: {message}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for CallError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            CallError::Input { source, .. } => Some(source),
+            CallError::Output { source, .. } => Some(source),
+            CallError::Panicked { .. } => None,
+        }
+    }
+}

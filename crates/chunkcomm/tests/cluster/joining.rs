@@ -1,0 +1,335 @@
+//! Clusters within one process: nodes by our own variables, on loopback.
+
+use crate::waiting::{at_last, cancelled, limited, on_both, on_one_thread};
+use chunkcomm::cluster::{
+    BarrierError, Change, Cluster, ClusterConfig, End, EndError, JoinError, NameError, PeerError,
+    Refusal,
+};
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// A port that is free now.
+fn port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+fn config(rank: Option<u32>, size: u32, port: u16) -> ClusterConfig {
+    let manager = format!("127.0.0.1:{port}");
+    let mut variables = vec![("CHUNKCOMM_MANAGER", manager)];
+    if let Some(rank) = rank {
+        variables.push(("CHUNKCOMM_RANK", rank.to_string()));
+        variables.push(("CHUNKCOMM_SIZE", size.to_string()));
+    }
+    let config = ClusterConfig::new().environment(variables.into_iter().collect());
+    config.ready_within(LONG)
+}
+
+/// All nodes of a cluster, by rank.
+async fn cluster(size: u32, with: impl Fn(ClusterConfig) -> ClusterConfig) -> (Vec<Cluster>, u16) {
+    let port = port();
+    let joining: Vec<_> = (0..size)
+        .map(|rank| tokio::spawn(Cluster::join(with(config(Some(rank), size, port)))))
+        .collect();
+    let mut nodes = Vec::new();
+    for one in joining {
+        nodes.push(limited(one).await.unwrap().unwrap());
+    }
+    (nodes, port)
+}
+
+async fn end_all(nodes: &[Cluster]) {
+    let ending: Vec<_> = nodes
+        .iter()
+        .map(|node| {
+            let node = node.clone();
+            tokio::spawn(async move { node.end(LONG).await })
+        })
+        .collect();
+    for one in ending {
+        limited(one).await.unwrap().unwrap();
+    }
+}
+
+#[test]
+fn nodes_know_and_reach_each_other_and_end_together() {
+    on_both(|| async {
+        let (nodes, _) = cluster(3, |config| config).await;
+        for (rank, node) in nodes.iter().enumerate() {
+            assert_eq!((node.rank() as usize, node.size()), (rank, 3));
+            let ranks: Vec<u32> = node.members().iter().map(|it| it.id.rank).collect();
+            assert_eq!(ranks, [0, 1, 2]);
+        }
+        for from in &nodes {
+            for to in &nodes {
+                let peer = from.peer(to.rank()).await.unwrap();
+                // The second time it is the same link.
+                assert_eq!(from.peer(to.rank()).await.unwrap().incarnation(), peer.incarnation());
+                let mut sender = from.node().open::<u32>(&peer, "who").await.unwrap();
+                sender.send(&from.rank()).await.unwrap();
+                drop(sender);
+                let (back, mut receiver) = limited(to.node().accept::<u32>("who")).await.unwrap();
+                assert_eq!(limited(receiver.recv()).await.unwrap(), Some(from.rank()));
+                assert_eq!(to.member_of(&back).unwrap().id, from.id());
+            }
+        }
+        let error = nodes[0].peer(3).await.unwrap_err();
+        assert!(matches!(error, PeerError::Nobody { rank: 3, size: 3 }), "{error}");
+        end_all(&nodes).await;
+        assert_eq!(nodes[1].finished().await, End::Finished { by: None });
+    });
+}
+
+#[test]
+fn a_barrier_is_passed_when_all_have_come() {
+    on_one_thread(async {
+        let (nodes, _) = cluster(3, |config| config).await;
+        for _ in 0..10 {
+            let late = nodes[2].clone();
+            let early: Vec<_> = nodes[..2]
+                .iter()
+                .map(|node| {
+                    let node = node.clone();
+                    tokio::spawn(async move { node.barrier().await })
+                })
+                .collect();
+            // What the others said is with the manager when this comes back.
+            late.provide("a word").await.unwrap();
+            late.withdraw("a word");
+            assert!(early.iter().all(|one| !one.is_finished()));
+            limited(late.barrier()).await.unwrap();
+            for one in early {
+                limited(one).await.unwrap().unwrap();
+            }
+        }
+        end_all(&nodes).await;
+    });
+}
+
+#[test]
+fn what_is_dropped_early_is_asked_for_again() {
+    on_one_thread(async {
+        let (nodes, _) = cluster(2, |config| config).await;
+        for _ in 0..5 {
+            let other = nodes[1].clone();
+            let there = tokio::spawn(async move { other.barrier().await });
+            let here: Result<(), BarrierError> = at_last!(nodes[0].barrier());
+            assert_eq!((here, limited(there).await.unwrap()), (Ok(()), Ok(())));
+        }
+        let peer = at_last!(nodes[0].peer(1)).unwrap();
+        assert_eq!(nodes[0].member_of(&peer).unwrap().id, nodes[1].id());
+        at_last!(nodes[1].provide("sorter")).unwrap();
+        let found: Result<_, NameError> = at_last!(nodes[0].provider("sorter"));
+        assert_eq!(found.unwrap(), nodes[1].id());
+        end_all(&nodes).await;
+    });
+}
+
+#[test]
+fn names_are_known_to_everybody_until_their_node_goes() {
+    on_one_thread(async {
+        let (nodes, _) = cluster(3, |config| config).await;
+        let waits = nodes[0].clone();
+        let waiting = tokio::spawn(async move { waits.provider("sorter").await });
+        nodes[2].provide("sorter").await.unwrap();
+        nodes[1].provide("sorter").await.unwrap();
+        assert_eq!(limited(waiting).await.unwrap().unwrap(), nodes[2].id());
+        assert_eq!(nodes[1].providers("sorter"), [nodes[1].id(), nodes[2].id()]);
+        let error = nodes[0].provide("").await.unwrap_err();
+        assert!(matches!(error, NameError::Refused { .. }), "{error}");
+        let mut changes = nodes[0].changes();
+        limited(nodes[2].leave(LONG)).await.unwrap();
+        assert_eq!(limited(changes.next()).await, Some(Change::Left(nodes[2].id())));
+        assert_eq!(nodes[0].providers("sorter"), [nodes[1].id()]);
+        let error = nodes[0].peer(2).await.unwrap_err();
+        assert!(matches!(error, PeerError::Nobody { rank: 2, .. }), "{error}");
+        assert!(matches!(nodes[0].leave(LONG).await, Err(EndError::Manager)));
+        end_all(&nodes[..2]).await;
+    });
+}
+
+#[test]
+fn a_death_is_told_to_all_and_fails_the_barrier_once() {
+    on_both(|| async {
+        let (mut nodes, _) = cluster(3, |config| config).await;
+        let dead = nodes.remove(1);
+        let id = dead.id();
+        let mut changes = nodes[1].changes();
+        let waits: Vec<_> = nodes
+            .iter()
+            .map(|node| {
+                let node = node.clone();
+                tokio::spawn(async move { node.barrier().await })
+            })
+            .collect();
+        // Its end without a word is a death.
+        drop(dead);
+        for one in waits {
+            assert_eq!(limited(one).await.unwrap(), Err(BarrierError::Died(vec![id])));
+        }
+        let Some(Change::Died(death)) = limited(changes.next()).await else { panic!("no death") };
+        assert_eq!(death.id, id);
+        for node in &nodes {
+            assert_eq!(node.deaths(), std::slice::from_ref(&death));
+            let error = node.peer(1).await.unwrap_err();
+            assert!(matches!(&error, PeerError::Dead(it) if it.id == id), "{error}");
+        }
+        let (first, second) = tokio::join!(nodes[0].barrier(), nodes[1].barrier());
+        assert_eq!((first, second), (Ok(()), Ok(())));
+        end_all(&nodes).await;
+    });
+}
+
+#[test]
+fn nodes_come_later_and_take_the_ranks_of_the_dead() {
+    on_one_thread(async {
+        let (mut nodes, port) = cluster(2, |config| config).await;
+        let mut changes = nodes[0].changes();
+        let later = limited(Cluster::join(config(None, 0, port))).await.unwrap();
+        assert_eq!((later.rank(), later.size(), later.members().len()), (2, 2, 3));
+        let joined = limited(changes.next()).await;
+        assert!(matches!(&joined, Some(Change::Joined(it)) if it.id == later.id()), "{joined:?}");
+        let dead = nodes.remove(1);
+        let id = dead.id();
+        // Its rank is taken while it lives.
+        let error = limited(Cluster::join(config(Some(1), 2, port))).await.unwrap_err();
+        assert!(matches!(&error, JoinError::Refused(Refusal::Taken(it)) if it.id == id), "{error}");
+        drop(dead);
+        limited(changes.next()).await;
+        let again = limited(Cluster::join(config(Some(1), 2, port))).await.unwrap();
+        assert_eq!(again.rank(), 1);
+        assert_ne!(again.id(), id);
+        assert_eq!(again.deaths()[0].id, id);
+        nodes[0].peer(1).await.unwrap();
+        nodes.extend([again, later]);
+        end_all(&nodes).await;
+    });
+}
+
+#[test]
+fn who_is_not_there_is_named() {
+    on_one_thread(async {
+        let port = port();
+        let soon = |rank| config(Some(rank), 4, port).ready_within(Duration::from_millis(300));
+        let (first, third) = tokio::join!(Cluster::join(soon(0)), Cluster::join(soon(2)));
+        for error in [first.unwrap_err(), third.unwrap_err()] {
+            let text = error.to_string();
+            assert!(text.starts_with("not ready within 3"), "{text}");
+            assert!(text.ends_with("ms: ranks 1, 3"), "{text}");
+        }
+        let error = limited(Cluster::join(soon(1))).await.unwrap_err();
+        assert!(matches!(error, JoinError::NoManager { .. }), "{error}");
+    });
+}
+
+#[test]
+fn ranks_that_disagree_about_the_size_all_hear_of_it() {
+    on_one_thread(async {
+        let port = port();
+        let (first, second) = tokio::join!(
+            Cluster::join(config(Some(0), 3, port)),
+            Cluster::join(config(Some(1), 2, port)),
+        );
+        for error in [first.unwrap_err(), second.unwrap_err()] {
+            let text = "rank 1 was told that the cluster has 2 nodes, rank 0 that it has 3";
+            assert_eq!(error.to_string(), text);
+        }
+    });
+}
+
+#[test]
+fn without_their_manager_nodes_end_with_an_error() {
+    on_one_thread(async {
+        let (mut nodes, _) = cluster(3, |config| config).await;
+        let peer = nodes[1].peer(2).await.unwrap();
+        drop(nodes.remove(0));
+        for node in &nodes {
+            let end = limited(node.finished()).await;
+            assert!(matches!(end, End::ManagerLost { .. }), "{end:?}");
+            let error = limited(node.barrier()).await.unwrap_err();
+            assert!(error.to_string().starts_with("the manager (rank 0) is gone"), "{error}");
+            assert!(matches!(limited(node.end(LONG)).await, Err(EndError::Ended(_))));
+        }
+        // Nobody is left waiting for somebody of a cluster that is no more.
+        limited(peer.closed()).await;
+    });
+}
+
+#[test]
+fn a_manager_that_comes_back_is_told_who_is_there() {
+    on_one_thread(async {
+        let wait = |config: ClusterConfig| config.rejoin_window(LONG);
+        let (mut nodes, port) = cluster(3, wait).await;
+        nodes[2].provide("sorter").await.unwrap();
+        let link = nodes[1].peer(2).await.unwrap();
+        let mut changes = nodes[1].changes();
+        let first = nodes.remove(0);
+        let old = first.id();
+        // It waits at a barrier that the old manager has heard of, and the new one must.
+        let waits = nodes[0].clone();
+        let waiting = tokio::spawn(async move { waits.barrier().await });
+        first.provide("a word").await.unwrap();
+        drop(first);
+        // Its tasks end when they run next.
+        while std::net::TcpListener::bind(("127.0.0.1", port)).is_err() {
+            tokio::task::yield_now().await;
+        }
+        let back = limited(Cluster::join(wait(config(Some(0), 3, port)))).await.unwrap();
+        assert_eq!(limited(changes.next()).await, Some(Change::ManagerLost));
+        assert_eq!(limited(changes.next()).await, Some(Change::ManagerBack));
+        let died = limited(changes.next()).await;
+        assert!(matches!(&died, Some(Change::Died(it)) if it.id == old), "{died:?}");
+        assert!(link.is_alive(), "links between others stay");
+        assert_eq!(back.providers("sorter"), [nodes[1].id()]);
+        assert_ne!(back.id(), old);
+        let (here, there) = tokio::join!(back.barrier(), nodes[1].barrier());
+        assert_eq!((here, there, limited(waiting).await.unwrap()), (Ok(()), Ok(()), Ok(())));
+        nodes.push(back);
+        end_all(&nodes).await;
+    });
+}
+
+#[test]
+fn anybody_may_ask_for_the_stop() {
+    on_one_thread(async {
+        let (nodes, _) = cluster(2, |config| config).await;
+        nodes[1].finish();
+        let by = Some(nodes[1].id());
+        for node in &nodes {
+            assert_eq!(limited(node.finished()).await, End::Finished { by });
+        }
+        end_all(&nodes).await;
+    });
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn nodes_with_another_credential_are_told_so() {
+    on_one_thread(async {
+        let port = port();
+        let with = |rank| {
+            let made = chunkcomm::Credential::generate().unwrap();
+            config(Some(rank), 2, port).credential(made).ready_within(Duration::from_secs(2))
+        };
+        let (first, second) = tokio::join!(Cluster::join(with(0)), Cluster::join(with(1)));
+        let (first, second) = (first.unwrap_err().to_string(), second.unwrap_err().to_string());
+        assert!(first.contains("rank 1"), "{first}");
+        assert!(second.contains("credential"), "{second}");
+    });
+}
+
+#[test]
+fn beyond_this_machine_a_credential_is_needed() {
+    on_one_thread(async {
+        let variables = [
+            ("CHUNKCOMM_RANK", "0"),
+            ("CHUNKCOMM_SIZE", "2"),
+            ("CHUNKCOMM_MANAGER", "first.lab:17700"),
+        ];
+        let config = ClusterConfig::new().environment(variables.into_iter().collect());
+        let error = Cluster::join(config).await.unwrap_err();
+        assert!(matches!(error, JoinError::NeedsCredential { .. }), "{error}");
+        assert!(error.to_string().contains("CHUNKCOMM_CREDENTIAL_FILE"), "{error}");
+    });
+}

@@ -1,0 +1,8 @@
+//! Clusters: who is a member, what all are told, how it ends. A program of its own, since
+//! its nodes wait for each other.
+
+#![allow(clippy::unwrap_used)]
+
+mod joining;
+#[path = "../main/support/waiting.rs"]
+mod waiting;
