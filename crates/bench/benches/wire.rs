@@ -11,7 +11,7 @@ use chunkcomm_bench::baseline::raw::RawEcho;
 use chunkcomm_bench::cli;
 use chunkcomm_bench::failure::Failure;
 use chunkcomm_bench::harness::near::{Bench, FAR_COMMAND, Setting};
-use chunkcomm_bench::harness::protocol::{Api, LaneKind, PolicyKind, RuntimeKind, Transport};
+use chunkcomm_bench::harness::protocol::{Api, LaneKind, Pace, PolicyKind, RuntimeKind, Transport};
 use chunkcomm_bench::harness::slices::Contender;
 use chunkcomm_bench::ours::farm::{FarmKind, start};
 use chunkcomm_bench::ours::{farm, latency, stream};
@@ -52,7 +52,7 @@ fn streams(c: &mut Criterion) -> Result<(), Failure> {
         let mut bench = Bench::start(&setting())?;
         let node = setting().node(PolicyKind::Chunked);
         for api in [Api::One, Api::Many] {
-            let kind = stream::StreamKind { bytes, api, rate: None, node };
+            let kind = stream::StreamKind { bytes, api, rate: None, pace: Pace::Spin, node };
             let mut ours = stream::near(&mut bench, kind)?;
             bench_slices(&mut group, &format!("{api:?}"), &mut bench, &mut *ours);
         }

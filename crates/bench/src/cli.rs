@@ -49,6 +49,8 @@ enum Command {
     Delta(commands::delta::DeltaArgs),
     /// What the library's costs are made of, and what gathering messages saves.
     Model(commands::model::ModelArgs),
+    /// The library without a setting against fixed packet sizes and lingers, over sizes and rates.
+    Sweep(commands::sweep::SweepArgs),
     /// Real faults between processes, and which promises held.
     Lab(commands::lab::LabArgs),
     /// A node process of the lab, started by it.
@@ -209,6 +211,7 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Farm(args) => commands::farm::run(&args),
         Command::Delta(args) => commands::delta::run(&args),
         Command::Model(args) => commands::model::run(&args),
+        Command::Sweep(args) => commands::sweep::run(&args),
         Command::Lab(args) => commands::lab::run(&args),
         Command::LabNode => crate::lab::node::serve(),
         Command::Budgets(args) => commands::budgets::run(&args),
@@ -216,7 +219,7 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Far(args) => commands::serve::far(&args),
         Command::Other(words) => Err(Failure::Refused(format!(
             "there is no command '{}'; allowed are stream, latency, bandwidth, idle, farm, delta, \
-             model, lab, budgets and serve",
+             model, sweep, lab, budgets and serve",
             words.first().map_or("", String::as_str)
         ))),
     }

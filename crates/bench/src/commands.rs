@@ -10,6 +10,7 @@ pub mod latency;
 pub mod model;
 pub mod serve;
 pub mod stream;
+pub mod sweep;
 
 use crate::stats::Ratio;
 use crate::table::Row;

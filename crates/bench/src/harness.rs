@@ -11,3 +11,4 @@ pub mod machine;
 pub mod near;
 pub mod protocol;
 pub mod slices;
+pub mod ticks;

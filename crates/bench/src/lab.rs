@@ -6,12 +6,13 @@
 //!
 //! Reading order: [`proxy`] (faults of connections), [`node`] and [`processes`] (both sides of a
 //! node process), [`checks`] (what a receiver looks at), then the scenarios: [`cuts`], [`stop`],
-//! [`resumes`], [`idle_links`], [`slow`], [`corrupt`].
+//! [`resumes`], [`idle_links`], [`slow`], [`corrupt`], [`namespaces`].
 
 pub mod checks;
 pub mod corrupt;
 pub mod cuts;
 pub mod idle_links;
+pub mod namespaces;
 pub mod node;
 pub mod processes;
 pub mod protocol;

@@ -10,21 +10,41 @@ pub mod stream;
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use chunkcomm::{Address, Node, Policy};
+use chunkcomm::{Address, Node, Peer, Policy};
 use tokio::runtime::Runtime;
 
 use crate::baseline::wire::socket_path;
 use crate::failure::{Doing, Failure};
+use crate::harness::far::Opening;
 use crate::harness::machine::now_ns;
 use crate::harness::protocol::{NodeKind, Order, Place, PolicyKind, RuntimeKind, Transport};
 
 /// A node of the near end: it dials and does not listen.
-pub(crate) async fn near_node(
+async fn near_node(kind: NodeKind, place: &Place, bytes: usize) -> Result<Node, Failure> {
+    build(kind, place, None, bytes).await
+}
+
+/// A node of the near end with its link to the far end that has announced this address.
+pub(crate) async fn linked_node(
     kind: NodeKind,
     place: &Place,
     bytes: usize,
+    text: &str,
+) -> Result<(Node, Peer), Failure> {
+    let node = near_node(kind, place, bytes).await?;
+    let peer = node.connect(&address(text)?).await.doing("connecting")?;
+    Ok((node, peer))
+}
+
+/// The node of a far end; the near end is told its address.
+pub(crate) fn far_node(
+    kind: NodeKind,
+    opening: &mut Opening<'_>,
+    bytes: usize,
 ) -> Result<Node, Failure> {
-    build(kind, place, None, bytes).await
+    let (node, address) = opening.runtime.block_on(listening_node(kind, opening.place, bytes))?;
+    opening.announce(address)?;
+    Ok(node)
 }
 
 /// A node that others dial, as the far ends' are, and the address it listens on.
@@ -50,6 +70,9 @@ async fn build(
         PolicyKind::Unbuffered => Policy::Unbuffered,
         PolicyKind::Linger(time) => Policy::Linger(time),
     });
+    if let Some(bytes) = kind.packet_bytes {
+        builder = builder.packet_bytes_max(bytes);
+    }
     if let Some(address) = listen {
         builder = builder.listen(address);
     }
@@ -113,6 +136,16 @@ where
     F::Output: Send,
 {
     runtime.block_on(async { tokio::spawn(future).await }).doing("running a task")
+}
+
+/// What a slice works with, out of its place until the slice has gone well.
+pub(crate) fn taken<T>(place: &mut Option<T>, doing: &str) -> Result<T, Failure> {
+    place.take().ok_or_else(|| Failure::broken(doing, "it is closed"))
+}
+
+/// The stream had fewer messages than were ordered.
+pub(crate) fn ended() -> Failure {
+    Failure::broken("receiving", "the stream ended too early")
 }
 
 /// Notes the time of every so-many-th number.

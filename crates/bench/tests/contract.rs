@@ -85,6 +85,8 @@ fn stream_against_baselines() {
 #[test]
 fn stream_of_each_transport_runtime_and_policy() {
     let many: &[&[&str]] = &[
+        &["--packet-bytes", "4KiB"],
+        &["--rate", "100000", "--pace", "sleep"],
         &["--transport", "tls"],
         &["--transport", "unix"],
         &["--transport", "memory"],
@@ -194,7 +196,7 @@ fn budgets_run_all_at_tiny_sizes() {
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{err}", output.status);
     let out = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(out.lines().count(), 16);
+    assert_eq!(out.lines().count(), 21);
     for line in out.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
         assert_keys(&row, &["name", "figure", "budget", "aim", "met"]);
@@ -211,6 +213,7 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
         (&["stream", "--size", "7"], "at least 8"),
         (&["stream", "--messages", "0"], "whole numbers from 1"),
         (&["stream", "--policy", "eager"], "chunked, unbuffered and linger:DUR"),
+        (&["stream", "--packet-bytes", "2MiB"], "1 KiB to 1 MiB"),
         (&["stream", "--against", "zmq"], "hand-batched"),
         (&["stream", "--runtime", "busy-poll", "--threads", "2"], "only --threads 1"),
         (&["stream", "--transport", "memory", "--against", "raw"], "tcp and unix"),

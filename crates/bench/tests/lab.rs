@@ -128,6 +128,28 @@ fn a_turned_bit_ends_a_session_or_is_seen_by_the_check() {
 }
 
 #[test]
+fn sealed_streams_survive_cuts_as_well() {
+    let rows = held("cuts", &[CUTS, &["--transport", "tls", "--direction", "both"]].concat());
+    assert_eq!((&rows[0]["cuts"], &rows[0]["transport"]), (&Value::from(12), &Value::from("tls")));
+}
+
+#[test]
+fn sessions_survive_faults_of_the_network_or_the_reason_is_told() {
+    let arguments = "lab namespaces --json --seed 7 --late-max 20s --dead 5s --faults 6 \
+                     --every 50ms --outage 100ms";
+    let output = chunkperf(&arguments.split_whitespace().collect::<Vec<_>>());
+    let (out, err) = (output.stdout, String::from_utf8_lossy(&output.stderr));
+    println!("{}{err}", String::from_utf8_lossy(&out));
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    if err.contains("lab namespaces is skipped: ") {
+        return;
+    }
+    let row: Value = serde_json::from_slice(&out).expect("a row is JSON");
+    assert_eq!((&row["faults"], &row["idle_survived"]), (&Value::from(6), &Value::from(true)));
+    assert!(row["resumes"].as_u64().is_some_and(|resumes| resumes >= 4), "{row}");
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_what_is_allowed() {
     let cases: &[(&[&str], &str)] = &[
         (&["lab"], "idle-links"),

@@ -1,6 +1,7 @@
 //! Values of options: bytes, durations, counts. A wrong one says what is allowed.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::harness::protocol::PolicyKind;
@@ -14,6 +15,9 @@ const RATE_MAX: u64 = 1_000_000_000;
 
 /// The ports of one address do not give more links.
 const LINKS_MAX: usize = 28_000;
+
+/// What the library takes for a packet.
+const PACKET_BYTES: RangeInclusive<usize> = 1 << 10..=1 << 20;
 
 /// Larger messages than this are a slip of the finger.
 const BYTES_MAX: usize = 1 << 34;
@@ -47,6 +51,18 @@ pub fn message_bytes(text: &str) -> Result<usize, String> {
     let bytes = bytes(text)?;
     if bytes < MESSAGE_BYTES_MIN {
         return Err(format!("a message has at least {MESSAGE_BYTES_MIN} bytes"));
+    }
+    Ok(bytes)
+}
+
+/// Bytes of a packet.
+///
+/// # Errors
+/// What is allowed.
+pub fn packet_bytes(text: &str) -> Result<usize, String> {
+    let bytes = bytes(text)?;
+    if !PACKET_BYTES.contains(&bytes) {
+        return Err("a packet has 1 KiB to 1 MiB".to_owned());
     }
     Ok(bytes)
 }
@@ -218,6 +234,8 @@ mod tests {
         assert!(bytes("4 parsecs").is_err_and(|why| why.contains("KiB")));
         assert!(bytes("1.5KiB").is_err());
         assert!(bytes("99999999GiB").is_err_and(|why| why.contains("at most")));
+        assert_eq!(packet_bytes("1MiB"), Ok(1 << 20));
+        assert!(packet_bytes("1023").is_err() && packet_bytes("2MiB").is_err());
         assert!(message_bytes("7").is_err_and(|why| why.contains("at least 8")));
     }
 

@@ -95,13 +95,14 @@ fn choose(only: Option<&str>) -> Result<Vec<&'static Budget>, Failure> {
 /// Each runs in processes of its own, started clean, as a user would run it.
 fn measure(budget: &Budget, args: &BudgetsArgs) -> Result<serde_json::Map<String, Value>, Failure> {
     let program = std::env::current_exe().doing("finding this program's file")?;
-    let small: &[&str] = if args.quick { budget.quick } else { &[] };
+    let mut words = budget.command.split(' ');
+    let small = args.quick.then(|| budget.quick.split(' '));
     // Of an option that is given twice the later one holds.
     let child = Command::new(program)
-        .arg(budget.command)
+        .args(words.next())
         .args(args.common.to_arguments())
-        .args(budget.options)
-        .args(small)
+        .args(words)
+        .args(small.into_iter().flatten())
         .arg("--json")
         .env(DIES_WITH_PARENT, "1")
         .stdin(Stdio::null())
@@ -170,7 +171,7 @@ fn json_row(
         .set("aim_met", figure.is_some_and(|figure| budget.aim_is_met(figure)))
         .set("ratio_low", from_measured("ratio_low"))
         .set("ratio_high", from_measured("ratio_high"))
-        .set("command", format!("{} {}", budget.command, budget.options.join(" ")));
+        .set("command", budget.command);
     row
 }
 
@@ -193,6 +194,6 @@ fn line(budget: &Budget, figure: Option<f64>, met: bool) -> Vec<String> {
         limit,
         format!("{sign} {}", significant(budget.aim)),
         if met { "yes" } else { "NO" }.to_owned(),
-        format!("{} of {} {}", budget.key, budget.command, budget.options.join(" ")),
+        format!("{} of {}", budget.key, budget.command),
     ]
 }

@@ -11,7 +11,7 @@ use crate::harness::protocol::{OnOff, Transport};
 use crate::harness::slices::name_of;
 use crate::harness::{far, machine};
 use crate::lab::stop::Whom;
-use crate::lab::{Lab, Promises, corrupt, cuts, idle_links, resumes, slow, stop};
+use crate::lab::{Lab, Promises, corrupt, cuts, idle_links, namespaces, resumes, slow, stop};
 use crate::table::Row;
 
 /// Options of `chunkperf lab`.
@@ -35,6 +35,8 @@ enum Scenario {
     Slow(SlowArgs),
     /// One turned bit a session
     Corrupt(CorruptArgs),
+    /// A network that is unplugged and destroys sockets, in namespaces (needs root)
+    Namespaces(NamespacesArgs),
 }
 
 #[derive(Debug, Args)]
@@ -150,6 +152,27 @@ struct CorruptArgs {
     sessions: u64,
 }
 
+#[derive(Debug, Args)]
+struct NamespacesArgs {
+    #[command(flatten)]
+    lab: LabCommon,
+    /// How often something is done to the network
+    #[arg(long, value_name = "N", default_value = "20")]
+    faults: usize,
+    /// How long messages pass before, on average
+    #[arg(long, value_name = "DUR", default_value = "300ms", value_parser = values::duration)]
+    every: Duration,
+    /// How long the network is unplugged, on average
+    #[arg(long, value_name = "DUR", default_value = "700ms", value_parser = values::duration)]
+    outage: Duration,
+    /// Megabits a second that pass [default: as many as go]
+    #[arg(long, value_name = "N", value_parser = values::count)]
+    mbit: Option<u64>,
+    /// Encoded bytes of a message, at least 8
+    #[arg(long, value_name = "B", default_value = "16", value_parser = values::message_bytes)]
+    size: usize,
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -196,6 +219,7 @@ pub fn run(args: &LabArgs) -> Result<Verdict, Failure> {
                 slow::run(lab, &plan, promises, row).await
             })
         }
+        Scenario::Namespaces(args) => args.run(),
         Scenario::Corrupt(args) => args.lab.scenario("corrupt", async |lab, promises, row| {
             corrupt::run(lab, args.sessions as usize, args.is_sealed(), promises, row).await
         }),
@@ -207,6 +231,21 @@ impl CorruptArgs {
     fn is_sealed(&self) -> bool {
         let transport = self.lab.common.transport;
         !matches!(transport, Transport::Tcp | Transport::Unix | Transport::Memory)
+    }
+}
+
+impl NamespacesArgs {
+    fn run(&self) -> Result<Verdict, Failure> {
+        if let Some(why) = namespaces::why_not() {
+            eprintln!("chunkperf: lab namespaces is skipped: {why}");
+            return Ok(Verdict::Fine);
+        }
+        let &Self { faults, every, outage, mbit, size: bytes, .. } = self;
+        let plan = namespaces::Plan { faults, every, outage, mbit, bytes };
+        self.lab.scenario("namespaces", async |lab, promises, row| {
+            row.set("payload_bytes", bytes).set("mbit", mbit);
+            namespaces::run(lab, &plan, promises, row).await
+        })
     }
 }
 

@@ -109,10 +109,13 @@ impl LatencyArgs {
             .set("lane", name_of(self.lane))
             .set("session", name_of(self.common.session));
         if let Some(against) = self.against {
+            let p99_us = percentile_us(&samples, 99);
             let samples = outcome.baseline_samples_ns();
+            let baseline_p99_us = percentile_us(&samples, 99);
             set_ratio(&mut row, &name_of(against), outcome.ratio(Slice::p50_us));
             row.set("baseline_p50_us", percentile_us(&samples, 50))
-                .set("baseline_p99_us", percentile_us(&samples, 99));
+                .set("baseline_p99_us", baseline_p99_us)
+                .set("p99_ratio", p99_us / baseline_p99_us);
         }
         row
     }

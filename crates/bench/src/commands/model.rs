@@ -16,7 +16,7 @@ use crate::cli::{Common, values};
 use crate::failure::Failure;
 use crate::fit::{Line, Point};
 use crate::harness::near::{Bench, Setting};
-use crate::harness::protocol::{Api, PolicyKind};
+use crate::harness::protocol::{Api, Pace, PolicyKind};
 use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, name_of};
 use crate::ours::stream::{StreamKind, near};
 use crate::stats::median;
@@ -109,7 +109,10 @@ fn measure(
     plan: &Plan,
     bytes: usize,
 ) -> Result<Measured, Failure> {
-    let kind = |policy| StreamKind { bytes, api: Api::One, rate: None, node: setting.node(policy) };
+    let kind = |policy| {
+        let node = setting.node(policy);
+        StreamKind { bytes, api: Api::One, rate: None, pace: Pace::Spin, node }
+    };
     let mut chunked = near(bench, kind(PolicyKind::Chunked))?;
     let mut plain: Option<Box<dyn Contender>> = Some(near(bench, kind(PolicyKind::Unbuffered))?);
     let outcome = slices::run(bench, &mut *chunked, plain.as_mut(), plan)?;

@@ -10,7 +10,7 @@ use crate::baseline::raw::RawStream;
 use crate::cli::{Common, values};
 use crate::failure::Failure;
 use crate::harness::near::{Bench, Setting};
-use crate::harness::protocol::{Api, LaneKind, NodeKind, PolicyKind};
+use crate::harness::protocol::{Api, LaneKind, NodeKind, Pace, PolicyKind};
 use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, name_of};
 use crate::ours::latency::{self, EchoKind};
 use crate::ours::stream::{StreamKind, near};
@@ -40,6 +40,12 @@ pub struct StreamArgs {
     /// Messages a second [default: as many as go]
     #[arg(long, value_name = "R", value_parser = values::rate)]
     rate: Option<u64>,
+    /// How a rate is kept: spinning, or sleeping until a timer of the system
+    #[arg(long, value_enum, default_value_t = Pace::Spin)]
+    pace: Pace,
+    /// Fixed size of packets, 1 KiB to 1 MiB [default: the library chooses]
+    #[arg(long, value_name = "B", value_parser = values::packet_bytes)]
+    packet_bytes: Option<usize>,
     /// When a packet leaves: chunked, unbuffered or linger:DUR
     #[arg(long, default_value = "chunked", value_parser = values::policy)]
     policy: PolicyKind,
@@ -74,7 +80,7 @@ pub fn run(args: &StreamArgs) -> Result<Verdict, Failure> {
     let setting = args.common.setting()?;
     let plan = Plan::new(args.total(), FIRST_TRY, args.against.is_some())?;
     let mut bench = Bench::start(&setting)?;
-    let mut ours = near(&mut bench, args.kind(setting.node(args.policy)))?;
+    let mut ours = near(&mut bench, args.kind(args.node(&setting)))?;
     let mut baseline = args.baseline(&mut bench, &setting)?;
     let outcome = slices::run(&mut bench, &mut *ours, baseline.as_mut(), &plan)?;
     args.row(&outcome).print(args.common.json);
@@ -107,8 +113,12 @@ impl StreamArgs {
         self.messages.or_else(|| self.rate.map(|rate| rate.saturating_mul(PACED_SECONDS)))
     }
 
+    fn node(&self, setting: &Setting) -> NodeKind {
+        NodeKind { packet_bytes: self.packet_bytes, ..setting.node(self.policy) }
+    }
+
     fn kind(&self, node: NodeKind) -> StreamKind {
-        StreamKind { bytes: self.size, api: self.api, rate: self.rate, node }
+        StreamKind { bytes: self.size, api: self.api, rate: self.rate, pace: self.pace, node }
     }
 
     fn baseline(
@@ -117,7 +127,7 @@ impl StreamArgs {
         setting: &Setting,
     ) -> Result<Option<Box<dyn Contender>>, Failure> {
         let Some(against) = self.against else { return Ok(None) };
-        let node = setting.node(self.policy);
+        let node = self.node(setting);
         Ok(Some(match against {
             Against::HandBatched => Box::new(Framed::open(bench, self.size, true)?),
             Against::Unbatched => Box::new(Framed::open(bench, self.size, false)?),
@@ -162,7 +172,7 @@ impl StreamArgs {
 }
 
 /// The library's counters over the counted slices.
-fn set_counters(row: &mut Row, stats: Option<&(PeerStats, PeerStats)>) {
+pub(super) fn set_counters(row: &mut Row, stats: Option<&(PeerStats, PeerStats)>) {
     let Some((before, after)) = stats else { return };
     let packets = after.packets_sent - before.packets_sent;
     let messages = after.messages_sent - before.messages_sent;
@@ -193,7 +203,7 @@ fn set_baseline(row: &mut Row, against: Against, outcome: &Outcome) {
     }
 }
 
-fn policy_name(policy: PolicyKind) -> String {
+pub(super) fn policy_name(policy: PolicyKind) -> String {
     match policy {
         PolicyKind::Chunked => "chunked".to_owned(),
         PolicyKind::Unbuffered => "unbuffered".to_owned(),

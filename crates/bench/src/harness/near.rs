@@ -46,7 +46,7 @@ pub struct Setting {
 impl Setting {
     /// A node of this setting with the given policy.
     pub fn node(&self, policy: PolicyKind) -> NodeKind {
-        NodeKind { session: self.session, policy }
+        NodeKind { session: self.session, policy, packet_bytes: None }
     }
 }
 

@@ -70,6 +70,15 @@ pub enum PolicyKind {
     Linger(Duration),
 }
 
+/// How a sender that keeps a rate waits for its next message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+pub enum Pace {
+    /// It yields until the clock says so: exact, and its core is always busy.
+    Spin,
+    /// It sleeps on a timer of the system, and sends what came due meanwhile.
+    Sleep,
+}
+
 /// Where and how an end of ours runs; both ends alike.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
@@ -92,6 +101,8 @@ pub struct NodeKind {
     pub session: bool,
     /// When its packets leave.
     pub policy: PolicyKind,
+    /// The fixed size of its packets; none where the library is left to choose.
+    pub packet_bytes: Option<usize>,
 }
 
 /// One measured connection: what the far end opens.

@@ -11,7 +11,7 @@ use crate::stats::{Ratio, percentile_us};
 pub const SLICES_MIN: usize = 10;
 
 /// A slice this long is long against a wake-up and short against the machine's moods.
-const SLICE_SECONDS: f64 = 0.2;
+pub const SLICE_SECONDS: f64 = 0.2;
 
 /// The warm-up grows until it takes this part of a slice: enough to tell the rate.
 const WARM_UP_SECONDS: f64 = SLICE_SECONDS / 8.0;
@@ -57,6 +57,16 @@ impl Slice {
     /// Messages a second.
     pub fn rate(&self) -> f64 {
         self.messages as f64 / self.seconds
+    }
+
+    /// Processor time of both processes a message, microseconds.
+    pub fn cpu_us_per_message(&self) -> f64 {
+        self.cpu_ns as f64 / 1e3 / self.messages as f64
+    }
+
+    /// What one sample in a hundred is above, microseconds.
+    pub fn p99_us(&self) -> f64 {
+        percentile_us(&self.samples_ns, 99)
     }
 
     /// The median sample, microseconds.
@@ -190,7 +200,10 @@ pub fn alternate(
 }
 
 /// Runs what is not counted: buffers grow, and the length of a slice is found.
-fn warm_up(
+///
+/// # Errors
+/// If a slice fails.
+pub fn warm_up(
     plan: &Plan,
     mut slice: impl FnMut(Count) -> Result<Slice, Failure>,
 ) -> Result<u64, Failure> {

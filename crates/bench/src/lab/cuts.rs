@@ -217,6 +217,9 @@ struct Resumes {
     whole: Vec<u64>,
     backoff: Vec<u64>,
     beyond: Vec<u64>,
+    /// The parts of `beyond`: until the hello of each side passed, until the stream did, until the
+    /// message was taken.
+    parts: Vec<[u64; 3]>,
 }
 
 impl Resumes {
@@ -235,6 +238,9 @@ impl Resumes {
             resumes.whole.push(message_ns.saturating_sub(cut_ns));
             resumes.backoff.push(next.dialled_ns.saturating_sub(cut_ns));
             resumes.beyond.push(message_ns.saturating_sub(next.dialled_ns));
+            let hello_ns = next.forth.began_ns().max(next.back.began_ns()).unwrap_or(carrying_ns);
+            let times = [next.dialled_ns, hello_ns, carrying_ns, message_ns];
+            resumes.parts.push([0, 1, 2].map(|at| times[at + 1].saturating_sub(times[at])));
         }
         resumes
     }
@@ -243,6 +249,13 @@ impl Resumes {
         self.whole.extend(other.whole);
         self.backoff.extend(other.backoff);
         self.beyond.extend(other.beyond);
+        self.parts.extend(other.parts);
+    }
+
+    /// The parts of the slowest one, in microseconds.
+    fn slowest_us(&self) -> Option<[f64; 3]> {
+        let slowest = (0..self.beyond.len()).max_by_key(|&at| self.beyond[at])?;
+        Some(self.parts[slowest].map(|ns| ns as f64 / 1e3))
     }
 }
 
@@ -284,6 +297,9 @@ fn figures(
         .set("beyond_backoff_p50_us", percentile_us(&resumes.beyond, 50))
         .set("beyond_backoff_p99_us", percentile_us(&resumes.beyond, 99))
         .set("beyond_backoff_max_us", percentile_us(&resumes.beyond, 100))
+        .set("slowest_hello_us", resumes.slowest_us().map(|[hello, ..]| hello))
+        .set("slowest_stream_us", resumes.slowest_us().map(|[_, stream, _]| stream))
+        .set("slowest_message_us", resumes.slowest_us().map(|[.., message]| message))
         .set("longest_gap_us", longest.map(|ns| ns as f64 / 1e3));
     if !resumes.beyond.is_empty() {
         let p99_us = percentile_us(&resumes.beyond, 99);

@@ -126,7 +126,11 @@ impl Process {
     fn builder(&self) -> NodeBuilder {
         // In the proportions of the library's own 1 s, 3 s and 10 s.
         let (probe, suspect) = (self.dead / 10, self.dead * 3 / 10);
-        let builder = Node::builder().liveness(probe, suspect, self.dead);
+        let mut builder = Node::builder().liveness(probe, suspect, self.dead);
+        if !self.place.host.starts_with("127.") {
+            // In a namespace of its own, where nobody else is.
+            builder = builder.insecure_bind_beyond_loopback();
+        }
         match self.place.runtime {
             RuntimeKind::Ambient => builder,
             RuntimeKind::IoThread => builder.io_thread(),

@@ -29,8 +29,29 @@ impl Process {
     /// # Errors
     /// If it does not start.
     pub async fn start(lab: &Lab, core: usize) -> Result<Self, Failure> {
+        Self::start_in(lab, core, None).await
+    }
+
+    /// As [`start`](Self::start), in a network namespace.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub async fn start_in(
+        lab: &Lab,
+        core: usize,
+        namespace: Option<&str>,
+    ) -> Result<Self, Failure> {
         let program = std::env::current_exe().doing("finding this program's file")?;
-        let mut child = Command::new(program)
+        let mut command = match namespace {
+            // It becomes the program: what is stopped or killed is the node.
+            Some(name) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", name]).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        let mut child = command
             .arg(NODE_COMMAND)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

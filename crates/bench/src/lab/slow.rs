@@ -11,6 +11,9 @@ use crate::table::Row;
 /// Memory is read so often.
 const SAMPLE: Duration = Duration::from_millis(250);
 
+/// So many of the samples are told as they are taken.
+const TOLD: u32 = 20;
+
 /// Windows grow and buffers are pooled in the first part of the time, one in so many.
 const WARM_UP_DIVISOR: u32 = 3;
 
@@ -81,6 +84,7 @@ async fn begin(pair: &mut Pair, plan: &Plan) -> Result<(), Failure> {
 async fn watch(pair: &mut Pair, plan: &Plan) -> Result<Vec<Sample>, Failure> {
     let started = Instant::now();
     let mut samples = Vec::new();
+    let mut told = 0;
     while started.elapsed() < plan.time {
         tokio::time::sleep(SAMPLE).await;
         let (sender, _) = pair.dialler.usage().await?;
@@ -89,6 +93,11 @@ async fn watch(pair: &mut Pair, plan: &Plan) -> Result<Vec<Sample>, Failure> {
         let bytes = |resident: Option<u64>| resident.map_or(f64::NAN, |bytes| bytes as f64);
         let sender_bytes = bytes(sender.resident_bytes);
         let receiver_bytes = bytes(receiver.resident_bytes);
+        if seconds >= plan.time.as_secs_f64() / f64::from(TOLD) * f64::from(told) {
+            told += 1;
+            let [sender, receiver] = [sender_bytes, receiver_bytes].map(|bytes| bytes / 1024.0);
+            eprintln!("chunkperf: {seconds:.0} s: sender {sender} KiB, receiver {receiver} KiB");
+        }
         samples.push(Sample { seconds, sender_bytes, receiver_bytes, taken });
     }
     Ok(samples)

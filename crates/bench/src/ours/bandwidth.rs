@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use chunkcomm::{BytesReceiver, BytesSender, Node, Peer, PeerStats};
 use tokio::runtime::Runtime;
 
-use super::{address, listening_node, near_node, run_task};
+use super::{ended, far_node, linked_node, run_task, taken};
 use crate::failure::{Doing, Failure};
 use crate::harness::far::{FarEnd, Opening};
 use crate::harness::near::{Bench, EndId};
@@ -71,8 +71,7 @@ async fn connect(
     place: &Place,
     text: &str,
 ) -> Result<(Node, Peer, BytesSender), Failure> {
-    let node = near_node(kind.node, place, kind.bytes).await?;
-    let peer = node.connect(&address(text)?).await.doing("connecting")?;
+    let (node, peer) = linked_node(kind.node, place, kind.bytes, text).await?;
     let sender = node.open_bytes(&peer, CHANNEL).await.doing("opening a channel")?;
     Ok((node, peer, sender))
 }
@@ -84,8 +83,7 @@ impl Contender for Near {
 
     fn slice(&mut self, bench: &mut Bench, count: u64) -> Result<Slice, Failure> {
         let order = Order { first: self.next, messages: count, mark_every: 0 };
-        let sending = self.sending.take();
-        let sending = sending.ok_or_else(|| Failure::broken("sending", "it is closed"))?;
+        let sending = taken(&mut self.sending, "sending")?;
         let (sending, timing) = bench.timed(self.end, &order, |runtime| {
             run_task(runtime, sending.produce(order.clone()))?
         })?;
@@ -166,8 +164,7 @@ pub fn far(
     mut opening: Opening<'_>,
 ) -> Result<Box<dyn FarEnd>, Failure> {
     let runtime = opening.runtime;
-    let (node, address) = runtime.block_on(listening_node(node, opening.place, bytes))?;
-    opening.announce(address)?;
+    let node = far_node(node, &mut opening, bytes)?;
     let (_peer, receiver) =
         runtime.block_on(node.accept_bytes(CHANNEL)).doing("accepting a channel")?;
     let buffer = if fresh { Vec::new() } else { vec![0; bytes] };
@@ -176,8 +173,7 @@ pub fn far(
 
 impl FarEnd for Far {
     fn slice(&mut self, runtime: &Runtime, order: &Order) -> Result<Vec<u64>, Failure> {
-        let receiving = self.receiving.take();
-        let receiving = receiving.ok_or_else(|| Failure::broken("receiving", "it is closed"))?;
+        let receiving = taken(&mut self.receiving, "receiving")?;
         let task = consume(receiving, self.bytes, self.fresh, order.clone());
         self.receiving = Some(run_task(runtime, task)??);
         Ok(Vec::new())
@@ -204,8 +200,4 @@ async fn consume(
         }
     }
     Ok((receiver, buffer))
-}
-
-fn ended() -> Failure {
-    Failure::broken("receiving", "the stream ended too early")
 }

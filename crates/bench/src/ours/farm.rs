@@ -1,5 +1,6 @@
 //! A farm of tasks that spin for a set time and answer a number.
 
+use std::any::Any;
 use std::time::Duration;
 
 use chunkcomm::registry::Function;
@@ -100,28 +101,35 @@ pub fn start(runtime: &Runtime, kind: &FarmKind) -> Result<Box<dyn Ready>, Failu
     }
     let bytes = kind.task_bytes;
     with_message_of!(bytes, M => {
-        let function = M::function(functions);
-        Ok(Box::new(Started::<M> { farm, function, bytes }))
+        Ok(Box::new(Started::<M> { farm, function: functions.of(), bytes }))
     })
 }
 
 /// The functions of every copy of the program, one a type of task.
 struct Functions {
     registry: Registry,
-    word: Function<Word, u64>,
-    short: Function<Short, u64>,
-    record: Function<Record, u64>,
-    long: Function<Long, u64>,
+    /// A `Function<M, u64>` for each type of message.
+    handles: Vec<Box<dyn Any>>,
 }
 
 impl Functions {
     fn new(work: Duration) -> Self {
-        let mut registry = Registry::new();
-        let word = registry.register("spin-word", move |task: Word| perform(&task, work));
-        let short = registry.register("spin-short", move |task: Short| perform(&task, work));
-        let record = registry.register("spin-record", move |task: Record| perform(&task, work));
-        let long = registry.register("spin-long", move |task: Long| perform(&task, work));
-        Self { registry, word, short, record, long }
+        let mut functions = Self { registry: Registry::new(), handles: Vec::new() };
+        functions.register::<Word>("spin-word", work);
+        functions.register::<Short>("spin-short", work);
+        functions.register::<Record>("spin-record", work);
+        functions.register::<Long>("spin-long", work);
+        functions
+    }
+
+    fn register<M: Message>(&mut self, name: &str, work: Duration) {
+        let function = self.registry.register(name, move |task: M| perform(&task, work));
+        self.handles.push(Box::new(function));
+    }
+
+    fn of<M: Message>(&self) -> Function<M, u64> {
+        let found = self.handles.iter().find_map(|handle| handle.downcast_ref());
+        Function::clone(found.expect("every type of message is registered"))
     }
 }
 
@@ -130,37 +138,6 @@ fn perform<M: Message>(task: &M, work: Duration) -> u64 {
     spin(work);
     let sequence = task.sequence();
     if task.is_stamped(sequence) { answer(sequence) } else { !answer(sequence) }
-}
-
-/// A message type with its registered function.
-trait Task: Message {
-    fn function(functions: Functions) -> Function<Self, u64>
-    where
-        Self: Sized;
-}
-
-impl Task for Word {
-    fn function(functions: Functions) -> Function<Self, u64> {
-        functions.word
-    }
-}
-
-impl Task for Short {
-    fn function(functions: Functions) -> Function<Self, u64> {
-        functions.short
-    }
-}
-
-impl Task for Record {
-    fn function(functions: Functions) -> Function<Self, u64> {
-        functions.record
-    }
-}
-
-impl Task for Long {
-    fn function(functions: Functions) -> Function<Self, u64> {
-        functions.long
-    }
 }
 
 struct Started<M: Message> {

@@ -3,7 +3,7 @@
 use chunkcomm::{Node, Peer};
 use tokio::runtime::Runtime;
 
-use super::{address, listening_node, near_node};
+use super::{far_node, linked_node};
 use crate::failure::{Doing, Failure};
 use crate::harness::far::{FarEnd, Opening};
 use crate::harness::machine;
@@ -41,15 +41,10 @@ impl Links {
     /// # Errors
     /// If one cannot connect.
     pub fn add(&mut self, count: usize) -> Result<(), Failure> {
-        let target = address(&self.address)?;
         self.links.reserve(count);
         for _ in 0..count {
-            let link = self.bench.runtime.block_on(async {
-                let node = near_node(self.kind, &self.bench.place, 0).await?;
-                let peer = node.connect(&target).await.doing("connecting")?;
-                Ok((node, peer))
-            })?;
-            self.links.push(link);
+            let link = linked_node(self.kind, &self.bench.place, 0, &self.address);
+            self.links.push(self.bench.runtime.block_on(link)?);
         }
         Ok(())
     }
@@ -79,9 +74,7 @@ pub fn far(
     mut opening: Opening<'_>,
 ) -> Result<Box<dyn FarEnd>, Failure> {
     allow_files(count)?;
-    let (node, address) = opening.runtime.block_on(listening_node(node, opening.place, 0))?;
-    opening.announce(address)?;
-    Ok(Box::new(Far { _node: node }))
+    Ok(Box::new(Far { _node: far_node(node, &mut opening, 0)? }))
 }
 
 impl FarEnd for Far {

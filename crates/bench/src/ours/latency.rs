@@ -7,7 +7,7 @@ use chunkcomm::{BytesReceiver, ChannelOptions, Lane, Node, Peer, PeerStats, Rece
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
-use super::{address, listening_node, near_node, run_task};
+use super::{ended, far_node, linked_node, run_task, taken};
 use crate::failure::{Doing, Failure};
 use crate::harness::far::{FarEnd, Opening};
 use crate::harness::machine::now_ns;
@@ -81,8 +81,7 @@ async fn connect<M: Message>(
     place: &Place,
     text: &str,
 ) -> Result<Connected<M>, Failure> {
-    let node = near_node(kind.node, place, kind.bytes).await?;
-    let peer = node.connect(&address(text)?).await.doing("connecting")?;
+    let (node, peer) = linked_node(kind.node, place, kind.bytes, text).await?;
     let ping = node.open_with::<M>(&peer, PING, options(kind.lane)).await.doing("opening")?;
     let (_, pong) = node.accept::<M>(PONG).await.doing("accepting the answers")?;
     let load = if kind.load { Some(Load::start(&node, &peer).await?) } else { None };
@@ -97,7 +96,7 @@ impl<M: Message> Contender for Near<M> {
     fn slice(&mut self, bench: &mut Bench, count: u64) -> Result<Slice, Failure> {
         let count = count.min(self.kind.count_max);
         let order = Order { first: self.next, messages: count, mark_every: 0 };
-        let ends = self.ends.take().ok_or_else(|| Failure::broken("sending", "it is closed"))?;
+        let ends = taken(&mut self.ends, "sending")?;
         let bytes = self.kind.bytes;
         let load = self.load.clone();
         let ((ends, samples_ns), timing) = bench.timed(self.end, &order, |runtime| {
@@ -132,7 +131,7 @@ async fn go_round<M: Message>(
 
 async fn take<M: Message>(receiver: &mut Receiver<M>) -> Result<M, Failure> {
     let message = receiver.recv().await.doing("receiving")?;
-    message.ok_or_else(|| Failure::broken("receiving", "the stream ended too early"))
+    message.ok_or_else(ended)
 }
 
 /// A bulk transfer that runs while it is switched on.
@@ -205,8 +204,7 @@ fn open_far<M: Message>(
     mut opening: Opening<'_>,
 ) -> Result<Box<dyn FarEnd>, Failure> {
     let runtime = opening.runtime;
-    let (node, address) = runtime.block_on(listening_node(node, opening.place, bytes))?;
-    opening.announce(address)?;
+    let node = far_node(node, &mut opening, bytes)?;
     let ends = runtime.block_on(async {
         let (peer, ping) = node.accept::<M>(PING).await.doing("accepting")?;
         let pong = node.open_with::<M>(&peer, PONG, options(lane)).await.doing("opening")?;
@@ -226,7 +224,7 @@ async fn discard(mut receiver: BytesReceiver) {
 
 impl<M: Message> FarEnd for Far<M> {
     fn slice(&mut self, runtime: &Runtime, order: &Order) -> Result<Vec<u64>, Failure> {
-        let ends = self.ends.take().ok_or_else(|| Failure::broken("echoing", "it is closed"))?;
+        let ends = taken(&mut self.ends, "echoing")?;
         self.ends = Some(run_task(runtime, echo(ends, self.bytes, order.clone()))??);
         Ok(Vec::new())
     }

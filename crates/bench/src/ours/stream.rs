@@ -5,13 +5,14 @@ use std::time::Duration;
 use chunkcomm::{Node, Peer, PeerStats, Receiver, Sender};
 use tokio::runtime::Runtime;
 
-use super::{Marks, address, listening_node, near_node, run_task};
+use super::{Marks, ended, far_node, linked_node, run_task, taken};
 use crate::failure::{Doing, Failure};
 use crate::harness::far::{FarEnd, Opening};
 use crate::harness::machine::now_ns;
 use crate::harness::near::{Bench, EndId};
-use crate::harness::protocol::{Api, End, NodeKind, Order, Place};
+use crate::harness::protocol::{Api, End, NodeKind, Order, Pace, Place};
 use crate::harness::slices::{Contender, Slice};
+use crate::harness::ticks::Ticks;
 use crate::message::Message;
 use crate::with_message_of;
 
@@ -37,6 +38,8 @@ pub struct StreamKind {
     pub api: Api,
     /// Messages a second; none for as many as go.
     pub rate: Option<u64>,
+    /// How a rate is kept.
+    pub pace: Pace,
     /// The node.
     pub node: NodeKind,
 }
@@ -73,8 +76,7 @@ async fn connect<M: Message>(
     place: &Place,
     text: &str,
 ) -> Result<(Node, Peer, Sender<M>), Failure> {
-    let node = near_node(kind.node, place, kind.bytes).await?;
-    let peer = node.connect(&address(text)?).await.doing("connecting")?;
+    let (node, peer) = linked_node(kind.node, place, kind.bytes, text).await?;
     let sender = node.open::<M>(&peer, CHANNEL).await.doing("opening a channel")?;
     Ok((node, peer, sender))
 }
@@ -87,8 +89,7 @@ impl<M: Message> Contender for Near<M> {
     fn slice(&mut self, bench: &mut Bench, count: u64) -> Result<Slice, Failure> {
         let mark_every = (count / MARKS_PER_SLICE).max(1);
         let order = Order { first: self.next, messages: count, mark_every };
-        let sender =
-            self.sender.take().ok_or_else(|| Failure::broken("sending", "it is closed"))?;
+        let sender = taken(&mut self.sender, "sending")?;
         let kind = self.kind;
         let ((sender, sent_ns), timing) = bench.timed(self.end, &order, |runtime| {
             run_task(runtime, produce(sender, kind, order.clone()))?
@@ -109,7 +110,10 @@ async fn produce<M: Message>(
 ) -> Result<(Sender<M>, Vec<u64>), Failure> {
     let mut marks = Marks::new(&order);
     match (kind.rate, kind.api) {
-        (Some(rate), _) => paced(&mut sender, kind.bytes, &order, rate, &mut marks).await?,
+        (Some(rate), _) => match kind.pace {
+            Pace::Spin => paced(&mut sender, kind.bytes, &order, rate, &mut marks).await?,
+            Pace::Sleep => ticking(&mut sender, kind.bytes, &order, rate, &mut marks).await?,
+        },
         (None, Api::One) => one_by_one(&mut sender, kind.bytes, &order, &mut marks).await?,
         (None, Api::Many) => many(&mut sender, kind.bytes, &order, &mut marks).await?,
     }
@@ -187,6 +191,32 @@ async fn paced<M: Message>(
     Ok(())
 }
 
+/// Sends at each tick of a timer what came due since the last one, so that the processor time is
+/// that of a program that has nothing else to do. Above some 100,000 a second several messages
+/// come due in the time that one wake-up takes.
+async fn ticking<M: Message>(
+    sender: &mut Sender<M>,
+    bytes: usize,
+    order: &Order,
+    rate: u64,
+    marks: &mut Marks,
+) -> Result<(), Failure> {
+    let mut message = M::with_size(bytes);
+    let mut ticks = Ticks::start(rate)?;
+    let end = order.first + order.messages;
+    let mut sequence = order.first;
+    while sequence < end {
+        let due = ticks.due().await?;
+        for sequence in sequence..end.min(sequence + due) {
+            message.stamp(sequence);
+            marks.note(sequence);
+            sender.send(&message).await.doing("sending")?;
+        }
+        sequence += due;
+    }
+    Ok(())
+}
+
 struct Far<M> {
     _node: Node,
     receiver: Option<Receiver<M>>,
@@ -214,8 +244,7 @@ fn open_far<M: Message>(
     mut opening: Opening<'_>,
 ) -> Result<Box<dyn FarEnd>, Failure> {
     let runtime = opening.runtime;
-    let (node, address) = runtime.block_on(listening_node(node, opening.place, bytes))?;
-    opening.announce(address)?;
+    let node = far_node(node, &mut opening, bytes)?;
     let (_peer, receiver) =
         runtime.block_on(node.accept::<M>(CHANNEL)).doing("accepting a channel")?;
     Ok(Box::new(Far { _node: node, receiver: Some(receiver), bytes, api }))
@@ -223,8 +252,7 @@ fn open_far<M: Message>(
 
 impl<M: Message> FarEnd for Far<M> {
     fn slice(&mut self, runtime: &Runtime, order: &Order) -> Result<Vec<u64>, Failure> {
-        let receiver =
-            self.receiver.take().ok_or_else(|| Failure::broken("receiving", "it is closed"))?;
+        let receiver = taken(&mut self.receiver, "receiving")?;
         let (receiver, marks_ns) =
             run_task(runtime, consume(receiver, self.bytes, self.api, order.clone()))??;
         self.receiver = Some(receiver);
@@ -270,8 +298,4 @@ async fn consume<M: Message>(
 #[inline]
 fn check<M: Message>(message: &M, sequence: u64, bytes: usize) -> Result<(), Failure> {
     if message.verify(sequence, bytes) { Ok(()) } else { Err(Failure::wrong_message(sequence)) }
-}
-
-fn ended() -> Failure {
-    Failure::broken("receiving", "the stream ended too early")
 }

@@ -31,10 +31,10 @@ impl Bound {
 #[derive(Debug)]
 pub(super) struct Budget {
     pub(super) name: &'static str,
+    /// The command and its options, a blank between two words.
     pub(super) command: &'static str,
-    pub(super) options: &'static [&'static str],
     /// Further options for tiny sizes.
-    pub(super) quick: &'static [&'static str],
+    pub(super) quick: &'static str,
     /// The key whose value counts.
     pub(super) key: &'static str,
     pub(super) bound: Bound,
@@ -63,16 +63,15 @@ impl Budget {
 /// for headers.
 const FULL_PACKET_MESSAGES: f64 = 3_800.0;
 
-const FEW_MESSAGES: &[&str] = &["--messages", "2000"];
-const FEW_TASKS: &[&str] = &["--tasks", "2000"];
-const ONE_EACH: &[&str] = &["--repeat", "10"];
+const FEW_MESSAGES: &str = "--messages 2000";
+const FEW_TASKS: &str = "--tasks 2000";
+const ONE_EACH: &str = "--repeat 10";
 
 /// All of them.
 pub(super) static BUDGETS: &[Budget] = &[
     Budget {
         name: "stream-one",
-        command: "stream",
-        options: &["--size", "16", "--api", "one", "--against", "hand-batched"],
+        command: "stream --size 16 --api one --against hand-batched",
         quick: FEW_MESSAGES,
         key: "ratio",
         bound: Bound::AtLeast(0.5),
@@ -80,8 +79,7 @@ pub(super) static BUDGETS: &[Budget] = &[
     },
     Budget {
         name: "stream-many",
-        command: "stream",
-        options: &["--size", "16", "--api", "many", "--against", "hand-batched"],
+        command: "stream --size 16 --api many --against hand-batched",
         quick: FEW_MESSAGES,
         key: "ratio",
         bound: Bound::AtLeast(0.7),
@@ -89,8 +87,7 @@ pub(super) static BUDGETS: &[Budget] = &[
     },
     Budget {
         name: "stream-1024",
-        command: "stream",
-        options: &["--size", "1024", "--api", "one", "--against", "hand-batched"],
+        command: "stream --size 1024 --api one --against hand-batched",
         quick: FEW_MESSAGES,
         key: "ratio",
         bound: Bound::AtLeast(0.6),
@@ -98,8 +95,7 @@ pub(super) static BUDGETS: &[Budget] = &[
     },
     Budget {
         name: "stream-unbuffered",
-        command: "stream",
-        options: &["--size", "16", "--policy", "unbuffered", "--against", "unbatched"],
+        command: "stream --size 16 --policy unbuffered --against unbatched",
         quick: FEW_MESSAGES,
         key: "ratio",
         bound: Bound::AtLeast(0.7),
@@ -107,8 +103,7 @@ pub(super) static BUDGETS: &[Budget] = &[
     },
     Budget {
         name: "delivery",
-        command: "stream",
-        options: &["--size", "16", "--rate", "10000", "--against", "latency"],
+        command: "stream --size 16 --rate 10000 --against latency",
         quick: FEW_MESSAGES,
         key: "ratio",
         bound: Bound::AtMost(1.5),
@@ -116,52 +111,32 @@ pub(super) static BUDGETS: &[Budget] = &[
     },
     Budget {
         name: "bandwidth",
-        command: "bandwidth",
-        options: &["--size", "64MiB", "--against", "raw"],
-        quick: &["--size", "1MiB", "--repeat", "10"],
+        command: "bandwidth --size 64MiB --against raw",
+        quick: "--size 1MiB --repeat 10",
         key: "ratio",
         bound: Bound::AtLeast(0.85),
         aim: 1.0,
     },
     Budget {
         name: "latency",
-        command: "latency",
-        options: &["--size", "16", "--against", "raw"],
-        quick: &["--iterations", "200"],
+        command: "latency --size 16 --against raw",
+        quick: "--iterations 200",
         key: "ratio",
         bound: Bound::AtMost(1.2),
         aim: 1.02,
     },
     Budget {
         name: "latency-busy-poll",
-        command: "latency",
-        options: &["--size", "16", "--runtime", "busy-poll", "--against", "raw"],
-        quick: &["--iterations", "200"],
+        command: "latency --size 16 --runtime busy-poll --against raw",
+        quick: "--iterations 200",
         key: "ratio",
         bound: Bound::AtMost(1.3),
         aim: 0.9,
     },
     Budget {
         name: "farm",
-        command: "farm",
-        options: &[
-            "--tasks",
-            "500000",
-            "--work",
-            "0us",
-            "--task-bytes",
-            "16",
-            "--workers",
-            "1",
-            "--workers-as",
-            "process",
-            "--prefetch",
-            "64",
-            "--grain",
-            "1",
-            "--against",
-            "hand-farm",
-        ],
+        command: "farm --tasks 500000 --work 0us --task-bytes 16 --workers 1 \
+            --workers-as process --prefetch 64 --grain 1 --against hand-farm",
         quick: FEW_TASKS,
         key: "ratio",
         bound: Bound::AtLeast(0.4),
@@ -169,23 +144,8 @@ pub(super) static BUDGETS: &[Budget] = &[
     },
     Budget {
         name: "farm-rate",
-        command: "farm",
-        options: &[
-            "--tasks",
-            "500000",
-            "--work",
-            "0us",
-            "--task-bytes",
-            "16",
-            "--workers",
-            "1",
-            "--workers-as",
-            "process",
-            "--prefetch",
-            "auto",
-            "--grain",
-            "1",
-        ],
+        command: "farm --tasks 500000 --work 0us --task-bytes 16 --workers 1 \
+            --workers-as process --prefetch auto --grain 1",
         quick: FEW_TASKS,
         key: "tasks_per_second",
         bound: Bound::Printed,
@@ -193,23 +153,8 @@ pub(super) static BUDGETS: &[Budget] = &[
     },
     Budget {
         name: "farm-rate-64",
-        command: "farm",
-        options: &[
-            "--tasks",
-            "500000",
-            "--work",
-            "0us",
-            "--task-bytes",
-            "16",
-            "--workers",
-            "1",
-            "--workers-as",
-            "process",
-            "--prefetch",
-            "64",
-            "--grain",
-            "1",
-        ],
+        command: "farm --tasks 500000 --work 0us --task-bytes 16 --workers 1 \
+            --workers-as process --prefetch 64 --grain 1",
         quick: FEW_TASKS,
         key: "tasks_per_second",
         bound: Bound::Printed,
@@ -217,21 +162,8 @@ pub(super) static BUDGETS: &[Budget] = &[
     },
     Budget {
         name: "delta-pair",
-        command: "delta",
-        options: &[
-            "--pattern",
-            "pair",
-            "--nodes",
-            "2",
-            "--bytes",
-            "4MiB",
-            "--delta",
-            "auto",
-            "--compute",
-            "trig",
-            "--lan",
-            "real",
-        ],
+        command: "delta --pattern pair --nodes 2 --bytes 4MiB --delta auto \
+            --compute trig --lan real",
         quick: ONE_EACH,
         key: "speedup",
         bound: Bound::AtLeast(1.5),
@@ -239,35 +171,23 @@ pub(super) static BUDGETS: &[Budget] = &[
     },
     Budget {
         name: "delta-bandwidth",
-        command: "delta",
-        options: &[
-            "--pattern",
-            "pair",
-            "--bytes",
-            "64MiB",
-            "--compute",
-            "empty",
-            "--against",
-            "bandwidth",
-        ],
-        quick: &["--bytes", "1MiB", "--repeat", "10"],
+        command: "delta --pattern pair --bytes 64MiB --compute empty --against bandwidth",
+        quick: "--bytes 1MiB --repeat 10",
         key: "ratio",
         bound: Bound::AtLeast(0.7),
         aim: 0.95,
     },
     Budget {
         name: "idle",
-        command: "idle",
-        options: &["--links", "1000"],
-        quick: &["--links", "20"],
+        command: "idle --links 1000",
+        quick: "--links 20",
         key: "bytes_per_link",
         bound: Bound::AtMost(32.0 * 1024.0),
         aim: 8.0 * 1024.0,
     },
     Budget {
         name: "messages-per-packet",
-        command: "stream",
-        options: &["--size", "16", "--threads", "1"],
+        command: "stream --size 16 --threads 1",
         quick: FEW_MESSAGES,
         key: "messages_per_packet",
         bound: Bound::AtLeast(1_000.0),
@@ -275,12 +195,51 @@ pub(super) static BUDGETS: &[Budget] = &[
     },
     Budget {
         name: "messages-per-packet-threads",
-        command: "stream",
-        options: &["--size", "16", "--threads", "2"],
+        command: "stream --size 16 --threads 2",
         quick: FEW_MESSAGES,
         key: "messages_per_packet",
         bound: Bound::AtLeast(1_000.0),
         aim: FULL_PACKET_MESSAGES,
+    },
+    Budget {
+        name: "session-stream-one",
+        command: "stream --size 16 --api one --against session-off",
+        quick: FEW_MESSAGES,
+        key: "ratio",
+        bound: Bound::AtLeast(0.95),
+        aim: 1.0,
+    },
+    Budget {
+        name: "session-stream-many",
+        command: "stream --size 16 --api many --against session-off",
+        quick: FEW_MESSAGES,
+        key: "ratio",
+        bound: Bound::AtLeast(0.95),
+        aim: 1.0,
+    },
+    Budget {
+        name: "session-bandwidth",
+        command: "bandwidth --size 64MiB --against session-off",
+        quick: "--size 1MiB --repeat 10",
+        key: "ratio",
+        bound: Bound::AtLeast(0.95),
+        aim: 1.0,
+    },
+    Budget {
+        name: "load-express",
+        command: "latency --size 16 --load bulk --lane express --against load-idle",
+        quick: "--iterations 200",
+        key: "p99_ratio",
+        bound: Bound::AtMost(5.0),
+        aim: 2.0,
+    },
+    Budget {
+        name: "load-bulk",
+        command: "latency --size 16 --load bulk --against load-idle",
+        quick: "--iterations 200",
+        key: "p99_ratio",
+        bound: Bound::AtMost(5.0),
+        aim: 2.0,
     },
 ];
 

@@ -46,6 +46,7 @@ pub struct Conduct {
 pub struct Lane {
     conduct: watch::Sender<Conduct>,
     passed: AtomicU64,
+    began_ns: AtomicU64,
     carrying_ns: AtomicU64,
 }
 
@@ -63,7 +64,8 @@ pub(super) enum Stop {
 impl Lane {
     pub(super) fn new(conduct: Conduct) -> Self {
         let conduct = watch::channel(conduct).0;
-        Self { conduct, passed: AtomicU64::new(0), carrying_ns: AtomicU64::new(0) }
+        let [passed, began_ns, carrying_ns] = [0; 3].map(AtomicU64::new);
+        Self { conduct, passed, began_ns, carrying_ns }
     }
 
     /// Changes what becomes of the bytes from now on.
@@ -74,6 +76,11 @@ impl Lane {
     /// Bytes that arrived.
     pub fn passed(&self) -> u64 {
         self.passed.load(Ordering::Relaxed)
+    }
+
+    /// When its first bytes had passed.
+    pub fn began_ns(&self) -> Option<u64> {
+        Some(self.began_ns.load(Ordering::Relaxed)).filter(|&at| at > 0)
     }
 
     /// Since when it carries more than the opening of a connection.
@@ -128,6 +135,9 @@ impl Lane {
                 Ok(true) => return Stop::CutHere,
                 Ok(false) => {}
                 Err(_) => return Stop::Broken,
+            }
+            if self.began_ns().is_none() {
+                self.began_ns.store(now_ns(), Ordering::Relaxed);
             }
             if self.passed() >= CARRYING_BYTES && self.carrying_ns().is_none() {
                 self.carrying_ns.store(now_ns(), Ordering::Relaxed);

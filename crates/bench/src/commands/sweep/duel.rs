@@ -1,0 +1,252 @@
+//! One cell: the heats of the fixed settings, then the final against the best of them.
+
+use super::{Cell, Fixed, Rate};
+use crate::failure::Failure;
+use crate::harness::near::{Bench, Setting};
+use crate::harness::protocol::{Api, NodeKind, Pace, PolicyKind};
+use crate::harness::slices::{self, Contender, Outcome, Plan, SLICES_MIN, Slice};
+use crate::ours::stream::{StreamKind, near};
+use crate::stats::{Ratio, median};
+
+/// At saturation at least this part of the best fixed setting's rate.
+const RATE_RATIO_MIN: f64 = 0.9;
+
+/// Below it at most so many times its p99 delivery, and so many times its processor time a
+/// message.
+const COST_RATIO_MAX: f64 = 1.1;
+
+/// Connections of the final, each with so many pairs: how fast one is differs by a third from one
+/// to the next with where its memory happens to lie, and stays so while it lasts.
+const OPENINGS: usize = 5;
+const PAIRS: usize = 2;
+
+/// The first warm-up tries this many messages.
+const FIRST_TRY: u64 = 1_000;
+
+/// How long everything runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lengths {
+    /// Slices of each fixed setting in the heats.
+    heats: usize,
+    /// How often a final whose target is missed goes on; all pairs count.
+    extra_rounds: usize,
+    /// Seconds of a slice where messages come at a rate: with 1,000 a second few of them are
+    /// beyond the 99th percentile.
+    paced_seconds: f64,
+    /// A slice has so many messages, whatever its rate.
+    messages: Option<u64>,
+}
+
+impl Lengths {
+    pub(super) const USUAL: Self =
+        Self { heats: 3, extra_rounds: 2, paced_seconds: 0.2, messages: None };
+    pub(super) const QUICK: Self =
+        Self { heats: 1, extra_rounds: 0, paced_seconds: 0.0, messages: Some(20) };
+
+    /// Messages of a slice; none at saturation, where it is found.
+    fn slice(&self, rate: Rate) -> Option<u64> {
+        let paced = |rate| (rate as f64 * self.paced_seconds) as u64;
+        self.messages.or_else(|| rate.per_second().map(paced)).map(|count| count.max(1))
+    }
+
+    fn plan(&self, rate: Rate) -> Result<Plan, Failure> {
+        let total = self.slice(rate).map(|count| count * SLICES_MIN as u64);
+        Plan::new(total, FIRST_TRY, true)
+    }
+}
+
+/// The final of a cell.
+#[derive(Debug)]
+pub(super) struct Duel {
+    /// The best of the fixed settings.
+    pub(super) best: Fixed,
+    /// Ours, and the best fixed setting as the baseline.
+    pub(super) outcome: Outcome,
+}
+
+impl Duel {
+    /// Ours over the best fixed setting: rate, p99 delivery, processor time a message.
+    pub(super) fn ratios(&self) -> [Ratio; 3] {
+        let of = |figure: fn(&Slice) -> f64| self.outcome.ratio(figure);
+        [of(Slice::rate), of(Slice::p99_us), of(Slice::cpu_us_per_message)]
+    }
+
+    /// More pairs of the same.
+    fn extend(&mut self, more: Outcome) {
+        let all = &mut self.outcome;
+        all.ours.extend(more.ours);
+        all.baseline.extend(more.baseline);
+        all.stats = match (all.stats, more.stats) {
+            // Each of its own node: what they did is the difference of the sums.
+            (Some(all), Some(more)) => Some((all.0.plus(&more.0), all.1.plus(&more.1))),
+            (all, more) => all.or(more),
+        };
+    }
+
+    pub(super) fn is_met(&self, rate: Rate) -> bool {
+        let [speed, p99, cpu] = self.ratios().map(|ratio| ratio.median);
+        match rate {
+            Rate::Saturation => speed >= RATE_RATIO_MIN,
+            Rate::PerSecond(_) => p99 <= COST_RATIO_MAX && cpu <= COST_RATIO_MAX,
+        }
+    }
+}
+
+/// Messages a second that ours makes at this size, about.
+///
+/// # Errors
+/// If it fails.
+pub(super) fn saturation(
+    bench: &mut Bench,
+    setting: &Setting,
+    bytes: usize,
+    lengths: &Lengths,
+) -> Result<f64, Failure> {
+    let cell = Cell { bytes, rate: Rate::Saturation };
+    let mut ours = open(bench, cell, setting.node(PolicyKind::Chunked))?;
+    let plan = lengths.plan(Rate::Saturation)?;
+    let count = slices::warm_up(&plan, |count| ours.slice(bench, count.messages))?;
+    Ok(ours.slice(bench, count)?.rate())
+}
+
+/// Heats and final of a cell.
+///
+/// # Errors
+/// If a slice fails.
+pub(super) fn run(
+    bench: &mut Bench,
+    setting: &Setting,
+    cell: Cell,
+    lengths: &Lengths,
+) -> Result<Duel, Failure> {
+    let best = heats(bench, setting, cell, lengths)?;
+    let mut duel = Duel { best, outcome: Outcome::default() };
+    for round in 0..=lengths.extra_rounds {
+        if round > 0 && duel.is_met(cell.rate) {
+            break;
+        }
+        for _ in 0..OPENINGS {
+            duel.extend(pairs(bench, setting, cell, best, lengths)?);
+        }
+    }
+    Ok(duel)
+}
+
+/// Some pairs of slices, on connections of their own.
+fn pairs(
+    bench: &mut Bench,
+    setting: &Setting,
+    cell: Cell,
+    best: Fixed,
+    lengths: &Lengths,
+) -> Result<Outcome, Failure> {
+    let mut ours = open(bench, cell, setting.node(PolicyKind::Chunked))?;
+    let mut fixed = Some(open(bench, cell, best.node(setting))?);
+    let plan = Plan {
+        slices: PAIRS,
+        total: lengths.slice(cell.rate).map(|count| count * PAIRS as u64),
+        first_try: FIRST_TRY,
+    };
+    slices::run(bench, &mut *ours, fixed.as_mut(), &plan)
+}
+
+/// A fixed setting in the heats.
+struct Runner {
+    fixed: Fixed,
+    contender: Box<dyn Contender>,
+    count: u64,
+    slices: Vec<Slice>,
+}
+
+fn heats(
+    bench: &mut Bench,
+    setting: &Setting,
+    cell: Cell,
+    lengths: &Lengths,
+) -> Result<Fixed, Failure> {
+    let plan = lengths.plan(cell.rate)?;
+    let mut runners = Vec::new();
+    for fixed in Fixed::all() {
+        let mut contender = open(bench, cell, fixed.node(setting))?;
+        let count = slices::warm_up(&plan, |count| contender.slice(bench, count.messages))?;
+        runners.push(Runner { fixed, contender, count, slices: Vec::new() });
+    }
+    for _ in 0..lengths.heats {
+        // There and back, so that none always follows the same.
+        runners.reverse();
+        for runner in &mut runners {
+            let slice = runner.contender.slice(bench, runner.count)?;
+            runner.slices.push(slice);
+        }
+    }
+    let best = runners
+        .into_iter()
+        .max_by(|one, other| {
+            merit(cell.rate, &one.slices).total_cmp(&merit(cell.rate, &other.slices))
+        })
+        .ok_or_else(|| Failure::broken("sweeping", "there are no fixed settings"))?;
+    Ok(best.fixed)
+}
+
+/// What the best fixed setting has most of.
+fn merit(rate: Rate, slices: &[Slice]) -> f64 {
+    let middle = |figure: fn(&Slice) -> f64| median(&slices.iter().map(figure).collect::<Vec<_>>());
+    match rate {
+        Rate::Saturation => middle(Slice::rate),
+        Rate::PerSecond(_) => 1.0 / (middle(Slice::p99_us) * middle(Slice::cpu_us_per_message)),
+    }
+}
+
+fn open(bench: &mut Bench, cell: Cell, node: NodeKind) -> Result<Box<dyn Contender>, Failure> {
+    let (bytes, rate) = (cell.bytes, cell.rate.per_second());
+    near(bench, StreamKind { bytes, api: Api::One, rate, pace: Pace::Sleep, node })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slice(seconds: f64, p99_ns: u64, cpu_ns: u64) -> Slice {
+        Slice { messages: 10, seconds, cpu_ns, samples_ns: vec![p99_ns; 10] }
+    }
+
+    fn duel(ours: &Slice, best: &Slice) -> Duel {
+        let outcome = Outcome {
+            ours: vec![ours.clone(); 3],
+            baseline: vec![best.clone(); 3],
+            ..Outcome::default()
+        };
+        Duel { best: Fixed { packet_bytes: 4096, linger: None }, outcome }
+    }
+
+    #[test]
+    fn the_rate_counts_at_saturation_and_delivery_and_processor_below() {
+        let best = slice(1.0, 1_000, 1_000);
+        let paced = Rate::PerSecond(1);
+        let slow = duel(&slice(1.2, 1_000, 1_000), &best);
+        assert!(!slow.is_met(Rate::Saturation) && slow.is_met(paced));
+        let late = duel(&slice(1.0, 1_200, 1_000), &best);
+        assert!(late.is_met(Rate::Saturation) && !late.is_met(paced));
+        let dear = duel(&slice(1.0, 1_000, 1_200), &best);
+        assert!(dear.is_met(Rate::Saturation) && !dear.is_met(paced));
+        assert!(duel(&slice(1.1, 1_090, 1_090), &best).is_met(paced));
+    }
+
+    #[test]
+    fn below_saturation_the_product_decides() {
+        let paced = Rate::PerSecond(1);
+        let prompt = [slice(1.0, 50_000, 2_000)];
+        let patient = [slice(1.0, 1_000_000, 500)];
+        let cheap_at_once = [slice(1.0, 55_000, 1_500)];
+        assert!(merit(paced, &prompt) > merit(paced, &patient));
+        assert!(merit(paced, &cheap_at_once) > merit(paced, &prompt));
+    }
+
+    #[test]
+    fn a_slice_at_a_rate_takes_its_time_and_none_is_empty() {
+        assert_eq!(Lengths::USUAL.slice(Rate::PerSecond(10_000)), Some(2_000));
+        assert_eq!(Lengths::USUAL.slice(Rate::PerSecond(1)), Some(1));
+        assert_eq!(Lengths::USUAL.slice(Rate::Saturation), None);
+        assert_eq!(Lengths::QUICK.slice(Rate::Saturation), Some(20));
+    }
+}

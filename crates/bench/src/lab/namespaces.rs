@@ -1,0 +1,260 @@
+//! Two nodes in network namespaces of their own, between which the network itself goes wrong.
+//!
+//! A pair of virtual interfaces joins the namespaces. It is unplugged for a while, so that packets
+//! are lost and TCP has to do with it; a node's sockets are destroyed by the system, which tells
+//! the other node so; and both at once, so that the word of it is lost. Needs root, and the
+//! programs `ip`, `ss` and `tc`.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::checks::longest_ns;
+use super::processes::Process;
+use super::proxy::{Direction, Proxy};
+use super::{Lab, Pair, Promises};
+use crate::failure::{Doing, Failure};
+use crate::stats::percentile_us;
+use crate::table::Row;
+
+/// Addresses of the two sides, of a network that is set aside for measurements.
+const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 7, 1), Ipv4Addr::new(198, 18, 7, 2)];
+
+/// How often it is looked whether messages come again.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What is to be run.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// How often something is done to the network.
+    pub faults: usize,
+    /// How long messages pass before, on average.
+    pub every: Duration,
+    /// How long the network is unplugged, on average.
+    pub outage: Duration,
+    /// Megabits a second that pass; none for as many as go.
+    pub mbit: Option<u64>,
+    /// Encoded bytes of a message.
+    pub bytes: usize,
+}
+
+/// What is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    /// Nothing passes for a while.
+    Unplug,
+    /// The sockets of one side are destroyed; the other is told.
+    Destroy(usize),
+    /// The sockets of one side are destroyed while nothing passes.
+    DestroyUnheard(usize),
+}
+
+const FAULTS: [Fault; 5] = [
+    Fault::Unplug,
+    Fault::Destroy(0),
+    Fault::Destroy(1),
+    Fault::DestroyUnheard(0),
+    Fault::DestroyUnheard(1),
+];
+
+/// Why this machine cannot run the scenario; none if it can.
+pub fn why_not() -> Option<String> {
+    if !cfg!(target_os = "linux") {
+        return Some("only Linux has network namespaces".to_owned());
+    }
+    #[cfg(target_os = "linux")]
+    if !rustix::process::geteuid().is_root() {
+        return Some("network namespaces need root".to_owned());
+    }
+    let tools = [("ip", "-V"), ("ss", "-V"), ("tc", "-V")];
+    let missing = tools.iter().find(|(tool, option)| quietly(&[tool, option]).is_err())?;
+    Some(format!("the program {} is needed", missing.0))
+}
+
+/// Runs the scenario.
+///
+/// # Errors
+/// If the namespaces cannot be made, or a process cannot be started or ends.
+pub async fn run(
+    lab: &mut Lab,
+    plan: &Plan,
+    promises: &mut Promises,
+    row: &mut Row,
+) -> Result<(), Failure> {
+    let net = Net::new(plan.mbit)?;
+    let mut pair = net.pair(lab).await?;
+    pair.begin(&[Direction::Forth], plan.bytes).await?;
+    let mut resumes = Vec::new();
+    for index in 0..plan.faults {
+        tokio::time::sleep(lab.random.about(plan.every)).await;
+        // Each kind in turn, and which one comes first by the seed.
+        let fault = FAULTS[(index + lab.random.below(2) as usize) % FAULTS.len()];
+        let outage = lab.random.about(plan.outage);
+        net.apply(fault, outage).await?;
+        let limit = lab.dead + lab.late_max;
+        let Some(gap) = goes_on(&mut pair, limit).await? else {
+            promises.hold(false, || {
+                format!("{fault:?} for {outage:?}: no message in {} s after it", limit.as_secs())
+            });
+            break;
+        };
+        resumes.push(gap.as_nanos() as u64);
+    }
+    let streams = pair.end(&[Direction::Forth], promises).await?.unwrap_or_default();
+    for stream in &streams {
+        promises.exactly_once(stream);
+        row.set("messages", stream.taken.messages)
+            .set("resumes", stream.sent.link.resumes.max(stream.taken.link.resumes))
+            .set("packets_resent", stream.sent.link.packets_resent)
+            .set("longest_gap_us", longest_ns(&stream.taken.silences) as f64 / 1e3);
+    }
+    row.set("faults", resumes.len())
+        .set("goes_on_p50_us", percentile_us(&resumes, 50))
+        .set("goes_on_max_us", percentile_us(&resumes, 100));
+    idle(lab, &net, plan, promises, row).await
+}
+
+/// A connection that carries nothing is gone, and its dialler is not told: the session lives when
+/// the other node sends something before its patience ends.
+async fn idle(
+    lab: &Lab,
+    net: &Net,
+    plan: &Plan,
+    promises: &mut Promises,
+    row: &mut Row,
+) -> Result<(), Failure> {
+    let mut pair = net.pair(lab).await?;
+    net.apply(Fault::DestroyUnheard(1), plan.outage).await?;
+    // It has sent something for so long when the other's system has asked.
+    tokio::time::sleep(lab.dead / 10).await;
+    pair.begin(&[Direction::Back], plan.bytes).await?;
+    tokio::time::sleep(lab.dead).await;
+    let streams = pair.end(&[Direction::Back], promises).await?.unwrap_or_default();
+    for stream in &streams {
+        promises.exactly_once(stream);
+        row.set("idle_survived", stream.sent.error.is_none());
+    }
+    Ok(())
+}
+
+/// How long it takes until the receiver gets messages again.
+async fn goes_on(pair: &mut Pair, limit: Duration) -> Result<Option<Duration>, Failure> {
+    let started = Instant::now();
+    let mut before = None;
+    while started.elapsed() < limit {
+        let (_, taken) = pair.acceptor.usage().await?;
+        let taken: u64 = taken.iter().sum();
+        // What had arrived before the fault may be taken after it: twice more, then.
+        match before {
+            Some((count, steps)) if taken > count && steps > 0 => {
+                return Ok(Some(started.elapsed()));
+            }
+            Some((count, steps)) if taken > count => before = Some((taken, steps + 1)),
+            Some(_) => {}
+            None => before = Some((taken, 0)),
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(None)
+}
+
+/// Two namespaces; dropping it removes them.
+struct Net {
+    names: [String; 2],
+    device: &'static str,
+}
+
+impl Net {
+    fn new(mbit: Option<u64>) -> Result<Self, Failure> {
+        let names = ["a", "b"].map(|side| format!("chunkperf-{}-{side}", std::process::id()));
+        // From here on dropped, whatever fails.
+        let net = Self { names, device: "lab0" };
+        let [a, b] = &net.names;
+        for name in [a, b] {
+            run_command(&["ip", "netns", "add", name])?;
+        }
+        let device = net.device;
+        run_command(&[
+            "ip", "-n", a, "link", "add", device, "type", "veth", "peer", "name", device, "netns",
+            b,
+        ])?;
+        for (name, address) in net.names.iter().zip(ADDRESSES) {
+            let address = format!("{address}/30");
+            run_command(&["ip", "-n", name, "address", "add", &address, "dev", device])?;
+            run_command(&["ip", "-n", name, "link", "set", "lo", "up"])?;
+            run_command(&["ip", "-n", name, "link", "set", device, "up"])?;
+            if let Some(mbit) = mbit {
+                let rate = format!("{mbit}mbit");
+                run_command(&[
+                    "tc", "-n", name, "qdisc", "add", "dev", device, "root", "tbf", "rate", &rate,
+                    "burst", "128kb", "latency", "50ms",
+                ])?;
+            }
+        }
+        Ok(net)
+    }
+
+    /// A node in each, and a link between them.
+    async fn pair(&self, lab: &Lab) -> Result<Pair, Failure> {
+        let mut lab = lab.clone();
+        lab.place.host = ADDRESSES[1].to_string();
+        let mut dialler = Process::start_in(&lab, 0, Some(&self.names[0])).await?;
+        let mut acceptor = Process::start_in(&lab, 1, Some(&self.names[1])).await?;
+        let address: SocketAddr = acceptor.listen().await?;
+        let (dialled, met) = tokio::join!(dialler.dial(1, address), acceptor.meet(1));
+        dialled.and(met)?;
+        // Nothing passes it: the network is at fault here.
+        let proxy = Proxy::start(address).doing("starting the proxy")?;
+        Ok(Pair { dialler, acceptor, proxy, ended: lab.ended() })
+    }
+
+    async fn apply(&self, fault: Fault, outage: Duration) -> Result<(), Failure> {
+        match fault {
+            Fault::Unplug => {
+                self.plug(false)?;
+                tokio::time::sleep(outage).await;
+                self.plug(true)
+            }
+            Fault::Destroy(side) => self.destroy(side),
+            Fault::DestroyUnheard(side) => {
+                self.plug(false)?;
+                self.destroy(side)?;
+                tokio::time::sleep(outage).await;
+                self.plug(true)
+            }
+        }
+    }
+
+    /// Takes the plug of the first side, which the second notices as well.
+    fn plug(&self, up: bool) -> Result<(), Failure> {
+        let state = if up { "up" } else { "down" };
+        run_command(&["ip", "-n", &self.names[0], "link", "set", self.device, state])
+    }
+
+    fn destroy(&self, side: usize) -> Result<(), Failure> {
+        let peer = ADDRESSES[1 - side].to_string();
+        run_command(&["ip", "netns", "exec", &self.names[side], "ss", "-K", "dst", &peer])
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for name in &self.names {
+            // What was not made cannot be removed.
+            let _ = quietly(&["ip", "netns", "delete", name]);
+        }
+    }
+}
+
+fn quietly(words: &[&str]) -> std::io::Result<std::process::Output> {
+    Command::new(words[0]).args(&words[1..]).stdin(Stdio::null()).output()
+}
+
+fn run_command(words: &[&str]) -> Result<(), Failure> {
+    let doing = words.join(" ");
+    let output = quietly(words).doing(&doing)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(Failure::broken(doing, String::from_utf8_lossy(&output.stderr).trim()))
+}
