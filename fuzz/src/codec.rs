@@ -1,8 +1,11 @@
 //! Values.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::num::NonZeroU16;
+use std::time::Duration;
 
-use chunkcomm::codec::{decode, encode_into_slice, encode_into_vec};
+use chunkcomm::codec::{DecodeError, EncodeError, decode, encode_into_slice, encode_into_vec};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Something of everything that the format knows, and that contains itself.
@@ -25,6 +28,7 @@ pub fn run(data: &[u8]) {
     // Neither is written as it was read: keys may come twice, and no element takes bytes.
     let _ = decode::<BTreeMap<u16, Value>>(data);
     let _ = decode::<(Vec<()>, BTreeMap<(), ()>)>(data);
+    let _ = decode::<Vec<(Duration, IpAddr, Option<NonZeroU16>)>>(data);
 }
 
 fn exactly<T: Serialize + DeserializeOwned>(data: &[u8]) {
@@ -34,6 +38,16 @@ fn exactly<T: Serialize + DeserializeOwned>(data: &[u8]) {
     assert_eq!(written, data);
     assert_eq!(encode_into_slice(&value, &mut written), Ok(data.len()));
     assert_eq!(written, data);
+    // Nothing of it can be spared, and nothing more of it is read.
+    let end = data.iter().fold(0, |sum: usize, byte| sum + usize::from(*byte)) % data.len().max(1);
+    if end < data.len() {
+        assert_eq!(encode_into_slice(&value, &mut written[..end]), Err(EncodeError::NoRoom));
+        assert!(decode::<T>(&data[..end]).is_err());
+    }
+    written.clear();
+    written.extend_from_slice(data);
+    written.push(0);
+    assert_eq!(decode::<T>(&written).err(), Some(DecodeError::Trailing));
 }
 
 /// One value of each kind.

@@ -3,14 +3,16 @@
 //!
 //! - `cargo run --bin smoke`: some thousand random and mutated inputs by a seed, on the stable
 //!   toolchain, in seconds. CI runs this.
-//! - `cargo +nightly fuzz run --features libfuzzer packet`: coverage-guided, for as long as one likes
-//!   (needs `cargo install cargo-fuzz`, the nightly toolchain and a C++ compiler).
+//! - `./guided packet -runs=10000000`: guided by coverage, on the stable toolchain too, for as long
+//!   as one likes (needs g++ for libFuzzer's engine).
 
 pub mod address;
 pub mod codec;
+pub mod deeds;
 pub mod hello;
 pub mod link;
 pub mod packet;
+pub mod session;
 
 /// A target, by its name.
 pub struct Target {
@@ -23,8 +25,9 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 6] = [
     Target { name: "packet", run: packet::run, seeds: packet::seeds },
+    Target { name: "session", run: session::run, seeds: session::seeds },
     Target { name: "link", run: link::run, seeds: link::seeds },
     Target { name: "hello", run: hello::run, seeds: hello::seeds },
     Target { name: "codec", run: codec::run, seeds: codec::seeds },

@@ -3,7 +3,7 @@
 //! The bytes are read as a list of deeds: the peer's records and packets, and what our own side
 //! does in between. Our side is honest: it consumes what it got and answers what it is asked.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +17,8 @@ use chunkcomm::proto::packet::{
     AppendRecords, ChannelKind, Decoder, Header, Lane, Packet, Refusal,
 };
 
+use crate::deeds::Deeds;
+
 const PACKET_BYTES_MAX: usize = 4096;
 const WINDOWS_BYTES_MAX: u64 = 256 * 1024;
 /// Below what a window can hold, so that the window is not what bounds a message.
@@ -24,67 +26,36 @@ const MESSAGE_BYTES_MAX: u64 = 12 * 1024;
 
 /// No deed of the peer makes the machine panic, and what it holds for it stays within its budget.
 pub fn run(data: &[u8]) {
-    let mut deeds = Deeds(data);
+    let mut deeds = Deeds::new(data);
     let mut machine = Machine::new(&mut deeds);
-    while !deeds.0.is_empty() {
+    while !deeds.is_empty() {
         if machine.step(&mut deeds).is_err() {
             return;
         }
     }
 }
 
-/// Numbers read off the input; zeros at its end.
-struct Deeds<'a>(&'a [u8]);
+const EDGES: [u64; 8] =
+    [1, 4096, 8192, 16_384, MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX + 1, u32::MAX as u64, u64::MAX];
 
-impl Deeds<'_> {
-    fn byte(&mut self) -> u8 {
-        let Some((first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        *first
-    }
-
-    fn one_in(&mut self, count: u8) -> bool {
-        self.byte() < u8::MAX / count
-    }
-
-    fn channel(&mut self) -> u32 {
-        u32::from(self.byte() % 4)
-    }
-
-    /// Small, large, or at an edge.
-    fn number(&mut self) -> u64 {
-        const EDGES: [u64; 8] = [
-            1,
-            4096,
-            8192,
-            16_384,
-            MESSAGE_BYTES_MAX,
-            MESSAGE_BYTES_MAX + 1,
-            u32::MAX as u64,
-            u64::MAX,
-        ];
-        match self.byte() {
-            small @ 0..=127 => u64::from(small),
-            edge @ 128..=191 => EDGES[usize::from(edge % 8)],
-            _ => u64::from(self.byte()) << (self.byte() % 64),
-        }
-    }
+fn channel(deeds: &mut Deeds<'_>) -> u32 {
+    deeds.below(4) as u32
 }
 
 /// Our staged messages.
 #[derive(Default)]
-struct Rings(HashMap<u32, Vec<u8>>);
+struct Rings(BTreeMap<u32, Vec<u8>>);
 
 impl Staged for Rings {
     fn view(&mut self, channel: u32) -> View<'_> {
-        let front = self.0.entry(channel).or_default();
+        let front = self.0.get(&channel).map_or(&[][..], |ring| ring);
         // Each is one byte behind its length.
         View { front, back: &[], messages: (front.len() / 2) as u32, large: false }
     }
 
     fn consume(&mut self, channel: u32, bytes: usize, messages: u32) {
         assert_eq!(bytes, 2 * messages as usize);
-        self.0.entry(channel).or_default().drain(..bytes);
+        self.0.get_mut(&channel).map(|ring| ring.drain(..bytes));
     }
 
     fn take_large(&mut self, _channel: u32) -> Bytes {
@@ -99,6 +70,8 @@ struct Machine {
     /// The peer's next packet.
     body: Vec<u8>,
     sequence: u64,
+    /// Our channels that end: nothing more is staged.
+    ended: HashSet<u32>,
     /// Channels that the peer opened.
     opened: HashSet<u32>,
     now: Time,
@@ -108,6 +81,7 @@ struct Machine {
     large: Vec<u32>,
     /// The message that is coming in, by channel.
     assembling: HashMap<u32, u64>,
+    closing: bool,
 }
 
 impl Machine {
@@ -136,11 +110,13 @@ impl Machine {
             rings: Rings::default(),
             body: Vec::new(),
             sequence: 0,
+            ended: HashSet::new(),
             opened: HashSet::new(),
             now: Time(1),
             held: HashMap::new(),
             large: Vec::new(),
             assembling: HashMap::new(),
+            closing: false,
         }
     }
 
@@ -148,11 +124,11 @@ impl Machine {
         match deeds.byte() % 26 {
             0..=10 => self.record(deeds),
             11..=13 => self.packet(deeds)?,
-            14 | 15 => self.consume(deeds.channel()),
+            14 | 15 => self.consume(channel(deeds)),
             16 | 17 => self.transmit(),
             18 => self.send(deeds),
             19 => self.answer(deeds),
-            20 => self.now = self.now.after(Duration::from_micros(deeds.number() % 5000)),
+            20 => self.now = self.now.after(Duration::from_micros(deeds.number(&EDGES) % 5000)),
             21 => self.link.large_taken(self.large.pop().unwrap_or_default()),
             22 => self.end(deeds),
             23 => self.another_connection(deeds)?,
@@ -169,12 +145,18 @@ impl Machine {
         self.link.cut(self.now);
         // What was not received as a whole comes again, or something else does.
         self.sequence = if deeds.one_in(8) { self.sequence } else { received };
-        self.link.resume(deeds.number() % 8, self.now)
+        let [sent, acknowledged, _] = self.link.numbers();
+        let unsure = sent - acknowledged + 1;
+        let has = match deeds.one_in(8) {
+            true => deeds.number(&EDGES),
+            false => acknowledged + deeds.number(&EDGES) % unsure,
+        };
+        self.link.resume(has, self.now)
     }
 
     /// The peer appends a record to its packet.
     fn record(&mut self, deeds: &mut Deeds<'_>) {
-        let channel = deeds.channel();
+        let channel = channel(deeds);
         let body = &mut self.body;
         let deed = deeds.byte();
         // Mostly in order, so that there is something to break.
@@ -184,21 +166,23 @@ impl Machine {
             _ => deed,
         };
         match deed % 12 {
-            0 | 1 => body.open(channel, Lane::Express, ChannelKind::Bytes, deeds.number(), "name"),
+            0 | 1 => {
+                body.open(channel, Lane::Express, ChannelKind::Bytes, deeds.number(&EDGES), "name")
+            }
             2..=4 => {
-                let bytes = (deeds.number() % 2000) as usize;
-                body.run(channel, bytes as u32, deeds.number() as u32);
+                let bytes = (deeds.number(&EDGES) % 2000) as usize;
+                body.run(channel, bytes as u32, deeds.number(&EDGES) as u32);
                 body.extend(std::iter::repeat_n(deeds.byte(), bytes));
             }
             5 | 6 => {
-                let bytes = (deeds.number() % 20_000) as usize;
-                body.fragment(channel, deeds.number(), bytes as u32);
+                let bytes = (deeds.number(&EDGES) % 20_000) as usize;
+                body.fragment(channel, deeds.number(&EDGES), bytes as u32);
                 body.extend(std::iter::repeat_n(deeds.byte(), bytes));
             }
-            7 => body.end(channel, deeds.number()),
+            7 => body.end(channel, deeds.number(&EDGES)),
             8 => body.terminate(channel),
-            9 => body.credit(channel, deeds.number()),
-            10 => body.open_credit(deeds.number()),
+            9 => body.credit(channel, deeds.number(&EDGES)),
+            10 => body.open_credit(deeds.number(&EDGES)),
             _ => body.refuse(channel, Refusal::KindMismatch, "text"),
         }
     }
@@ -207,7 +191,7 @@ impl Machine {
     fn packet(&mut self, deeds: &mut Deeds<'_>) -> Result<(), ProtocolError> {
         let sequence = match deeds.byte() {
             0 => 0,
-            1 => deeds.number(),
+            1 => deeds.number(&EDGES),
             _ => self.sequence + 1,
         };
         self.sequence = self.sequence.max(sequence);
@@ -215,22 +199,36 @@ impl Machine {
             body_bytes: self.body.len() as u32,
             flags: deeds.byte() % 2,
             sequence,
-            ack: if deeds.byte() > 8 { 0 } else { deeds.number() },
+            ack: if deeds.byte() > 8 { 0 } else { deeds.number(&EDGES) },
         };
         let wire = [&header.encode()[..], &self.body].concat();
         self.body.clear();
-        let mut at = 0;
-        while let Some(item) = self.decoder.next(&wire, &mut at).map_err(ProtocolError::Wire)? {
-            let event = self.link.handle(item, self.now)?;
-            self.react(event)?;
+        if deeds.one_in(6) {
+            // It breaks off and comes again, or another one of its number does.
+            self.read(&wire[..deeds.number(&EDGES) as usize % wire.len()])?;
+            self.another_connection(deeds)?;
+            if deeds.one_in(6) {
+                return Ok(());
+            }
         }
-        assert_eq!(at, wire.len());
-        let held: u64 = self.held.values().chain(self.assembling.values()).sum();
-        assert!(held <= WINDOWS_BYTES_MAX + MESSAGE_BYTES_MAX, "{held} bytes are held");
+        let used = self.read(&wire)?;
+        assert_eq!(used, wire.len());
         Ok(())
     }
 
-    fn react(&mut self, event: Event<'_>) -> Result<(), ProtocolError> {
+    /// Takes in what came of a packet; says how much of it was used.
+    fn read(&mut self, wire: &[u8]) -> Result<usize, ProtocolError> {
+        let mut at = 0;
+        while let Some(item) = self.decoder.next(wire, &mut at).map_err(ProtocolError::Wire)? {
+            let event = self.link.handle(item, self.now)?;
+            self.react(event);
+        }
+        let held: u64 = self.held.values().chain(self.assembling.values()).sum();
+        assert!(held <= WINDOWS_BYTES_MAX + MESSAGE_BYTES_MAX, "{held} bytes are held");
+        Ok(at)
+    }
+
+    fn react(&mut self, event: Event<'_>) {
         match event {
             Event::Run { channel, bytes, .. } => {
                 *self.held.entry(channel).or_default() += bytes.len() as u64;
@@ -253,12 +251,11 @@ impl Machine {
                     }
                 }
             }
-            Event::Terminated { channel } => {
+            Event::Terminated { channel } | Event::Refused { channel, .. } => {
                 self.rings.0.remove(&channel);
             }
             _ => {}
         }
-        Ok(())
     }
 
     /// A receiver takes what it holds.
@@ -290,7 +287,7 @@ impl Machine {
 
     /// A sender of ours opens a channel, or stages some messages.
     fn send(&mut self, deeds: &mut Deeds<'_>) {
-        if deeds.one_in(4) && self.rings.0.len() < 16 {
+        if deeds.one_in(4) && self.rings.0.len() < 16 && !self.closing {
             let spec = OpenSpec {
                 lane: Lane::Bulk,
                 kind: ChannelKind::Typed,
@@ -303,6 +300,9 @@ impl Machine {
         }
         let channel = u32::from(deeds.byte());
         let Some(ring) = self.rings.0.get_mut(&channel) else { return };
+        if self.ended.contains(&channel) {
+            return;
+        }
         ring.extend([1, 7].repeat(1 + usize::from(deeds.byte())));
         self.link.staged(channel, self.now);
         if deeds.one_in(4) {
@@ -312,7 +312,7 @@ impl Machine {
 
     /// A receiver of ours turns away.
     fn answer(&mut self, deeds: &mut Deeds<'_>) {
-        let channel = deeds.channel();
+        let channel = channel(deeds);
         match deeds.byte() % 4 {
             0 => self.link.terminate(channel),
             1 => self.link.refuse(channel, Refusal::TypeMismatch, "text"),
@@ -328,9 +328,17 @@ impl Machine {
     fn end(&mut self, deeds: &mut Deeds<'_>) {
         let channel = u32::from(deeds.byte());
         match deeds.byte() % 8 {
-            0 => self.link.close(),
-            1 => self.link.bye(),
+            0 => {
+                self.closing = true;
+                self.ended.extend(self.rings.0.keys());
+                for channel in self.rings.0.keys() {
+                    self.link.end_when_drained(*channel, self.now);
+                }
+                self.link.close();
+            }
+            1 if self.closing && self.link.is_quiet() => self.link.bye(),
             _ if self.rings.0.contains_key(&channel) => {
+                self.ended.insert(channel);
                 self.link.end_when_drained(channel, self.now);
             }
             _ => {}

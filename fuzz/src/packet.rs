@@ -1,27 +1,162 @@
 //! The packets of a connection.
 
+use chunkcomm::proto::cycle::{HOPS_MAX, Hop};
+use chunkcomm::proto::limits::FRAGMENT_BYTES_MAX;
 use chunkcomm::proto::message::next_in_run;
 use chunkcomm::proto::packet::{
     AppendRecords, ChannelKind, Decoder, Header, Item, Lane, Refusal, WireError,
 };
 
-const PACKET_BYTES_MAX: usize = 4096;
+use crate::deeds::Deeds;
 
-/// The decoder finds the same in the bytes, up to the same error, however they were cut: the first
-/// byte says how.
+const PACKET_BYTES_MAX: usize = 4096;
+const EDGES: [u64; 5] = [1, 4096, FRAGMENT_BYTES_MAX as u64, u32::MAX as u64, u64::MAX];
+
+/// The first byte says how the bytes are cut into pieces, and whether they are the wire's or deeds
+/// of somebody who writes packets.
 pub fn run(data: &[u8]) {
-    let Some((piece, wire)) = data.split_first() else { return };
-    let whole = read(wire, wire.len().max(1));
-    let pieces = read(wire, 1 + usize::from(*piece));
-    assert_eq!(whole, pieces);
+    let mut deeds = Deeds::new(data);
+    let how = deeds.byte();
+    let piece = 1 + usize::from(how & 127);
+    if how < 128 {
+        any_cut_is_the_same(deeds.bytes(usize::MAX), piece);
+        return;
+    }
+    let packets = packets(&mut deeds);
+    let wire = packets.concat();
+    let found = any_cut_is_the_same(&wire, piece);
+    assert_eq!(found.error, None);
+    assert!(found.written == wire, "what was found is written as it was");
+    lost_connections_change_nothing(&packets, &mut deeds);
+    // One byte turned behind a packet's front, where sizes stay what they are or lie a little.
+    let mut turned = wire;
+    let at = deeds.number(&EDGES) as usize;
+    if let Some(byte) = turned.get_mut(at) {
+        *byte ^= 1 << deeds.below(8);
+        any_cut_is_the_same(&turned, piece);
+    }
 }
 
-/// What was found, with the bytes of a fragment put together.
+/// The decoder finds the same in the bytes, up to the same error, however they were cut.
+fn any_cut_is_the_same(wire: &[u8], piece: usize) -> Found {
+    let whole = read(wire, wire.len().max(1));
+    let pieces = read(wire, piece);
+    assert_eq!(whole, pieces);
+    whole
+}
+
+/// What was found.
 #[derive(Debug, Default, PartialEq)]
 struct Found {
-    items: Vec<String>,
-    fragments: Vec<u8>,
+    /// All of it but payload, as text, behind what is there of `payload`.
+    items: Vec<(usize, String)>,
+    /// Of fragments of numbered packets.
+    payload: Vec<u8>,
     error: Option<WireError>,
+    /// Written again.
+    written: Vec<u8>,
+    /// The packet at hand has a number.
+    numbered: bool,
+    received: u64,
+}
+
+/// Deeds as packets with the numbers 1, 2 and so on, and some without.
+fn packets(deeds: &mut Deeds<'_>) -> Vec<Vec<u8>> {
+    let mut packets = Vec::new();
+    let mut sequence = 0;
+    while !deeds.is_empty() && packets.len() < 8 {
+        let mut body = Vec::new();
+        for _ in 0..=deeds.below(6) {
+            record(&mut body, deeds);
+        }
+        let numbered = !deeds.one_in(4);
+        sequence += u64::from(numbered);
+        let header = Header {
+            body_bytes: body.len() as u32,
+            flags: deeds.byte() % 2,
+            sequence: if numbered { sequence } else { 0 },
+            ack: deeds.number(&EDGES),
+        };
+        packets.push([&header.encode()[..], &body].concat());
+    }
+    packets
+}
+
+fn record(body: &mut Vec<u8>, deeds: &mut Deeds<'_>) {
+    let channel = u32::from(deeds.byte());
+    let count = deeds.below(80);
+    match deeds.byte() % 11 {
+        0 | 1 => {
+            let payload = deeds.bytes(count);
+            body.run(channel, payload.len() as u32, deeds.number(&EDGES) as u32);
+            body.extend_from_slice(payload);
+        }
+        2 | 3 => {
+            let payload = [&[deeds.byte()], deeds.bytes(count)].concat();
+            let whole = deeds.number(&EDGES).saturating_add(payload.len() as u64);
+            body.fragment(channel, whole, payload.len() as u32);
+            body.extend_from_slice(&payload);
+        }
+        4 => {
+            let name = String::from_utf8_lossy(deeds.bytes(count));
+            let lane = if deeds.one_in(2) { Lane::Express } else { Lane::Bulk };
+            let kind = if deeds.one_in(2) { ChannelKind::Bytes } else { ChannelKind::Typed };
+            body.open(channel, lane, kind, deeds.number(&EDGES), &name);
+        }
+        5 => body.end(channel, deeds.number(&EDGES)),
+        6 => body.terminate(channel),
+        7 => body.credit(channel, deeds.number(&EDGES)),
+        8 => body.open_credit(deeds.number(&EDGES)),
+        9 => {
+            let refusals = [Refusal::TypeMismatch, Refusal::NotAccepted, Refusal::KindMismatch];
+            let text = String::from_utf8_lossy(deeds.bytes(count));
+            body.refuse(channel, refusals[deeds.below(3)], &text);
+        }
+        _ => match deeds.below(4) {
+            0 => body.describe(channel, &String::from_utf8_lossy(deeds.bytes(count))),
+            1 => body.bye(),
+            2 => body.wait(deeds.number(&EDGES), &chain(channel, count, deeds)),
+            _ => body.gone(),
+        },
+    }
+}
+
+/// A chain of waits with `count` hops at most, at least one.
+fn chain(channel: u32, count: usize, deeds: &mut Deeds<'_>) -> Vec<u8> {
+    let mut chain = Vec::new();
+    for node in 0..=count.min(HOPS_MAX - 1) as u64 {
+        let name = String::from_utf8_lossy(deeds.bytes(2));
+        let (node_name, channel_name) = (&*name, &*name);
+        Hop { node, channel, position: node, node_name, channel_name }.append_to(&mut chain);
+    }
+    chain
+}
+
+/// Connections that are lost anywhere, after each of which the peer begins again at the packet that
+/// was not received or before it, bring the numbered packets once and as a whole.
+fn lost_connections_change_nothing(packets: &[Vec<u8>], deeds: &mut Deeds<'_>) {
+    let mut decoder = Decoder::new(PACKET_BYTES_MAX);
+    let mut found = Found::default();
+    for _ in 0..deeds.below(4) {
+        let wire = from_packet(packets, (found.received + 1).saturating_sub(deeds.below(2) as u64));
+        let end = (deeds.below(256) * 3).min(wire.len());
+        // What waits for more bytes is lost with the connection.
+        feed(&mut decoder, &wire[..end], &mut found);
+        decoder.cut(found.received);
+    }
+    let wire = from_packet(packets, found.received + 1);
+    assert_eq!(feed(&mut decoder, &wire, &mut found), wire.len());
+    let whole = read(&packets.concat(), usize::MAX);
+    assert_eq!(found.numbered_items(), whole.numbered_items());
+    assert_eq!(found.payload, whole.payload);
+    assert_eq!(found.received, whole.received);
+}
+
+/// The bytes from the packet with this number on.
+fn from_packet(packets: &[Vec<u8>], number: u64) -> Vec<u8> {
+    let sequence = |packet: &[u8]| u64::from_le_bytes(packet[8..16].try_into().expect("a header"));
+    let first = packets.iter().position(|packet| sequence(packet) >= number.max(1));
+    packets[first.unwrap_or(packets.len())..].concat()
 }
 
 fn read(wire: &[u8], piece: usize) -> Found {
@@ -30,19 +165,9 @@ fn read(wire: &[u8], piece: usize) -> Found {
     let mut buffer = Vec::new();
     for piece in wire.chunks(piece) {
         buffer.extend_from_slice(piece);
-        let mut at = 0;
-        loop {
-            let before = at;
-            let item = decoder.next(&buffer, &mut at);
-            assert!(before <= at && at <= buffer.len());
-            match item {
-                Ok(Some(item)) => note(item, &mut found),
-                Ok(None) => break,
-                Err(error) => {
-                    found.error = Some(error);
-                    return found;
-                }
-            }
+        let at = feed(&mut decoder, &buffer, &mut found);
+        if found.error.is_some() {
+            return found;
         }
         buffer.drain(..at);
         let wanted = decoder.wants(&buffer);
@@ -51,22 +176,87 @@ fn read(wire: &[u8], piece: usize) -> Found {
     found
 }
 
-fn note(item: Item<'_>, found: &mut Found) {
-    if let Item::FragmentBytes { bytes, .. } = item {
-        assert!(!bytes.is_empty());
-        return found.fragments.extend_from_slice(bytes);
-    }
-    if let Item::Run { bytes, .. } = item {
-        let mut at = 0;
-        while let Some(message) = next_in_run(bytes, at) {
-            assert!(at < message.end && message.end <= bytes.len());
-            at = message.end;
+/// How much of the bytes was used.
+fn feed(decoder: &mut Decoder, buffer: &[u8], found: &mut Found) -> usize {
+    let mut at = 0;
+    loop {
+        let before = at;
+        let item = decoder.next(buffer, &mut at);
+        assert!(before <= at && at <= buffer.len());
+        match item {
+            Ok(Some(item)) => found.note(item),
+            Ok(None) => return at,
+            Err(error) => {
+                found.error = Some(error);
+                return at;
+            }
         }
     }
-    found.items.push(format!("{} {item:?}", found.fragments.len()));
 }
 
-/// A packet with a record of each kind, and three in a row.
+impl Found {
+    fn note(&mut self, item: Item<'_>) {
+        self.write(item);
+        match item {
+            Item::Packet(header) => self.numbered = header.sequence != 0,
+            Item::PacketEnd { sequence, .. } => self.received = self.received.max(sequence),
+            Item::Run { bytes, .. } => {
+                let mut at = 0;
+                while let Some(message) = next_in_run(bytes, at) {
+                    assert!(at < message.end && message.end <= bytes.len());
+                    at = message.end;
+                }
+            }
+            Item::FragmentBytes { bytes, .. } => {
+                assert!(!bytes.is_empty());
+                // Those of packets without number may be lost.
+                let kept = if self.numbered { bytes } else { &[] };
+                return self.payload.extend_from_slice(kept);
+            }
+            _ => {}
+        }
+        let mark = if self.numbered { "" } else { "unnumbered " };
+        self.items.push((self.payload.len(), format!("{mark}{item:?}")));
+    }
+
+    /// Without what may come twice, or never, when a connection is lost.
+    fn numbered_items(&self) -> Vec<&(usize, String)> {
+        let passes = |(_, text): &&(usize, String)| {
+            !["unnumbered ", "Packet(", "Repeated("].iter().any(|front| text.starts_with(front))
+        };
+        self.items.iter().filter(passes).collect()
+    }
+
+    fn write(&mut self, item: Item<'_>) {
+        let to = &mut self.written;
+        match item {
+            Item::Packet(header) => to.extend_from_slice(&header.encode()),
+            Item::Run { channel, messages, bytes } => {
+                to.run(channel, bytes.len() as u32, messages);
+                to.extend_from_slice(bytes);
+            }
+            Item::Fragment { channel, message_bytes, bytes } => {
+                to.fragment(channel, message_bytes, bytes);
+            }
+            Item::FragmentBytes { bytes, .. } => to.extend_from_slice(bytes),
+            Item::Open { channel, lane, kind, fingerprint, name } => {
+                to.open(channel, lane, kind, fingerprint, name);
+            }
+            Item::End { channel, messages } => to.end(channel, messages),
+            Item::Terminate { channel } => to.terminate(channel),
+            Item::Credit { channel, total } => to.credit(channel, total),
+            Item::OpenCredit { total } => to.open_credit(total),
+            Item::Refuse { channel, refusal, text } => to.refuse(channel, refusal, text),
+            Item::Describe { channel, text } => to.describe(channel, text),
+            Item::Bye => to.bye(),
+            Item::Gone => to.gone(),
+            Item::Wait { number, chain } => to.wait(number, chain),
+            Item::Repeated(_) | Item::PacketEnd { .. } => {}
+        }
+    }
+}
+
+/// A packet with a record of each kind, three in a row, and deeds.
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut body = Vec::new();
@@ -79,11 +269,15 @@ pub fn seeds() -> Vec<Vec<u8>> {
     body.open_credit(1 << 21);
     body.refuse(3, Refusal::TypeMismatch, "u8");
     body.describe(3, "u16");
+    body.wait(1, &chain(1, 3, &mut Deeds::new(b"names")));
     body.bye();
     body.fragment(1, 100, 5);
     body.extend_from_slice(b"bytes");
     let header = Header { body_bytes: body.len() as u32, flags: 0, sequence: 1, ack: 0 };
     let packet = [&header.encode()[..], &body].concat();
     let behind = |piece: u8, packets: usize| [vec![piece], packet.repeat(packets)].concat();
-    vec![behind(255, 1), behind(0, 1), behind(16, 3)]
+    // Runs, fragments and all else by their kind's byte, and connections lost here and there.
+    let deeds = |step: u8| (0..180u8).map(|byte| byte.wrapping_mul(step)).collect::<Vec<u8>>();
+    let written = |piece: u8, step: u8| [vec![128 | piece], deeds(step)].concat();
+    vec![behind(127, 1), behind(0, 1), behind(16, 3), written(0, 1), written(9, 7), written(60, 37)]
 }

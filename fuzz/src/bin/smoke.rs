@@ -5,8 +5,11 @@
 //! ```
 //!
 //! An input that makes a target panic is printed, to be run alone by `--target` and `--input`.
+//! `--write-seeds FOLDER` writes what the mutations begin with, for another engine.
 
+use std::fs;
 use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use chunkcomm_fuzz::{TARGETS, Target};
@@ -20,6 +23,7 @@ struct Options {
     seed: u64,
     target: Option<String>,
     input: Option<Vec<u8>>,
+    write_seeds: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -34,17 +38,18 @@ fn main() -> ExitCode {
         |target: &&Target| options.target.as_deref().is_none_or(|name| name == target.name);
     let mut failed = false;
     for target in TARGETS.iter().filter(chosen) {
-        failed |= match &options.input {
-            Some(input) => fails(target, input),
-            None => !smoke(target, &options),
+        failed |= match (&options.input, &options.write_seeds) {
+            (Some(input), _) => fails(target, input),
+            (None, Some(folder)) => !write_seeds(target, folder),
+            (None, None) => !smoke(target, &options),
         };
     }
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
-    let mut options =
-        Options { inputs: INPUTS_DEFAULT, seed: SEED_DEFAULT, target: None, input: None };
+    let (inputs, seed) = (INPUTS_DEFAULT, SEED_DEFAULT);
+    let mut options = Options { inputs, seed, target: None, input: None, write_seeds: None };
     while let Some(option) = args.next() {
         let value = args.next().ok_or_else(|| format!("{option} needs a value"))?;
         let number = || value.parse().map_err(|_| format!("{option} {value}: not a number"));
@@ -59,9 +64,11 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
                 return Err(format!("--target {value}: allowed are {names}"));
             }
             "--input" => options.input = Some(from_hex(&value)?),
+            "--write-seeds" => options.write_seeds = Some(value.into()),
             _ => {
                 return Err(format!(
-                    "{option}: allowed are --inputs N, --seed S, --target NAME and --input HEX"
+                    "{option}: allowed are --inputs N, --seed S, --target NAME, --input HEX and \
+                     --write-seeds FOLDER"
                 ));
             }
         }
@@ -99,6 +106,18 @@ fn smoke(target: &Target, options: &Options) -> bool {
     }
     println!("{}: {} inputs by seed {} pass", target.name, options.inputs, options.seed);
     true
+}
+
+/// True when all are written.
+fn write_seeds(target: &Target, folder: &Path) -> bool {
+    let written = fs::create_dir_all(folder).and_then(|()| {
+        let mut seeds = (target.seeds)().into_iter().enumerate();
+        seeds.try_for_each(|(index, seed)| fs::write(folder.join(format!("seed-{index}")), seed))
+    });
+    if let Err(error) = &written {
+        eprintln!("smoke: {}: {error}", folder.display());
+    }
+    written.is_ok()
 }
 
 fn fails(target: &Target, input: &[u8]) -> bool {
