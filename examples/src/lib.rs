@@ -5,6 +5,8 @@
 //! built for the tests of another package.
 
 pub mod cascade;
+pub mod cluster_options;
 pub mod command_line;
 pub mod farm_options;
 pub mod mandelbrot;
+pub mod nodes;

@@ -1,0 +1,68 @@
+//! The command line options of programs that run as a cluster.
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use chunkcomm::{Cluster, ClusterConfig};
+use clap::Args;
+
+use crate::command_line::{numbers, write_out};
+
+const NODES_MAX: u64 = 4096;
+
+/// How the cluster is set up.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Cluster")]
+pub struct ClusterOptions {
+    /// Start the nodes over ssh on the hosts of this file: a line each, `host [slots=N]`
+    #[arg(long, value_name = "FILE")]
+    pub hosts: Option<PathBuf>,
+
+    /// Number of nodes [default: the launcher's, the slots of the hosts file, or the number of
+    /// processors]
+    #[arg(long, value_name = "N", value_parser = numbers::<u32>(1..=NODES_MAX))]
+    pub nodes: Option<u32>,
+
+    /// Print what was detected of the launcher, and why, and end
+    #[arg(long)]
+    pub explain_launch: bool,
+}
+
+impl ClusterOptions {
+    /// The settings that the options stand for.
+    pub fn config(&self) -> ClusterConfig {
+        let mut config = ClusterConfig::new();
+        if let Some(hosts) = &self.hosts {
+            config = config.hosts(hosts);
+        }
+        if let Some(nodes) = self.nodes {
+            config = config.nodes(nodes);
+        }
+        config
+    }
+
+    /// Joins the cluster; `None`: the place was only to be explained, which it was.
+    ///
+    /// # Errors
+    /// See [`Cluster::join`].
+    pub async fn join(&self) -> Result<Option<Cluster>, Box<dyn Error>> {
+        let config = self.config();
+        if self.explain_launch {
+            write_out(&config.place()?.explain())?;
+            return Ok(None);
+        }
+        Ok(Some(Cluster::join(config).await?))
+    }
+}
+
+/// An error and what caused it, for people.
+#[must_use]
+pub fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text += &format!(": {error}");
+        cause = error.source();
+    }
+    text
+}

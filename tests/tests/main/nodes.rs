@@ -1,0 +1,177 @@
+//! The example program `nodes`, run as its user runs it: a cluster of copies on this
+//! machine. The launchers of others are in `tests/launchers`.
+
+use std::process::{Command, Output};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_nodes-program");
+
+fn nodes(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    Command::new(PROGRAM).args(arguments).envs(variables.iter().copied()).output().unwrap()
+}
+
+#[test]
+fn copies_on_this_machine_are_listed_by_rank() {
+    for count in [1, 2, 5] {
+        let count_text = count.to_string();
+        let arguments = ["--nodes", &count_text, "--round-trips", "3", "--mebibytes", "1"];
+        let output = nodes(&arguments, &[]);
+        let table = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let rows: Vec<Vec<&str>> =
+            table.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows.len(), 1 + count, "{table}");
+        for (rank, row) in rows[1..].iter().enumerate() {
+            assert_eq!(row[0], rank.to_string(), "{table}");
+            let measured = row.ends_with(&["MB/s"]);
+            assert_eq!(measured, rank > 0, "{table}");
+        }
+        let mut pids: Vec<&str> = rows[1..].iter().map(|row| row[2]).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        assert_eq!(pids.len(), count, "{table}");
+    }
+}
+
+#[test]
+fn what_was_detected_is_explained() {
+    for (variables, words) in [
+        (&[][..], &["started by hand", "no variable of any launcher"][..]),
+        (
+            &[("PMI_FD", "7"), ("PMI_RANK", "2"), ("PMI_SIZE", "4"), ("MPI_LOCALNRANKS", "2")],
+            &["PMI-1", "2 of 4", "several", "PMI_FD=7"],
+        ),
+    ] {
+        let output = nodes(&["--explain-launch"], variables);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success());
+        for word in words {
+            assert!(text.contains(word), "{word:?} is not in\n{text}");
+        }
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_named() {
+    for (arguments, variables, status, part) in [
+        (&["--nodes", "0"][..], &[][..], 2, "whole numbers from 1 to 4096"),
+        (&["--hosts", "/nowhere/hosts"], &[], 1, "hosts file /nowhere/hosts: No such file"),
+        (&[], &[("PMI_FD", "x")], 1, "PMI_FD is \"x\""),
+        (&[], &[("JOB_COMPLETION_INDEX", "1")], 1, "CHUNKCOMM_SIZE is not set"),
+        (&[], &[("CHUNKCOMM_READY_MS", "soon")], 1, "CHUNKCOMM_READY_MS is \"soon\""),
+        (
+            &["--nodes", "3"],
+            &[
+                ("CHUNKCOMM_RANK", "0"),
+                ("CHUNKCOMM_SIZE", "2"),
+                ("CHUNKCOMM_MANAGER", "127.0.0.1:9"),
+            ],
+            1,
+            "3 nodes were asked for, and variables started 2",
+        ),
+        (
+            &[],
+            &[
+                ("CHUNKCOMM_RANK", "1"),
+                ("CHUNKCOMM_SIZE", "2"),
+                ("CHUNKCOMM_MANAGER", "127.0.0.1:9"),
+                ("CHUNKCOMM_READY_MS", "200"),
+            ],
+            1,
+            "rank 0 was not reached within 200ms",
+        ),
+    ] {
+        let output = nodes(arguments, variables);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(status), "{error}");
+        assert!(error.contains(part), "{part:?} is not in {error}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod killed {
+    use super::super::proc;
+    use super::PROGRAM;
+    use rustix::process::Signal;
+    use std::io::Read as _;
+    use std::process::{Command, Stdio};
+
+    /// A cluster of three that measures for longer than the test lasts.
+    fn busy() -> proc::Program {
+        let mut command = Command::new(PROGRAM);
+        command.args(["--nodes", "3", "--round-trips", "1000000"]);
+        proc::Program(command.stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// Waits until a thread of the process reads its standard input, as it does once it
+    /// knows its place.
+    fn wait_until_placed(pid: u32) {
+        proc::until_some("the process does not learn its place", || {
+            let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+            let names = threads.flatten().map(|it| std::fs::read_to_string(it.path().join("comm")));
+            names.flatten().any(|name| name.starts_with("chunkcomm-paren")).then_some(())
+        });
+    }
+
+    #[test]
+    fn a_copy_is_named_and_nobody_is_left() {
+        for placed in [false, true] {
+            let mut program = busy();
+            let copies = proc::children(program.0.id(), 2);
+            let victim = proc::placed(&copies, 0);
+            if placed {
+                wait_until_placed(victim);
+            }
+            proc::signal(victim, Signal::KILL);
+            let mut told = String::new();
+            program.0.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+            assert_eq!(program.0.wait().unwrap().code(), Some(1), "{told}");
+            let names = told.contains("rank 1") || told.contains("rank-1");
+            assert!(names && told.contains("SIGKILL"), "{told}");
+            proc::wait_until_gone(&copies);
+        }
+    }
+
+    /// Started by hand, without anybody who waits for them: their ends are noticed by those
+    /// who talk to them.
+    #[test]
+    fn nodes_that_nobody_started_are_missed() {
+        for victim in [0, 1] {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let manager = listener.local_addr().unwrap().to_string();
+            drop(listener);
+            let start = |rank: usize| {
+                let mut command = Command::new(PROGRAM);
+                command.args(["--round-trips", "1000000"]).stderr(Stdio::piped());
+                command.env("CHUNKCOMM_RANK", rank.to_string()).env("CHUNKCOMM_SIZE", "3");
+                command.env("CHUNKCOMM_MANAGER", &manager);
+                proc::Program(command.spawn().unwrap())
+            };
+            let mut nodes: Vec<_> = (0..3).map(start).collect();
+            // Whether they are still starting or at work by then, it is told.
+            std::thread::sleep(std::time::Duration::from_secs(1));
+            proc::signal(nodes[victim].0.id(), Signal::KILL);
+            for (rank, node) in nodes.iter_mut().enumerate().filter(|(rank, _)| *rank != victim) {
+                let mut told = String::new();
+                node.0.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+                assert_eq!(node.0.wait().unwrap().code(), Some(1), "{told}");
+                let names = ["rank 0", "rank 1", "rank-1"];
+                let named = names.iter().any(|name| told.contains(name));
+                assert!(named, "rank {rank}, {victim} killed: {told}");
+            }
+        }
+    }
+
+    #[test]
+    fn rank_0_takes_its_copies_along() {
+        for placed in [false, true] {
+            let program = busy();
+            let copies = proc::children(program.0.id(), 2);
+            if placed {
+                copies.iter().copied().for_each(wait_until_placed);
+            }
+            proc::signal(program.0.id(), Signal::KILL);
+            proc::wait_until_gone(&copies);
+        }
+    }
+}
