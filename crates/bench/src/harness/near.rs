@@ -91,6 +91,8 @@ impl Bench {
     /// # Errors
     /// As [`Bench::start`].
     pub fn start_many(setting: &Setting, count: usize) -> Result<Self, Failure> {
+        // They inherit what this process may run on, and an earlier bench has pinned it.
+        machine::unpin();
         let started: Result<Vec<_>, _> = (0..count).map(|_| Far::start(setting)).collect();
         let (fars, hosts): (Vec<_>, Vec<_>) = started?.into_iter().unzip();
         machine::pin(0);
