@@ -92,6 +92,7 @@ impl Machine {
             policy: policies[usize::from(deeds.byte() % 3)],
             age_bound: Duration::from_millis(1),
             packet_bytes_max: PACKET_BYTES_MAX,
+            packet_bytes_tuned: PACKET_BYTES_MAX,
             windows_bytes_max: WINDOWS_BYTES_MAX,
             message_bytes_max: MESSAGE_BYTES_MAX,
             peer_open_credit: 64 * 1024,

@@ -101,8 +101,10 @@ impl Driver {
         let lent_bytes_max = usize::try_from(setup.config.windows_bytes_max / 4).unwrap_or(0);
         let read_buffers = ReadBuffers::new(setup.buffers, lent_bytes_max);
         let packet_bytes_max = setup.shared.peer.packet_bytes_max;
+        let link = Link::new(&setup.config);
+        setup.shared.set_packet_bytes(link.packet_bytes());
         Driver {
-            link: Link::new(&setup.config),
+            link,
             reader: Reader::new(packet_bytes_max, read_buffers),
             shared: setup.shared,
             transport: Some(setup.transport),
@@ -207,13 +209,19 @@ impl Driver {
             }
         }
         let Some(transport) = &mut self.transport else { return Ok(Turn::Rest) };
-        match self.writer.poll_write(context, &mut **transport) {
+        let timed = self.link.times_write(self.writer.packet.bytes()).then(clock::now);
+        let wrote = self.writer.poll_write(context, &mut **transport);
+        if let Some(started) = timed {
+            self.link.wrote(clock::now().0.saturating_sub(started.0));
+        }
+        match wrote {
             Poll::Pending => Ok(Turn::Blocked),
             Poll::Ready(Err(error)) => Err(Broken::Connection(LinkCause::Io(Arc::new(error)))),
             Poll::Ready(Ok(())) => {
                 self.link.written(self.writer.number, &mut self.writer.packet);
                 self.link.count_writes(self.writer.packet_writes);
                 self.senders.written(&self.writer.carried, &self.link);
+                self.shared.set_packet_bytes(self.link.packet_bytes());
                 if self.link.has_acknowledged() {
                     self.note_acknowledged();
                 }

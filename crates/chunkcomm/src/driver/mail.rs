@@ -8,6 +8,7 @@ use crate::error::{LinkCause, LinkError, Unacknowledged};
 use crate::explain::LinkReport;
 use crate::proto::Time;
 use crate::proto::attempts::Offer;
+use crate::proto::limits::PACKET_BYTES_DEFAULT;
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::Refusal;
 use crate::stats::PeerStats;
@@ -75,6 +76,8 @@ pub(crate) struct LinkShared {
     mail: Mutex<Letters>,
     has_mail: AtomicBool,
     waker: OnceLock<Waker>,
+    /// Size of a full packet, header included.
+    packet_bytes: AtomicUsize,
     /// The thread that always polls the driver (a token of it), or 0.
     home: AtomicUsize,
     stats: Mutex<PeerStats>,
@@ -133,6 +136,7 @@ impl LinkShared {
             mail: Mutex::default(),
             has_mail: AtomicBool::new(false),
             waker: OnceLock::new(),
+            packet_bytes: AtomicUsize::new(PACKET_BYTES_DEFAULT),
             home: AtomicUsize::new(0),
             stats: Mutex::default(),
             unacknowledged: Mutex::default(),
@@ -155,6 +159,18 @@ impl LinkShared {
     #[inline]
     pub(crate) fn is_home(&self) -> bool {
         self.home.load(Ordering::Relaxed) == thread_token()
+    }
+
+    /// Size of a full packet, header included.
+    pub(crate) fn packet_bytes(&self) -> usize {
+        self.packet_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_packet_bytes(&self, bytes: usize) {
+        // Who reads it on another core is not disturbed for nothing.
+        if self.packet_bytes() != bytes {
+            self.packet_bytes.store(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Notes who is to be woken for mail; a task's waker stays the same.

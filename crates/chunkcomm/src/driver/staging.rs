@@ -69,9 +69,9 @@ impl TxEnd {
         link: &Arc<LinkShared>,
         shared: &Arc<TxShared>,
         id: u32,
-        packet_bytes_max: usize,
     ) -> (TxEnd, Consumer) {
-        let ring_bytes_max = packet_bytes_max - PACKET_OVERHEAD_BYTES;
+        let packet_bytes = link.packet_bytes();
+        let ring_bytes_max = packet_bytes - PACKET_OVERHEAD_BYTES;
         let (producer, consumer) = ring(RING_BYTES_INITIAL.min(ring_bytes_max));
         let end = TxEnd {
             producer,
@@ -81,7 +81,7 @@ impl TxEnd {
             accepted: 0,
             no_room_told: 0,
             since_wake: 0,
-            wake_step: packet_bytes_max / 4,
+            wake_step: packet_bytes / 4,
             last_bytes: 0,
             last_prefix: 1,
             send_waits: 0,
@@ -108,7 +108,8 @@ impl TxEnd {
     /// Encoded bytes that can be staged without waiting, at least for a message
     /// that goes through the ring.
     pub(crate) fn capacity(&mut self) -> usize {
-        let grown = self.ring_bytes_max - self.producer.capacity();
+        // A ring stays when packets get smaller again.
+        let grown = self.ring_bytes_max.saturating_sub(self.producer.capacity());
         self.producer.free() + grown
     }
 
@@ -187,6 +188,7 @@ impl TxEnd {
         if self.producer.free_seen() >= bytes || self.producer.free() >= bytes {
             return true;
         }
+        self.note_packet_bytes();
         while self.producer.capacity() < self.ring_bytes_max {
             let capacity = (self.producer.capacity() * RING_GROWTH).min(self.ring_bytes_max);
             self.producer.grow(capacity);
@@ -196,6 +198,13 @@ impl TxEnd {
         }
         self.tell_no_room();
         false
+    }
+
+    /// A ring holds a full packet.
+    fn note_packet_bytes(&mut self) {
+        let packet_bytes = self.link.packet_bytes();
+        self.ring_bytes_max = packet_bytes - PACKET_OVERHEAD_BYTES;
+        self.wake_step = packet_bytes / 4;
     }
 
     /// What is staged may leave: more cannot come before it does.

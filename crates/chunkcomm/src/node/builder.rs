@@ -10,8 +10,8 @@ use crate::Address;
 use crate::credential::Credential;
 use crate::proto::flush::Policy;
 use crate::proto::limits::{
-    AGE_BOUND_MS_DEFAULT, DEAD_MS_DEFAULT, MESSAGE_BYTES_DEFAULT, PACKET_BYTES_DEFAULT,
-    PROBE_MS_DEFAULT, RESEND_BYTES_DEFAULT, SUSPECT_MS_DEFAULT, WINDOW_BYTES_LINK_DEFAULT,
+    AGE_BOUND_MS_DEFAULT, DEAD_MS_DEFAULT, MESSAGE_BYTES_DEFAULT, PROBE_MS_DEFAULT,
+    RESEND_BYTES_DEFAULT, SUSPECT_MS_DEFAULT, WINDOW_BYTES_LINK_DEFAULT,
 };
 use crate::proto::liveness::Silence;
 use std::path::PathBuf;
@@ -31,7 +31,8 @@ pub(super) struct Settings {
     pub(super) name: String,
     pub(super) cluster: String,
     pub(super) policy: Policy,
-    pub(super) packet_bytes_max: usize,
+    /// `None`: packets grow from the default as they deserve.
+    pub(super) packet_bytes_max: Option<usize>,
     pub(super) age_bound: Duration,
     pub(super) message_bytes_max: u64,
     pub(super) window_bytes_max: u64,
@@ -69,7 +70,7 @@ impl Default for NodeBuilder {
                 name: String::new(),
                 cluster: "default".to_owned(),
                 policy: Policy::default(),
-                packet_bytes_max: PACKET_BYTES_DEFAULT,
+                packet_bytes_max: None,
                 age_bound: Duration::from_millis(AGE_BOUND_MS_DEFAULT),
                 message_bytes_max: MESSAGE_BYTES_DEFAULT,
                 window_bytes_max: WINDOW_BYTES_LINK_DEFAULT,
@@ -120,11 +121,12 @@ impl NodeBuilder {
         self
     }
 
-    /// Size of a full packet in bytes, header included: 1 KiB to 1 MiB, 64 KiB by
-    /// default. A larger one saves system calls and delays small messages of
-    /// other channels.
+    /// Size of a full packet in bytes, header included: 1 KiB to 1 MiB. A larger one
+    /// saves system calls and delays small messages of other channels. By default the
+    /// link tunes it: 64 KiB, up to 256 KiB while a stream saturates the link and
+    /// its writes cost more than a twelfth of its time.
     pub fn packet_bytes_max(mut self, bytes: usize) -> NodeBuilder {
-        self.settings.packet_bytes_max = bytes;
+        self.settings.packet_bytes_max = Some(bytes);
         self
     }
 

@@ -130,9 +130,8 @@ impl Node {
     ) -> Result<TxEnd, LinkError> {
         let spec = OpenSpec { lane, kind, fingerprint: print.hash, name: name.to_owned() };
         let shared = TxShared::new(name.to_owned(), print.text.clone());
-        let packet_bytes_max = self.shared.settings.packet_bytes_max;
         link.open(|id| {
-            let (end, ring) = TxEnd::new(link, &shared, id, packet_bytes_max);
+            let (end, ring) = TxEnd::new(link, &shared, id);
             (Command::Open { id, spec, tx: Arc::clone(&shared), ring }, end)
         })
     }

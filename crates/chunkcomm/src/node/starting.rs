@@ -8,6 +8,7 @@ use crate::driver::link::{Driver, DriverSetup};
 use crate::driver::mail::{LinkShared, PeerInfo};
 use crate::driver::wakers::locked;
 use crate::proto::hello::{Agreement, Hello};
+use crate::proto::limits::{PACKET_BYTES_DEFAULT, PACKET_BYTES_TUNED};
 use crate::proto::link::LinkConfig;
 use crate::transport::Transport;
 use std::io;
@@ -60,10 +61,16 @@ impl NodeShared {
             packet_bytes_max: self.hello.packet_bytes_max as usize,
         });
         let settings = &self.settings;
+        let packet_bytes_agreed = agreement.packet_bytes_max as usize;
+        let [first, tuned] = match settings.packet_bytes_max {
+            Some(bytes) => [bytes; 2],
+            None => [PACKET_BYTES_DEFAULT, PACKET_BYTES_TUNED],
+        };
         let config = LinkConfig {
             policy: settings.policy,
             age_bound: settings.age_bound,
-            packet_bytes_max: settings.packet_bytes_max.min(agreement.packet_bytes_max as usize),
+            packet_bytes_max: first.min(packet_bytes_agreed),
+            packet_bytes_tuned: tuned.min(packet_bytes_agreed),
             windows_bytes_max: settings.window_bytes_max,
             message_bytes_max: settings.message_bytes_max,
             peer_open_credit: hello.open_credit,

@@ -6,6 +6,9 @@
 /// ones a system call more often.
 pub const PACKET_BYTES_DEFAULT: usize = 64 * 1024;
 
+/// Largest size that a full packet grows to where none was set.
+pub const PACKET_BYTES_TUNED: usize = 256 * 1024;
+
 /// Smallest packet size that may be set: an `Open` with the longest name fits.
 pub const PACKET_BYTES_MIN: usize = 1024;
 
@@ -140,5 +143,6 @@ const _: () = {
     assert!(PACKET_OVERHEAD_BYTES + CHANNEL_NAME_BYTES_MAX < PACKET_BYTES_MIN);
     assert!(PACKET_BYTES_MIN <= PACKET_BYTES_DEFAULT);
     assert!(LARGE_BYTES_MIN as usize + PACKET_OVERHEAD_BYTES + 5 < PACKET_BYTES_MIN);
-    assert!(PACKET_BYTES_DEFAULT <= PACKET_BYTES_LARGEST);
+    assert!(PACKET_BYTES_DEFAULT <= PACKET_BYTES_TUNED);
+    assert!(PACKET_BYTES_TUNED <= PACKET_BYTES_LARGEST);
 };

@@ -28,6 +28,7 @@ use super::pace::Pace;
 use super::packet::{Header, Refusal};
 use super::planted;
 use super::session::{Carried, Session};
+use super::sizing::Sizing;
 use super::spares::Spares;
 use incoming::Incoming;
 use std::collections::VecDeque;
@@ -40,8 +41,11 @@ pub struct LinkConfig {
     pub policy: Policy,
     /// Age bound of `Chunked`.
     pub age_bound: Duration,
-    /// Size of our packets, header included.
+    /// Size of our full packets at first, header included.
     pub packet_bytes_max: usize,
+    /// What they may grow to ([`sizing`](super::sizing)); not above the former: they do
+    /// not.
+    pub packet_bytes_tuned: usize,
     /// Memory for all windows that we grant.
     pub windows_bytes_max: u64,
     /// Largest message that we take, and the memory for one.
@@ -79,7 +83,7 @@ pub struct Link {
     grants: VecDeque<u32>,
     open_credit_told: u64,
     opened_before: u64,
-    packet_bytes_max: usize,
+    sizing: Sizing,
     packet: Header,
     /// Bytes of fragments in the packet that is coming in.
     packet_fragment_bytes: u64,
@@ -114,7 +118,7 @@ impl Link {
             incoming: IdMap::default(),
             control: VecDeque::new(),
             grants: VecDeque::new(),
-            packet_bytes_max: config.packet_bytes_max,
+            sizing: Sizing::new(config.packet_bytes_max, config.packet_bytes_tuned),
             packet: Header::default(),
             packet_fragment_bytes: 0,
             sync_wanted: false,

@@ -5,6 +5,7 @@
 //! Reading order: [`packet`] (what is on the wire), [`message`] (messages in a
 //! run), [`flush`] (when a packet leaves), [`outbox`] (what goes in it),
 //! [`credit`] (how much may be sent), [`pace`] (how much may be on its way),
+//! [`sizing`] (how large a packet is),
 //! [`session`] (what was acknowledged, and is
 //! kept until then), [`liveness`] (is the peer there), [`link`] (one peer's whole
 //! machine), [`cycle`] (who waits for whom across links); [`hello`], [`credential`]
@@ -35,6 +36,7 @@ pub mod resume;
 pub mod session;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulation;
+pub mod sizing;
 pub mod spares;
 
 /// A point in time in nanoseconds since an epoch that the driver chose.

@@ -337,6 +337,11 @@ impl Outbox {
         self.bulk_room = bytes;
     }
 
+    /// A packet holds so much behind its header from now on.
+    pub fn set_packet_room(&mut self, bytes: usize) {
+        self.packet_room = bytes;
+    }
+
     /// Several channels have put something in packets of late.
     #[must_use]
     pub fn is_shared(&self, now: Time) -> bool {

@@ -5,7 +5,9 @@ use crate::support::random::Random;
 use crate::support::raw::{RawPeer, run_of};
 use crate::support::{Pair, limited, on_both, on_one_thread, pair};
 use chunkcomm::proto::credit::CreditError;
-use chunkcomm::proto::limits::{FRAGMENT_BYTES_MAX, MESSAGE_BYTES_DEFAULT, WINDOW_BYTES_INITIAL};
+use chunkcomm::proto::limits::{
+    FRAGMENT_BYTES_MAX, MESSAGE_BYTES_DEFAULT, PACKET_BYTES_TUNED, WINDOW_BYTES_INITIAL,
+};
 use chunkcomm::proto::link::ProtocolError;
 use chunkcomm::proto::packet::{
     AppendRecords, ChannelKind, Header, Item, Lane, Refusal, WireError,
@@ -316,7 +318,7 @@ fn fragments_that_do_not_fit() {
         }
         // Longer than any fragment may be.
         let mut scene = Scene::new().await;
-        let body_bytes = FRAGMENT_BYTES_MAX as u32 + 200_000;
+        let body_bytes = (FRAGMENT_BYTES_MAX + PACKET_BYTES_TUNED) as u32 + 1000;
         let header = Header { body_bytes, sequence: 2, ..Header::default() };
         scene.raw.bytes(&header.encode()).await;
         let error = scene.protocol_error().await;

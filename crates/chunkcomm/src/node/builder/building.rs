@@ -16,7 +16,9 @@ use crate::error::NodeError;
 use crate::launch::portable_only;
 use crate::proto::cycle::Board;
 use crate::proto::hello::{Hello, Name};
-use crate::proto::limits::{OPEN_CREDIT_DIVISOR, PACKET_BYTES_DEFAULT, WINDOW_BYTES_INITIAL};
+use crate::proto::limits::{
+    OPEN_CREDIT_DIVISOR, PACKET_BYTES_DEFAULT, PACKET_BYTES_TUNED, WINDOW_BYTES_INITIAL,
+};
 use crate::transport;
 use crate::transport::Home;
 use crate::transport::spin::{Spinner, spin};
@@ -151,8 +153,10 @@ impl NodeBuilder {
             Name::truncated(&settings.name),
             u128::from_le_bytes(random),
         );
-        // Larger packets than we build ourselves are taken up to the default.
-        hello.packet_bytes_max = settings.packet_bytes_max.max(PACKET_BYTES_DEFAULT) as u32;
+        // Larger packets than we build ourselves are taken up to the default, or what
+        // that may grow to.
+        let packet = settings.packet_bytes_max.unwrap_or(PACKET_BYTES_TUNED);
+        hello.packet_bytes_max = packet.max(PACKET_BYTES_DEFAULT) as u32;
         hello.message_bytes_max = settings.message_bytes_max;
         hello.open_credit = settings.window_bytes_max / OPEN_CREDIT_DIVISOR;
         hello.initial_window = WINDOW_BYTES_INITIAL as u32;

@@ -5,8 +5,8 @@ use super::NodeBuilder;
 use crate::error::NodeError;
 use crate::proto::hello::NAME_BYTES_MAX;
 use crate::proto::limits::{
-    INLINE_BYTES_MAX, OPEN_CREDIT_DIVISOR, PACKET_BYTES_LARGEST, PACKET_BYTES_MIN,
-    RESEND_BYTES_MIN, WINDOW_BYTES_INITIAL,
+    INLINE_BYTES_MAX, OPEN_CREDIT_DIVISOR, PACKET_BYTES_DEFAULT, PACKET_BYTES_LARGEST,
+    PACKET_BYTES_MIN, RESEND_BYTES_MIN, WINDOW_BYTES_INITIAL,
 };
 use crate::proto::liveness::Silence;
 use std::fmt::Display;
@@ -15,7 +15,7 @@ use std::time::Duration;
 impl NodeBuilder {
     pub(super) fn check(&self, admission: &Admission) -> Result<(), NodeError> {
         let settings = &self.settings;
-        let packet = settings.packet_bytes_max;
+        let packet = settings.packet_bytes_max.unwrap_or(PACKET_BYTES_DEFAULT);
         if !(PACKET_BYTES_MIN..=PACKET_BYTES_LARGEST).contains(&packet) {
             let allowed = format!("{PACKET_BYTES_MIN} to {PACKET_BYTES_LARGEST}");
             return Err(setting("packet_bytes_max", packet, allowed));

@@ -5,7 +5,7 @@ use crate::proto::Time;
 use crate::proto::cycle::CHAIN_BYTES_MAX;
 use crate::proto::flush::{FlushReason, Verdict};
 use crate::proto::limits::TEXT_BYTES_MAX;
-use crate::proto::outbox::{Filled, Staged};
+use crate::proto::outbox::{Filled, Staged, packet_room};
 use crate::proto::packet::{
     AppendRecords, FLAG_ACK_NOW, HEADER_BYTES, Header, Packet, RECORD_BYTES,
 };
@@ -74,7 +74,7 @@ impl Link {
         head.extend_from_slice(&[0; HEADER_BYTES]);
         while let Some(told) = self.told.pop() {
             head.wait(told.number, &told.chain);
-            if head.len() + RECORD_BYTES + CHAIN_BYTES_MAX > self.packet_bytes_max {
+            if head.len() + RECORD_BYTES + CHAIN_BYTES_MAX > self.sizing.bytes() {
                 break;
             }
         }
@@ -90,6 +90,22 @@ impl Link {
     pub fn written(&mut self, number: u64, packet: &mut Packet) {
         self.session.written(number, packet);
         self.reuse(packet);
+    }
+
+    /// Size of a full packet, header included.
+    #[must_use]
+    pub fn packet_bytes(&self) -> usize {
+        self.sizing.bytes()
+    }
+
+    /// Is the write of a packet of `bytes` to be timed, for [`Link::wrote`]?
+    pub fn times_write(&mut self, bytes: usize) -> bool {
+        self.sizing.times(bytes)
+    }
+
+    /// The write took so long.
+    pub fn wrote(&mut self, nanos: u64) {
+        self.sizing.wrote(nanos);
     }
 
     /// Which took so many writes.
@@ -146,7 +162,7 @@ impl Link {
         if !self.session.is_full() && (new_first || !self.session.is_behind()) {
             sequenced = self.write_control(head);
             if reason.is_some() {
-                let bytes_max = self.packet_bytes_max;
+                let bytes_max = self.sizing.bytes();
                 filled = self.outbox.fill(staged, &mut self.session, head, bytes_max, now);
                 // A fragment alone completes nothing, and yet must not get lost.
                 sequenced |= filled.entries > 0 || filled.tail.is_some();
@@ -213,7 +229,7 @@ impl Link {
             self.open_credit_told = self.budget.open_total();
             head.open_credit(self.open_credit_told);
         }
-        while head.len() + 2 * RECORD_BYTES <= self.packet_bytes_max / 2 {
+        while head.len() + 2 * RECORD_BYTES <= self.sizing.bytes() / 2 {
             let Some(channel) = self.grants.pop_front() else { break };
             if let Some(incoming) = self.incoming.get(&channel) {
                 head.credit(channel, incoming.window.granted());
@@ -224,7 +240,7 @@ impl Link {
     /// True when a record was written that must not be repeated.
     fn write_control(&mut self, head: &mut Vec<u8>) -> bool {
         let mut wrote = false;
-        while head.len() + RECORD_BYTES + TEXT_BYTES_MAX <= self.packet_bytes_max || !wrote {
+        while head.len() + RECORD_BYTES + TEXT_BYTES_MAX <= self.sizing.bytes() || !wrote {
             let Some(control) = self.control.pop_front() else { break };
             wrote = true;
             match control {
@@ -259,6 +275,9 @@ impl Link {
         let reason = if fit { FlushReason::Fit } else { reason };
         counters.flushes.add(reason);
         self.outbox.count_flush(reason);
+        let full = matches!(reason, FlushReason::Full | FlushReason::Fit);
+        self.sizing.left(bytes, full, now);
+        self.outbox.set_packet_room(packet_room(self.sizing.bytes()));
         if let Some(oldest) = filled.oldest {
             let waited = now.micros_since(oldest);
             counters.queueing_us_total += waited;

@@ -84,6 +84,7 @@ fn config(packet_bytes_max: usize, windows_bytes_max: u64, peers: u64) -> LinkCo
         policy: Policy::Chunked,
         age_bound: Duration::from_millis(1),
         packet_bytes_max,
+        packet_bytes_tuned: packet_bytes_max,
         windows_bytes_max,
         message_bytes_max: MESSAGE_BYTES_MAX,
         peer_open_credit: peers / OPEN_CREDIT_DIVISOR,

@@ -11,7 +11,7 @@ use super::random::Random;
 use super::rings::Rings;
 use crate::proto::Time;
 use crate::proto::attempts::Attempts;
-use crate::proto::limits::{INLINE_BYTES_MAX, PACKET_BYTES_DEFAULT, PACKET_OVERHEAD_BYTES};
+use crate::proto::limits::{INLINE_BYTES_MAX, PACKET_BYTES_TUNED, PACKET_OVERHEAD_BYTES};
 use crate::proto::link::{Counted, Link, LinkConfig, ProtocolError};
 use crate::proto::message::PREFIX_BYTES_MAX;
 use crate::proto::packet::{Decoder, Header, Packet};
@@ -227,7 +227,7 @@ impl End {
             connection: None,
             writer: Writer::default(),
             unread: Vec::new(),
-            decoder: Decoder::new(PACKET_BYTES_DEFAULT),
+            decoder: Decoder::new(PACKET_BYTES_TUNED),
             sent: Vec::new(),
             inboxes: Vec::new(),
             closing: Closing::No,

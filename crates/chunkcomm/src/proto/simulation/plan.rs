@@ -331,7 +331,7 @@ fn pair(random: &mut Random, nodes: [usize; 2]) -> Pair {
 /// How the machines of one session are built: both sides'.
 pub(super) fn configs(random: &mut Random, now: [Time; 2]) -> [LinkConfig; 2] {
     let windows = [0, 1].map(|_| random.pick(&[32, 128, 1024, 4096]) * 1024);
-    [0, 1].map(|side: usize| LinkConfig {
+    let mut configs = [0, 1].map(|side: usize| LinkConfig {
         policy: match random.below(10) {
             0 => Policy::Unbuffered,
             1 => Policy::Linger(Duration::from_millis(random.range(1, 5))),
@@ -339,6 +339,8 @@ pub(super) fn configs(random: &mut Random, now: [Time; 2]) -> [LinkConfig; 2] {
         },
         age_bound: Duration::from_millis(1),
         packet_bytes_max: random.pick(&[1024, 4096, 16 * 1024, 64 * 1024]),
+        // Set below: one that is not tuned, one that is.
+        packet_bytes_tuned: 0,
         windows_bytes_max: windows[side],
         message_bytes_max: MESSAGE_BYTES_MAX,
         peer_open_credit: windows[1 - side] / OPEN_CREDIT_DIVISOR,
@@ -346,7 +348,9 @@ pub(super) fn configs(random: &mut Random, now: [Time; 2]) -> [LinkConfig; 2] {
         resend_bytes_max: random.pick(&[16, 128, 4096]) * 1024,
         silence: silence(),
         now: now[side],
-    })
+    });
+    configs[1].packet_bytes_tuned = 4 * configs[1].packet_bytes_max;
+    configs
 }
 
 /// As by default.

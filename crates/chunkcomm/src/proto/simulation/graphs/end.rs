@@ -9,7 +9,7 @@ use super::super::rings::Rings;
 use crate::proto::Time;
 use crate::proto::flush::Policy;
 use crate::proto::limits::{
-    INLINE_BYTES_MAX, OPEN_CREDIT_DIVISOR, PACKET_BYTES_DEFAULT, PACKET_OVERHEAD_BYTES,
+    INLINE_BYTES_MAX, OPEN_CREDIT_DIVISOR, PACKET_BYTES_TUNED, PACKET_OVERHEAD_BYTES,
     WINDOW_BYTES_INITIAL,
 };
 use crate::proto::link::{Counted, Event, Link, LinkConfig, Transmit};
@@ -131,6 +131,7 @@ impl End {
             policy: if random.one_in(8) { Policy::Unbuffered } else { Policy::Chunked },
             age_bound: Duration::from_millis(1),
             packet_bytes_max,
+            packet_bytes_tuned: 4 * packet_bytes_max,
             windows_bytes_max: windows[0],
             message_bytes_max: MESSAGE_BYTES_MAX,
             peer_open_credit: windows[1] / OPEN_CREDIT_DIVISOR,
@@ -157,7 +158,7 @@ impl End {
             pipe: Vec::new(),
             pipe_max: random.pick(&[512, 8 * 1024, 256 * 1024]),
             unread: Vec::new(),
-            decoder: Decoder::new(PACKET_BYTES_DEFAULT),
+            decoder: Decoder::new(PACKET_BYTES_TUNED),
         }
     }
 

@@ -1,0 +1,211 @@
+//! How large a full packet is: as large as its write deserves.
+//!
+//! A packet costs `lambda + beta * bytes`: the system call and the wake-up of the
+//! peer, whatever is in it, and the encoding and copying of its bytes (the model of
+//! the paper on dynamic chunking, section 3.2, equation 5). While a stream saturates
+//! the link, the time between two full packets is that sum. Both are measured:
+//! lambda by the writes of small packets, the sum by the rate at which full ones
+//! leave. A full packet then grows, by doubling, until lambda is a
+//! [`SHARE_DIVISOR`]th of the time between two. Where bytes are dear (tiny messages,
+//! a slow wire, a slow receiver) it stays as small as it began, which costs the
+//! least memory, cache and delay of others.
+//!
+//! When packets leave because a link is idle, none is full and their size is what
+//! waited: a stream below saturation has no use for this. What several channels
+//! have on their way is bounded besides by the time that it takes
+//! ([`pace`](super::pace)).
+
+use super::Time;
+
+/// The cost of a write is to be such a part of the time between two full packets at
+/// most.
+const SHARE_DIVISOR: u64 = 12;
+
+/// So many full packets in a row show a rate.
+const FULL_IN_ROW: u32 = 16;
+
+/// After so many packets in a row that are less than half full the size is what it
+/// was at first.
+const PART_IN_ROW: u32 = 256;
+
+/// A packet up to this many bytes tells the cost of a write.
+pub const SMALL_WRITE_BYTES: usize = 2 * 1024;
+
+/// One small write in so many is timed: to ask the clock twice costs a hundredth of
+/// it.
+const TIMED_EVERY: u32 = 16;
+
+/// What a write costs as long as none was timed, in nanoseconds: about what it does
+/// over loopback.
+const WRITE_NS: u64 = 4_000;
+
+/// A write that took longer was interrupted.
+const WRITE_NS_MAX: u64 = 50_000;
+
+/// The size of a full packet. Order of calls: [`Sizing::left`] for every packet with
+/// messages; [`Sizing::times`] before a write and, if it says so, [`Sizing::wrote`]
+/// after it.
+#[derive(Debug)]
+pub struct Sizing {
+    first: usize,
+    largest: usize,
+    bytes: usize,
+    write_ns: u64,
+    writes: u32,
+    full: u32,
+    since: Time,
+    since_bytes: u64,
+    part: u32,
+}
+
+impl Sizing {
+    /// Packets of `first` bytes that may grow to `largest`.
+    #[must_use]
+    pub fn new(first: usize, largest: usize) -> Sizing {
+        Sizing {
+            first,
+            largest: largest.max(first),
+            bytes: first,
+            write_ns: WRITE_NS,
+            writes: 0,
+            full: 0,
+            since: Time(0),
+            since_bytes: 0,
+            part: 0,
+        }
+    }
+
+    /// Size of a full packet, header included.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The largest that a packet gets.
+    #[must_use]
+    pub fn largest(&self) -> usize {
+        self.largest
+    }
+
+    /// Is the next write, of `bytes`, to be timed?
+    pub fn times(&mut self, bytes: usize) -> bool {
+        if bytes > SMALL_WRITE_BYTES || self.largest == self.first {
+            return false;
+        }
+        self.writes = self.writes.wrapping_add(1);
+        self.writes % TIMED_EVERY == 1
+    }
+
+    /// A small write took so long.
+    pub fn wrote(&mut self, nanos: u64) {
+        if nanos <= WRITE_NS_MAX {
+            self.write_ns = (7 * self.write_ns + nanos) / 8;
+        }
+    }
+
+    /// A packet of `bytes` with messages left, because it was full or not.
+    pub fn left(&mut self, bytes: usize, full: bool, now: Time) {
+        if self.largest == self.first {
+            return;
+        }
+        let part = bytes < self.bytes / 2;
+        self.part = if part { self.part + 1 } else { 0 };
+        if self.part >= PART_IN_ROW {
+            self.part = 0;
+            self.bytes = self.first;
+        }
+        // One message a packet is what it was asked to be, not full.
+        if part || !full {
+            self.full = 0;
+            return;
+        }
+        if self.full == 0 {
+            (self.since, self.since_bytes) = (now, 0);
+        } else {
+            self.since_bytes += bytes as u64;
+        }
+        self.full += 1;
+        if self.full > FULL_IN_ROW {
+            self.full = 0;
+            self.grow(now.0.saturating_sub(self.since.0));
+        }
+    }
+
+    /// [`FULL_IN_ROW`] full packets took so long.
+    fn grow(&mut self, nanos: u64) {
+        let between = nanos / u64::from(FULL_IN_ROW);
+        if between < SHARE_DIVISOR * self.write_ns {
+            self.bytes = (2 * self.bytes).min(self.largest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: usize = 1024;
+
+    /// A stream at saturation, in a model of `write_ns` a packet and `ns_a_kib`.
+    fn settles(sizing: &mut Sizing, write_ns: u64, ns_a_kib: u64) -> usize {
+        let mut now = Time(1);
+        for _ in 0..1_000 {
+            sizing.left(sizing.bytes(), true, now);
+            now.0 += write_ns + ns_a_kib * (sizing.bytes() / KIB) as u64;
+        }
+        sizing.bytes()
+    }
+
+    #[test]
+    fn a_packet_grows_until_its_write_is_a_small_part_of_its_cost() {
+        for (ns_a_kib, size) in [(1_200, 64), (500, 128), (300, 256), (20, 256)] {
+            let mut sizing = Sizing::new(64 * KIB, 256 * KIB);
+            assert_eq!(settles(&mut sizing, 4_000, ns_a_kib), size * KIB, "{ns_a_kib} ns a KiB");
+        }
+        let mut fixed = Sizing::new(64 * KIB, 64 * KIB);
+        assert_eq!(settles(&mut fixed, 4_000, 20), 64 * KIB);
+    }
+
+    #[test]
+    fn what_writes_cost_is_measured_and_an_interruption_is_not_believed() {
+        let mut cheap = Sizing::new(64 * KIB, 256 * KIB);
+        for _ in 0..100 {
+            cheap.wrote(500);
+            cheap.wrote(1_000_000);
+        }
+        assert_eq!(settles(&mut cheap, 500, 300), 64 * KIB);
+        let timed = (0..320).filter(|_| cheap.times(100)).count();
+        assert_eq!(timed, 20);
+        assert!(!cheap.times(SMALL_WRITE_BYTES + 1));
+    }
+
+    #[test]
+    fn a_stream_that_saturates_no_more_gives_its_size_back() {
+        let mut sizing = Sizing::new(64 * KIB, 256 * KIB);
+        settles(&mut sizing, 4_000, 20);
+        for _ in 1..PART_IN_ROW {
+            sizing.left(1_000, false, Time(1));
+        }
+        assert_eq!(sizing.bytes(), 256 * KIB);
+        sizing.left(200 * KIB, false, Time(1));
+        for _ in 0..PART_IN_ROW {
+            sizing.left(1_000, false, Time(1));
+        }
+        assert_eq!(sizing.bytes(), 64 * KIB);
+        // Full packets with others between them are no stream at saturation.
+        for _ in 0..10 * FULL_IN_ROW {
+            sizing.left(64 * KIB, true, Time(1));
+            sizing.left(1_000, false, Time(1));
+        }
+        assert_eq!(sizing.bytes(), 64 * KIB);
+    }
+
+    #[test]
+    fn a_message_a_packet_grows_nothing() {
+        let mut sizing = Sizing::new(64 * KIB, 256 * KIB);
+        for _ in 0..1_000 {
+            sizing.left(50, true, Time(1));
+        }
+        assert_eq!(sizing.bytes(), 64 * KIB);
+    }
+}
