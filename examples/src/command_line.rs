@@ -1,10 +1,11 @@
 //! What the programs' command lines have in common: wrong numbers say what is allowed, and a
 //! standard output that takes no more is an error like others.
 
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::ops::RangeInclusive;
 
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 
 /// Parses a number within a range; anything else is refused with the range.
 pub fn numbers<N>(
@@ -23,7 +24,7 @@ where
 
 /// The command line of this process; ends it with status 2 where that is wrong.
 ///
-/// A number below zero counts as the value of the option before it, not as an option: so it is
+/// A word such as `-1x4` counts as the value of the option before it, not as an option: so it is
 /// told what is allowed there.
 #[must_use]
 pub fn parse<P: Parser>() -> P {
@@ -35,16 +36,29 @@ pub fn parse<P: Parser>() -> P {
 /// # Errors
 /// What is wrong with them.
 pub fn try_parse<P: Parser>(
-    words: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>,
+    words: impl IntoIterator<Item = impl Into<OsString>>,
 ) -> Result<P, clap::Error> {
-    let command = <P as CommandFactory>::command().mut_args(|option| {
-        if option.get_action().takes_values() {
-            option.allow_negative_numbers(true)
-        } else {
-            option
+    P::try_parse_from(negative_as_values(words.into_iter().map(Into::into)))
+}
+
+/// `--option -1` as `--option=-1`, which nobody takes for two options.
+fn negative_as_values(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut joined: Vec<OsString> = Vec::new();
+    for word in words {
+        let is_negative = matches!(word.as_encoded_bytes(), [b'-', b'0'..=b'9' | b'.', ..]);
+        match joined.last_mut() {
+            Some(option) if is_negative && is_long_option(option.as_encoded_bytes()) => {
+                option.push("=");
+                option.push(word);
+            }
+            _ => joined.push(word),
         }
-    });
-    P::from_arg_matches_mut(&mut command.try_get_matches_from(words)?)
+    }
+    joined
+}
+
+fn is_long_option(word: &[u8]) -> bool {
+    word.len() > 2 && word.starts_with(b"--") && !word.contains(&b'=')
 }
 
 /// Writes a report to standard output, at once.
@@ -69,5 +83,16 @@ mod tests {
             let told = small(wrong).unwrap_err();
             assert_eq!(told, "allowed are whole numbers from 2 to 9", "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn what_begins_with_a_minus_and_a_digit_is_a_value_of_the_option_before_it() {
+        let joined = |words: &str| negative_as_values(words.split(' ').map(OsString::from));
+        assert_eq!(joined("p --size -1x4 --rows 2"), ["p", "--size=-1x4", "--rows", "2"]);
+        assert_eq!(joined("p --size -.5 -1"), ["p", "--size=-.5", "-1"]);
+        assert_eq!(
+            joined("p -1 -- -1 --flag --other"),
+            ["p", "-1", "--", "-1", "--flag", "--other"]
+        );
     }
 }

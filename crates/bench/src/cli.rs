@@ -2,10 +2,11 @@
 
 mod sealed;
 pub mod values;
+mod words;
 
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{self, Verdict};
 use crate::failure::Failure;
@@ -179,8 +180,7 @@ pub fn main() -> ExitCode {
         machine::die_with_parent();
     }
     // The parser itself ends with status 2 and a message that says what is allowed.
-    let parsed = Cli::from_arg_matches_mut(&mut command_line().get_matches());
-    let cli = parsed.unwrap_or_else(|error| error.exit());
+    let cli = Cli::parse_from(words::negative_as_values(std::env::args_os()));
     match run(cli.command) {
         Ok(Verdict::Fine) => ExitCode::SUCCESS,
         Ok(Verdict::Missed) => ExitCode::from(STATUS_MISSED),
@@ -189,17 +189,6 @@ pub fn main() -> ExitCode {
             ExitCode::from(STATUS_FAILED)
         }
     }
-}
-
-/// A number below zero counts as the value of the option before it, which then says what is
-/// allowed; not as an option that there is not.
-fn command_line() -> clap::Command {
-    Cli::command().mut_subcommands(|command| {
-        command.mut_args(|option| {
-            let takes_values = option.get_action().takes_values();
-            if takes_values { option.allow_negative_numbers(true) } else { option }
-        })
-    })
 }
 
 fn run(command: Command) -> Result<Verdict, Failure> {

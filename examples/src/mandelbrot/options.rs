@@ -27,7 +27,6 @@ pub struct Options {
         long,
         value_name = "LEFT,RIGHT,BOTTOM,TOP",
         value_parser = parse_region,
-        allow_hyphen_values = true,
         default_value = "-2.25,0.75,-1.125,1.125"
     )]
     pub region: Region,
@@ -124,6 +123,7 @@ mod tests {
         for (arguments, allowed) in [
             (["--size", "800"], "allowed is WIDTHxHEIGHT"),
             (["--size", "0x600"], "1 to 16384 pixels"),
+            (["--size", "-1x4"], "1 to 16384 pixels"),
             (["--region", "1,0,0,1"], "LEFT < RIGHT"),
             (["--region", "0,1,0,x"], "LEFT,RIGHT,BOTTOM,TOP"),
             (["--region", "0,1,0,inf"], "LEFT,RIGHT,BOTTOM,TOP"),

@@ -88,6 +88,7 @@ fn the_report_has_every_figure() {
 fn bad_options_say_what_is_allowed_and_exit_with_2() {
     MANDELBROT.refuses(&[
         (["--size", "0x0"], "WIDTHxHEIGHT"),
+        (["--size", "-1x4"], "WIDTHxHEIGHT"),
         (["--workers", "none"], "allowed are 1 to 1024"),
         (["--workers-as", "fibre"], "process, thread"),
         (["--model", "c"], "a, b"),

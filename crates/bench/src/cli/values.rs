@@ -16,6 +16,12 @@ const RATE_MAX: u64 = 1_000_000_000;
 /// The ports of one address do not give more links.
 const LINKS_MAX: usize = 28_000;
 
+/// The library asks a silent peer after 10 ms at least, the lab after a tenth of this.
+const DEAD_MIN: Duration = Duration::from_millis(100);
+
+/// More channels of a link than this are a slip of the finger.
+const CHANNELS_MAX: usize = 1000;
+
 /// What the library takes for a packet.
 const PACKET_BYTES: RangeInclusive<usize> = 1 << 10..=1 << 20;
 
@@ -86,6 +92,50 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .map_err(|_| "too long for a duration".to_owned())
 }
 
+/// A duration that is not nothing.
+///
+/// # Errors
+/// What is allowed.
+pub fn some_time(text: &str) -> Result<Duration, String> {
+    duration(text).and_then(|time| match time {
+        Duration::ZERO => Err("allowed are durations above 0, such as 10us, 1ms, 2s".to_owned()),
+        time => Ok(time),
+    })
+}
+
+/// A time after which a silent peer is dead: a tenth of it, after which it is asked, is what the
+/// library takes at least.
+///
+/// # Errors
+/// What is allowed.
+pub fn dead(text: &str) -> Result<Duration, String> {
+    duration(text).and_then(|time| match time {
+        time if time < DEAD_MIN => {
+            Err(format!("allowed are durations from {} ms", DEAD_MIN.as_millis()))
+        }
+        time => Ok(time),
+    })
+}
+
+/// Any number of 64 bits.
+///
+/// # Errors
+/// What is allowed.
+pub fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("allowed are whole numbers from 0 to {}", u64::MAX))
+}
+
+/// How often something is done: at least once.
+///
+/// # Errors
+/// What is allowed.
+pub fn times(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(times) if times >= 1 => Ok(times),
+        _ => Err("not a count; allowed are whole numbers from 1".to_owned()),
+    }
+}
+
 /// At least one.
 ///
 /// # Errors
@@ -106,6 +156,17 @@ pub fn rate(text: &str) -> Result<u64, String> {
         .ok()
         .filter(|&rate| rate <= RATE_MAX)
         .ok_or_else(|| format!("not a rate; allowed are 1 to {RATE_MAX} messages a second"))
+}
+
+/// Channels beside another one, or none.
+///
+/// # Errors
+/// What is allowed.
+pub fn channels(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(channels) if channels <= CHANNELS_MAX => Ok(channels),
+        _ => Err(format!("allowed are whole numbers from 0 to {CHANNELS_MAX}")),
+    }
 }
 
 /// Tasks of an assignment.
@@ -250,6 +311,16 @@ mod tests {
     }
 
     #[test]
+    fn times_that_are_too_short_say_what_is_allowed() {
+        assert_eq!(some_time("1ns"), Ok(Duration::from_nanos(1)));
+        for wrong in ["0s", "-1s", "x"] {
+            assert!(some_time(wrong).is_err_and(|why| why.contains("allowed are")), "{wrong}");
+        }
+        assert_eq!(dead("100ms"), Ok(Duration::from_millis(100)));
+        assert!(dead("99ms").is_err_and(|why| why.contains("from 100 ms")));
+    }
+
+    #[test]
     fn policies() {
         assert_eq!(policy("chunked"), Ok(PolicyKind::Chunked));
         assert_eq!(policy("linger:2ms"), Ok(PolicyKind::Linger(Duration::from_millis(2))));
@@ -273,6 +344,9 @@ mod tests {
     #[test]
     fn counts() {
         assert!(count("0").is_err() && count("-1").is_err() && count("1") == Ok(1));
+        assert!(times("0").is_err() && times("x").is_err() && times("1") == Ok(1));
+        assert!(seed("-1").is_err() && seed("0") == Ok(0));
+        assert!(channels("1001").is_err() && channels("0") == Ok(0));
         assert_eq!(auto_count("auto"), Ok(Auto::Auto));
         assert_eq!(auto_bytes("1KiB"), Ok(Auto::Fixed(1024)));
         assert!(auto_bytes("0").is_err());

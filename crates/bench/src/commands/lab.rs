@@ -37,6 +37,9 @@ enum Scenario {
     Corrupt(CorruptArgs),
     /// A network that is unplugged and destroys sockets, in namespaces (needs root)
     Namespaces(NamespacesArgs),
+    /// Anything else is refused with the names that are allowed.
+    #[command(external_subcommand)]
+    Other(Vec<String>),
 }
 
 #[derive(Debug, Args)]
@@ -44,11 +47,11 @@ struct LabCommon {
     #[command(flatten)]
     common: Common,
     /// What is done, where and when follows from this number [default: another one each time]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::seed)]
     seed: Option<u64>,
     /// A silent peer is given up for dead after this, asked after a tenth and suspected after
     /// three tenths of it
-    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = values::duration)]
+    #[arg(long, value_name = "DUR", default_value = "10s", value_parser = values::dead)]
     dead: Duration,
     /// What is late by less is in time
     #[arg(long, value_name = "DUR", default_value = "2s", value_parser = values::duration)]
@@ -60,10 +63,10 @@ struct CutsArgs {
     #[command(flatten)]
     lab: LabCommon,
     /// How often the connection is cut
-    #[arg(long, value_name = "N", default_value = "1000")]
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = values::times)]
     cuts: usize,
     /// How long a connection carries data before it is cut, on average
-    #[arg(long, value_name = "DUR", default_value = "20ms", value_parser = values::duration)]
+    #[arg(long, value_name = "DUR", default_value = "20ms", value_parser = values::some_time)]
     every: Duration,
     /// What is done to it; one-way and blackhole take seconds each to be noticed
     #[arg(long, value_enum, default_value_t = cuts::How::Mixed)]
@@ -85,7 +88,7 @@ struct StopArgs {
     lab: LabCommon,
     /// How long a process is stopped; may be given several times [default: a fifth, four
     /// fifths and seven fifths of the dead time, then it is killed]
-    #[arg(long = "for", value_name = "DUR", value_parser = values::duration)]
+    #[arg(long = "for", value_name = "DUR", value_parser = values::some_time)]
     times: Vec<Duration>,
     /// Kill it (alone, or after the stops that are named)
     #[arg(long)]
@@ -103,7 +106,7 @@ struct IdleLinksArgs {
     #[arg(long, value_name = "N", default_value = "10000", value_parser = values::links)]
     links: usize,
     /// How long wake-ups are counted
-    #[arg(long, value_name = "DUR", default_value = "5s", value_parser = values::duration)]
+    #[arg(long, value_name = "DUR", default_value = "5s", value_parser = values::some_time)]
     watch: Duration,
     /// What a link may take, both ends together
     #[arg(long, value_name = "B", default_value = "32KiB", value_parser = values::bytes)]
@@ -118,7 +121,7 @@ struct ResumesArgs {
     #[arg(long, value_name = "N", default_value = "1000", value_parser = values::links)]
     links: usize,
     /// How often all of them are cut
-    #[arg(long, value_name = "N", default_value = "5")]
+    #[arg(long, value_name = "N", default_value = "5", value_parser = values::times)]
     cuts: usize,
 }
 
@@ -130,7 +133,7 @@ struct SlowArgs {
     #[arg(long, value_name = "S", default_value = "60", value_parser = values::count)]
     seconds: u64,
     /// Channels with a slow receiver, beside a brisk one
-    #[arg(long, value_name = "N", default_value = "4")]
+    #[arg(long, value_name = "N", default_value = "4", value_parser = values::channels)]
     channels: usize,
     /// Messages a second that a slow receiver takes
     #[arg(long, value_name = "R", default_value = "1000", value_parser = values::rate)]
@@ -157,13 +160,13 @@ struct NamespacesArgs {
     #[command(flatten)]
     lab: LabCommon,
     /// How often something is done to the network
-    #[arg(long, value_name = "N", default_value = "20")]
+    #[arg(long, value_name = "N", default_value = "20", value_parser = values::times)]
     faults: usize,
     /// How long messages pass before, on average
-    #[arg(long, value_name = "DUR", default_value = "300ms", value_parser = values::duration)]
+    #[arg(long, value_name = "DUR", default_value = "300ms", value_parser = values::some_time)]
     every: Duration,
     /// How long the network is unplugged, on average
-    #[arg(long, value_name = "DUR", default_value = "700ms", value_parser = values::duration)]
+    #[arg(long, value_name = "DUR", default_value = "700ms", value_parser = values::some_time)]
     outage: Duration,
     /// Megabits a second that pass [default: as many as go]
     #[arg(long, value_name = "N", value_parser = values::count)]
@@ -223,6 +226,11 @@ pub fn run(args: &LabArgs) -> Result<Verdict, Failure> {
         Scenario::Corrupt(args) => args.lab.scenario("corrupt", async |lab, promises, row| {
             corrupt::run(lab, args.sessions as usize, args.is_sealed(), promises, row).await
         }),
+        Scenario::Other(words) => Err(Failure::Refused(format!(
+            "the lab has no scenario '{}'; allowed are cuts, stop, idle-links, resumes, slow, \
+             corrupt and namespaces",
+            words.first().map_or("", String::as_str)
+        ))),
     }
 }
 

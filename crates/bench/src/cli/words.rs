@@ -1,0 +1,43 @@
+//! The words of the command line before they are parsed.
+
+use std::ffi::OsString;
+
+/// `--option -1` as `--option=-1`: what begins with a minus and a digit counts as the value of the
+/// option before it, which then says what is allowed; not as an option that there is not.
+pub(super) fn negative_as_values(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut joined: Vec<OsString> = Vec::new();
+    for word in words {
+        let is_negative = matches!(word.as_encoded_bytes(), [b'-', b'0'..=b'9' | b'.', ..]);
+        match joined.last_mut() {
+            Some(option) if is_negative && is_long_option(option.as_encoded_bytes()) => {
+                option.push("=");
+                option.push(word);
+            }
+            _ => joined.push(word),
+        }
+    }
+    joined
+}
+
+fn is_long_option(word: &[u8]) -> bool {
+    word.len() > 2 && word.starts_with(b"--") && !word.contains(&b'=')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_follows_an_option_is_its_value() {
+        let joined = |words: &str| negative_as_values(words.split(' ').map(OsString::from));
+        assert_eq!(
+            joined("p lab --every -1s --cuts 2"),
+            ["p", "lab", "--every=-1s", "--cuts", "2"]
+        );
+        assert_eq!(joined("p --cuts -.5 -1"), ["p", "--cuts=-.5", "-1"]);
+        assert_eq!(
+            joined("p -1 -- -1 --json --other"),
+            ["p", "-1", "--", "-1", "--json", "--other"]
+        );
+    }
+}
