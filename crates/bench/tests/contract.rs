@@ -204,6 +204,27 @@ fn budgets_run_all_at_tiny_sizes() {
     }
 }
 
+/// Of each direction one, held to what no machine reaches and to what every machine does.
+#[test]
+fn a_missed_budget_is_exit_status_1() {
+    for (name, missed, met) in
+        [("stream-one", "1e9", "0"), ("idle", "0", "1e18"), ("farm-rate", "1e18", "0")]
+    {
+        for (limit, is_met) in [(missed, false), (met, true)] {
+            let arguments = ["budgets", "--quick", "--only", name, "--limit", limit];
+            let output = chunkperf(&[&arguments[..], &["--json"]].concat());
+            let err = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(i32::from(!is_met)), "{name} {limit}: {err}");
+            let row: Value = serde_json::from_slice(&output.stdout).expect("a row is JSON");
+            assert_eq!((&row["name"], &row["met"]), (&Value::from(name), &Value::from(is_met)));
+            assert_eq!(row["budget"].as_f64(), limit.parse().ok());
+        }
+    }
+    let output = chunkperf(&["budgets", "--quick", "--only", "idle", "--limit", "0"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stdout).contains(" NO "));
+}
+
 #[test]
 fn what_cannot_be_is_refused_with_what_is_allowed() {
     let cases: &[(&[&str], &str)] = &[
@@ -234,6 +255,8 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
         (&["delta", "--nodes", "3"], "2 to 2 nodes"),
         (&["delta", "--bytes", "5"], "multiples of 4"),
         (&["budgets", "--only", "nothing"], "stream-one"),
+        (&["budgets", "--limit", "1"], "--only"),
+        (&["budgets", "--only", "idle", "--limit", "low"], "allowed are numbers"),
         (&["lab", "x"], "allowed are cuts, stop"),
         (&["lab", "x", "--json"], "allowed are cuts, stop"),
         (&["lab"], "idle-links"),

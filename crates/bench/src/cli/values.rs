@@ -169,6 +169,15 @@ pub fn channels(text: &str) -> Result<usize, String> {
     }
 }
 
+/// What a figure is held to.
+///
+/// # Errors
+/// What is allowed.
+pub fn limit(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|limit: &f64| limit.is_finite());
+    number.ok_or_else(|| "allowed are numbers such as 0.95 or 32768".to_owned())
+}
+
 /// Tasks of an assignment.
 ///
 /// # Errors

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use self::list::{BUDGETS, Bound, Budget};
 use super::Verdict;
-use crate::cli::{Common, DIES_WITH_PARENT};
+use crate::cli::{Common, DIES_WITH_PARENT, values};
 use crate::failure::{Doing, Failure};
 use crate::table::{Row, aligned, significant, write_out};
 
@@ -31,6 +31,9 @@ pub struct BudgetsArgs {
     /// Run this one; a wrong name prints them all
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
+    /// Hold it to this and not to its own limit, with tiny sizes too
+    #[arg(long, value_name = "X", requires = "only", value_parser = values::limit)]
+    limit: Option<f64>,
     /// Tiny sizes: shows that everything runs, the figures mean nothing and none is missed
     #[arg(long)]
     quick: bool,
@@ -41,7 +44,7 @@ pub struct BudgetsArgs {
 /// # Errors
 /// If a name is unknown, or a measurement fails.
 pub fn run(args: &BudgetsArgs) -> Result<Verdict, Failure> {
-    let chosen = choose(args.only.as_deref())?;
+    let chosen = choose(args.only.as_deref(), args.limit)?;
     args.common.setting()?;
     if args.quick && !args.common.json {
         write_out("tiny sizes: the figures mean nothing\n");
@@ -49,7 +52,7 @@ pub fn run(args: &BudgetsArgs) -> Result<Verdict, Failure> {
     let mut verdict = Verdict::Fine;
     let mut broken = Vec::new();
     let mut lines = vec![heading()];
-    for budget in chosen {
+    for budget in &chosen {
         let measured = measure(budget, args);
         if let Err(failure) = &measured {
             eprintln!("chunkperf: {}: {failure}", budget.name);
@@ -60,7 +63,7 @@ pub fn run(args: &BudgetsArgs) -> Result<Verdict, Failure> {
             (Some(row), figure)
         });
         let met = figure.is_some_and(|figure| budget.is_met(figure));
-        if !met && !args.quick {
+        if !met && (!args.quick || args.limit.is_some()) {
             verdict = Verdict::Missed;
         }
         if args.common.json {
@@ -78,9 +81,12 @@ pub fn run(args: &BudgetsArgs) -> Result<Verdict, Failure> {
     Err(Failure::broken("measuring", format!("no figure for {}", broken.join(", "))))
 }
 
-fn choose(only: Option<&str>) -> Result<Vec<&'static Budget>, Failure> {
-    let chosen: Vec<&Budget> =
-        BUDGETS.iter().filter(|budget| only.is_none_or(|only| budget.name == only)).collect();
+fn choose(only: Option<&str>, limit: Option<f64>) -> Result<Vec<Budget>, Failure> {
+    let chosen: Vec<Budget> = BUDGETS
+        .iter()
+        .filter(|budget| only.is_none_or(|only| budget.name == only))
+        .map(|&budget| Budget { bound: budget.bound.at(limit), ..budget })
+        .collect();
     if chosen.is_empty() {
         let names: Vec<&str> = BUDGETS.iter().map(|budget| budget.name).collect();
         return Err(Failure::Refused(format!(

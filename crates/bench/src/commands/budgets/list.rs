@@ -19,6 +19,15 @@ impl Bound {
         }
     }
 
+    /// Another limit in the same direction, if there is one.
+    pub(super) fn at(self, limit: Option<f64>) -> Self {
+        match (self, limit) {
+            (_, None) => self,
+            (Self::AtLeast(_) | Self::Printed, Some(limit)) => Self::AtLeast(limit),
+            (Self::AtMost(_), Some(limit)) => Self::AtMost(limit),
+        }
+    }
+
     pub(super) fn direction(self) -> &'static str {
         match self {
             Self::AtLeast(_) | Self::Printed => "at least",
@@ -28,7 +37,7 @@ impl Bound {
 }
 
 /// One budget.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
     pub(super) name: &'static str,
     /// The command and its options, a blank between two words.
