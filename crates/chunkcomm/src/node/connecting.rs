@@ -9,7 +9,9 @@ use crate::driver::entropy;
 use crate::driver::mail::LinkShared;
 use crate::driver::wakers::locked;
 use crate::error::{ConnectError, HelloCause};
+use crate::launch::portable_only;
 use crate::proto::hello::Hello;
+use crate::proto::liveness::KeepAlive;
 use crate::proto::resume::{Kind, Resume};
 use crate::transport::memory;
 use crate::{Address, transport};
@@ -45,9 +47,9 @@ impl Node {
         let unreachable =
             |error| ConnectError::Unreachable { address: address.clone(), error: Arc::new(error) };
         let home = self.shared.home;
-        let keep_alive = self.shared.settings.silence.keep_alive();
+        let keep_alive = self.shared.keep_alive();
         let transport =
-            transport::connect(address, home, &keep_alive).await.map_err(unreachable)?;
+            transport::connect(address, home, keep_alive.as_ref()).await.map_err(unreachable)?;
         let admission = self.shared.admission.at(address);
         let admitted = hello::admit(transport, &self.shared.hello, &admission, Side::Dialler);
         let wrong = |cause| ConnectError::Hello { address: address.clone(), cause };
@@ -107,13 +109,18 @@ impl NodeShared {
         Ok(Resume { kind: Kind::New, session, attempt: 1, received: 0, addressee })
     }
 
+    /// What the system is to do about a connection on which nothing passes.
+    fn keep_alive(&self) -> Option<KeepAlive> {
+        (!portable_only()).then(|| self.settings.silence.keep_alive())
+    }
+
     fn dialler(&self, address: &Address) -> Arc<Dialler> {
         Arc::new(Dialler {
             hello: self.hello,
             admission: self.admission.at(address),
             address: address.clone(),
             home: self.home,
-            keep_alive: self.settings.silence.keep_alive(),
+            keep_alive: self.keep_alive(),
             runtime: self.runtime.clone(),
             spinner: locked(&self.spinner).clone(),
         })

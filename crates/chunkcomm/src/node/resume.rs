@@ -113,7 +113,7 @@ pub(super) struct Dialler {
     pub(super) admission: Admission,
     pub(super) address: Address,
     pub(super) home: Home,
-    pub(super) keep_alive: KeepAlive,
+    pub(super) keep_alive: Option<KeepAlive>,
     pub(super) runtime: Handle,
     pub(super) spinner: Option<Arc<Spinner>>,
 }
@@ -165,7 +165,8 @@ impl Dialler {
     }
 
     async fn attempt(&self, link: &Arc<LinkShared>, attempt: u32) -> Attempt {
-        let transport = match transport::connect(&self.address, self.home, &self.keep_alive).await {
+        let keep_alive = self.keep_alive.as_ref();
+        let transport = match transport::connect(&self.address, self.home, keep_alive).await {
             Ok(transport) => transport,
             Err(error) => return Attempt::Failed(error.to_string()),
         };

@@ -102,12 +102,12 @@ impl Home {
     }
 }
 
-/// Connects to `address` from `home`; where the system asks for the peer's, it does
-/// so as `keep_alive` says.
+/// Connects to `address` from `home`; where the system can ask for the peer's, it does
+/// so as `keep_alive` says, if that is there.
 pub(crate) async fn connect(
     address: &Address,
     home: Home,
-    keep_alive: &KeepAlive,
+    keep_alive: Option<&KeepAlive>,
 ) -> io::Result<Box<dyn Transport>> {
     #[cfg(not(feature = "simulation"))]
     let Home {} = home;
@@ -125,10 +125,10 @@ pub(crate) async fn connect(
     }
 }
 
-/// Listens at `address`.
-pub(crate) async fn listen(address: &Address) -> io::Result<Box<dyn Listener>> {
+/// Listens at `address`; `portable` leaves out what only Linux has.
+pub(crate) async fn listen(address: &Address, portable: bool) -> io::Result<Box<dyn Listener>> {
     match address {
-        Address::Tcp { host, port } => tcp::listen(host, *port).await,
+        Address::Tcp { host, port } => tcp::listen(host, *port, portable).await,
         #[cfg(unix)]
         Address::Unix(path) => unix::listen(path).await,
         #[cfg(not(unix))]

@@ -16,15 +16,18 @@ const BACKLOG: i32 = 1024;
 
 transport_over_readiness!(TcpStream);
 
-/// Connects to the first address of `host` that answers.
+/// Connects to the first address of `host` that answers; without `keep_alive` only
+/// probes tell that the peer is gone.
 pub(crate) async fn connect(
     host: &str,
     port: u16,
-    keep_alive: &KeepAlive,
+    keep_alive: Option<&KeepAlive>,
 ) -> io::Result<Box<dyn Transport>> {
     let stream = TcpStream::connect((host, port)).await?;
     stream.set_nodelay(true)?;
-    watch(&stream, keep_alive)?;
+    if let Some(keep_alive) = keep_alive {
+        watch(&stream, keep_alive)?;
+    }
     Ok(Box::new(stream))
 }
 
@@ -51,33 +54,52 @@ fn watch(_stream: &TcpStream, _keep_alive: &KeepAlive) -> io::Result<()> {
 
 /// Whoever was dialled need not ask: the dialler does. It learns that nobody takes
 /// what it sends.
-fn accepted(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    #[cfg(target_os = "linux")]
-    rustix::net::sockopt::set_tcp_user_timeout(stream, DEAD_MS_DEFAULT as u32)?;
+#[cfg(target_os = "linux")]
+fn bound_what_is_sent(stream: &TcpStream) -> io::Result<()> {
+    Ok(rustix::net::sockopt::set_tcp_user_timeout(stream, DEAD_MS_DEFAULT as u32)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn bound_what_is_sent(_stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Listens on `host` and `port` (0: the system chooses).
-pub(crate) async fn listen(host: &str, port: u16) -> io::Result<Box<dyn Listener>> {
+/// Said again, it changes the length of the queue.
+#[cfg(target_os = "linux")]
+fn lengthen_queue(listener: &TcpListener) -> io::Result<()> {
+    Ok(rustix::net::listen(listener, BACKLOG)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn lengthen_queue(_listener: &TcpListener) -> io::Result<()> {
+    Ok(())
+}
+
+/// Listens on `host` and `port` (0: the system chooses); `portable` leaves out what
+/// only Linux has.
+pub(crate) async fn listen(host: &str, port: u16, portable: bool) -> io::Result<Box<dyn Listener>> {
     let listener = TcpListener::bind((host, port)).await?;
-    // Said again, it changes the length of the queue.
-    #[cfg(target_os = "linux")]
-    rustix::net::listen(&listener, BACKLOG)?;
+    if !portable {
+        lengthen_queue(&listener)?;
+    }
     let address = Address::from(listener.local_addr()?);
-    Ok(Box::new(Tcp { listener, address }))
+    Ok(Box::new(Tcp { listener, address, portable }))
 }
 
 struct Tcp {
     listener: TcpListener,
     address: Address,
+    portable: bool,
 }
 
 impl Listener for Tcp {
     fn accept(&self) -> BoxFuture<'_, io::Result<Box<dyn Transport>>> {
         Box::pin(async move {
             let (stream, _) = self.listener.accept().await?;
-            accepted(&stream)?;
+            stream.set_nodelay(true)?;
+            if !self.portable {
+                bound_what_is_sent(&stream)?;
+            }
             Ok(Box::new(stream) as Box<dyn Transport>)
         })
     }
@@ -102,7 +124,7 @@ mod tests {
         if limit.trim().parse().is_ok_and(|limit: i32| limit < 256) {
             return;
         }
-        let listener = listen("127.0.0.1", 0).await.unwrap();
+        let listener = listen("127.0.0.1", 0, false).await.unwrap();
         let Address::Tcp { port, .. } = listener.address() else { panic!("not TCP") };
         let mut waiting = Vec::new();
         for _ in 0..200 {
@@ -111,18 +133,41 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn a_connection_that_was_dialled_is_asked_for_by_the_system() {
-        let listener = listen("127.0.0.1", 0).await.unwrap();
+    /// The sockets of a connection: the dialler's, then the acceptor's.
+    async fn connection(portable: bool) -> [std::os::fd::OwnedFd; 2] {
+        let listener = listen("127.0.0.1", 0, portable).await.unwrap();
         let Address::Tcp { port, .. } = listener.address() else { panic!("not TCP") };
         let [probe, suspect, dead] =
             [PROBE_MS_DEFAULT, SUSPECT_MS_DEFAULT, DEAD_MS_DEFAULT].map(Duration::from_millis);
         let keep_alive = Silence { probe, suspect, dead }.keep_alive();
-        let dialled = connect("127.0.0.1", port, &keep_alive).await.unwrap();
-        let Below::Socket(socket) = dialled.into_below().unwrap() else { panic!("no socket") };
-        assert!(sockopt::socket_keepalive(&socket).unwrap());
-        assert_eq!(sockopt::tcp_keepidle(&socket).unwrap(), Duration::from_secs(5));
-        assert_eq!(sockopt::tcp_keepintvl(&socket).unwrap(), Duration::from_secs(1));
-        assert_eq!(sockopt::tcp_user_timeout(&socket).unwrap(), 7000);
+        let keep_alive = (!portable).then_some(&keep_alive);
+        let (dialled, accepted) =
+            tokio::join!(connect("127.0.0.1", port, keep_alive), listener.accept());
+        [dialled.unwrap(), accepted.unwrap()].map(|transport| {
+            let Below::Socket(socket) = transport.into_below().unwrap() else {
+                panic!("no socket")
+            };
+            socket
+        })
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_was_dialled_is_asked_for_by_the_system() {
+        let [dialled, accepted] = connection(false).await;
+        assert!(sockopt::socket_keepalive(&dialled).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&dialled).unwrap(), Duration::from_secs(5));
+        assert_eq!(sockopt::tcp_keepintvl(&dialled).unwrap(), Duration::from_secs(1));
+        assert_eq!(sockopt::tcp_user_timeout(&dialled).unwrap(), 7000);
+        assert!(!sockopt::socket_keepalive(&accepted).unwrap());
+        assert_eq!(sockopt::tcp_user_timeout(&accepted).unwrap(), 10_000);
+    }
+
+    #[tokio::test]
+    async fn by_portable_means_the_system_is_left_as_it_is() {
+        for socket in connection(true).await {
+            assert!(!sockopt::socket_keepalive(&socket).unwrap());
+            assert_eq!(sockopt::tcp_user_timeout(&socket).unwrap(), 0);
+            assert!(sockopt::tcp_nodelay(&socket).unwrap());
+        }
     }
 }

@@ -68,11 +68,10 @@ impl NodeBuilder {
     ) -> Result<Node, NodeError> {
         let mut listeners = Vec::new();
         for address in &self.listen {
-            let listener = transport::listen(address).await.map_err(|error| NodeError::Listen {
-                address: address.clone(),
-                error: Arc::new(error),
-            })?;
-            listeners.push(listener);
+            let listener = transport::listen(address, portable_only()).await;
+            let failed =
+                |error| NodeError::Listen { address: address.clone(), error: Arc::new(error) };
+            listeners.push(listener.map_err(failed)?);
         }
         let hello = self.hello()?;
         let board = Board::new(node_of(hello.incarnation), &display_name(&hello));
