@@ -38,18 +38,29 @@ pub struct KeepAlive {
     pub idle: Duration,
     /// Until the next one.
     pub interval: Duration,
-    /// Without a byte or an answer until the connection is lost.
+    /// Without a byte or an answer until the connection is lost; also how long what
+    /// was written may go unanswered.
     pub timeout: Duration,
 }
 
+impl KeepAlive {
+    /// A connection that is lost without a word is known to be lost after this at the
+    /// latest, whatever the dialler writes meanwhile.
+    #[must_use]
+    pub fn learns_within(&self) -> Duration {
+        self.interval + 2 * self.timeout
+    }
+}
+
 impl Silence {
-    /// So that the dialler is there again while the session lives: half the time
-    /// until a lost connection is asked for, a fifth for questions, and the rest to
-    /// dial.
+    /// So that the dialler is there again while the session lives. What it writes
+    /// before the last question is out, such as credit, puts the questions off, and
+    /// then counts as unanswered for a timeout of its own: twice the timeout and a
+    /// question's interval pass at worst, and a tenth is left to dial.
     #[must_use]
     pub fn keep_alive(&self) -> KeepAlive {
         let tenth = self.dead / 10;
-        KeepAlive { idle: tenth * 5, interval: tenth, timeout: tenth * 7 }
+        KeepAlive { idle: tenth * 2, interval: tenth, timeout: tenth * 4 }
     }
 }
 
@@ -280,13 +291,16 @@ mod tests {
     #[test]
     fn an_idle_dialler_learns_of_a_loss_while_the_other_end_still_waits() {
         let mut acceptor = watched();
+        let Silence { suspect, dead, .. } = acceptor.silence;
         let keep_alive = acceptor.silence.keep_alive();
         acceptor.offline(at(0));
-        let learned = at(0).after(keep_alive.timeout + keep_alive.interval);
-        // At most this long, and the longest wait of a backoff that has begun anew.
-        let dialled = learned.after(Duration::from_millis(1000 + 10));
+        // The first wait of a backoff, and what a connection takes.
+        let dials = Duration::from_millis(10 + 500);
+        let dialled = at(0).after(keep_alive.learns_within() + dials);
         assert_eq!(run(&mut acceptor, dialled.0 / 1_000_000), []);
         acceptor.online(dialled);
+        // Or it begins to wait right before it would be told.
+        assert!(keep_alive.timeout + keep_alive.interval + suspect + dials < dead);
         assert!(keep_alive.idle + 2 * keep_alive.interval <= keep_alive.timeout, "asked twice");
     }
 

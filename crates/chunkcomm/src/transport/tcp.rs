@@ -155,9 +155,9 @@ mod tests {
     async fn a_connection_that_was_dialled_is_asked_for_by_the_system() {
         let [dialled, accepted] = connection(false).await;
         assert!(sockopt::socket_keepalive(&dialled).unwrap());
-        assert_eq!(sockopt::tcp_keepidle(&dialled).unwrap(), Duration::from_secs(5));
+        assert_eq!(sockopt::tcp_keepidle(&dialled).unwrap(), Duration::from_secs(2));
         assert_eq!(sockopt::tcp_keepintvl(&dialled).unwrap(), Duration::from_secs(1));
-        assert_eq!(sockopt::tcp_user_timeout(&dialled).unwrap(), 7000);
+        assert_eq!(sockopt::tcp_user_timeout(&dialled).unwrap(), 4000);
         assert!(!sockopt::socket_keepalive(&accepted).unwrap());
         assert_eq!(sockopt::tcp_user_timeout(&accepted).unwrap(), 10_000);
     }

@@ -12,6 +12,10 @@ const LOOKS_MAX: u32 = 20_000;
 /// A link that nothing is in the way of recovers in this time: dialler, acceptor.
 const RECOVERS: [Duration; 2] = [Duration::from_secs(8), Duration::from_millis(9500)];
 
+/// A connection is dialled and talked over in this time: the first wait of a backoff
+/// and some latencies.
+const DIALS: Duration = Duration::from_millis(200);
+
 /// What is done in no time takes up to this long.
 const SLACK: Duration = Duration::from_millis(100);
 
@@ -119,10 +123,15 @@ impl World<'_> {
             return;
         }
         // A dialler that nothing waits for may not know that its connection is of no
-        // use, and looks every half minute only; unless its system does.
+        // use, and looks every half minute only; unless its system does. When it begins
+        // to wait, it learns of the loss at its suspect time, and that may leave it less
+        // than it takes to dial.
         let asks = self.plan.pairs[self.pair_of(id)].asks;
         let unaware = end.side == 1
-            && self.other(id).is_some_and(|other| self.ends[other].connection.is_some());
+            && self.other(id).is_some_and(|other| {
+                let other = &self.ends[other];
+                other.connection.is_some() || self.now < other.quiet.lost.after(DIALS)
+            });
         if unaware && !asks {
             self.counts.unaware += 1;
         } else {

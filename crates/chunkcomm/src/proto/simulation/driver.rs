@@ -205,6 +205,7 @@ impl World<'_> {
         // One that is given up for its silence leaves the peer the rest of its time.
         let silent = self.ends[id].connection.is_some() && self.ends[id].link.is_suspect();
         self.ends[id].cut(now);
+        self.ends[id].quiet.lost = self.now;
         if !silent {
             self.quiet_since(id);
         }

@@ -197,6 +197,8 @@ pub(super) struct End {
 pub(super) struct Quiet {
     /// When bytes came last, or the connection was lost or found.
     pub(super) since: Time,
+    /// When the last connection was lost.
+    pub(super) lost: Time,
     /// How long this end was stopped since then.
     pub(super) stopped: Duration,
     /// How often, jumps of its clock included.

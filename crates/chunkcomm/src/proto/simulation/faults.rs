@@ -233,14 +233,19 @@ impl World<'_> {
     }
 
     /// Nobody tells a side that its connection is gone. The dialler's system asks
-    /// before long, but not before `from`; the last question may just have passed.
+    /// before long, but not before `from`; the last question may just have passed, and
+    /// what is written meanwhile puts the next one off.
     fn not_told(&mut self, connection: usize, side: usize, from: Duration) {
         let asks = self.plan.pairs[self.pair_of_connection(connection)].asks;
         if side == 1 || !asks {
             return;
         }
         let keep_alive = silence().keep_alive();
-        let times = [from, from + keep_alive.idle + keep_alive.interval].map(|it| it.as_nanos());
+        let last = match self.random.below(4) {
+            0 => keep_alive.learns_within(),
+            _ => from + keep_alive.idle + keep_alive.interval,
+        };
+        let times = [from, last].map(|it| it.as_nanos());
         let wait = self.random.range(times[0] as u64, times[1] as u64);
         self.after(Duration::from_nanos(wait), Event::Learn { connection, side });
     }
