@@ -5,37 +5,40 @@
 //!   joining     meets rank 0, builds the node                   -> Node, a way to the manager
 //!   member      a task on every node: its words with the manager, what it knows
 //!   keeper      a task on rank 0: the manager, its lines, the copies it started
+//!   peers names ending changes      the rest of what a cluster can be asked
 //! ```
 //!
 //! The decisions are made by the machines in [`crate::proto::cluster`]; here are
 //! the channels, tasks and processes.
 
+mod changes;
 mod config;
+mod ending;
 mod error;
 mod joining;
 mod keeper;
 pub mod launch;
 mod lines;
 mod member;
+mod names;
+mod peers;
+mod state;
 
 pub use crate::proto::cluster::membership::{Change, End};
 pub use crate::proto::cluster::{Death, Member, NodeId, Refusal};
+pub use changes::Changes;
 pub use config::ClusterConfig;
 pub use error::{BarrierError, EndError, JoinError, NameError, PeerError};
 
-use crate::Address;
 use crate::driver::clock;
-use crate::driver::wakers::locked;
-use crate::error::ConnectError;
 use crate::proto::cluster::membership::Membership;
 use crate::{Node, Peer};
 use keeper::Keeper;
 use launch::Place;
-use std::collections::HashMap;
+use state::State;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// The nodes of one program on one or many machines, as one of them sees it.
 ///
@@ -100,65 +103,6 @@ struct Shared {
     keeper: Mutex<Option<Keeper>>,
     /// Sockets' folders and files that nodes met by.
     _removed: joining::Leftovers,
-}
-
-/// What the tasks of a node share with its cluster.
-struct State {
-    node: Node,
-    membership: Mutex<Membership>,
-    /// Marked whenever the membership may have changed, or has words to say.
-    changed: watch::Sender<()>,
-    /// Links that there are, by incarnation.
-    peers: Mutex<HashMap<u128, Peer>>,
-    /// The last word with the manager was spoken.
-    over: watch::Sender<bool>,
-}
-
-impl State {
-    fn new(node: Node, membership: Membership) -> State {
-        let (changed, _) = watch::channel(());
-        let (over, _) = watch::channel(false);
-        State { node, membership: Mutex::new(membership), changed, peers: Mutex::default(), over }
-    }
-
-    /// Does something with the membership, and wakes who waits for a change.
-    fn change<R>(&self, what: impl FnOnce(&mut Membership) -> R) -> R {
-        let result = what(&mut locked(&self.membership));
-        self.changed.send_modify(|()| {});
-        result
-    }
-
-    fn look<R>(&self, what: impl FnOnce(&Membership) -> R) -> R {
-        what(&locked(&self.membership))
-    }
-
-    /// Waits until `found` finds something in the membership.
-    async fn until<R>(&self, mut found: impl FnMut(&Membership) -> Option<R>) -> R {
-        let mut changed = self.changed.subscribe();
-        loop {
-            if let Some(result) = self.look(&mut found) {
-                return result;
-            }
-            changed.changed().await.expect("its sender is in self");
-        }
-    }
-
-    /// A link that is known to be there.
-    fn link(&self, incarnation: u128) -> Option<Peer> {
-        let mut peers = locked(&self.peers);
-        match peers.get(&incarnation) {
-            Some(peer) if peer.is_alive() => Some(peer.clone()),
-            Some(_) => {
-                peers.remove(&incarnation);
-                None
-            }
-            None => None,
-        }
-    }
-
-    fn keep_link(&self, peer: &Peer) {
-        locked(&self.peers).insert(peer.incarnation(), peer.clone());
-    }
 }
 
 impl Cluster {
@@ -250,57 +194,6 @@ impl Cluster {
         Changes { state, next }
     }
 
-    /// A link to the node of this rank: the one that is there, else it is dialled now.
-    /// This node itself is reached through memory.
-    ///
-    /// # Errors
-    ///
-    /// Nobody has this rank, it died, or it cannot be reached.
-    ///
-    /// # Cancel safety
-    ///
-    /// Safe.
-    pub async fn peer(&self, rank: u32) -> Result<Peer, PeerError> {
-        let state = &self.shared.state;
-        if let Some(end) = state.look(|it| it.end().filter(|end| is_fatal(end)).cloned()) {
-            return Err(PeerError::Ended(end));
-        }
-        let member = self.member(rank).ok_or_else(|| self.nobody(rank))?;
-        if member.id == self.shared.id {
-            return state.node.local().await.map_err(|cause| PeerError::Connect { rank, cause });
-        }
-        if let Some(peer) = state.link(member.id.incarnation) {
-            return Ok(peer);
-        }
-        let peer = self.dial(&member).await?;
-        state.keep_link(&peer);
-        Ok(peer)
-    }
-
-    fn nobody(&self, rank: u32) -> PeerError {
-        let state = &self.shared.state;
-        let death =
-            state.look(|it| it.deaths().iter().rfind(|death| death.id.rank == rank).cloned());
-        match death {
-            Some(death) => PeerError::Dead(death),
-            None => PeerError::Nobody { rank, size: self.size() },
-        }
-    }
-
-    async fn dial(&self, member: &Member) -> Result<Peer, PeerError> {
-        let rank = member.id.rank;
-        let mut cause = ConnectError::Closed;
-        for address in &member.addresses {
-            let Ok(address) = address.parse::<Address>() else { continue };
-            match self.node().connect(&address).await {
-                Ok(peer) if peer.incarnation() == member.id.incarnation => return Ok(peer),
-                Ok(_) => return Err(PeerError::Replaced { rank }),
-                Err(error) => cause = error,
-            }
-        }
-        Err(PeerError::Connect { rank, cause })
-    }
-
     /// Waits until every member has come to this barrier, or is gone.
     ///
     /// Calls from several tasks of one node wait at the same barrier.
@@ -330,137 +223,6 @@ impl Cluster {
             died => Err(BarrierError::Died(died)),
         }
     }
-
-    /// Says to everybody that this node provides something under `name`, and waits until
-    /// the manager has told that. Several nodes may provide the same.
-    ///
-    /// # Errors
-    ///
-    /// The name is empty or longer than 255 bytes, this node provides 1024 already, or
-    /// the cluster has ended.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropped early, it is provided all the same.
-    pub async fn provide(&self, name: &str) -> Result<(), NameError> {
-        let state = &self.shared.state;
-        state.change(|it| it.provide(name));
-        let told = state.until(|it| {
-            if it.is_name_refused(name) {
-                return Some(Err(NameError::Refused { name: name.to_owned() }));
-            }
-            if it.providers(name).any(|id| id == self.shared.id) {
-                return Some(Ok(()));
-            }
-            it.end().map(|end| Err(NameError::Ended(end.clone())))
-        });
-        told.await
-    }
-
-    /// Says to everybody that this node no longer provides `name`.
-    pub fn withdraw(&self, name: &str) {
-        self.shared.state.change(|it| it.withdraw(name));
-    }
-
-    /// Who provides something under `name` now, by rank.
-    #[must_use]
-    pub fn providers(&self, name: &str) -> Vec<NodeId> {
-        self.shared.state.look(|it| it.providers(name).collect())
-    }
-
-    /// Waits until somebody provides something under `name`.
-    ///
-    /// # Errors
-    ///
-    /// The cluster has ended.
-    ///
-    /// # Cancel safety
-    ///
-    /// Safe.
-    pub async fn provider(&self, name: &str) -> Result<NodeId, NameError> {
-        let found = self.shared.state.until(|it| match (it.providers(name).next(), it.end()) {
-            (Some(id), _) => Some(Ok(id)),
-            (None, Some(end)) => Some(Err(NameError::Ended(end.clone()))),
-            (None, None) => None,
-        });
-        found.await
-    }
-
-    /// Asks for the stop of the whole cluster: [`Cluster::finished`] returns on every
-    /// node.
-    pub fn finish(&self) {
-        self.shared.state.change(Membership::finish);
-    }
-
-    /// Waits until somebody asks for the stop of the cluster, all are done, or the
-    /// membership ends otherwise.
-    ///
-    /// # Cancel safety
-    ///
-    /// Safe.
-    pub async fn finished(&self) -> End {
-        self.shared.state.until(|it| it.end().cloned()).await
-    }
-
-    /// How the membership ended, if it has: often the cause of other errors, since all links
-    /// are cut when the manager is gone.
-    #[must_use]
-    pub fn ended(&self) -> Option<End> {
-        self.shared.state.look(|it| it.end().cloned())
-    }
-
-    /// Ends the cluster in order: waits until every node has called this or is gone, or
-    /// somebody asked for the stop; then closes this node, which sends what was
-    /// accepted. Processes that this node started have ended when it returns.
-    ///
-    /// # Errors
-    ///
-    /// The manager is gone, or something was not done within `deadline`: the others were
-    /// not at their end, messages were not acknowledged, or processes had to be killed.
-    /// The node is closed all the same.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropped early, this node still counts as done; call it again.
-    pub async fn end(&self, deadline: Duration) -> Result<(), EndError> {
-        let state = &self.shared.state;
-        let until = clock::now().after(deadline);
-        state.change(Membership::done);
-        let runtime = tokio::runtime::Handle::current();
-        let waits = clock::within(&runtime, deadline, self.finished());
-        let end = waits.await;
-        let keeper = locked(&self.shared.keeper).take();
-        if let Some(keeper) = keeper {
-            return keeper.end(&state.node, end, until).await;
-        }
-        let closed = state.node.close(left(until)).await;
-        EndError::of(end)?;
-        closed.map_err(EndError::Close)
-    }
-
-    /// This node goes, and the others stay. Its links are closed, which sends what was
-    /// accepted. Rank 0 cannot leave: the manager is there.
-    ///
-    /// # Errors
-    ///
-    /// This is rank 0, or what was accepted was not acknowledged within `deadline`.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropped early, it leaves all the same, without waiting.
-    pub async fn leave(&self, deadline: Duration) -> Result<(), EndError> {
-        if self.rank() == 0 {
-            return Err(EndError::Manager);
-        }
-        let state = &self.shared.state;
-        let until = clock::now().after(deadline);
-        state.change(Membership::leave);
-        let mut over = state.over.subscribe();
-        let runtime = tokio::runtime::Handle::current();
-        // What was not said by then the others learn by the end of the line.
-        let _ = clock::within(&runtime, deadline, over.wait_for(|over| *over)).await;
-        state.node.close(left(until)).await.map_err(EndError::Close)
-    }
 }
 
 /// Nothing more can be had of a cluster that ended so.
@@ -471,36 +233,4 @@ fn is_fatal(end: &End) -> bool {
 /// The time until then.
 fn left(until: crate::proto::Time) -> Duration {
     Duration::from_micros(until.micros_since(clock::now()))
-}
-
-/// What changes in a cluster, one after the other; see [`Cluster::changes`].
-pub struct Changes {
-    state: Arc<State>,
-    next: u64,
-}
-
-impl fmt::Debug for Changes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Changes").field("next", &self.next).finish_non_exhaustive()
-    }
-}
-
-impl Changes {
-    /// The next change; `None` when the cluster has ended and all were told. Who looks
-    /// too late for the last 1024 is told how many it missed.
-    ///
-    /// # Cancel safety
-    ///
-    /// Nothing is lost.
-    pub async fn next(&mut self) -> Option<Change> {
-        let number = self.next;
-        let found = self.state.until(|it| match (it.change(number), it.end()) {
-            (Some(found), _) => Some(Some(found)),
-            (None, Some(_)) => Some(None),
-            (None, None) => None,
-        });
-        let (change, next) = found.await?;
-        self.next = next;
-        Some(change)
-    }
 }

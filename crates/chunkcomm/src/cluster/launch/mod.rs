@@ -14,8 +14,10 @@
 //! | `CHUNKCOMM_MANAGER` alone | a node that comes later | there |
 //! | nothing | a program started by its user | it starts copies of itself |
 
+mod environment;
 mod hosts;
 mod kubernetes;
+mod look;
 mod meeting;
 mod openmpi;
 mod own;
@@ -25,13 +27,14 @@ pub(super) mod ssh;
 #[cfg(test)]
 mod tests;
 
+pub use environment::{Environment, PlaceError};
 pub use hosts::{Host, HostsError, parse_hosts};
+use look::{Look, Way};
 pub(super) use meeting::{MANAGER_SOCKET, Meeting, Removed, private_folder, socket_folder};
 pub(super) use pmi::Pmi;
 pub use pmi::PmiError;
 
 use crate::Address;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -41,55 +44,6 @@ const SIZE_MAX: u32 = crate::proto::cluster::MEMBER_COUNT_MAX;
 /// The ports that nodes listen at where a port must be known beforehand; set by
 /// `CHUNKCOMM_PORTS`. Below those that systems give out by themselves.
 pub const PORTS_DEFAULT: RangeInclusive<u16> = 17_700..=17_799;
-
-/// The variables of a process, by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Environment(BTreeMap<String, String>);
-
-impl Environment {
-    /// Those of this process. Bytes that are no UTF-8 are replaced.
-    #[must_use]
-    pub fn of_this_process() -> Environment {
-        let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
-        Environment(std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect())
-    }
-
-    /// The value of this variable.
-    #[must_use]
-    pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
-    }
-}
-
-impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {
-    fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Environment {
-        let variables = variables.into_iter();
-        Environment(variables.map(|(name, value)| (name.into(), value.into())).collect())
-    }
-}
-
-/// A variable that makes no sense.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlaceError {
-    /// The variable.
-    pub variable: String,
-    /// Its value; `None`: it is not set.
-    pub value: Option<String>,
-    /// What is wrong, or what would be right.
-    pub why: String,
-}
-
-impl fmt::Display for PlaceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let PlaceError { variable, value, why } = self;
-        match value {
-            Some(value) => write!(f, "{variable} is {value:?}: {why}"),
-            None => write!(f, "{variable} is not set: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for PlaceError {}
 
 /// What started a process as a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -313,104 +267,5 @@ impl fmt::Display for Meet {
             Meet::File(name) => write!(f, "by the file {name} in a folder of this user"),
             Meet::Told => f.write_str("as the process says that started this one over ssh"),
         }
-    }
-}
-
-/// Looks for one launcher.
-type Way = fn(&mut Look<'_>) -> Result<Option<Place>, PlaceError>;
-
-/// The environment, and what was found in it.
-struct Look<'a> {
-    environment: &'a Environment,
-    found: Vec<(String, String)>,
-}
-
-impl Look<'_> {
-    /// The value, noted as a reason.
-    fn text(&mut self, name: &str) -> Option<String> {
-        let value = self.environment.get(name)?.to_owned();
-        if !self.found.iter().any(|(noted, _)| noted == name) {
-            self.found.push((name.to_owned(), value.clone()));
-        }
-        Some(value)
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.environment.get(name).is_some()
-    }
-
-    fn needed(&mut self, name: &str, why: &str) -> Result<String, PlaceError> {
-        let missing = || PlaceError { variable: name.to_owned(), value: None, why: why.to_owned() };
-        self.text(name).ok_or_else(missing)
-    }
-
-    fn wrong(&self, name: &str, why: impl Into<String>) -> PlaceError {
-        let value = self.environment.get(name).map(str::to_owned);
-        PlaceError { variable: name.to_owned(), value, why: why.into() }
-    }
-
-    /// A whole number within these bounds.
-    fn number(&mut self, name: &str, allowed: RangeInclusive<u32>) -> Result<u32, PlaceError> {
-        let why = format!("a whole number from {} to {} is needed", allowed.start(), allowed.end());
-        let text = self.needed(name, &why)?;
-        let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let number = text.parse().ok().filter(|number| plain && allowed.contains(number));
-        number.ok_or_else(|| self.wrong(name, why))
-    }
-
-    /// A rank and a size that fit together.
-    fn rank_and_size(&mut self, rank: &str, size: &str) -> Result<(u32, u32), PlaceError> {
-        let number = self.number(rank, 0..=SIZE_MAX - 1)?;
-        let count = self.number(size, 1..=SIZE_MAX)?;
-        if number >= count {
-            return Err(self.wrong(rank, format!("it must be below {size}, which is {count}")));
-        }
-        Ok((number, count))
-    }
-
-    /// The range of ports, if one is set.
-    fn ports(&mut self) -> Result<Option<RangeInclusive<u16>>, PlaceError> {
-        const NAME: &str = "CHUNKCOMM_PORTS";
-        let Some(text) = self.environment.get(NAME) else { return Ok(None) };
-        let (first, last) = text.split_once('-').unwrap_or((text, text));
-        let ports = match (first.parse::<u16>(), last.parse::<u16>()) {
-            (Ok(first), Ok(last)) if 1 <= first && first <= last => first..=last,
-            _ => return Err(self.wrong(NAME, "a range such as 17700-17799 is needed")),
-        };
-        Ok(Some(ports))
-    }
-
-    /// The ports of the range from a place on that `seed` chooses, and around.
-    fn ports_from(&mut self, seed: u64) -> Result<Vec<u16>, PlaceError> {
-        let ports = self.ports()?.unwrap_or(PORTS_DEFAULT);
-        let count = u64::from(*ports.end() - ports.start()) + 1;
-        let first = (seed % count) as usize;
-        Ok(ports.clone().cycle_from(first))
-    }
-
-    /// Where `CHUNKCOMM_MANAGER` says that rank 0 is.
-    fn manager(&mut self) -> Result<Option<Meet>, PlaceError> {
-        const NAME: &str = "CHUNKCOMM_MANAGER";
-        let Some(text) = self.text(NAME) else { return Ok(None) };
-        match text.parse() {
-            Ok(Address::Tcp { host, port }) if port > 0 => {
-                Ok(Some(Meet::At { host, ports: vec![port] }))
-            }
-            Ok(_) => Err(self.wrong(NAME, "host:port is needed, with a port from 1 on")),
-            Err(error) => Err(self.wrong(NAME, format!("{error}"))),
-        }
-    }
-}
-
-/// A range from its middle on, and around.
-trait Cycle {
-    fn cycle_from(self, index: usize) -> Vec<u16>;
-}
-
-impl Cycle for RangeInclusive<u16> {
-    fn cycle_from(self, index: usize) -> Vec<u16> {
-        let mut ports: Vec<u16> = self.collect();
-        ports.rotate_left(index);
-        ports
     }
 }

@@ -1,8 +1,9 @@
 //! The manager's side of a cluster.
 
+mod seating;
+
 use super::{
-    DEATHS_MAX, Death, Down, MEMBER_COUNT_MAX, Member, NAME_BYTES_MAX, NAMES_A_MEMBER_MAX, NodeId,
-    Ready, Refusal, TaskIds, Up,
+    DEATHS_MAX, Death, Down, Member, NAME_BYTES_MAX, NAMES_A_MEMBER_MAX, NodeId, Ready, Refusal, Up,
 };
 use crate::proto::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -165,147 +166,6 @@ impl Manager {
             self.fail(Refusal::DiedEarly { rank, why: why.into() });
         }
         self.check();
-    }
-
-    fn handle_ready(&mut self, line: Line, ready: Ready) {
-        let fault = match &self.phase {
-            Phase::Finished { .. } => Some(Refusal::Over),
-            // Who comes too late for the start hears what became of it.
-            Phase::Failed(why) => Some(why.clone()),
-            Phase::Gathering | Phase::Running => self.misfit(&ready),
-        };
-        match fault {
-            // Those who wait for the others would wait in vain.
-            Some(fault @ Refusal::Size { rank: Some(_), .. }) if self.phase == Phase::Gathering => {
-                self.transmits.push_back((line, Down::Refused(fault.clone())));
-                self.fail(fault);
-            }
-            Some(fault) => self.transmits.push_back((line, Down::Refused(fault))),
-            None if self.phase == Phase::Gathering && ready.rank.is_none() => {
-                self.early.push((line, ready));
-            }
-            None => self.seat(line, ready),
-        }
-    }
-
-    fn misfit(&self, ready: &Ready) -> Option<Refusal> {
-        if let Some(theirs) = ready.size.filter(|theirs| *theirs != self.size) {
-            return Some(Refusal::Size { rank: ready.rank, theirs, ours: self.size });
-        }
-        let Some(rank) = ready.rank else {
-            let there = self.seats.len() + self.early.len();
-            // Free ranks are looked for from the size on.
-            let full = there + self.size as usize >= MEMBER_COUNT_MAX as usize;
-            return full.then_some(Refusal::Full);
-        };
-        if let Some(seat) = self.seats.get(&rank) {
-            let same = seat.member.id.incarnation == ready.incarnation;
-            return (!same).then(|| Refusal::Taken(seat.member.clone()));
-        }
-        // A higher one was given to somebody who came later.
-        let of_the_start = rank < self.size;
-        let later = ready.again.is_some() || self.phase == Phase::Running && ready.size.is_none();
-        let fits = of_the_start || later && rank < MEMBER_COUNT_MAX;
-        (!fits).then_some(Refusal::Rank { rank, size: self.size })
-    }
-
-    /// The lowest rank behind those of the start that nobody has.
-    fn free_rank(&self) -> u32 {
-        let mut rank = self.size;
-        for taken in self.seats.range(self.size..).map(|(taken, _)| *taken) {
-            if taken != rank {
-                break;
-            }
-            rank += 1;
-        }
-        rank
-    }
-
-    /// Gives `ready` its place: a free one, or its own, of which it lost the line.
-    fn seat(&mut self, line: Line, ready: Ready) {
-        let rank = ready.rank.unwrap_or_else(|| self.free_rank());
-        let id = NodeId { rank, incarnation: ready.incarnation };
-        let Ready { host, pid, addresses, again, .. } = ready;
-        let before = again.clone().unwrap_or_default();
-        let member = Member { id, host, pid, addresses };
-        let known = self.seats.remove(&rank);
-        if let Some(known) = &known {
-            self.lines.remove(&known.line);
-        }
-        let running = self.phase == Phase::Running;
-        if running && known.is_none() {
-            self.tell_all(&Down::Joined(member.clone()));
-        }
-        if again.is_some() {
-            self.again = true;
-            self.barrier = self.barrier.max(before.passed);
-            self.known.extend(before.members.into_iter().map(|id| (id.rank, id)));
-        }
-        let passed = if again.is_some() { before.passed } else { self.barrier };
-        let at = before.at.filter(|at| next_of(passed) == Some(*at));
-        self.seats.insert(rank, Seat { member, line, passed, at, done: before.done });
-        self.lines.insert(line, rank);
-        if running {
-            // Before anything else is said to it, its own names too.
-            self.welcome(rank);
-        }
-        for name in before.names {
-            self.provide(rank, name);
-        }
-        if running {
-            self.pass_barrier();
-            self.finish_if_all_done();
-        } else if self.missing().is_empty() {
-            self.start();
-        }
-    }
-
-    /// All are there.
-    fn start(&mut self) {
-        self.phase = Phase::Running;
-        if self.again {
-            self.bury_the_missing();
-        }
-        for rank in self.ranks() {
-            self.welcome(rank);
-        }
-        for (line, ready) in std::mem::take(&mut self.early) {
-            self.handle_ready(line, ready);
-        }
-        self.pass_barrier();
-        self.finish_if_all_done();
-    }
-
-    /// Ranks of the start, and of those whom an earlier manager had, that are not there.
-    fn missing(&self) -> Vec<u32> {
-        let expected: BTreeSet<u32> = (0..self.size).chain(self.known.keys().copied()).collect();
-        expected.into_iter().filter(|rank| !self.seats.contains_key(rank)).collect()
-    }
-
-    /// Whom an earlier manager had and who did not come back.
-    fn bury_the_missing(&mut self) {
-        for rank in self.missing() {
-            let id = self.known.get(&rank).copied();
-            let id = id.unwrap_or(NodeId { rank, incarnation: 0 });
-            self.died.push(id);
-            let why = "it did not announce itself to the new manager".to_owned();
-            self.remember(Death { id, why });
-        }
-    }
-
-    fn welcome(&mut self, rank: u32) {
-        let names = self.names.iter();
-        let names = names.flat_map(|(name, ids)| ids.iter().map(|id| (name.clone(), *id)));
-        let task_ids = TaskIds {
-            manager: self.incarnation,
-            rank,
-            size: self.size,
-            members: self.members().cloned().collect(),
-            names: names.collect(),
-            deaths: self.deaths.iter().cloned().collect(),
-            barrier: self.seats[&rank].passed,
-        };
-        self.transmits.push_back((self.seats[&rank].line, Down::TaskIds(task_ids)));
     }
 
     fn handle_word(&mut self, rank: u32, message: Up) {

@@ -1,102 +1,20 @@
 //! A member's side of a cluster: what it knows of the others.
 
-use super::{Before, DEATHS_MAX, Death, Down, Member, NodeId, Ready, Refusal, TaskIds, Up};
+mod hearing;
+mod standing;
+
+pub use standing::{Change, End, Standing, WordError};
+
+use super::{Before, Death, Member, NodeId, Ready, Up};
 use crate::proto::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 use std::time::Duration;
 
 /// Of so many changes the last ones are kept for those who look later.
 pub const CHANGES_MAX: usize = 1024;
 
-/// How a membership ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum End {
-    /// All stop: somebody asked for it, or everybody is done.
-    Finished {
-        /// Who asked.
-        by: Option<NodeId>,
-    },
-    /// This node left.
-    Left,
-    /// The manager does not take it, or the cluster did not start.
-    Refused(Refusal),
-    /// The manager is gone, and did not come back in time.
-    ManagerLost {
-        /// How that was noticed.
-        why: String,
-    },
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            End::Finished { by: None } => f.write_str("all nodes are done"),
-            End::Finished { by: Some(by) } => write!(f, "{by} asked for the stop of the cluster"),
-            End::Left => f.write_str("this node has left the cluster"),
-            End::Refused(why) => why.fmt(f),
-            End::ManagerLost { why } => write!(f, "the manager (rank 0) is gone: {why}"),
-        }
-    }
-}
-
-/// How this node stands to the manager.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It announces itself, for the first time or to a new manager.
-    Announced,
-    /// It is a member.
-    Member,
-    /// The manager is gone; another is waited for.
-    Cut {
-        /// Until then.
-        until: Time,
-        /// How the loss was noticed.
-        why: String,
-    },
-    /// Nothing more comes.
-    Ended(End),
-}
-
-/// What changed in the cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Change {
-    /// Somebody came.
-    Joined(Member),
-    /// Somebody left that had said so.
-    Left(NodeId),
-    /// Somebody is gone that had not.
-    Died(Death),
-    /// The manager is gone, and a new one is waited for.
-    ManagerLost,
-    /// A new manager knows this node.
-    ManagerBack,
-    /// So many changes were too long ago to be known still.
-    Missed(u64),
-}
-
 /// How a barrier was passed: who died while the others came.
 pub type Passed = Vec<NodeId>;
-
-/// What a manager said that makes no sense.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WordError {
-    /// Something before it said who is there, or after its last word.
-    OutOfTurn,
-    /// This node is not among the members that it named.
-    NotNamed,
-}
-
-impl fmt::Display for WordError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            WordError::OutOfTurn => "the manager spoke out of turn",
-            WordError::NotNamed => "the manager does not name this node among the members",
-        })
-    }
-}
 
 /// What one node knows of its cluster.
 ///
@@ -269,65 +187,6 @@ impl Membership {
         if may_speak { self.words.pop_front() } else { None }
     }
 
-    /// The manager said this.
-    ///
-    /// # Errors
-    /// No manager says that now; the caller gives it up.
-    pub fn handle_message(&mut self, message: Down) -> Result<(), WordError> {
-        match (&self.standing, message) {
-            // What was on its way when it ended.
-            (Standing::Ended(_), _) => {}
-            (Standing::Announced, Down::TaskIds(told)) => {
-                let us = told.members.iter().find(|member| member.id.rank == told.rank);
-                if us.is_none_or(|us| us.id.incarnation != self.ready.incarnation) {
-                    return Err(WordError::NotNamed);
-                }
-                self.handle_task_ids(told);
-            }
-            (_, Down::Refused(why)) => self.standing = Standing::Ended(End::Refused(why)),
-            (Standing::Member, message) => return self.handle_news(message),
-            _ => return Err(WordError::OutOfTurn),
-        }
-        Ok(())
-    }
-
-    fn handle_news(&mut self, message: Down) -> Result<(), WordError> {
-        match message {
-            Down::TaskIds(_) | Down::Refused(_) => return Err(WordError::OutOfTurn),
-            Down::Joined(member) => self.add(member),
-            Down::Left(id) => {
-                self.remove(id);
-                self.note(Change::Left(id));
-            }
-            Down::Died(death) => {
-                self.remove(death.id);
-                self.note_death(death);
-            }
-            Down::Released { number, died } => {
-                self.passed = self.passed.max(number);
-                if self.at.is_some_and(|at| at <= number) {
-                    self.at = None;
-                }
-                self.how = died;
-            }
-            Down::Provided(name, id) => {
-                self.names.entry(name).or_default().insert(id);
-            }
-            Down::Withdrawn(name, id) => {
-                if let Some(ids) = self.names.get_mut(&name) {
-                    ids.remove(&id);
-                }
-                self.names.retain(|_, ids| !ids.is_empty());
-            }
-            Down::NameRefused(name) => {
-                self.provides.remove(&name);
-                self.refused_names.insert(name);
-            }
-            Down::Finish { by } => self.standing = Standing::Ended(End::Finished { by }),
-        }
-        Ok(())
-    }
-
     /// The manager is gone. True when another is to be looked for, until
     /// [`Membership::poll_timeout`].
     pub fn handle_manager_lost(&mut self, why: impl Into<String>, now: Time) -> bool {
@@ -425,67 +284,6 @@ impl Membership {
             self.words.push_back(Up::Leave);
         }
         self.standing = Standing::Ended(End::Left);
-    }
-
-    fn handle_task_ids(&mut self, told: TaskIds) {
-        if self.manager.replace(told.manager).is_some() {
-            self.note(Change::ManagerBack);
-        }
-        self.standing = Standing::Member;
-        self.back_by = None;
-        self.size = told.size;
-        self.ready.rank = Some(told.rank);
-        if self.passed < told.barrier {
-            self.passed = told.barrier;
-        }
-        let ids: BTreeSet<NodeId> = told.members.iter().map(|member| member.id).collect();
-        let gone: Vec<NodeId> =
-            self.members.values().map(|member| member.id).filter(|id| !ids.contains(id)).collect();
-        self.names.clear();
-        for id in gone {
-            self.remove(id);
-            let why = "the new manager does not know it".to_owned();
-            let of_rank = told.deaths.iter().find(|death| death.id.rank == id.rank);
-            let why = of_rank.map_or(why, |death| death.why.clone());
-            self.note_death(Death { id, why });
-        }
-        for death in told.deaths {
-            let known = |one: &Death| one.id.rank == death.id.rank && one.why == death.why;
-            if !self.deaths.iter().any(known) {
-                self.deaths.push(death);
-            }
-        }
-        for member in told.members {
-            self.add(member);
-        }
-        for (name, id) in told.names {
-            self.names.entry(name).or_default().insert(id);
-        }
-    }
-
-    fn add(&mut self, member: Member) {
-        let known = self.members.insert(member.id.rank, member.clone());
-        if known.is_none_or(|known| known.id != member.id) {
-            self.note(Change::Joined(member));
-        }
-    }
-
-    fn remove(&mut self, id: NodeId) {
-        if self.members.get(&id.rank).is_some_and(|member| member.id == id) {
-            self.members.remove(&id.rank);
-        }
-        self.names.values_mut().for_each(|ids| {
-            ids.remove(&id);
-        });
-        self.names.retain(|_, ids| !ids.is_empty());
-    }
-
-    fn note_death(&mut self, death: Death) {
-        if self.deaths.len() == DEATHS_MAX {
-            self.deaths.remove(0);
-        }
-        self.deaths.push(death.clone());
-        self.note(Change::Died(death));
     }
 
     fn note(&mut self, change: Change) {

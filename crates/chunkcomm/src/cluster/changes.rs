@@ -1,0 +1,38 @@
+//! What changes in a cluster, for those who want to hear of it.
+
+use super::Change;
+use super::state::State;
+use std::fmt;
+use std::sync::Arc;
+
+/// What changes in a cluster, one after the other; see [`Cluster::changes`].
+pub struct Changes {
+    pub(super) state: Arc<State>,
+    pub(super) next: u64,
+}
+
+impl fmt::Debug for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changes").field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
+impl Changes {
+    /// The next change; `None` when the cluster has ended and all were told. Who looks
+    /// too late for the last 1024 is told how many it missed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost.
+    pub async fn next(&mut self) -> Option<Change> {
+        let number = self.next;
+        let found = self.state.until(|it| match (it.change(number), it.end()) {
+            (Some(found), _) => Some(Some(found)),
+            (None, Some(_)) => Some(None),
+            (None, None) => None,
+        });
+        let (change, next) = found.await?;
+        self.next = next;
+        Some(change)
+    }
+}

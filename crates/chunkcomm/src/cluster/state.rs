@@ -1,0 +1,67 @@
+//! What the tasks of a node share with its cluster.
+
+use crate::driver::wakers::locked;
+use crate::proto::cluster::membership::Membership;
+use crate::{Node, Peer};
+use std::collections::HashMap;
+use std::sync::Mutex;
+use tokio::sync::watch;
+
+/// What the tasks of a node share with its cluster.
+pub(super) struct State {
+    pub(super) node: Node,
+    pub(super) membership: Mutex<Membership>,
+    /// Marked whenever the membership may have changed, or has words to say.
+    pub(super) changed: watch::Sender<()>,
+    /// Links that there are, by incarnation.
+    pub(super) peers: Mutex<HashMap<u128, Peer>>,
+    /// The last word with the manager was spoken.
+    pub(super) over: watch::Sender<bool>,
+}
+
+impl State {
+    pub(super) fn new(node: Node, membership: Membership) -> State {
+        let (changed, _) = watch::channel(());
+        let (over, _) = watch::channel(false);
+        State { node, membership: Mutex::new(membership), changed, peers: Mutex::default(), over }
+    }
+
+    /// Does something with the membership, and wakes who waits for a change.
+    pub(super) fn change<R>(&self, what: impl FnOnce(&mut Membership) -> R) -> R {
+        let result = what(&mut locked(&self.membership));
+        self.changed.send_modify(|()| {});
+        result
+    }
+
+    pub(super) fn look<R>(&self, what: impl FnOnce(&Membership) -> R) -> R {
+        what(&locked(&self.membership))
+    }
+
+    /// Waits until `found` finds something in the membership.
+    pub(super) async fn until<R>(&self, mut found: impl FnMut(&Membership) -> Option<R>) -> R {
+        let mut changed = self.changed.subscribe();
+        loop {
+            if let Some(result) = self.look(&mut found) {
+                return result;
+            }
+            changed.changed().await.expect("its sender is in self");
+        }
+    }
+
+    /// A link that is known to be there.
+    pub(super) fn link(&self, incarnation: u128) -> Option<Peer> {
+        let mut peers = locked(&self.peers);
+        match peers.get(&incarnation) {
+            Some(peer) if peer.is_alive() => Some(peer.clone()),
+            Some(_) => {
+                peers.remove(&incarnation);
+                None
+            }
+            None => None,
+        }
+    }
+
+    pub(super) fn keep_link(&self, peer: &Peer) {
+        locked(&self.peers).insert(peer.incarnation(), peer.clone());
+    }
+}

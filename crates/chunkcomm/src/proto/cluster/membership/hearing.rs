@@ -1,0 +1,127 @@
+//! What a member does with the words of its manager.
+
+use super::{Change, End, Membership, Standing, WordError};
+use crate::proto::cluster::{DEATHS_MAX, Death, Down, Member, NodeId, TaskIds};
+use std::collections::BTreeSet;
+
+impl Membership {
+    /// The manager said this.
+    ///
+    /// # Errors
+    /// No manager says that now; the caller gives it up.
+    pub fn handle_message(&mut self, message: Down) -> Result<(), WordError> {
+        match (&self.standing, message) {
+            // What was on its way when it ended.
+            (Standing::Ended(_), _) => {}
+            (Standing::Announced, Down::TaskIds(told)) => {
+                let us = told.members.iter().find(|member| member.id.rank == told.rank);
+                if us.is_none_or(|us| us.id.incarnation != self.ready.incarnation) {
+                    return Err(WordError::NotNamed);
+                }
+                self.handle_task_ids(told);
+            }
+            (_, Down::Refused(why)) => self.standing = Standing::Ended(End::Refused(why)),
+            (Standing::Member, message) => return self.handle_news(message),
+            _ => return Err(WordError::OutOfTurn),
+        }
+        Ok(())
+    }
+
+    fn handle_news(&mut self, message: Down) -> Result<(), WordError> {
+        match message {
+            Down::TaskIds(_) | Down::Refused(_) => return Err(WordError::OutOfTurn),
+            Down::Joined(member) => self.add(member),
+            Down::Left(id) => {
+                self.remove(id);
+                self.note(Change::Left(id));
+            }
+            Down::Died(death) => {
+                self.remove(death.id);
+                self.note_death(death);
+            }
+            Down::Released { number, died } => {
+                self.passed = self.passed.max(number);
+                if self.at.is_some_and(|at| at <= number) {
+                    self.at = None;
+                }
+                self.how = died;
+            }
+            Down::Provided(name, id) => {
+                self.names.entry(name).or_default().insert(id);
+            }
+            Down::Withdrawn(name, id) => {
+                if let Some(ids) = self.names.get_mut(&name) {
+                    ids.remove(&id);
+                }
+                self.names.retain(|_, ids| !ids.is_empty());
+            }
+            Down::NameRefused(name) => {
+                self.provides.remove(&name);
+                self.refused_names.insert(name);
+            }
+            Down::Finish { by } => self.standing = Standing::Ended(End::Finished { by }),
+        }
+        Ok(())
+    }
+
+    fn handle_task_ids(&mut self, told: TaskIds) {
+        if self.manager.replace(told.manager).is_some() {
+            self.note(Change::ManagerBack);
+        }
+        self.standing = Standing::Member;
+        self.back_by = None;
+        self.size = told.size;
+        self.ready.rank = Some(told.rank);
+        if self.passed < told.barrier {
+            self.passed = told.barrier;
+        }
+        let ids: BTreeSet<NodeId> = told.members.iter().map(|member| member.id).collect();
+        let gone: Vec<NodeId> =
+            self.members.values().map(|member| member.id).filter(|id| !ids.contains(id)).collect();
+        self.names.clear();
+        for id in gone {
+            self.remove(id);
+            let why = "the new manager does not know it".to_owned();
+            let of_rank = told.deaths.iter().find(|death| death.id.rank == id.rank);
+            let why = of_rank.map_or(why, |death| death.why.clone());
+            self.note_death(Death { id, why });
+        }
+        for death in told.deaths {
+            let known = |one: &Death| one.id.rank == death.id.rank && one.why == death.why;
+            if !self.deaths.iter().any(known) {
+                self.deaths.push(death);
+            }
+        }
+        for member in told.members {
+            self.add(member);
+        }
+        for (name, id) in told.names {
+            self.names.entry(name).or_default().insert(id);
+        }
+    }
+
+    fn add(&mut self, member: Member) {
+        let known = self.members.insert(member.id.rank, member.clone());
+        if known.is_none_or(|known| known.id != member.id) {
+            self.note(Change::Joined(member));
+        }
+    }
+
+    fn remove(&mut self, id: NodeId) {
+        if self.members.get(&id.rank).is_some_and(|member| member.id == id) {
+            self.members.remove(&id.rank);
+        }
+        self.names.values_mut().for_each(|ids| {
+            ids.remove(&id);
+        });
+        self.names.retain(|_, ids| !ids.is_empty());
+    }
+
+    fn note_death(&mut self, death: Death) {
+        if self.deaths.len() == DEATHS_MAX {
+            self.deaths.remove(0);
+        }
+        self.deaths.push(death.clone());
+        self.note(Change::Died(death));
+    }
+}
