@@ -3,7 +3,9 @@
 use super::JoinError;
 use super::launch::{Environment, Place, PlaceError};
 use crate::credential::Credential;
-use crate::{CREDENTIAL_FILE_VARIABLE, Node, NodeBuilder};
+use crate::proto::cluster::Signature;
+use crate::registry::FunctionPrint;
+use crate::{CREDENTIAL_FILE_VARIABLE, Node, NodeBuilder, Registry};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,6 +26,7 @@ pub struct ClusterConfig {
     pub(super) credential: Option<Credential>,
     pub(super) ready_within: Option<Duration>,
     pub(super) rejoin_window: Duration,
+    pub(super) functions: Option<Vec<Signature>>,
     pub(super) node: NodeBuilder,
     pub(super) environment: Environment,
     pub(super) arguments: Vec<OsString>,
@@ -45,6 +48,7 @@ impl ClusterConfig {
             credential: None,
             ready_within: None,
             rejoin_window: Duration::ZERO,
+            functions: None,
             node: Node::builder(),
             environment: Environment::of_this_process(),
             arguments: std::env::args_os().skip(1).collect(),
@@ -87,6 +91,19 @@ impl ClusterConfig {
     /// `mpiexec -disable-auto-cleanup`, `srun --kill-on-bad-exit=0 --no-kill`.
     pub fn rejoin_window(mut self, window: Duration) -> ClusterConfig {
         self.rejoin_window = window;
+        self
+    }
+
+    /// The functions that nodes run for each other. Who has others than rank 0, or with
+    /// other types, is refused when it announces itself, and the error names both sides.
+    /// A node without a registry is not compared.
+    ///
+    /// Nothing else of a program must agree: channels and services compare their types
+    /// where they are opened, so that nodes of several versions of a program can be
+    /// exchanged one after the other in a running cluster.
+    pub fn registry(mut self, registry: &Registry) -> ClusterConfig {
+        let prints = registry.prints();
+        self.functions = Some(prints.into_iter().map(signature).collect());
         self
     }
 
@@ -142,5 +159,13 @@ impl ClusterConfig {
             (None, Some(path)) => Credential::load(path).map(Some).map_err(JoinError::Credential),
             (None, None) => Ok(None),
         }
+    }
+}
+
+fn signature(print: FunctionPrint) -> Signature {
+    Signature {
+        hashes: vec![print.input.hash, print.output.hash],
+        types: format!("{} -> {}", print.input.text, print.output.text),
+        name: print.name,
     }
 }

@@ -101,6 +101,7 @@ impl Joining {
             host: building::hostname(),
             pid: std::process::id(),
             addresses: addresses.iter().map(Address::to_string).collect(),
+            functions: self.config.functions.clone(),
             again: None,
         };
         Arc::new(State::new(node, Membership::new(ready, self.config.rejoin_window)))

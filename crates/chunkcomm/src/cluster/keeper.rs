@@ -8,7 +8,7 @@ use crate::launch::{ChildExit, Children};
 use crate::proto::Time;
 use crate::proto::cluster::manager::{Line, Manager, Phase};
 use crate::proto::cluster::membership::End;
-use crate::proto::cluster::{Down, Up};
+use crate::proto::cluster::{Down, Signature, Up};
 use crate::{Address, Node, Peer, Receiver, Sender};
 use std::collections::HashMap;
 use std::io;
@@ -29,6 +29,15 @@ pub(super) struct Keeper {
     progress: watch::Receiver<Progress>,
     /// Told to end.
     closing: watch::Sender<bool>,
+}
+
+/// What the manager is to start.
+pub(super) struct Start {
+    /// So many nodes.
+    pub(super) size: u32,
+    pub(super) ready_within: Duration,
+    /// What rank 0 runs for others.
+    pub(super) functions: Option<Vec<Signature>>,
 }
 
 /// What others may know of the keeper's work.
@@ -68,17 +77,18 @@ struct Work {
 }
 
 impl Keeper {
-    /// Starts the manager of `size` nodes. `children` have ranks 1 and up by index.
+    /// Starts the manager. `children` have ranks 1 and up by index.
     pub(super) fn start(
         state: &Arc<State>,
-        size: u32,
-        ready_within: Duration,
+        start: Start,
         children: Option<Children>,
     ) -> io::Result<Keeper> {
         let mut random = [0; 16];
         entropy::fill(&mut random).map_err(io::Error::other)?;
         let incarnation = u128::from_le_bytes(random);
+        let Start { size, ready_within, functions } = start;
         let manager = Manager::new(incarnation, size, ready_within, clock::now());
+        let manager = manager.comparing(functions);
         let (progress, seen) = watch::channel(Progress {
             others: 0,
             children: children.as_ref().map_or(0, |children| children.pids().len()),

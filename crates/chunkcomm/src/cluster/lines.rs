@@ -10,9 +10,9 @@ use std::io;
 
 /// To the manager. What is said there is compared by this name, whose last part is
 /// raised when the messages change.
-const UP: &str = "chunkcomm.cluster.up/1";
+const UP: &str = "chunkcomm.cluster.up/2";
 /// From the manager.
-const DOWN: &str = "chunkcomm.cluster.down/1";
+const DOWN: &str = "chunkcomm.cluster.down/2";
 
 fn options(name: &str) -> ChannelOptions {
     ChannelOptions::default().lane(Lane::Express).schema(name)

@@ -25,7 +25,7 @@ mod peers;
 mod state;
 
 pub use crate::proto::cluster::membership::{Change, End};
-pub use crate::proto::cluster::{Death, Member, NodeId, Refusal};
+pub use crate::proto::cluster::{Death, Member, Mismatch, NodeId, Refusal, Signature};
 pub use changes::Changes;
 pub use config::ClusterConfig;
 pub use error::{BarrierError, EndError, JoinError, NameError, PeerError};

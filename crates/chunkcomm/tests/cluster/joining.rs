@@ -1,6 +1,7 @@
 //! Clusters within one process: nodes by our own variables, on loopback.
 
 use crate::waiting::{at_last, cancelled, limited, on_both, on_one_thread};
+use chunkcomm::Registry;
 use chunkcomm::cluster::{
     BarrierError, Change, Cluster, ClusterConfig, End, EndError, JoinError, NameError, PeerError,
     Refusal,
@@ -235,6 +236,47 @@ fn ranks_that_disagree_about_the_size_all_hear_of_it() {
             let text = "rank 1 was told that the cluster has 2 nodes, rank 0 that it has 3";
             assert_eq!(error.to_string(), text);
         }
+    });
+}
+
+/// Two versions of a program: the newer one counts longer texts, sends more on a channel
+/// of its own, and does the registered function otherwise; its types are the same.
+#[test]
+fn versions_with_the_same_functions_take_turns() {
+    on_one_thread(async {
+        let version = |number: u64| {
+            let mut registry = Registry::new();
+            registry.register("count", move |text: String| text.len() as u64 * number);
+            if number > 1 {
+                registry.register("extra", |number: u32| number);
+            }
+            registry
+        };
+        let mut same = Registry::new();
+        same.register("count", |text: String| text.chars().count() as u64);
+        let (mut nodes, port) = cluster(3, |config| config.registry(&version(1))).await;
+        // One after the other is exchanged for the newer one.
+        for rank in [2, 1] {
+            let old = nodes.remove(rank as usize);
+            limited(old.leave(LONG)).await.unwrap();
+            let config = config(Some(rank), 3, port).registry(&same);
+            let new = limited(Cluster::join(config)).await.unwrap();
+            nodes.insert(rank as usize, new);
+        }
+        limited(nodes[1].leave(LONG)).await.unwrap();
+        nodes.remove(1);
+        // Another function, and one that is not there, name both sides.
+        let error = Cluster::join(config(Some(1), 3, port).registry(&version(2))).await;
+        let text = error.unwrap_err().to_string();
+        assert_eq!(text, "rank 1 has function \"extra\" (u32 -> u32), which rank 0 lacks");
+        let mut other = Registry::new();
+        other.register("count", |text: String| text.len() as u32);
+        let error = Cluster::join(config(None, 0, port).registry(&other)).await.unwrap_err();
+        let text = "function \"count\" is str -> u32 on a node that comes later, and str -> \
+                    u64 on rank 0";
+        assert_eq!(error.to_string(), text);
+        assert!(matches!(error, JoinError::Refused(Refusal::Functions { rank: None, .. })));
+        end_all(&nodes).await;
     });
 }
 

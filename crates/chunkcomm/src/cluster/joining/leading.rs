@@ -3,7 +3,7 @@
 use super::building::{Built, listen_for};
 use super::{JoinError, Joining, Leftovers};
 use crate::Address;
-use crate::cluster::keeper::Keeper;
+use crate::cluster::keeper::{Keeper, Start};
 use crate::cluster::launch::{
     MANAGER_SOCKET, Meeting, PORTS_DEFAULT, Pmi, Removed, private_folder, socket_folder, ssh,
 };
@@ -167,8 +167,11 @@ impl Joining {
         let Listening { built, removed, .. } = listening;
         let state = self.state(built.node, &built.addresses);
         let size = self.place.size().unwrap_or(1);
-        let keeper = Keeper::start(&state, size, self.within, children).map_err(|error| {
-            JoinError::System { what: "give random numbers", error: Arc::new(error) }
+        let start =
+            Start { size, ready_within: self.within, functions: self.config.functions.clone() };
+        let keeper = Keeper::start(&state, start, children).map_err(|error| JoinError::System {
+            what: "give random numbers",
+            error: Arc::new(error),
         })?;
         Ok(Leading { joining: self, state, lead: Lead { keeper, removed } })
     }

@@ -3,7 +3,8 @@
 mod seating;
 
 use super::{
-    DEATHS_MAX, Death, Down, Member, NAME_BYTES_MAX, NAMES_A_MEMBER_MAX, NodeId, Ready, Refusal, Up,
+    DEATHS_MAX, Death, Down, Member, NAME_BYTES_MAX, NAMES_A_MEMBER_MAX, NodeId, Ready, Refusal,
+    Signature, Up,
 };
 use crate::proto::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -49,6 +50,8 @@ pub struct Manager {
     size: u32,
     began: Time,
     ready_by: Time,
+    /// Those of rank 0, which all must have.
+    functions: Option<Vec<Signature>>,
     phase: Phase,
     seats: BTreeMap<u32, Seat>,
     lines: BTreeMap<Line, u32>,
@@ -80,6 +83,7 @@ impl Manager {
             size,
             began: now,
             ready_by: now.after(ready_within),
+            functions: None,
             phase: Phase::Gathering,
             seats: BTreeMap::new(),
             lines: BTreeMap::new(),
@@ -93,6 +97,12 @@ impl Manager {
             known: BTreeMap::new(),
             transmits: VecDeque::new(),
         }
+    }
+
+    /// Whoever runs functions must have these; `None`: they are not compared.
+    #[must_use]
+    pub fn comparing(self, functions: Option<Vec<Signature>>) -> Manager {
+        Manager { functions, ..self }
     }
 
     /// What it does now.

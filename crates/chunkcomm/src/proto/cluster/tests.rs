@@ -3,7 +3,7 @@
 
 use super::manager::{Line, Manager, Phase};
 use super::membership::{Change, End, Membership, Standing};
-use super::{Death, Down, Member, NodeId, Ready, Refusal, Up};
+use super::{Death, Down, Member, Mismatch, NodeId, Ready, Refusal, Signature, Up};
 use crate::proto::Time;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -19,8 +19,19 @@ fn ready(rank: impl Into<Option<u32>>, size: u32, incarnation: u128) -> Ready {
         host: "here".to_owned(),
         pid: incarnation as u32,
         addresses: vec![format!("memory:{incarnation}")],
+        functions: None,
         again: None,
     }
+}
+
+/// Functions from names to the fingerprint of their input.
+fn functions(of: &[(&str, u64)]) -> Vec<Signature> {
+    let one = |&(name, hash): &(&str, u64)| Signature {
+        name: name.to_owned(),
+        hashes: vec![hash, 1],
+        types: format!("T{hash} -> T1"),
+    };
+    of.iter().map(one).collect()
 }
 
 fn said(manager: &mut Manager) -> Vec<(u64, Down)> {
@@ -91,6 +102,55 @@ fn ranks_that_disagree_about_the_size_are_named_to_everybody() {
     let why = Refusal::Size { rank: Some(1), theirs: 3, ours: 2 };
     assert_eq!(said(&mut manager), [(5, Down::Refused(why))]);
     assert_eq!(*manager.phase(), Phase::Running);
+}
+
+#[test]
+fn other_functions_are_named_on_both_sides() {
+    let ours = functions(&[("sort", 1), ("merge", 2)]);
+    for (theirs, text) in [
+        (
+            &[("sort", 3), ("merge", 2)][..],
+            "function \"sort\" is T3 -> T1 on rank 1, and T1 -> T1 on rank 0",
+        ),
+        (&[("sort", 1)], "rank 0 has function \"merge\" (T2 -> T1), which rank 1 lacks"),
+        (
+            &[("count", 9), ("sort", 1), ("merge", 2)],
+            "rank 1 has function \"count\" (T9 -> T1), which rank 0 lacks",
+        ),
+        (
+            &[("sort", 1), ("merge", 2), ("zip", 9)],
+            "rank 1 has function \"zip\" (T9 -> T1), which rank 0 lacks",
+        ),
+    ] {
+        let theirs = functions(theirs);
+        let mismatch = Mismatch::find(&ours, &theirs).unwrap();
+        let why = Refusal::Functions { rank: Some(1), mismatch: Box::new(mismatch) };
+        assert_eq!(why.to_string(), text);
+        // At the start nobody waits for it in vain.
+        let with = |rank, functions: &[Signature]| Ready {
+            functions: Some(functions.to_vec()),
+            ..ready(rank, 2, 10 + u128::from(rank))
+        };
+        let manager = || Manager::new(77, 2, SECOND, Time(0)).comparing(Some(ours.clone()));
+        let mut starting = manager();
+        starting.handle_message(Line(0), Up::Ready(with(0, &ours)));
+        starting.handle_message(Line(1), Up::Ready(with(1, &theirs)));
+        assert_eq!(said(&mut starting), [1, 0].map(|line| (line, Down::Refused(why.clone()))));
+        // Later only that one is concerned.
+        let mut running = manager();
+        running.handle_message(Line(0), Up::Ready(with(0, &ours)));
+        let mut other_order = ours.clone();
+        other_order.reverse();
+        running.handle_message(Line(1), Up::Ready(with(1, &other_order)));
+        assert_eq!(*running.phase(), Phase::Running);
+        running.handle_message(Line(1), Up::Leave);
+        said(&mut running);
+        running.handle_message(Line(2), Up::Ready(with(1, &theirs)));
+        assert_eq!(said(&mut running), [(2, Down::Refused(why))]);
+        // Who runs none is not compared.
+        running.handle_message(Line(3), Up::Ready(ready(1, 2, 30)));
+        assert_eq!(running.members().count(), 2);
+    }
 }
 
 #[test]

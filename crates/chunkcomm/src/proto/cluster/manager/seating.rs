@@ -2,7 +2,7 @@
 
 use super::{Line, Manager, Phase, Seat, next_of};
 use crate::proto::cluster::{
-    Death, Down, MEMBER_COUNT_MAX, Member, NodeId, Ready, Refusal, TaskIds,
+    Death, Down, MEMBER_COUNT_MAX, Member, Mismatch, NodeId, Ready, Refusal, TaskIds,
 };
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ impl Manager {
         };
         match fault {
             // Those who wait for the others would wait in vain.
-            Some(fault @ Refusal::Size { rank: Some(_), .. }) if self.phase == Phase::Gathering => {
+            Some(fault) if self.phase == Phase::Gathering && is_of_the_start(&fault) => {
                 self.transmits.push_back((line, Down::Refused(fault.clone())));
                 self.fail(fault);
             }
@@ -31,6 +31,11 @@ impl Manager {
     fn misfit(&self, ready: &Ready) -> Option<Refusal> {
         if let Some(theirs) = ready.size.filter(|theirs| *theirs != self.size) {
             return Some(Refusal::Size { rank: ready.rank, theirs, ours: self.size });
+        }
+        if let (Some(ours), Some(theirs)) = (&self.functions, &ready.functions)
+            && let Some(mismatch) = Mismatch::find(ours, theirs)
+        {
+            return Some(Refusal::Functions { rank: ready.rank, mismatch: Box::new(mismatch) });
         }
         let Some(rank) = ready.rank else {
             let there = self.seats.len() + self.early.len();
@@ -147,4 +152,9 @@ impl Manager {
         };
         self.transmits.push_back((self.seats[&rank].line, Down::TaskIds(task_ids)));
     }
+}
+
+/// A rank of the start is none, whose place nobody else will take.
+fn is_of_the_start(fault: &Refusal) -> bool {
+    matches!(fault, Refusal::Size { rank: Some(_), .. } | Refusal::Functions { rank: Some(_), .. })
 }
