@@ -46,6 +46,8 @@ enum Command {
     Idle(commands::idle::IdleArgs),
     /// Tasks from a farmer to workers and their results back.
     Farm(commands::farm::FarmArgs),
+    /// How long a cluster of processes on this machine takes to start and end.
+    Cluster(commands::cluster::ClusterArgs),
     /// A buffer sent while it is computed, against the whole buffer.
     Delta(commands::delta::DeltaArgs),
     /// What the library's costs are made of, and what gathering messages saves.
@@ -174,7 +176,8 @@ impl Common {
 
 /// Runs the program: parses, measures, prints.
 pub fn main() -> ExitCode {
-    // Worker processes of a farm are copies of this program, and part from it here.
+    // Nodes of a cluster and workers of a farm are copies of this program, and part from it here.
+    crate::ours::cluster::serve_if_node();
     crate::ours::farm::serve_if_worker();
     if std::env::var_os(DIES_WITH_PARENT).is_some() {
         machine::die_with_parent();
@@ -198,6 +201,7 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Bandwidth(args) => commands::bandwidth::run(&args),
         Command::Idle(args) => commands::idle::run(&args),
         Command::Farm(args) => commands::farm::run(&args),
+        Command::Cluster(args) => commands::cluster::run(&args),
         Command::Delta(args) => commands::delta::run(&args),
         Command::Model(args) => commands::model::run(&args),
         Command::Sweep(args) => commands::sweep::run(&args),
@@ -207,8 +211,8 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Serve(args) => commands::serve::run(&args),
         Command::Far(args) => commands::serve::far(&args),
         Command::Other(words) => Err(Failure::Refused(format!(
-            "there is no command '{}'; allowed are stream, latency, bandwidth, idle, farm, delta, \
-             model, sweep, lab, budgets and serve",
+            "there is no command '{}'; allowed are stream, latency, bandwidth, idle, farm, cluster, \
+             delta, model, sweep, lab, budgets and serve",
             words.first().map_or("", String::as_str)
         ))),
     }

@@ -2,6 +2,7 @@
 
 pub mod bandwidth;
 pub mod budgets;
+pub mod cluster;
 pub mod delta;
 pub mod farm;
 pub mod idle;

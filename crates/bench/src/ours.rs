@@ -2,6 +2,7 @@
 
 pub mod bandwidth;
 pub mod chain;
+pub mod cluster;
 pub mod farm;
 pub mod idle;
 pub mod latency;

@@ -143,6 +143,16 @@ fn bandwidth_rows() {
 }
 
 #[test]
+fn cluster_rows() {
+    let row = row(&["cluster", "--nodes", "3", "--repeat", "2"]);
+    assert_keys(&row, &["nodes", "repeat", "start_seconds", "end_seconds", "seconds"]);
+    assert_eq!((&row["nodes"], &row["repeat"]), (&3.into(), &2.into()));
+    assert!(row["start_seconds"].as_f64().is_some_and(|seconds| seconds > 0.0));
+    let said = refusal(&["cluster", "--nodes", "0"]);
+    assert!(said.contains("1 to 4096 processes"), "{said}");
+}
+
+#[test]
 fn idle_rows() {
     let row = row(&["idle", "--links", "5"]);
     assert_keys(&row, &["links", "bytes_per_link", "wakeups_per_second"]);
@@ -196,7 +206,7 @@ fn budgets_run_all_at_tiny_sizes() {
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{err}", output.status);
     let out = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(out.lines().count(), 21);
+    assert_eq!(out.lines().count(), 23);
     for line in out.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
         assert_keys(&row, &["name", "figure", "budget", "aim", "met"]);

@@ -10,6 +10,9 @@ use crate::message::MESSAGE_BYTES_MIN;
 /// More workers than this are a slip of the finger.
 const THREADS_MAX: usize = 256;
 
+/// More processes than this would take the machine down.
+const NODES_MAX: u32 = 4096;
+
 /// Messages come no closer than a nanosecond.
 const RATE_MAX: u64 = 1_000_000_000;
 
@@ -200,6 +203,15 @@ pub fn links(text: &str) -> Result<usize, String> {
         Ok(links) if (1..=LINKS_MAX).contains(&links) => Ok(links),
         _ => Err(format!("allowed are 1 to {LINKS_MAX}")),
     }
+}
+
+/// Processes of a cluster.
+///
+/// # Errors
+/// What is allowed.
+pub fn nodes(text: &str) -> Result<u32, String> {
+    let nodes = text.parse().ok().filter(|nodes| (1..=NODES_MAX).contains(nodes));
+    nodes.ok_or_else(|| format!("allowed are 1 to {NODES_MAX} processes"))
 }
 
 /// Workers of a runtime.

@@ -195,6 +195,22 @@ pub(super) static BUDGETS: &[Budget] = &[
         aim: 8.0 * 1024.0,
     },
     Budget {
+        name: "cluster-16",
+        command: "cluster --nodes 16",
+        quick: "--nodes 3 --repeat 1",
+        key: "seconds",
+        bound: Bound::AtMost(0.5),
+        aim: 0.25,
+    },
+    Budget {
+        name: "cluster-64",
+        command: "cluster --nodes 64 --repeat 5",
+        quick: "--nodes 4 --repeat 1",
+        key: "seconds",
+        bound: Bound::AtMost(2.0),
+        aim: 1.0,
+    },
+    Budget {
         name: "messages-per-packet",
         command: "stream --size 16 --threads 1",
         quick: FEW_MESSAGES,

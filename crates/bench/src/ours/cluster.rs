@@ -1,0 +1,58 @@
+//! A cluster of copies of this program that starts and ends, and does nothing between.
+
+use std::time::{Duration, Instant};
+
+use chunkcomm::{Cluster, ClusterConfig};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::failure::{Doing, Failure};
+
+/// The argument that makes a process a node of the cluster.
+const NODE_COMMAND: &str = "cluster-node";
+
+/// Whoever is not at its end by then is killed.
+const END_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Where a node parts from the program; returns at once in all other processes.
+///
+/// A copy of this program that a farm started is one of another kind, so that this is asked
+/// before it looks for its place.
+pub fn serve_if_node() {
+    if std::env::args_os().nth(1).is_none_or(|argument| argument != NODE_COMMAND) {
+        return;
+    }
+    let ended = runtime().and_then(|runtime| runtime.block_on(once(ClusterConfig::new())));
+    if let Err(failure) = &ended {
+        eprintln!("chunkperf {NODE_COMMAND}: {failure}");
+    }
+    std::process::exit(i32::from(ended.is_err()));
+}
+
+/// How long it took until all nodes were there, and from then on until all had ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// Seconds.
+    pub start: f64,
+    /// Seconds.
+    pub end: f64,
+}
+
+/// Starts and ends a cluster of so many processes, this one counted.
+///
+/// # Errors
+/// If one of them does not start, or ends otherwise than in order.
+pub fn start_and_end(nodes: u32) -> Result<Times, Failure> {
+    runtime()?.block_on(once(ClusterConfig::new().nodes(nodes).arguments([NODE_COMMAND])))
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    Builder::new_current_thread().enable_all().build().doing("starting the runtime")
+}
+
+async fn once(config: ClusterConfig) -> Result<Times, Failure> {
+    let began = Instant::now();
+    let cluster = Cluster::join(config).await.doing("starting the cluster")?;
+    let start = began.elapsed().as_secs_f64();
+    cluster.end(END_DEADLINE).await.doing("ending the cluster")?;
+    Ok(Times { start, end: began.elapsed().as_secs_f64() - start })
+}
