@@ -18,6 +18,7 @@ pub mod cluster;
 pub mod codec;
 pub mod credential;
 pub mod credit;
+pub mod custody;
 pub mod cycle;
 pub mod describe;
 pub mod fair;
