@@ -2,11 +2,13 @@
 
 mod link;
 mod node;
+mod port;
 mod recv;
 mod send;
 
 pub use link::{LinkCause, LinkError};
 pub use node::{AcceptError, ConnectError, HelloCause, NodeError, OpenError, TypeRefused};
+pub use port::{HandOverError, PortError, ValueError};
 pub use recv::{DecodeFailed, RecvError, TryRecvError};
 pub use send::{
     Account, ChannelLost, ChannelName, ChannelRefused, CloseError, RefusalReason, SendAllError,

@@ -17,6 +17,22 @@ pub struct Explanation {
     pub cycles: Vec<String>,
     /// The last connections that were refused, oldest first.
     pub refusals: Vec<String>,
+    /// Channel ends and processes.
+    pub moving: MovingReport,
+}
+
+/// Channel ends that move and processes of a node, at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MovingReport {
+    /// Ends made here whose far ends were not connected yet.
+    pub ends_waiting: usize,
+    /// Ends sent from here of which nobody said what became of them.
+    pub ends_sent: usize,
+    /// Processes that run here for others.
+    pub processes_running: usize,
+    /// Processes that run elsewhere for this node, which has their handles.
+    pub processes_asked: usize,
 }
 
 /// A link, at one moment.
@@ -104,7 +120,22 @@ impl fmt::Display for Explanation {
         for refusal in &self.refusals {
             writeln!(f, "  refused: {refusal}")?;
         }
-        Ok(())
+        self.moving.fmt(f)
+    }
+}
+
+/// Nothing, when there is nothing of this.
+impl fmt::Display for MovingReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == MovingReport::default() {
+            return Ok(());
+        }
+        writeln!(
+            f,
+            "  ends: {} wait for their far end, {} sent and not heard of; processes: {} run here, \
+             {} elsewhere",
+            self.ends_waiting, self.ends_sent, self.processes_running, self.processes_asked
+        )
     }
 }
 

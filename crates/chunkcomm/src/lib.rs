@@ -53,8 +53,9 @@
 //! `proto` is pure (formats and state machines), `transport` says how a byte
 //! stream is had, `driver` moves bytes between the two, and what is exported here
 //! stands on top. Reading order: [`Node`], [`Sender`], [`Receiver`]; then
-//! [`BytesSender`] and [`BytesReceiver`], [`Gather`]; [`Cluster`] for programs on many
-//! machines, [`Registry`] and [`launch`] for those of several processes; then [`proto`].
+//! [`BytesSender`] and [`BytesReceiver`], [`Gather`]; [`SendingPort`] and [`Value`], ends that
+//! travel in messages; [`Cluster`] for programs on many machines, [`mod@process`] for functions that
+//! other nodes run; [`Registry`] and [`launch`] for programs of several processes; then [`proto`].
 //!
 //! # Types
 //!
@@ -79,7 +80,9 @@ mod driver;
 mod error;
 pub mod explain;
 pub mod launch;
+mod moving;
 mod node;
+pub mod process;
 pub mod proto;
 pub mod registry;
 #[cfg(feature = "simulation")]
@@ -93,17 +96,21 @@ pub use channel::bytes_sender::{BytesPermit, BytesSender};
 pub use channel::ends::{ReceivingEnd, SendingEnd};
 pub use channel::gather::{GATHER_TURN_BYTES, Gather, Gathered};
 pub use channel::many::{any_ready, send_bytes_to_all, send_to_all};
+pub use channel::ports::{Arriving, Departing, ReceivingPort, SendingPort};
 pub use channel::receiver::{Receiver, Receiving};
 pub use channel::sender::{Permit, Sender, Sending};
+pub use channel::value::{Value, ValuePort, ValueSource, ValueWriter};
 pub use channel::{ChannelOptions, Landing};
 pub use cluster::{Cluster, ClusterConfig};
 pub use credential::{Credential, CredentialError, FileFault};
 pub use error::{
     AcceptError, Account, ChannelLost, ChannelName, ChannelRefused, CloseError, ConnectError,
-    DecodeFailed, HelloCause, LinkCause, LinkError, NodeError, OpenError, RecvError, RefusalReason,
-    SendAllError, SendError, TryRecvError, TrySendError, TypeRefused, Unacknowledged,
+    DecodeFailed, HandOverError, HelloCause, LinkCause, LinkError, NodeError, OpenError, PortError,
+    RecvError, RefusalReason, SendAllError, SendError, TryRecvError, TrySendError, TypeRefused,
+    Unacknowledged, ValueError,
 };
 pub use node::{AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, Node, NodeBuilder, Peer};
+pub use process::{Process, ProcessContext, ProcessHandle};
 pub use proto::codec;
 pub use proto::flush::{FlushCounts, FlushReason, Policy};
 pub use proto::packet::Lane;

@@ -3,7 +3,8 @@
 //! A function cannot be sent, its name can: every copy of a program builds the
 //! same [`Registry`], first thing in `main`, and one copy asks another to run a
 //! function by that name. [`Registry::prints`] and [`Registry::difference`] let
-//! the two check, before anything is run, that they mean the same by it.
+//! the two check, before anything is run, that they mean the same by it. Functions that have
+//! channels to others are [processes](crate::process).
 //!
 //! ```
 //! use chunkcomm::Registry;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::process::Entries;
 use crate::proto::codec::{decode, encode_into_vec};
 use crate::proto::describe::{Description, describe};
 
@@ -138,6 +140,7 @@ impl fmt::Debug for Entry {
 pub struct Registry {
     entries: Vec<Entry>,
     by_name: HashMap<Arc<str>, usize>,
+    pub(crate) processes: Entries,
 }
 
 impl Registry {
@@ -210,7 +213,7 @@ impl Registry {
     }
 }
 
-fn describe_for<T: DeserializeOwned>(function: &str, role: &str) -> Arc<Description> {
+pub(crate) fn describe_for<T: DeserializeOwned>(function: &str, role: &str) -> Arc<Description> {
     let description = describe::<T>();
     if let Some(refusal) = description.refusal() {
         panic!("the {role} of function {function:?} cannot travel: {refusal}");

@@ -3,7 +3,8 @@
 //! Reading order: [`sender`], [`receiver`] for values; [`bytes_sender`],
 //! [`bytes_receiver`] for the user's own bytes; [`tx`] and [`calls`], what both
 //! senders share; [`gather`] takes from many receivers in turn; [`many`] sends to
-//! many; [`ends`], what these two ask of an end of either kind.
+//! many; [`ends`], what these two ask of an end of either kind. [`ports`] are ends that
+//! travel in messages, [`value`] stands on them.
 
 pub(crate) mod blocking;
 pub(crate) mod bytes_receiver;
@@ -12,9 +13,11 @@ mod calls;
 pub(crate) mod ends;
 pub(crate) mod gather;
 pub(crate) mod many;
+pub(crate) mod ports;
 pub(crate) mod receiver;
 pub(crate) mod sender;
 pub(crate) mod tx;
+pub(crate) mod value;
 
 use crate::error::RecvError;
 use crate::proto::packet::Lane;

@@ -5,6 +5,7 @@ use super::blocking::block_on;
 use crate::driver::inbox::Outcome;
 use crate::driver::taking::{Next, RxEnd};
 use crate::error::{DecodeFailed, RecvError, TryRecvError};
+use crate::moving::crossing;
 use crate::node::Peer;
 use crate::proto::codec::{self, DecodeError};
 use crate::stats::ReceivingStats;
@@ -32,7 +33,19 @@ pub struct Receiver<T> {
     end: RxEnd,
     peer: Peer,
     turn: Turn,
+    /// For values with ends in them, which arrive when they are decoded: takes what
+    /// is there to its end.
+    drain: Option<fn(&mut Receiver<T>)>,
     types: PhantomData<fn() -> T>,
+}
+
+/// What was not taken is decoded, so that the ends in it are dropped, too.
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        if let Some(drain) = self.drain {
+            drain(self);
+        }
+    }
 }
 
 impl<T> fmt::Debug for Receiver<T> {
@@ -45,10 +58,6 @@ impl<T> fmt::Debug for Receiver<T> {
 }
 
 impl<T> Receiver<T> {
-    pub(crate) fn new(end: RxEnd, peer: Peer) -> Receiver<T> {
-        Receiver { end, peer, turn: Turn::default(), types: PhantomData }
-    }
-
     pub(crate) fn end(&mut self) -> &mut RxEnd {
         &mut self.end
     }
@@ -94,6 +103,13 @@ pub(crate) fn outcome_of<V>(end: &RxEnd, outcome: Outcome) -> Result<Option<V>, 
 }
 
 impl<T: DeserializeOwned> Receiver<T> {
+    /// A receiver; `carries` says that its values have ends in them.
+    pub(crate) fn new(end: RxEnd, peer: Peer, carries: bool) -> Receiver<T> {
+        let drain: fn(&mut Receiver<T>) = |receiver| while receiver.take().is_some() {};
+        let drain = carries.then_some(drain);
+        Receiver { end, peer, turn: Turn::default(), drain, types: PhantomData }
+    }
+
     /// The next value; `None` when the sender is done and all was taken.
     ///
     /// # Errors
@@ -110,10 +126,25 @@ impl<T: DeserializeOwned> Receiver<T> {
 
     #[inline(always)]
     fn take(&mut self) -> Option<Result<T, RecvError>> {
+        if self.drain.is_some() {
+            return self.take_with_ends().map(|(_, value)| value);
+        }
         match self.end.take_with(codec::decode::<T>)? {
             Ok(value) => Some(Ok(value)),
             Err(error) => Some(Err(self.decode_error(error))),
         }
+    }
+
+    /// As `take`, with the bytes of the message: the ends in it arrive at this node.
+    #[cold]
+    fn take_with_ends(&mut self) -> Option<(u64, Result<T, RecvError>)> {
+        let node = self.peer.node();
+        let line = node.moving().line(&self.end.link);
+        let (bytes, value) = self.end.take_with(|bytes| {
+            let value = crossing::arriving(&node, &line, || codec::decode::<T>(bytes));
+            (bytes.len() as u64, value)
+        })?;
+        Some((bytes, value.map_err(|error| self.decode_error(error))))
     }
 
     #[cold]
@@ -191,6 +222,8 @@ impl<T: DeserializeOwned> Receiver<T> {
         let mut count = 1;
         while count < max {
             let mut failed = None;
+            // Values with ends in them are taken one by one.
+            let max = if self.drain.is_some() { count } else { max };
             count += self.end.take_many(max - count, |bytes| match codec::decode::<T>(bytes) {
                 Ok(value) => {
                     values.push(value);
@@ -204,7 +237,7 @@ impl<T: DeserializeOwned> Receiver<T> {
             if let Some(error) = failed {
                 return Err(self.decode_error(error));
             }
-            if count < max {
+            if count < max || self.drain.is_some() {
                 // The run at hand is used up: into the next one, if it is there.
                 match self.take() {
                     Some(value) => values.push(value?),
@@ -231,6 +264,9 @@ impl<T: DeserializeOwned> Receiver<T> {
 
     /// A value that is there, with the bytes of its message.
     pub(crate) fn take_counted(&mut self) -> Option<(u64, Result<T, RecvError>)> {
+        if self.drain.is_some() {
+            return self.take_with_ends();
+        }
         let decode = |bytes: &[u8]| (bytes.len() as u64, codec::decode::<T>(bytes));
         let (bytes, value) = self.end.take_with(decode)?;
         Some((bytes, value.map_err(|error| self.decode_error(error))))

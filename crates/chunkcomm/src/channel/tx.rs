@@ -1,6 +1,7 @@
 //! What all senders have in common: the end of the channel, alone or shared
 //! with clones, and how they wait.
 
+mod packing;
 mod sink;
 
 use crate::driver::clock;

@@ -7,7 +7,7 @@ mod leading;
 
 use super::launch::{Launcher, Meet, Place, Pmi, PmiError, Removed, ssh};
 use super::member::{self, Way};
-use super::{Cluster, ClusterConfig, End, JoinError, Shared, State};
+use super::{Cluster, ClusterConfig, End, JoinError, Shared, State, WeakCluster};
 use crate::credential::Credential;
 use crate::driver::clock;
 use crate::proto::Time;
@@ -94,6 +94,7 @@ impl Joining {
 
     /// A node that is about to be a member.
     fn state(&self, node: Node, addresses: &[Address]) -> Arc<State> {
+        node.moving().advertise(addresses.iter().map(Address::to_string).collect());
         let ready = Ready {
             rank: self.place.rank(),
             size: self.place.size(),
@@ -151,7 +152,10 @@ impl Joining {
             keeper: Mutex::new(keeper),
             _removed: removed,
         };
-        Ok(Cluster { shared: Arc::new(shared) })
+        let cluster = Cluster { shared: Arc::new(shared) };
+        let own = WeakCluster(Arc::downgrade(&cluster.shared));
+        cluster.node().moving().set_cluster(own);
+        Ok(cluster)
     }
 }
 

@@ -37,7 +37,7 @@ use keeper::Keeper;
 use launch::Place;
 use state::State;
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 /// The nodes of one program on one or many machines, as one of them sees it.
@@ -89,6 +89,16 @@ impl fmt::Debug for Cluster {
             .field("rank", &self.rank())
             .field("size", &self.size())
             .finish_non_exhaustive()
+    }
+}
+
+/// A cluster, as what does not keep it alive knows it.
+#[derive(Clone)]
+pub(crate) struct WeakCluster(Weak<Shared>);
+
+impl WeakCluster {
+    pub(crate) fn upgrade(&self) -> Option<Cluster> {
+        self.0.upgrade().map(|shared| Cluster { shared })
     }
 }
 

@@ -8,6 +8,7 @@ use crate::driver::mail::{Command, LinkShared};
 use crate::driver::taking::RxEnd;
 use crate::driver::wakers::{Wakers, locked};
 use crate::error::{AcceptError, RefusalReason};
+use crate::moving::Moving;
 use crate::proto::limits::{HELD_OPENS_MAX, HELD_OPENS_NODE_MAX};
 use crate::proto::packet::{ChannelKind, Refusal};
 use std::collections::{BTreeMap, VecDeque};
@@ -52,12 +53,12 @@ impl Table {
     }
 }
 
-/// The table of one node.
-#[derive(Default)]
-pub(crate) struct AcceptTable(Mutex<Table>);
+/// The table of one node, and who takes the channels that are not for its user.
+pub(crate) struct AcceptTable(Mutex<Table>, Arc<Moving>);
 
 impl Acceptor for AcceptTable {
     fn opened(&self, opened: Opened) -> Result<(), Box<Opened>> {
+        let Some(opened) = self.1.opened(opened)? else { return Ok(()) };
         let mut table = locked(&self.0);
         let same_link = |held: &&Opened| Arc::ptr_eq(&held.receiver.link, &opened.receiver.link);
         let held = table.held.values().flatten().filter(same_link).count();
@@ -100,6 +101,10 @@ impl Acceptor for AcceptTable {
 }
 
 impl AcceptTable {
+    pub(super) fn new(moving: Arc<Moving>) -> AcceptTable {
+        AcceptTable(Mutex::default(), moving)
+    }
+
     pub(super) fn add_link(&self, link: &Arc<LinkShared>, dialled: bool) {
         let mut table = locked(&self.0);
         table.links.push((Arc::clone(link), dialled));

@@ -14,8 +14,8 @@ use crate::proto::limits::{
     RESEND_BYTES_DEFAULT, SUSPECT_MS_DEFAULT, WINDOW_BYTES_LINK_DEFAULT,
 };
 use crate::proto::liveness::Silence;
+use crate::registry::Registry;
 use std::path::PathBuf;
-#[cfg(feature = "tls")]
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,6 +52,8 @@ pub struct NodeBuilder {
     busy_poll: bool,
     insecure: bool,
     credential: Option<CredentialFrom>,
+    processes: Option<Arc<Registry>>,
+    of_cluster: bool,
     #[cfg(feature = "tls")]
     user_tls: Option<UserTls>,
 }
@@ -88,6 +90,8 @@ impl Default for NodeBuilder {
             busy_poll: false,
             insecure: false,
             credential: None,
+            processes: None,
+            of_cluster: false,
             #[cfg(feature = "tls")]
             user_tls: None,
         }
@@ -224,6 +228,19 @@ impl NodeBuilder {
         server_name: Option<rustls::pki_types::ServerName<'static>>,
     ) -> NodeBuilder {
         self.user_tls = Some(UserTls { client, server, server_name });
+        self
+    }
+
+    /// Runs the processes of this registry for peers that ask for them, on the runtime in which
+    /// the node is built; see [`crate::process`]. By default it runs none.
+    pub fn processes(mut self, registry: &Registry) -> NodeBuilder {
+        self.processes = Some(Arc::new(registry.clone()));
+        self
+    }
+
+    /// Processes do not begin before the node is told which cluster it is of.
+    pub(crate) fn of_cluster(mut self) -> NodeBuilder {
+        self.of_cluster = true;
         self
     }
 

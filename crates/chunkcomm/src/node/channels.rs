@@ -174,7 +174,7 @@ impl Node {
     {
         let print = described::<T>(&options).map_err(AcceptError::Type)?;
         let (end, peer) = self.accept_end(name, ChannelKind::Typed, &print).await?;
-        Ok((peer.clone(), Receiver::new(end, peer)))
+        Ok((peer.clone(), Receiver::new(end, peer, print.carries)))
     }
 
     /// As [`Node::accept`], for bytes.

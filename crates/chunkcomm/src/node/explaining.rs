@@ -44,7 +44,8 @@ impl Node {
         }
         let node = self.name().to_owned();
         let cycles = locked(&self.shared.board).cycles(clock::now());
-        Explanation { node, links, cycles, refusals: self.refusals() }
+        let moving = self.moving().report();
+        Explanation { node, links, cycles, refusals: self.refusals(), moving }
     }
 
     /// Prints what [`Node::explain`] says to standard error whenever the process

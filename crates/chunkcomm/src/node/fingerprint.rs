@@ -2,6 +2,7 @@
 
 use crate::channel::ChannelOptions;
 use crate::error::TypeRefused;
+use crate::moving::crossing::finds_ends;
 use crate::proto::describe::{Description, describe, fnv1a};
 use serde::de::DeserializeOwned;
 
@@ -10,6 +11,8 @@ use serde::de::DeserializeOwned;
 pub(crate) struct Fingerprint {
     pub(crate) hash: u64,
     pub(crate) text: String,
+    /// Values of the type have channel ends in them.
+    pub(crate) carries: bool,
 }
 
 impl Fingerprint {
@@ -20,20 +23,20 @@ impl Fingerprint {
 
     fn of_name(name: &str) -> Fingerprint {
         let hash = fnv1a(name.as_bytes());
-        Fingerprint { hash, text: name.to_owned() }
+        Fingerprint { hash, text: name.to_owned(), carries: false }
     }
 }
 
 /// The fingerprint of a type, or why its values cannot be sent.
-pub(super) fn described<T: DeserializeOwned>(
+pub(crate) fn described<T: DeserializeOwned>(
     options: &ChannelOptions,
 ) -> Result<Fingerprint, TypeRefused> {
-    let description: Description = describe::<T>();
+    let (description, carries): (Description, bool) = finds_ends(describe::<T>);
     if let Some(reason) = description.refusal() {
         return Err(TypeRefused { type_name: description.short(), reason: reason.to_owned() });
     }
     Ok(match &options.schema {
-        Some(schema) => Fingerprint::of_name(schema),
-        None => Fingerprint { hash: description.hash, text: description.short() },
+        Some(schema) => Fingerprint { carries, ..Fingerprint::of_name(schema) },
+        None => Fingerprint { hash: description.hash, text: description.short(), carries },
     })
 }

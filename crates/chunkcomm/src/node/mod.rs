@@ -4,7 +4,8 @@
 //! [`listening`] (those who connect) with [`slots`] (how many may be at it); [`hello`] (how a
 //! connection becomes a link) with [`admission`] (what peers must prove), [`resume`] (for which
 //! session it is), [`starting`] (a session's driver); [`channels`] with [`accepting`] (who takes
-//! those that peers open) and [`fingerprint`] (of what type); [`explaining`]; [`closing`].
+//! those that peers open) and [`fingerprint`] (of what type); [`reaching`] (the home of a channel
+//! end that came in a message); [`explaining`]; [`closing`].
 
 mod accepting;
 mod admission;
@@ -18,17 +19,20 @@ mod hello;
 mod io_thread;
 mod listening;
 mod peer;
+mod reaching;
 mod resume;
 mod slots;
 mod starting;
 
 pub use builder::{AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, NodeBuilder};
+pub(crate) use fingerprint::{Fingerprint, described};
 pub use peer::Peer;
 
 use crate::Address;
 use crate::driver::buffers::Buffers;
 use crate::driver::cycles::SharedBoard;
 use crate::driver::mail::LinkShared;
+use crate::moving::Moving;
 use crate::proto::hello::Hello;
 use crate::transport::Home;
 use crate::transport::spin::Spinner;
@@ -67,6 +71,8 @@ pub(crate) struct NodeShared {
     /// Of a node that polls busily, until it closes.
     spinner: Mutex<Option<Arc<Spinner>>>,
     local: tokio::sync::Mutex<Option<Arc<LinkShared>>>,
+    /// Channel ends that move, and processes.
+    moving: Arc<Moving>,
     /// Ends the thread of `io_thread` when it is dropped.
     _io_thread: Option<IoThread>,
 }
@@ -120,7 +126,7 @@ impl Node {
         self.shared.table.refusals()
     }
 
-    fn peer(&self, link: Arc<LinkShared>, address: Option<Address>) -> Peer {
+    pub(crate) fn peer(&self, link: Arc<LinkShared>, address: Option<Address>) -> Peer {
         Peer { link, node: Arc::clone(&self.shared), address }
     }
 }

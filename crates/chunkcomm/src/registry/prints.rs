@@ -14,7 +14,7 @@ pub struct TypePrint {
 }
 
 impl TypePrint {
-    pub(super) fn of(description: &Description) -> TypePrint {
+    pub(crate) fn of(description: &Description) -> TypePrint {
         TypePrint { hash: description.hash, text: description.short() }
     }
 }

@@ -28,7 +28,10 @@ fn config(rank: Option<u32>, size: u32, port: u16) -> ClusterConfig {
 }
 
 /// All nodes of a cluster, by rank.
-async fn cluster(size: u32, with: impl Fn(ClusterConfig) -> ClusterConfig) -> (Vec<Cluster>, u16) {
+pub(crate) async fn cluster(
+    size: u32,
+    with: impl Fn(ClusterConfig) -> ClusterConfig,
+) -> (Vec<Cluster>, u16) {
     let port = port();
     let joining: Vec<_> = (0..size)
         .map(|rank| tokio::spawn(Cluster::join(with(config(Some(rank), size, port)))))
@@ -40,7 +43,7 @@ async fn cluster(size: u32, with: impl Fn(ClusterConfig) -> ClusterConfig) -> (V
     (nodes, port)
 }
 
-async fn end_all(nodes: &[Cluster]) {
+pub(crate) async fn end_all(nodes: &[Cluster]) {
     let ending: Vec<_> = nodes
         .iter()
         .map(|node| {

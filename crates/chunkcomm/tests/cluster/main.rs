@@ -4,5 +4,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod joining;
+mod processes;
 #[path = "../main/support/waiting.rs"]
 mod waiting;

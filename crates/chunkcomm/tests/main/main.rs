@@ -18,6 +18,8 @@ mod loss;
 mod mismatch;
 mod nodes;
 mod observe;
+mod ports;
+mod processes;
 mod resume;
 mod serialize;
 mod sinks;

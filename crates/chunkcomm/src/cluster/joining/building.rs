@@ -80,7 +80,7 @@ impl Joining {
     }
 
     fn builder(&self, credential: Option<&Credential>) -> NodeBuilder {
-        let mut builder = self.config.node.clone();
+        let mut builder = self.config.node.clone().of_cluster();
         builder = match self.place.rank() {
             Some(rank) => builder.name(format!("rank-{rank}")),
             None => builder.name(format!("node-{}", std::process::id())),

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 
 /// The driver knows that something is staged.
 pub(super) const QUEUED: u8 = 1;
@@ -20,6 +20,8 @@ pub(super) const FAILED: u8 = 2;
 pub(super) const WAITING: u8 = 4;
 /// The peer has the channel's end.
 pub(super) const ENDED: u8 = 8;
+/// Somebody looks at what becomes of the channel, and waits for nothing.
+const WATCHED: u8 = 16;
 
 /// Why nothing can be sent on a channel any more.
 #[derive(Debug, Clone)]
@@ -35,6 +37,7 @@ pub(super) struct Slow {
     pub(super) large_bytes: usize,
     failure: Option<Failure>,
     waiting: Wakers,
+    watching: Wakers,
 }
 
 /// What the sending end of a channel and its link's driver share.
@@ -147,17 +150,36 @@ impl TxShared {
     /// Room came, or bytes were written or acknowledged: who waits looks again.
     pub(crate) fn progress(&self) {
         fence(Ordering::SeqCst);
-        if self.flags.load(Ordering::Relaxed) & WAITING != 0 {
+        if self.flags.load(Ordering::Relaxed) & (WAITING | WATCHED) != 0 {
             self.wake_waiting();
         }
     }
 
     fn wake_waiting(&self) {
         let mut slow = locked(&self.slow);
-        self.flags.fetch_and(!WAITING, Ordering::SeqCst);
-        let waiting = slow.waiting.take();
+        self.flags.fetch_and(!(WAITING | WATCHED), Ordering::SeqCst);
+        let (waiting, watching) = (slow.waiting.take(), slow.watching.take());
         drop(slow);
         waiting.wake();
+        watching.wake();
+    }
+
+    /// Ready when `done` says so, which is asked at each progress. Nobody counts as
+    /// waiting for the peer because of this.
+    pub(crate) fn poll_watch(
+        &self,
+        context: &mut Context<'_>,
+        done: impl Fn(&TxShared) -> bool,
+    ) -> Poll<()> {
+        if done(self) {
+            return Poll::Ready(());
+        }
+        let mut slow = locked(&self.slow);
+        slow.watching.add(context.waker());
+        self.flags.fetch_or(WATCHED, Ordering::SeqCst);
+        drop(slow);
+        fence(Ordering::SeqCst);
+        if done(self) { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// From now on nothing more is accepted; what is staged still leaves.

@@ -14,6 +14,8 @@ use crate::driver::cycles::node_of;
 use crate::driver::entropy;
 use crate::error::NodeError;
 use crate::launch::portable_only;
+use crate::moving::{Moving, Setup};
+use crate::process::Processes;
 use crate::proto::cycle::Board;
 use crate::proto::hello::{Hello, Name};
 use crate::proto::limits::{
@@ -53,13 +55,17 @@ impl NodeBuilder {
         }
         // Asked here: the task below is nobody's program.
         let home = Home::of(&self.listen);
-        let built = self.build_on(runtime.clone(), one_thread, io_thread, home, admission);
+        let own = Handle::try_current().unwrap_or_else(|_| runtime.clone());
+        let processes = Processes::new(self.processes.take(), own, self.of_cluster);
+        let built =
+            self.build_on(processes, runtime.clone(), one_thread, io_thread, home, admission);
         let task = runtime.spawn(built);
         task.await.map_err(|_| NodeError::NoRuntime)?
     }
 
     async fn build_on(
         self,
+        processes: Processes,
         runtime: Handle,
         one_thread: bool,
         io_thread: Option<IoThread>,
@@ -87,7 +93,14 @@ impl NodeBuilder {
             if let Some(spinner) = &spinner {
                 runtime.spawn(spin(Arc::downgrade(spinner)));
             }
-            let table = Arc::new(AcceptTable::default());
+            let moving = Moving::new(Setup {
+                node: node.clone(),
+                runtime: runtime.clone(),
+                name: display_name(&hello),
+                packet_bytes_max: self.settings.packet_bytes_max,
+                processes,
+            });
+            let table = Arc::new(AcceptTable::new(Arc::clone(&moving)));
             if let Some(thread) = &io_thread {
                 thread.watch(&table);
             }
@@ -105,6 +118,7 @@ impl NodeBuilder {
                 tasks,
                 spinner: Mutex::new(spinner),
                 local: tokio::sync::Mutex::new(None),
+                moving,
                 _io_thread: io_thread,
             }
         });

@@ -1,0 +1,317 @@
+//! Channel ends that travel in messages: [`SendingPort`], [`ReceivingPort`], and what stays at
+//! their home, [`Arriving`] and [`Departing`].
+
+mod staying;
+
+pub use staying::{Arriving, Departing};
+
+use super::ChannelOptions;
+use super::sender::Sender;
+use super::tx::Waiting;
+use crate::error::{HandOverError, OpenError, PortError, SendError};
+use crate::moving::crossing::{self, Held};
+use crate::moving::home;
+use crate::node::{Fingerprint, Node, described};
+use crate::proto::custody::Origin;
+use crate::proto::packet::Lane;
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// The sending end of a channel on its way to where it is used: it can be part of a message, and
+/// the node that got it connects it directly to its home, without going through those that passed
+/// it on.
+///
+/// Made by [`Node::sending_port`], whose node is its *home*: there what is sent arrives. It moves
+/// in messages that are sent by [`Sender::hand_over`] and in the input of a process; with
+/// [`Sender::send`], which leaves the value with the caller, it is refused.
+///
+/// Dropped without being connected, wherever that is, its home learns it: [`Arriving`] gives
+/// [`PortError::Dropped`]. The same when the message is not taken, or when a node that has it dies
+/// ([`PortError::Lost`]). A node that only passed it on must live until it is connected.
+///
+/// It can be connected once, by whoever has its number, which is random: a second time is refused.
+pub struct SendingPort<T> {
+    /// `None` where it was decoded outside of a message.
+    held: Option<Arc<Held>>,
+    address: PortAddress,
+    types: PhantomData<fn(&T)>,
+}
+
+/// Where a port connects to.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct PortAddress {
+    number: u128,
+    home: HomeAddress,
+    express: bool,
+}
+
+/// The node where a port was made.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct HomeAddress {
+    pub(crate) incarnation: u128,
+    pub(crate) name: String,
+    pub(crate) addresses: Vec<String>,
+}
+
+/// A port in a message. What it carries is part of its description by a field that is never there.
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "SendingPort")]
+struct Packed<T> {
+    hop: u64,
+    address: PortAddress,
+    carries: Option<T>,
+}
+
+impl<T> fmt::Debug for SendingPort<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendingPort").field("home", &self.address.home.name).finish_non_exhaustive()
+    }
+}
+
+impl<T: Serialize> Serialize for SendingPort<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Some(held) = &self.held else {
+            return Err(serde::ser::Error::custom(PortError::Stray));
+        };
+        let hop = crossing::pack(held).map_err(serde::ser::Error::custom)?;
+        Packed::<T> { hop, address: self.address.clone(), carries: None }.serialize(serializer)
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for SendingPort<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SendingPort<T>, D::Error> {
+        crossing::probed();
+        let Packed { hop, address, carries: _ } = Packed::<T>::deserialize(deserializer)?;
+        Ok(SendingPort { held: crossing::unpack(hop), address, types: PhantomData })
+    }
+}
+
+impl<T: Serialize + DeserializeOwned> SendingPort<T> {
+    /// Connects it with its home: by a link that there is, else by one that is dialled now.
+    /// Data may follow at once.
+    ///
+    /// # Errors
+    ///
+    /// The home cannot be reached. Whether the other end is still there is not known yet: the
+    /// first message that is sent says so.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the port is dropped: the other end learns it.
+    pub async fn connect(self) -> Result<Sender<T>, PortError> {
+        let held = self.held.ok_or(PortError::Stray)?;
+        let PortAddress { number, home, express } = self.address;
+        let peer = held.node.peer_of(&home).await?;
+        let options = ChannelOptions::default().lane(lane(express));
+        let name = home::name_of(number);
+        let mut sender = held
+            .node
+            .open_with::<T>(&peer, &name, options)
+            .await
+            .map_err(|error| PortError::Open(Arc::new(error)))?;
+        let channel = sender.tx().with(|end| Arc::clone(&end.shared));
+        held.gone();
+        held.node.moving().connected(held.origin, channel);
+        Ok(sender)
+    }
+}
+
+impl<T> SendingPort<T> {
+    /// The name of the node where what is sent arrives.
+    #[must_use]
+    pub fn home(&self) -> &str {
+        &self.address.home.name
+    }
+}
+
+/// The receiving end of a channel on its way to where it is used, as [`SendingPort`] is the sending
+/// one. Made by [`Node::receiving_port`], whose node sends by [`Departing`].
+///
+/// It is a sending port for a sending port: who connects it sends one there, by which values come
+/// back. So the sender waits for one message before it can send the first value.
+#[derive(Serialize, Deserialize)]
+#[serde(
+    rename = "ReceivingPort",
+    bound(serialize = "T: Serialize", deserialize = "T: DeserializeOwned")
+)]
+pub struct ReceivingPort<T> {
+    back: SendingPort<SendingPort<T>>,
+    express: bool,
+}
+
+impl<T> fmt::Debug for ReceivingPort<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReceivingPort").field("home", &self.home()).finish_non_exhaustive()
+    }
+}
+
+impl<T> ReceivingPort<T> {
+    /// The name of the node that values come from.
+    #[must_use]
+    pub fn home(&self) -> &str {
+        self.back.home()
+    }
+}
+
+impl<T: Serialize + DeserializeOwned> ReceivingPort<T> {
+    /// Connects it with its home: from now on the values come here.
+    ///
+    /// # Errors
+    ///
+    /// The home cannot be reached. That the other end is gone is said by what is received.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the port is dropped: the other end learns it.
+    pub async fn connect(self) -> Result<Arriving<T>, PortError> {
+        let node = self.back.held.as_ref().map(|held| held.node.clone()).ok_or(PortError::Stray)?;
+        let (there, here) = node.sending_port_on::<T>(lane(self.express))?;
+        let mut back = self.back.connect().await?;
+        back.hand_over(there).await.map_err(|failed| PortError::Send(failed.error))?;
+        back.tx().with(|end| end.urgent());
+        Ok(here)
+    }
+}
+
+fn lane(express: bool) -> Lane {
+    if express { Lane::Express } else { Lane::Bulk }
+}
+
+impl Node {
+    /// A sending end to be handed over, and where it arrives here. Costs no message.
+    ///
+    /// # Errors
+    ///
+    /// Values of the type cannot be sent, or the system gave no random numbers.
+    pub fn sending_port<T>(&self) -> Result<(SendingPort<T>, Arriving<T>), PortError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        self.sending_port_on(Lane::Bulk)
+    }
+
+    pub(crate) fn sending_port_on<T>(
+        &self,
+        lane: Lane,
+    ) -> Result<(SendingPort<T>, Arriving<T>), PortError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let options = ChannelOptions::default();
+        let refused = |error| PortError::Open(Arc::new(OpenError::Type(error)));
+        let Fingerprint { hash, carries, .. } = described::<T>(&options).map_err(refused)?;
+        let mut random = [0; 16];
+        crate::driver::entropy::fill(&mut random)
+            .map_err(|error| PortError::System(Arc::new(std::io::Error::other(error))))?;
+        let number = u128::from_le_bytes(random);
+        let slot = self.moving().homes.add(number, hash);
+        let address =
+            PortAddress { number, home: self.home_address(), express: lane == Lane::Express };
+        let held = Some(Held::new(self.clone(), Origin::Home(number)));
+        let there = SendingPort { held, address, types: PhantomData };
+        let here = Arriving::new(slot, number, self.clone(), carries);
+        Ok((there, here))
+    }
+
+    /// A receiving end to be handed over, and where it is sent to from here. Costs no message.
+    ///
+    /// # Errors
+    ///
+    /// Values of the type cannot be sent, or the system gave no random numbers.
+    pub fn receiving_port<T>(&self) -> Result<(ReceivingPort<T>, Departing<T>), PortError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        self.receiving_port_on(Lane::Bulk)
+    }
+
+    pub(crate) fn receiving_port_on<T>(
+        &self,
+        lane: Lane,
+    ) -> Result<(ReceivingPort<T>, Departing<T>), PortError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let (back, there) = self.sending_port_on::<SendingPort<T>>(Lane::Express)?;
+        Ok((ReceivingPort { back, express: lane == Lane::Express }, Departing { there }))
+    }
+}
+
+impl<T: Serialize> Sender<T> {
+    /// As `send`, for a value with channel ends in it ([`SendingPort`], [`ReceivingPort`],
+    /// [`ValueWriter`](crate::ValueWriter), [`Value`](crate::Value)), which move with it.
+    ///
+    /// # Errors
+    ///
+    /// As `send`; the value comes back with its ends.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before it returns, nothing was accepted; the value is dropped, and so are its
+    /// ends, whose other ends learn that.
+    pub async fn hand_over(&mut self, value: T) -> Result<(), HandOverError<T>> {
+        let failed = |value, error| Err(HandOverError { value, error });
+        let (bytes, leaving) = match self.tx().pack(&value) {
+            Ok(packed) => packed,
+            Err(error) => return failed(value, error),
+        };
+        match self.tx().stage_later(Waiting::Bytes(&bytes)).await {
+            Ok(()) => {
+                leaving.accepted();
+                Ok(())
+            }
+            Err(error) => {
+                drop(leaving);
+                failed(value, error)
+            }
+        }
+    }
+}
+
+/// Encodes `value` with the ends in it.
+pub(crate) fn pack<T: Serialize>(
+    value: &T,
+    leaving: crossing::Leaving,
+) -> Result<(Bytes, crossing::Leaving), SendError> {
+    let mut bytes = Vec::new();
+    let (encoded, leaving) =
+        leaving.during(|| crate::proto::codec::encode_into_vec(value, &mut bytes));
+    encoded.map_err(|error| SendError::Encode(Arc::new(error)))?;
+    Ok((bytes.into(), leaving))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explain::MovingReport;
+
+    #[tokio::test]
+    async fn an_end_is_connected_once() {
+        let listens = Node::builder().listen("127.0.0.1:0".parse().unwrap());
+        let home = listens.build().await.unwrap();
+        let node = Node::builder().build().await.unwrap();
+        let peer = node.connect(&home.addresses()[0]).await.unwrap();
+        let (port, mut here) = home.sending_port::<u64>().unwrap();
+        let name = home::name_of(port.address.number);
+        let open = || node.open::<u64>(&peer, &name);
+        // Of another type it is not connected.
+        let mut wrong = node.open::<u32>(&peer, &name).await.unwrap();
+        wrong.send(&1).await.unwrap();
+        assert!(matches!(wrong.closed().await, SendError::Refused(_)));
+        let mut first = open().await.unwrap();
+        first.send(&5).await.unwrap();
+        assert_eq!(here.recv().await.unwrap(), Some(5));
+        // As one that decoded the message twice would.
+        let mut second = open().await.unwrap();
+        second.send(&6).await.unwrap();
+        assert!(matches!(second.closed().await, SendError::Refused(_)));
+        first.send(&7).await.unwrap();
+        assert_eq!(here.recv().await.unwrap(), Some(7));
+        drop(port);
+        assert_eq!(home.explain().await.moving, MovingReport::default());
+    }
+}

@@ -1,0 +1,177 @@
+//! What stays at the home of a channel end that travels.
+
+use super::SendingPort;
+use crate::channel::blocking::block_on;
+use crate::channel::receiver::Receiver;
+use crate::channel::sender::Sender;
+use crate::error::PortError;
+use crate::moving::home::Slot;
+use crate::node::Node;
+use crate::proto::custody::Fate;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// Where the values of a [`SendingPort`] arrive. Its sender need not have come yet.
+///
+/// Dropped, it ends the sender, as a [`Receiver`] does; a port that was not connected yet is told
+/// at its first message.
+pub struct Arriving<T> {
+    slot: Arc<Slot>,
+    number: u128,
+    node: Node,
+    receiver: Option<Receiver<T>>,
+    /// Its values have ends in them.
+    carries: bool,
+}
+
+impl<T> fmt::Debug for Arriving<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arriving").field("receiver", &self.receiver).finish_non_exhaustive()
+    }
+}
+
+impl<T> Drop for Arriving<T> {
+    fn drop(&mut self) {
+        self.node.moving().homes.remove(self.number);
+    }
+}
+
+impl<T> Arriving<T> {
+    /// What comes to the end with this number; `carries` says that values have ends in them.
+    pub(super) fn new(slot: Arc<Slot>, number: u128, node: Node, carries: bool) -> Arriving<T> {
+        Arriving { slot, number, node, receiver: None, carries }
+    }
+}
+
+impl<T: DeserializeOwned> Arriving<T> {
+    /// Waits until the sender has said something or has ended, and gives the receiver, whose
+    /// calls are all there and cost nothing more.
+    ///
+    /// # Errors
+    ///
+    /// The port was dropped or lost before it was connected.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn receiver(&mut self) -> Result<&mut Receiver<T>, PortError> {
+        poll_fn(|context| self.poll_receiver(context).map_ok(|_| ())).await?;
+        self.receiver.as_mut().ok_or(PortError::Stray)
+    }
+
+    /// As [`Arriving::receiver`], for good.
+    ///
+    /// # Errors
+    ///
+    /// As [`Arriving::receiver`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, this end is dropped.
+    pub async fn into_receiver(mut self) -> Result<Receiver<T>, PortError> {
+        self.receiver().await?;
+        self.receiver.take().ok_or(PortError::Stray)
+    }
+
+    /// The next value; `None` when the sender is done and all was taken.
+    ///
+    /// # Errors
+    ///
+    /// The port was dropped or lost before it was connected; else as [`Receiver::recv`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: dropped before it returns, it has taken nothing.
+    pub async fn recv(&mut self) -> Result<Option<T>, PortError> {
+        match &mut self.receiver {
+            Some(receiver) => receiver.recv().await,
+            None => self.receiver().await?.recv().await,
+        }
+        .map_err(PortError::Receive)
+    }
+
+    /// As `recv`, for plain threads: the thread sleeps while it waits. Not for async code, whose
+    /// other tasks would sleep too.
+    ///
+    /// # Errors
+    ///
+    /// As `recv`.
+    pub fn blocking_recv(&mut self) -> Result<Option<T>, PortError> {
+        if self.receiver.is_none() {
+            block_on(self.receiver())?;
+        }
+        match &mut self.receiver {
+            Some(receiver) => receiver.blocking_recv().map_err(PortError::Receive),
+            None => Ok(None),
+        }
+    }
+
+    /// As `recv`, in the manner of `poll`.
+    ///
+    /// # Errors
+    ///
+    /// As `recv`.
+    pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<T>, PortError>> {
+        let receiver = ready!(self.poll_receiver(context))?;
+        receiver.poll_recv(context).map_err(PortError::Receive)
+    }
+
+    fn poll_receiver(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<&mut Receiver<T>, PortError>> {
+        if self.receiver.is_none() {
+            let end = ready!(self.slot.poll_connected(context)).map_err(ended)?;
+            let peer = self.node.peer(Arc::clone(&end.link), None);
+            self.receiver = Some(Receiver::new(end, peer, self.carries));
+        }
+        Poll::Ready(self.receiver.as_mut().ok_or(PortError::Stray))
+    }
+}
+
+fn ended(fate: Fate) -> PortError {
+    match fate {
+        Fate::Dropped { by } => PortError::Dropped { by },
+        Fate::Lost { why } => PortError::Lost { why },
+        Fate::Connected => PortError::Lost { why: "it was connected before".to_owned() },
+    }
+}
+
+/// Where the values of a [`ReceivingPort`] are sent. Its receiver need not be known yet.
+///
+/// Dropped, it ends the stream before its first value.
+pub struct Departing<T> {
+    pub(super) there: Arriving<SendingPort<T>>,
+}
+
+impl<T> fmt::Debug for Departing<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Departing").finish_non_exhaustive()
+    }
+}
+
+impl<T: Serialize + DeserializeOwned> Departing<T> {
+    /// Waits until the port was connected somewhere, and gives the sender to there.
+    ///
+    /// # Errors
+    ///
+    /// The port was dropped or lost before it was connected, or the node where it was connected
+    /// cannot be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, this end is dropped.
+    pub async fn connect(mut self) -> Result<Sender<T>, PortError> {
+        match self.there.recv().await? {
+            Some(port) => port.connect().await,
+            None => {
+                let why = "its receiver ended before it began".to_owned();
+                Err(PortError::Lost { why })
+            }
+        }
+    }
+}

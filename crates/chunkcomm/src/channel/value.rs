@@ -1,0 +1,203 @@
+//! [`Value`]: written once at one node, read at another.
+
+use super::ports::{Arriving, Departing, ReceivingPort, SendingPort};
+use crate::error::{PortError, SendError, ValueError};
+use crate::node::Node;
+use crate::proto::packet::Lane;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+use tokio::sync::{Mutex, OnceCell};
+
+/// A value that is written once, elsewhere, and can be read any number of times here: clones see
+/// the same.
+///
+/// Made by [`Node::value`] with its [`ValueWriter`], which can be handed over to another node. It
+/// leaves at once when it is written, before streams of the same link.
+pub struct Value<T> {
+    shared: Arc<Shared<T>>,
+}
+
+struct Shared<T> {
+    read: OnceCell<Result<T, ValueError>>,
+    from: Mutex<Arriving<T>>,
+}
+
+impl<T> Clone for Value<T> {
+    fn clone(&self) -> Value<T> {
+        Value { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<T> fmt::Debug for Value<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Value").finish_non_exhaustive()
+    }
+}
+
+impl<T: DeserializeOwned> Value<T> {
+    fn new(from: Arriving<T>) -> Value<T> {
+        Value { shared: Arc::new(Shared { read: OnceCell::new(), from: Mutex::new(from) }) }
+    }
+
+    /// The value; waits until it is written.
+    ///
+    /// # Errors
+    ///
+    /// The writer was dropped without writing, or is lost. Every later call, on clones too, says
+    /// the same.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn get(&self) -> Result<&T, ValueError> {
+        let shared = &self.shared;
+        let read = shared.read.get_or_init(|| async { read(&mut *shared.from.lock().await).await });
+        read.await.as_ref().map_err(Clone::clone)
+    }
+
+    /// The value, if it was read before.
+    #[must_use]
+    pub fn peek(&self) -> Option<&T> {
+        self.shared.read.get()?.as_ref().ok()
+    }
+}
+
+async fn read<T: DeserializeOwned>(from: &mut Arriving<T>) -> Result<T, ValueError> {
+    match from.recv().await {
+        Ok(Some(value)) => Ok(value),
+        Ok(None) => {
+            let by = from.receiver().await.map(|receiver| receiver.peer().name().to_owned());
+            Err(ValueError::Unwritten { by: by.map_err(ValueError::Port)? })
+        }
+        Err(PortError::Dropped { by }) => Err(ValueError::Unwritten { by }),
+        Err(error) => Err(ValueError::Port(error)),
+    }
+}
+
+/// Writes a [`Value`], once. Can be handed over to another node until then.
+///
+/// Dropped unwritten, the reader gets [`ValueError::Unwritten`].
+#[derive(Serialize, Deserialize)]
+#[serde(
+    rename = "ValueWriter",
+    bound(serialize = "T: Serialize", deserialize = "T: DeserializeOwned")
+)]
+pub struct ValueWriter<T> {
+    port: SendingPort<T>,
+}
+
+impl<T> fmt::Debug for ValueWriter<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValueWriter").field("home", &self.port.home()).finish_non_exhaustive()
+    }
+}
+
+impl<T: Serialize + DeserializeOwned> ValueWriter<T> {
+    /// Writes the value and hands it to the transport.
+    ///
+    /// # Errors
+    ///
+    /// The node of the reader cannot be reached. That nobody reads any more is no error.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the value is unwritten, or it is on its way.
+    pub async fn write(self, value: &T) -> Result<(), PortError> {
+        let mut sender = self.port.connect().await?;
+        match sender.send_now(value).await {
+            Ok(()) | Err(SendError::Terminated(_)) => Ok(()),
+            Err(error) => Err(PortError::Send(error)),
+        }
+    }
+}
+
+/// The reading side of a value on its way to where it is read; made by [`Node::value_port`].
+#[derive(Serialize, Deserialize)]
+#[serde(
+    rename = "ValuePort",
+    bound(serialize = "T: Serialize", deserialize = "T: DeserializeOwned")
+)]
+pub struct ValuePort<T> {
+    port: ReceivingPort<T>,
+}
+
+impl<T> fmt::Debug for ValuePort<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValuePort").field("home", &self.port.home()).finish_non_exhaustive()
+    }
+}
+
+impl<T: Serialize + DeserializeOwned> ValuePort<T> {
+    /// From now on the value is read here.
+    ///
+    /// # Errors
+    ///
+    /// The node of the writer cannot be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, nobody reads the value.
+    pub async fn connect(self) -> Result<Value<T>, PortError> {
+        self.port.connect().await.map(Value::new)
+    }
+}
+
+/// Writes the value of a [`ValuePort`], once.
+pub struct ValueSource<T> {
+    to: Departing<T>,
+}
+
+impl<T> fmt::Debug for ValueSource<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValueSource").finish_non_exhaustive()
+    }
+}
+
+impl<T: Serialize + DeserializeOwned> ValueSource<T> {
+    /// Waits until the reader is known, writes the value and hands it to the transport.
+    ///
+    /// # Errors
+    ///
+    /// The port was dropped or lost, or its node cannot be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the value is unwritten, or it is on its way.
+    pub async fn write(self, value: &T) -> Result<(), PortError> {
+        let mut sender = self.to.connect().await?;
+        match sender.send_now(value).await {
+            Ok(()) | Err(SendError::Terminated(_)) => Ok(()),
+            Err(error) => Err(PortError::Send(error)),
+        }
+    }
+}
+
+impl Node {
+    /// A value that is read here, and its writer, to be handed over. Costs no message.
+    ///
+    /// # Errors
+    ///
+    /// Values of the type cannot be sent, or the system gave no random numbers.
+    pub fn value<T>(&self) -> Result<(ValueWriter<T>, Value<T>), PortError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let (port, here) = self.sending_port_on(Lane::Express)?;
+        Ok((ValueWriter { port }, Value::new(here)))
+    }
+
+    /// A value that is written here, and its reading side, to be handed over. Costs no message.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::value`].
+    pub fn value_port<T>(&self) -> Result<(ValuePort<T>, ValueSource<T>), PortError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let (port, to) = self.receiving_port_on(Lane::Express)?;
+        Ok((ValuePort { port }, ValueSource { to }))
+    }
+}

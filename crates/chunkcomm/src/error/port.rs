@@ -1,0 +1,134 @@
+//! What can go wrong with channel ends that move, and with values.
+
+use super::{ConnectError, OpenError, RecvError, SendError};
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+/// Why the two ends of a channel do not meet, or nothing comes by it any more.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum PortError {
+    /// The far end was dropped before it was connected.
+    Dropped {
+        /// The node where that was.
+        by: String,
+    },
+    /// The far end is lost: a node that had it is gone, or a message with it was not
+    /// taken.
+    Lost {
+        /// What is known of that.
+        why: String,
+    },
+    /// The end's home cannot be reached.
+    Unreachable {
+        /// The home's name.
+        home: String,
+        /// Why not; `None` when it listens nowhere, and there is no link with it.
+        cause: Option<Arc<ConnectError>>,
+    },
+    /// The end did not come in a message: it was decoded by other means.
+    Stray,
+    /// The channel to the end's home could not be opened.
+    Open(Arc<OpenError>),
+    /// As for a receiver.
+    Receive(RecvError),
+    /// As for a sender.
+    Send(SendError),
+    /// The system gave no random numbers.
+    System(Arc<std::io::Error>),
+}
+
+impl fmt::Display for PortError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PortError::Dropped { by } => {
+                write!(f, "the far end was dropped at {by} before it was connected")
+            }
+            PortError::Lost { why } => write!(f, "the far end is lost: {why}"),
+            PortError::Unreachable { home, cause: Some(_) } => {
+                write!(f, "{home}, where the other end is, cannot be reached")
+            }
+            PortError::Unreachable { home, cause: None } => {
+                write!(f, "{home}, where the other end is, listens nowhere")
+            }
+            PortError::Stray => f.write_str("this channel end did not come in a message"),
+            PortError::Open(_) => f.write_str("the channel to the other end could not be opened"),
+            PortError::Receive(error) => error.fmt(f),
+            PortError::Send(error) => error.fmt(f),
+            PortError::System(_) => f.write_str("the system gave no random numbers"),
+        }
+    }
+}
+
+impl Error for PortError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            PortError::Unreachable { cause: Some(error), .. } => Some(error.as_ref()),
+            PortError::Open(error) => Some(error.as_ref()),
+            PortError::Receive(error) => error.source(),
+            PortError::Send(error) => error.source(),
+            PortError::System(error) => Some(error.as_ref()),
+            _ => None,
+        }
+    }
+}
+
+/// A value with ends in it was not handed over; here it is again, with its ends.
+pub struct HandOverError<T> {
+    /// What was not sent.
+    pub value: T,
+    /// Why.
+    pub error: SendError,
+}
+
+impl<T> fmt::Debug for HandOverError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandOverError").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for HandOverError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<T> Error for HandOverError<T> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.source()
+    }
+}
+
+/// Why a [`Value`](crate::Value) has no value.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum ValueError {
+    /// Its writer was dropped without writing.
+    Unwritten {
+        /// The node where that was.
+        by: String,
+    },
+    /// It cannot come any more.
+    Port(PortError),
+}
+
+impl fmt::Display for ValueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ValueError::Unwritten { by } => {
+                write!(f, "the value's writer was dropped at {by} without writing")
+            }
+            ValueError::Port(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for ValueError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            ValueError::Unwritten { .. } => None,
+            ValueError::Port(error) => error.source(),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The crossing of a channel end into a message and out of it.
+//!
+//! serde hands no context to `Serialize` and `Deserialize`. So what an end has to know of the message
+//! stands in a variable of the thread while that message is encoded or decoded; an end that finds
+//! none there does not cross.
+
+use super::{Moving, Saying};
+use crate::node::Node;
+use crate::proto::custody::Origin;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+thread_local! {
+    static LEAVING: RefCell<Option<Leaving>> = const { RefCell::new(None) };
+    static ARRIVING: RefCell<Option<(Node, Saying)>> = const { RefCell::new(None) };
+    static PROBED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// It is here.
+const HERE: u8 = 0;
+/// It is in a message that may still not be accepted.
+const PACKED: u8 = 1;
+/// It has left, or it was used.
+const GONE: u8 = 2;
+
+/// An end that is not used yet, at the node where it is. Dropped here, its home learns that.
+pub(crate) struct Held {
+    pub(crate) node: Node,
+    pub(crate) origin: Origin,
+    state: AtomicU8,
+}
+
+impl Held {
+    pub(crate) fn new(node: Node, origin: Origin) -> Arc<Held> {
+        Arc::new(Held { node, origin, state: AtomicU8::new(HERE) })
+    }
+
+    /// It was used, or it left: dropping it says nothing.
+    pub(crate) fn gone(&self) {
+        self.state.store(GONE, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.state.load(Ordering::Relaxed) != GONE {
+            let moving = self.node.moving();
+            let by = moving.name.clone();
+            let fate = crate::proto::custody::Fate::Dropped { by };
+            moving.custody(|custody| custody.release(self.origin, fate));
+        }
+    }
+}
+
+/// The ends in a message that is being encoded or waits to be accepted. Dropped, they did not
+/// leave.
+pub(crate) struct Leaving {
+    moving: Arc<Moving>,
+    line: u64,
+    carrier: u64,
+    ends: Vec<(Arc<Held>, u64)>,
+}
+
+impl Leaving {
+    /// A message on this line, by the channel with this number.
+    pub(crate) fn new(moving: &Arc<Moving>, line: &Saying, carrier: u64) -> Leaving {
+        Leaving { moving: Arc::clone(moving), line: line.number, carrier, ends: Vec::new() }
+    }
+
+    /// Runs `encode`, during which ends may cross.
+    pub(crate) fn during<R>(self, encode: impl FnOnce() -> R) -> (R, Leaving) {
+        struct Restore(Option<Leaving>);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                LEAVING.with(|leaving| leaving.replace(self.0.take()));
+            }
+        }
+        let before = LEAVING.with(|leaving| leaving.replace(Some(self)));
+        let mut restore = Restore(before);
+        let result = encode();
+        let after = LEAVING.with(|leaving| leaving.replace(restore.0.take()));
+        (result, after.expect("only a crossing inside of this one takes it, and puts it back"))
+    }
+
+    /// The numbers of the hops.
+    pub(crate) fn hops(&self) -> Vec<u64> {
+        self.ends.iter().map(|(_, hop)| *hop).collect()
+    }
+
+    /// The message was accepted: the ends have left.
+    pub(crate) fn accepted(mut self) {
+        for (held, _) in self.ends.drain(..) {
+            held.gone();
+        }
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        for (held, hop) in self.ends.drain(..) {
+            self.moving.custody(|custody| custody.take_back(hop));
+            held.state.store(HERE, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Why an end does not cross.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stays {
+    /// The message is sent by a call that takes it by reference.
+    NotMoved,
+    /// It belongs to another node of this program than the channel.
+    OtherNode,
+    /// It is in a message already.
+    Twice,
+}
+
+impl std::fmt::Display for Stays {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Stays::NotMoved => {
+                "a channel end moves: it is sent by `hand_over`, or given to a process"
+            }
+            Stays::OtherNode => "a channel end is sent by channels of the node that has it",
+            Stays::Twice => "a channel end is in one message only",
+        })
+    }
+}
+
+/// The end goes into the message at hand: the number of its hop.
+pub(crate) fn pack(held: &Arc<Held>) -> Result<u64, Stays> {
+    LEAVING.with(|leaving| {
+        let mut leaving = leaving.borrow_mut();
+        let Some(leaving) = &mut *leaving else { return Err(Stays::NotMoved) };
+        if !Arc::ptr_eq(&leaving.moving, held.node.moving()) {
+            return Err(Stays::OtherNode);
+        }
+        if held.state.swap(PACKED, Ordering::Relaxed) != HERE {
+            return Err(Stays::Twice);
+        }
+        let (line, carrier) = (leaving.line, leaving.carrier);
+        let hop = leaving.moving.custody(|custody| custody.send(held.origin, line, carrier));
+        leaving.ends.push((Arc::clone(held), hop));
+        Ok(hop)
+    })
+}
+
+/// Runs `decode`, during which ends arrive at `node` by `line`.
+pub(crate) fn arriving<R>(node: &Node, line: &Saying, decode: impl FnOnce() -> R) -> R {
+    struct Restore(Option<(Node, Saying)>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            ARRIVING.with(|arriving| arriving.replace(self.0.take()));
+        }
+    }
+    let here = Some((node.clone(), Arc::clone(line)));
+    let _restore = Restore(ARRIVING.with(|arriving| arriving.replace(here)));
+    decode()
+}
+
+/// An end comes out of the message at hand, by this hop. `None` where no message is decoded.
+pub(crate) fn unpack(hop: u64) -> Option<Arc<Held>> {
+    let (node, line) = ARRIVING.with(|arriving| arriving.borrow().clone())?;
+    node.moving().custody(|custody| custody.arrive(line.number, hop));
+    let origin = Origin::Hop { link: line.number, hop };
+    Some(Held::new(node, origin))
+}
+
+/// An end's `Deserialize` was called.
+pub(crate) fn probed() {
+    PROBED.set(true);
+}
+
+/// Runs `probe` and says whether it came upon an end.
+pub(crate) fn finds_ends<R>(probe: impl FnOnce() -> R) -> (R, bool) {
+    let before = PROBED.replace(false);
+    let result = probe();
+    (result, PROBED.replace(before))
+}

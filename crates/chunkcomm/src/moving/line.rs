@@ -1,0 +1,222 @@
+//! A line: what two nodes tell each other of ends that move and of processes, by a channel each way
+//! beside all others of a link.
+
+use super::Moving;
+use crate::driver::events::Opened;
+use crate::driver::inbox::Outcome;
+use crate::driver::mail::{Command, LinkShared};
+use crate::driver::staging::{Staged, TxEnd, TxShared};
+use crate::driver::taking::{Next, RxEnd};
+use crate::error::{LinkCause, LinkError};
+use crate::process::words::ProcessWord;
+use crate::proto::codec;
+use crate::proto::custody::Word;
+use crate::proto::describe::fnv1a;
+use crate::proto::outbox::OpenSpec;
+use crate::proto::packet::{ChannelKind, Lane};
+use serde::{Deserialize, Serialize};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// The name of the channel; no user's name begins with a zero byte by accident.
+pub(super) const WORDS_CHANNEL: &str = "\0chunkcomm.words";
+
+/// Which words those are. Another number when they change.
+const WORDS_SCHEMA: &str = "chunkcomm.words/1";
+
+/// No more words are heard while so many wait to be said: who makes us answer and does not listen
+/// costs no more memory than these.
+const WORDS_WAITING_MAX: usize = 64 * 1024;
+
+/// What is said.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum LineWord {
+    Custody(Word),
+    Process(ProcessWord),
+}
+
+/// Our side of the line beside one link.
+pub(crate) struct Line {
+    pub(crate) number: u64,
+    pub(crate) link: Arc<LinkShared>,
+    words: UnboundedSender<LineWord>,
+    waiting: Arc<Waiting>,
+}
+
+/// Words that wait to be said.
+#[derive(Default)]
+struct Waiting {
+    count: AtomicUsize,
+    fewer: Notify,
+}
+
+/// A line, to those who say something on it.
+pub(crate) type Saying = Arc<Line>;
+
+impl Line {
+    pub(super) fn start(moving: &Arc<Moving>, number: u64, link: &Arc<LinkShared>) -> Arc<Line> {
+        let (words, to_say) = unbounded_channel();
+        let waiting = Arc::<Waiting>::default();
+        let line =
+            Arc::new(Line { number, link: Arc::clone(link), words, waiting: Arc::clone(&waiting) });
+        let (moving, kept) = (Arc::downgrade(moving), Arc::clone(&line));
+        let runtime = moving.upgrade().map(|moving| moving.runtime.clone());
+        let task = async move {
+            let link = Arc::clone(&kept.link);
+            let mut ended = std::pin::pin!(poll_fn(|context| link.poll_ended(context)));
+            let speaking = speak(moving.clone(), Arc::clone(&kept.link), to_say, waiting);
+            let error = tokio::select! {
+                biased;
+                error = &mut ended => error,
+                error = speaking => error,
+            };
+            if let Some(moving) = moving.upgrade() {
+                moving.line_ended(&kept, &error);
+            }
+        };
+        if let Some(runtime) = runtime {
+            runtime.spawn(task);
+        }
+        line
+    }
+
+    /// Says this, in order, as soon as it can be.
+    pub(crate) fn say(&self, word: LineWord) {
+        self.waiting.count.fetch_add(1, Ordering::Relaxed);
+        // When the line has ended, nobody hears it.
+        let _ = self.words.send(word);
+    }
+
+    /// Hears what the peer says by the channel that it opened.
+    pub(super) fn hear(
+        self: &Arc<Self>,
+        moving: &Arc<Moving>,
+        opened: Opened,
+    ) -> Result<(), Box<Opened>> {
+        if opened.kind != ChannelKind::Typed || opened.fingerprint != fnv1a(WORDS_SCHEMA.as_bytes())
+        {
+            return Err(Box::new(opened));
+        }
+        let (line, weak) = (Arc::clone(self), Arc::downgrade(moving));
+        let mut words = opened.receiver;
+        moving.runtime.spawn(async move {
+            while let Some(word) = next_word(&line, &mut words).await {
+                line.wait_for_fewer().await;
+                let Some(moving) = weak.upgrade() else { return };
+                match word {
+                    LineWord::Custody(word) => {
+                        moving.custody(|custody| custody.handle_word(line.number, word));
+                    }
+                    LineWord::Process(word) => {
+                        crate::process::heard(&moving, &line, word);
+                    }
+                }
+            }
+        });
+        Ok(())
+    }
+
+    async fn wait_for_fewer(&self) {
+        loop {
+            let fewer = self.waiting.fewer.notified();
+            if self.waiting.count.load(Ordering::Relaxed) < WORDS_WAITING_MAX
+                || self.link.ended().is_some()
+            {
+                return;
+            }
+            fewer.await;
+        }
+    }
+}
+
+/// The next word of the peer; `None` at the end of the session. A word that is none
+/// ends the session.
+async fn next_word(line: &Line, words: &mut RxEnd) -> Option<LineWord> {
+    tokio::task::coop::consume_budget().await;
+    loop {
+        if let Some(word) = words.take_with(codec::decode::<LineWord>) {
+            if let Ok(word) = word {
+                return Some(word);
+            }
+            line.link.command(Command::Corrupt { id: words.shared.id });
+            return None;
+        }
+        match poll_fn(|context| words.poll_next(context)).await {
+            Next::Ended(Outcome::Done | Outcome::Lost(_)) => return None,
+            Next::Message | Next::Empty => {}
+        }
+    }
+}
+
+/// Opens our channel of the line.
+pub(super) fn open(link: &Arc<LinkShared>, packet_bytes_max: usize) -> Result<TxEnd, LinkError> {
+    let spec = OpenSpec {
+        lane: Lane::Express,
+        kind: ChannelKind::Typed,
+        fingerprint: fnv1a(WORDS_SCHEMA.as_bytes()),
+        name: WORDS_CHANNEL.to_owned(),
+    };
+    let shared = TxShared::new(WORDS_CHANNEL.to_owned(), WORDS_SCHEMA.to_owned());
+    link.open(|id| {
+        let (end, ring) = TxEnd::new(link, &shared, id, packet_bytes_max);
+        (Command::Open { id, spec, tx: Arc::clone(&shared), ring }, end)
+    })
+}
+
+/// Says what is to be said, many words at once where many wait; returns why that is
+/// over.
+async fn speak(
+    moving: std::sync::Weak<Moving>,
+    link: Arc<LinkShared>,
+    mut to_say: UnboundedReceiver<LineWord>,
+    waiting: Arc<Waiting>,
+) -> LinkError {
+    let gone = || LinkError::new(link.peer.name.clone(), LinkCause::Closed);
+    let Some(first) = to_say.recv().await else { return gone() };
+    let Some(opened) = moving.upgrade().map(|moving| moving.open_words(&link)) else {
+        return gone();
+    };
+    let mut end = match opened {
+        Ok(end) => end,
+        Err(error) => return error,
+    };
+    let (mut next, mut scratch) = (Some(first), Vec::new());
+    loop {
+        while let Some(word) = next {
+            if let Err(error) = stage(&mut end, &word, &mut scratch).await {
+                let why = format!("it takes no word of ends and processes: {error}");
+                return LinkError::new(link.peer.name.clone(), LinkCause::Gone(why));
+            }
+            waiting.count.fetch_sub(1, Ordering::Relaxed);
+            next = to_say.try_recv().ok();
+        }
+        waiting.fewer.notify_waiters();
+        end.urgent();
+        next = to_say.recv().await;
+        if next.is_none() {
+            return gone();
+        }
+    }
+}
+
+async fn stage(
+    end: &mut TxEnd,
+    word: &LineWord,
+    scratch: &mut Vec<u8>,
+) -> Result<(), crate::error::SendError> {
+    let mut staged = end.stage(word, scratch)?;
+    let shared = Arc::clone(&end.shared);
+    poll_fn(|context| {
+        if staged == Staged::Full {
+            // What is staged leaves first.
+            shared.wait(context.waker());
+            staged = end.stage_scratch(scratch)?;
+        }
+        if staged == Staged::Done { Poll::Ready(Ok(())) } else { Poll::Pending }
+    })
+    .await
+}

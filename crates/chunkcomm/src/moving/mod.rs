@@ -1,0 +1,234 @@
+//! Channel ends on their way through messages, and processes that are asked for: what a node does
+//! for them behind the public face.
+//!
+//! [`proto::custody`](crate::proto::custody) decides who answers for an end; here are the ways by
+//! which nodes tell each other, a [`line`] a link; the [`crossing`] of an end into a message and out
+//! of it; and the ends whose [`home`] this node is. Nothing of this exists in a program that moves
+//! no end and starts no process.
+
+pub(crate) mod crossing;
+pub(crate) mod home;
+mod line;
+
+pub(crate) use line::{LineWord, Saying};
+
+use crate::cluster::WeakCluster;
+use crate::driver::events::Opened;
+use crate::driver::mail::LinkShared;
+use crate::driver::staging::{TxEnd, TxShared};
+use crate::driver::wakers::locked;
+use crate::error::LinkError;
+use crate::explain::MovingReport;
+use crate::node::{Node, NodeShared};
+use crate::process::Processes;
+use crate::proto::custody::{Custody, Event, Fate, Origin};
+use home::Homes;
+use line::{Line, WORDS_CHANNEL};
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+/// What a node knows of ends that move and of processes.
+pub(crate) struct Moving {
+    node: Weak<NodeShared>,
+    runtime: Handle,
+    /// What peers call this node.
+    pub(crate) name: String,
+    packet_bytes_max: usize,
+    custody: Mutex<Custody>,
+    lines: Mutex<Lines>,
+    carriers: Mutex<Carriers>,
+    pub(crate) homes: Homes,
+    pub(crate) processes: Processes,
+    /// Where others reach this node, if it is told better than by where it listens.
+    advertised: OnceLock<Vec<String>>,
+    cluster: watch::Sender<Option<WeakCluster>>,
+}
+
+#[derive(Default)]
+struct Lines {
+    last: u64,
+    there: Vec<Arc<Line>>,
+}
+
+/// Channels that carried an end and have not ended, by number.
+#[derive(Default)]
+struct Carriers {
+    last: u64,
+    there: Vec<(u64, Arc<TxShared>)>,
+}
+
+/// What a node is told when its part in this is set up.
+pub(crate) struct Setup {
+    pub(crate) node: Weak<NodeShared>,
+    pub(crate) runtime: Handle,
+    pub(crate) name: String,
+    pub(crate) packet_bytes_max: usize,
+    pub(crate) processes: Processes,
+}
+
+impl Moving {
+    pub(crate) fn new(setup: Setup) -> Arc<Moving> {
+        let Setup { node, runtime, name, packet_bytes_max, processes } = setup;
+        Arc::new(Moving {
+            node,
+            runtime,
+            name,
+            packet_bytes_max,
+            custody: Mutex::default(),
+            lines: Mutex::default(),
+            carriers: Mutex::default(),
+            homes: Homes::default(),
+            processes,
+            advertised: OnceLock::new(),
+            cluster: watch::channel(None).0,
+        })
+    }
+
+    /// The node, unless everything that belongs to it is dropped.
+    pub(crate) fn node(&self) -> Option<Node> {
+        self.node.upgrade().map(|shared| Node { shared })
+    }
+
+    /// Others reach this node there.
+    pub(crate) fn advertise(&self, addresses: Vec<String>) {
+        let _ = self.advertised.set(addresses);
+    }
+
+    pub(crate) fn advertised(&self) -> Option<&[String]> {
+        self.advertised.get().map(Vec::as_slice)
+    }
+
+    /// This node is a member of this cluster: processes that wait for that begin.
+    pub(crate) fn set_cluster(&self, cluster: WeakCluster) {
+        self.cluster.send_replace(Some(cluster));
+    }
+
+    pub(crate) fn cluster(&self) -> watch::Receiver<Option<WeakCluster>> {
+        self.cluster.subscribe()
+    }
+
+    /// The line beside this link, which begins now if there was none.
+    pub(crate) fn line(self: &Arc<Self>, link: &Arc<LinkShared>) -> Arc<Line> {
+        let mut lines = locked(&self.lines);
+        if let Some(line) = lines.there.iter().find(|line| Arc::ptr_eq(&line.link, link)) {
+            return Arc::clone(line);
+        }
+        lines.last += 1;
+        let line = Line::start(self, lines.last, link);
+        lines.there.push(Arc::clone(&line));
+        line
+    }
+
+    fn line_numbered(&self, number: u64) -> Option<Arc<Line>> {
+        let lines = locked(&self.lines);
+        lines.there.iter().find(|line| line.number == number).map(Arc::clone)
+    }
+
+    /// The number of this channel, which carries ends; it is looked at from now on.
+    pub(crate) fn carrier(self: &Arc<Self>, channel: &Arc<TxShared>) -> u64 {
+        let mut carriers = locked(&self.carriers);
+        let known = |(_, it): &&(u64, Arc<TxShared>)| Arc::ptr_eq(it, channel);
+        if let Some((number, _)) = carriers.there.iter().find(known) {
+            return *number;
+        }
+        carriers.last += 1;
+        let number = carriers.last;
+        carriers.there.push((number, Arc::clone(channel)));
+        drop(carriers);
+        let (moving, channel) = (Arc::downgrade(self), Arc::clone(channel));
+        self.runtime.spawn(async move {
+            poll_fn(|context| channel.poll_watch(context, |it| it.is_lost() || it.end_acked()))
+                .await;
+            let Some(moving) = moving.upgrade() else { return };
+            locked(&moving.carriers).there.retain(|(it, _)| *it != number);
+            if channel.is_lost() {
+                moving.custody(|custody| custody.handle_carrier_failed(number));
+            }
+        });
+        number
+    }
+
+    /// Does something with the custody, then what it wants to be done.
+    pub(crate) fn custody<R>(self: &Arc<Self>, act: impl FnOnce(&mut Custody) -> R) -> R {
+        let mut events = Vec::new();
+        let mut custody = locked(&self.custody);
+        let result = act(&mut custody);
+        while let Some(event) = custody.poll_event() {
+            // In order: what arrived is said before that it was settled.
+            match event {
+                Event::Say(number, word) => match self.line_numbered(number) {
+                    Some(line) => line.say(LineWord::Custody(word)),
+                    // It ended between two looks: what was sent on it since is lost, too.
+                    None => custody.handle_link_ended(number, "the link has ended"),
+                },
+                event @ Event::Home(..) => events.push(event),
+            }
+        }
+        drop(custody);
+        for event in events {
+            if let Event::Home(number, fate) = event {
+                self.homes.ended(number, fate);
+            }
+        }
+        result
+    }
+
+    /// What waits.
+    pub(crate) fn report(&self) -> MovingReport {
+        let (processes_running, processes_asked) = self.processes.counts();
+        MovingReport {
+            ends_waiting: self.homes.count(),
+            ends_sent: locked(&self.custody).outstanding(),
+            processes_running,
+            processes_asked,
+        }
+    }
+
+    /// A port from `origin` was connected by a channel: tells its home's way when
+    /// the home has the channel, or why it never will.
+    pub(crate) fn connected(self: &Arc<Self>, origin: Origin, channel: Arc<TxShared>) {
+        let moving = Arc::downgrade(self);
+        let name = self.name.clone();
+        self.runtime.spawn(async move {
+            poll_fn(|context| {
+                channel.poll_watch(context, |it| it.acked() > 0 || it.end_acked() || it.is_lost())
+            })
+            .await;
+            let Some(moving) = moving.upgrade() else { return };
+            let fate = if channel.acked() > 0 || channel.end_acked() {
+                Fate::Connected
+            } else {
+                Fate::Lost { why: format!("the channel that {name} opened to it was lost") }
+            };
+            moving.custody(|custody| custody.release(origin, fate));
+        });
+    }
+
+    /// A peer opened a channel: taken if it is one of ours. `None` says that it was
+    /// ours, and `Err` that it was and is to be refused.
+    pub(crate) fn opened(self: &Arc<Self>, opened: Opened) -> Result<Option<Opened>, Box<Opened>> {
+        if &*opened.receiver.shared.name == WORDS_CHANNEL {
+            return self.line(&opened.receiver.link).hear(self, opened).map(|()| None);
+        }
+        match home::number_of(&opened.receiver.shared.name) {
+            Some(number) => self.homes.connect(number, opened).map(|()| None),
+            None => Ok(Some(opened)),
+        }
+    }
+
+    /// Nothing is said on this line any more.
+    fn line_ended(self: &Arc<Self>, line: &Arc<Line>, error: &LinkError) {
+        locked(&self.lines).there.retain(|it| it.number != line.number);
+        let why = error.to_string();
+        self.custody(|custody| custody.handle_link_ended(line.number, &why));
+        self.processes.line_ended(line.number, error);
+    }
+
+    /// A channel of ours to the peer of `link`, without its public face, which would
+    /// keep the node alive.
+    fn open_words(&self, link: &Arc<LinkShared>) -> Result<TxEnd, LinkError> {
+        line::open(link, self.packet_bytes_max)
+    }
+}

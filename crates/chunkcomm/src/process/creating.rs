@@ -1,0 +1,215 @@
+//! Asking for a process, and its handle.
+
+use super::error::{InstantiateError, ProcessError};
+use super::hosting::Outcome;
+use super::registering::Process;
+use super::words::{Create, Encoded, End, ProcessWord};
+use crate::channel::ports;
+use crate::cluster::Cluster;
+use crate::error::SendError;
+use crate::moving::crossing::Leaving;
+use crate::moving::{LineWord, Saying};
+use crate::node::{Node, Peer};
+use crate::registry::{Difference, FunctionPrint};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::sync::oneshot;
+
+/// What the message of a process has beside its name, its input and the hops in it.
+const CREATE_BYTES: u64 = 128;
+
+/// A process that was asked for. A future of how it ended.
+///
+/// Dropped, the process is ended; [`ProcessHandle::detach`] lets it go on.
+pub struct ProcessHandle {
+    id: u64,
+    line: Saying,
+    peer: Peer,
+    print: FunctionPrint,
+    ended: oneshot::Receiver<Outcome>,
+    /// Nothing is to be said any more.
+    over: bool,
+}
+
+impl fmt::Debug for ProcessHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProcessHandle")
+            .field("process", &self.print.name)
+            .field("node", &self.peer.name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl ProcessHandle {
+    /// The node that runs it.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// The process goes on without this handle, and after the session with its creator has
+    /// ended; nobody learns how it ends.
+    pub fn detach(mut self) {
+        self.say(ProcessWord::Detach(self.id));
+        self.over = true;
+        self.forget();
+    }
+
+    fn say(&self, word: ProcessWord) {
+        self.line.say(LineWord::Process(word));
+    }
+
+    fn forget(&self) {
+        self.peer.node().moving().processes.forget(self.id);
+    }
+
+    fn error(&self, outcome: Outcome) -> Result<(), ProcessError> {
+        let (process, node) = (self.print.name.clone(), self.peer.name().to_owned());
+        let end = match outcome {
+            Ok(end) => end,
+            Err(link) => return Err(ProcessError::Lost { process, link }),
+        };
+        Err(match end {
+            End::Done => return Ok(()),
+            End::Failed(message) => ProcessError::Failed { process, node, message },
+            End::Panicked { message, place } => {
+                ProcessError::Panicked { process, node, message, place }
+            }
+            End::Stopped => ProcessError::Stopped { process, node },
+            End::Differs(ours) => {
+                let difference = Box::new(Difference { theirs: self.print.clone(), ours });
+                ProcessError::Differs { node, difference }
+            }
+            End::Input(why) => ProcessError::Input { process, node, why },
+            End::Full(processes) => ProcessError::Full { process, node, processes },
+        })
+    }
+}
+
+/// How it ended. Awaited by reference and dropped early, it can be awaited again.
+impl Future for ProcessHandle {
+    type Output = Result<(), ProcessError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = ready!(Pin::new(&mut self.ended).poll(context));
+        self.over = true;
+        // Without its node nobody answers.
+        let outcome = outcome.unwrap_or(Ok(End::Stopped));
+        Poll::Ready(self.error(outcome))
+    }
+}
+
+impl Drop for ProcessHandle {
+    fn drop(&mut self) {
+        if !self.over {
+            self.say(ProcessWord::Stop(self.id));
+            self.forget();
+        }
+    }
+}
+
+impl Node {
+    /// Asks `peer` to run a process with this input, whose ends move there. One message, which
+    /// leaves at once; that the process began is not waited for.
+    ///
+    /// # Errors
+    ///
+    /// The input cannot be encoded, is larger than the peer takes, or the session has ended and
+    /// cannot be had again. Whether the peer has the process is said by the handle.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, no process was asked for; the input is dropped with its ends.
+    pub async fn instantiate<I>(
+        &self,
+        peer: &Peer,
+        process: &Process<I>,
+        input: I,
+    ) -> Result<ProcessHandle, InstantiateError>
+    where
+        I: Serialize + DeserializeOwned,
+    {
+        let peer = match (peer.link.ended(), peer.address()) {
+            (None, _) => peer.clone(),
+            (Some(_), Some(address)) => {
+                self.connect(address).await.map_err(InstantiateError::Connect)?
+            }
+            (Some(ended), None) => return Err(InstantiateError::Lost(ended)),
+        };
+        let moving = self.moving();
+        let line = moving.line(&peer.link);
+        // The line is no channel that fails alone.
+        let leaving = Leaving::new(moving, &line, 0);
+        let (encoded, leaving) = ports::pack(&input, leaving).map_err(InstantiateError::Input)?;
+        let hops = leaving.hops();
+        let bytes = CREATE_BYTES + (process.name().len() + encoded.len() + 8 * hops.len()) as u64;
+        if bytes > peer.message_bytes_max() {
+            let bytes_max = peer.message_bytes_max();
+            return Err(InstantiateError::Input(SendError::TooLarge { bytes, bytes_max }));
+        }
+        let (id, ended) = moving.processes.created(&line);
+        let create = Create {
+            id,
+            name: process.name().to_owned(),
+            print: process.hash(),
+            hops,
+            input: Encoded(encoded.into()),
+        };
+        line.say(LineWord::Process(ProcessWord::Create(create)));
+        leaving.accepted();
+        Ok(ProcessHandle { id, line, peer, print: process.print(), ended, over: false })
+    }
+}
+
+impl Cluster {
+    /// As [`Node::instantiate`], at the node of this rank; a link is dialled if there is none.
+    /// This node can be asked, too.
+    ///
+    /// # Errors
+    ///
+    /// Nobody has this rank, it died or cannot be reached; else as [`Node::instantiate`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Node::instantiate`].
+    pub async fn instantiate<I>(
+        &self,
+        rank: u32,
+        process: &Process<I>,
+        input: I,
+    ) -> Result<ProcessHandle, InstantiateError>
+    where
+        I: Serialize + DeserializeOwned,
+    {
+        let peer = self.peer(rank).await.map_err(InstantiateError::Member)?;
+        self.node().instantiate(&peer, process, input).await
+    }
+
+    /// As [`Cluster::instantiate`], at the next member after the one that was chosen last, in
+    /// turn; at this one only when there is no other.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cluster::instantiate`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Node::instantiate`].
+    pub async fn instantiate_somewhere<I>(
+        &self,
+        process: &Process<I>,
+        input: I,
+    ) -> Result<ProcessHandle, InstantiateError>
+    where
+        I: Serialize + DeserializeOwned,
+    {
+        let others: Vec<u32> = self.members().iter().map(|member| member.id.rank).collect();
+        let own = self.rank();
+        let turn = self.node().moving().processes.next_turn(&others, own);
+        self.instantiate(turn.unwrap_or(own), process, input).await
+    }
+}

@@ -1,0 +1,191 @@
+//! What can go wrong with processes.
+
+use crate::cluster::PeerError;
+use crate::error::{ConnectError, LinkError, SendError};
+use crate::registry::Difference;
+use std::error::Error;
+use std::fmt;
+
+/// Why a process ended before it was done, as it says itself: made of any error by `?`.
+///
+/// It crosses to the creator as text, causes behind it after colons.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    message: String,
+}
+
+impl Failure {
+    /// A failure that says this.
+    #[must_use]
+    pub fn new(message: impl Into<String>) -> Failure {
+        Failure { message: message.into() }
+    }
+
+    /// What it says.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// `Failure` is no `Error` itself, so that `?` makes it of all that are.
+impl<E: Error> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        let mut message = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            message.push_str(": ");
+            message.push_str(&error.to_string());
+            cause = error.source();
+        }
+        Failure { message }
+    }
+}
+
+/// How a process ended when it was not done.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum ProcessError {
+    /// It returned a [`Failure`].
+    Failed {
+        /// The process.
+        process: String,
+        /// The node where it ran.
+        node: String,
+        /// What it said.
+        message: String,
+    },
+    /// It panicked. The node goes on.
+    Panicked {
+        /// The process.
+        process: String,
+        /// The node where it ran.
+        node: String,
+        /// What it said.
+        message: String,
+        /// File, line and column, as the program that ran it was compiled.
+        place: Option<String>,
+    },
+    /// It was ended there: the node is being closed.
+    Stopped {
+        /// The process.
+        process: String,
+        /// The node where it ran.
+        node: String,
+    },
+    /// The node does not have it, or has it with another input. It did not begin.
+    Differs {
+        /// The node.
+        node: String,
+        /// What this node asked for (`theirs`, as that node sees it) and what that one has.
+        difference: Box<Difference>,
+    },
+    /// The node could not decode the input, though its type is the same. It did not begin.
+    Input {
+        /// The process.
+        process: String,
+        /// The node.
+        node: String,
+        /// Why not.
+        why: String,
+    },
+    /// The node runs as many as it may. It did not begin.
+    Full {
+        /// The process.
+        process: String,
+        /// The node.
+        node: String,
+        /// So many.
+        processes: u64,
+    },
+    /// The session with the node ended before the process did.
+    Lost {
+        /// The process.
+        process: String,
+        /// Why the session ended.
+        link: LinkError,
+    },
+}
+
+impl fmt::Display for ProcessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProcessError::Failed { process, node, message } => {
+                write!(f, "process {process:?} at {node} failed: {message}")
+            }
+            ProcessError::Panicked { process, node, message, place } => {
+                write!(f, "process {process:?} at {node} panicked: {message}")?;
+                place.as_ref().map_or(Ok(()), |place| write!(f, ", at {place}"))
+            }
+            ProcessError::Stopped { process, node } => {
+                write!(f, "process {process:?} was ended at {node}")
+            }
+            ProcessError::Differs { node, difference } => match &difference.ours {
+                None => write!(f, "{node} has no process {:?}", difference.theirs.name),
+                Some(there) => {
+                    let (name, here) = (&there.name, &difference.theirs.input.text);
+                    let there = &there.input.text;
+                    write!(f, "process {name:?} takes {here} here and {there} at {node}")
+                }
+            },
+            ProcessError::Input { process, node, why } => {
+                write!(f, "{node} could not decode the input of process {process:?}: {why}")
+            }
+            ProcessError::Full { process, node, processes } => {
+                write!(f, "{node} runs {processes} processes and began no other {process:?}")
+            }
+            ProcessError::Lost { process, link } => write!(f, "process {process:?}: {link}"),
+        }
+    }
+}
+
+impl Error for ProcessError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            ProcessError::Lost { link, .. } => link.source(),
+            _ => None,
+        }
+    }
+}
+
+/// Why a process was not asked for. Its input is dropped, with its ends.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum InstantiateError {
+    /// The input cannot be encoded, or is larger than the node takes.
+    Input(SendError),
+    /// The session with the node has ended.
+    Lost(LinkError),
+    /// The session had ended, and the node cannot be reached again.
+    Connect(ConnectError),
+    /// There is no such member of the cluster, or it cannot be reached.
+    Member(PeerError),
+}
+
+impl fmt::Display for InstantiateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InstantiateError::Input(error) => error.fmt(f),
+            InstantiateError::Lost(link) => link.fmt(f),
+            InstantiateError::Connect(error) => error.fmt(f),
+            InstantiateError::Member(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for InstantiateError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            InstantiateError::Input(error) => error.source(),
+            InstantiateError::Lost(error) => error.source(),
+            InstantiateError::Connect(error) => error.source(),
+            InstantiateError::Member(error) => error.source(),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What two nodes tell each other of processes.
+
+use crate::registry::FunctionPrint;
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+
+/// The number of a process is its creator's.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum ProcessWord {
+    Create(Create),
+    /// The creator wants it to end.
+    Stop(u64),
+    /// It goes on without its creator.
+    Detach(u64),
+    /// So it ended.
+    Ended(u64, End),
+}
+
+/// Run this.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Create {
+    pub(crate) id: u64,
+    pub(crate) name: String,
+    /// Hash of the input's type.
+    pub(crate) print: u64,
+    /// The hops of the ends in the input, for a node that does not decode it.
+    pub(crate) hops: Vec<u64>,
+    pub(crate) input: Encoded,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum End {
+    Done,
+    /// It returned an error.
+    Failed(String),
+    Panicked {
+        message: String,
+        place: Option<String>,
+    },
+    /// Its future was dropped.
+    Stopped,
+    /// The node does not have it, or has it with another input.
+    Differs(Option<FunctionPrint>),
+    /// The input could not be decoded.
+    Input(String),
+    /// The node runs so many already.
+    Full(u64),
+}
+
+/// Bytes that cross at the cost of a copy.
+pub(crate) struct Encoded(pub(crate) Vec<u8>);
+
+impl fmt::Debug for Encoded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+impl Serialize for Encoded {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Encoded {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Encoded, D::Error> {
+        struct Taken;
+        impl Visitor<'_> for Taken {
+            type Value = Encoded;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bytes")
+            }
+
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Encoded, E> {
+                Ok(Encoded(bytes.to_vec()))
+            }
+
+            fn visit_byte_buf<E>(self, bytes: Vec<u8>) -> Result<Encoded, E> {
+                Ok(Encoded(bytes))
+            }
+        }
+        deserializer.deserialize_byte_buf(Taken)
+    }
+}
