@@ -153,7 +153,7 @@ async fn next_word(line: &Line, words: &mut RxEnd) -> Option<LineWord> {
 }
 
 /// Opens our channel of the line.
-pub(super) fn open(link: &Arc<LinkShared>, packet_bytes_max: usize) -> Result<TxEnd, LinkError> {
+pub(super) fn open(link: &Arc<LinkShared>) -> Result<TxEnd, LinkError> {
     let spec = OpenSpec {
         lane: Lane::Express,
         kind: ChannelKind::Typed,
@@ -162,7 +162,7 @@ pub(super) fn open(link: &Arc<LinkShared>, packet_bytes_max: usize) -> Result<Tx
     };
     let shared = TxShared::new(WORDS_CHANNEL.to_owned(), WORDS_SCHEMA.to_owned());
     link.open(|id| {
-        let (end, ring) = TxEnd::new(link, &shared, id, packet_bytes_max);
+        let (end, ring) = TxEnd::new(link, &shared, id);
         (Command::Open { id, spec, tx: Arc::clone(&shared), ring }, end)
     })
 }

@@ -35,7 +35,6 @@ pub(crate) struct Moving {
     runtime: Handle,
     /// What peers call this node.
     pub(crate) name: String,
-    packet_bytes_max: usize,
     custody: Mutex<Custody>,
     lines: Mutex<Lines>,
     carriers: Mutex<Carriers>,
@@ -64,18 +63,16 @@ pub(crate) struct Setup {
     pub(crate) node: Weak<NodeShared>,
     pub(crate) runtime: Handle,
     pub(crate) name: String,
-    pub(crate) packet_bytes_max: usize,
     pub(crate) processes: Processes,
 }
 
 impl Moving {
     pub(crate) fn new(setup: Setup) -> Arc<Moving> {
-        let Setup { node, runtime, name, packet_bytes_max, processes } = setup;
+        let Setup { node, runtime, name, processes } = setup;
         Arc::new(Moving {
             node,
             runtime,
             name,
-            packet_bytes_max,
             custody: Mutex::default(),
             lines: Mutex::default(),
             carriers: Mutex::default(),
@@ -229,6 +226,6 @@ impl Moving {
     /// A channel of ours to the peer of `link`, without its public face, which would
     /// keep the node alive.
     fn open_words(&self, link: &Arc<LinkShared>) -> Result<TxEnd, LinkError> {
-        line::open(link, self.packet_bytes_max)
+        line::open(link)
     }
 }

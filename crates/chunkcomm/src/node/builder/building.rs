@@ -97,7 +97,6 @@ impl NodeBuilder {
                 node: node.clone(),
                 runtime: runtime.clone(),
                 name: display_name(&hello),
-                packet_bytes_max: self.settings.packet_bytes_max,
                 processes,
             });
             let table = Arc::new(AcceptTable::new(Arc::clone(&moving)));
