@@ -47,7 +47,8 @@ fn any_cut_is_the_same(wire: &[u8], piece: usize) -> Found {
     whole
 }
 
-/// What was found. Text would read better where two differ, and takes nine tenths of the time.
+/// What was found. As text it would read better where two differ; writing that took three quarters
+/// of the time.
 #[derive(Debug, Default, PartialEq)]
 struct Found {
     /// All of it but payload.

@@ -40,7 +40,7 @@ use std::time::Duration;
 
 /// How long bulk data on its way may keep an express message waiting beyond the
 /// round trips, on the shortest ways ...
-pub const QUEUE_MIN: Duration = Duration::from_micros(50);
+pub const QUEUE_MIN: Duration = Duration::from_micros(20);
 
 /// ... and at most.
 pub const QUEUE_MAX: Duration = Duration::from_millis(5);

@@ -141,7 +141,7 @@ fn ended(fate: Fate) -> PortError {
     }
 }
 
-/// Where the values of a [`ReceivingPort`] are sent. Its receiver need not be known yet.
+/// Where the values of a [`ReceivingPort`](crate::ReceivingPort) are sent. Its receiver need not be known yet.
 ///
 /// Dropped, it ends the stream before its first value.
 pub struct Departing<T> {
