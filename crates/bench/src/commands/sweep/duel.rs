@@ -39,7 +39,7 @@ pub(super) struct Lengths {
 
 impl Lengths {
     pub(super) const USUAL: Self =
-        Self { heats: 3, extra_rounds: 2, paced_seconds: 0.2, messages: None };
+        Self { heats: 3, extra_rounds: 5, paced_seconds: 0.2, messages: None };
     pub(super) const QUICK: Self =
         Self { heats: 1, extra_rounds: 0, paced_seconds: 0.0, messages: Some(20) };
 
