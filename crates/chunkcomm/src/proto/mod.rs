@@ -10,10 +10,12 @@
 //! kept until then), [`liveness`] (is the peer there), [`link`] (one peer's whole
 //! machine), [`cycle`] (who waits for whom across links); [`hello`], [`credential`]
 //! and [`resume`] come before all of them, [`codec`] and [`describe`] stand beside.
-//! [`cluster`] (who is a member) speaks over channels as users do.
+//! [`cluster`] (who is a member) and [`call`] (requests and their answers) speak over
+//! channels as users do.
 
 pub mod attempts;
 pub mod backoff;
+pub mod call;
 pub mod cluster;
 pub mod codec;
 pub mod credential;

@@ -1,0 +1,274 @@
+//! What a client waits for: its calls in flight, by slot.
+
+use super::super::Time;
+use super::IN_FLIGHT_MAX;
+use std::collections::VecDeque;
+use std::fmt;
+
+/// A service answered what nobody asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unasked {
+    /// The slot that it named.
+    pub slot: u32,
+}
+
+impl fmt::Display for Unasked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "call {} was answered, and it is not in flight", self.slot)
+    }
+}
+
+impl std::error::Error for Unasked {}
+
+/// What a caller finds when it looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look<A> {
+    /// Nothing yet.
+    Waiting,
+    /// The answer; the slot is free.
+    Answered(A),
+    /// Its deadline has passed; the caller is done with it.
+    Late,
+}
+
+/// What follows from an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then<W, A> {
+    /// The caller is to be woken.
+    Wake(W),
+    /// The caller has been woken.
+    Nothing,
+    /// Nobody waits for it.
+    Drop(A),
+}
+
+/// One slot. `W` wakes a caller, `A` is how a call came out.
+///
+/// ```text
+///   Free -> Reserved -> Waiting -> Answered -> Free
+///              |           |-> Late (told to stop; the caller has not looked) -> Abandoned
+///              v           '-> Abandoned (told to stop; nobody waits)         -> Free
+///            Free
+/// ```
+#[derive(Debug)]
+enum Slot<W, A> {
+    Free,
+    /// Nothing was sent.
+    Reserved,
+    Waiting {
+        wake: W,
+        deadline: Option<Time>,
+    },
+    Answered(A),
+    /// `owed`: the service is to be told.
+    Late {
+        owed: bool,
+    },
+    Abandoned {
+        owed: bool,
+    },
+}
+
+/// The calls of one client to one provider. Order of calls for each: [`Calls::reserve`], then
+/// [`Calls::sent`] or [`Calls::give_back`]; then [`Calls::look`] until it has an outcome, or
+/// [`Calls::abandon`].
+#[derive(Debug)]
+pub struct Calls<W, A> {
+    slots: Vec<Slot<W, A>>,
+    free: Vec<u32>,
+    /// Sent, and neither answered nor lost.
+    in_flight: usize,
+    /// No deadline is before this.
+    earliest: Option<Time>,
+    owed: VecDeque<u32>,
+}
+
+impl<W, A> Default for Calls<W, A> {
+    fn default() -> Calls<W, A> {
+        let (slots, free, owed) = (Vec::new(), Vec::new(), VecDeque::new());
+        Calls { slots, free, in_flight: 0, earliest: None, owed }
+    }
+}
+
+impl<W, A> Calls<W, A> {
+    /// Calls that were sent and have no answer yet.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// A slot for a call that is about to be sent; `None` when there are
+    /// [`IN_FLIGHT_MAX`].
+    pub fn reserve(&mut self) -> Option<u32> {
+        if let Some(slot) = self.free.pop() {
+            self.slots[slot as usize] = Slot::Reserved;
+            return Some(slot);
+        }
+        if self.slots.len() >= IN_FLIGHT_MAX {
+            return None;
+        }
+        self.slots.push(Slot::Reserved);
+        Some(self.slots.len() as u32 - 1)
+    }
+
+    /// The call in a reserved slot was not sent.
+    pub fn give_back(&mut self, slot: u32) {
+        debug_assert!(matches!(self.slots[slot as usize], Slot::Reserved));
+        self.release(slot);
+    }
+
+    /// The call in a reserved slot was sent.
+    pub fn sent(&mut self, slot: u32, wake: W, deadline: Option<Time>) {
+        debug_assert!(matches!(self.slots[slot as usize], Slot::Reserved));
+        self.slots[slot as usize] = Slot::Waiting { wake, deadline };
+        self.in_flight += 1;
+        if let Some(deadline) = deadline {
+            self.earliest = Some(self.earliest.map_or(deadline, |known| known.min(deadline)));
+        }
+    }
+
+    /// What came of the call; while it waits, `again` may change who is woken.
+    pub fn look(&mut self, slot: u32, again: impl FnOnce(&mut W)) -> Look<A> {
+        let it = &mut self.slots[slot as usize];
+        match it {
+            Slot::Waiting { wake, .. } => {
+                again(wake);
+                Look::Waiting
+            }
+            Slot::Late { owed } => {
+                *it = Slot::Abandoned { owed: *owed };
+                Look::Late
+            }
+            _ => match std::mem::replace(it, Slot::Free) {
+                Slot::Answered(answer) => {
+                    self.free.push(slot);
+                    Look::Answered(answer)
+                }
+                other => {
+                    // Nobody looks at a slot that is not his.
+                    self.slots[slot as usize] = other;
+                    Look::Late
+                }
+            },
+        }
+    }
+
+    /// The caller does not wait any more: the service is to be told. An answer that came
+    /// meanwhile is given back, to be dropped by the caller.
+    pub fn abandon(&mut self, slot: u32) -> Option<A> {
+        let it = &mut self.slots[slot as usize];
+        match it {
+            Slot::Waiting { .. } => {
+                *it = Slot::Abandoned { owed: true };
+                self.owed.push_back(slot);
+            }
+            Slot::Late { owed } => *it = Slot::Abandoned { owed: *owed },
+            Slot::Answered(_) => {
+                if let Look::Answered(answer) = self.look(slot, |_| {}) {
+                    return Some(answer);
+                }
+            }
+            Slot::Free | Slot::Reserved | Slot::Abandoned { .. } => {}
+        }
+        None
+    }
+
+    /// There may be calls to be cancelled.
+    #[must_use]
+    pub fn owes_cancels(&self) -> bool {
+        !self.owed.is_empty()
+    }
+
+    /// A call that is to be cancelled; each is told once.
+    pub fn poll_cancel(&mut self) -> Option<u32> {
+        while let Some(slot) = self.owed.pop_front() {
+            // Else it was answered meanwhile.
+            if let Slot::Late { owed } | Slot::Abandoned { owed } = &mut self.slots[slot as usize]
+                && std::mem::take(owed)
+            {
+                return Some(slot);
+            }
+        }
+        None
+    }
+
+    /// An answer came; says what is to be done.
+    ///
+    /// # Errors
+    ///
+    /// That call is not in flight.
+    pub fn handle_answer(&mut self, slot: u32, answer: A) -> Result<Then<W, A>, Unasked> {
+        let it = self.slots.get_mut(slot as usize).ok_or(Unasked { slot })?;
+        let then = match it {
+            Slot::Waiting { .. } => match std::mem::replace(it, Slot::Answered(answer)) {
+                Slot::Waiting { wake, .. } => Then::Wake(wake),
+                _ => Then::Nothing,
+            },
+            // Late, and yet before the caller looked.
+            Slot::Late { .. } => {
+                *it = Slot::Answered(answer);
+                Then::Nothing
+            }
+            Slot::Abandoned { .. } => {
+                self.release(slot);
+                Then::Drop(answer)
+            }
+            Slot::Free | Slot::Reserved | Slot::Answered(_) => return Err(Unasked { slot }),
+        };
+        self.in_flight -= 1;
+        Ok(then)
+    }
+
+    /// When [`Calls::handle_timeout`] is to be called next, at the latest.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.earliest
+    }
+
+    /// Calls whose deadline has passed are late and to be cancelled; who waits for
+    /// them goes to `wakes`. Looks at all slots: deadlines are far apart against the
+    /// time that a call takes, so that this is rare.
+    pub fn handle_timeout(&mut self, now: Time, wakes: &mut Vec<W>) {
+        if self.earliest.is_none_or(|earliest| now < earliest) {
+            return;
+        }
+        self.earliest = None;
+        for (index, it) in self.slots.iter_mut().enumerate() {
+            let Slot::Waiting { deadline: Some(deadline), .. } = it else { continue };
+            if *deadline > now {
+                let earliest = self.earliest.map_or(*deadline, |known| known.min(*deadline));
+                self.earliest = Some(earliest);
+            } else if let Slot::Waiting { wake, .. } =
+                std::mem::replace(it, Slot::Late { owed: true })
+            {
+                wakes.push(wake);
+                self.owed.push_back(index as u32);
+            }
+        }
+    }
+
+    /// Nothing in flight will be answered: each call comes out as `outcome` says. Who
+    /// waits goes to `wakes`.
+    pub fn handle_loss(&mut self, mut outcome: impl FnMut() -> A, wakes: &mut Vec<W>) {
+        self.owed.clear();
+        self.earliest = None;
+        self.in_flight = 0;
+        for index in 0..self.slots.len() {
+            match &mut self.slots[index] {
+                it @ (Slot::Waiting { .. } | Slot::Late { .. }) => {
+                    let before = std::mem::replace(it, Slot::Answered(outcome()));
+                    if let Slot::Waiting { wake, .. } = before {
+                        wakes.push(wake);
+                    }
+                }
+                Slot::Abandoned { .. } => self.release(index as u32),
+                Slot::Free | Slot::Reserved | Slot::Answered(_) => {}
+            }
+        }
+    }
+
+    fn release(&mut self, slot: u32) {
+        self.slots[slot as usize] = Slot::Free;
+        self.free.push(slot);
+    }
+}

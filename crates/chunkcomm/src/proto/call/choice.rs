@@ -1,0 +1,20 @@
+//! Which of several providers gets the next call.
+
+/// The one with the fewest calls of ours in flight; among equals each in turn.
+#[derive(Debug, Clone, Default)]
+pub struct Choice {
+    /// Where the search begins.
+    next: usize,
+}
+
+impl Choice {
+    /// The index of the provider to call, from the calls in flight at each; `None` when
+    /// there is none.
+    pub fn choose(&mut self, in_flight: &[usize]) -> Option<usize> {
+        let count = in_flight.len();
+        let turn = |index: usize| (index + count - self.next % count) % count;
+        let best = (0..count).min_by_key(|&index| (in_flight[index], turn(index)))?;
+        self.next = best + 1;
+        Some(best)
+    }
+}

@@ -1,0 +1,258 @@
+//! What a service does at once, and what waits for its turn.
+//!
+//! ```text
+//!   request -> Run ------------------------------> finished
+//!         |     '-> detach -> task --> answers --> finished
+//!         |-> Wait -> queue ---^          (the turn of one that waited comes at a finish)
+//!         '-> Refuse
+//!   cancel: what waits is gone, a task is to be aborted; whoever takes a job away answers it
+//! ```
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+/// One call: whose, and the client's number of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// A number of the client's connection.
+    pub caller: u64,
+    /// The client's number of the call.
+    pub slot: u32,
+}
+
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is handled now; [`Serving::finished`] follows.
+    Run,
+    /// It waits: [`Serving::queue`] follows at once.
+    Wait,
+    /// It is not handled.
+    Refuse(Refused),
+    /// The client has used the number of a call that is not answered.
+    Twice,
+}
+
+/// Why a request is not handled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// Too many wait.
+    Overloaded,
+    /// The service closes.
+    Closing,
+}
+
+/// What was found of a call that is cancelled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cancelled<R, T> {
+    /// It waited: it is not handled.
+    Waited(R),
+    /// It is handled, by this task if that is known yet.
+    Ran(Option<T>),
+    /// It was answered before.
+    Over,
+}
+
+/// One whose turn has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Start<R> {
+    /// Whose.
+    pub key: Key,
+    /// The job's number.
+    pub number: u64,
+    /// What is asked.
+    pub request: R,
+}
+
+#[derive(Debug)]
+enum Job<T> {
+    Waits { number: u64 },
+    Runs { number: u64, task: Option<T> },
+}
+
+/// Counted since the service began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests that came.
+    pub requests: u64,
+    /// Of these, refused since too many waited.
+    pub overloaded: u64,
+    /// Of these, cancelled while they waited or were handled.
+    pub cancelled: u64,
+}
+
+/// The requests of a service. `R` is what waits, `T` a task that can be aborted.
+///
+/// At most `at_once_max` are handled and at most `waiting_max` wait; none waits while
+/// fewer than `at_once_max` are handled.
+#[derive(Debug)]
+pub struct Serving<R, T> {
+    at_once_max: usize,
+    waiting_max: usize,
+    at_once: usize,
+    /// In the order in which they came.
+    waiting: BTreeMap<u64, (Key, R)>,
+    /// Those that wait, and those that tasks handle.
+    jobs: BTreeMap<Key, Job<T>>,
+    last_number: u64,
+    closing: bool,
+    counters: Counters,
+}
+
+impl<R, T> Serving<R, T> {
+    /// A service that handles `at_once_max` requests at the same time, at least one,
+    /// and lets `waiting_max` wait.
+    #[must_use]
+    pub fn new(at_once_max: usize, waiting_max: usize) -> Serving<R, T> {
+        Serving {
+            at_once_max: at_once_max.max(1),
+            waiting_max,
+            at_once: 0,
+            waiting: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            last_number: 0,
+            closing: false,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Requests that are handled now.
+    #[must_use]
+    pub fn at_once(&self) -> usize {
+        self.at_once
+    }
+
+    /// Requests that wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// It closes, and nothing is left.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.closing && self.is_idle()
+    }
+
+    /// Nothing is handled and nothing waits.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.at_once == 0 && self.waiting.is_empty()
+    }
+
+    /// From now on requests are refused; what is there goes on.
+    pub fn close(&mut self) {
+        self.closing = true;
+    }
+
+    /// A request came.
+    pub fn request(&mut self, key: Key) -> Verdict {
+        if self.jobs.contains_key(&key) {
+            return Verdict::Twice;
+        }
+        self.counters.requests += 1;
+        if self.closing {
+            return Verdict::Refuse(Refused::Closing);
+        }
+        if self.at_once < self.at_once_max {
+            self.at_once += 1;
+            return Verdict::Run;
+        }
+        if self.waiting.len() < self.waiting_max {
+            return Verdict::Wait;
+        }
+        self.counters.overloaded += 1;
+        Verdict::Refuse(Refused::Overloaded)
+    }
+
+    /// What waits, after [`Verdict::Wait`].
+    pub fn queue(&mut self, key: Key, request: R) {
+        let number = self.next_number();
+        self.waiting.insert(number, (key, request));
+        self.jobs.insert(key, Job::Waits { number });
+        self.check();
+    }
+
+    /// What runs goes on in a task, which [`Serving::attach`] tells; says the job's number.
+    pub fn detach(&mut self, key: Key) -> u64 {
+        let number = self.next_number();
+        self.jobs.insert(key, Job::Runs { number, task: None });
+        number
+    }
+
+    /// The task of a job. It is given back when it is to be aborted: it was cancelled
+    /// meanwhile, or is done.
+    pub fn attach(&mut self, key: Key, job: u64, handle: T) -> Option<T> {
+        match self.jobs.get_mut(&key) {
+            Some(Job::Runs { number, task }) if *number == job => {
+                *task = Some(handle);
+                None
+            }
+            _ => Some(handle),
+        }
+    }
+
+    /// A task is done: true when it is to answer, and nobody else did.
+    pub fn answers(&mut self, key: Key, job: u64) -> bool {
+        match self.jobs.entry(key) {
+            Entry::Occupied(entry) => {
+                let is_it = matches!(entry.get(), Job::Runs { number, .. } if *number == job);
+                if is_it {
+                    entry.remove();
+                }
+                is_it
+            }
+            Entry::Vacant(_) => false,
+        }
+    }
+
+    /// The client does not wait for the call any more. Unless it is over, whoever
+    /// asked answers it.
+    pub fn cancel(&mut self, key: Key) -> Cancelled<R, T> {
+        let cancelled = match self.jobs.remove(&key) {
+            None => return Cancelled::Over,
+            Some(Job::Runs { task, .. }) => Cancelled::Ran(task),
+            Some(Job::Waits { number }) => match self.waiting.remove(&number) {
+                Some((_, request)) => Cancelled::Waited(request),
+                None => Cancelled::Over,
+            },
+        };
+        self.counters.cancelled += 1;
+        cancelled
+    }
+
+    /// The client is gone: its calls, as if each had been cancelled.
+    pub fn leave(&mut self, caller: u64) -> Vec<Cancelled<R, T>> {
+        let mine = Key { caller, slot: 0 }..=Key { caller, slot: u32::MAX };
+        let keys: Vec<Key> = self.jobs.range(mine).map(|(key, _)| *key).collect();
+        keys.into_iter().map(|key| self.cancel(key)).collect()
+    }
+
+    /// One that was handled is over: the next, if one waits.
+    pub fn finished(&mut self) -> Option<Start<R>> {
+        debug_assert!(self.at_once > 0);
+        let Some((number, (key, request))) = self.waiting.pop_first() else {
+            self.at_once -= 1;
+            return None;
+        };
+        self.jobs.insert(key, Job::Runs { number, task: None });
+        Some(Start { key, number, request })
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    fn check(&self) {
+        debug_assert!(self.at_once <= self.at_once_max);
+        debug_assert!(self.waiting.len() <= self.waiting_max);
+        debug_assert!(self.waiting.is_empty() || self.at_once == self.at_once_max);
+    }
+}

@@ -1,0 +1,175 @@
+//! The words of calls. Each is a message of its channel:
+//!
+//! ```text
+//!   kind u8 | slot u32 | the rest: a value, a text, or nothing
+//! ```
+
+use super::super::packet::Lane;
+use std::fmt;
+
+/// Bytes before the value of a request or an answer.
+pub const HEAD_BYTES: usize = 5;
+
+/// Raised when the words change; part of what the two ends compare of their types.
+pub const VERSION: u8 = 1;
+
+const HELLO: u8 = 0;
+const CALL: u8 = 1;
+const CANCEL: u8 = 2;
+
+/// A message that is no word of calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WireError;
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a message is no request and no answer")
+    }
+}
+
+impl std::error::Error for WireError {}
+
+/// What a client says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// The first word: where answers go, and in which lane.
+    Hello {
+        /// The number in the name of the answers' channel.
+        answers: u64,
+        /// Its lane.
+        lane: Lane,
+    },
+    /// A call.
+    Call {
+        /// The client's number of it.
+        slot: u32,
+        /// The encoded request.
+        value: &'a [u8],
+    },
+    /// The caller does not wait any more.
+    Cancel {
+        /// The client's number of the call.
+        slot: u32,
+    },
+}
+
+/// What stands before the value of a call.
+#[must_use]
+pub fn call_head(slot: u32) -> (u8, u32) {
+    (CALL, slot)
+}
+
+/// The bytes of a hello.
+#[must_use]
+pub fn hello(answers: u64, lane: Lane) -> [u8; HEAD_BYTES + 9] {
+    let mut bytes = [0; HEAD_BYTES + 9];
+    bytes[0] = HELLO;
+    bytes[HEAD_BYTES..HEAD_BYTES + 8].copy_from_slice(&answers.to_le_bytes());
+    bytes[HEAD_BYTES + 8] = u8::from(lane == Lane::Express);
+    bytes
+}
+
+/// The bytes of a cancellation.
+#[must_use]
+pub fn cancel(slot: u32) -> [u8; HEAD_BYTES] {
+    head(CANCEL, slot)
+}
+
+fn head(kind: u8, slot: u32) -> [u8; HEAD_BYTES] {
+    let mut bytes = [kind; HEAD_BYTES];
+    bytes[1..].copy_from_slice(&slot.to_le_bytes());
+    bytes
+}
+
+/// Writes the slot into a call that was encoded before it had one.
+pub fn set_slot(call: &mut [u8], slot: u32) {
+    if let Some(bytes) = call.get_mut(1..HEAD_BYTES) {
+        bytes.copy_from_slice(&slot.to_le_bytes());
+    }
+}
+
+/// Kind, slot and the rest.
+fn split(message: &[u8]) -> Result<(u8, u32, &[u8]), WireError> {
+    let (head, rest) = message.split_first_chunk::<HEAD_BYTES>().ok_or(WireError)?;
+    let [kind, slot @ ..] = *head;
+    Ok((kind, u32::from_le_bytes(slot), rest))
+}
+
+impl<'a> Request<'a> {
+    /// What a message says.
+    ///
+    /// # Errors
+    ///
+    /// It is no word of a client's.
+    pub fn parse(message: &'a [u8]) -> Result<Request<'a>, WireError> {
+        let (kind, slot, rest) = split(message)?;
+        match (kind, rest) {
+            (CALL, value) => Ok(Request::Call { slot, value }),
+            (CANCEL, []) => Ok(Request::Cancel { slot }),
+            (HELLO, [answers @ .., lane @ (0 | 1)]) => Ok(Request::Hello {
+                answers: u64::from_le_bytes(answers.try_into().map_err(|_| WireError)?),
+                lane: if *lane == 1 { Lane::Express } else { Lane::Bulk },
+            }),
+            _ => Err(WireError),
+        }
+    }
+}
+
+/// How a call came out, as a service says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The answer's value follows.
+    Value,
+    /// The handler gave an error, whose text follows.
+    Failed,
+    /// The handler panicked; its message follows.
+    Panicked,
+    /// Too many requests wait: it was not run.
+    Overloaded,
+    /// It was cancelled.
+    Cancelled,
+    /// The service closes: it was not run.
+    Closing,
+    /// The request could not be decoded: it was not run. Why follows.
+    Unreadable,
+    /// The handler was done, and its answer cannot be sent. Why follows.
+    Unsendable,
+}
+
+const KINDS: [Kind; 8] = [
+    Kind::Value,
+    Kind::Failed,
+    Kind::Panicked,
+    Kind::Overloaded,
+    Kind::Cancelled,
+    Kind::Closing,
+    Kind::Unreadable,
+    Kind::Unsendable,
+];
+
+impl Kind {
+    /// What stands before the value or text of an answer.
+    #[must_use]
+    pub fn head(self, slot: u32) -> (u8, u32) {
+        (self as u8, slot)
+    }
+
+    /// The bytes of an answer with this text.
+    #[must_use]
+    pub fn with_text(self, slot: u32, text: &str) -> Vec<u8> {
+        let mut bytes = head(self as u8, slot).to_vec();
+        bytes.extend_from_slice(super::cut(text).as_bytes());
+        bytes
+    }
+}
+
+/// What an answer says: which call it is for, how that came out, and the value or text.
+///
+/// # Errors
+///
+/// It is no word of a service's.
+pub fn answer(message: &[u8]) -> Result<(u32, Kind, &[u8]), WireError> {
+    let (kind, slot, rest) = split(message)?;
+    let kind = KINDS.get(usize::from(kind)).ok_or(WireError)?;
+    Ok((slot, *kind, rest))
+}
