@@ -54,8 +54,9 @@
 //! stream is had, `driver` moves bytes between the two, and what is exported here
 //! stands on top. Reading order: [`Node`], [`Sender`], [`Receiver`]; then
 //! [`BytesSender`] and [`BytesReceiver`], [`Gather`]; [`SendingPort`] and [`Value`], ends that
-//! travel in messages; [`Cluster`] for programs on many machines, [`mod@process`] for functions that
-//! other nodes run; [`Registry`] and [`launch`] for programs of several processes; then [`proto`].
+//! travel in messages; [`call`] for requests and their answers; [`Cluster`] for programs on many
+//! machines, [`mod@process`] for functions that other nodes run; [`Registry`] and [`launch`] for
+//! programs of several processes; then [`proto`].
 //!
 //! # Types
 //!
@@ -73,6 +74,7 @@
 mod readme {}
 
 mod address;
+pub mod call;
 mod channel;
 pub mod cluster;
 mod credential;
@@ -91,6 +93,7 @@ mod stats;
 mod transport;
 
 pub use address::{Address, AddressError};
+pub use call::{CallClient, CallError, Service};
 pub use channel::bytes_receiver::BytesReceiver;
 pub use channel::bytes_sender::{BytesPermit, BytesSender};
 pub use channel::ends::{ReceivingEnd, SendingEnd};

@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use chunkcomm::{Address, Node, NodeBuilder, Policy, Receiver, Sender, TrySendError};
+use chunkcomm::{Address, CallClient, Node, NodeBuilder, Policy, Receiver, Sender, TrySendError};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -172,6 +172,50 @@ fn a_message_costs_no_allocation_and_no_wake_up() {
     check(allocations, wakes, "one thread");
     let (allocations, wakes) = on_two_threads(cost_of_a_stream());
     check(allocations, wakes, "two threads");
+}
+
+/// So many tasks, each of which makes one call after another.
+const CALLERS: u64 = 64;
+
+async fn call(client: &CallClient<Small, Small>, count: u64) {
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|caller| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                for number in 0..count / CALLERS {
+                    let answer = client.call(&(number, caller)).await.unwrap();
+                    assert_eq!(answer, (caller, number));
+                }
+            })
+        })
+        .collect();
+    for caller in callers {
+        caller.await.unwrap();
+    }
+}
+
+/// Allocations of both ends together while calls are made.
+async fn cost_of_calls() -> u64 {
+    let loopback: Address = "127.0.0.1:0".parse().unwrap();
+    let a = Node::builder().name("a").listen(loopback).build().await.unwrap();
+    let b = Node::builder().name("b").build().await.unwrap();
+    let peer = b.connect(&a.addresses()[0]).await.unwrap();
+    let turn = |(one, other): Small| async move { Ok::<Small, String>((other, one)) };
+    let _service = a.serve("turn", turn).unwrap();
+    let client = b.call_client(&peer, "turn").unwrap().timeout(Duration::from_secs(60));
+    call(&client, WARM_UP).await;
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    call(&client, COUNTED).await;
+    ALLOCATIONS.load(Ordering::Relaxed) - before
+}
+
+#[test]
+fn a_call_that_is_answered_at_once_costs_no_allocation() {
+    let _turn = alone();
+    let allocations = on_one_thread(cost_of_calls());
+    println!("{allocations} allocations for {COUNTED} calls");
+    // Packets cost a few where a stream's are reused; 64 calls share one.
+    assert!((allocations as f64) < 0.1 * COUNTED as f64, "{allocations} allocations");
 }
 
 /// What stays allocated while a channel that gets one tiny message a packet is

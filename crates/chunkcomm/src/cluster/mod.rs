@@ -11,6 +11,7 @@
 //! The decisions are made by the machines in [`crate::proto::cluster`]; here are
 //! the channels, tasks and processes.
 
+mod calls;
 mod changes;
 mod config;
 mod ending;

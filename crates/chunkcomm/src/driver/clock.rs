@@ -78,7 +78,7 @@ pub(crate) fn within<F: Future>(
     runtime: &Handle,
     limit: Duration,
     future: F,
-) -> impl Future<Output = Option<F::Output>> {
+) -> impl Future<Output = Option<F::Output>> + use<F> {
     let entered = runtime.enter();
     let timeout = tokio::time::timeout(stretched(limit), future);
     drop(entered);

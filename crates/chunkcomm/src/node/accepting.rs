@@ -9,9 +9,10 @@ use crate::driver::taking::RxEnd;
 use crate::driver::wakers::{Wakers, locked};
 use crate::error::{AcceptError, RefusalReason};
 use crate::moving::Moving;
+use crate::proto::call;
 use crate::proto::limits::{HELD_OPENS_MAX, HELD_OPENS_NODE_MAX};
 use crate::proto::packet::{ChannelKind, Refusal};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -33,6 +34,8 @@ struct Table {
     described: Vec<(Arc<LinkShared>, u32, String)>,
     links: Vec<(Arc<LinkShared>, bool)>,
     refusals: VecDeque<String>,
+    /// Channels of calls that somebody takes; others are refused at once.
+    expected: BTreeSet<String>,
     closed: bool,
 }
 
@@ -60,6 +63,10 @@ impl Acceptor for AcceptTable {
     fn opened(&self, opened: Opened) -> Result<(), Box<Opened>> {
         let Some(opened) = self.1.opened(opened)? else { return Ok(()) };
         let mut table = locked(&self.0);
+        let name = opened.receiver.shared.name.to_string();
+        if call::is_reserved(&name) && !table.expected.contains(&name) {
+            return Err(Box::new(opened));
+        }
         let same_link = |held: &&Opened| Arc::ptr_eq(&held.receiver.link, &opened.receiver.link);
         let held = table.held.values().flatten().filter(same_link).count();
         if table.closed || held >= HELD_OPENS_MAX {
@@ -68,7 +75,6 @@ impl Acceptor for AcceptTable {
         if table.held_count() >= HELD_OPENS_NODE_MAX && !table.forget_ended() {
             return Err(Box::new(opened));
         }
-        let name = opened.receiver.shared.name.to_string();
         table.held.entry(name).or_default().push_back(opened);
         let waiting = table.waiting.take();
         drop(table);
@@ -161,7 +167,7 @@ impl AcceptTable {
         waiting.wake();
     }
 
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         locked(&self.0).closed
     }
 
@@ -194,6 +200,21 @@ impl AcceptTable {
         waiting.wake();
     }
 
+    /// From now on channels of calls under `name` are held; false when they were.
+    pub(crate) fn expect(&self, name: &str) -> bool {
+        locked(&self.0).expected.insert(name.to_owned())
+    }
+
+    /// From now on they are refused, also those that are held.
+    pub(crate) fn expect_no_more(&self, name: &str) {
+        let mut table = locked(&self.0);
+        table.expected.remove(name);
+        let held = table.held.remove(name);
+        drop(table);
+        // Their senders learn that nobody takes them.
+        drop(held);
+    }
+
     /// Waits for a channel under `name`; it must be of this kind and type.
     pub(super) async fn accept(
         &self,
@@ -202,7 +223,24 @@ impl AcceptTable {
         print: &Fingerprint,
         runtime: &Handle,
     ) -> Result<RxEnd, AcceptError> {
-        let opened = poll_fn(|context| self.poll_take(name, context)).await?;
+        let opened = self.take(name).await?;
+        self.judge(opened, kind, print, runtime).await
+    }
+
+    /// Waits for a channel under `name`, which is then to be judged.
+    pub(crate) async fn take(&self, name: &str) -> Result<Opened, AcceptError> {
+        poll_fn(|context| self.poll_take(name, context)).await
+    }
+
+    /// A channel that was taken must be of this kind and type; else it is refused, and
+    /// the sender's type is waited for.
+    pub(crate) async fn judge(
+        &self,
+        opened: Opened,
+        kind: ChannelKind,
+        print: &Fingerprint,
+        runtime: &Handle,
+    ) -> Result<RxEnd, AcceptError> {
         if opened.kind != kind {
             return Err(refuse(opened, Refusal::KindMismatch, RefusalReason::KindMismatch));
         }

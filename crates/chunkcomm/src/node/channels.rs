@@ -120,7 +120,8 @@ impl Node {
         }
     }
 
-    fn try_open(
+    /// Opens a typed channel over this link, whose session must not have ended.
+    pub(crate) fn try_open(
         &self,
         link: &Arc<LinkShared>,
         name: &str,

@@ -21,6 +21,13 @@ impl Fingerprint {
         Fingerprint::of_name(&text)
     }
 
+    /// Of a channel whose messages are those of `role` with a value of this type in
+    /// them: `role` names their form.
+    pub(crate) fn in_role(self, role: &str) -> Fingerprint {
+        let hash = fnv1a(&[&self.hash.to_le_bytes(), role.as_bytes()].concat());
+        Fingerprint { hash, ..self }
+    }
+
     fn of_name(name: &str) -> Fingerprint {
         let hash = fnv1a(name.as_bytes());
         Fingerprint { hash, text: name.to_owned(), carries: false }

@@ -7,14 +7,14 @@
 //! those that peers open) and [`fingerprint`] (of what type); [`reaching`] (the home of a channel
 //! end that came in a message); [`explaining`]; [`closing`].
 
-mod accepting;
+pub(crate) mod accepting;
 mod admission;
 mod builder;
 mod channels;
 mod closing;
 mod connecting;
 mod explaining;
-mod fingerprint;
+pub(crate) mod fingerprint;
 mod hello;
 mod io_thread;
 mod listening;
@@ -126,6 +126,17 @@ impl Node {
         self.shared.table.refusals()
     }
 
+    /// Who takes the channels that peers open.
+    pub(crate) fn table(&self) -> &Arc<AcceptTable> {
+        &self.shared.table
+    }
+
+    /// The runtime that drives the links.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.shared.runtime
+    }
+
+    /// The peer at the other end of this link.
     pub(crate) fn peer(&self, link: Arc<LinkShared>, address: Option<Address>) -> Peer {
         Peer { link, node: Arc::clone(&self.shared), address }
     }

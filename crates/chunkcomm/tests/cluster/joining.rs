@@ -8,7 +8,7 @@ use chunkcomm::cluster::{
 };
 use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A port that is free now.
 fn port() -> u16 {

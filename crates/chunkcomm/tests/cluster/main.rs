@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod calls;
 mod joining;
 mod processes;
 #[path = "../main/support/waiting.rs"]

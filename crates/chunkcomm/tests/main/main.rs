@@ -9,6 +9,7 @@ mod admission;
 mod api;
 mod bounded;
 mod bytes;
+mod calls;
 mod cancel;
 mod ends;
 mod flush;

@@ -1,0 +1,257 @@
+//! The task that reads a line's answers, wakes their callers, and looks after deadlines.
+
+use super::error::CallError;
+use super::line::{Line, Outcome};
+use crate::driver::clock::{self, Alarm};
+use crate::driver::inbox::Outcome as End;
+use crate::driver::taking::{Next, RxEnd};
+use crate::driver::wakers::locked;
+use crate::error::{AcceptError, ChannelRefused, LinkCause, LinkError, RefusalReason};
+use crate::node::fingerprint::Fingerprint;
+use crate::proto::call::calls::Then;
+use crate::proto::call::wire::{self, Kind, WireError};
+use crate::proto::codec;
+use crate::proto::packet::ChannelKind;
+use crate::{Node, Peer};
+use serde::de::DeserializeOwned;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker, ready};
+
+/// So many answers are handed out under one lock.
+const BATCH: usize = 64;
+
+/// Whatever becomes of the task: its channel's name is forgotten, and nobody waits for it.
+pub(super) struct Ending<Resp: DeserializeOwned + Send + 'static> {
+    pub(super) line: Weak<Line<Resp>>,
+    /// Which opening of the line it reads for.
+    pub(super) number: u64,
+    /// The name of the channel.
+    pub(super) answers: String,
+    pub(super) node: Node,
+}
+
+impl<Resp: DeserializeOwned + Send + 'static> Drop for Ending<Resp> {
+    fn drop(&mut self) {
+        self.node.table().expect_no_more(&self.answers);
+        if let Some(line) = self.line.upgrade() {
+            // It said why before, or it was dropped with its runtime.
+            let gone = LinkError::new(self.node.name(), LinkCause::DriverGone);
+            line.fail(self.number, &CallError::Link(gone));
+        }
+    }
+}
+
+/// Reads answers until there are no more.
+pub(super) async fn read<Resp: DeserializeOwned + Send + 'static>(
+    ending: Ending<Resp>,
+    peer: Peer,
+    print: Fingerprint,
+) {
+    let failed = poll_fn(|context| match ending.line.upgrade() {
+        Some(line) => line.poll_failed(ending.number, context).map(Some),
+        None => Poll::Ready(None),
+    });
+    let accepted = tokio::select! {
+        biased;
+        accepted = accept(&ending, &peer, &print) => accepted.map_err(Some),
+        error = failed => Err(error),
+    };
+    let error = match accepted {
+        Ok(rx) => {
+            let (alarm, line) = (Alarm::default(), ending.line.clone());
+            let (batch, wakers) = (Vec::new(), Vec::new());
+            let mut reader = Reader { rx, line, alarm, batch, wakers };
+            let over = poll_fn(|context| reader.poll_read(context)).await;
+            over.map(|over| over.error(&ending, &peer))
+        }
+        Err(error) => error,
+    };
+    if let (Some(error), Some(line)) = (error, ending.line.upgrade()) {
+        line.fail(ending.number, &error);
+    }
+}
+
+/// The channel that the provider opens for its answers.
+async fn accept<Resp: DeserializeOwned + Send + 'static>(
+    ending: &Ending<Resp>,
+    peer: &Peer,
+    print: &Fingerprint,
+) -> Result<RxEnd, CallError> {
+    let table = ending.node.table();
+    loop {
+        let Ok(opened) = table.take(&ending.answers).await else {
+            let closed = LinkError::new(peer.name(), LinkCause::Closed);
+            return Err(CallError::Link(closed));
+        };
+        if opened.receiver.link.peer.incarnation != peer.incarnation() {
+            // Somebody else guessed its name; dropped, it learns that nobody takes it.
+            continue;
+        }
+        let judged = table.judge(opened, ChannelKind::Typed, print, ending.node.runtime());
+        return judged.await.map_err(|error| match error {
+            AcceptError::Mismatch { channel, peer, reason } => {
+                CallError::Types(Arc::new(ChannelRefused { channel, peer, reason }))
+            }
+            _ => CallError::Types(Arc::new(ChannelRefused {
+                channel: ending.answers.clone(),
+                peer: peer.name().to_owned(),
+                reason: RefusalReason::NotAccepted,
+            })),
+        });
+    }
+}
+
+/// Why no more answers come.
+enum Over {
+    Ended(End),
+    Wrong(&'static str),
+}
+
+impl Over {
+    fn error<Resp: DeserializeOwned + Send + 'static>(
+        self,
+        ending: &Ending<Resp>,
+        peer: &Peer,
+    ) -> CallError {
+        let name = peer.name().to_owned();
+        match self {
+            Over::Ended(End::Lost(link)) => CallError::Link(link),
+            // Channels end in order when this node closes.
+            Over::Ended(End::Done) if ending.node.table().is_closed() => {
+                CallError::Link(LinkError::new(name, LinkCause::Closed))
+            }
+            Over::Ended(End::Done) => match ending.line.upgrade() {
+                Some(line) => line.ended(&name),
+                None => CallError::Protocol { peer: name, what: "it ended" },
+            },
+            Over::Wrong(what) => CallError::Protocol { peer: name, what },
+        }
+    }
+}
+
+struct Reader<Resp> {
+    rx: RxEnd,
+    line: Weak<Line<Resp>>,
+    alarm: Alarm,
+    batch: Vec<(u32, Outcome<Resp>)>,
+    wakers: Vec<Waker>,
+}
+
+impl<Resp: DeserializeOwned + Send + 'static> Reader<Resp> {
+    /// Ready when there is nothing more to read; `None` when nobody is there to read for.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Option<Over>> {
+        let Some(line) = self.line.upgrade() else { return Poll::Ready(None) };
+        loop {
+            let budget = ready!(tokio::task::coop::poll_proceed(context));
+            match self.take_batch(&line) {
+                Err(WireError) => {
+                    return Poll::Ready(Some(Over::Wrong("it said what is no answer")));
+                }
+                Ok(0) => {}
+                Ok(_) => {
+                    budget.made_progress();
+                    if !self.hand_out(&line) {
+                        let what = "it answered what was not asked";
+                        return Poll::Ready(Some(Over::Wrong(what)));
+                    }
+                    continue;
+                }
+            }
+            match self.rx.poll_next(context) {
+                Poll::Ready(Next::Ended(end)) => return Poll::Ready(Some(Over::Ended(end))),
+                Poll::Ready(_) => {}
+                Poll::Pending => break,
+            }
+        }
+        self.poll_line(&line, context);
+        Poll::Pending
+    }
+
+    /// Takes and decodes answers that are there, without the lock.
+    fn take_batch(&mut self, line: &Line<Resp>) -> Result<usize, WireError> {
+        while self.batch.len() < BATCH {
+            match self.rx.take_with(|message| decode(message, line)) {
+                Some(answer) => self.batch.push(answer?),
+                None => break,
+            }
+        }
+        Ok(self.batch.len())
+    }
+
+    /// Hands the batch to the callers; false when one of them did not ask.
+    fn hand_out(&mut self, line: &Line<Resp>) -> bool {
+        let (mut asked, mut unwanted) = (true, Vec::new());
+        let mut state = locked(&line.state);
+        for (slot, outcome) in self.batch.drain(..) {
+            match state.calls.handle_answer(slot, outcome) {
+                Ok(Then::Wake(waker)) => self.wakers.push(waker),
+                Ok(Then::Nothing) => {}
+                // Dropped without the lock, as all that is the user's.
+                Ok(Then::Drop(outcome)) => unwanted.push(outcome),
+                Err(_) => asked = false,
+            }
+        }
+        line.note_in_flight(&state);
+        drop(state);
+        self.wakers.drain(..).for_each(Waker::wake);
+        asked
+    }
+
+    /// Looks after deadlines and cancellations, and leaves word where it can be woken.
+    fn poll_line(&mut self, line: &Line<Resp>, context: &mut Context<'_>) {
+        let mut state = locked(&line.state);
+        let deadline = state.calls.next_deadline();
+        let now = deadline.map(|_| clock::now());
+        if let Some(now) = now {
+            state.calls.handle_timeout(now, &mut self.wakers);
+        }
+        state.poll_cancel(context);
+        let deadline = state.calls.next_deadline();
+        if let Some(up) = &mut state.up {
+            up.armed = deadline;
+            if up.reader.as_ref().is_none_or(|known| !known.will_wake(context.waker())) {
+                up.reader = Some(context.waker().clone());
+            }
+        }
+        drop(state);
+        self.wakers.drain(..).for_each(Waker::wake);
+        if let (Some(deadline), Some(now)) = (deadline, now)
+            && self.alarm.poll(context, Some(deadline), now).is_ready()
+        {
+            context.waker().wake_by_ref();
+        }
+    }
+}
+
+/// What an answer says.
+#[inline]
+fn decode<Resp: DeserializeOwned>(
+    message: &[u8],
+    line: &Line<Resp>,
+) -> Result<(u32, Outcome<Resp>), WireError> {
+    let (slot, kind, rest) = wire::answer(message)?;
+    if kind == Kind::Value {
+        // What a type's `Deserialize` does harms no other call.
+        let decoded = catch_unwind(AssertUnwindSafe(|| codec::decode::<Resp>(rest)));
+        let decoded = decoded.unwrap_or(Err(codec::DecodeError::Refused));
+        return Ok((slot, decoded.map_err(|error| Some(CallError::Answer(error)))));
+    }
+    Ok((slot, Err(said(kind, rest, line))))
+}
+
+#[cold]
+fn said<Resp>(kind: Kind, rest: &[u8], line: &Line<Resp>) -> Option<CallError> {
+    let service = Arc::clone(&line.service);
+    let text = String::from_utf8_lossy(rest).into_owned();
+    Some(match kind {
+        Kind::Value | Kind::Cancelled => return None,
+        Kind::Failed => CallError::Failed { service, text },
+        Kind::Panicked => CallError::Panicked { service, text },
+        Kind::Overloaded => CallError::Overloaded { service },
+        Kind::Closing => CallError::Closing { service },
+        Kind::Unreadable => CallError::Unreadable { service, text },
+        Kind::Unsendable => CallError::Unsendable { service, text },
+    })
+}

@@ -1,0 +1,91 @@
+//! Services that several nodes provide under one name: each call goes to the one with the
+//! fewest of ours in flight.
+
+use super::Prints;
+use super::line::Line;
+use super::opening::Reach;
+use super::options::CallOptions;
+use crate::proto::call::choice::Choice;
+use crate::proto::cluster::NodeId;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// Who knows the providers of services.
+pub(crate) trait Directory: Send + Sync {
+    /// Who provides the service now.
+    fn providers(&self, service: &str) -> Vec<NodeId>;
+
+    /// Marked whenever that may have changed.
+    fn changed(&self) -> watch::Receiver<()>;
+
+    /// How one of them is reached.
+    fn reach(&self, provider: NodeId, service: &str) -> Box<dyn Reach>;
+
+    /// Why nobody will come any more, if that is so.
+    fn ended(&self) -> Option<String>;
+}
+
+/// The providers of a service, as a client sees them.
+pub(super) struct Named<Resp> {
+    directory: Arc<dyn Directory>,
+    changed: watch::Receiver<()>,
+    lines: Vec<(NodeId, Arc<Line<Resp>>)>,
+    choice: Choice,
+    /// Of each line, while one is chosen.
+    in_flight: Vec<usize>,
+}
+
+impl<Resp: DeserializeOwned + Send + 'static> Named<Resp> {
+    pub(super) fn new(directory: Arc<dyn Directory>) -> Named<Resp> {
+        let mut changed = directory.changed();
+        changed.mark_changed();
+        let (lines, in_flight) = (Vec::new(), Vec::new());
+        Named { directory, changed, lines, choice: Choice::default(), in_flight }
+    }
+
+    /// The line for the next call, but for those that were tried before.
+    pub(super) fn choose(
+        &mut self,
+        service: &Arc<str>,
+        options: &CallOptions,
+        prints: &Prints,
+        tried: &[NodeId],
+    ) -> Option<(NodeId, Arc<Line<Resp>>)> {
+        if self.changed.has_changed().unwrap_or(true) {
+            self.changed.mark_unchanged();
+            self.look_again(service, options, prints);
+        }
+        self.in_flight.clear();
+        self.in_flight.extend(
+            self.lines.iter().map(
+                |(id, line)| {
+                    if tried.contains(id) { usize::MAX } else { line.in_flight() }
+                },
+            ),
+        );
+        let chosen = self.choice.choose(&self.in_flight)?;
+        if self.in_flight[chosen] == usize::MAX {
+            return None;
+        }
+        let (id, line) = &self.lines[chosen];
+        Some((*id, Arc::clone(line)))
+    }
+
+    /// Providers that are gone are left to the calls that they still answer.
+    fn look_again(&mut self, service: &Arc<str>, options: &CallOptions, prints: &Prints) {
+        let providers = self.directory.providers(service);
+        self.lines.retain(|(id, _)| providers.contains(id));
+        for id in providers {
+            if self.lines.iter().all(|(known, _)| *known != id) {
+                let reach = self.directory.reach(id, service);
+                self.lines.push((id, Line::new(service, reach, options, prints)));
+            }
+        }
+    }
+
+    /// Why there is nobody, if that is known.
+    pub(super) fn why_nobody(&self) -> Option<String> {
+        self.directory.ended()
+    }
+}

@@ -1,0 +1,251 @@
+//! What can go wrong with calls and services.
+
+use crate::error::{ChannelRefused, LinkError, OpenError, SendError, TypeRefused};
+use crate::proto::codec::{DecodeError, EncodeError};
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a call has no answer.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The handler gave an error: the service is well.
+    Failed {
+        /// The service.
+        service: Arc<str>,
+        /// The handler's error, at most 4096 bytes of it.
+        text: String,
+    },
+    /// The handler panicked.
+    Panicked {
+        /// The service.
+        service: Arc<str>,
+        /// The panic's message, at most 4096 bytes of it.
+        text: String,
+    },
+    /// No answer came in time. The handler was told to stop.
+    Timeout {
+        /// The service.
+        service: Arc<str>,
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// Too many requests wait at the service: this one was not handled.
+    Overloaded {
+        /// The service.
+        service: Arc<str>,
+    },
+    /// The service is closing: the request was not handled.
+    Closing {
+        /// The service.
+        service: Arc<str>,
+    },
+    /// The peer has no such service: the request was not handled.
+    NoService {
+        /// The service.
+        service: Arc<str>,
+        /// The peer's name.
+        peer: String,
+    },
+    /// Nobody in the cluster provides the service: the request was not sent.
+    NoProvider {
+        /// The service.
+        service: Arc<str>,
+        /// Why, if more is known.
+        why: Option<String>,
+    },
+    /// The peer cannot be reached: the request was not sent.
+    Unreachable(OpenError),
+    /// The two ends have other types, which the refusal names: no request was handled.
+    Types(Arc<ChannelRefused>),
+    /// The session ended before an answer came. Whether the request was handled is unknown.
+    Link(LinkError),
+    /// The service ended before it answered. Whether the request was handled is unknown.
+    Ended {
+        /// The service.
+        service: Arc<str>,
+        /// The peer's name.
+        peer: String,
+    },
+    /// The request was not accepted for sending: it is too large, or its `Serialize` refused.
+    Request(SendError),
+    /// More requests than 16,777,216 are in flight to one provider.
+    TooMany,
+    /// The service could not decode the request: it was not handled.
+    Unreadable {
+        /// The service.
+        service: Arc<str>,
+        /// Why.
+        text: String,
+    },
+    /// The request was handled, and the answer could not be sent: it is too large, or its
+    /// `Serialize` refused.
+    Unsendable {
+        /// The service.
+        service: Arc<str>,
+        /// Why.
+        text: String,
+    },
+    /// The answer came and could not be decoded.
+    Answer(DecodeError),
+    /// The peer says what calls do not allow.
+    Protocol {
+        /// The peer's name.
+        peer: String,
+        /// What.
+        what: &'static str,
+    },
+}
+
+impl CallError {
+    pub(super) fn encode(error: EncodeError) -> CallError {
+        CallError::Request(SendError::Encode(Arc::new(error)))
+    }
+
+    /// It is certain that no handler has seen the request: it may be made again, here or
+    /// elsewhere.
+    #[must_use]
+    pub fn was_not_handled(&self) -> bool {
+        matches!(
+            self,
+            CallError::Overloaded { .. }
+                | CallError::Closing { .. }
+                | CallError::NoService { .. }
+                | CallError::NoProvider { .. }
+                | CallError::Unreachable(_)
+                | CallError::Types(_)
+                | CallError::Request(_)
+                | CallError::TooMany
+                | CallError::Unreadable { .. }
+        )
+    }
+
+    /// The service answered, whatever it said: the link is well.
+    #[must_use]
+    pub fn is_from_service(&self) -> bool {
+        matches!(
+            self,
+            CallError::Failed { .. }
+                | CallError::Panicked { .. }
+                | CallError::Overloaded { .. }
+                | CallError::Closing { .. }
+                | CallError::Unreadable { .. }
+                | CallError::Unsendable { .. }
+        )
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CallError::Failed { service, text } => write!(f, "service {service:?} failed: {text}"),
+            CallError::Panicked { service, text } => {
+                write!(f, "the handler of service {service:?} panicked: {text}")
+            }
+            CallError::Timeout { service, after } => {
+                write!(f, "service {service:?} did not answer within {after:?}")
+            }
+            CallError::Overloaded { service } => {
+                write!(f, "too many requests wait at service {service:?}")
+            }
+            CallError::Closing { service } => write!(f, "service {service:?} is closing"),
+            CallError::NoService { service, peer } => {
+                write!(f, "{peer} has no service {service:?}")
+            }
+            CallError::NoProvider { service, why } => {
+                write!(f, "nobody provides service {service:?}")?;
+                why.as_ref().map_or(Ok(()), |why| write!(f, ": {why}"))
+            }
+            CallError::Unreachable(error) => error.fmt(f),
+            CallError::Types(refused) => {
+                let ChannelRefused { channel, peer, reason } = &**refused;
+                write!(f, "channel {channel:?} with {peer} was refused: {reason}")
+            }
+            CallError::Link(error) => error.fmt(f),
+            CallError::Ended { service, peer } => {
+                write!(f, "service {service:?} of {peer} ended before it answered")
+            }
+            CallError::Request(error) => error.fmt(f),
+            CallError::TooMany => f.write_str("too many calls are in flight"),
+            CallError::Unreadable { service, text } => {
+                write!(f, "service {service:?} could not decode the request: {text}")
+            }
+            CallError::Unsendable { service, text } => {
+                write!(f, "service {service:?} could not send its answer: {text}")
+            }
+            CallError::Answer(error) => write!(f, "the answer could not be decoded: {error}"),
+            CallError::Protocol { peer, what } => write!(f, "{peer} broke the protocol: {what}"),
+        }
+    }
+}
+
+impl Error for CallError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            CallError::Unreachable(error) => error.source(),
+            CallError::Link(error) => error.source(),
+            CallError::Request(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+/// Why a service does not begin.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The name is empty or longer than 240 bytes.
+    Name {
+        /// Its bytes.
+        bytes: usize,
+    },
+    /// This node has a service of that name.
+    Taken {
+        /// The name.
+        name: String,
+    },
+    /// Values of a type cannot be sent.
+    Type(TypeRefused),
+    /// The cluster does not take the name, or has ended.
+    Cluster(crate::cluster::NameError),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServeError::Name { bytes } => {
+                write!(f, "the name of a service has {bytes} bytes, allowed are 1 to 240")
+            }
+            ServeError::Taken { name } => write!(f, "this node has a service {name:?} already"),
+            ServeError::Type(refused) => refused.fmt(f),
+            ServeError::Cluster(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for ServeError {}
+
+/// A service did not close in time: what was left was cut off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServiceCloseError {
+    /// The service.
+    pub service: Arc<str>,
+    /// Requests whose handlers were dropped.
+    pub handled: usize,
+    /// Requests that still waited.
+    pub waiting: usize,
+}
+
+impl fmt::Display for ServiceCloseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ServiceCloseError { service, handled, waiting } = self;
+        write!(
+            f,
+            "service {service:?} was cut off: {handled} requests were handled, {waiting} waited"
+        )
+    }
+}
+
+impl Error for ServiceCloseError {}

@@ -1,0 +1,100 @@
+//! Calls: a request to a service by its name, and the answer to it.
+//!
+//! ```
+//! use chunkcomm::{CallError, Node};
+//! use std::time::Duration;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = Node::builder().name("server").listen("127.0.0.1:0".parse()?).build().await?;
+//! let roots = server.serve("root", |number: f64| async move {
+//!     if number < 0.0 { Err(format!("{number} has none")) } else { Ok(number.sqrt()) }
+//! })?;
+//!
+//! let client = Node::builder().name("client").build().await?;
+//! let peer = client.connect(&server.addresses()[0]).await?;
+//! let root = client.call_client::<f64, f64>(&peer, "root")?.timeout(Duration::from_secs(5));
+//! assert_eq!(root.call(&9.0).await?, 3.0);
+//! // What the handler says is told apart from what the link, the service and the clock say.
+//! match root.call(&-1.0).await {
+//!     Err(CallError::Failed { text, .. }) => assert_eq!(text, "-1 has none"),
+//!     other => panic!("{other:?}"),
+//! }
+//! roots.close(Duration::from_secs(5)).await?;
+//! assert!(matches!(root.call(&9.0).await, Err(CallError::NoService { .. })));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Cluster::serve`](crate::Cluster::serve) and
+//! [`Cluster::call_client`](crate::Cluster::call_client) find services by name: several
+//! nodes may provide the same, and each call goes to the one with the fewest of ours in
+//! flight.
+//!
+//! # How they travel
+//!
+//! A client has two channels with a provider, requests there and answers back, by default
+//! in the express lane. A request that is alone leaves as soon as nothing else is runnable,
+//! in a packet of its own; requests that are made while others are runnable, as by many
+//! tasks or for many answers that came together, share a packet. So nothing has to be
+//! batched by hand.
+//!
+//! # Costs
+//!
+//! A call allocates nothing and spawns nothing as long as its handler does not have to wait:
+//! it is polled once where its request was read, and only then becomes a task of its own.
+//! [`ServiceOptions::parallel`] is for handlers that compute for long.
+//!
+//! Reading order: [`CallClient`], [`Service`], [`CallError`].
+
+mod answers;
+mod by_name;
+mod client;
+mod connection;
+mod error;
+mod handling;
+mod line;
+mod opening;
+mod options;
+mod service;
+
+pub use client::{CallClient, Calling};
+pub use error::{CallError, ServeError, ServiceCloseError};
+pub use options::{CallOptions, ServiceOptions};
+pub use service::{Service, ServiceStats};
+
+pub(crate) use by_name::Directory;
+pub(crate) use opening::Reach;
+
+use crate::channel::ChannelOptions;
+use crate::error::TypeRefused;
+use crate::node::fingerprint::{Fingerprint, described};
+use crate::proto::call::wire::VERSION;
+use serde::de::DeserializeOwned;
+
+/// What two ends compare of a service's types.
+#[derive(Debug, Clone)]
+struct Prints {
+    request: Fingerprint,
+    answer: Fingerprint,
+}
+
+impl Prints {
+    fn of<Req, Resp>(schema: Option<&String>) -> Result<Prints, TypeRefused>
+    where
+        Req: DeserializeOwned,
+        Resp: DeserializeOwned,
+    {
+        let options = ChannelOptions { schema: schema.cloned(), ..ChannelOptions::default() };
+        Ok(Prints {
+            request: described::<Req>(&options)?.in_role(&format!("request/{VERSION}")),
+            answer: described::<Resp>(&options)?.in_role(&format!("answer/{VERSION}")),
+        })
+    }
+}
+
+/// The handle of the runtime whose tasks answer and read answers: the one at hand, else the
+/// node's.
+fn runtime_of(node: &crate::Node) -> tokio::runtime::Handle {
+    tokio::runtime::Handle::try_current().unwrap_or_else(|_| node.runtime().clone())
+}

@@ -1,0 +1,101 @@
+//! How a line comes to its two channels.
+
+use super::answers::{self, Ending};
+use super::error::CallError;
+use super::line::{Line, Up};
+use super::runtime_of;
+use super::service::channel;
+use crate::Peer;
+use crate::channel::tx::{Tx, Waiting};
+use crate::driver::wakers::locked;
+use crate::error::{LinkCause, LinkError, OpenError};
+use crate::proto::call::{ANSWERS_PREFIX, wire};
+use crate::proto::packet::ChannelKind;
+use serde::de::DeserializeOwned;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// How a provider is reached.
+pub(crate) trait Reach: Send + Sync {
+    /// The session that there is.
+    fn at_hand(&self) -> Option<Peer>;
+
+    /// Dials, if there is none.
+    fn dial(&self) -> Pin<Box<dyn Future<Output = Result<Peer, CallError>> + Send + '_>>;
+}
+
+/// A session with a peer, begun again at its address when it has ended.
+pub(super) struct ToPeer(pub(super) Mutex<Peer>);
+
+impl Reach for ToPeer {
+    fn at_hand(&self) -> Option<Peer> {
+        Some(locked(&self.0).clone()).filter(Peer::is_alive)
+    }
+
+    fn dial(&self) -> Pin<Box<dyn Future<Output = Result<Peer, CallError>> + Send + '_>> {
+        Box::pin(async {
+            let peer = locked(&self.0).clone();
+            let Some(address) = peer.address() else {
+                let why = peer.link.ended().unwrap_or_else(|| closed(&peer));
+                return Err(CallError::Unreachable(OpenError::Lost(why)));
+            };
+            let again = peer.node().connect(address).await;
+            let again = again.map_err(|why| CallError::Unreachable(OpenError::Connect(why)))?;
+            *locked(&self.0) = again.clone();
+            Ok(again)
+        })
+    }
+}
+
+/// The node is closing: nothing is opened any more, and the session has not ended yet.
+fn closed(peer: &Peer) -> LinkError {
+    LinkError::new(peer.name(), LinkCause::Closed)
+}
+
+impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
+    /// Opens the channels unless they are there. Opening over a session that there is takes
+    /// no round trip.
+    pub(super) async fn open(self: &Arc<Self>) -> Result<(), CallError> {
+        let _turn = self.opening.lock().await;
+        if locked(&self.state).up.is_some() {
+            return Ok(());
+        }
+        if let Some(peer) = self.reach.at_hand()
+            && self.open_over(&peer).is_ok()
+        {
+            return Ok(());
+        }
+        let peer = self.reach.dial().await?;
+        self.open_over(&peer).map_err(|error| CallError::Unreachable(OpenError::Lost(error)))
+    }
+
+    fn open_over(self: &Arc<Self>, peer: &Peer) -> Result<(), LinkError> {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let (node, lane) = (peer.node(), self.options.lane);
+        let print = &self.prints.request;
+        let name = channel(&self.service);
+        let end = node.try_open(&peer.link, &name, lane, ChannelKind::Typed, print)?;
+        let mut tx = Tx::new(end, peer.clone());
+        let channel = LAST.fetch_add(1, Ordering::Relaxed);
+        let answers = format!("{ANSWERS_PREFIX}{channel}");
+        node.table().expect(&answers);
+        // A new ring has room; and who is refused learns that from its first call.
+        let _ = tx.stage_waiting(&Waiting::Slice(&wire::hello(channel, lane)));
+        let mut state = locked(&self.state);
+        state.openings += 1;
+        let number = state.openings;
+        state.up = Some(Up { tx, number, reading: None, reader: None, armed: None });
+        drop(state);
+        // Without the lock: on a runtime that is shutting down the task ends at once.
+        let ending = Ending { line: Arc::downgrade(self), number, answers, node: node.clone() };
+        let print = self.prints.answer.clone();
+        let reading = runtime_of(&node).spawn(answers::read(ending, peer.clone(), print));
+        match &mut locked(&self.state).up {
+            Some(up) if up.number == number => up.reading = Some(reading.abort_handle()),
+            _ => reading.abort(),
+        }
+        Ok(())
+    }
+}

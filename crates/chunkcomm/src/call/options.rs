@@ -1,0 +1,88 @@
+//! Settings of services and clients.
+
+use crate::proto::call::{AT_ONCE_DEFAULT, WAITING_DEFAULT};
+use crate::proto::packet::Lane;
+
+/// How a service handles its requests.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct ServiceOptions {
+    pub(super) at_once: usize,
+    pub(super) waiting: usize,
+    pub(super) parallel: bool,
+    pub(super) schema: Option<String>,
+}
+
+impl Default for ServiceOptions {
+    fn default() -> ServiceOptions {
+        ServiceOptions {
+            at_once: AT_ONCE_DEFAULT,
+            waiting: WAITING_DEFAULT,
+            parallel: false,
+            schema: None,
+        }
+    }
+}
+
+impl ServiceOptions {
+    /// At most so many requests are handled at the same time, whosever they are; at least 1,
+    /// 1024 by default.
+    pub fn at_once(mut self, requests: usize) -> ServiceOptions {
+        self.at_once = requests.max(1);
+        self
+    }
+
+    /// At most so many wait for their turn, 4096 by default; further ones are refused with
+    /// [`CallError::Overloaded`](super::CallError::Overloaded). Each costs the memory of its
+    /// request.
+    pub fn waiting(mut self, requests: usize) -> ServiceOptions {
+        self.waiting = requests;
+        self
+    }
+
+    /// Every request in a task of its own from the start: for handlers that compute for so
+    /// long that others, of the same client, should run on other threads meanwhile. Costs an
+    /// allocation and a task a call.
+    pub fn parallel(mut self) -> ServiceOptions {
+        self.parallel = true;
+        self
+    }
+
+    /// Compares this name instead of the types' descriptions; the client must name the same.
+    /// See [`ChannelOptions::schema`](crate::ChannelOptions::schema).
+    pub fn schema(mut self, name: impl Into<String>) -> ServiceOptions {
+        self.schema = Some(name.into());
+        self
+    }
+}
+
+/// How a client talks to a service.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct CallOptions {
+    pub(super) lane: Lane,
+    pub(super) schema: Option<String>,
+}
+
+impl Default for CallOptions {
+    fn default() -> CallOptions {
+        CallOptions { lane: Lane::Express, schema: None }
+    }
+}
+
+impl CallOptions {
+    /// The lane of requests and answers, [`Lane::Express`] by default: they leave before
+    /// bulk data of the same link. For requests or answers that are large themselves there
+    /// is [`Lane::Bulk`].
+    pub fn lane(mut self, lane: Lane) -> CallOptions {
+        self.lane = lane;
+        self
+    }
+
+    /// Compares this name instead of the types' descriptions; the service must name the same.
+    /// See [`ChannelOptions::schema`](crate::ChannelOptions::schema).
+    pub fn schema(mut self, name: impl Into<String>) -> CallOptions {
+        self.schema = Some(name.into());
+        self
+    }
+}

@@ -1,0 +1,285 @@
+//! [`Service`]: what answers requests under a name.
+
+use super::connection::serve;
+use super::error::{ServeError, ServiceCloseError};
+use super::handling::{Handler, Launching, Queued};
+use super::options::ServiceOptions;
+use super::{Prints, runtime_of};
+use crate::Node;
+use crate::driver::clock;
+use crate::driver::wakers::locked;
+use crate::proto::call::serving::Serving;
+use crate::proto::call::{REQUESTS_PREFIX, SERVICE_NAME_BYTES_MAX};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+
+/// What the parts of a service share.
+pub(super) struct Shared<Req, H> {
+    pub(super) name: Arc<str>,
+    pub(super) node: Node,
+    pub(super) runtime: Handle,
+    pub(super) prints: Prints,
+    pub(super) handler: H,
+    pub(super) parallel: bool,
+    pub(super) serving: Mutex<Serving<Queued<Req>, AbortHandle>>,
+    pub(super) launching: Mutex<Launching<Req>>,
+    /// Told when a service that closes has nothing left.
+    pub(super) over: Notify,
+}
+
+/// What a service is asked by its handle, whatever its types are.
+trait Served: Send + Sync {
+    fn stats(&self) -> ServiceStats;
+    fn close(&self);
+    fn is_over(&self) -> bool;
+    fn over(&self) -> &Notify;
+}
+
+impl<Req: Send + 'static, H: Handler<Req>> Served for Shared<Req, H> {
+    fn stats(&self) -> ServiceStats {
+        let serving = locked(&self.serving);
+        let counters = serving.counters();
+        ServiceStats {
+            requests: counters.requests,
+            overloaded: counters.overloaded,
+            cancelled: counters.cancelled,
+            at_once: serving.at_once(),
+            waiting: serving.waiting(),
+        }
+    }
+
+    fn close(&self) {
+        locked(&self.serving).close();
+    }
+
+    fn is_over(&self) -> bool {
+        locked(&self.serving).is_over()
+    }
+
+    fn over(&self) -> &Notify {
+        &self.over
+    }
+}
+
+/// What a service counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServiceStats {
+    /// Requests that came, but for those that could not be decoded.
+    pub requests: u64,
+    /// Of these, refused since too many waited.
+    pub overloaded: u64,
+    /// Of these, cancelled while they waited or were handled.
+    pub cancelled: u64,
+    /// Requests that are handled now.
+    pub at_once: usize,
+    /// Requests that wait for their turn now.
+    pub waiting: usize,
+}
+
+/// A service of a node: it answers until this is closed or dropped.
+///
+/// Dropped, it ends at once: its handlers are dropped, and whoever waits for an answer gets
+/// [`CallError::Ended`](super::CallError::Ended).
+#[must_use = "a service ends when it is dropped"]
+pub struct Service {
+    name: Arc<str>,
+    node: Node,
+    served: Arc<dyn Served>,
+    stop: watch::Sender<bool>,
+    accepting: JoinHandle<()>,
+    /// Does what else is to be done before it closes.
+    withdraw: Option<Box<dyn FnOnce() + Send + Sync>>,
+    /// The name is free again, and may be another's.
+    retired: bool,
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service")
+            .field("name", &self.name)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Node {
+    /// Answers requests under `name` with `handler`: any peer of this node may call.
+    ///
+    /// `handler` gets a request and gives a future of its answer. The future is dropped when
+    /// its caller does not wait any more: when the call was dropped or came to its timeout,
+    /// and when the client or the link is gone. An error is sent as its text; a panic is
+    /// caught, and its message sent.
+    ///
+    /// Its tasks run on the runtime that this is called on, else on that of the node.
+    ///
+    /// # Errors
+    ///
+    /// The name is empty or longer than 240 bytes, or taken, or values of a type cannot be
+    /// sent.
+    pub fn serve<Req, Resp, E, F, Fut>(&self, name: &str, handler: F) -> Result<Service, ServeError>
+    where
+        Req: Serialize + DeserializeOwned + Send + 'static,
+        Resp: Serialize + DeserializeOwned + Send + 'static,
+        E: fmt::Display + 'static,
+        F: Fn(Req) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Resp, E>> + Send + 'static,
+    {
+        self.serve_with(name, ServiceOptions::default(), handler)
+    }
+
+    /// As [`Node::serve`], with options.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::serve`].
+    pub fn serve_with<Req, Resp, E, F, Fut>(
+        &self,
+        name: &str,
+        options: ServiceOptions,
+        handler: F,
+    ) -> Result<Service, ServeError>
+    where
+        Req: Serialize + DeserializeOwned + Send + 'static,
+        Resp: Serialize + DeserializeOwned + Send + 'static,
+        E: fmt::Display + 'static,
+        F: Fn(Req) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Resp, E>> + Send + 'static,
+    {
+        let ServiceOptions { at_once, waiting, parallel, schema } = options;
+        if name.is_empty() || name.len() > SERVICE_NAME_BYTES_MAX {
+            return Err(ServeError::Name { bytes: name.len() });
+        }
+        let prints = Prints::of::<Req, Resp>(schema.as_ref()).map_err(ServeError::Type)?;
+        if !self.table().expect(&channel(name)) {
+            return Err(ServeError::Taken { name: name.to_owned() });
+        }
+        let name: Arc<str> = name.into();
+        let shared = Arc::new(Shared {
+            name: Arc::clone(&name),
+            node: self.clone(),
+            runtime: runtime_of(self),
+            prints,
+            handler,
+            parallel,
+            serving: Mutex::new(Serving::new(at_once, waiting)),
+            launching: Mutex::default(),
+            over: Notify::new(),
+        });
+        let (stop, stopped) = watch::channel(false);
+        let accepting = shared.runtime.spawn(accept_all(Arc::clone(&shared), stopped));
+        let (node, served) = (self.clone(), shared);
+        Ok(Service { name, node, served, stop, accepting, withdraw: None, retired: false })
+    }
+}
+
+/// The name of the channels that carry requests to a service.
+pub(super) fn channel(service: &str) -> String {
+    format!("{REQUESTS_PREFIX}{service}")
+}
+
+/// Takes clients until the service stops, then waits for those that are there. Dropped, it
+/// drops them.
+async fn accept_all<Req, H>(shared: Arc<Shared<Req, H>>, stopped: watch::Receiver<bool>)
+where
+    Req: DeserializeOwned + Send + 'static,
+    H: Handler<Req>,
+{
+    let (mut clients, mut last) = (JoinSet::new(), 0);
+    let (name, mut stop) = (channel(&shared.name), stopped.clone());
+    loop {
+        tokio::select! {
+            opened = shared.node.table().take(&name) => {
+                // The node is closed.
+                let Ok(opened) = opened else { break };
+                last += 1;
+                let shared = Arc::clone(&shared);
+                clients.spawn(serve(shared, last, opened, stopped.clone()));
+            }
+            Some(_) = clients.join_next() => {}
+            _ = stop.wait_for(|stop| *stop) => break,
+        }
+    }
+    while clients.join_next().await.is_some() {}
+}
+
+impl Service {
+    /// The service's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it counted so far.
+    #[must_use]
+    pub fn stats(&self) -> ServiceStats {
+        self.served.stats()
+    }
+
+    /// Before it closes or is dropped, `what` is done.
+    pub(crate) fn withdrawing(mut self, what: impl FnOnce() + Send + Sync + 'static) -> Service {
+        self.withdraw = Some(Box::new(what));
+        self
+    }
+
+    /// Ends the service in order: new clients and requests are refused, and what is handled
+    /// or waits is answered. Returns when the clients have the answers.
+    ///
+    /// # Errors
+    ///
+    /// After `deadline` the rest is cut off, as if the service had been dropped; the error
+    /// counts it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the service ends at once.
+    pub async fn close(mut self, deadline: Duration) -> Result<(), ServiceCloseError> {
+        self.retire();
+        let runtime = self.node.runtime().clone();
+        let ended = clock::within(&runtime, deadline, self.end());
+        if ended.await.is_some() {
+            return Ok(());
+        }
+        let ServiceStats { at_once, waiting, .. } = self.stats();
+        Err(ServiceCloseError { service: Arc::clone(&self.name), handled: at_once, waiting })
+    }
+
+    /// Nobody new comes.
+    fn retire(&mut self) {
+        if std::mem::replace(&mut self.retired, true) {
+            return;
+        }
+        if let Some(withdraw) = self.withdraw.take() {
+            withdraw();
+        }
+        self.served.close();
+        self.node.table().expect_no_more(&channel(&self.name));
+    }
+
+    async fn end(&mut self) {
+        loop {
+            let over = self.served.over().notified();
+            if self.served.is_over() {
+                break;
+            }
+            over.await;
+        }
+        self.stop.send_replace(true);
+        // Its only failure is a panic, which the runtime has told.
+        let _ = (&mut self.accepting).await;
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.retire();
+        self.accepting.abort();
+    }
+}
