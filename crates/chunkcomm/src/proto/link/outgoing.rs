@@ -177,7 +177,10 @@ impl Link {
             self.reuse(packet);
             return Transmit::Nothing;
         }
-        let ack_now = self.asking || (self.sync_wanted && self.outbox.is_idle());
+        // Once, and for what is on its way: two ends that close would else answer each
+        // other's questions with questions, without end.
+        let open = self.probe || sequenced || self.session.in_flight();
+        let ack_now = self.asking || (self.sync_wanted && open && self.outbox.is_idle());
         self.probe = false;
         self.asking = false;
         packet.tail = filled.tail.take();

@@ -888,3 +888,26 @@ fn a_terminate_waits_for_room_among_what_is_kept_and_for_nothing_else() {
     assert_eq!(records(&pair.ends[0], 0)[0], "terminate 1");
     pair.finish();
 }
+
+#[test]
+fn two_ends_that_close_do_not_ask_each_other_for_ever() {
+    let mut pair = Pair::new([4096; 2], [256 * 1024; 2]);
+    let now = pair.now;
+    for end in &mut pair.ends {
+        let channel = end.open(false, "name", now);
+        end.stage(channel, 10, now);
+        end.end(channel, now);
+        end.link.close();
+    }
+    // In turns: each answers before it looks whether there is nothing more to say.
+    let mut packets = 0;
+    for _ in 0..100 {
+        packets = 0;
+        for side in [0, 1] {
+            packets += pair.ends[side].transmit(1, now);
+            pair.deliver(1 - side, usize::MAX, false);
+        }
+    }
+    assert_eq!(packets, 0, "after all was acknowledged");
+    assert!(pair.ends.iter().all(|end| end.link.is_quiet()));
+}
