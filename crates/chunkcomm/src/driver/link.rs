@@ -44,6 +44,10 @@ pub(crate) struct DriverSetup {
     pub(crate) one_thread: bool,
 }
 
+/// What a peer said before it hung up arrives in this time: it lies in this machine's
+/// kernel or was lost with the connection.
+const LAST_WORDS: Duration = Duration::from_millis(100);
+
 /// What stands in the way.
 enum Broken {
     /// The connection is of no use.
@@ -90,6 +94,9 @@ pub(crate) struct Driver {
     pub(super) looks: Looks,
     /// What the peer ended the session with.
     pub(super) last_word: Option<LinkCause>,
+    /// Nothing can be written to the connection, and why; what it brings still is read
+    /// until then.
+    pub(super) unwritable: Option<(LinkCause, Time)>,
     pub(super) over: bool,
     #[cfg(feature = "metrics")]
     /// When to publish next, and how many packets had passed last time.
@@ -122,6 +129,7 @@ impl Driver {
             recheck: None,
             looks: Looks::new(setup.board),
             last_word: None,
+            unwritable: None,
             over: false,
             #[cfg(feature = "metrics")]
             metrics: (Time(0), 0),
@@ -176,15 +184,16 @@ impl Driver {
         })
     }
 
-    /// Nothing can be written any more: what the peer said last may tell more
-    /// than `broken`.
-    fn read_last(&mut self, context: &mut Context<'_>, now: Time, broken: Broken) -> Broken {
-        loop {
-            match self.poll_read(context, now) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(Broken::Session(error))) => return Broken::Session(error),
-                _ => return broken,
-            }
+    /// Nothing can be written any more: what the peer said last may tell more than that.
+    /// A runtime that has not yet seen what arrived says that there is nothing, so that
+    /// the connection's end is waited for.
+    fn read_last(&mut self, context: &mut Context<'_>, now: Time) -> Result<Turn, Broken> {
+        let Some((cause, until)) = self.unwritable.clone() else { return Ok(Turn::Rest) };
+        match self.poll_read(context, now) {
+            Poll::Ready(Ok(())) => Ok(Turn::Yield),
+            Poll::Ready(Err(Broken::Session(error))) => Err(Broken::Session(error)),
+            Poll::Pending if now < until => Ok(Turn::Rest),
+            _ => Err(Broken::Connection(cause)),
         }
     }
 
@@ -286,9 +295,16 @@ impl Driver {
 
     /// Writes once and reads once.
     fn turn(&mut self, context: &mut Context<'_>, now: Time) -> Result<Turn, Broken> {
+        if self.unwritable.is_some() {
+            return self.read_last(context, now);
+        }
         let wrote = match self.poll_write(context, now) {
             Ok(wrote) => wrote,
-            Err(broken) => return Err(self.read_last(context, now, broken)),
+            Err(Broken::Connection(cause)) => {
+                self.unwritable = Some((cause, now.after(LAST_WORDS)));
+                return self.read_last(context, now);
+            }
+            Err(over) => return Err(over),
         };
         match self.poll_read(context, now) {
             // Receivers run before more is read: what they answer leaves then.
@@ -318,11 +334,13 @@ impl Driver {
         }
         // What the link has to say waits for the packet that is being written, or
         // for a connection.
-        let can_write = self.transport.is_some() && !self.writer.is_busy();
+        let can_write =
+            self.transport.is_some() && !self.writer.is_busy() && self.unwritable.is_none();
         let link = if can_write { self.link.next_deadline() } else { None };
         let rest = self.transport.as_ref().and_then(|_| self.reader.rest_deadline());
         let look = self.looks.deadline(&self.link, now);
-        let deadlines = [link, self.recheck, rest, Some(at), metrics, look];
+        let last = self.unwritable.as_ref().map(|(_, until)| *until);
+        let deadlines = [link, self.recheck, rest, Some(at), metrics, look, last];
         let deadline = deadlines.into_iter().flatten().min();
         let probes = alive == Alive::Probe && can_write;
         if probes || self.alarm.poll(context, deadline, now).is_ready() {
