@@ -23,7 +23,8 @@ pub struct ClusterOptions {
     #[arg(long, value_name = "N", value_parser = numbers::<u32>(1..=NODES_MAX))]
     pub nodes: Option<u32>,
 
-    /// Print what was detected of the launcher, and why, and end
+    /// Print what was detected of the launcher, and why, with --hosts also what would be started
+    /// where and how to copy the program there, and end
     #[arg(long)]
     pub explain_launch: bool,
 }
@@ -48,7 +49,7 @@ impl ClusterOptions {
     pub async fn join(&self) -> Result<Option<Cluster>, Box<dyn Error>> {
         let config = self.config();
         if self.explain_launch {
-            write_out(&config.place()?.explain())?;
+            write_out(&config.explain()?)?;
             return Ok(None);
         }
         Ok(Some(Cluster::join(config).await?))

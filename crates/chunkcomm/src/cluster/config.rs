@@ -1,7 +1,7 @@
 //! [`ClusterConfig`]: the settings of a cluster to be joined.
 
 use super::JoinError;
-use super::launch::{Environment, Place, PlaceError};
+use super::launch::{Environment, Meet, Place, PlaceError, ssh};
 use crate::credential::Credential;
 use crate::proto::cluster::Signature;
 use crate::registry::FunctionPrint;
@@ -135,6 +135,20 @@ impl ClusterConfig {
     /// A variable makes no sense.
     pub fn place(&self) -> Result<Place, PlaceError> {
         Place::detect(&self.environment)
+    }
+
+    /// What was detected and why, for people; with a hosts file also what would be started
+    /// where, and the commands that copy the program there.
+    ///
+    /// # Errors
+    /// A variable makes no sense, or the hosts file cannot be used.
+    pub fn explain(&self) -> Result<String, JoinError> {
+        let place = self.place()?;
+        let mut text = place.explain();
+        if let (Meet::Start, Some(hosts)) = (&place.meet, &self.hosts) {
+            text += &ssh::explain(self, hosts)?;
+        }
+        Ok(text)
     }
 
     pub(super) fn ready_time(&self) -> Result<Duration, PlaceError> {

@@ -49,7 +49,7 @@ pub(super) async fn join(config: ClusterConfig) -> Result<Cluster, JoinError> {
         },
         Meet::Pmi(way) => {
             let known = joining.place.rank().zip(joining.place.size());
-            let began = joining.blocking(move || Pmi::begin(&way, known)).await??;
+            let began = joining.with_launcher(move || Pmi::begin(&way, known)).await??;
             joining.meet_by_pmi(began).await
         }
         Meet::File(name) => joining.meet_by_file(&name).await,
@@ -74,22 +74,28 @@ impl Joining {
         }
     }
 
-    /// Does what blocks on a thread of its own, until the time is over; the thread is
-    /// left behind then.
-    async fn blocking<R: Send + 'static>(
+    /// Speaks with the launcher, which blocks.
+    async fn with_launcher<R: Send + 'static>(
         &self,
         what: impl FnOnce() -> R + Send + 'static,
     ) -> Result<R, JoinError> {
+        self.blocking(what).await?.ok_or(JoinError::Pmi(PmiError::Timeout))
+    }
+
+    /// Does what blocks on a thread of its own, until the time is over: `None`, and the
+    /// thread is left behind.
+    async fn blocking<R: Send + 'static>(
+        &self,
+        what: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<Option<R>, JoinError> {
         let (told, tells) = tokio::sync::oneshot::channel();
         let system = |error| JoinError::System { what: "start a thread", error: Arc::new(error) };
         let thread = std::thread::Builder::new().name("chunkcomm-join".to_owned());
         // Nobody waits any more when the time is over.
         thread.spawn(move || drop(told.send(what()))).map_err(system)?;
         let runtime = tokio::runtime::Handle::current();
-        match clock::within(&runtime, super::left(self.until), tells).await {
-            Some(Ok(result)) => Ok(result),
-            _ => Err(JoinError::Pmi(PmiError::Timeout)),
-        }
+        let done = clock::within(&runtime, super::left(self.until), tells).await;
+        Ok(done.and_then(Result::ok))
     }
 
     /// A node that is about to be a member.

@@ -60,7 +60,7 @@ impl Joining {
             pmi.finalize()?;
             Ok::<_, JoinError>(text)
         };
-        let text = self.blocking(talk).await??;
+        let text = self.with_launcher(talk).await??;
         let meeting = Meeting::from_text(&text).ok_or_else(|| JoinError::NoManager {
             waited: Duration::ZERO,
             // Not what it is: a credential may be in it.
@@ -83,6 +83,10 @@ impl Joining {
     /// soon as that is known.
     pub(super) async fn meet_as_told(self) -> Result<Cluster, JoinError> {
         let told = self.blocking(|| crate::launch::after_words(2)).await?;
+        let told = told.ok_or_else(|| JoinError::NoManager {
+            waited: self.within,
+            last: "who started this node did not say where it is".to_owned(),
+        })?;
         let told = told.map_err(|error| JoinError::System {
             what: "tell the node where its cluster is, by standard input",
             error: Arc::new(error),

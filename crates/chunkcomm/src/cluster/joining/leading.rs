@@ -87,7 +87,7 @@ impl Joining {
             pmi.barrier()?;
             pmi.finalize()
         };
-        leading.joining.blocking(talk).await??;
+        leading.joining.with_launcher(talk).await??;
         leading.finish().await
     }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// More nodes on one host are a mistake.
 const SLOTS_MAX: u32 = 4096;
@@ -121,6 +122,15 @@ pub enum HostsError {
         /// How, or why.
         why: String,
     },
+    /// Rank 0 did not say in time what the others wait for.
+    Silent {
+        /// The host that it is on.
+        host: String,
+        /// What it was to say.
+        awaited: &'static str,
+        /// How long that was waited for.
+        waited: Duration,
+    },
     /// ssh cannot be started here.
     Ssh {
         /// What was to be run.
@@ -147,6 +157,9 @@ impl fmt::Display for HostsError {
             ),
             HostsError::Ended { rank, host, why } => {
                 write!(f, "rank {rank} on {host} ended before all were ready: {why}")
+            }
+            HostsError::Silent { host, awaited, waited } => {
+                write!(f, "rank 0 on {host} did not say {awaited} within {waited:?}")
             }
             HostsError::Ssh { program, .. } => write!(f, "{program} cannot be started"),
         }

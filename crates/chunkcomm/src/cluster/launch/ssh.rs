@@ -15,6 +15,7 @@
 mod command;
 mod output;
 
+use super::PORTS_DEFAULT;
 use super::hosts::{Host, HostsError, parse_hosts};
 use crate::cluster::{Cluster, ClusterConfig, JoinError};
 use crate::credential::Credential;
@@ -68,9 +69,36 @@ pub(in crate::cluster) async fn supervise(
     };
     let remote = Remote::new(config, hosts.len())?;
     let mut nodes = Nodes::start(&remote, &hosts, &credential).map_err(JoinError::Hosts)?;
-    let status = nodes.run(config.rejoin_window).await.map_err(JoinError::Hosts)?;
+    let status = nodes.run(config.ready_time()?, config.rejoin_window).await;
+    let status = status.map_err(JoinError::Hosts)?;
     drop(nodes);
     std::process::exit(status)
+}
+
+/// What would be started where, and how the program gets there: some lines for people.
+pub(in crate::cluster) fn explain(
+    config: &ClusterConfig,
+    path: &Path,
+) -> Result<String, JoinError> {
+    let hosts = read(path, config.nodes).map_err(JoinError::Hosts)?;
+    let remote = Remote::new(config, hosts.len())?;
+    let mut text = format!("by ssh      {} nodes, by {}\n", hosts.len(), path.display());
+    let mut first = 0;
+    for of_one in hosts.chunk_by(|one, next| one.name == next.name) {
+        let last = first + of_one.len() - 1;
+        let ranks = if first == last { format!("{first}") } else { format!("{first}-{last}") };
+        text += &format!("rank        {ranks} on {}\n", of_one[0].name);
+        first = last + 1;
+    }
+    let places = remote.places();
+    text += &format!("program     {}, in folder {}\n", places.program, places.folder);
+    let ports = config.place()?.ports().unwrap_or(PORTS_DEFAULT);
+    text += &format!("ports       {}-{} are open between the hosts\n", ports.start(), ports.end());
+    for of_one in hosts.chunk_by(|one, next| one.name == next.name) {
+        let copying = command::copying(places.program, &of_one[0].name);
+        text += &format!("to copy it  {copying}\n");
+    }
+    Ok(text)
 }
 
 /// The host of each rank.
@@ -100,6 +128,9 @@ struct Nodes {
     running: JoinSet<(usize, io::Result<ExitStatus>)>,
     said: mpsc::Receiver<Said>,
     credential: String,
+    /// Rank 0 has said where it listens.
+    heard: bool,
+    /// All are there.
     ready: bool,
     worst: i32,
 }
@@ -113,11 +144,12 @@ impl Nodes {
         let (says, said) = mpsc::channel(64);
         let mut nodes = Nodes {
             hosts: hosts.to_vec(),
-            program: remote.program().to_owned(),
+            program: remote.places().program.to_owned(),
             inputs: Vec::new(),
             running: JoinSet::new(),
             said,
             credential: credential.reveal().trim_end().to_owned(),
+            heard: false,
             ready: false,
             worst: 0,
         };
@@ -151,7 +183,8 @@ impl Nodes {
     }
 
     /// Passes on what they say until all have ended; gives the highest status.
-    async fn run(&mut self, rejoin_window: Duration) -> Result<i32, HostsError> {
+    async fn run(&mut self, within: Duration, rejoin_window: Duration) -> Result<i32, HostsError> {
+        let began = clock::now();
         for rank in 0..self.hosts.len() {
             let words = if rank == 0 { "here\n" } else { "" };
             self.say(rank, &format!("{}\n{words}", self.credential)).await;
@@ -159,6 +192,7 @@ impl Nodes {
         let mut grace = None;
         loop {
             let left = grace.map(crate::cluster::left).unwrap_or_default();
+            let waited = self.patience(within);
             tokio::select! {
                 Some(said) = self.said.recv() => self.handle(said).await,
                 ended = self.running.join_next() => match ended {
@@ -171,6 +205,12 @@ impl Nodes {
                     }
                     Some(Err(_)) => {}
                 },
+                () = clock::pause(crate::cluster::left(began.after(waited))), if !self.ready =>
+                {
+                    let awaited = if self.heard { "that all are ready" } else { "where it listens" };
+                    let host = self.hosts[0].name.clone();
+                    return Err(HostsError::Silent { host, awaited, waited });
+                }
                 // They end with their input, then.
                 () = clock::pause(left), if grace.is_some() => {
                     self.inputs.clear();
@@ -178,6 +218,12 @@ impl Nodes {
                 }
             }
         }
+    }
+
+    /// How long rank 0 is waited for: it names who is not ready by itself, once it has
+    /// begun to.
+    fn patience(&self, within: Duration) -> Duration {
+        if self.heard { within + GRACE } else { within }
     }
 
     async fn say(&mut self, rank: usize, words: &str) {
@@ -191,6 +237,7 @@ impl Nodes {
     async fn handle(&mut self, said: Said) {
         match said {
             Said::Port(port) => {
+                self.heard = true;
                 let manager = match self.hosts[0].reached_by() {
                     host if host.contains(':') => format!("tcp://[{host}]:{port}\n"),
                     host => format!("tcp://{host}:{port}\n"),
@@ -218,8 +265,9 @@ impl Nodes {
                     "ssh failed; this must work, and ask for nothing: ssh -o BatchMode=yes {host} true"
                 ),
                 126 | 127 => format!(
-                    "{0} is not there, or cannot be run; to copy it: scp {0} {host}:{0}",
-                    self.program
+                    "{} is not there, or cannot be run; to copy it: {}",
+                    self.program,
+                    command::copying(&self.program, host)
                 ),
                 _ => how,
             };

@@ -28,6 +28,12 @@ pub(super) struct Remote {
     passed_on: Vec<(String, String)>,
 }
 
+/// Paths that are the same on all hosts.
+pub(super) struct Places<'a> {
+    pub(super) program: &'a str,
+    pub(super) folder: &'a str,
+}
+
 impl Remote {
     pub(super) fn new(config: &ClusterConfig, size: usize) -> Result<Remote, JoinError> {
         let system = |what| move |error| JoinError::System { what, error: Arc::new(error) };
@@ -48,9 +54,9 @@ impl Remote {
         })
     }
 
-    /// The program that is started, here as there.
-    pub(super) fn program(&self) -> &str {
-        &self.program
+    /// The program that is started, and in which folder: here as there.
+    pub(super) fn places(&self) -> Places<'_> {
+        Places { program: &self.program, folder: &self.folder }
     }
 
     /// Starts the node of this rank.
@@ -89,6 +95,15 @@ impl Remote {
         // Whatever the user's shell is.
         format!("exec sh -c {}", quoted(&script))
     }
+}
+
+/// The command that copies the program to a host, to be typed here.
+pub(super) fn copying(program: &str, host: &str) -> String {
+    let folder = program.rsplit_once('/').map_or("", |(folder, _)| folder);
+    // A shell here, and one there.
+    let there = quoted(&format!("mkdir -p {}", quoted(folder)));
+    let program = quoted(program);
+    format!("ssh {host} {there} && scp {program} {host}:{program}")
 }
 
 /// As one word of a shell.
