@@ -7,9 +7,14 @@ mod example;
 mod farm;
 mod mandelbrot;
 mod nodes;
+#[cfg(target_os = "linux")]
+mod nodes_faults;
 mod pipeline;
 mod proc;
 mod pure;
+#[allow(dead_code)] // of what is shared not everything is needed here
+#[path = "../../../crates/chunkcomm/tests/main/support/random.rs"]
+mod random;
 mod types;
 #[path = "../../../crates/chunkcomm/tests/main/support/waiting.rs"]
 mod waiting;

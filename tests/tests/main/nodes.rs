@@ -3,7 +3,7 @@
 
 use std::process::{Command, Output};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_nodes-program");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_nodes-program");
 
 fn nodes(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     Command::new(PROGRAM).args(arguments).envs(variables.iter().copied()).output().unwrap()
@@ -103,16 +103,6 @@ mod killed {
         proc::Program(command.stderr(Stdio::piped()).spawn().unwrap())
     }
 
-    /// Waits until a thread of the process reads its standard input, as it does once it
-    /// knows its place.
-    fn wait_until_placed(pid: u32) {
-        proc::until_some("the process does not learn its place", || {
-            let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-            let names = threads.flatten().map(|it| std::fs::read_to_string(it.path().join("comm")));
-            names.flatten().any(|name| name.starts_with("chunkcomm-paren")).then_some(())
-        });
-    }
-
     #[test]
     fn a_copy_is_named_and_nobody_is_left() {
         for placed in [false, true] {
@@ -120,7 +110,7 @@ mod killed {
             let copies = proc::children(program.0.id(), 2);
             let victim = proc::placed(&copies, 0);
             if placed {
-                wait_until_placed(victim);
+                proc::wait_until_placed(victim);
             }
             proc::signal(victim, Signal::KILL);
             let mut told = String::new();
@@ -168,7 +158,7 @@ mod killed {
             let program = busy();
             let copies = proc::children(program.0.id(), 2);
             if placed {
-                copies.iter().copied().for_each(wait_until_placed);
+                copies.iter().copied().for_each(proc::wait_until_placed);
             }
             proc::signal(program.0.id(), Signal::KILL);
             proc::wait_until_gone(&copies);

@@ -4,8 +4,9 @@ use std::fs::read_to_string;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// Nothing here takes longer on a machine that is alive.
-const DEADLINE: Duration = Duration::from_secs(60);
+/// Nothing here takes longer on a machine that is alive: a silent peer that nothing waits
+/// for is asked after 30 s and given up 10 s later.
+const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Waits until `look` finds something.
 pub(crate) fn until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
@@ -50,6 +51,35 @@ pub(crate) fn placed(pids: &[u32], place: usize) -> u32 {
     *found.expect("a place each")
 }
 
+/// All processes of this machine with this variable that have not ended.
+pub(crate) fn with_variable(name: &str, value: &str) -> Vec<u32> {
+    let wanted = format!("{name}={value}");
+    let mut pids: Vec<u32> = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // Of one that has ended there is nothing to be read.
+        let Ok(environment) = std::fs::read(entry.path().join("environ")) else { continue };
+        let has = environment.split(|byte| *byte == 0).any(|one| one == wanted.as_bytes());
+        if has && !is_gone(pid) {
+            pids.push(pid);
+        }
+    }
+    pids.sort_unstable();
+    pids
+}
+
+/// Waits until a thread of the process reads its standard input, as it does once it
+/// knows its place.
+pub(crate) fn wait_until_placed(pid: u32) {
+    until_some("the process does not learn its place", || {
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+        let names = threads.flatten().map(|it| read_to_string(it.path().join("comm")));
+        names.flatten().any(|name| name.starts_with("chunkcomm-paren")).then_some(())
+    });
+}
+
 /// A program that is killed with its test, should that fail.
 pub(crate) struct Program(pub(crate) Child);
 
@@ -90,4 +120,10 @@ pub(crate) fn wait_until_handled(pid: u32, signal: rustix::process::Signal) {
 pub(crate) fn signal(pid: u32, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(pid.try_into().unwrap()).unwrap();
     rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// Sends a signal to a process that may have ended.
+pub(crate) fn try_signal(pid: u32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    let _ = rustix::process::kill_process(pid, signal);
 }

@@ -1,0 +1,163 @@
+//! Nodes that are killed or stopped at any moment, from the start of their cluster to its end:
+//! the others end, in order or with an error that names somebody, and no process is left. A
+//! moment is drawn by a seed, which is printed.
+
+use super::nodes::PROGRAM;
+use super::proc;
+use super::random::Random;
+use rustix::process::Signal;
+use std::io::Read as _;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Set to another number, it draws other moments.
+const SEED: &str = "CHUNKCOMM_TEST_SEED";
+
+/// By this variable all processes of a run are found.
+const TOKEN: &str = "CHUNKCOMM_TEST_RUN";
+
+const SIZE: usize = 3;
+
+/// Copies must be ready in this time.
+const READY_MS: &str = "4000";
+
+fn seed() -> u64 {
+    std::env::var(SEED).map_or(1, |text| text.parse().unwrap())
+}
+
+fn token(round: impl std::fmt::Display) -> String {
+    format!("{}-{round}", std::process::id())
+}
+
+/// Rank 0, which starts the others.
+fn start(token: &str, arguments: &[&str]) -> proc::Program {
+    let mut command = Command::new(PROGRAM);
+    command.args(["--nodes", &SIZE.to_string()]).args(arguments);
+    command.env(TOKEN, token).env("CHUNKCOMM_READY_MS", READY_MS);
+    proc::Program(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
+}
+
+/// How it ended and what it told, once it has ended.
+fn end_of(program: &mut proc::Program) -> (ExitStatus, String) {
+    let status = proc::until_some("the program does not end", || program.0.try_wait().unwrap());
+    let mut told = String::new();
+    program.0.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    (status, told)
+}
+
+/// It ended in order, or with an error that names a rank.
+fn assert_clear(status: ExitStatus, told: &str, context: &str) {
+    let named =
+        ["rank 0", "rank 1", "rank 2", "ranks ", "rank-"].iter().any(|it| told.contains(it));
+    match status.code() {
+        Some(0) => {}
+        Some(1) => assert!(named, "{context}: nobody is named in {told:?}"),
+        _ => panic!("{context}: {status}, {told:?}"),
+    }
+    assert!(!told.contains("panicked"), "{context}: {told}");
+}
+
+fn wait_until_nobody_has(token: &str, context: &str) {
+    let what = format!("{context}: processes are left");
+    proc::until_some(&what, || proc::with_variable(TOKEN, token).is_empty().then_some(()));
+}
+
+/// How long a run takes that nothing happens to.
+fn undisturbed(arguments: &[&str]) -> Duration {
+    let begun = Instant::now();
+    let (status, told) = end_of(&mut start(&token("undisturbed"), arguments));
+    assert!(status.success(), "{told}");
+    begun.elapsed()
+}
+
+const SHORT: [&str; 4] = ["--round-trips", "20", "--mebibytes", "1"];
+
+#[test]
+fn a_copy_or_its_parent_killed_at_any_moment_leaves_nobody() {
+    let whole = undisturbed(&SHORT);
+    let mut random = Random::seeded(seed());
+    for round in 0..24 {
+        let token = token(format!("copies-{round}"));
+        let delay = whole.mul_f64(random.below(1200) as f64 / 1000.0);
+        let choice = random.below(SIZE as u64) as usize;
+        let mut program = start(&token, &SHORT);
+        std::thread::sleep(delay);
+        let context = format!("round {round}, process {choice} killed after {delay:?}");
+        println!("{context}");
+        // Whoever is there by then; its parent, if there is no such copy.
+        let mut there = proc::with_variable(TOKEN, &token);
+        there.retain(|pid| *pid != program.0.id());
+        let victim = match choice {
+            0 => program.0.id(),
+            _ => there.get(choice - 1).copied().unwrap_or_else(|| program.0.id()),
+        };
+        proc::try_signal(victim, Signal::KILL);
+        let killed = victim == program.0.id();
+        let (status, told) = end_of(&mut program);
+        if !killed {
+            assert_clear(status, &told, &context);
+        }
+        wait_until_nobody_has(&token, &context);
+    }
+}
+
+/// Measures for longer than the test lasts.
+const BUSY: [&str; 2] = ["--round-trips", "1000000"];
+
+fn copies_of(program: &proc::Program) -> Vec<u32> {
+    proc::children(program.0.id(), SIZE - 1)
+}
+
+#[test]
+fn a_copy_that_is_stopped_for_long_is_given_up_and_killed() {
+    // While it starts, and while it works.
+    for (round, starting) in [true, false].into_iter().enumerate() {
+        let token = token(format!("stopped-copy-{round}"));
+        let mut program = start(&token, &BUSY);
+        let copies = copies_of(&program);
+        let victim = proc::placed(&copies, 0);
+        if !starting {
+            proc::wait_until_placed(victim);
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        proc::signal(victim, Signal::STOP);
+        let (status, told) = end_of(&mut program);
+        assert_eq!(status.code(), Some(1), "{told}");
+        let named = told.contains("rank 1") || told.contains("rank-1");
+        assert!(named, "{told}");
+        wait_until_nobody_has(&token, "a stopped copy");
+    }
+}
+
+#[test]
+fn copies_do_not_wait_for_a_parent_that_is_stopped() {
+    let token = token("stopped-parent");
+    let mut program = start(&token, &BUSY);
+    let copies = copies_of(&program);
+    copies.iter().copied().for_each(proc::wait_until_placed);
+    std::thread::sleep(Duration::from_millis(300));
+    proc::signal(program.0.id(), Signal::STOP);
+    proc::wait_until_gone(&copies);
+    // Once it goes on it learns what has become of them.
+    proc::signal(program.0.id(), Signal::CONT);
+    let (status, told) = end_of(&mut program);
+    assert_eq!(status.code(), Some(1), "{told}");
+    assert_clear(status, &told, "a parent that was stopped");
+    wait_until_nobody_has(&token, "a stopped parent");
+}
+
+#[test]
+fn who_is_stopped_for_a_moment_is_no_loss() {
+    let token = token("stopped-briefly");
+    let mut program = start(&token, &["--round-trips", "2000", "--mebibytes", "8"]);
+    let mut victims = copies_of(&program);
+    victims.push(program.0.id());
+    for victim in victims {
+        proc::try_signal(victim, Signal::STOP);
+        std::thread::sleep(Duration::from_millis(300));
+        proc::try_signal(victim, Signal::CONT);
+    }
+    let (status, told) = end_of(&mut program);
+    assert!(status.success(), "{told}");
+    wait_until_nobody_has(&token, "processes stopped for a moment");
+}
