@@ -8,13 +8,14 @@ use std::time::Duration;
 use chunkcomm_bench::baseline::framed::Framed;
 use chunkcomm_bench::baseline::hand_farm::{HandFarm, HandFarmKind};
 use chunkcomm_bench::baseline::raw::RawEcho;
+use chunkcomm_bench::baseline::raw_calls::RawCalls;
 use chunkcomm_bench::cli;
 use chunkcomm_bench::failure::Failure;
 use chunkcomm_bench::harness::near::{Bench, FAR_COMMAND, Setting};
 use chunkcomm_bench::harness::protocol::{Api, LaneKind, Pace, PolicyKind, RuntimeKind, Transport};
 use chunkcomm_bench::harness::slices::Contender;
 use chunkcomm_bench::ours::farm::{FarmKind, start};
-use chunkcomm_bench::ours::{farm, latency, stream};
+use chunkcomm_bench::ours::{calls, farm, latency, stream};
 use chunkcomm_farm::{Model, Prefetch, Runtime as FarmRuntime, WorkersAs};
 use criterion::{BenchmarkGroup, Criterion, Throughput};
 
@@ -86,6 +87,28 @@ fn round_trips(c: &mut Criterion) -> Result<(), Failure> {
     Ok(())
 }
 
+fn calls_in_flight(c: &mut Criterion) -> Result<(), Failure> {
+    for in_flight in [1, 256] {
+        let mut group = c.benchmark_group(format!("calls 16 B, {in_flight} in flight"));
+        group.throughput(Throughput::Elements(1));
+        let mut bench = Bench::start(&setting())?;
+        let node = setting().node(PolicyKind::Chunked);
+        let kind = calls::CallsKind { bytes: 16, in_flight, node };
+        let mut ours = calls::near(&mut bench, kind)?;
+        bench_slices(&mut group, "ours", &mut bench, &mut *ours);
+        let mut raw = RawCalls::open(&mut bench, 16, in_flight, false)?;
+        bench_slices(&mut group, "raw", &mut bench, &mut raw);
+        #[cfg(feature = "peers")]
+        {
+            use chunkcomm_bench::baseline::tarpc::Tarpc;
+            let mut tarpc = Tarpc::open(&mut bench, 16, in_flight)?;
+            bench_slices(&mut group, "tarpc", &mut bench, &mut tarpc);
+        }
+        group.finish();
+    }
+    Ok(())
+}
+
 fn farms(c: &mut Criterion) -> Result<(), Failure> {
     let mut group = c.benchmark_group("farm overhead");
     group.throughput(Throughput::Elements(1));
@@ -131,6 +154,7 @@ fn all() -> Result<(), Failure> {
         .configure_from_args();
     streams(&mut criterion)?;
     round_trips(&mut criterion)?;
+    calls_in_flight(&mut criterion)?;
     farms(&mut criterion)?;
     criterion.final_summary();
     Ok(())

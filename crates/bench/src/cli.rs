@@ -42,6 +42,8 @@ enum Command {
     Latency(commands::latency::LatencyArgs),
     /// Large messages one way.
     Bandwidth(commands::bandwidth::BandwidthArgs),
+    /// Requests to a service and their answers.
+    Calls(commands::calls::CallsArgs),
     /// What links cost that carry nothing.
     Idle(commands::idle::IdleArgs),
     /// Tasks from a farmer to workers and their results back.
@@ -167,7 +169,7 @@ impl Common {
         match &self.connect {
             Some(_) => Err(Failure::Refused(format!(
                 "{command} starts its processes on this machine: --connect is allowed with \
-                 stream, latency, bandwidth and idle"
+                 stream, latency, bandwidth, calls and idle"
             ))),
             None => Ok(()),
         }
@@ -199,6 +201,7 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Stream(args) => commands::stream::run(&args),
         Command::Latency(args) => commands::latency::run(&args),
         Command::Bandwidth(args) => commands::bandwidth::run(&args),
+        Command::Calls(args) => commands::calls::run(&args),
         Command::Idle(args) => commands::idle::run(&args),
         Command::Farm(args) => commands::farm::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),
@@ -211,8 +214,8 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Serve(args) => commands::serve::run(&args),
         Command::Far(args) => commands::serve::far(&args),
         Command::Other(words) => Err(Failure::Refused(format!(
-            "there is no command '{}'; allowed are stream, latency, bandwidth, idle, farm, cluster, \
-             delta, model, sweep, lab, budgets and serve",
+            "there is no command '{}'; allowed are stream, latency, bandwidth, calls, idle, farm, \
+             cluster, delta, model, sweep, lab, budgets and serve",
             words.first().map_or("", String::as_str)
         ))),
     }

@@ -2,6 +2,7 @@
 
 pub mod bandwidth;
 pub mod budgets;
+pub mod calls;
 pub mod cluster;
 pub mod delta;
 pub mod farm;

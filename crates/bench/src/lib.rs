@@ -6,7 +6,7 @@
 //! the README.
 //!
 //! Reading order: [`message`] (what is sent), [`harness`] (two processes and slices),
-//! [`baseline`] (by hand), [`ours`] (with the library), [`fit`] (lines through figures), [`lab`]
+//! [`baseline`] (by hand), [`ours`] (with the library), [`flight`] (calls of either), [`fit`] (lines through figures), [`lab`]
 //! (faults), [`commands`] (rows), [`cli`].
 
 pub mod baseline;
@@ -14,6 +14,7 @@ pub mod cli;
 pub mod commands;
 pub mod failure;
 pub mod fit;
+pub mod flight;
 pub mod harness;
 pub mod lab;
 pub mod message;

@@ -1,6 +1,7 @@
 //! What is measured: the library, used the way its documentation says.
 
 pub mod bandwidth;
+pub mod calls;
 pub mod chain;
 pub mod cluster;
 pub mod farm;

@@ -153,6 +153,41 @@ fn cluster_rows() {
 }
 
 #[test]
+fn calls_rows() {
+    let keys = ["in_flight", "calls_per_second", "p50_us", "p99_us"];
+    let many: &[&[&str]] = &[
+        &["--in-flight", "1"],
+        &["--in-flight", "7", "--size", "8"],
+        &["--size", "100KiB", "--in-flight", "3"],
+        &["--transport", "memory"],
+        &["--transport", "tls"],
+        &["--threads", "2"],
+        &["--runtime", "io-thread"],
+    ];
+    for options in many {
+        let row = row(&[&["calls", "--calls", "500"], *options].concat());
+        assert_keys(&row, &keys);
+        assert_eq!(row["calls"], 500, "{options:?}");
+    }
+    let mut baselines = vec![("raw", "40"), ("latency", "1")];
+    if cfg!(feature = "peers") {
+        baselines.push(("tarpc", "40"));
+    } else {
+        let said = refusal(&["calls", "--against", "tarpc"]);
+        assert!(said.contains("--features peers"), "{said}");
+    }
+    for (baseline, width) in baselines {
+        let options = ["--in-flight", width, "--against", baseline];
+        let row = row(&[&["calls", "--calls", "500"], &options[..]].concat());
+        assert_keys(&row, &keys);
+        assert_keys(&row, AGAINST_KEYS);
+        assert_eq!(row["baseline"], baseline);
+        assert!(row["baseline_calls_per_second"].as_f64().is_some_and(|rate| rate > 0.0));
+        assert!(row["baseline_p50_us"].as_f64().is_some_and(|us| us > 0.0));
+    }
+}
+
+#[test]
 fn idle_rows() {
     let row = row(&["idle", "--links", "5"]);
     assert_keys(&row, &["links", "bytes_per_link", "wakeups_per_second"]);
@@ -206,7 +241,7 @@ fn budgets_run_all_at_tiny_sizes() {
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{err}", output.status);
     let out = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(out.lines().count(), 23);
+    assert_eq!(out.lines().count(), 24 + usize::from(cfg!(feature = "peers")));
     for line in out.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
         assert_keys(&row, &["name", "figure", "budget", "aim", "met"]);
@@ -238,7 +273,6 @@ fn a_missed_budget_is_exit_status_1() {
 #[test]
 fn what_cannot_be_is_refused_with_what_is_allowed() {
     let cases: &[(&[&str], &str)] = &[
-        (&["calls"], "allowed are stream, latency"),
         (&["redistribute", "--json"], "allowed are stream, latency"),
         (&["stream", "--transport", "udp", "--json"], "[possible values: tcp, tls, unix, memory]"),
         (&["stream", "--size", "7"], "at least 8"),
@@ -253,6 +287,8 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
         (&["stream", "--connect", "127.0.0.1:1", "--transport", "unix"], "--transport tcp"),
         (&["stream", "--connect", "foo"], "HOST:PORT"),
         (&["stream", "--connect", "127.0.0.1:1"], "connecting to 127.0.0.1:1"),
+        (&["calls", "--in-flight", "0"], "1 to 1000000"),
+        (&["calls", "--size", "64KiB", "--against", "raw"], "65536 bytes in flight"),
         (&["farm", "--work", "10"], "10us"),
         (&["farm", "--grain", "auto"], "whole numbers from 1"),
         (&["farm", "--grain", "-1"], "whole numbers from 1"),

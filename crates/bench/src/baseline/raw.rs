@@ -88,21 +88,21 @@ impl FarEnd for FarStream {
 }
 
 /// A socket that is waited for in epoll, asleep or spinning.
-struct Polled {
+pub(super) struct Polled {
     wire: Wire,
     waiter: Waiter,
     spin: bool,
 }
 
 impl Polled {
-    fn new(wire: Wire, spin: bool) -> io::Result<Self> {
+    pub(super) fn new(wire: Wire, spin: bool) -> io::Result<Self> {
         wire.set_nonblocking()?;
         let waiter = Waiter::new(&wire, spin)?;
         Ok(Self { wire, waiter, spin })
     }
 
     #[inline]
-    fn put(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn put(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.wire.write(bytes) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -120,15 +120,23 @@ impl Polled {
     fn get(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         let mut filled = 0;
         while filled < buffer.len() {
+            filled += self.get_some(&mut buffer[filled..])?;
+        }
+        Ok(())
+    }
+
+    /// Waits until something is there and reads it.
+    #[inline]
+    pub(super) fn get_some(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
             self.waiter.readable(&self.wire)?;
-            match self.wire.read(&mut buffer[filled..]) {
+            match self.wire.read(buffer) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(read) => filled += read,
+                Ok(read) => return Ok(read),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
     }
 }
 

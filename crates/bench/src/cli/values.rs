@@ -25,6 +25,9 @@ const DEAD_MIN: Duration = Duration::from_millis(100);
 /// More channels of a link than this are a slip of the finger.
 const CHANNELS_MAX: usize = 1000;
 
+/// More tasks than this are a slip of the finger.
+const IN_FLIGHT_MAX: u64 = 1_000_000;
+
 /// What the library takes for a packet.
 const PACKET_BYTES: RangeInclusive<usize> = 1 << 10..=1 << 20;
 
@@ -212,6 +215,17 @@ pub fn links(text: &str) -> Result<usize, String> {
 pub fn nodes(text: &str) -> Result<u32, String> {
     let nodes = text.parse().ok().filter(|nodes| (1..=NODES_MAX).contains(nodes));
     nodes.ok_or_else(|| format!("allowed are 1 to {NODES_MAX} processes"))
+}
+
+/// Calls at a time, a task each.
+///
+/// # Errors
+/// What is allowed.
+pub fn in_flight(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(calls) if (1..=IN_FLIGHT_MAX).contains(&calls) => Ok(calls),
+        _ => Err(format!("allowed are 1 to {IN_FLIGHT_MAX}")),
+    }
 }
 
 /// Workers of a runtime.

@@ -114,10 +114,16 @@ fn open(end: End, opening: Opening<'_>) -> Result<Box<dyn FarEnd>, Failure> {
             ours::latency::far(bytes, load, lane, node, opening)
         }
         End::Bandwidth { bytes, fresh, node } => ours::bandwidth::far(bytes, fresh, node, opening),
+        End::Calls { bytes, node } => ours::calls::far(bytes, node, opening),
         End::Links { count, node } => ours::idle::far(count, node, opening),
         End::ChainNode { head, index, node } => ours::chain::far(&head, index, node, opening),
         End::RawStream { bytes } => baseline::raw::far_stream(bytes, opening),
         End::RawEcho { bytes, spin } => baseline::raw::far_echo(bytes, spin, opening),
+        End::RawCalls { bytes, spin } => baseline::raw_calls::far(bytes, spin, opening),
+        #[cfg(feature = "peers")]
+        End::Tarpc { bytes } => baseline::tarpc::far(bytes, opening),
+        #[cfg(not(feature = "peers"))]
+        End::Tarpc { .. } => Err(baseline::no_tarpc()),
         End::Framed { bytes } => baseline::framed::far(bytes, opening),
         End::HandWorker { task_bytes, work_ns } => {
             baseline::hand_farm::far(task_bytes, work_ns, opening)

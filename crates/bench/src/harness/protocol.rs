@@ -137,6 +137,13 @@ pub enum End {
         /// The node.
         node: NodeKind,
     },
+    /// Ours: a service.
+    Calls {
+        /// Encoded bytes of a request, and of an answer.
+        bytes: usize,
+        /// The node.
+        node: NodeKind,
+    },
     /// Ours: a node that many others dial.
     Links {
         /// How many.
@@ -164,6 +171,18 @@ pub enum End {
         bytes: usize,
         /// Spinning instead of sleeping.
         spin: bool,
+    },
+    /// Baseline: whatever came is sent back in one write.
+    RawCalls {
+        /// Bytes of a message.
+        bytes: usize,
+        /// Spinning instead of sleeping.
+        spin: bool,
+    },
+    /// Baseline: a service by tarpc.
+    Tarpc {
+        /// Encoded bytes of a request, and of an answer.
+        bytes: usize,
     },
     /// Baseline: length-prefixed messages; both hand-batched and one write a message.
     Framed {

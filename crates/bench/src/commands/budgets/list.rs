@@ -143,6 +143,23 @@ pub(super) static BUDGETS: &[Budget] = &[
         aim: 0.9,
     },
     Budget {
+        name: "calls-one",
+        command: "calls --size 16 --in-flight 1 --against latency",
+        quick: "--calls 200",
+        key: "ratio",
+        bound: Bound::AtMost(1.3),
+        aim: 1.1,
+    },
+    #[cfg(feature = "peers")]
+    Budget {
+        name: "calls-many",
+        command: "calls --size 16 --in-flight 256 --against tarpc",
+        quick: "--calls 2000",
+        key: "ratio",
+        bound: Bound::AtLeast(2.0),
+        aim: 4.0,
+    },
+    Budget {
         name: "farm",
         command: "farm --tasks 500000 --work 0us --task-bytes 16 --workers 1 \
             --workers-as process --prefetch 64 --grain 1 --against hand-farm",

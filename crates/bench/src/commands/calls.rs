@@ -1,0 +1,151 @@
+//! `chunkperf calls`: requests to a service and their answers.
+
+use clap::{Args, ValueEnum};
+
+use super::{Verdict, set_ratio};
+use crate::baseline::raw_calls::RawCalls;
+use crate::cli::{Common, values};
+use crate::failure::Failure;
+use crate::harness::near::{Bench, Setting};
+use crate::harness::protocol::{LaneKind, NodeKind, PolicyKind, RuntimeKind, Transport};
+use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, name_of};
+use crate::ours::calls::{CallsKind, near};
+use crate::ours::latency::{self, EchoKind};
+use crate::stats::percentile_us;
+use crate::table::Row;
+
+/// Options of `chunkperf calls`.
+#[derive(Debug, Args)]
+pub struct CallsArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Encoded bytes of a request, and of an answer; at least 8
+    #[arg(long, value_name = "B", default_value = "16", value_parser = values::message_bytes)]
+    size: usize,
+    /// Calls at a time, each by a task of its own
+    #[arg(long, value_name = "N", default_value = "256", value_parser = values::in_flight)]
+    in_flight: u64,
+    /// Calls of all counted slices [default: as many as fill two seconds]
+    #[arg(long, value_name = "N", value_parser = values::count)]
+    calls: Option<u64>,
+    /// Measure this in the same run and print the ratio
+    #[arg(long, value_enum, value_name = "BASELINE")]
+    against: Option<Against>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Against {
+    /// Plain sockets with as many messages in flight.
+    Raw,
+    /// tarpc over TCP, with the same runtime; needs the feature `peers`.
+    Tarpc,
+    /// Our round trip of one message over two channels; the ratio is that of p50.
+    Latency,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If the options do not go together, or the measurement fails.
+pub fn run(args: &CallsArgs) -> Result<Verdict, Failure> {
+    args.check()?;
+    let setting = args.common.setting()?;
+    let plan = Plan::new(args.calls, 4 * args.in_flight, args.against.is_some())?;
+    let mut bench = Bench::start(&setting)?;
+    let node = setting.node(PolicyKind::Chunked);
+    let kind = CallsKind { bytes: args.size, in_flight: args.in_flight, node };
+    let mut ours = near(&mut bench, kind)?;
+    let mut baseline = args.baseline(&mut bench, &setting, node)?;
+    let outcome = slices::run(&mut bench, &mut *ours, baseline.as_mut(), &plan)?;
+    args.row(&outcome).print(args.common.json);
+    Ok(Verdict::Fine)
+}
+
+impl CallsArgs {
+    fn check(&self) -> Result<(), Failure> {
+        match self.against {
+            Some(Against::Raw) => self.common.needs_sockets("raw"),
+            Some(Against::Tarpc) if !cfg!(feature = "peers") => Err(Failure::Refused(
+                "--against tarpc is not in this build: cargo build --release \
+                 -p chunkcomm-bench --features peers"
+                    .to_owned(),
+            )),
+            Some(Against::Tarpc)
+                if !matches!(self.common.transport, Transport::Tcp | Transport::Tls) =>
+            {
+                Err(Failure::Refused(format!(
+                    "--against tarpc uses plain TCP: allowed with --transport tcp and tls, not {}",
+                    name_of(self.common.transport)
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn baseline(
+        &self,
+        bench: &mut Bench,
+        setting: &Setting,
+        node: NodeKind,
+    ) -> Result<Option<Box<dyn Contender>>, Failure> {
+        let Some(against) = self.against else { return Ok(None) };
+        Ok(Some(match against {
+            Against::Raw => {
+                let spin = setting.runtime == RuntimeKind::BusyPoll;
+                Box::new(RawCalls::open(bench, self.size, self.in_flight, spin)?)
+            }
+            Against::Tarpc => open_tarpc(bench, self.size, self.in_flight)?,
+            Against::Latency => {
+                let (bytes, lane) = (self.size, LaneKind::Bulk);
+                let kind = EchoKind { bytes, load: false, lane, count_max: u64::MAX, node };
+                latency::near(bench, kind)?
+            }
+        }))
+    }
+
+    fn row(&self, outcome: &Outcome) -> Row {
+        let samples = outcome.samples_ns();
+        let calls = outcome.messages();
+        let mut row = self.common.row("calls");
+        row.set("payload_bytes", self.size)
+            .set("in_flight", self.in_flight)
+            .set("calls", calls)
+            .set("calls_per_second", calls as f64 / outcome.seconds())
+            .set("p50_us", percentile_us(&samples, 50))
+            .set("p99_us", percentile_us(&samples, 99))
+            .set("cpu_us_per_call", outcome.cpu_us() / calls as f64)
+            .set("session", name_of(self.common.session));
+        if let Some((before, after)) = outcome.stats {
+            let packets = after.message_packets_sent - before.message_packets_sent;
+            row.set("calls_per_packet", calls as f64 / packets as f64);
+        }
+        if let Some(against) = self.against {
+            let ratio = match against {
+                Against::Latency => outcome.ratio(Slice::p50_us),
+                Against::Raw | Against::Tarpc => outcome.ratio(Slice::rate),
+            };
+            let samples = outcome.baseline_samples_ns();
+            set_ratio(&mut row, &name_of(against), ratio);
+            row.set("baseline_calls_per_second", outcome.baseline_rate())
+                .set("baseline_p50_us", percentile_us(&samples, 50))
+                .set("baseline_p99_us", percentile_us(&samples, 99))
+                .set("baseline_cpu_us_per_call", outcome.baseline_cpu_us_per_message());
+        }
+        row
+    }
+}
+
+#[cfg(feature = "peers")]
+fn open_tarpc(
+    bench: &mut Bench,
+    bytes: usize,
+    in_flight: u64,
+) -> Result<Box<dyn Contender>, Failure> {
+    Ok(Box::new(crate::baseline::tarpc::Tarpc::open(bench, bytes, in_flight)?))
+}
+
+/// Refused before.
+#[cfg(not(feature = "peers"))]
+fn open_tarpc(_: &mut Bench, _: usize, _: u64) -> Result<Box<dyn Contender>, Failure> {
+    Err(crate::baseline::no_tarpc())
+}
