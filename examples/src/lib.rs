@@ -4,9 +4,11 @@
 //! `main` here, so that the test can run it: the binary of an example is not
 //! built for the tests of another package.
 
+pub mod by_policy;
 pub mod cascade;
 pub mod cluster_options;
 pub mod command_line;
 pub mod farm_options;
 pub mod mandelbrot;
 pub mod nodes;
+pub mod parsort;

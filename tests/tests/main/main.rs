@@ -9,6 +9,7 @@ mod mandelbrot;
 mod nodes;
 #[cfg(target_os = "linux")]
 mod nodes_faults;
+mod parsort;
 mod pipeline;
 mod proc;
 mod pure;

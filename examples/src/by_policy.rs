@@ -1,0 +1,209 @@
+//! Programs that do the same by nodes that gather messages and by nodes that send each at once.
+//!
+//! How a node sends is its own, so the nodes of one cluster are shared out in two teams: even ranks
+//! gather, odd ones do not. In each team the first node, the *caller*, does the work with the
+//! others. One team works at a time, and rank 0 says which.
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use chunkcomm::cluster::End;
+use chunkcomm::cluster::launch::Launcher;
+use chunkcomm::{Cluster, ClusterConfig, Node, Policy, Registry};
+use clap::{Args, ValueEnum};
+
+use crate::cluster_options::{ClusterOptions, with_causes};
+
+const END_DEADLINE: Duration = Duration::from_secs(30);
+
+/// The cluster, and how its nodes send.
+#[derive(Args, Clone, Debug, Default)]
+pub struct TeamOptions {
+    #[command(flatten)]
+    cluster: ClusterOptions,
+
+    /// How the nodes send: half of them so and half of them so, or all alike
+    #[arg(long, value_enum, default_value_t)]
+    policy: Policies,
+}
+
+/// Which teams there are.
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Policies {
+    /// Even ranks gather messages, odd ones send each at once
+    #[default]
+    Both,
+    /// All gather messages
+    Chunked,
+    /// All send each message at once
+    Unbuffered,
+}
+
+/// Nodes that send alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Team {
+    /// They gather messages.
+    pub gathers: bool,
+    /// Who does the work ...
+    pub caller: u32,
+    /// ... with the help of these: the rest of the team, or the caller itself where that is alone.
+    pub helpers: Vec<u32>,
+}
+
+impl Team {
+    /// The name of its policy.
+    #[must_use]
+    pub fn policy(&self) -> &'static str {
+        if self.gathers { "chunked" } else { "unbuffered" }
+    }
+
+    /// The caller helps itself, through memory: no figures of that are of a network.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.helpers == [self.caller]
+    }
+}
+
+impl Policies {
+    fn teams(self) -> u32 {
+        if self == Policies::Both { 2 } else { 1 }
+    }
+
+    /// How the node of this rank sends.
+    fn gathers(self, rank: u32) -> bool {
+        match self {
+            Policies::Both => rank.is_multiple_of(2),
+            Policies::Chunked => true,
+            Policies::Unbuffered => false,
+        }
+    }
+
+    /// The teams of so many nodes, in the order of their callers.
+    fn share_out(self, size: u32) -> Result<Vec<Team>, String> {
+        let teams = self.teams();
+        if size < teams {
+            return Err(format!("{size} node: each of {teams} policies needs one"));
+        }
+        let team = |caller: u32| {
+            let helpers: Vec<u32> = (caller + teams..size).step_by(teams as usize).collect();
+            let helpers = if helpers.is_empty() { vec![caller] } else { helpers };
+            Team { gathers: self.gathers(caller), caller, helpers }
+        };
+        Ok((0..teams).map(team).collect())
+    }
+}
+
+impl TeamOptions {
+    /// Joins the cluster; rank 0 does `lead` with the teams, the others run `processes` for it
+    /// until it is done. Nodes that this process starts itself, where `--nodes` does not say how
+    /// many, are `each` for a team.
+    ///
+    /// # Errors
+    /// `lead` failed, the cluster ended before it was done, or there are too few nodes.
+    pub async fn run(
+        &self,
+        each: u32,
+        processes: &Registry,
+        lead: impl AsyncFnOnce(&Cluster, &[Team]) -> Result<(), Box<dyn Error>>,
+    ) -> Result<(), Box<dyn Error>> {
+        if self.cluster.explain_launch {
+            self.cluster.join().await?;
+            return Ok(());
+        }
+        let cluster = Cluster::join(self.config(each, processes)?).await?;
+        if cluster.rank() > 0 {
+            cluster.finished().await;
+            return Ok(cluster.end(END_DEADLINE).await?);
+        }
+        let done = match self.policy.share_out(cluster.size()) {
+            Ok(teams) => lead(&cluster, &teams).await,
+            Err(too_few) => Err(too_few.into()),
+        };
+        let cut_short = cluster.ended();
+        cluster.finish();
+        let ended = cluster.end(END_DEADLINE).await;
+        match (done, cut_short) {
+            (Ok(()), _) => Ok(ended?),
+            // What else went wrong follows from that, unless somebody asked for it.
+            (Err(_), Some(end)) if !matches!(end, End::Finished { .. }) => {
+                Err(end.to_string().into())
+            }
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    fn config(&self, each: u32, processes: &Registry) -> Result<ClusterConfig, Box<dyn Error>> {
+        let mut config = self.cluster.config();
+        let place = config.place()?;
+        let own_copies = place.launcher() == Launcher::User;
+        if own_copies && self.cluster.nodes.is_none() && self.cluster.hosts.is_none() {
+            config = config.nodes(each * self.policy.teams());
+        }
+        let rank = place.rank().or(own_copies.then_some(0));
+        let gathers = match rank {
+            Some(rank) => self.policy.gathers(rank),
+            None if self.policy != Policies::Both => self.policy.gathers(0),
+            None => {
+                let by = place.launcher();
+                return Err(format!(
+                    "how a node sends follows from its rank, which {by} tells only when it has \
+                     started: run it with --policy unbuffered and with --policy chunked"
+                )
+                .into());
+            }
+        };
+        let policy = if gathers { Policy::Chunked } else { Policy::Unbuffered };
+        Ok(config.node(Node::builder().policy(policy).processes(processes)))
+    }
+}
+
+/// Runs the program of this name to its end on this thread; says on standard error why it failed.
+pub fn run_program(
+    name: &str,
+    program: impl Future<Output = Result<(), Box<dyn Error>>>,
+) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime.map_err(Box::<dyn Error>::from).and_then(|runtime| runtime.block_on(program)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{name}: {}", with_causes(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn team(gathers: bool, caller: u32, helpers: &[u32]) -> Team {
+        Team { gathers, caller, helpers: helpers.to_vec() }
+    }
+
+    #[test]
+    fn nodes_are_shared_out_by_their_ranks() {
+        let both = |size| Policies::Both.share_out(size);
+        let six = vec![team(true, 0, &[2, 4]), team(false, 1, &[3, 5])];
+        assert_eq!(both(6), Ok(six));
+        let three = vec![team(true, 0, &[2]), team(false, 1, &[1])];
+        assert!(!three[0].is_alone() && three[1].is_alone());
+        assert_eq!(both(3), Ok(three));
+        assert_eq!(both(1), Err("1 node: each of 2 policies needs one".to_owned()));
+        assert_eq!(Policies::Unbuffered.share_out(3), Ok(vec![team(false, 0, &[1, 2])]));
+        assert_eq!(Policies::Chunked.share_out(1), Ok(vec![team(true, 0, &[0])]));
+    }
+
+    #[test]
+    fn every_member_of_a_team_sends_as_its_caller() {
+        for policy in [Policies::Both, Policies::Chunked, Policies::Unbuffered] {
+            for size in 2..9 {
+                for team in policy.share_out(size).unwrap() {
+                    for helper in team.helpers {
+                        assert_eq!(policy.gathers(helper), team.gathers, "{policy:?} {size}");
+                    }
+                }
+            }
+        }
+    }
+}

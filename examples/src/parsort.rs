@@ -1,0 +1,149 @@
+//! Sorts numbers by processes on other nodes: the sorting program of J. Berthold, "Dynamic Chunking
+//! in Eden" (sections 2.2 and 4.2).
+//!
+//! One process, the *caller*, deals the numbers to *workers*, which sort them, and merges what comes
+//! back. There are three ways to send them (`ways`): one by one, which is what one writes first;
+//! and two in chunks by hand. Each is done by nodes that gather messages and by nodes that send each
+//! at once ([`by_policy`](crate::by_policy)). What comes out is compared with a sequential sort.
+
+mod options;
+mod table;
+mod ways;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use chunkcomm::process::Failure;
+use chunkcomm::{Cluster, Process, ReceivingPort, Registry, SendingPort};
+use serde::{Deserialize, Serialize};
+
+use crate::by_policy::{Team, run_program};
+use crate::command_line::{parse, write_out};
+use options::Options;
+use table::Row;
+use ways::{Way, Workers};
+
+/// What a caller is asked to do.
+#[derive(Serialize, Deserialize)]
+struct Job {
+    /// The rank of each worker.
+    workers: Vec<u32>,
+    ways: Vec<Way>,
+    /// How often all of them.
+    rounds: u32,
+    numbers: ReceivingPort<i64>,
+    /// One for each sorting: the ways in order, round by round.
+    outcomes: SendingPort<Outcome>,
+}
+
+/// One sorting.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Outcome {
+    seconds: f64,
+    /// It is what another sort gives.
+    right: bool,
+    /// Messages and packets that the caller sent.
+    messages: u64,
+    packets: u64,
+}
+
+/// The whole program.
+#[must_use]
+pub fn run() -> ExitCode {
+    let options = parse::<Options>();
+    run_program("parsort", work(&options))
+}
+
+async fn work(options: &Options) -> Result<(), Box<dyn Error>> {
+    let mut registry = Registry::new();
+    let workers = Workers::register(&mut registry);
+    let caller = registry.process("parsort.call", move |context, job: Job| {
+        let workers = workers.clone();
+        async move {
+            let cluster = context.cluster().ok_or_else(|| Failure::new("the cluster has ended"))?;
+            call(&cluster, &workers, job).await
+        }
+    });
+    let lead =
+        async |cluster: &Cluster, teams: &[Team]| lead(cluster, teams, &caller, options).await;
+    options.teams.run(1 + options.workers, &registry, lead).await
+}
+
+/// Rank 0: has everything sorted by the callers, and prints how long that took.
+async fn lead(
+    cluster: &Cluster,
+    teams: &[Team],
+    caller: &Process<Job>,
+    options: &Options,
+) -> Result<(), Box<dyn Error>> {
+    let numbers = options.numbers()?;
+    let ways = options.ways();
+    let mut rows = Vec::new();
+    // The slower first, as the table reads.
+    for team in teams.iter().rev() {
+        let outcomes = ask(cluster, team, caller, options, &numbers).await?;
+        for (index, way) in ways.iter().enumerate() {
+            let outcomes: Vec<Outcome> =
+                outcomes.iter().skip(index).step_by(ways.len()).cloned().collect();
+            let policy = team.policy();
+            if outcomes.len() != options.repeat as usize || outcomes.iter().any(|it| !it.right) {
+                return Err(format!("{way}, {policy}: the numbers are not sorted").into());
+            }
+            rows.push(Row::new(*way, policy, outcomes));
+        }
+    }
+    let alone = teams.iter().any(Team::is_alone);
+    write_out(&table::text(numbers.len(), options.workers, alone, &rows))?;
+    Ok(())
+}
+
+/// Asks the caller of a team for all ways of sorting.
+async fn ask(
+    cluster: &Cluster,
+    team: &Team,
+    caller: &Process<Job>,
+    options: &Options,
+    numbers: &[i64],
+) -> Result<Vec<Outcome>, Box<dyn Error>> {
+    let (input, to_caller) = cluster.node().receiving_port()?;
+    let (outcomes, mut told) = cluster.node().sending_port()?;
+    let workers = team.helpers.iter().copied().cycle().take(options.workers as usize).collect();
+    let (ways, rounds) = (options.ways(), options.repeat);
+    let job = Job { workers, ways, rounds, numbers: input, outcomes };
+    let process = cluster.instantiate(team.caller, caller, job).await?;
+    let sending = async {
+        let mut to_caller = to_caller.connect().await?;
+        to_caller.send_all(numbers).await?;
+        Ok::<_, Box<dyn Error>>(())
+    };
+    let taking = async {
+        let mut all = Vec::new();
+        while let Some(outcome) = told.recv().await? {
+            all.push(outcome);
+        }
+        Ok::<_, Box<dyn Error>>(all)
+    };
+    let (sent, taken) = tokio::join!(sending, taking);
+    // Why it failed is known there.
+    process.await?;
+    sent?;
+    taken
+}
+
+/// The process of a caller.
+async fn call(cluster: &Cluster, workers: &Workers, job: Job) -> Result<(), Failure> {
+    let mut outcomes = job.outcomes.connect().await?;
+    let mut from = job.numbers.connect().await?.into_receiver().await?;
+    let mut numbers = Vec::new();
+    while from.recv_many(&mut numbers, usize::MAX).await? > 0 {}
+    let mut expected = numbers.clone();
+    expected.sort_unstable();
+    for _ in 0..job.rounds {
+        for &way in &job.ways {
+            let sorting = ways::Sorting { cluster, workers, ranks: &job.workers, way };
+            let outcome = sorting.timed(&numbers, &expected).await?;
+            outcomes.send_now(&outcome).await?;
+        }
+    }
+    Ok(())
+}
