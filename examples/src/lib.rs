@@ -8,6 +8,7 @@ pub mod by_policy;
 pub mod cascade;
 pub mod cluster_options;
 pub mod command_line;
+pub mod echo;
 pub mod farm_options;
 pub mod mandelbrot;
 pub mod nodes;

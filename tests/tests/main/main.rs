@@ -3,6 +3,7 @@
 
 mod cancel;
 mod cascade;
+mod echo;
 mod example;
 mod farm;
 mod mandelbrot;

@@ -1,0 +1,191 @@
+//! Sends items to a process on another node that sends them back: the system test of J. Berthold,
+//! "Dynamic Chunking in Eden" (section 4.2, figure 5).
+//!
+//! An item is a list of words of 32 bits. Its time is from the first item sent to the last one that
+//! came back; the process is there by then. Each item that comes back is compared with what was
+//! sent. Nodes that gather messages and nodes that send each at once take turns
+//! ([`by_policy`](crate::by_policy)), so that what else happens on the machines meets both.
+
+mod table;
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use chunkcomm::process::Failure;
+use chunkcomm::{Cluster, Process, ReceivingPort, Registry, SendingPort, ValueWriter};
+use clap::Parser;
+use serde::{Deserialize, Serialize};
+
+use crate::by_policy::{Team, TeamOptions, run_program};
+use crate::command_line::{numbers, parse, write_out};
+use table::Row;
+
+#[derive(Parser)]
+#[command(
+    name = "echo",
+    about = "Sends items to another node and back, gathered and each at once, and compares",
+    after_help = "By default there are 4 nodes: for each policy one that sends and one that sends back."
+)]
+struct Options {
+    #[command(flatten)]
+    teams: TeamOptions,
+
+    /// Items sent
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = numbers::<u32>(1..=10_000_000))]
+    items: u32,
+
+    /// Words of 32 bits in an item, one size after the other
+    #[arg(
+        long,
+        value_name = "N,..",
+        value_delimiter = ',',
+        default_values_t = [1, 2, 5, 10, 20, 50, 100, 200, 300, 500, 700, 1000],
+        value_parser = numbers::<u32>(0..=1_000_000)
+    )]
+    words: Vec<u32>,
+
+    /// Send so often; the medians count
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = numbers::<u32>(1..=1000))]
+    repeat: u32,
+
+    /// The crossover is where chunking gains less than this
+    #[arg(long, value_name = "X", default_value_t = 1.1, value_parser = gain)]
+    gain: f64,
+}
+
+fn gain(text: &str) -> Result<f64, String> {
+    let gain = text.parse().ok().filter(|gain| (0.01..=1000.0).contains(gain));
+    gain.ok_or_else(|| "allowed are numbers from 0.01 to 1000".to_owned())
+}
+
+type Item = Vec<u32>;
+type Ends = (ReceivingPort<Item>, SendingPort<Item>);
+
+/// What a caller is asked to do.
+#[derive(Serialize, Deserialize)]
+struct Job {
+    /// The rank of the node that sends back.
+    helper: u32,
+    items: u32,
+    words: u32,
+    outcome: ValueWriter<Outcome>,
+}
+
+/// How long it took, there and back.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Outcome {
+    seconds: f64,
+    /// Packets with messages that the caller sent.
+    packets: u64,
+}
+
+/// The whole program.
+#[must_use]
+pub fn run() -> ExitCode {
+    let options = parse::<Options>();
+    run_program("echo", work(&options))
+}
+
+async fn work(options: &Options) -> Result<(), Box<dyn Error>> {
+    let mut registry = Registry::new();
+    let echo = registry.process("echo", |_, (items, back): Ends| async move {
+        // Known to its sender before the first item comes.
+        let (mut items, mut back) = (items.connect().await?, back.connect().await?);
+        while let Some(item) = items.recv().await? {
+            back.send(&item).await?;
+        }
+        Ok(())
+    });
+    let caller = registry.process("echo.call", move |context, job: Job| {
+        let echo = echo.clone();
+        async move {
+            let cluster = context.cluster().ok_or_else(|| Failure::new("the cluster has ended"))?;
+            let outcome = call(&cluster, &echo, &job).await?;
+            Ok(job.outcome.write(&outcome).await?)
+        }
+    });
+    let lead =
+        async |cluster: &Cluster, teams: &[Team]| lead(cluster, teams, &caller, options).await;
+    options.teams.run(2, &registry, lead).await
+}
+
+/// Rank 0: has the callers take turns, size by size, and prints how long they took.
+async fn lead(
+    cluster: &Cluster,
+    teams: &[Team],
+    caller: &Process<Job>,
+    options: &Options,
+) -> Result<(), Box<dyn Error>> {
+    let mut rows = Vec::new();
+    for &words in &options.words {
+        let mut row = Row::new(words);
+        // Once more before, which makes the links and the memory ready.
+        for round in 0..=options.repeat {
+            for team in teams {
+                let outcome = ask(cluster, team, caller, options.items, words).await?;
+                if round > 0 {
+                    row.add(team.gathers, outcome);
+                }
+            }
+        }
+        rows.push(row);
+    }
+    let alone = teams.iter().any(Team::is_alone);
+    write_out(&table::text(options.items, alone, options.gain, &rows))?;
+    Ok(())
+}
+
+async fn ask(
+    cluster: &Cluster,
+    team: &Team,
+    caller: &Process<Job>,
+    items: u32,
+    words: u32,
+) -> Result<Outcome, Box<dyn Error>> {
+    let (writer, outcome) = cluster.node().value()?;
+    let helper = *team.helpers.first().unwrap_or(&team.caller);
+    let job = Job { helper, items, words, outcome: writer };
+    cluster.instantiate(team.caller, caller, job).await?.await?;
+    Ok(outcome.get().await?.clone())
+}
+
+/// The process of a caller: sends and takes back at the same time.
+async fn call(cluster: &Cluster, echo: &Process<Ends>, job: &Job) -> Result<Outcome, Failure> {
+    let items: Vec<Item> = (0..job.items).map(|index| item(index, job.words)).collect();
+    let (input, to_echo) = cluster.node().receiving_port()?;
+    let (output, mut back) = cluster.node().sending_port()?;
+    let process = cluster.instantiate(job.helper, echo, (input, output)).await?;
+    let mut to_echo = to_echo.connect().await?;
+    let peer = cluster.peer(job.helper).await?;
+    let packets_before = peer.stats().message_packets_sent;
+    let begun = Instant::now();
+    let sending = async {
+        for item in &items {
+            to_echo.send(item).await?;
+        }
+        drop(to_echo);
+        Ok::<_, Failure>(())
+    };
+    let taking = async {
+        for (index, item) in items.iter().enumerate() {
+            match back.recv().await? {
+                Some(same) if same == *item => {}
+                Some(_) => return Err(Failure::new(format!("item {index} came back changed"))),
+                None => return Err(Failure::new(format!("only {index} items came back"))),
+            }
+        }
+        Ok(begun.elapsed().as_secs_f64())
+    };
+    let ((), seconds) = tokio::try_join!(sending, taking)?;
+    if back.recv().await?.is_some() {
+        return Err(Failure::new("more came back than was sent"));
+    }
+    process.await?;
+    Ok(Outcome { seconds, packets: peer.stats().message_packets_sent - packets_before })
+}
+
+/// No item is like its neighbours.
+fn item(index: u32, words: u32) -> Item {
+    (0..words).map(|word| (index ^ (word << 16)).wrapping_mul(0x9E37_79B9)).collect()
+}
