@@ -47,7 +47,18 @@ impl ClusterOptions {
     /// # Errors
     /// See [`Cluster::join`].
     pub async fn join(&self) -> Result<Option<Cluster>, Box<dyn Error>> {
-        let config = self.config();
+        self.join_with(|config| config).await
+    }
+
+    /// As [`ClusterOptions::join`], with further settings of the program's own.
+    ///
+    /// # Errors
+    /// See [`Cluster::join`].
+    pub async fn join_with(
+        &self,
+        further: impl FnOnce(ClusterConfig) -> ClusterConfig,
+    ) -> Result<Option<Cluster>, Box<dyn Error>> {
+        let config = further(self.config());
         if self.explain_launch {
             write_out(&config.explain()?)?;
             return Ok(None);

@@ -13,3 +13,4 @@ pub mod farm_options;
 pub mod mandelbrot;
 pub mod nodes;
 pub mod parsort;
+pub mod wordcount;

@@ -20,3 +20,4 @@ mod random;
 mod types;
 #[path = "../../../crates/chunkcomm/tests/main/support/waiting.rs"]
 mod waiting;
+mod wordcount;

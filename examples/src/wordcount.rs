@@ -1,0 +1,263 @@
+//! Counts the words of text files on other nodes: rank 0 streams each line to one of the counting
+//! processes, in turn, and merges what they counted.
+//!
+//! ```text
+//!   files -> a thread that reads -> lines, one message each -> counting processes, one a node
+//!                                                                        |
+//!   report <- merged by rank 0 <----- words with their counts, one message each
+//! ```
+//!
+//! Lines and counts are sent one by one; packets are the library's matter.
+
+pub mod tally;
+pub mod text;
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use chunkcomm::cluster::{Cluster, End};
+use chunkcomm::process::ProcessError;
+use chunkcomm::{Arriving, Node, Process, ReceivingPort, Registry, SendError, Sender, SendingPort};
+use clap::Parser;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use crate::cluster_options::{ClusterOptions, with_causes};
+use crate::command_line::{numbers, parse, write_out};
+use tally::{Sequential, Tally, most_frequent};
+use text::{TextError, Wrong};
+
+const END_DEADLINE: Duration = Duration::from_secs(30);
+
+type Failure = Box<dyn Error>;
+
+/// A word and how often it came.
+type Count = (String, u64);
+
+/// The lines to a counting process, and the counts from it.
+type Ends = (ReceivingPort<String>, SendingPort<Count>);
+
+#[derive(Parser)]
+#[command(
+    name = "wordcount",
+    about = "Counts the words of text files on the nodes of a cluster; rank 0 has the files"
+)]
+struct Options {
+    #[command(flatten)]
+    cluster: ClusterOptions,
+
+    /// Text files, and folders: all files below them, but hidden ones and links
+    #[arg(required_unless_present = "explain_launch", value_name = "PATH")]
+    paths: Vec<PathBuf>,
+
+    /// Print so many of the most frequent words
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = numbers::<usize>(0..=1_000_000))]
+    top: usize,
+
+    /// Compare with what a sequential program counts; exit status 1 when that is something else
+    #[arg(long)]
+    check: bool,
+}
+
+/// The whole program.
+#[must_use]
+pub fn run() -> ExitCode {
+    let options = parse::<Options>();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime.map_err(Failure::from).and_then(|runtime| runtime.block_on(work(&options))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("wordcount: {}", with_causes(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn work(options: &Options) -> Result<(), Failure> {
+    let mut registry = Registry::new();
+    let counting = registry.process("wordcount.count", |_, ends| count(ends));
+    let node = Node::builder().processes(&registry);
+    let Some(cluster) = options.cluster.join_with(|config| config.node(node)).await? else {
+        return Ok(());
+    };
+    if cluster.rank() > 0 {
+        // The processes run beside this.
+        return match cluster.finished().await {
+            End::Finished { .. } => Ok(cluster.end(END_DEADLINE).await?),
+            end => Err(end.to_string().into()),
+        };
+    }
+    let done = lead(&cluster, &counting, options).await;
+    cluster.finish();
+    let ended = cluster.end(END_DEADLINE).await;
+    // How the cluster ended follows from what went wrong before.
+    done?;
+    Ok(ended?)
+}
+
+/// The process on the counting nodes.
+async fn count((lines, counts): Ends) -> Result<(), chunkcomm::process::Failure> {
+    let mut lines = lines.connect().await?;
+    let mut tally = Tally::new();
+    while let Some(line) = lines.recv().await? {
+        tally::add(&mut tally, &line);
+    }
+    let mut counts = counts.connect().await?;
+    for count in tally {
+        counts.send(&count).await?;
+    }
+    Ok(())
+}
+
+/// The counting processes as rank 0 has them.
+struct Counting {
+    lines: Vec<Sender<String>>,
+    counts: Vec<Arriving<Count>>,
+    /// How they end; dropped, they are ended.
+    ends: JoinSet<Result<(), ProcessError>>,
+}
+
+/// Starts one a node; on this one only when there is no other.
+async fn start(cluster: &Cluster, counting: &Process<Ends>) -> Result<Counting, Failure> {
+    let mut ranks: Vec<u32> = cluster.members().iter().map(|member| member.id.rank).collect();
+    if ranks.len() > 1 {
+        ranks.retain(|&rank| rank != cluster.rank());
+    }
+    let mut all = Counting { lines: Vec::new(), counts: Vec::new(), ends: JoinSet::new() };
+    let mut departing = Vec::new();
+    for rank in ranks {
+        let (lines, lines_here) = cluster.node().receiving_port()?;
+        let (counts, counts_here) = cluster.node().sending_port()?;
+        all.ends.spawn(cluster.instantiate(rank, counting, (lines, counts)).await?);
+        departing.push(lines_here);
+        all.counts.push(counts_here);
+    }
+    for lines in departing {
+        all.lines.push(lines.connect().await?);
+    }
+    Ok(all)
+}
+
+/// What was read and sent.
+#[derive(Default)]
+struct Sent {
+    lines: u64,
+    packets: u64,
+    wrong: Vec<Wrong>,
+}
+
+async fn lead(
+    cluster: &Cluster,
+    counting: &Process<Ends>,
+    options: &Options,
+) -> Result<(), Failure> {
+    let files = text::files(&options.paths)?;
+    let begun = Instant::now();
+    let Counting { lines, counts, ends } = start(cluster, counting).await?;
+    let nodes = lines.len();
+    let counted = async {
+        let sent = send(files.clone(), lines).await?;
+        Ok((sent, merge(counts).await?))
+    };
+    let ((sent, tally), ()) = tokio::try_join!(counted, all_done(ends))?;
+    let seconds = begun.elapsed().as_secs_f64();
+    for wrong in &sent.wrong {
+        eprintln!("wordcount: {wrong}");
+    }
+    write_out(&report(&tally, &sent, options.top))?;
+    let (lines, packets) = (sent.lines, sent.packets);
+    let in_a_packet = if packets == 0 { 0.0 } else { lines as f64 / packets as f64 };
+    write_out(&format!(
+        "{seconds:.3} s, counted on {nodes} nodes; {packets} packets, {in_a_packet:.1} lines a packet\n"
+    ))?;
+    if options.check {
+        Sequential::count(&files)?.compare(lines, &tally)?;
+        write_out("a sequential program counts the same\n")?;
+    }
+    Ok(())
+}
+
+/// Waits until all have ended as they should.
+async fn all_done(mut ends: JoinSet<Result<(), ProcessError>>) -> Result<(), Failure> {
+    while let Some(end) = ends.join_next().await {
+        end??;
+    }
+    Ok(())
+}
+
+/// Sends each line of the files to one of `to`, in turn, and ends the streams. Reading blocks, and
+/// so it has a thread, which is left to itself where a process has failed meanwhile.
+async fn send(files: Vec<PathBuf>, mut to: Vec<Sender<String>>) -> Result<Sent, Failure> {
+    let (done, outcome) = oneshot::channel();
+    std::thread::Builder::new().name("wordcount-reads".to_owned()).spawn(move || {
+        let read = read(&files, &mut to);
+        // Nobody waits any more when the program is about to end.
+        let _ = done.send(read.map(|sent| (sent, to)));
+    })?;
+    let (mut sent, to) = outcome.await.map_err(|_| "the thread that reads has panicked")??;
+    for mut lines in to {
+        lines.sync().await?;
+        sent.packets += lines.stats().packets;
+    }
+    Ok(sent)
+}
+
+/// Why not all was sent.
+#[derive(Debug)]
+enum ReadError {
+    Text(TextError),
+    Send(SendError),
+}
+
+impl From<TextError> for ReadError {
+    fn from(error: TextError) -> ReadError {
+        ReadError::Text(error)
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Failure {
+        match error {
+            ReadError::Text(error) => error.into(),
+            ReadError::Send(error) => error.into(),
+        }
+    }
+}
+
+fn read(files: &[PathBuf], to: &mut [Sender<String>]) -> Result<Sent, ReadError> {
+    let mut sent = Sent::default();
+    let mut turn = (0..to.len()).cycle();
+    for path in files {
+        let (lines, wrong) = text::lines(path, |line| {
+            let next = turn.next().unwrap_or(0);
+            to[next].blocking_send(&line.to_owned()).map_err(ReadError::Send)
+        })?;
+        sent.lines += lines;
+        sent.wrong.extend(wrong);
+    }
+    Ok(sent)
+}
+
+async fn merge(counts: Vec<Arriving<Count>>) -> Result<Tally, Failure> {
+    let mut tally = Tally::new();
+    for mut counts in counts {
+        while let Some((word, times)) = counts.recv().await? {
+            *tally.entry(word).or_default() += times;
+        }
+    }
+    Ok(tally)
+}
+
+fn report(tally: &Tally, sent: &Sent, top: usize) -> String {
+    let mut text = String::new();
+    for (word, times) in most_frequent(tally, top) {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{times:8}  {word}");
+    }
+    let (words, lines) = (tally.values().sum::<u64>(), sent.lines);
+    let _ = writeln!(text, "{lines} lines, {words} words, {} different", tally.len());
+    text
+}
