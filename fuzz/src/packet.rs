@@ -243,7 +243,7 @@ impl Found {
     }
 
     /// What comes once when connections are lost.
-    fn numbered_items(&self) -> Vec<(usize, Option<(u64, bool)>, &[u8])> {
+    fn numbered_items(&self) -> Vec<Once<'_>> {
         let once = self.items.iter().filter(|note| note.once);
         once.map(|note| (note.payload_bytes, note.says, &self.written[note.written.clone()]))
             .collect()
@@ -279,6 +279,9 @@ impl Found {
         }
     }
 }
+
+/// Bytes of payload before it, what it says, how it is written.
+type Once<'a> = (usize, Option<(u64, bool)>, &'a [u8]);
 
 /// A packet with a record of each kind, three in a row, and deeds.
 #[must_use]
