@@ -5,7 +5,7 @@ use super::state::State;
 use std::fmt;
 use std::sync::Arc;
 
-/// What changes in a cluster, one after the other; see [`Cluster::changes`].
+/// What changes in a cluster, one after the other; see [`Cluster::changes`](super::Cluster::changes).
 pub struct Changes {
     pub(super) state: Arc<State>,
     pub(super) next: u64,

@@ -6,7 +6,7 @@
 //! the link, the time between two full packets is that sum. Both are measured:
 //! lambda by the writes of small packets, the sum by the rate at which full ones
 //! leave. A full packet then grows, by doubling, until lambda is a
-//! [`SHARE_DIVISOR`]th of the time between two. Where bytes are dear (tiny messages,
+//! twelfth of the time between two. Where bytes are dear (tiny messages,
 //! a slow wire, a slow receiver) it stays as small as it began, which costs the
 //! least memory, cache and delay of others.
 //!
