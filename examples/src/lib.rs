@@ -13,4 +13,5 @@ pub mod farm_options;
 pub mod mandelbrot;
 pub mod nodes;
 pub mod parsort;
+pub mod telemetry;
 pub mod wordcount;

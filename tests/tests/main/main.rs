@@ -17,6 +17,8 @@ mod pure;
 #[allow(dead_code)] // of what is shared not everything is needed here
 #[path = "../../../crates/chunkcomm/tests/main/support/random.rs"]
 mod random;
+#[cfg(unix)]
+mod telemetry;
 mod types;
 #[path = "../../../crates/chunkcomm/tests/main/support/waiting.rs"]
 mod waiting;

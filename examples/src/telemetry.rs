@@ -1,0 +1,169 @@
+//! chunkcomm inside a service: rank 0 takes events over HTTP and ships each to rank 1, the
+//! collector, which writes them.
+//!
+//! ```text
+//!   POST /events -> Service::ship -> channel "telemetry.events" -> collect -> a file or stdout
+//!   GET /metrics -> counters of requests, channel and link      -> how many, at the end
+//! ```
+//!
+//! The end (SIGTERM, ctrl-c, or the stop of the cluster that the collector asks for when it gets
+//! one of these) loses nothing that was answered with 202: the service
+//!
+//! 1. takes no more connections and finishes the requests that have begun,
+//! 2. takes the channel from the requests that are not finished in time,
+//! 3. closes the channel, which waits until the collector's inbox has everything,
+//! 4. hears from the collector how many events are written, and compares.
+
+pub mod client;
+pub mod collector;
+mod demo;
+pub mod event;
+pub mod http;
+pub mod metrics;
+mod serving;
+
+use std::error::Error;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use chunkcomm::cluster::{Cluster, End};
+use clap::Parser;
+
+use crate::cluster_options::{ClusterOptions, with_causes};
+use crate::command_line::{numbers, parse};
+use collector::{Output, collect};
+use event::Event;
+
+const END_DEADLINE: Duration = Duration::from_secs(30);
+const NODES: u32 = 2;
+
+/// Events, from the service to the collector.
+const EVENTS: &str = "telemetry.events";
+/// How many it has written, from the collector at the end.
+const COLLECTED: &str = "telemetry.collected";
+
+type Failure = Box<dyn Error>;
+
+#[derive(Parser)]
+#[command(
+    name = "telemetry",
+    about = "An HTTP service (rank 0) that ships events to a collector (rank 1)"
+)]
+struct Options {
+    #[command(flatten)]
+    cluster: ClusterOptions,
+
+    /// Where the service listens
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    http: SocketAddr,
+
+    /// The collector appends events to this file [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
+
+    /// At the end requests that have begun have so many seconds
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = numbers::<u64>(0..=3600))]
+    drain_seconds: u64,
+
+    /// Listen at any free port, send so many events, end, and compare what was collected; without
+    /// --events they are only counted
+    #[arg(long, value_name = "EVENTS", value_parser = numbers::<u64>(1..=1_000_000_000))]
+    demo: Option<u64>,
+}
+
+/// The whole program.
+#[must_use]
+pub fn run() -> ExitCode {
+    let options = parse::<Options>();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    match runtime.map_err(Failure::from).and_then(|runtime| runtime.block_on(work(options))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("telemetry: {}", with_causes(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn work(mut options: Options) -> Result<(), Failure> {
+    options.cluster.nodes.get_or_insert(NODES);
+    // From the start, so that a signal in between is not lost.
+    let asked = stop_signal()?;
+    let Some(cluster) = options.cluster.join().await? else { return Ok(()) };
+    let done = match (cluster.size(), cluster.rank()) {
+        (NODES, 0) => serving::serve(&cluster, &options, asked).await,
+        (NODES, _) => write_events(&cluster, &options, asked).await,
+        (size, _) => Err(format!("{NODES} nodes are needed, there are {size}").into()),
+    };
+    let fatal = cluster.ended().filter(|end| !matches!(end, End::Finished { .. }));
+    if let (Err(_), Some(end)) = (&done, fatal) {
+        // What else went wrong follows from that.
+        return Err(end.to_string().into());
+    }
+    cluster.finish();
+    let ended = cluster.end(END_DEADLINE).await;
+    done?;
+    Ok(ended?)
+}
+
+/// The collector. Who asks it to end asks the whole cluster: the service ends the stream.
+async fn write_events(
+    cluster: &Cluster,
+    options: &Options,
+    asked: impl Future<Output = ()>,
+) -> Result<(), Failure> {
+    let mut output = match (&options.events, options.demo) {
+        (Some(path), _) => Output::file(path)?,
+        (None, Some(_)) => Output::nowhere(),
+        (None, None) => Output::standard(),
+    };
+    let node = cluster.node();
+    let (service, mut events) = tokio::select! {
+        accepted = node.accept::<Event>(EVENTS) => accepted?,
+        // The service could not begin.
+        _ = cluster.finished() => return Ok(()),
+    };
+    let count = {
+        let mut collecting = pin!(collect(&mut events, &mut output));
+        tokio::select! {
+            count = &mut collecting => count?,
+            () = asked => {
+                cluster.finish();
+                collecting.await?
+            }
+        }
+    };
+    let mut collected = node.open::<u64>(&service, COLLECTED).await?;
+    collected.send_now(&count).await?;
+    Ok(collected.close(END_DEADLINE).await?)
+}
+
+/// Ready at the first SIGTERM or ctrl-c. From the call on these do not end the process.
+#[cfg(unix)]
+fn stop_signal() -> io::Result<impl Future<Output = ()> + Send> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// Ready at ctrl-c.
+#[cfg(not(unix))]
+fn stop_signal() -> io::Result<impl Future<Output = ()> + Send> {
+    Ok(async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            // It cannot be asked for.
+            std::future::pending::<()>().await;
+        }
+    })
+}

@@ -1,0 +1,88 @@
+//! The node that has the events in the end.
+
+use std::error::Error;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use chunkcomm::{Receiver, TryRecvError};
+
+use super::event::Event;
+
+/// Where events are written, a line of JSON each.
+pub struct Output {
+    to: BufWriter<Box<dyn Write + Send>>,
+    name: String,
+}
+
+impl Output {
+    /// The end of this file, which is made if there is none.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn file(path: &Path) -> io::Result<Output> {
+        let name = path.display().to_string();
+        let opened = File::options().append(true).create(true).open(path);
+        let file = opened.map_err(|error| named(&name, &error))?;
+        Ok(Output { to: BufWriter::new(Box::new(file)), name })
+    }
+
+    /// Standard output.
+    #[must_use]
+    pub fn standard() -> Output {
+        let name = "standard output".to_owned();
+        Output { to: BufWriter::new(Box::new(io::stdout())), name }
+    }
+
+    /// Nowhere: events are only counted.
+    #[must_use]
+    pub fn nowhere() -> Output {
+        Output { to: BufWriter::new(Box::new(io::sink())), name: "nowhere".to_owned() }
+    }
+
+    fn write(&mut self, event: &Event) -> io::Result<()> {
+        let Output { to, name } = self;
+        let written = serde_json::to_writer(&mut *to, event).map_err(io::Error::from);
+        written.and_then(|()| to.write_all(b"\n")).map_err(|error| named(name, &error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush().map_err(|error| named(&self.name, &error))
+    }
+}
+
+fn named(name: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{name}: {error}"))
+}
+
+/// Writes events until their stream ends; says how many. What came is handed to the system
+/// whenever nothing more is there.
+///
+/// # Errors
+/// The service is gone, or events cannot be written. What came before is written.
+///
+/// # Cancel safety
+/// Dropped early, all that was taken is written or in `output`.
+pub async fn collect(
+    events: &mut Receiver<Event>,
+    output: &mut Output,
+) -> Result<u64, Box<dyn Error>> {
+    let mut count = 0;
+    loop {
+        let event = match events.try_recv() {
+            Ok(event) => Some(event),
+            Err(TryRecvError::Failed(error)) => {
+                output.flush()?;
+                return Err(error.into());
+            }
+            Err(_) => {
+                output.flush()?;
+                events.recv().await?
+            }
+        };
+        let Some(event) = event else { return Ok(count) };
+        output.write(&event)?;
+        count += 1;
+        tokio::task::coop::consume_budget().await;
+    }
+}

@@ -1,0 +1,69 @@
+//! The demonstration: clients of this process over real connections.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::thread;
+
+use super::Failure;
+use super::client::Client;
+use crate::command_line::write_out;
+
+const CONNECTIONS: u64 = 4;
+/// In a request.
+const EVENTS_MAX: u64 = 100;
+
+/// What a thread failed by.
+type Broken = Box<dyn std::error::Error + Send + Sync>;
+
+/// Sends so many events over a few connections and prints what the service says of itself; gives
+/// how many events were answered with 202.
+pub(super) async fn run(at: SocketAddr, events: u64) -> Result<u64, Failure> {
+    let running = tokio::task::spawn_blocking(move || drive(at, events)).await?;
+    let (answered, metrics) = running.map_err(|broken| -> Failure { broken })?;
+    let counters = metrics.lines().filter(|line| line.starts_with("telemetry_"));
+    write_out(&counters.map(|line| format!("{line}\n")).collect::<String>())?;
+    Ok(answered)
+}
+
+fn drive(at: SocketAddr, events: u64) -> Result<(u64, String), Broken> {
+    let share = move |index: u64| index * events / CONNECTIONS..(index + 1) * events / CONNECTIONS;
+    let clients: Vec<_> =
+        (0..CONNECTIONS).map(|index| thread::spawn(move || send(at, share(index)))).collect();
+    let mut answered = 0;
+    for client in clients {
+        answered += client.join().map_err(|_| "a client has panicked")??;
+    }
+    let metrics = Client::connect(at)?.get("/metrics")?;
+    Ok((answered, metrics.body))
+}
+
+/// One event alone, the others many a request.
+fn send(at: SocketAddr, events: Range<u64>) -> Result<u64, Broken> {
+    let mut client = Client::connect(at)?;
+    let json = |number| format!(r#"{{"source":"demo","name":"number","value":{number}}}"#);
+    let (mut next, mut answered) = (events.start, 0);
+    while next < events.end {
+        let end = events.end.min(next + EVENTS_MAX);
+        let (body, count) = if next == events.start {
+            (json(next), 1)
+        } else {
+            let all: Vec<_> = (next..end).map(json).collect();
+            (format!("[{}]", all.join(",")), end - next)
+        };
+        let answer = client.post("/events", &body)?;
+        if answer.status != 202 {
+            return Err(format!("answered {}: {}", answer.status, answer.body).into());
+        }
+        next += count;
+        answered += count;
+    }
+    Ok(answered)
+}
+
+/// Every event that was answered with 202 is collected, once.
+pub(super) fn compare(answered: u64, collected: u64) -> Result<(), Failure> {
+    if answered == collected {
+        return Ok(());
+    }
+    Err(format!("{answered} events were answered with 202, {collected} are collected").into())
+}

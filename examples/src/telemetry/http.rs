@@ -1,0 +1,100 @@
+//! What the service answers.
+//!
+//! `POST /events`: an event or an array of events. 202 says that all of them were accepted by the
+//! channel to the collector; the service does not end before that has them, or says that it has
+//! not. 400: no events. 413: a body above [`BODY_BYTES_MAX`]. 503: the service is ending, or the
+//! collector is gone; the text says how many of the first were accepted.
+//!
+//! `GET /metrics`: counters, see [`metrics`](super::metrics).
+
+use std::fmt::Display;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use chunkcomm::{Peer, Sender};
+use tokio::sync::Mutex;
+
+use super::event::{self, Event};
+use super::metrics::{self, Requests};
+
+/// The largest body, in bytes.
+pub const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// What requests share.
+pub struct Service {
+    /// Until the service ends: what is accepted is accepted before that.
+    channel: Mutex<Option<Sender<Event>>>,
+    collector: Peer,
+    accepted: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Service {
+    /// A service that ships by this channel.
+    #[must_use]
+    pub fn new(channel: Sender<Event>) -> Service {
+        let collector = channel.peer().clone();
+        let (accepted, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+        Service { channel: Mutex::new(Some(channel)), collector, accepted, refused }
+    }
+
+    /// The channel, to be closed: later requests are refused. Waits for a request that ships.
+    pub async fn take(&self) -> Option<Sender<Event>> {
+        self.channel.lock().await.take()
+    }
+
+    async fn ship(&self, body: &[u8]) -> Result<usize, (StatusCode, String)> {
+        let events = event::parse(body)
+            .map_err(|error| (StatusCode::BAD_REQUEST, format!("no events: {error}\n")))?;
+        let unavailable = |accepted: usize, why: &dyn Display| {
+            let text = format!("of {} events {accepted} were accepted: {why}\n", events.len());
+            (StatusCode::SERVICE_UNAVAILABLE, text)
+        };
+        let mut channel = self.channel.lock().await;
+        let Some(channel) = channel.as_mut() else {
+            return Err(unavailable(0, &"the service is ending"));
+        };
+        let sent = channel.send_all(&events).await;
+        sent.map_err(|failed| unavailable(failed.accepted, &failed.error))
+    }
+}
+
+/// The service's addresses.
+pub fn router(service: Arc<Service>) -> Router {
+    Router::new()
+        .route("/events", post(take_events))
+        .route("/metrics", get(give_metrics))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(service)
+}
+
+async fn take_events(State(service): State<Arc<Service>>, body: Bytes) -> Response {
+    match service.ship(&body).await {
+        Ok(count) => {
+            service.accepted.fetch_add(1, Ordering::Relaxed);
+            let json = [(header::CONTENT_TYPE, "application/json")];
+            (StatusCode::ACCEPTED, json, format!("{{\"accepted\":{count}}}\n")).into_response()
+        }
+        Err(refused) => {
+            service.refused.fetch_add(1, Ordering::Relaxed);
+            refused.into_response()
+        }
+    }
+}
+
+async fn give_metrics(State(service): State<Arc<Service>>) -> Response {
+    let channel = service.channel.lock().await.as_ref().map(Sender::stats);
+    let requests = Requests {
+        accepted: service.accepted.load(Ordering::Relaxed),
+        refused: service.refused.load(Ordering::Relaxed),
+    };
+    let collector = &service.collector;
+    let text = metrics::text(requests, collector.name(), &collector.stats(), channel);
+    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
+}
