@@ -5,7 +5,7 @@
 //! not. 400: no events. 413: a body above [`BODY_BYTES_MAX`]. 503: the service is ending, or the
 //! collector is gone; the text says how many of the first were accepted.
 //!
-//! `GET /metrics`: counters, see [`metrics`](super::metrics).
+//! `GET /metrics`: counters, see [`metrics`].
 
 use std::fmt::Display;
 use std::sync::Arc;

@@ -203,6 +203,8 @@ fn a_request_that_has_begun_is_finished() {
     proc::until_some("it takes connections still", || {
         TcpStream::connect(running.at).is_err().then_some(())
     });
+    // Long enough for a service that does not wait for it to be at its end.
+    std::thread::sleep(std::time::Duration::from_millis(200));
     client.write(rest).unwrap();
     assert_eq!(client.answer().unwrap().status, 202);
     assert_eq!(running.ends(), ["early", "late"]);
