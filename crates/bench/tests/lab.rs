@@ -153,7 +153,7 @@ fn sessions_survive_faults_of_the_network_or_the_reason_is_told() {
 fn what_cannot_be_is_refused_with_what_is_allowed() {
     let cases: &[(&[&str], &str)] = &[
         (&["lab"], "idle-links"),
-        (&["lab", "earthquake"], "unrecognized subcommand"),
+        (&["lab", "earthquake"], "allowed are cuts, stop"),
         (&["lab", "cuts", "--transport", "memory"], "carries TCP"),
         (&["lab", "cuts", "--session", "off"], "--session off is not allowed"),
         (&["lab", "slow", "--connect", "127.0.0.1:1"], "--connect is allowed with"),
