@@ -137,7 +137,11 @@ async fn measure(
 ) -> Result<Row, Failure> {
     let mut pings = node.open::<u64>(peer, PING).await?;
     pings.flush().await?;
-    let (_, mut answers) = node.accept::<Answer>(PONG).await?;
+    // An open that never comes is nobody's error.
+    let (_, mut answers) = tokio::select! {
+        accepted = node.accept::<Answer>(PONG) => accepted?,
+        lost = peer.closed() => return Err(lost.into()),
+    };
     let Some(Answer::Launcher(launcher)) = answers.recv().await? else {
         return Err("a node does not say what started it".into());
     };
