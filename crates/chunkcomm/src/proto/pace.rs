@@ -8,13 +8,15 @@
 //! and waits in its channels' rings for the rest, where express passes it:
 //!
 //! ```text
-//! target = 1.5 x shortest round trip, at least QUEUE_MIN
-//! bound = rate x (shortest round trip + target), at least BOUND_BYTES_MIN
+//! alone = 2 x shortest round trip + QUEUE_MAX
+//! shared = 2.5 x shortest round trip, at least one + QUEUE_MIN, at most alone
+//! bound = rate x (alone or shared), at least BOUND_BYTES_MIN
 //! ```
 //!
 //! So an express message beside bulk takes two and a half round trips, however
-//! short these are. A channel that has had the link to itself for [`SHARED_FOR`] delays nobody:
-//! its target is QUEUE_MAX, and the peer is asked for fewer acknowledgements.
+//! short these are. A channel that has had the link to itself for [`SHARED_FOR`]
+//! delays nobody: it may have more on its way, and the peer is asked for fewer
+//! acknowledgements.
 //!
 //! The two are measured as BBR does (N. Cardwell et al., "BBR: Congestion-Based
 //! Congestion Control", ACM Queue 14(5), 2016): the rate is the most of what was
@@ -213,8 +215,9 @@ impl Pace {
         let [before, now] = self.round_trip;
         let shortest = before.into_iter().chain(now).min().unwrap_or_default();
         let rate = u128::from(self.rate[0].max(self.rate[1]));
-        let target = (shortest * 3 / 2).max(QUEUE_MIN);
-        self.bounds = [2 * shortest + QUEUE_MAX, shortest + target].map(|time| {
+        let alone = 2 * shortest + QUEUE_MAX;
+        let shared = (shortest * 5 / 2).max(shortest + QUEUE_MIN).min(alone);
+        self.bounds = [alone, shared].map(|time| {
             let bytes = rate * time.as_nanos() / 1_000_000_000;
             usize::try_from(bytes).unwrap_or(usize::MAX).max(BOUND_BYTES_MIN)
         });
@@ -323,8 +326,8 @@ mod tests {
             let rate = (way.acknowledged - before) * MS / (way.now - start);
             assert!(rate * 100 > bytes_per_ms * 97, "{rate} of {bytes_per_ms}");
             let bytes_min = BOUND_BYTES_MIN as u64 * MS / bytes_per_ms;
-            let least = QUEUE_MIN.as_nanos() as u64;
-            let target = (2 * latency).max(least) + 2 * latency;
+            let (least, most) = (QUEUE_MIN.as_nanos() as u64, QUEUE_MAX.as_nanos() as u64);
+            let target = (2 * latency).clamp(least, most) + 2 * latency;
             // What is measured of a short way has a packet's own time in it.
             assert!(queue <= 3 * target.max(bytes_min), "{queue} ns at {bytes_per_ms}");
         }
@@ -334,7 +337,7 @@ mod tests {
     fn a_link_that_became_slow_gets_a_short_queue_too() {
         let mut way = Way::new(1_000_000, 50_000);
         way.stream(100);
-        assert!(way.pace.bound() > 200_000, "{}", way.pace.bound());
+        assert!(way.pace.bound() > 250_000, "{}", way.pace.bound());
         way.bytes_per_ms = 12_500;
         way.stream(4000);
         assert!(way.stream(500) < 12 * MS);
