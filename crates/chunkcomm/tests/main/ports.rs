@@ -6,8 +6,8 @@ use crate::support::{
 };
 use chunkcomm::explain::MovingReport;
 use chunkcomm::{
-    Address, Arriving, Node, Peer, PortError, ReceivingPort, SendError, Sender, SendingPort, Value,
-    ValueError, ValueWriter,
+    Address, Arriving, Node, OpenError, Peer, PortError, ReceivingPort, SendError, Sender,
+    SendingPort, Value, ValueError, ValueWriter,
 };
 use std::time::Duration;
 
@@ -263,19 +263,27 @@ fn a_node_that_is_gone_ends_the_ends_that_it_had() {
             let text = error.to_string();
             assert!(text.contains("a is gone: the plug was pulled"), "{text}");
         }
-        // Who has it learns that it is of no use.
-        let mut late = limited(held.connect()).await.unwrap();
-        let error = limited(async {
-            loop {
-                if let Err(error) = late.send(&1).await {
-                    return error;
-                }
-                tokio::task::yield_now().await;
+        // Who has it learns that it is of no use: at once, when the session ends in
+        // the middle of it, or from the home.
+        match limited(held.connect()).await {
+            Ok(mut late) => {
+                let error = limited(async {
+                    loop {
+                        if let Err(error) = late.send(&1).await {
+                            return error;
+                        }
+                        tokio::task::yield_now().await;
+                    }
+                })
+                .await;
+                assert!(matches!(error, SendError::Refused(_) | SendError::Lost(_)), "{error}");
             }
-        })
-        .await;
-        assert!(matches!(error, SendError::Refused(_) | SendError::Lost(_)), "{error}");
-        drop((late, sender, ends));
+            Err(error) => {
+                let PortError::Open(cause) = error else { panic!("{error}") };
+                assert!(matches!(*cause, OpenError::Lost(_)), "{cause}");
+            }
+        }
+        drop((sender, ends));
         nothing_is_left(&[&pair.b, &pair.a]).await;
     });
 }
