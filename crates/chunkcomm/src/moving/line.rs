@@ -17,7 +17,7 @@ use crate::proto::packet::{ChannelKind, Lane};
 use serde::{Deserialize, Serialize};
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -51,7 +51,21 @@ pub(crate) struct Line {
 #[derive(Default)]
 struct Waiting {
     count: AtomicUsize,
+    /// None of them will be.
+    over: AtomicBool,
     fewer: Notify,
+}
+
+impl Waiting {
+    fn are_many(&self) -> bool {
+        self.count.load(Ordering::Relaxed) >= WORDS_WAITING_MAX
+            && !self.over.load(Ordering::Relaxed)
+    }
+
+    fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.fewer.notify_waiters();
+    }
 }
 
 /// A line, to those who say something on it.
@@ -74,6 +88,7 @@ impl Line {
                 error = &mut ended => error,
                 error = speaking => error,
             };
+            kept.waiting.end();
             if let Some(moving) = moving.upgrade() {
                 moving.line_ended(&kept, &error);
             }
@@ -123,9 +138,7 @@ impl Line {
     async fn wait_for_fewer(&self) {
         loop {
             let fewer = self.waiting.fewer.notified();
-            if self.waiting.count.load(Ordering::Relaxed) < WORDS_WAITING_MAX
-                || self.link.ended().is_some()
-            {
+            if !self.waiting.are_many() {
                 return;
             }
             fewer.await;
