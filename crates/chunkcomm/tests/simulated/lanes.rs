@@ -119,6 +119,22 @@ fn a_fast_link_is_filled() {
 }
 
 #[test]
+fn packets_of_a_fast_link_are_full() {
+    let latency = Duration::from_micros(50);
+    let mean = on_link(link(2_000, latency), async |pair| {
+        let _taken = pair.load("small messages", 1_000).await;
+        pair.simulation.sleep(Duration::from_millis(50)).await;
+        let before = pair.peer.stats();
+        pair.simulation.sleep(Duration::from_millis(50)).await;
+        let after = pair.peer.stats();
+        let bytes = after.packet_bytes_sent - before.packet_bytes_sent;
+        bytes / (after.packets_sent - before.packets_sent)
+    });
+    println!("{mean} bytes a packet");
+    assert!(mean > 60_000, "{mean}");
+}
+
+#[test]
 fn bulk_channels_share_a_link_by_bytes() {
     on_link(link(100, Duration::from_micros(100)), async |pair| {
         let large = pair.load("large", MESSAGE_BYTES).await;
