@@ -1,58 +1,11 @@
 //! The program's contract: keys that are always there, one JSON object a row and nothing else on
 //! standard output, errors on standard error with exit status 2.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-fn chunkperf(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_chunkperf"))
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .expect("chunkperf starts")
-}
-
-/// Runs a command that succeeds and gives its one row.
-fn row(arguments: &[&str]) -> Value {
-    let output = chunkperf(&[arguments, &["--json"]].concat());
-    let (out, err) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{arguments:?}: {}\n{err}", output.status);
-    assert_eq!(out.lines().count(), 1, "{arguments:?}: {out}");
-    serde_json::from_str(&out).expect("a row is JSON")
-}
-
-#[track_caller]
-fn assert_keys(row: &Value, keys: &[&str]) {
-    for key in ["bench", "transport", "runtime"].iter().chain(keys) {
-        assert!(row.get(key).is_some(), "no key {key} in {row}");
-    }
-}
-
-/// Runs a command that is refused, and gives what it says.
-fn refusal(arguments: &[&str]) -> String {
-    let output = chunkperf(arguments);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-    assert!(output.stdout.is_empty(), "{arguments:?}: standard output is for rows");
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-const STREAM_KEYS: &[&str] = &[
-    "policy",
-    "payload_bytes",
-    "messages",
-    "seconds",
-    "messages_per_second",
-    "bytes_per_second",
-    "packets",
-    "messages_per_packet",
-    "writes",
-    "flushes",
-    "cpu_us_per_message",
-    "delivery_p50_us",
-    "delivery_p99_us",
-];
+use crate::program::{STREAM_KEYS, assert_keys, chunkperf, refusal, row};
 
 const AGAINST_KEYS: &[&str] = &["baseline", "ratio", "ratio_low", "ratio_high"];
 

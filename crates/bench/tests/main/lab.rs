@@ -1,26 +1,18 @@
 //! The lab at small sizes: its scenarios run to the end, their promises hold, and what it says
 //! has the form that it promises. Times are given room: what is late is not what is tested here.
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-fn chunkperf(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_chunkperf"))
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .expect("chunkperf starts")
-}
+use crate::program::{chunkperf, rows_of};
 
 /// Runs a scenario and gives its rows with its exit status.
 fn lab(scenario: &str, options: &[&str]) -> (Vec<Value>, Option<i32>) {
     let common = ["lab", scenario, "--json", "--seed", "7", "--late-max", "20s"];
     let output = chunkperf(&[&common[..], options].concat());
-    let out = String::from_utf8_lossy(&output.stdout);
     let err = String::from_utf8_lossy(&output.stderr);
-    let rows: Vec<Value> =
-        out.lines().map(|line| serde_json::from_str(line).expect("a row is JSON")).collect();
+    let rows = rows_of(&output);
     assert!(!rows.is_empty(), "{scenario} {options:?}: {err}");
     for row in &rows {
         assert_eq!((&row["bench"], &row["seed"]), (&Value::from("lab"), &Value::from(7)));

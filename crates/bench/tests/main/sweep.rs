@@ -1,37 +1,10 @@
 //! `chunkperf sweep` at a tiny size: a row a cell with every key, and what is left out said so.
 
-use std::process::{Command, Output, Stdio};
+use crate::program::{STREAM_KEYS, assert_keys, chunkperf, refusal, rows};
 
-use serde_json::Value;
-
-fn sweep(options: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_chunkperf"))
-        .arg("sweep")
-        .args(options)
-        .stdin(Stdio::null())
-        .output()
-        .expect("chunkperf starts")
-}
-
-/// What `stream` has, and the best fixed setting beside it.
+/// Beside those of `stream`: the best fixed setting, and what came of it.
 const KEYS: &[&str] = &[
-    "bench",
-    "transport",
-    "runtime",
-    "policy",
-    "payload_bytes",
     "rate",
-    "messages",
-    "seconds",
-    "messages_per_second",
-    "bytes_per_second",
-    "packets",
-    "messages_per_packet",
-    "writes",
-    "flushes",
-    "cpu_us_per_message",
-    "delivery_p50_us",
-    "delivery_p99_us",
     "best_policy",
     "best_packet_bytes",
     "best_messages_per_second",
@@ -46,12 +19,7 @@ const KEYS: &[&str] = &[
 
 #[test]
 fn a_row_a_cell_and_what_cannot_be_reached_is_left_out() {
-    let options = ["--quick", "--json", "--sizes", "8,64KiB", "--rates", "100,1000000000,max"];
-    let output = sweep(&options);
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{err}");
-    let out = String::from_utf8_lossy(&output.stdout);
-    let rows: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rows = rows(&["sweep", "--quick", "--sizes", "8,64KiB", "--rates", "100,1000000000,max"]);
     let cells: Vec<_> =
         rows.iter().map(|row| (row["payload_bytes"].as_u64(), row["rate"].as_u64())).collect();
     // One that any machine reaches, one that none does.
@@ -60,9 +28,8 @@ fn a_row_a_cell_and_what_cannot_be_reached_is_left_out() {
         [8, 65_536].iter().flat_map(|bytes| rates.map(|rate| (Some(*bytes), rate))).collect();
     assert_eq!(cells, expected);
     for row in &rows {
-        for key in KEYS {
-            assert!(row.get(key).is_some(), "no key {key} in {row}");
-        }
+        assert_keys(row, STREAM_KEYS);
+        assert_keys(row, KEYS);
         let skipped = row["rate"] == 1_000_000_000;
         assert_eq!(row["skipped"], skipped, "{row}");
         assert_eq!(row["met"].is_null(), skipped, "{row}");
@@ -74,7 +41,7 @@ fn a_row_a_cell_and_what_cannot_be_reached_is_left_out() {
 
 #[test]
 fn a_table_has_a_line_a_cell() {
-    let output = sweep(&["--quick", "--sizes", "16", "--rates", "1000000000,max"]);
+    let output = chunkperf(&["sweep", "--quick", "--sizes", "16", "--rates", "1000000000,max"]);
     let out = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let lines: Vec<_> = out.lines().collect();
@@ -90,9 +57,7 @@ fn wrong_sizes_and_rates_say_what_is_allowed() {
         (["--rates", "1000,most"], "or max"),
         (["--connect", "127.0.0.1:1"], "starts its processes on this machine"),
     ] {
-        let output = sweep(&options);
-        assert_eq!(output.status.code(), Some(2), "{options:?}");
-        let said = String::from_utf8_lossy(&output.stderr);
+        let said = refusal(&[&["sweep"], &options[..]].concat());
         assert!(said.contains(says), "{options:?}: {said}");
     }
 }

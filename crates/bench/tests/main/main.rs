@@ -1,0 +1,7 @@
+//! The program `chunkperf`, run as its users run it.
+
+mod contract;
+mod lab;
+mod model;
+mod program;
+mod sweep;

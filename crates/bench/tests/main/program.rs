@@ -1,0 +1,65 @@
+//! Runs of the program.
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+pub(crate) fn chunkperf(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_chunkperf"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("chunkperf starts")
+}
+
+/// What it printed with `--json`, a row a line.
+pub(crate) fn rows_of(output: &Output) -> Vec<Value> {
+    let out = String::from_utf8_lossy(&output.stdout);
+    out.lines().map(|line| serde_json::from_str(line).expect("a row is JSON")).collect()
+}
+
+/// Runs a command that succeeds and gives its rows.
+pub(crate) fn rows(arguments: &[&str]) -> Vec<Value> {
+    let output = chunkperf(&[arguments, &["--json"]].concat());
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {}\n{err}", output.status);
+    rows_of(&output)
+}
+
+/// Runs a command that succeeds and gives its one row.
+pub(crate) fn row(arguments: &[&str]) -> Value {
+    let [row] = <[Value; 1]>::try_from(rows(arguments)).expect("one row");
+    row
+}
+
+#[track_caller]
+pub(crate) fn assert_keys(row: &Value, keys: &[&str]) {
+    for key in ["bench", "transport", "runtime"].iter().chain(keys) {
+        assert!(row.get(key).is_some(), "no key {key} in {row}");
+    }
+}
+
+/// Runs a command that is refused, and gives what it says.
+pub(crate) fn refusal(arguments: &[&str]) -> String {
+    let output = chunkperf(arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    assert!(output.stdout.is_empty(), "{arguments:?}: standard output is for rows");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Of every row of `stream`.
+pub(crate) const STREAM_KEYS: &[&str] = &[
+    "policy",
+    "payload_bytes",
+    "messages",
+    "seconds",
+    "messages_per_second",
+    "bytes_per_second",
+    "packets",
+    "messages_per_packet",
+    "writes",
+    "flushes",
+    "cpu_us_per_message",
+    "delivery_p50_us",
+    "delivery_p99_us",
+];
