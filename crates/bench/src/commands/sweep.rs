@@ -3,9 +3,9 @@
 //! A *cell* is a size of messages and a rate. In its *heats* all fixed settings run in turn, and
 //! the best of them is found. In its *final* that one and the library, which is given no setting,
 //! alternate anew, on fresh connections, and only these pairs are reported: the best of many noisy
-//! figures looks better than it is, but not when it is measured once more. A final whose target is missed goes on, up to six
-//! times as long, and all of its pairs count: p99 of a slice moves by a quarter from one to
-//! the next.
+//! figures looks better than it is, but not when it is measured once more. A final whose target is
+//! missed goes on, up to six times as long, and all of its pairs count: p99 of a slice moves by a
+//! quarter from one to the next.
 //!
 //! The best is one setting. At saturation it is the one with the highest rate. Below, where the
 //! rate is the program's own, it is the one with the least product of p99 delivery and processor
