@@ -1,0 +1,128 @@
+//! Acknowledgements, what is counted, and when an end has no more to say.
+
+use super::*;
+
+#[test]
+fn an_ack_travels_alone_when_nothing_else_does() {
+    let mut pair = two();
+    let now = pair.now;
+    let channel = pair.ends[0].open(false, "name", now);
+    pair.ends[0].stage(channel, 10, now);
+    assert_eq!(pair.ends[0].transmit(10, now), 1);
+    pair.deliver(1, usize::MAX, false);
+    assert_eq!(pair.ends[1].transmit(10, now), 0, "not at once");
+    let deadline = pair.ends[1].link.next_deadline().unwrap();
+    assert_eq!(deadline, now.after(Duration::from_millis(ACK_DELAY_MS)));
+    assert_eq!(pair.ends[1].transmit(10, deadline), 1);
+    pair.deliver(0, usize::MAX, false);
+    assert_eq!(pair.ends[0].sent[&channel].acknowledged, 1);
+    assert_eq!(pair.ends[1].link.next_deadline(), None);
+}
+
+#[test]
+fn a_sync_is_answered_at_once_also_after_everything_left() {
+    let mut pair = two();
+    let now = pair.now;
+    let channel = pair.ends[0].open(false, "name", now);
+    pair.ends[0].stage(channel, 10, now);
+    for _ in 0..2 {
+        pair.ends[0].transmit(10, now);
+        pair.ends[0].link.flush(channel, 1, now, true);
+        pair.ends[0].transmit(10, now);
+        pair.deliver(1, usize::MAX, false);
+        assert_eq!(pair.ends[1].transmit(10, now), 1);
+        pair.deliver(0, usize::MAX, false);
+        assert_eq!(pair.ends[0].sent[&channel].acknowledged, 1);
+    }
+}
+
+#[test]
+fn packets_of_totals_alone_carry_no_number() {
+    let mut pair = two();
+    let now = pair.now;
+    let channel = pair.ends[0].open(false, "name", now);
+    for _ in 0..100 {
+        pair.ends[0].stage(channel, 150, now);
+    }
+    pair.ends[0].transmit(10, now);
+    pair.deliver(1, usize::MAX, false);
+    pair.ends[1].take(channel, usize::MAX);
+    assert_eq!(pair.ends[1].transmit(10, now), 1, "credit leaves at once");
+    let wire: Vec<u8> = pair.ends[1].wire.iter().copied().collect();
+    let (mut at, mut credit) = (0, 0);
+    let mut decoder = Decoder::new(PACKET_BYTES_DEFAULT);
+    while let Some(item) = decoder.next(&wire, &mut at).unwrap() {
+        match item {
+            Item::Packet(header) => assert_eq!((header.sequence, header.ack), (0, 1)),
+            Item::Credit { total, .. } => credit = total,
+            Item::PacketEnd { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(credit > 2 * WINDOW_BYTES_INITIAL, "the window doubled: {credit}");
+}
+
+#[test]
+fn what_waits_for_credit_or_to_be_opened_keeps_a_closing_link_from_being_quiet() {
+    let mut pair = Pair::new([4096; 2], [32 * 1024; 2]);
+    let now = pair.now;
+    // Each may open one channel.
+    for _ in 0..2 {
+        let channel = pair.ends[0].open(false, "name", now);
+        for _ in 0..40 {
+            pair.ends[0].stage(channel, 1000, now);
+        }
+        pair.ends[0].link.end_when_drained(channel, now);
+    }
+    pair.ends[0].link.close();
+    for _ in 0..20 {
+        pair.ends[0].transmit(100, now);
+        pair.deliver(1, usize::MAX, false);
+        pair.ends[1].transmit(100, now);
+        pair.deliver(0, usize::MAX, false);
+    }
+    assert!(!pair.ends[0].link.is_quiet());
+    assert_eq!(pair.ends[1].inboxes.len(), 1);
+    for sent in pair.ends[0].sent.values_mut() {
+        sent.ended = true;
+    }
+    pair.finish();
+}
+
+#[test]
+fn an_idle_packet_is_counted_once_with_its_reason() {
+    let mut pair = two();
+    let now = pair.now;
+    let channel = pair.ends[0].open(false, "name", now);
+    for _ in 0..5 {
+        pair.ends[0].stage(channel, 10, now);
+    }
+    pair.ends[0].transmit(10, now);
+    let counters = pair.ends[0].link.counters();
+    assert_eq!((counters.packets_sent, counters.message_packets), (1, 1));
+    assert_eq!((counters.messages_sent, counters.messages_per_packet_max), (5, 5));
+    assert_eq!(counters.flushes.get(FlushReason::Idle), 1);
+}
+
+#[test]
+fn two_ends_that_close_do_not_ask_each_other_for_ever() {
+    let mut pair = Pair::new([4096; 2], [256 * 1024; 2]);
+    let now = pair.now;
+    for end in &mut pair.ends {
+        let channel = end.open(false, "name", now);
+        end.stage(channel, 10, now);
+        end.end(channel, now);
+        end.link.close();
+    }
+    // In turns: each answers before it looks whether there is nothing more to say.
+    let mut packets = 0;
+    for _ in 0..100 {
+        packets = 0;
+        for side in [0, 1] {
+            packets += pair.ends[side].transmit(1, now);
+            pair.deliver(1 - side, usize::MAX, false);
+        }
+    }
+    assert_eq!(packets, 0, "after all was acknowledged");
+    assert!(pair.ends.iter().all(|end| end.link.is_quiet()));
+}

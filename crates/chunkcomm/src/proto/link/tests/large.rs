@@ -1,0 +1,64 @@
+//! Messages and texts that do not fit where others do.
+
+use super::*;
+
+#[test]
+fn large_messages_get_the_links_memory_one_after_the_other_when_they_are_wanted() {
+    let mut pair = Pair::new([64 * 1024; 2], [256 * 1024; 2]);
+    let now = pair.now;
+    let channels: Vec<u32> = (0..4).map(|_| pair.ends[0].open(false, "name", now)).collect();
+    for channel in &channels {
+        pair.ends[0].stage(*channel, 290_000, now);
+    }
+    exchange(&mut pair);
+    assert_eq!(pair.ends[1].large_held, 0, "nobody wants one");
+    let wanted = &channels[1..];
+    for channel in wanted {
+        pair.ends[1].take(*channel, 1);
+    }
+    for channel in wanted {
+        exchange(&mut pair);
+        for other in &channels {
+            let whole = !pair.ends[1].inboxes[other].waiting.is_empty();
+            assert_eq!(whole, other == channel, "channel {other}");
+        }
+        assert_eq!(pair.ends[1].large_held, 290_000);
+        pair.ends[1].take(*channel, 1);
+    }
+    pair.finish();
+}
+
+#[test]
+fn a_large_message_may_be_wanted_before_the_one_before_it_is_reported_as_taken() {
+    let mut pair = Pair::new([64 * 1024; 2], [256 * 1024; 2]);
+    let now = pair.now;
+    let channel = pair.ends[0].open(false, "name", now);
+    for _ in 0..3 {
+        pair.ends[0].stage(channel, 290_000, now);
+    }
+    for _ in 0..3 {
+        exchange(&mut pair);
+        // The next one begins to arrive within what is left of the window.
+        pair.ends[1].link.demand_large(channel);
+        exchange(&mut pair);
+        assert_eq!(pair.ends[1].inboxes[&channel].waiting.len(), 1);
+        pair.ends[1].link.demand_large(channel);
+        pair.ends[1].link.demand_large(channel);
+        pair.ends[1].take(channel, 1);
+    }
+    pair.finish();
+}
+
+#[test]
+fn long_texts_and_grants_of_many_channels_leave_in_packets_of_any_size() {
+    let mut pair = Pair::new([1024; 2], [8 << 20; 2]);
+    let now = pair.now;
+    for number in 0..60 {
+        let name = if number % 2 == 0 { "refuse me".to_owned() } else { "n".repeat(255) };
+        let channel = pair.ends[0].open(number % 3 == 0, &name, now);
+        for _ in 0..20 {
+            pair.ends[0].stage(channel, 500, now);
+        }
+    }
+    pair.finish();
+}
