@@ -1,0 +1,42 @@
+//! What is in a packet, and what is counted of it.
+
+use super::*;
+
+#[test]
+fn a_packet_counts_once_for_a_channel_with_several_turns_in_it() {
+    let mut scene = Scene::new(Policy::Chunked, 12 * 1024);
+    let (busy, calm) = (scene.open(Lane::Bulk), scene.open(Lane::Bulk));
+    let idle = scene.open(Lane::Bulk);
+    for _ in 0..90 {
+        scene.stage(busy, 99);
+    }
+    scene.stage(calm, 99);
+    let mut head = vec![0; HEADER_BYTES];
+    let (rings, session) = (&mut scene.rings, &mut scene.session);
+    scene.outbox.fill(rings, session, &mut head, 12 * 1024, scene.now);
+    scene.outbox.count_writes(3);
+    // Those of a packet without messages, or of one that comes again.
+    scene.outbox.count_writes(5);
+    for (channel, messages) in [(busy, 90), (calm, 1), (idle, 0)] {
+        let counters = scene.outbox.counters(channel).unwrap();
+        let any = u64::from(messages > 0);
+        assert_eq!((counters.packets, counters.writes), (any, 3 * any));
+        assert_eq!(counters.messages_per_packet_max, messages);
+        assert_eq!(counters.bytes, messages * 100);
+    }
+}
+
+#[test]
+fn a_fragment_head_and_its_payload_are_one_packet() {
+    let mut scene = Scene::new(Policy::Chunked, 4096);
+    let channel = scene.open(Lane::Bulk);
+    scene.stage(channel, 20_000);
+    let mut head = vec![0; HEADER_BYTES];
+    let (rings, session) = (&mut scene.rings, &mut scene.session);
+    let filled = scene.outbox.fill(rings, session, &mut head, 4096, scene.now);
+    // As much as the first window allows, behind the open and the fragment's head.
+    assert_eq!(filled.tail.as_ref().unwrap().len() as u64, WINDOW_BYTES_INITIAL);
+    let name = "channel 0".len();
+    assert_eq!(head.len(), HEADER_BYTES + RECORD_BYTES + name + FRAGMENT_HEAD_BYTES);
+    assert_eq!(filled.messages, 0);
+}
