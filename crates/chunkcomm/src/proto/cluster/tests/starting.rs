@@ -1,0 +1,122 @@
+//! Until all are there.
+
+use super::*;
+
+#[test]
+fn everybody_is_told_the_addresses_once_all_are_there() {
+    let mut manager = Manager::new(77, 3, SECOND, Time(0));
+    for rank in [2, 0] {
+        manager
+            .handle_message(Line(rank), Up::Ready(ready(rank as u32, 3, 100 + u128::from(rank))));
+        assert_eq!(said(&mut manager), []);
+    }
+    manager.handle_message(Line(1), Up::Ready(ready(1, 3, 101)));
+    let told = said(&mut manager);
+    assert_eq!(told.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [0, 1, 2]);
+    for (rank, down) in told {
+        let Down::TaskIds(ids) = down else { panic!("{down:?}") };
+        assert_eq!((u64::from(ids.rank), ids.size, ids.manager), (rank, 3, 77));
+        let addresses: Vec<_> = ids.members.iter().map(|it| it.addresses[0].as_str()).collect();
+        assert_eq!(addresses, ["memory:100", "memory:101", "memory:102"]);
+    }
+}
+
+#[test]
+fn who_is_not_ready_in_time_is_named() {
+    let mut manager = Manager::new(77, 4, Duration::from_millis(1500), Time(0));
+    manager.handle_message(Line(2), Up::Ready(ready(2, 4, 1)));
+    let until = manager.poll_timeout().unwrap();
+    manager.handle_timeout(Time(until.0 - 1));
+    assert_eq!(said(&mut manager), []);
+    manager.handle_timeout(until);
+    let why = Refusal::Missing { ranks: vec![0, 1, 3], waited_ms: 1500 };
+    assert_eq!(why.to_string(), "not ready within 1500 ms: ranks 0, 1, 3");
+    assert_eq!(said(&mut manager), [(2, Down::Refused(why.clone()))]);
+    assert_eq!((manager.phase(), manager.poll_timeout()), (&Phase::Failed(why.clone()), None));
+    manager.handle_message(Line(9), Up::Ready(ready(0, 4, 2)));
+    assert_eq!(said(&mut manager), [(9, Down::Refused(why))]);
+}
+
+#[test]
+fn ranks_that_disagree_about_the_size_are_named_to_everybody() {
+    let mut manager = Manager::new(77, 3, SECOND, Time(0));
+    manager.handle_message(Line(0), Up::Ready(ready(0, 3, 1)));
+    manager.handle_message(Line(5), Up::Ready(ready(1, 4, 2)));
+    let why = Refusal::Size { rank: Some(1), theirs: 4, ours: 3 };
+    let text = "rank 1 was told that the cluster has 4 nodes, rank 0 that it has 3";
+    assert_eq!(why.to_string(), text);
+    assert_eq!(said(&mut manager), [5, 0].map(|line| (line, Down::Refused(why.clone()))));
+    // A cluster that runs is not concerned.
+    let mut manager = running(2);
+    manager.handle_message(Line(5), Up::Ready(ready(1, 3, 9)));
+    let why = Refusal::Size { rank: Some(1), theirs: 3, ours: 2 };
+    assert_eq!(said(&mut manager), [(5, Down::Refused(why))]);
+    assert_eq!(*manager.phase(), Phase::Running);
+}
+
+#[test]
+fn other_functions_are_named_on_both_sides() {
+    let ours = functions(&[("sort", 1), ("merge", 2)]);
+    for (theirs, text) in [
+        (
+            &[("sort", 3), ("merge", 2)][..],
+            "function \"sort\" is T3 -> T1 on rank 1, and T1 -> T1 on rank 0",
+        ),
+        (&[("sort", 1)], "rank 0 has function \"merge\" (T2 -> T1), which rank 1 lacks"),
+        (
+            &[("count", 9), ("sort", 1), ("merge", 2)],
+            "rank 1 has function \"count\" (T9 -> T1), which rank 0 lacks",
+        ),
+        (
+            &[("sort", 1), ("merge", 2), ("zip", 9)],
+            "rank 1 has function \"zip\" (T9 -> T1), which rank 0 lacks",
+        ),
+    ] {
+        let theirs = functions(theirs);
+        let mismatch = Mismatch::find(&ours, &theirs).unwrap();
+        let why = Refusal::Functions { rank: Some(1), mismatch: Box::new(mismatch) };
+        assert_eq!(why.to_string(), text);
+        // At the start nobody waits for it in vain.
+        let with = |rank, functions: &[Signature]| Ready {
+            functions: Some(functions.to_vec()),
+            ..ready(rank, 2, 10 + u128::from(rank))
+        };
+        let manager = || Manager::new(77, 2, SECOND, Time(0)).comparing(Some(ours.clone()));
+        let mut starting = manager();
+        starting.handle_message(Line(0), Up::Ready(with(0, &ours)));
+        starting.handle_message(Line(1), Up::Ready(with(1, &theirs)));
+        assert_eq!(said(&mut starting), [1, 0].map(|line| (line, Down::Refused(why.clone()))));
+        // Later only that one is concerned.
+        let mut running = manager();
+        running.handle_message(Line(0), Up::Ready(with(0, &ours)));
+        let mut other_order = ours.clone();
+        other_order.reverse();
+        running.handle_message(Line(1), Up::Ready(with(1, &other_order)));
+        assert_eq!(*running.phase(), Phase::Running);
+        running.handle_message(Line(1), Up::Leave);
+        said(&mut running);
+        running.handle_message(Line(2), Up::Ready(with(1, &theirs)));
+        assert_eq!(said(&mut running), [(2, Down::Refused(why))]);
+        // Who runs none is not compared.
+        running.handle_message(Line(3), Up::Ready(ready(1, 2, 30)));
+        assert_eq!(running.members().count(), 2);
+    }
+}
+
+#[test]
+fn a_death_before_the_start_ends_it() {
+    for by_exit in [false, true] {
+        let mut manager = Manager::new(77, 2, SECOND, Time(0));
+        manager.handle_message(Line(0), Up::Ready(ready(0, 2, 1)));
+        let why = if by_exit {
+            manager.handle_exit(1, "status 1");
+            Refusal::DiedEarly { rank: 1, why: "status 1".to_owned() }
+        } else {
+            manager.handle_lost(Line(0), "silent");
+            Refusal::DiedEarly { rank: 0, why: "silent".to_owned() }
+        };
+        assert_eq!(*manager.phase(), Phase::Failed(why.clone()));
+        let told = if by_exit { vec![(0, Down::Refused(why))] } else { vec![] };
+        assert_eq!(said(&mut manager), told);
+    }
+}

@@ -1,0 +1,316 @@
+//! Members and managers in any interleaving.
+
+use super::*;
+
+/// What may happen in the world below.
+#[derive(Clone, Debug)]
+enum Act {
+    /// The oldest word of a line, up or down, arrives.
+    Arrive(usize),
+    Barrier(usize),
+    Provide(usize, u8),
+    Withdraw(usize, u8),
+    Leave(usize),
+    Die(usize),
+    Come,
+    /// The manager dies; its members announce themselves to another.
+    NewManager,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        20 => any::<usize>().prop_map(Act::Arrive),
+        4 => any::<usize>().prop_map(Act::Barrier),
+        2 => (any::<usize>(), 0..4_u8).prop_map(|(who, name)| Act::Provide(who, name)),
+        1 => (any::<usize>(), 0..4_u8).prop_map(|(who, name)| Act::Withdraw(who, name)),
+        1 => any::<usize>().prop_map(Act::Leave),
+        1 => any::<usize>().prop_map(Act::Die),
+        1 => Just(Act::Come),
+        1 => Just(Act::NewManager),
+    ]
+}
+
+struct Body {
+    member: Membership,
+    line: Line,
+    up: VecDeque<Up>,
+    down: VecDeque<Down>,
+    /// Barriers that it came to.
+    entered: u64,
+    passed: u64,
+}
+
+/// Members with lines of their own to one manager; what is on a line arrives when
+/// an act says so.
+struct World {
+    manager: Manager,
+    bodies: Vec<Body>,
+    next: u64,
+    size: u32,
+    now: Time,
+    /// How each barrier was passed, by manager.
+    passed: BTreeMap<(u64, u64), Vec<NodeId>>,
+    managers: u64,
+}
+
+impl World {
+    fn new(size: u32) -> World {
+        let manager = Manager::new(1000, size, SECOND, Time(0));
+        let mut world = World {
+            manager,
+            bodies: Vec::new(),
+            next: 0,
+            size,
+            now: Time(0),
+            passed: BTreeMap::new(),
+            managers: 1,
+        };
+        for rank in 0..size {
+            world.come(Some(rank));
+        }
+        world
+    }
+
+    fn come(&mut self, rank: Option<u32>) {
+        self.next += 1;
+        let size = rank.map(|_| self.size);
+        let ready = Ready { size, ..ready(rank, 0, self.next.into()) };
+        let mut member = Membership::new(ready, SECOND);
+        member.announce();
+        let line = Line(self.next);
+        let (up, down) = (VecDeque::new(), VecDeque::new());
+        self.bodies.push(Body { member, line, up, down, entered: 0, passed: 0 });
+        self.pump();
+    }
+
+    /// Words go on their lines.
+    fn pump(&mut self) {
+        for body in &mut self.bodies {
+            body.up.extend(std::iter::from_fn(|| body.member.poll_transmit()));
+        }
+        while let Some((line, down)) = self.manager.poll_transmit() {
+            // What is said to the dead is lost.
+            if let Some(body) = self.bodies.iter_mut().find(|body| body.line == line) {
+                body.down.push_back(down);
+            }
+        }
+    }
+
+    fn arrive(&mut self, which: usize) {
+        let body = &mut self.bodies[which / 2];
+        if which.is_multiple_of(2) {
+            let Some(up) = body.up.pop_front() else { return };
+            let line = body.line;
+            self.manager.handle_message(line, up);
+        } else if let Some(down) = body.down.pop_front() {
+            let released = match &down {
+                Down::Released { number, died } => Some((*number, died.clone())),
+                _ => None,
+            };
+            body.member.handle_message(down).unwrap();
+            if let Some((number, died)) = released {
+                body.passed = number;
+                body.member.leave_barrier(number);
+                let known = self.passed.entry((self.managers, number)).or_insert(died.clone());
+                assert_eq!(*known, died, "all hear the same of barrier {number}");
+            }
+        }
+        self.pump();
+    }
+
+    fn act(&mut self, act: &Act) {
+        let count = self.bodies.len();
+        let pick = |number: usize| number % count.max(1);
+        match act {
+            _ if count == 0 => {}
+            Act::Arrive(which) => self.arrive(which % (2 * count)),
+            Act::Barrier(who) => {
+                let body = &mut self.bodies[pick(*who)];
+                if body.member.id().is_some() {
+                    body.entered = body.member.enter_barrier();
+                }
+            }
+            Act::Provide(who, name) => self.bodies[pick(*who)].member.provide(&name.to_string()),
+            Act::Withdraw(who, name) => self.bodies[pick(*who)].member.withdraw(&name.to_string()),
+            Act::Leave(who) => {
+                let body = &mut self.bodies[pick(*who)];
+                if *body.member.standing() == Standing::Member {
+                    body.member.leave();
+                    let mut body = self.bodies.remove(pick(*who));
+                    body.up.extend(std::iter::from_fn(|| body.member.poll_transmit()));
+                    for up in body.up {
+                        self.manager.handle_message(body.line, up);
+                    }
+                }
+            }
+            Act::Die(who) => {
+                let body = self.bodies.remove(pick(*who));
+                self.manager.handle_lost(body.line, "it died");
+            }
+            Act::Come => self.come(None),
+            Act::NewManager => self.new_manager(),
+        }
+        self.pump();
+    }
+
+    fn new_manager(&mut self) {
+        if *self.manager.phase() != Phase::Running {
+            return;
+        }
+        self.managers += 1;
+        self.manager = Manager::new(1000 + u128::from(self.managers), self.size, SECOND, self.now);
+        // Who was no member yet is told that there is no manager any more.
+        self.bodies.retain_mut(|body| body.member.handle_manager_lost("it died", Time(0)));
+        for body in &mut self.bodies {
+            self.next += 1;
+            body.line = Line(self.next);
+            (body.up, body.down) = Default::default();
+            body.member.announce();
+        }
+    }
+
+    /// Everything arrives, everybody is there who will be.
+    fn settle(&mut self) {
+        self.pump();
+        self.now = self.now.after(2 * SECOND);
+        loop {
+            let words = |body: &Body| body.up.len() + body.down.len();
+            while self.bodies.iter().map(words).sum::<usize>() > 0 {
+                for which in 0..2 * self.bodies.len() {
+                    self.arrive(which);
+                }
+            }
+            if self.manager.poll_timeout().is_none() {
+                return;
+            }
+            self.manager.handle_timeout(self.now);
+            self.pump();
+        }
+    }
+
+    fn check_passing(&self) {
+        for body in &self.bodies {
+            for other in &self.bodies {
+                // Who came later has not entered those before.
+                let there = other.member.barrier(body.passed).is_some() || other.entered == 0;
+                assert!(
+                    there || other.entered >= body.passed,
+                    "{:?} passed {} before {:?} came",
+                    body.member.id(),
+                    body.passed,
+                    other.member.id()
+                );
+            }
+        }
+    }
+
+    /// A member whose coming no other had heard of when the manager died may find its
+    /// rank given away by the new one, and ends.
+    fn remove_the_displaced(&mut self) {
+        self.bodies.retain(|body| match body.member.end() {
+            Some(End::Refused(Refusal::Taken(_))) => false,
+            None => true,
+            end => panic!("{end:?}"),
+        });
+    }
+
+    /// At rest all know the same.
+    fn check_views(&self) {
+        if *self.manager.phase() != Phase::Running {
+            return;
+        }
+        let members: Vec<Member> = self.manager.members().cloned().collect();
+        let ids: BTreeSet<NodeId> = members.iter().map(|member| member.id).collect();
+        let alive: BTreeSet<NodeId> =
+            self.bodies.iter().filter_map(|body| body.member.id()).collect();
+        assert_eq!(ids, alive, "the manager knows the living");
+        let mut entered = true;
+        for body in &self.bodies {
+            assert_eq!(*body.member.standing(), Standing::Member);
+            let view: Vec<Member> = body.member.members().values().cloned().collect();
+            assert_eq!(view, members);
+            for name in 0..4_u8 {
+                let name = name.to_string();
+                let providers: Vec<NodeId> = body.member.providers(&name).collect();
+                let first: Vec<NodeId> = self.bodies[0].member.providers(&name).collect();
+                assert_eq!(providers, first, "{name}");
+                let own = providers.contains(&body.member.id().unwrap());
+                assert_eq!(own, body.member.provides(&name), "{name}");
+                assert!(providers.iter().all(|id| ids.contains(id)));
+            }
+            entered &= body.member.waits_at().is_some();
+        }
+        assert!(!entered || self.bodies.is_empty(), "all wait at a barrier, and nobody passes");
+    }
+}
+
+proptest! {
+    #[test]
+    fn members_and_manager_agree(
+        size in 1..5_u32,
+        acts in prop::collection::vec(act(), 0..120),
+    ) {
+        let mut world = World::new(size);
+        for act in &acts {
+            world.act(act);
+            world.check_passing();
+        }
+        world.settle();
+        if *world.manager.phase() == Phase::Running {
+            world.remove_the_displaced();
+        }
+        world.check_passing();
+        world.check_views();
+    }
+
+    #[test]
+    fn changes_add_up_to_the_members(
+        size in 1..4_u32,
+        acts in prop::collection::vec(act(), 0..80),
+    ) {
+        let mut world = World::new(size);
+        acts.iter().for_each(|act| world.act(act));
+        world.settle();
+        for body in world.bodies.iter().filter(|body| body.member.end().is_none()) {
+            let (mut seen, mut next) = (BTreeMap::new(), 0);
+            while let Some((change, after)) = body.member.change(next) {
+                next = after;
+                match change {
+                    Change::Joined(member) => drop(seen.insert(member.id, member)),
+                    Change::Left(id) | Change::Died(Death { id, .. }) => drop(seen.remove(&id)),
+                    _ => {}
+                }
+            }
+            let members = body.member.members().values();
+            let members: BTreeMap<_, _> = members.map(|it| (it.id, it.clone())).collect();
+            prop_assert_eq!(seen, members);
+        }
+    }
+
+    #[test]
+    fn a_stop_reaches_everybody(
+        size in 1..5_u32,
+        acts in prop::collection::vec(act(), 0..60),
+        who in any::<usize>(),
+        asks in any::<bool>(),
+    ) {
+        let mut world = World::new(size);
+        acts.iter().for_each(|act| world.act(act));
+        world.settle();
+        if *world.manager.phase() == Phase::Running && !world.bodies.is_empty() {
+            world.remove_the_displaced();
+            let count = world.bodies.len();
+            if asks {
+                world.bodies[who % count].member.finish();
+            } else {
+                world.bodies.iter_mut().for_each(|body| body.member.done());
+            }
+            world.new_manager();
+            world.settle();
+            for body in &world.bodies {
+                let end = body.member.end();
+                prop_assert!(matches!(end, Some(End::Finished { .. })), "{end:?}");
+            }
+        }
+    }
+}
