@@ -8,14 +8,17 @@ use crate::proto::packet::Lane;
 use crate::{Address, Node, Peer, Receiver, Sender};
 use std::io;
 
-/// To the manager. What is said there is compared by this name, whose last part is
-/// raised when the messages change.
-const UP: &str = "chunkcomm.cluster.up/2";
+/// To the manager.
+const UP: &str = "chunkcomm.cluster.up";
 /// From the manager.
-const DOWN: &str = "chunkcomm.cluster.down/2";
+const DOWN: &str = "chunkcomm.cluster.down";
+
+/// Raised when the messages change. The two ends of a line compare it: where it differs, the
+/// line is refused, by an error that has both.
+const WORDS_VERSION: u32 = 2;
 
 fn options(name: &str) -> ChannelOptions {
-    ChannelOptions::default().lane(Lane::Express).schema(name)
+    ChannelOptions::default().lane(Lane::Express).schema(format!("{name}/{WORDS_VERSION}"))
 }
 
 /// A line to the manager.

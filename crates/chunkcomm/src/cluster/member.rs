@@ -8,7 +8,7 @@ use crate::proto::Time;
 use crate::proto::backoff::Backoff;
 use crate::proto::cluster::membership::{Change, Membership, Standing};
 use crate::proto::cluster::{Death, Down, Up};
-use crate::{Node, Peer, Receiver, Sender};
+use crate::{Node, Peer, Receiver, SendError, Sender};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -102,10 +102,19 @@ async fn talk(state: &State, manager: &Peer) -> Option<String> {
     let down = tokio::select! {
         down = lines::accept_down(&state.node, manager) => down.map_err(|error| error.to_string()),
         error = manager.closed() => Err(error.to_string()),
+        error = refused(&mut line.up) => Err(error.to_string()),
     };
     match down {
         Ok(down) => line.hold(down).await,
         Err(why) => Some(why),
+    }
+}
+
+/// The manager does not know these words. A line that it ends has its last word on the way.
+async fn refused(up: &mut Sender<Up>) -> SendError {
+    match up.closed().await {
+        error @ SendError::Refused(_) => error,
+        _ => std::future::pending().await,
     }
 }
 

@@ -1,11 +1,11 @@
 //! Clusters within one process: nodes by our own variables, on loopback.
 
 use crate::waiting::{at_last, cancelled, limited, on_both, on_one_thread};
-use chunkcomm::Registry;
 use chunkcomm::cluster::{
     BarrierError, Change, Cluster, ClusterConfig, End, EndError, JoinError, NameError, PeerError,
     Refusal,
 };
+use chunkcomm::{ChannelOptions, Node, Registry};
 use std::time::Duration;
 
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -279,6 +279,40 @@ fn versions_with_the_same_functions_take_turns() {
                     u64 on rank 0";
         assert_eq!(error.to_string(), text);
         assert!(matches!(error, JoinError::Refused(Refusal::Functions { rank: None, .. })));
+        end_all(&nodes).await;
+    });
+}
+
+/// Programs of two versions of this crate, whose words to the manager differ.
+#[test]
+fn words_of_another_version_are_named_on_both_sides() {
+    on_one_thread(async {
+        let schema = |it: &str| ChannelOptions::default().schema(it);
+        let both_are_named = |text: &str| {
+            let named = ["chunkcomm.cluster.up/0", "chunkcomm.cluster.up/2"];
+            assert!(named.iter().all(|it| text.contains(it)), "{text}");
+        };
+        let port = port();
+        let address: chunkcomm::Address = format!("127.0.0.1:{port}").parse().unwrap();
+        let manager = Node::builder().listen(address.clone()).build().await.unwrap();
+        let up = schema("chunkcomm.cluster.up/0");
+        let (refused, error) = tokio::join!(
+            manager.accept_with::<u8>("chunkcomm.cluster.up", up.clone()),
+            limited(Cluster::join(config(Some(1), 2, port))),
+        );
+        both_are_named(&refused.unwrap_err().to_string());
+        both_are_named(&error.unwrap_err().to_string());
+        limited(manager.close(LONG)).await.unwrap();
+        // A cluster that runs goes on.
+        let (nodes, port) = cluster(2, |config| config).await;
+        let address: chunkcomm::Address = format!("127.0.0.1:{port}").parse().unwrap();
+        let old = Node::builder().build().await.unwrap();
+        let peer = limited(old.connect(&address)).await.unwrap();
+        let mut line = old.open_with::<u8>(&peer, "chunkcomm.cluster.up", up).await.unwrap();
+        line.send_now(&0).await.unwrap();
+        both_are_named(&limited(line.closed()).await.to_string());
+        let (first, second) = tokio::join!(nodes[0].barrier(), nodes[1].barrier());
+        assert_eq!((first, second), (Ok(()), Ok(())));
         end_all(&nodes).await;
     });
 }
