@@ -15,7 +15,7 @@ const DOWN: &str = "chunkcomm.cluster.down";
 
 /// Raised when the messages change. The two ends of a line compare it: where it differs, the
 /// line is refused, by an error that has both.
-const WORDS_VERSION: u32 = 2;
+const WORDS_VERSION: u32 = 3;
 
 fn options(name: &str) -> ChannelOptions {
     ChannelOptions::default().lane(Lane::Express).schema(format!("{name}/{WORDS_VERSION}"))

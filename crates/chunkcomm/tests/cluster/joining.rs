@@ -56,6 +56,16 @@ pub(crate) async fn end_all(nodes: &[Cluster]) {
     }
 }
 
+/// Waits until all nodes know that.
+async fn until_known(nodes: &[Cluster], known: impl Fn(&Cluster) -> bool) {
+    limited(async {
+        while !nodes.iter().all(&known) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
 #[test]
 fn nodes_know_and_reach_each_other_and_end_together() {
     on_both(|| async {
@@ -289,7 +299,7 @@ fn words_of_another_version_are_named_on_both_sides() {
     on_one_thread(async {
         let schema = |it: &str| ChannelOptions::default().schema(it);
         let both_are_named = |text: &str| {
-            let named = ["chunkcomm.cluster.up/0", "chunkcomm.cluster.up/2"];
+            let named = ["chunkcomm.cluster.up/0", "chunkcomm.cluster.up/3"];
             assert!(named.iter().all(|it| text.contains(it)), "{text}");
         };
         let port = port();
@@ -339,8 +349,13 @@ fn without_their_manager_nodes_end_with_an_error() {
 fn a_manager_that_comes_back_is_told_who_is_there() {
     on_one_thread(async {
         let wait = |config: ClusterConfig| config.rejoin_window(LONG);
-        let (mut nodes, port) = cluster(3, wait).await;
+        let (mut nodes, port) = cluster(5, wait).await;
         nodes[2].provide("sorter").await.unwrap();
+        // One died and one left before; nobody waits for them.
+        limited(nodes.pop().unwrap().leave(LONG)).await.unwrap();
+        drop(nodes.pop());
+        until_known(&nodes, |it| it.members().len() == 3 && it.deaths().len() == 1).await;
+        let death = nodes[1].deaths()[0].clone();
         let link = nodes[1].peer(2).await.unwrap();
         let mut changes = nodes[1].changes();
         let first = nodes.remove(0);
@@ -354,7 +369,7 @@ fn a_manager_that_comes_back_is_told_who_is_there() {
         while std::net::TcpListener::bind(("127.0.0.1", port)).is_err() {
             tokio::task::yield_now().await;
         }
-        let back = limited(Cluster::join(wait(config(Some(0), 3, port)))).await.unwrap();
+        let back = limited(Cluster::join(wait(config(Some(0), 5, port)))).await.unwrap();
         assert_eq!(limited(changes.next()).await, Some(Change::ManagerLost));
         assert_eq!(limited(changes.next()).await, Some(Change::ManagerBack));
         let died = limited(changes.next()).await;
@@ -363,7 +378,17 @@ fn a_manager_that_comes_back_is_told_who_is_there() {
         assert_eq!(back.providers("sorter"), [nodes[1].id()]);
         assert_ne!(back.id(), old);
         let (here, there) = tokio::join!(back.barrier(), nodes[1].barrier());
-        assert_eq!((here, there, limited(waiting).await.unwrap()), (Ok(()), Ok(()), Ok(())));
+        let died = Err(BarrierError::Died(vec![old, death.id]));
+        assert_eq!((&here, &there, &limited(waiting).await.unwrap()), (&died, &died, &died));
+        let (here, there, third) =
+            tokio::join!(back.barrier(), nodes[0].barrier(), nodes[1].barrier());
+        assert_eq!((here, there, third), (Ok(()), Ok(()), Ok(())));
+        // Who comes now can ask for all that was before.
+        let later = limited(Cluster::join(wait(config(None, 0, port)))).await.unwrap();
+        assert_eq!(later.deaths()[0], death);
+        assert_eq!(later.deaths()[1].id, old);
+        assert_eq!(later.providers("sorter"), [nodes[1].id()]);
+        nodes.push(later);
         nodes.push(back);
         end_all(&nodes).await;
     });

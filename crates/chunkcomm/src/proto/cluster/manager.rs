@@ -38,6 +38,8 @@ struct Seat {
     /// It waits at this one, which is a later one.
     at: Option<u64>,
     done: bool,
+    /// It was a member of an earlier manager.
+    again: bool,
 }
 
 /// The system manager: who is a member, and what all are told.
@@ -63,13 +65,16 @@ pub struct Manager {
     died: Vec<NodeId>,
     /// The last barrier that was passed.
     barrier: u64,
-    /// Who had died when the last two barriers were passed: who comes to one of them
-    /// later, after a change of managers, hears the same.
-    said: BTreeMap<u64, Vec<NodeId>>,
+    /// Who had died when it was.
+    named: Vec<NodeId>,
     /// Members of an earlier manager have announced themselves.
     again: bool,
-    /// Whom these knew.
-    known: BTreeMap<u32, NodeId>,
+    /// Whom these knew as members.
+    known: BTreeSet<NodeId>,
+    /// Who of `deaths`.
+    dead: BTreeSet<NodeId>,
+    /// Whom of the dead no barrier has named yet, by the barrier that is to.
+    unnamed: BTreeMap<u64, Vec<NodeId>>,
     transmits: VecDeque<(Line, Down)>,
 }
 
@@ -92,9 +97,11 @@ impl Manager {
             deaths: VecDeque::new(),
             died: Vec::new(),
             barrier: 0,
-            said: BTreeMap::new(),
+            named: Vec::new(),
             again: false,
-            known: BTreeMap::new(),
+            known: BTreeSet::new(),
+            dead: BTreeSet::new(),
+            unnamed: BTreeMap::new(),
             transmits: VecDeque::new(),
         }
     }
@@ -152,6 +159,8 @@ impl Manager {
                 self.transmits.push_back((line, Down::Refused(Refusal::Twice)));
                 self.remove_dead(rank, "it announced itself twice".to_owned());
             }
+            // Who was not told that there is a cluster has nothing to say.
+            (_, Some(_)) if self.phase == Phase::Gathering => {}
             (message, Some(rank)) => self.handle_word(rank, message),
             // Whose rank was taken away by its death, or was refused.
             (_, None) => {}
@@ -172,7 +181,7 @@ impl Manager {
     pub fn handle_exit(&mut self, rank: u32, why: impl Into<String>) {
         if self.seats.contains_key(&rank) {
             self.remove_dead(rank, why.into());
-        } else if self.phase == Phase::Gathering {
+        } else if self.phase == Phase::Gathering && !self.again {
             self.fail(Refusal::DiedEarly { rank, why: why.into() });
         }
         self.check();
@@ -227,27 +236,26 @@ impl Manager {
         }
     }
 
-    /// Lets everybody pass a barrier that all have come to or passed. After a
-    /// change of managers members may be one apart, so that the lowest counts.
+    /// Lets everybody pass the next barrier when all have come to it.
     fn pass_barrier(&mut self) {
-        if self.phase != Phase::Running {
-            return;
+        let Some(next) = next_of(self.barrier) else { return };
+        let all_came = self.seats.values().all(|seat| seat.at == Some(next));
+        if self.phase == Phase::Running && all_came && !self.seats.is_empty() {
+            self.barrier = next;
+            self.named = std::mem::take(&mut self.died);
+            self.catch_up();
         }
-        while let Some(number) = self.seats.values().filter_map(|seat| seat.at).min() {
-            let all_there = |seat: &Seat| seat.at.is_some() || seat.passed >= number;
-            if !self.seats.values().all(all_there) {
-                return;
-            }
-            let died = self.said.entry(number).or_insert_with(|| std::mem::take(&mut self.died));
-            let died = died.clone();
-            self.barrier = self.barrier.max(number);
-            self.said.retain(|before, _| *before + 1 >= self.barrier);
-            for seat in self.seats.values_mut().filter(|seat| seat.at == Some(number)) {
-                seat.at = None;
-                seat.passed = number;
-                let released = Down::Released { number, died: died.clone() };
-                self.transmits.push_back((seat.line, released));
-            }
+    }
+
+    /// What anybody has passed, all have passed. After a change of managers that is news
+    /// to some.
+    fn catch_up(&mut self) {
+        let number = self.barrier;
+        for seat in self.seats.values_mut().filter(|seat| seat.passed < number) {
+            seat.passed = number;
+            seat.at = seat.at.filter(|at| *at > number);
+            let released = Down::Released { number, died: self.named.clone() };
+            self.transmits.push_back((seat.line, released));
         }
     }
 
@@ -279,12 +287,15 @@ impl Manager {
     fn remove_dead(&mut self, rank: u32, why: String) {
         let Some(seat) = self.remove(rank) else { return };
         match self.phase {
+            Phase::Gathering if self.again => {
+                self.note_death(Death { id: seat.member.id, why });
+                self.start_if_all_there();
+            }
             Phase::Gathering => self.fail(Refusal::DiedEarly { rank, why }),
             Phase::Running => {
                 let death = Death { id: seat.member.id, why };
-                self.died.push(death.id);
                 self.tell_all(&Down::Died(death.clone()));
-                self.remember(death);
+                self.note_death(death);
                 self.pass_barrier();
                 self.finish_if_all_done();
             }
@@ -293,10 +304,30 @@ impl Manager {
         }
     }
 
-    fn remember(&mut self, death: Death) {
-        if self.deaths.len() == DEATHS_MAX {
-            self.deaths.pop_front();
+    /// The next barrier names it.
+    fn note_death(&mut self, death: Death) {
+        if self.died.len() == DEATHS_MAX {
+            self.died.remove(0);
         }
+        self.died.push(death.id);
+        self.remember(death);
+    }
+
+    /// Who was taken for dead is there.
+    fn revive(&mut self, id: NodeId) {
+        if self.dead.remove(&id) {
+            self.deaths.retain(|death| death.id != id);
+            self.died.retain(|died| *died != id);
+        }
+    }
+
+    fn remember(&mut self, death: Death) {
+        if self.deaths.len() == DEATHS_MAX
+            && let Some(forgotten) = self.deaths.pop_front()
+        {
+            self.dead.remove(&forgotten.id);
+        }
+        self.dead.insert(death.id);
         self.deaths.push_back(death);
     }
 
@@ -326,6 +357,9 @@ impl Manager {
         for (rank, seat) in &self.seats {
             assert_eq!(self.lines.get(&seat.line), Some(rank), "the line of its seat");
             assert!(seat.passed <= self.barrier, "no barrier is passed alone");
+            let runs = self.phase == Phase::Running;
+            assert!(!runs || seat.passed == self.barrier, "all pass a barrier together");
+            assert!(!self.dead.contains(&seat.member.id), "the dead have no seat");
             assert!(seat.at.is_none_or(|at| at > seat.passed), "waits at a later one");
         }
         assert!(

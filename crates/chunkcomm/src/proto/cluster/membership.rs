@@ -39,6 +39,8 @@ pub struct Membership {
     provides: BTreeSet<String>,
     refused_names: BTreeSet<String>,
     deaths: Vec<Death>,
+    /// Who died, and no barrier has named yet.
+    unnamed: Vec<NodeId>,
     passed: u64,
     at: Option<u64>,
     /// It came to this barrier, and nobody here has heard how it was passed.
@@ -68,6 +70,7 @@ impl Membership {
             provides: BTreeSet::new(),
             refused_names: BTreeSet::new(),
             deaths: Vec::new(),
+            unnamed: Vec::new(),
             passed: 0,
             at: None,
             owed: None,
@@ -163,13 +166,16 @@ impl Membership {
             return;
         }
         self.standing = Standing::Announced;
-        let again = self.manager.map(|_| Before {
+        let before = || Before {
             passed: self.passed,
             at: self.at,
             names: self.provides.iter().cloned().collect(),
             done: self.done,
             members: self.members.values().map(|member| member.id).collect(),
-        });
+            deaths: self.deaths.clone(),
+            unnamed: self.unnamed.clone(),
+        };
+        let again = self.manager.map(|_| Box::new(before()));
         self.words.clear();
         self.words.push_back(Up::Ready(Ready { again, ..self.ready.clone() }));
         if self.asked_to_finish {

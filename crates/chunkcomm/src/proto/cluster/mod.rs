@@ -112,7 +112,7 @@ pub struct Ready {
     /// compared.
     pub functions: Option<Vec<Signature>>,
     /// It was a member already, and its manager is gone.
-    pub again: Option<Before>,
+    pub again: Option<Box<Before>>,
 }
 
 /// What a member brings along that announces itself again.
@@ -128,6 +128,10 @@ pub struct Before {
     pub done: bool,
     /// Who was there, as far as it knew.
     pub members: Vec<NodeId>,
+    /// Who had died, as far as it knew.
+    pub deaths: Vec<Death>,
+    /// Whom of these no barrier has named yet.
+    pub unnamed: Vec<NodeId>,
 }
 
 /// What a member says to the manager.

@@ -4,7 +4,8 @@
 use super::manager::{Line, Manager, Phase};
 use super::membership::{Change, End, Membership, Standing};
 use super::{
-    Death, Down, Member, Mismatch, NAMES_A_MEMBER_MAX, NodeId, Ready, Refusal, Signature, Up,
+    Before, Death, Down, Member, Mismatch, NAMES_A_MEMBER_MAX, NodeId, Ready, Refusal, Signature,
+    Up,
 };
 use crate::proto::Time;
 use proptest::prelude::*;

@@ -2,8 +2,10 @@
 
 use super::{Line, Manager, Phase, Seat, next_of};
 use crate::proto::cluster::{
-    Death, Down, MEMBER_COUNT_MAX, Member, Mismatch, NodeId, Ready, Refusal, TaskIds,
+    Before, DEATHS_MAX, Death, Down, MEMBER_COUNT_MAX, Member, Mismatch, NodeId, Ready, Refusal,
+    TaskIds,
 };
+
 use std::collections::BTreeSet;
 
 impl Manager {
@@ -71,7 +73,7 @@ impl Manager {
         let rank = ready.rank.unwrap_or_else(|| self.free_rank());
         let id = NodeId { rank, incarnation: ready.incarnation };
         let Ready { host, pid, addresses, again, .. } = ready;
-        let before = again.clone().unwrap_or_default();
+        let (again, before) = (again.is_some(), again.unwrap_or_default());
         let member = Member { id, host, pid, addresses };
         let known = self.seats.remove(&rank);
         if let Some(known) = &known {
@@ -81,18 +83,18 @@ impl Manager {
         if running && known.is_none() {
             self.tell_all(&Down::Joined(member.clone()));
         }
-        if again.is_some() {
-            self.again = true;
-            self.barrier = self.barrier.max(before.passed);
-            self.known.extend(before.members.into_iter().map(|id| (id.rank, id)));
+        if again {
+            self.learn(&before);
         }
-        let passed = if again.is_some() { before.passed } else { self.barrier };
+        let passed = if again { before.passed } else { self.barrier };
         let at = before.at.filter(|at| next_of(passed) == Some(*at));
-        self.seats.insert(rank, Seat { member, line, passed, at, done: before.done });
+        self.seats.insert(rank, Seat { member, line, passed, at, done: before.done, again });
+        self.revive(id);
         self.lines.insert(line, rank);
         if running {
             // Before anything else is said to it, its own names too.
             self.welcome(rank);
+            self.catch_up();
         }
         for name in before.names {
             self.provide(rank, name);
@@ -100,7 +102,38 @@ impl Manager {
         if running {
             self.pass_barrier();
             self.finish_if_all_done();
-        } else if self.missing().is_empty() {
+        } else {
+            self.start_if_all_there();
+        }
+    }
+
+    /// What a member of an earlier manager brings along.
+    fn learn(&mut self, before: &Before) {
+        self.again = true;
+        self.known.extend(&before.members);
+        for death in &before.deaths {
+            let lives = self.seats.get(&death.id.rank).is_some_and(|it| it.member.id == death.id);
+            if !lives && !self.dead.contains(&death.id) {
+                self.remember(death.clone());
+            }
+        }
+        if self.phase == Phase::Running {
+            if before.passed > self.barrier {
+                self.barrier = before.passed;
+                self.named.clear();
+            }
+            if before.passed == self.barrier {
+                add_unknown(&mut self.died, &before.unnamed);
+            }
+        } else if let Some(next) = next_of(before.passed) {
+            self.barrier = self.barrier.max(before.passed);
+            add_unknown(self.unnamed.entry(next).or_default(), &before.unnamed);
+        }
+    }
+
+    /// In a cluster that has not started.
+    pub(super) fn start_if_all_there(&mut self) {
+        if self.missing().is_empty() {
             self.start();
         }
     }
@@ -109,11 +142,13 @@ impl Manager {
     pub(super) fn start(&mut self) {
         self.phase = Phase::Running;
         if self.again {
-            self.bury_the_missing();
+            self.bury_the_lost();
+            self.take_up_the_barriers();
         }
         for rank in self.ranks() {
             self.welcome(rank);
         }
+        self.catch_up();
         for (line, ready) in std::mem::take(&mut self.early) {
             self.handle_ready(line, ready);
         }
@@ -121,20 +156,44 @@ impl Manager {
         self.finish_if_all_done();
     }
 
-    /// Ranks of the start, and of those whom an earlier manager had, that are not there.
+    /// Ranks of the start that are not there; behind another manager those of members that
+    /// anybody knew and nobody knows to be dead.
     pub(super) fn missing(&self) -> Vec<u32> {
-        let expected: BTreeSet<u32> = (0..self.size).chain(self.known.keys().copied()).collect();
-        expected.into_iter().filter(|rank| !self.seats.contains_key(rank)).collect()
+        let is_free = |rank: &u32| !self.seats.contains_key(rank);
+        if self.again {
+            return self.lost().into_iter().map(|id| id.rank).filter(is_free).collect();
+        }
+        (0..self.size).filter(is_free).collect()
     }
 
-    /// Whom an earlier manager had and who did not come back.
-    fn bury_the_missing(&mut self) {
-        for rank in self.missing() {
-            let id = self.known.get(&rank).copied();
-            let id = id.unwrap_or(NodeId { rank, incarnation: 0 });
-            self.died.push(id);
+    /// Members of an earlier manager that are not there and not known to be dead.
+    fn lost(&self) -> Vec<NodeId> {
+        let is_here =
+            |id: &NodeId| self.seats.get(&id.rank).is_some_and(|seat| seat.member.id == *id);
+        let is_lost = |id: &&NodeId| !is_here(id) && !self.dead.contains(id);
+        self.known.iter().filter(is_lost).copied().collect()
+    }
+
+    /// Whom an earlier manager had and who did not come back, or whose rank another has.
+    fn bury_the_lost(&mut self) {
+        for id in self.lost() {
             let why = "it did not announce itself to the new manager".to_owned();
-            self.remember(Death { id, why });
+            self.note_death(Death { id, why });
+        }
+    }
+
+    /// Barriers go on where the members of the earlier manager are: who is new here has
+    /// passed what anybody passed, and the dead are named by the barrier that was to do it.
+    fn take_up_the_barriers(&mut self) {
+        for seat in self.seats.values_mut().filter(|seat| !seat.again) {
+            seat.passed = self.barrier;
+        }
+        for (number, unnamed) in std::mem::take(&mut self.unnamed) {
+            if number <= self.barrier {
+                add_unknown(&mut self.named, &unnamed);
+            } else {
+                add_unknown(&mut self.died, &unnamed);
+            }
         }
     }
 
@@ -152,6 +211,13 @@ impl Manager {
         };
         self.transmits.push_back((self.seats[&rank].line, Down::TaskIds(task_ids)));
     }
+}
+
+/// Of more than [`DEATHS_MAX`] deaths barriers do not name all.
+fn add_unknown(to: &mut Vec<NodeId>, more: &[NodeId]) {
+    let known: BTreeSet<NodeId> = to.iter().copied().collect();
+    to.extend(more.iter().filter(|id| !known.contains(id)));
+    to.truncate(DEATHS_MAX);
 }
 
 /// A rank of the start is none, whose place nobody else will take.

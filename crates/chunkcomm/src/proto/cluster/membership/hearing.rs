@@ -44,6 +44,7 @@ impl Membership {
                 if self.at.is_some_and(|at| at <= number) {
                     self.at = None;
                 }
+                self.unnamed.retain(|id| !died.contains(id));
                 self.how = died;
             }
             Down::Provided(name, id) => {
@@ -82,16 +83,13 @@ impl Membership {
         for id in gone {
             self.remove(id);
             let why = "the new manager does not know it".to_owned();
-            let of_rank = told.deaths.iter().find(|death| death.id.rank == id.rank);
-            let why = of_rank.map_or(why, |death| death.why.clone());
+            let told = told.deaths.iter().find(|death| death.id == id);
+            let why = told.map_or(why, |death| death.why.clone());
             self.note_death(Death { id, why });
         }
-        for death in told.deaths {
-            let known = |one: &Death| one.id.rank == death.id.rank && one.why == death.why;
-            if !self.deaths.iter().any(known) {
-                self.deaths.push(death);
-            }
-        }
+        let known: BTreeSet<NodeId> = self.deaths.iter().map(|death| death.id).collect();
+        let unknown = told.deaths.into_iter().filter(|death| !known.contains(&death.id));
+        unknown.for_each(|death| self.remember(death));
         for member in told.members {
             self.add(member);
         }
@@ -101,8 +99,12 @@ impl Membership {
     }
 
     fn add(&mut self, member: Member) {
-        let known = self.members.insert(member.id.rank, member.clone());
-        if known.is_none_or(|known| known.id != member.id) {
+        let id = member.id;
+        let known = self.members.insert(id.rank, member.clone());
+        if known.is_none_or(|known| known.id != id) {
+            // It may have been taken for dead.
+            self.deaths.retain(|death| death.id != id);
+            self.unnamed.retain(|unnamed| *unnamed != id);
             self.note(Change::Joined(member));
         }
     }
@@ -118,10 +120,18 @@ impl Membership {
     }
 
     fn note_death(&mut self, death: Death) {
+        if self.unnamed.len() == DEATHS_MAX {
+            self.unnamed.remove(0);
+        }
+        self.unnamed.push(death.id);
+        self.remember(death.clone());
+        self.note(Change::Died(death));
+    }
+
+    fn remember(&mut self, death: Death) {
         if self.deaths.len() == DEATHS_MAX {
             self.deaths.remove(0);
         }
-        self.deaths.push(death.clone());
-        self.note(Change::Died(death));
+        self.deaths.push(death);
     }
 }
