@@ -14,7 +14,6 @@ mod parsort;
 mod pipeline;
 mod proc;
 mod pure;
-#[allow(dead_code)] // of what is shared not everything is needed here
 #[path = "../../../crates/chunkcomm/tests/main/support/random.rs"]
 mod random;
 #[cfg(unix)]

@@ -470,7 +470,7 @@ fn honest_bytes_arrive_however_they_are_cut() {
             let mut expected = Vec::new();
             for sequence in 2..60 {
                 let mut body = Vec::new();
-                let small: Vec<u8> = random.bytes(random_size(sequence));
+                let small: Vec<u8> = random_bytes(&mut random, random_size(sequence));
                 body.run(1, 1 + small.len() as u32, 1);
                 body.extend_from_slice(&run_of(&[&small]));
                 expected.push(small);
@@ -497,6 +497,10 @@ fn honest_bytes_arrive_however_they_are_cut() {
     });
 }
 
+fn random_bytes(random: &mut Random, count: usize) -> Vec<u8> {
+    (0..count).map(|_| random.next() as u8).collect()
+}
+
 fn random_size(sequence: u64) -> usize {
     (sequence as usize * 37) % 200
 }
@@ -512,19 +516,19 @@ fn random_bytes_end_a_session_in_order() {
             let (peer, mut receiver) = limited(pair.a.accept_bytes("random")).await.unwrap();
             let count = 1 + random.below(2000) as usize;
             if random.below(2) == 0 {
-                let bytes = random.bytes(count);
+                let bytes = random_bytes(&mut random, count);
                 raw.bytes(&bytes).await;
             } else {
                 // A packet whose records are random.
                 raw.packet(|body| {
                     for _ in 0..1 + random.below(6) {
-                        let mut record = random.bytes(16);
+                        let mut record = random_bytes(&mut random, 16);
                         record[0] = random.below(12) as u8;
                         record[4..8].copy_from_slice(&(random.below(3) as u32).to_le_bytes());
                         record[8..16].copy_from_slice(&(random.below(60)).to_le_bytes());
                         body.extend_from_slice(&record);
                         let tail = random.below(60) as usize;
-                        body.extend_from_slice(&random.bytes(tail));
+                        body.extend_from_slice(&random_bytes(&mut random, tail));
                     }
                 })
                 .await;
