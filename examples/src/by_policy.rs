@@ -5,7 +5,6 @@
 //! others. One team works at a time, and rank 0 says which.
 
 use std::error::Error;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use chunkcomm::cluster::End;
@@ -13,7 +12,7 @@ use chunkcomm::cluster::launch::Launcher;
 use chunkcomm::{Cluster, ClusterConfig, Node, Policy, Registry};
 use clap::{Args, ValueEnum};
 
-use crate::cluster_options::{ClusterOptions, with_causes};
+use crate::cluster_options::ClusterOptions;
 
 const END_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -155,21 +154,6 @@ impl TeamOptions {
         };
         let policy = if gathers { Policy::Chunked } else { Policy::Unbuffered };
         Ok(config.node(Node::builder().policy(policy).processes(processes)))
-    }
-}
-
-/// Runs the program of this name to its end on this thread; says on standard error why it failed.
-pub fn run_program(
-    name: &str,
-    program: impl Future<Output = Result<(), Box<dyn Error>>>,
-) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    match runtime.map_err(Box::<dyn Error>::from).and_then(|runtime| runtime.block_on(program)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{name}: {}", with_causes(&*error));
-            ExitCode::FAILURE
-        }
     }
 }
 

@@ -66,15 +66,3 @@ impl ClusterOptions {
         Ok(Some(Cluster::join(config).await?))
     }
 }
-
-/// An error and what caused it, for people.
-#[must_use]
-pub fn with_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text += &format!(": {error}");
-        cause = error.source();
-    }
-    text
-}

@@ -17,8 +17,9 @@ use chunkcomm::{Cluster, Process, ReceivingPort, Registry, SendingPort, ValueWri
 use clap::Parser;
 use serde::{Deserialize, Serialize};
 
-use crate::by_policy::{Team, TeamOptions, run_program};
+use crate::by_policy::{Team, TeamOptions};
 use crate::command_line::{numbers, parse, write_out};
+use crate::program::run_program;
 use table::Row;
 
 #[derive(Parser)]

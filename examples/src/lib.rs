@@ -13,5 +13,6 @@ pub mod farm_options;
 pub mod mandelbrot;
 pub mod nodes;
 pub mod parsort;
+pub mod program;
 pub mod telemetry;
 pub mod wordcount;

@@ -13,8 +13,9 @@ use chunkcomm::{BytesReceiver, Node, Peer, Receiver};
 use clap::Parser;
 use serde::{Deserialize, Serialize};
 
-use crate::cluster_options::{ClusterOptions, with_causes};
+use crate::cluster_options::ClusterOptions;
 use crate::command_line::{numbers, parse, write_out};
+use crate::program::run_program;
 
 const END_DEADLINE: Duration = Duration::from_secs(30);
 const MESSAGE_BYTES: usize = 1 << 20;
@@ -54,14 +55,7 @@ enum Answer {
 #[must_use]
 pub fn run() -> ExitCode {
     let options = parse::<Options>();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    match runtime.map_err(Failure::from).and_then(|runtime| runtime.block_on(work(&options))) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("nodes: {}", with_causes(&*error));
-            ExitCode::FAILURE
-        }
-    }
+    run_program("nodes", work(&options))
 }
 
 async fn work(options: &Options) -> Result<(), Failure> {

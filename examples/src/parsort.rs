@@ -17,8 +17,9 @@ use chunkcomm::process::Failure;
 use chunkcomm::{Cluster, Process, ReceivingPort, Registry, SendingPort};
 use serde::{Deserialize, Serialize};
 
-use crate::by_policy::{Team, run_program};
+use crate::by_policy::Team;
 use crate::command_line::{parse, write_out};
+use crate::program::run_program;
 use options::Options;
 use table::Row;
 use ways::{Way, Workers};

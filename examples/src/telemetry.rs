@@ -34,8 +34,9 @@ use std::time::Duration;
 use chunkcomm::cluster::{Cluster, End};
 use clap::Parser;
 
-use crate::cluster_options::{ClusterOptions, with_causes};
+use crate::cluster_options::ClusterOptions;
 use crate::command_line::{numbers, parse};
+use crate::program::run_program_on_threads;
 use collector::{Output, collect};
 use event::Event;
 
@@ -80,14 +81,7 @@ struct Options {
 #[must_use]
 pub fn run() -> ExitCode {
     let options = parse::<Options>();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    match runtime.map_err(Failure::from).and_then(|runtime| runtime.block_on(work(options))) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("telemetry: {}", with_causes(&*error));
-            ExitCode::FAILURE
-        }
-    }
+    run_program_on_threads("telemetry", work(options))
 }
 
 async fn work(mut options: Options) -> Result<(), Failure> {

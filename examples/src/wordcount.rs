@@ -25,8 +25,9 @@ use clap::Parser;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use crate::cluster_options::{ClusterOptions, with_causes};
+use crate::cluster_options::ClusterOptions;
 use crate::command_line::{numbers, parse, write_out};
+use crate::program::run_program;
 use tally::{Sequential, Tally, most_frequent};
 use text::{TextError, Wrong};
 
@@ -66,14 +67,7 @@ struct Options {
 #[must_use]
 pub fn run() -> ExitCode {
     let options = parse::<Options>();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    match runtime.map_err(Failure::from).and_then(|runtime| runtime.block_on(work(&options))) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("wordcount: {}", with_causes(&*error));
-            ExitCode::FAILURE
-        }
-    }
+    run_program("wordcount", work(&options))
 }
 
 async fn work(options: &Options) -> Result<(), Failure> {
