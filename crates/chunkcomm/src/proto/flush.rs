@@ -19,7 +19,9 @@ pub enum Policy {
     #[default]
     Chunked,
     /// As `Chunked`, but an idle node waits until the oldest message has waited
-    /// this long. Tokio's timers step one millisecond.
+    /// this long. Tokio's timers step one millisecond. Messages of the express lane,
+    /// requests and answers among them, are not waited with, nor what shares their
+    /// packet.
     Linger(Duration),
 }
 
@@ -83,6 +85,8 @@ pub struct Pending {
     pub fit: bool,
     /// An urgent message is among them.
     pub urgent: bool,
+    /// Messages of the express lane are among them.
+    pub express: bool,
     /// The caller asked.
     pub explicit: bool,
     /// A channel or the node closes.
@@ -177,7 +181,7 @@ impl Gathering {
         if pending.closing {
             return Verdict::Leave(FlushReason::Close);
         }
-        if matches!(self.policy, Policy::Linger(_)) {
+        if matches!(self.policy, Policy::Linger(_)) && !pending.express {
             return Verdict::WaitUntil(due);
         }
         self.idle_or_yield(pending.bytes, now)
@@ -319,10 +323,13 @@ mod tests {
     }
 
     #[test]
-    fn linger_waits_for_its_time_and_unbuffered_for_nothing() {
+    fn linger_waits_for_its_time_but_with_express_and_unbuffered_for_nothing() {
         let mut linger = Gathering::new(Policy::Linger(Duration::from_millis(5)), Duration::ZERO);
         assert_eq!(linger.decide(&pending(17), Time(10 * MS)), Verdict::WaitUntil(Time(15 * MS)));
         assert_eq!(linger.decide(&pending(17), Time(15 * MS)), Verdict::Leave(FlushReason::Old));
+        let express = Pending { express: true, ..pending(17) };
+        assert_eq!(linger.decide(&express, Time(10 * MS)), Verdict::Yield(Yield::Tasks));
+        assert_eq!(linger.decide(&express, Time(10 * MS)), Verdict::Leave(FlushReason::Idle));
         let mut unbuffered = Gathering::new(Policy::Unbuffered, Duration::ZERO);
         let leave = Verdict::Leave(FlushReason::Full);
         assert_eq!(unbuffered.decide(&pending(1), Time(10 * MS)), leave);

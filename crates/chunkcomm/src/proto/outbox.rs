@@ -377,6 +377,7 @@ impl Outbox {
             room: room.min(self.packet_room) - RECORD_BYTES,
             oldest: Time(u64::MAX),
             closing: self.closing,
+            express: !self.express.is_empty(),
             ..Pending::default()
         };
         let mut any = false;

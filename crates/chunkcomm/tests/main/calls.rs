@@ -7,7 +7,9 @@ use crate::support::{
     until,
 };
 use chunkcomm::call::{CallOptions, ServeError, ServiceOptions};
-use chunkcomm::{CallClient, CallError, Lane, LinkCause, Node, OpenError, RefusalReason, Service};
+use chunkcomm::{
+    CallClient, CallError, Lane, LinkCause, Node, OpenError, Policy, RefusalReason, Service,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -97,28 +99,33 @@ fn every_caller_gets_its_own_answer_whatever_their_order_and_size() {
     });
 }
 
+/// Neither waits for its age, nor for more of its kind on a node that lingers.
 #[test]
 fn requests_in_flight_share_packets_and_one_alone_leaves_at_once() {
     on_one_thread(async {
-        // Nothing leaves by its age.
-        let pair =
-            pair_of(tcp(), Node::builder().age_bound(NEVER), Node::builder().age_bound(NEVER))
-                .await;
-        let _service = pair.a.serve("id", |number: u64| async move { Ok::<_, String>(number) });
-        let client = client::<u64, u64>(&pair, "id");
-        assert_eq!(client.call(&1).await.unwrap(), 1);
-        let before = pair.peer.stats().message_packets_sent;
-        let calls: Vec<_> = (0..1000)
-            .map(|number| {
-                let client = client.clone();
-                tokio::spawn(async move { assert_eq!(client.call(&number).await.unwrap(), number) })
-            })
-            .collect();
-        for call in calls {
-            call.await.unwrap();
+        for policy in [Policy::Chunked, Policy::Linger(NEVER)] {
+            let settings = Node::builder().policy(policy).age_bound(NEVER);
+            let pair = pair_of(tcp(), settings.clone(), settings).await;
+            let _service = pair.a.serve("id", |number: u64| async move { Ok::<_, String>(number) });
+            let client = client::<u64, u64>(&pair, "id");
+            for number in 0..10 {
+                assert_eq!(limited(client.call(&number)).await.unwrap(), number, "{policy:?}");
+            }
+            let before = pair.peer.stats().message_packets_sent;
+            let calls: Vec<_> = (0..1000)
+                .map(|number| {
+                    let client = client.clone();
+                    tokio::spawn(async move {
+                        assert_eq!(client.call(&number).await.unwrap(), number);
+                    })
+                })
+                .collect();
+            for call in calls {
+                limited(call).await.unwrap();
+            }
+            let packets = pair.peer.stats().message_packets_sent - before;
+            assert!(packets < 100, "{packets} packets for 1000 calls, {policy:?}");
         }
-        let packets = pair.peer.stats().message_packets_sent - before;
-        assert!(packets < 100, "{packets} packets for 1000 calls");
     });
 }
 
