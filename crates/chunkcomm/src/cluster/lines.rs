@@ -74,3 +74,17 @@ async fn nobody_listens(address: &Address) -> bool {
     let gone = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
     fault.is_some_and(|fault| gone.contains(&fault.kind()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_pass_bulk_data_and_have_a_version() {
+        for name in [UP, DOWN] {
+            let options = options(name);
+            assert_eq!(options.lane, Lane::Express);
+            assert_eq!(options.schema, Some(format!("{name}/{WORDS_VERSION}")));
+        }
+    }
+}

@@ -5,7 +5,7 @@ use chunkcomm::cluster::{
     BarrierError, Change, Cluster, ClusterConfig, End, EndError, JoinError, NameError, PeerError,
     Refusal,
 };
-use chunkcomm::{ChannelOptions, Node, Registry};
+use chunkcomm::{ChannelOptions, Node, Policy, Registry};
 use std::time::Duration;
 
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -391,6 +391,36 @@ fn a_manager_that_comes_back_is_told_who_is_there() {
         nodes.push(later);
         nodes.push(back);
         end_all(&nodes).await;
+    });
+}
+
+/// On nodes that hold back what they send, behind a channel that nobody takes from.
+#[test]
+fn words_of_the_system_wait_for_nothing() {
+    on_both(|| async {
+        let builder = Node::builder().policy(Policy::Linger(LONG * 60)).age_bound(LONG * 60);
+        let (nodes, _) = cluster(3, |config| config.node(builder.clone())).await;
+        let peer = nodes[1].peer(0).await.unwrap();
+        let mut bulk = nodes[1].node().open::<[u64; 16]>(&peer, "bulk").await.unwrap();
+        while bulk.try_send(&[7; 16]).is_ok() {
+            tokio::task::yield_now().await;
+        }
+        assert!(
+            nodes[1].node().explain().await.links.iter().any(|link| {
+                link.sending.iter().any(|it| it.channel == "bulk" && it.staged > 0)
+            })
+        );
+        let (a, b, c) = limited(async {
+            tokio::join!(nodes[0].barrier(), nodes[1].barrier(), nodes[2].barrier())
+        })
+        .await;
+        assert_eq!((a, b, c), (Ok(()), Ok(()), Ok(())));
+        limited(nodes[1].provide("name")).await.unwrap();
+        limited(until_known(&nodes, |it| it.providers("name") == [nodes[1].id()])).await;
+        nodes[1].finish();
+        for node in &nodes {
+            limited(node.finished()).await;
+        }
     });
 }
 
