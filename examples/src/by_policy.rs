@@ -157,6 +157,12 @@ impl TeamOptions {
     }
 }
 
+/// How a budget came out.
+#[must_use]
+pub fn verdict(is_met: bool) -> &'static str {
+    if is_met { "met" } else { "MISSED" }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,16 @@
 //! How long it took, size by size, and where the gain ends.
 
 use super::Outcome;
+use crate::by_policy::verdict;
+
+/// So many items the budgets are for.
+const BUDGET_ITEMS: u32 = 10_000;
+
+/// By words in an item, how many times as fast as unbuffered chunked must be at least ...
+const GAIN_MIN: [(u32, f64); 2] = [(1, 10.0), (300, 3.0)];
+
+/// ... and at every size: never more than 5 % slower.
+const GAIN_MIN_ANYWHERE: f64 = 1.0 / 1.05;
 
 /// Items of one size.
 pub(super) struct Row {
@@ -58,13 +68,30 @@ pub(super) fn text(items: u32, alone: bool, least_gain: f64, rows: &[Row]) -> St
         rows.iter().filter_map(|row| Some((row.words, row.gain()?))).collect();
     if let Some((words, gain)) = gains.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1)) {
         text += &format!("least gain: {gain:.2}x, of {words} words\n");
-        text += &match crossover(gains, least_gain) {
+        text += &match crossover(gains.clone(), least_gain) {
             Some(words) => {
                 format!("crossover: from {words} words on chunking gains less than {least_gain}x\n")
             }
             None => format!("crossover: none, the largest size gains {least_gain}x or more\n"),
         };
+        if items == BUDGET_ITEMS && !alone {
+            text += &budgets(&gains, gain);
+        }
     }
+    text
+}
+
+/// What the gains are to be; `least` of them.
+fn budgets(gains: &[(u32, f64)], least: f64) -> String {
+    let mut text = String::new();
+    for (words, gain_min) in GAIN_MIN {
+        if let Some((_, gain)) = gains.iter().find(|it| it.0 == words) {
+            let verdict = verdict(*gain >= gain_min);
+            text += &format!("budget of size {words}: {gain_min}x or more: {verdict}\n");
+        }
+    }
+    let verdict = verdict(least >= GAIN_MIN_ANYWHERE);
+    text += &format!("budget of all sizes: {GAIN_MIN_ANYWHERE:.2}x or more: {verdict}\n");
     text
 }
 
@@ -87,6 +114,30 @@ mod tests {
         assert_eq!(crossover(gains.clone(), 0.9), None);
         assert_eq!(crossover(gains, 30.0), Some(1));
         assert_eq!(crossover(Vec::new(), 1.1), None);
+    }
+
+    #[test]
+    fn a_budget_is_for_its_size_and_for_all() {
+        let told = |gains: &[(u32, f64)], least| budgets(gains, least);
+        let text = told(&[(1, 10.0), (5, 0.96), (300, 2.99)], 0.96);
+        let expected = "budget of size 1: 10x or more: met\n\
+                        budget of size 300: 3x or more: MISSED\n\
+                        budget of all sizes: 0.95x or more: met\n";
+        assert_eq!(text, expected);
+        assert_eq!(told(&[(5, 0.95)], 0.95), "budget of all sizes: 0.95x or more: MISSED\n");
+    }
+
+    #[test]
+    fn budgets_are_told_of_the_run_that_they_are_for() {
+        let mut row = Row::new(1);
+        for (gathered, seconds) in [(false, 12.0), (true, 1.0)] {
+            row.add(gathered, Outcome { seconds, packets: 1 });
+        }
+        let rows = [row];
+        for (items, alone, budgets) in [(10_000, false, 2), (10_000, true, 0), (9_999, false, 0)] {
+            let text = text(items, alone, 1.1, &rows);
+            assert_eq!(text.matches("budget of").count(), budgets, "{text}");
+        }
     }
 
     #[test]

@@ -2,6 +2,18 @@
 
 use super::Outcome;
 use super::ways::Way;
+use crate::by_policy::verdict;
+
+/// With so many numbers and workers ...
+const BUDGET_COUNT: usize = 100_000;
+const BUDGET_WORKERS: u32 = 2;
+/// ... chunked must be so many times as fast as unbuffered.
+const SPEEDUP_MIN: f64 = 15.0;
+
+/// With so many numbers ...
+const BUDGET_COUNT_SWEPT: usize = 5_000_000;
+/// ... chunked must take at most so many times the time of the best by hand, of several sizes.
+const TIMES_MAX: f64 = 1.15;
 
 /// One way by one policy.
 pub(super) struct Row {
@@ -39,6 +51,10 @@ pub(super) fn text(count: usize, workers: u32, alone: bool, rows: &[Row]) -> Str
     if let Some(unbuffered) = plain("unbuffered") {
         let ratio = unbuffered / chunked;
         text += &format!("plain: chunked is {ratio:.1} times as fast as unbuffered\n");
+        if count == BUDGET_COUNT && workers == BUDGET_WORKERS && !alone {
+            let verdict = verdict(ratio >= SPEEDUP_MIN);
+            text += &format!("budget: {SPEEDUP_MIN} times or more: {verdict}\n");
+        }
     }
     let by_hand = rows.iter().filter(|row| row.way != Way::Plain);
     if let Some(best) = by_hand.min_by(|a, b| a.middle.seconds.total_cmp(&b.middle.seconds)) {
@@ -46,6 +62,42 @@ pub(super) fn text(count: usize, workers: u32, alone: bool, rows: &[Row]) -> Str
         text += &format!(
             "plain, chunked: {ratio:.2} times the time of the best by hand ({way}, {policy})\n"
         );
+        let swept = rows.iter().filter(|row| row.policy == "chunked").count() > 3;
+        if count == BUDGET_COUNT_SWEPT && swept && !alone {
+            let verdict = verdict(ratio <= TIMES_MAX);
+            text += &format!("budget: {TIMES_MAX} times or less: {verdict}\n");
+        }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(way: Way, policy: &'static str, seconds: f64) -> Row {
+        Row::new(way, policy, vec![Outcome { seconds, right: true, messages: 1, packets: 1 }])
+    }
+
+    #[test]
+    fn budgets_are_told_of_the_runs_that_they_are_for() {
+        let rows = |chunked| {
+            let by_hand = [10, 100, 1000].map(|size| row(Way::ChunkedBoth(size), "chunked", 1.0));
+            let plain = [("unbuffered", 16.0), ("chunked", chunked)];
+            let plain = plain.map(|(policy, seconds)| row(Way::Plain, policy, seconds));
+            plain.into_iter().chain(by_hand).collect::<Vec<_>>()
+        };
+        let told = |count, workers, alone, chunked| {
+            let text = text(count, workers, alone, &rows(chunked));
+            let told = text.lines().filter_map(|line| line.strip_prefix("budget: "));
+            told.collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(told(100_000, 2, false, 1.0), "15 times or more: met");
+        assert_eq!(told(100_000, 2, false, 1.1), "15 times or more: MISSED");
+        assert_eq!(told(5_000_000, 2, false, 1.14), "1.15 times or less: met");
+        assert_eq!(told(5_000_000, 2, false, 1.16), "1.15 times or less: MISSED");
+        assert_eq!(told(100_000, 3, false, 1.0), "");
+        assert_eq!(told(100_000, 2, true, 1.0), "");
+        assert_eq!(told(4_000_000, 2, false, 1.0), "");
+    }
 }
