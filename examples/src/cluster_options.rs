@@ -10,22 +10,24 @@ use crate::command_line::{numbers, write_out};
 
 const NODES_MAX: u64 = 4096;
 
+/// Named at each option: a heading for what follows would be that of the program's own, too.
+const GROUP: &str = "Cluster";
+
 /// How the cluster is set up.
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Cluster")]
 pub struct ClusterOptions {
     /// Start the nodes over ssh on the hosts of this file: a line each, `host [slots=N]`
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = GROUP)]
     pub hosts: Option<PathBuf>,
 
     /// Number of nodes [default: the launcher's, the slots of the hosts file, or the number of
     /// processors]
-    #[arg(long, value_name = "N", value_parser = numbers::<u32>(1..=NODES_MAX))]
+    #[arg(long, value_name = "N", help_heading = GROUP, value_parser = numbers::<u32>(1..=NODES_MAX))]
     pub nodes: Option<u32>,
 
     /// Print what was detected of the launcher, and why, with --hosts also what would be started
     /// where and how to copy the program there, and end
-    #[arg(long)]
+    #[arg(long, help_heading = GROUP)]
     pub explain_launch: bool,
 }
 
