@@ -3,6 +3,7 @@
 
 mod cancel;
 mod cascade;
+mod cluster_options;
 mod echo;
 mod example;
 mod farm;

@@ -1,0 +1,73 @@
+//! The options that every program of a cluster has alike.
+
+use super::example::Example;
+use std::path::PathBuf;
+use std::process::Output;
+
+const PROGRAMS: [Example; 5] = [
+    Example { name: "echo", file: env!("CARGO_BIN_EXE_echo-program") },
+    Example { name: "nodes", file: env!("CARGO_BIN_EXE_nodes-program") },
+    Example { name: "parsort", file: env!("CARGO_BIN_EXE_parsort-program") },
+    Example { name: "telemetry", file: env!("CARGO_BIN_EXE_telemetry-program") },
+    Example { name: "wordcount", file: env!("CARGO_BIN_EXE_wordcount-program") },
+];
+
+fn hosts() -> String {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cluster-options-hosts");
+    std::fs::write(&path, "first slots=1\nsecond slots=1\n").unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// One group, whatever the program.
+#[test]
+fn each_program_has_the_same_group() {
+    let group = |program: &Example| {
+        let help = program.prints(&["-h"]);
+        let (_, group) = help.split_once("\nCluster:\n").unwrap_or_else(|| panic!("{help}"));
+        let lines = group.lines().take_while(|line| line.starts_with(' '));
+        lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
+    };
+    let first = group(&PROGRAMS[0]);
+    for option in ["--hosts <FILE>", "--nodes <N>", "--explain-launch"] {
+        assert!(first.contains(option), "{first}");
+    }
+    for program in &PROGRAMS[1..] {
+        assert_eq!(group(program), first, "{}", program.name);
+    }
+}
+
+/// What is known of the place is printed, and nothing is started.
+#[test]
+fn each_program_explains_its_launch() {
+    let hosts = hosts();
+    for program in &PROGRAMS {
+        let explained = program.prints(&["--explain-launch", "--nodes", "2", "--hosts", &hosts]);
+        for word in ["first", "second", program.file] {
+            assert!(explained.contains(word), "{word:?} is not in\n{explained}");
+        }
+        let mut command = program.command(&["--explain-launch"]);
+        command.env("CHUNKCOMM_RANK", "1").env("CHUNKCOMM_SIZE", "3");
+        command.env("CHUNKCOMM_MANAGER", "127.0.0.1:9");
+        let Output { status, stdout, stderr } = command.output().unwrap();
+        let explained = String::from_utf8(stdout).unwrap();
+        assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+        for word in ["1 of 3", "CHUNKCOMM_RANK=1", "127.0.0.1:9"] {
+            assert!(explained.contains(word), "{word:?} is not in\n{explained}");
+        }
+    }
+}
+
+/// The hosts of the file are taken by each.
+#[test]
+fn each_program_starts_on_the_hosts_of_a_file() {
+    let hosts = hosts();
+    for program in &PROGRAMS {
+        let paths: &[&str] = if program.name == "wordcount" { &["/dev/null"] } else { &[] };
+        let mut command = program.command(&["--hosts", &hosts]);
+        // Instead of a connection: says which host is asked for.
+        let output = command.args(paths).env("CHUNKCOMM_SSH", "false").output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains("first") || told.contains("second"), "{told}");
+    }
+}
