@@ -15,6 +15,7 @@ mod ends;
 mod flush;
 mod gather;
 mod hello;
+mod last_words;
 mod loss;
 mod mismatch;
 mod nodes;
