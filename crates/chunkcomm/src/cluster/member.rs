@@ -103,6 +103,7 @@ async fn talk(state: &State, manager: &Peer) -> Option<String> {
         down = lines::accept_down(&state.node, manager) => down.map_err(|error| error.to_string()),
         error = manager.closed() => Err(error.to_string()),
         error = refused(&mut line.up) => Err(error.to_string()),
+        () = deserted(manager, &mut line.losses) => Err(line.desert()),
     };
     match down {
         Ok(down) => line.hold(down).await,
@@ -115,6 +116,14 @@ async fn refused(up: &mut Sender<Up>) -> SendError {
     match up.closed().await {
         error @ SendError::Refused(_) => error,
         _ => std::future::pending().await,
+    }
+}
+
+/// Waits until nobody listens any more where the manager was.
+async fn deserted(manager: &Peer, losses: &mut u64) {
+    match manager.address() {
+        Some(address) => lines::deserted(manager, address, losses).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -155,25 +164,22 @@ impl Line<'_> {
                 Next::Heard(Ok(None)) => return Some("it ended without a word".to_owned()),
                 Next::Heard(Err(why)) => return Some(why),
                 Next::Words => {}
-                Next::Deserted => {
-                    let why = "nobody listens any more where it was";
-                    self.state.node.gone(self.manager.incarnation(), why);
-                    return Some(why.to_owned());
-                }
+                Next::Deserted => return Some(self.desert()),
                 Next::Late => self.state.change(|it| it.handle_timeout(clock::now())),
             }
         }
     }
 
+    /// The manager's process is gone: its link is not waited for; gives why.
+    fn desert(&self) -> String {
+        let why = "nobody listens any more where it was";
+        self.state.node.gone(self.manager.incarnation(), why);
+        why.to_owned()
+    }
+
     async fn next(&mut self, down: &mut Receiver<Down>) -> Next {
         let now = clock::now();
-        let manager = self.manager;
-        let deserted = async {
-            match manager.address() {
-                Some(address) => lines::deserted(manager, address, &mut self.losses).await,
-                None => std::future::pending().await,
-            }
-        };
+        let deserted = deserted(self.manager, &mut self.losses);
         let rest = self.until.map(|until| Duration::from_micros(until.micros_since(now)) + STEP);
         tokio::select! {
             biased;

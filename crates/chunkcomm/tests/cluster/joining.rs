@@ -16,7 +16,7 @@ fn port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-fn config(rank: Option<u32>, size: u32, port: u16) -> ClusterConfig {
+pub(crate) fn config(rank: Option<u32>, size: u32, port: u16) -> ClusterConfig {
     let manager = format!("127.0.0.1:{port}");
     let mut variables = vec![("CHUNKCOMM_MANAGER", manager)];
     if let Some(rank) = rank {
