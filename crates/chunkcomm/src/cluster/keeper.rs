@@ -15,7 +15,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+use tokio::task::{JoinHandle, JoinSet};
 
 /// So many words of members wait for the manager; more wait in their channels.
 const WORDS_WAITING_MAX: usize = 256;
@@ -43,7 +43,8 @@ pub(super) struct Start {
 /// What others may know of the keeper's work.
 #[derive(Clone, Debug, Default)]
 struct Progress {
-    /// Members other than the one of this process.
+    /// Members other than the one of this process; of a cluster that did not start, those
+    /// who have not heard why and gone.
     others: usize,
     /// Processes that were started here and have not ended.
     children: usize,
@@ -59,8 +60,8 @@ enum Event {
 }
 
 struct Wire {
-    words: mpsc::Sender<Down>,
-    reader: AbortHandle,
+    /// `None`: the last word was said, after which the member goes.
+    words: Option<mpsc::Sender<Down>>,
     peer: Peer,
 }
 
@@ -244,8 +245,12 @@ impl Work {
                 self.manager.handle_message(line, word);
             }
             Event::Lost(line, why) => {
-                self.wires.remove(&line);
-                self.manager.handle_lost(line, why);
+                let wire = self.wires.remove(&line);
+                self.manager.handle_lost(line, why.as_str());
+                // Nobody buries it where nobody became a member.
+                if let (Some(wire), Phase::Failed(_)) = (wire, self.manager.phase()) {
+                    wire.peer.gone(why);
+                }
             }
         }
     }
@@ -259,8 +264,8 @@ impl Work {
         }
         let (words, to_say) = mpsc::channel(WORDS_FOR_ONE_MAX);
         self.tasks.spawn(write(self.state.node.clone(), peer.clone(), to_say));
-        let reader = self.tasks.spawn(read(line, up, self.events.clone()));
-        self.wires.insert(line, Wire { words, reader, peer });
+        self.tasks.spawn(read(line, up, self.events.clone()));
+        self.wires.insert(line, Wire { words: Some(words), peer });
         // Those that have ended.
         while self.tasks.try_join_next().is_some() {}
     }
@@ -308,22 +313,28 @@ impl Work {
     fn deliver(&mut self) {
         while let Some((line, word)) = self.manager.poll_transmit() {
             let last = matches!(word, Down::Refused(_));
-            let Some(wire) = self.wires.get(&line) else { continue };
-            let said = wire.words.try_send(word);
-            if said.is_err() {
+            let Some(wire) = self.wires.get_mut(&line) else { continue };
+            let Some(words) = &wire.words else { continue };
+            if words.try_send(word).is_err() {
                 wire.peer.gone("it does not take the manager's words");
             }
             if last {
                 // The member hears it before the line ends, which its writer does then.
-                let wire = self.wires.remove(&line).expect("it was found");
-                wire.reader.abort();
+                wire.words = None;
             }
         }
     }
 
     fn tell_progress(&self) {
         let own = self.state.node.incarnation();
-        let others = self.manager.members().filter(|it| it.id.incarnation != own).count();
+        let others = match self.manager.phase() {
+            Phase::Failed(_) => {
+                let wires = self.wires.values();
+                let there = wires.filter(|it| it.peer.incarnation() != own).count();
+                there + self.manager.untold()
+            }
+            _ => self.manager.members().filter(|it| it.id.incarnation != own).count(),
+        };
         self.progress.send_if_modified(|it| std::mem::replace(&mut it.others, others) != others);
     }
 }

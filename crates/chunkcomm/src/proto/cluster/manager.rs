@@ -75,6 +75,8 @@ pub struct Manager {
     dead: BTreeSet<NodeId>,
     /// Whom of the dead no barrier has named yet, by the barrier that is to.
     unnamed: BTreeMap<u64, Vec<NodeId>>,
+    /// The ranks that were told that the cluster does not start.
+    told: BTreeSet<u32>,
     transmits: VecDeque<(Line, Down)>,
 }
 
@@ -102,6 +104,7 @@ impl Manager {
             known: BTreeSet::new(),
             dead: BTreeSet::new(),
             unnamed: BTreeMap::new(),
+            told: BTreeSet::new(),
             transmits: VecDeque::new(),
         }
     }
@@ -121,6 +124,16 @@ impl Manager {
     /// The members that are there, by rank.
     pub fn members(&self) -> impl Iterator<Item = &Member> {
         self.seats.values().map(|seat| &seat.member)
+    }
+
+    /// How many may still come to a cluster that did not start, and hear why: the ranks that
+    /// were not told and are not to blame.
+    #[must_use]
+    pub fn untold(&self) -> usize {
+        let Phase::Failed(why) = &self.phase else { return 0 };
+        let blamed = why.ranks();
+        let heard = |rank: &u32| self.told.contains(rank) || blamed.contains(rank);
+        (0..self.size).filter(|rank| !heard(rank)).count()
     }
 
     /// The next message, and over which line.
@@ -280,6 +293,7 @@ impl Manager {
             for line in lines {
                 self.transmits.push_back((line, Down::Refused(why.clone())));
             }
+            self.told.extend(self.seats.keys());
             self.phase = Phase::Failed(why);
         }
     }

@@ -55,6 +55,22 @@ pub enum Refusal {
     Full,
 }
 
+impl Refusal {
+    /// The ranks that are to blame, as far as they are known.
+    #[must_use]
+    pub fn ranks(&self) -> Vec<u32> {
+        match self {
+            Refusal::Size { rank, .. } | Refusal::Functions { rank, .. } => {
+                rank.iter().copied().collect()
+            }
+            Refusal::Rank { rank, .. } | Refusal::DiedEarly { rank, .. } => vec![*rank],
+            Refusal::Taken(member) => vec![member.id.rank],
+            Refusal::Missing { ranks, .. } => ranks.clone(),
+            Refusal::Twice | Refusal::Over | Refusal::Full => Vec::new(),
+        }
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

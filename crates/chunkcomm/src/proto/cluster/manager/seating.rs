@@ -13,7 +13,10 @@ impl Manager {
         let fault = match &self.phase {
             Phase::Finished { .. } => Some(Refusal::Over),
             // Who comes too late for the start hears what became of it.
-            Phase::Failed(why) => Some(why.clone()),
+            Phase::Failed(why) => {
+                self.told.extend(ready.rank);
+                Some(why.clone())
+            }
             Phase::Gathering | Phase::Running => self.misfit(&ready),
         };
         match fault {

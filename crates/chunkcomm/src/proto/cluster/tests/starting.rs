@@ -120,3 +120,25 @@ fn a_death_before_the_start_ends_it() {
         assert_eq!(said(&mut manager), told);
     }
 }
+
+#[test]
+fn a_start_that_failed_is_over_when_everybody_has_heard_of_it() {
+    let mut manager = Manager::new(77, 4, SECOND, Time(0));
+    manager.handle_message(Line(0), Up::Ready(ready(0, 4, 1)));
+    manager.handle_message(Line(1), Up::Ready(ready(1, 4, 2)));
+    assert_eq!(manager.untold(), 0, "nothing has failed");
+    manager.handle_exit(3, "status 1");
+    said(&mut manager);
+    // Rank 2 may be on its way.
+    assert_eq!(manager.untold(), 1);
+    manager.handle_message(Line(2), Up::Ready(ready(2, 4, 3)));
+    let why = Refusal::DiedEarly { rank: 3, why: "status 1".to_owned() };
+    assert_eq!(said(&mut manager), [(2, Down::Refused(why))]);
+    assert_eq!(manager.untold(), 0);
+    // Who was waited for in vain is not waited for again.
+    let mut manager = Manager::new(77, 4, SECOND, Time(0));
+    manager.handle_message(Line(0), Up::Ready(ready(0, 4, 1)));
+    manager.handle_timeout(Time(0).after(SECOND));
+    assert!(matches!(manager.phase(), Phase::Failed(Refusal::Missing { .. })));
+    assert_eq!(manager.untold(), 0);
+}
