@@ -18,7 +18,9 @@ pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
     let hostname = look.needed(HOSTNAME, "the name of the pod, JOB-INDEX, is needed")?;
     let job = hostname.strip_suffix(&format!("-{rank}"));
     let job = job.ok_or_else(|| look.wrong(HOSTNAME, format!("it does not end with -{rank}")))?;
+    look.host(HOSTNAME, job)?;
     let service = look.needed(SERVICE, "the headless service of the job is needed")?;
+    look.host(SERVICE, &service)?;
     let name = |index: u32| format!("{job}-{index}.{service}");
     let ports = look.ports_from(0)?;
     let meet = of_the_manager.unwrap_or(Meet::At { host: name(0), ports: vec![ports[0]] });

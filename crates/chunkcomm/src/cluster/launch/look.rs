@@ -65,6 +65,23 @@ impl Look<'_> {
         Ok((number, count))
     }
 
+    /// A part of a host's name or all of it, told by the variable.
+    pub(super) fn host(&self, name: &str, host: &str) -> Result<(), PlaceError> {
+        let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:%".contains(&byte);
+        if host.is_empty() || host.starts_with('-') || !host.bytes().all(letter) {
+            return Err(self.wrong(name, format!("{host:?} is no host")));
+        }
+        Ok(())
+    }
+
+    /// By what others reach this node, if that is set.
+    pub(super) fn own_host(&self) -> Result<Option<String>, PlaceError> {
+        const NAME: &str = "CHUNKCOMM_HOST";
+        let Some(host) = self.environment.get(NAME) else { return Ok(None) };
+        self.host(NAME, host)?;
+        Ok(Some(host.to_owned()))
+    }
+
     /// The range of ports, if one is set.
     pub(super) fn ports(&mut self) -> Result<Option<RangeInclusive<u16>>, PlaceError> {
         const NAME: &str = "CHUNKCOMM_PORTS";

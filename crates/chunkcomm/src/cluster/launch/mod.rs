@@ -153,11 +153,11 @@ impl Place {
             }
         }
         let mut place = place.unwrap_or_else(|| Place::new(Launcher::User, Meet::Start));
+        if place.host.is_none() {
+            place.host = look.own_host()?;
+        }
         place.found = std::mem::take(&mut look.found);
         place.ports = ports;
-        if place.host.is_none() {
-            place.host = environment.get("CHUNKCOMM_HOST").map(str::to_owned);
-        }
         Ok(place)
     }
 

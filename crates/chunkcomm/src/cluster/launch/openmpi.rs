@@ -9,6 +9,9 @@ const SIZE: &str = "OMPI_COMM_WORLD_SIZE";
 const LOCAL_SIZE: &str = "OMPI_COMM_WORLD_LOCAL_SIZE";
 const NAMESPACE: &str = "PMIX_NAMESPACE";
 
+/// A file's name has 255 bytes at most, and more than the job's is in it.
+const JOB_BYTES_MAX: usize = 200;
+
 pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
     if !look.has(RANK) {
         return Ok(None);
@@ -19,6 +22,10 @@ pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
         Some(manager) => manager,
         None if one_machine => {
             let job = look.needed(NAMESPACE, "the name of the job is needed")?;
+            let plain = |letter: char| !letter.is_control() && letter != '/';
+            if !(1..=JOB_BYTES_MAX).contains(&job.len()) || !job.chars().all(plain) {
+                return Err(look.wrong(NAMESPACE, "it cannot be a part of a file's name"));
+            }
             Meet::File(format!("openmpi-{job}"))
         }
         None => {

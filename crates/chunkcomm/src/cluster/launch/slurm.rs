@@ -62,7 +62,9 @@ fn hosts(look: &mut Look<'_>) -> Result<Vec<String>, PlaceError> {
     let name = if look.has(STEP_HOSTS) { STEP_HOSTS } else { HOSTS };
     let list = look.needed(name, "the hosts of the step are needed")?;
     let hosts = expand(&list).filter(|hosts| !hosts.is_empty());
-    hosts.ok_or_else(|| look.wrong(name, "a list such as n[1,7-9],other is needed"))
+    let hosts = hosts.ok_or_else(|| look.wrong(name, "a list such as n[1,7-9],other is needed"))?;
+    hosts.iter().try_for_each(|host| look.host(name, host))?;
+    Ok(hosts)
 }
 
 /// The hosts of a list such as `n[001,007-015],h2`; several brackets a host are

@@ -9,6 +9,8 @@ fn detect(variables: Variables<'_>) -> Result<Place, PlaceError> {
 
 const HYDRA: [(&str, &str); 4] =
     [("PMI_FD", "7"), ("PMI_RANK", "2"), ("PMI_SIZE", "4"), ("MPI_LOCALNRANKS", "4")];
+const HYDRA_PORT: [(&str, &str); 3] =
+    [("PMI_PORT", "here:4000"), ("PMI_ID", "2"), ("MPI_LOCALNRANKS", "4")];
 const OPENMPI: [(&str, &str); 4] = [
     ("OMPI_COMM_WORLD_RANK", "1"),
     ("OMPI_COMM_WORLD_SIZE", "3"),
@@ -113,8 +115,7 @@ fn slurm_on_one_machine_meets_by_a_file_and_lends_pmi_its_hosts() {
 
 #[test]
 fn a_port_of_pmi_tells_the_rest_later() {
-    let variables = [("PMI_PORT", "here:4000"), ("PMI_ID", "2"), ("MPI_LOCALNRANKS", "4")];
-    let mut place = detect(&variables).unwrap();
+    let mut place = detect(&HYDRA_PORT).unwrap();
     assert_eq!((place.rank(), place.is_one_machine()), (None, false));
     assert!(place.explain().contains("not told yet"));
     place.learn(2, 4);
@@ -124,7 +125,7 @@ fn a_port_of_pmi_tells_the_rest_later() {
 #[test]
 fn a_variable_that_makes_no_sense_is_named() {
     let base = |name: &str| -> &'static [(&'static str, &'static str)] {
-        let all = [&HYDRA[..], &OPENMPI, &SLURM, &KUBERNETES, &VARIABLES, &COPY];
+        let all = [&HYDRA[..], &HYDRA_PORT, &OPENMPI, &SLURM, &KUBERNETES, &VARIABLES, &COPY];
         all.into_iter().find(|it| it.iter().any(|(known, _)| *known == name)).unwrap()
     };
     let cases = [
@@ -136,18 +137,37 @@ fn a_variable_that_makes_no_sense_is_named() {
         ("PMI_SIZE", "0", "from 1 to"),
         ("PMI_SIZE", "99999999999", "from 1 to"),
         ("MPI_LOCALNRANKS", "all", "whole number"),
+        ("PMI_PORT", "here", "host:port is needed"),
+        ("PMI_PORT", ":4000", "host:port is needed"),
+        ("PMI_PORT", "here:0", "host:port is needed"),
+        ("OMPI_COMM_WORLD_RANK", "first", "whole number"),
+        ("OMPI_COMM_WORLD_SIZE", "", "whole number"),
+        ("PMIX_NAMESPACE", "../../etc", "a part of a file's name"),
+        ("PMIX_NAMESPACE", "", "a part of a file's name"),
         ("OMPI_COMM_WORLD_RANK", "3", "below OMPI_COMM_WORLD_SIZE"),
         ("OMPI_COMM_WORLD_LOCAL_SIZE", "4", "from 1 to 3"),
         ("OMPI_COMM_WORLD_LOCAL_SIZE", "2", "CHUNKCOMM_MANAGER"),
         ("SLURM_PROCID", "one", "whole number"),
+        ("SLURM_PROCID", "8", "below SLURM_STEP_NUM_TASKS, which is 8"),
+        ("SLURM_STEP_NUM_TASKS", "1.5", "whole number"),
+        ("SLURM_STEP_ID", "batch", "whole number"),
+        ("SLURM_STEP_NODELIST", "n1 n2", "\"n1 n2\" is no host"),
+        ("SLURM_STEP_NODELIST", "n1,../n[2-3]", "\"../n2\" is no host"),
         ("SLURM_STEP_NODELIST", "n[1-", "a list such as"),
         ("SLURM_STEP_NODELIST", "n[3-1]", "a list such as"),
         ("SLURM_STEP_NODELIST", "n[0-9999999]", "a list such as"),
         ("SLURM_STEP_NODELIST", "", "a list such as"),
         ("SLURM_JOB_ID", "-", "whole number"),
         ("JOB_COMPLETION_INDEX", "8", "below CHUNKCOMM_SIZE"),
+        ("JOB_COMPLETION_INDEX", "last", "whole number"),
+        ("HOSTNAME", "-3", "\"\" is no host"),
+        ("CHUNKCOMM_SERVICE", "", "\"\" is no host"),
+        ("CHUNKCOMM_SERVICE", "a service", "\"a service\" is no host"),
         ("HOSTNAME", "sorting-4", "does not end with -3"),
         ("CHUNKCOMM_RANK", "2", "below CHUNKCOMM_SIZE"),
+        ("CHUNKCOMM_RANK", "one", "whole number"),
+        ("CHUNKCOMM_MANAGER", "", "names no port"),
+        ("CHUNKCOMM_MANAGER", "the first:7", "no host name has"),
         ("CHUNKCOMM_MANAGER", "first.lab", "names no port"),
         ("CHUNKCOMM_MANAGER", "first.lab:0", "a port from 1 on"),
         ("CHUNKCOMM_MANAGER", "unix:/x", "host:port is needed"),
@@ -162,6 +182,10 @@ fn a_variable_that_makes_no_sense_is_named() {
         assert!(names || part == "CHUNKCOMM_MANAGER", "{error}");
         assert!(error.contains(part), "{error}");
     }
+    for host in ["", "not a host", "-x", "a/b"] {
+        let error = detect(&[("CHUNKCOMM_HOST", host)]).unwrap_err().to_string();
+        assert_eq!(error, format!("CHUNKCOMM_HOST is {host:?}: {host:?} is no host"));
+    }
     for ports in ["x", "0-1", "5-4", "1-70000", "1-2-3", ""] {
         let error = detect(&[("CHUNKCOMM_PORTS", ports)]).unwrap_err().to_string();
         assert!(error.contains("CHUNKCOMM_PORTS") && error.contains("17700-17799"), "{error}");
@@ -172,6 +196,7 @@ fn a_variable_that_makes_no_sense_is_named() {
 fn a_variable_that_is_missing_is_named() {
     for (launcher, needed) in [
         (&HYDRA[..], &["PMI_RANK", "PMI_SIZE"][..]),
+        (&HYDRA_PORT, &["PMI_ID"]),
         (&OPENMPI, &["OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE"]),
         (&SLURM, &["SLURM_JOB_ID"]),
         (&KUBERNETES, &["CHUNKCOMM_SIZE", "HOSTNAME", "CHUNKCOMM_SERVICE"]),
