@@ -52,9 +52,9 @@ impl Cluster {
         let end = waits.await;
         let keeper = locked(&self.shared.keeper).take();
         if let Some(keeper) = keeper {
-            return keeper.end(&state.node, end, until).await;
+            return keeper.end(state, end, until).await;
         }
-        let closed = state.node.close(left(until)).await;
+        let closed = state.close(left(until)).await;
         EndError::of(end)?;
         closed.map_err(EndError::Close)
     }
@@ -80,6 +80,6 @@ impl Cluster {
         let runtime = tokio::runtime::Handle::current();
         // What was not said by then the others learn by the end of the line.
         let _ = clock::within(&runtime, deadline, over.wait_for(|over| *over)).await;
-        state.node.close(left(until)).await.map_err(EndError::Close)
+        state.close(left(until)).await.map_err(EndError::Close)
     }
 }

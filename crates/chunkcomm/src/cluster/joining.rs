@@ -138,7 +138,7 @@ impl Joining {
         };
         if let Some(error) = end {
             if let Some(lead) = &mut lead {
-                lead.keeper.dismiss(&state.node).await;
+                lead.keeper.dismiss(&state).await;
             }
             return Err(error);
         }

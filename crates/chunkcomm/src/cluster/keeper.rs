@@ -113,25 +113,25 @@ impl Keeper {
 
     /// The cluster did not start: everybody who is there is told why, as far as that can
     /// be done soon.
-    pub(super) async fn dismiss(&mut self, node: &Node) {
+    pub(super) async fn dismiss(&mut self, state: &State) {
         const SOON: Duration = Duration::from_secs(2);
         let runtime = tokio::runtime::Handle::current();
         let others_gone = self.progress.wait_for(|it| it.others == 0);
         let _ = clock::within(&runtime, SOON, others_gone).await;
-        let _ = node.close(SOON).await;
+        let _ = state.close(SOON).await;
     }
 
     /// The end on rank 0: the last one to go.
     pub(super) async fn end(
         mut self,
-        node: &Node,
+        state: &State,
         end: Option<End>,
         until: Time,
     ) -> Result<(), EndError> {
         let runtime = tokio::runtime::Handle::current();
         let others_gone = self.progress.wait_for(|it| it.others == 0);
         let _ = clock::within(&runtime, super::left(until), others_gone).await;
-        let closed = node.close(super::left(until)).await;
+        let closed = state.close(super::left(until)).await;
         let children_gone = self.progress.wait_for(|it| it.children == 0);
         let in_time = match clock::within(&runtime, super::left(until), children_gone).await {
             Some(gone) => gone.is_ok(),

@@ -1,11 +1,15 @@
 //! What the tasks of a node share with its cluster.
 
+use super::lines;
 use crate::driver::wakers::locked;
+use crate::error::CloseError;
 use crate::proto::cluster::membership::Membership;
-use crate::{Node, Peer};
+use crate::{Address, Node, Peer};
 use std::collections::HashMap;
 use std::sync::Mutex;
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 /// What the tasks of a node share with its cluster.
 pub(super) struct State {
@@ -61,7 +65,34 @@ impl State {
         }
     }
 
+    /// Closes the node. While all end nobody is told of deaths any more: a process of this
+    /// machine that is killed then is looked for by those who are still linked with it.
+    pub(super) async fn close(&self, deadline: Duration) -> Result<(), CloseError> {
+        let mut looking = JoinSet::new();
+        for peer in self.node.peers() {
+            let Some(address) = self.look(|it| address_here(it, &peer)) else { continue };
+            looking.spawn(async move {
+                let mut losses = 0;
+                tokio::select! {
+                    () = lines::deserted(&peer, &address, &mut losses) => {
+                        peer.gone(format!("nobody listens any more at {address}, where it was"));
+                    }
+                    _ = peer.closed() => {}
+                }
+            });
+        }
+        self.node.close(deadline).await
+    }
+
     pub(super) fn keep_link(&self, peer: &Peer) {
         locked(&self.peers).insert(peer.incarnation(), peer.clone());
     }
+}
+
+/// Where a member listens, if that is on this machine.
+fn address_here(membership: &Membership, peer: &Peer) -> Option<Address> {
+    let mut members = membership.members().values();
+    let member = members.find(|member| member.id.incarnation == peer.incarnation())?;
+    let mut addresses = member.addresses.iter().filter_map(|it| it.parse::<Address>().ok());
+    addresses.find(Address::is_loopback_only)
 }

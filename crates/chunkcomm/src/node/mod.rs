@@ -120,6 +120,12 @@ impl Node {
         }
     }
 
+    /// Everybody whom there is a link with.
+    pub(crate) fn peers(&self) -> Vec<Peer> {
+        let links = self.shared.table.links();
+        links.into_iter().map(|link| self.peer(link, None)).collect()
+    }
+
     /// The last connections that were refused, oldest first: who, and why.
     #[must_use]
     pub fn refusals(&self) -> Vec<String> {

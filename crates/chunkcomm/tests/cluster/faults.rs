@@ -1,8 +1,9 @@
-//! Managers that die when no node would.
+//! Nodes that die when no program would end them.
 
-use crate::joining::config;
+use crate::joining::{LONG, config, port};
 use crate::raw::RawPeer;
 use crate::waiting::{limited, on_one_thread};
+use chunkcomm::LinkCause;
 use chunkcomm::cluster::Cluster;
 use chunkcomm::proto::packet::Item;
 use tokio::net::TcpListener;
@@ -21,5 +22,48 @@ fn a_manager_that_is_killed_before_its_first_word_is_missed_at_once() {
         drop(manager);
         let error = limited(joining).await.unwrap().unwrap_err().to_string();
         assert!(error.contains("nobody listens any more where it was"), "{error}");
+    });
+}
+
+/// Set for the process of `the_third_node`.
+const PORT: &str = "CHUNKCOMM_TEST_PORT";
+
+/// In a process of its own, which the next test starts: it ends without a goodbye when it is
+/// told to stop. Alone it does nothing.
+#[test]
+fn the_third_node() {
+    let Ok(port) = std::env::var(PORT) else { return };
+    on_one_thread(async {
+        let node = Cluster::join(config(Some(2), 3, port.parse().unwrap())).await.unwrap();
+        node.finished().await;
+        std::process::exit(0);
+    });
+}
+
+/// Nobody is told of deaths any more when the cluster has been told to stop.
+#[test]
+fn who_is_killed_while_all_end_is_not_waited_for() {
+    on_one_thread(async {
+        let port = port();
+        let mut third = std::process::Command::new(std::env::current_exe().unwrap());
+        third.args(["--exact", "faults::the_third_node"]).env(PORT, port.to_string());
+        let mut third = third.stdout(std::process::Stdio::null()).spawn().unwrap();
+        let join = |rank| Cluster::join(config(Some(rank), 3, port));
+        let (first, second) = tokio::join!(join(0), join(1));
+        let (first, second) = (first.unwrap(), second.unwrap());
+        let links = [first.peer(2).await.unwrap(), second.peer(2).await.unwrap()];
+        // Both ends of the link have it.
+        let mut sender = second.node().open::<u8>(&links[1], "hello").await.unwrap();
+        sender.send(&1).await.unwrap();
+        sender.sync().await.unwrap();
+        first.finish();
+        let gone = tokio::task::spawn_blocking(move || third.wait());
+        limited(gone).await.unwrap().unwrap();
+        let (here, there) = tokio::join!(first.end(LONG), second.end(LONG));
+        (here.unwrap(), there.unwrap());
+        for link in links {
+            let error = link.closed().await;
+            assert!(matches!(error.cause(), LinkCause::Gone(_)), "{error}");
+        }
     });
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A port that is free now.
-fn port() -> u16 {
+pub(crate) fn port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
