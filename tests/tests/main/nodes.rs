@@ -56,6 +56,28 @@ fn what_makes_no_sense_is_named() {
         (&["--nodes", "0"][..], &[][..], 2, "whole numbers from 1 to 4096"),
         (&["--hosts", "/nowhere/hosts"], &[], 1, "hosts file /nowhere/hosts: No such file"),
         (&[], &[("PMI_FD", "x")], 1, "PMI_FD is \"x\""),
+        // No launcher is there.
+        (
+            &[],
+            &[("PMI_FD", "900"), ("PMI_RANK", "0"), ("PMI_SIZE", "2")],
+            1,
+            "the launcher cannot be reached by PMI_FD=900: Bad file descriptor",
+        ),
+        (&[], &[("PMI_PORT", "here"), ("PMI_ID", "0")], 1, "PMI_PORT is \"here\": host:port"),
+        (
+            &[],
+            &[("OMPI_COMM_WORLD_RANK", "2"), ("OMPI_COMM_WORLD_SIZE", "2")],
+            1,
+            "OMPI_COMM_WORLD_RANK is \"2\": it must be below OMPI_COMM_WORLD_SIZE, which is 2",
+        ),
+        (
+            &[],
+            &[("SLURM_PROCID", "x"), ("SLURM_STEP_ID", "0"), ("SLURM_JOB_ID", "1")],
+            1,
+            "SLURM_PROCID is \"x\": a whole number",
+        ),
+        (&[], &[("CHUNKCOMM_RANK", "one")], 1, "CHUNKCOMM_RANK is \"one\": a whole number"),
+        (&[], &[("CHUNKCOMM_HOST", "not a host")], 1, "CHUNKCOMM_HOST is \"not a host\""),
         (&[], &[("JOB_COMPLETION_INDEX", "1")], 1, "CHUNKCOMM_SIZE is not set"),
         (&[], &[("CHUNKCOMM_READY_MS", "soon")], 1, "CHUNKCOMM_READY_MS is \"soon\""),
         (
@@ -85,6 +107,47 @@ fn what_makes_no_sense_is_named() {
         assert_eq!(output.status.code(), Some(status), "{error}");
         assert!(error.contains(part), "{part:?} is not in {error}");
         assert!(output.stdout.is_empty());
+    }
+}
+
+/// A node by our own variables, whose manager is at this port; what it says of its failure.
+fn failure(rank: &str, size: &str, port: u16, ready_ms: &str) -> String {
+    let manager = format!("127.0.0.1:{port}");
+    let variables = [
+        ("CHUNKCOMM_RANK", rank),
+        ("CHUNKCOMM_SIZE", size),
+        ("CHUNKCOMM_MANAGER", &manager),
+        ("CHUNKCOMM_READY_MS", ready_ms),
+    ];
+    let output = nodes(&[], &variables);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(output.stdout.is_empty());
+    error
+}
+
+fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+#[test]
+fn who_never_says_that_it_is_ready_is_named_after_the_settable_time() {
+    for (ready_ms, waited) in [("300", "within 3"), ("1000", "within 1")] {
+        let error = failure("0", "3", free_port(), ready_ms);
+        assert!(error.starts_with(&format!("nodes: not ready {waited}")), "{error}");
+        assert!(error.trim_end().ends_with(": ranks 1, 2"), "{error}");
+    }
+}
+
+#[test]
+fn ranks_that_disagree_about_the_size_say_so() {
+    let port = free_port();
+    let first = std::thread::spawn(move || failure("0", "3", port, "30000"));
+    let second = failure("1", "2", port, "30000");
+    for error in [first.join().unwrap(), second] {
+        let text = "nodes: rank 1 was told that the cluster has 2 nodes, rank 0 that it has 3\n";
+        assert_eq!(error, text);
     }
 }
 

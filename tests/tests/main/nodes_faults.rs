@@ -7,6 +7,7 @@ use super::proc;
 use super::random::Random;
 use rustix::process::Signal;
 use std::io::Read as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,18 +15,18 @@ use std::time::{Duration, Instant};
 const SEED: &str = "CHUNKCOMM_TEST_SEED";
 
 /// By this variable all processes of a run are found.
-const TOKEN: &str = "CHUNKCOMM_TEST_RUN";
+pub(crate) const TOKEN: &str = "CHUNKCOMM_TEST_RUN";
 
 const SIZE: usize = 3;
 
 /// Copies must be ready in this time.
 const READY_MS: &str = "4000";
 
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     std::env::var(SEED).map_or(1, |text| text.parse().unwrap())
 }
 
-fn token(round: impl std::fmt::Display) -> String {
+pub(crate) fn token(round: impl std::fmt::Display) -> String {
     format!("{}-{round}", std::process::id())
 }
 
@@ -37,8 +38,22 @@ fn start(token: &str, arguments: &[&str]) -> proc::Program {
     proc::Program(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
 }
 
+/// One of three nodes that nobody waits for.
+fn start_alone(token: &str, rank: usize, manager: &str) -> proc::Program {
+    let mut command = Command::new(PROGRAM);
+    command.args(SHORT).env(TOKEN, token).env("CHUNKCOMM_READY_MS", READY_MS);
+    command.env("CHUNKCOMM_RANK", rank.to_string()).env("CHUNKCOMM_SIZE", SIZE.to_string());
+    command.env("CHUNKCOMM_MANAGER", manager);
+    proc::Program(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
+}
+
+fn free_address() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
 /// How it ended and what it told, once it has ended.
-fn end_of(program: &mut proc::Program) -> (ExitStatus, String) {
+pub(crate) fn end_of(program: &mut proc::Program) -> (ExitStatus, String) {
     let status = proc::until_some("the program does not end", || program.0.try_wait().unwrap());
     let mut told = String::new();
     program.0.stderr.take().unwrap().read_to_string(&mut told).unwrap();
@@ -57,7 +72,7 @@ fn assert_clear(status: ExitStatus, told: &str, context: &str) {
     assert!(!told.contains("panicked"), "{context}: {told}");
 }
 
-fn wait_until_nobody_has(token: &str, context: &str) {
+pub(crate) fn wait_until_nobody_has(token: &str, context: &str) {
     let what = format!("{context}: processes are left");
     proc::until_some(&what, || proc::with_variable(TOKEN, token).is_empty().then_some(()));
 }
@@ -70,7 +85,7 @@ fn undisturbed(arguments: &[&str]) -> Duration {
     begun.elapsed()
 }
 
-const SHORT: [&str; 4] = ["--round-trips", "20", "--mebibytes", "1"];
+pub(crate) const SHORT: [&str; 4] = ["--round-trips", "20", "--mebibytes", "1"];
 
 #[test]
 fn a_copy_or_its_parent_killed_at_any_moment_leaves_nobody() {
@@ -97,6 +112,48 @@ fn a_copy_or_its_parent_killed_at_any_moment_leaves_nobody() {
         if !killed {
             assert_clear(status, &told, &context);
         }
+        wait_until_nobody_has(&token, &context);
+    }
+}
+
+/// All nodes of a cluster that nobody started, by rank, and how long after the first one the
+/// last ended by itself.
+fn undisturbed_alone() -> Duration {
+    let manager = free_address();
+    let begun = Instant::now();
+    let mut nodes: Vec<proc::Program> =
+        (0..SIZE).map(|rank| start_alone(&token("undisturbed-alone"), rank, &manager)).collect();
+    for node in &mut nodes {
+        let (status, told) = end_of(node);
+        assert!(status.success(), "{told}");
+    }
+    begun.elapsed()
+}
+
+/// By variables, as systemd would start them: no launcher tells of an end, nor cleans up.
+#[test]
+fn a_node_of_its_own_killed_at_any_moment_is_missed_by_the_others() {
+    let whole = undisturbed_alone();
+    let seed = seed();
+    let mut random = Random::seeded(seed);
+    for round in 0..12 {
+        let token = token(format!("alone-{round}"));
+        let delay = whole.mul_f64(random.below(1200) as f64 / 1000.0);
+        let victim = random.below(SIZE as u64) as usize;
+        let manager = free_address();
+        let mut nodes: Vec<proc::Program> =
+            (0..SIZE).map(|rank| start_alone(&token, rank, &manager)).collect();
+        std::thread::sleep(delay);
+        proc::try_signal(nodes[victim].0.id(), Signal::KILL);
+        let context = format!("seed {seed}, round {round}, rank {victim} killed after {delay:?}");
+        println!("{context}");
+        for (rank, node) in nodes.iter_mut().enumerate().filter(|(rank, _)| *rank != victim) {
+            let (status, told) = end_of(node);
+            assert_clear(status, &told, &format!("{context}: rank {rank}"));
+        }
+        let (status, told) = end_of(&mut nodes[victim]);
+        let killed = status.signal() == Some(Signal::KILL.as_raw());
+        assert!(killed || status.success(), "{context}: {status}, {told:?}");
         wait_until_nobody_has(&token, &context);
     }
 }
