@@ -11,6 +11,8 @@ mod mandelbrot;
 mod nodes;
 #[cfg(target_os = "linux")]
 mod nodes_faults;
+#[cfg(target_os = "linux")]
+mod nodes_ssh;
 mod parsort;
 mod pipeline;
 mod proc;

@@ -138,6 +138,10 @@ impl Joining {
         };
         if let Some(error) = end {
             if let Some(lead) = &mut lead {
+                if let (Launcher::Ssh, JoinError::Refused(why)) = (self.place.launcher(), &error) {
+                    // Should nobody listen any more, it is known there.
+                    let _ = ssh::tell_not_started(why);
+                }
                 lead.keeper.dismiss(&state).await;
             }
             return Err(error);

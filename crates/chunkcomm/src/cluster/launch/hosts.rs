@@ -122,6 +122,13 @@ pub enum HostsError {
         /// How, or why.
         why: String,
     },
+    /// Rank 0 says why the cluster has not started.
+    NotStarted {
+        /// Who is to blame: rank and host.
+        at_fault: Vec<(u32, String)>,
+        /// What rank 0 says.
+        why: String,
+    },
     /// Rank 0 did not say in time what the others wait for.
     Silent {
         /// The host that it is on.
@@ -157,6 +164,13 @@ impl fmt::Display for HostsError {
             ),
             HostsError::Ended { rank, host, why } => {
                 write!(f, "rank {rank} on {host} ended before all were ready: {why}")
+            }
+            HostsError::NotStarted { at_fault, why } => {
+                f.write_str(why)?;
+                for (index, (rank, host)) in at_fault.iter().enumerate() {
+                    write!(f, "{} rank {rank} is on {host}", if index == 0 { ";" } else { "," })?;
+                }
+                Ok(())
             }
             HostsError::Silent { host, awaited, waited } => {
                 write!(f, "rank 0 on {host} did not say {awaited} within {waited:?}")

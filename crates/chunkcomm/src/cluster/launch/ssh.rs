@@ -8,6 +8,7 @@
 //!     ◀── "rank 0 listens at port P"
 //!     credential, host0:P ────────────────────────────────────────▶ joins
 //!     ◀── "all are ready"
+//!     ◀── or "not started", who is to blame and why
 //!     ◀── lines, printed with the rank before them ─────────────────
 //!     standard input stays open: when the starter is gone, so are they
 //! ```
@@ -17,9 +18,10 @@ mod output;
 
 use super::PORTS_DEFAULT;
 use super::hosts::{Host, HostsError, parse_hosts};
-use crate::cluster::{Cluster, ClusterConfig, JoinError};
+use crate::cluster::{Cluster, ClusterConfig, JoinError, Refusal};
 use crate::credential::Credential;
 use crate::driver::clock;
+use crate::proto::Time;
 use command::Remote;
 use output::{Said, pass_on};
 use std::io::{self, Write as _};
@@ -35,10 +37,15 @@ use tokio::task::JoinSet;
 /// What rank 0 prints for the one who started it.
 const PORT_LINE: &str = "chunkcomm: rank 0 listens at port ";
 const READY_LINE: &str = "chunkcomm: all are ready";
+/// Ranks with commas between them, a space, and the reason follow.
+const NOT_STARTED_LINE: &str = "chunkcomm: not started ";
 
 /// When rank 0 has ended, the others have so long beyond their `rejoin_window` to learn
 /// of it by themselves: longer than a silent peer is waited for.
 const GRACE: Duration = Duration::from_secs(15);
+
+/// Who ends while the cluster starts may only follow another: so long the cause is waited for.
+const CAUSE: Duration = Duration::from_secs(1);
 
 /// Says where rank 0 listens to the process that started it.
 pub(in crate::cluster) fn tell_port(port: u16) -> io::Result<()> {
@@ -48,6 +55,14 @@ pub(in crate::cluster) fn tell_port(port: u16) -> io::Result<()> {
 /// Says to it that the cluster has started.
 pub(in crate::cluster) fn tell_ready() -> io::Result<()> {
     tell(READY_LINE)
+}
+
+/// Says to it why the cluster has not started, and who is to blame.
+pub(in crate::cluster) fn tell_not_started(why: &Refusal) -> io::Result<()> {
+    let ranks: Vec<String> = why.ranks().iter().map(u32::to_string).collect();
+    // A name in it may have any letters.
+    let why = why.to_string().replace(char::is_control, " ");
+    tell(&format!("{NOT_STARTED_LINE}{} {why}", ranks.join(",")))
 }
 
 fn tell(line: &str) -> io::Result<()> {
@@ -125,14 +140,23 @@ struct Nodes {
     program: String,
     /// Kept open: a node ends when its input does.
     inputs: Vec<Option<ChildStdin>>,
-    running: JoinSet<(usize, io::Result<ExitStatus>)>,
+    running: JoinSet<(usize, Ending)>,
     said: mpsc::Receiver<Said>,
     credential: String,
     /// Rank 0 has said where it listens.
     heard: bool,
     /// All are there.
     ready: bool,
+    /// One ended before that; what it is taken for, should nobody say more until then.
+    fault: Option<(HostsError, Time)>,
     worst: i32,
+}
+
+/// How a node ended.
+struct Ending {
+    status: io::Result<ExitStatus>,
+    /// The last line that it, or ssh, wrote to its standard error.
+    last_words: Option<String>,
 }
 
 impl Nodes {
@@ -151,6 +175,7 @@ impl Nodes {
             credential: credential.reveal().trim_end().to_owned(),
             heard: false,
             ready: false,
+            fault: None,
             worst: 0,
         };
         for (rank, host) in hosts.iter().enumerate() {
@@ -171,12 +196,13 @@ impl Nodes {
                     }
                 };
                 let errors = async {
-                    if let Some(err) = err {
-                        err.await;
+                    match err {
+                        Some(err) => err.await,
+                        None => None,
                     }
                 };
-                let (status, (), ()) = tokio::join!(wait(child), printed, errors);
-                (rank, status)
+                let (status, (), last_words) = tokio::join!(wait(child), printed, errors);
+                (rank, Ending { status, last_words })
             });
         }
         Ok(nodes)
@@ -193,12 +219,15 @@ impl Nodes {
         loop {
             let left = grace.map(crate::cluster::left).unwrap_or_default();
             let waited = self.patience(within);
+            let cause = self.fault.as_ref().map(|(_, until)| crate::cluster::left(*until));
             tokio::select! {
-                Some(said) = self.said.recv() => self.handle(said).await,
+                // What somebody said comes before its end.
+                biased;
+                Some(said) = self.said.recv() => self.handle(said).await?,
                 ended = self.running.join_next() => match ended {
-                    None => return Ok(self.worst),
-                    Some(Ok((rank, status))) => {
-                        self.ended(rank, status)?;
+                    None => return self.fault.take().map_or(Ok(self.worst), |(it, _)| Err(it)),
+                    Some(Ok((rank, ending))) => {
+                        self.ended(rank, ending)?;
                         if rank == 0 {
                             grace = Some(clock::now().after(GRACE + rejoin_window));
                         }
@@ -210,6 +239,9 @@ impl Nodes {
                     let awaited = if self.heard { "that all are ready" } else { "where it listens" };
                     let host = self.hosts[0].name.clone();
                     return Err(HostsError::Silent { host, awaited, waited });
+                }
+                () = clock::pause(cause.unwrap_or_default()), if cause.is_some() => {
+                    return self.fault.take().map_or(Ok(self.worst), |(it, _)| Err(it));
                 }
                 // They end with their input, then.
                 () = clock::pause(left), if grace.is_some() => {
@@ -234,7 +266,7 @@ impl Nodes {
         }
     }
 
-    async fn handle(&mut self, said: Said) {
+    async fn handle(&mut self, said: Said) -> Result<(), HostsError> {
         match said {
             Said::Port(port) => {
                 self.heard = true;
@@ -247,36 +279,53 @@ impl Nodes {
                 }
             }
             Said::Ready => self.ready = true,
+            Said::NotStarted { ranks, why } => {
+                let host = |rank: u32| Some((rank, self.hosts.get(rank as usize)?.name.clone()));
+                let at_fault = ranks.into_iter().filter_map(host).collect();
+                return Err(HostsError::NotStarted { at_fault, why });
+            }
         }
+        Ok(())
     }
 
     /// Before all were ready nothing can come of it: the others go with it.
-    fn ended(&mut self, rank: usize, status: io::Result<ExitStatus>) -> Result<(), HostsError> {
+    fn ended(&mut self, rank: usize, ending: Ending) -> Result<(), HostsError> {
         self.inputs[rank] = None;
-        let (code, how) = match status {
+        let (code, how) = match ending.status {
             Ok(status) => (code_of(status), status.to_string()),
             Err(error) => (1, error.to_string()),
         };
         self.worst = self.worst.max(code);
-        let host = &self.hosts[rank].name;
-        if code != 0 && !self.ready {
-            let why = match code {
-                255 => format!(
-                    "ssh failed; this must work, and ask for nothing: ssh -o BatchMode=yes {host} true"
-                ),
-                126 | 127 => format!(
-                    "{} is not there, or cannot be run; to copy it: {}",
-                    self.program,
-                    command::copying(&self.program, host)
-                ),
-                _ => how,
-            };
-            return Err(HostsError::Ended { rank: rank as u32, host: host.clone(), why });
-        }
-        if code != 0 {
+        let host = self.hosts[rank].name.clone();
+        // Rank 0 has no reason to end well then; others may have been ready, and left.
+        if !self.ready && (code != 0 || rank == 0) {
+            let words = ending.last_words.map(|words| format!(": {words}")).unwrap_or_default();
+            let why = self.why(code, &how, &words, &host);
+            let fault = HostsError::Ended { rank: rank as u32, host, why };
+            if matches!(code, 126 | 127 | 255) {
+                return Err(fault);
+            }
+            self.fault.get_or_insert((fault, clock::now().after(CAUSE)));
+        } else if code != 0 {
             eprintln!("rank {rank} on {host} ended: {how}");
         }
         Ok(())
+    }
+
+    /// What came of a node that ended too early.
+    fn why(&self, code: i32, how: &str, words: &str, host: &str) -> String {
+        match code {
+            255 => format!(
+                "ssh failed, or a signal ended the program there{words}; this must work, and ask \
+                 for nothing: ssh -o BatchMode=yes {host} true"
+            ),
+            126 | 127 => format!(
+                "{} is not there, or cannot be run{words}; to copy it: {}",
+                self.program,
+                command::copying(&self.program, host)
+            ),
+            _ => format!("{how}{words}"),
+        }
     }
 }
 

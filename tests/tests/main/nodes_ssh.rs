@@ -1,0 +1,231 @@
+//! The example `nodes` on the hosts of a file, with a program in the place of ssh that fails as
+//! ssh does: who could not be had is named with the reason, and nobody is left. The real ssh is
+//! run by `tests/launchers/run ssh`.
+
+use super::nodes::PROGRAM;
+use super::nodes_faults::{SHORT, TOKEN, end_of, seed, token, wait_until_nobody_has};
+use super::proc;
+use super::random::Random;
+use rustix::process::Signal;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Another time than by default, to be found in errors.
+const READY: (&str, &str) = ("CHUNKCOMM_READY_MS", "1700");
+
+/// What stands in for ssh, and a hosts file.
+struct Lab {
+    folder: PathBuf,
+    token: String,
+    variables: Vec<(&'static str, String)>,
+}
+
+impl Lab {
+    fn new(name: &str, hosts: &str) -> Lab {
+        let token = token(format_args!("ssh-{name}"));
+        let folder = std::env::temp_dir().join(format!("chunkcomm-{token}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("hosts"), hosts).unwrap();
+        Lab { folder, token, variables: Vec::new() }
+    }
+
+    fn with(mut self, name: &'static str, value: impl Into<String>) -> Lab {
+        self.variables.push((name, value.into()));
+        self
+    }
+
+    fn start(&self, arguments: &[&str]) -> proc::Program {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/main/nodes_ssh/ssh.sh");
+        let mut command = Command::new(PROGRAM);
+        command.arg("--hosts").arg(self.folder.join("hosts")).args(arguments);
+        // By a shell: whether a file may be run does not travel with every copy of the sources.
+        command.env("CHUNKCOMM_SSH", format!("sh {}", script.display())).env(TOKEN, &self.token);
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        proc::Program(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// It fails, leaves nobody, and says this in the end.
+    fn assert_fails(&self, parts: &[&str]) {
+        let (status, told) = end_of(&mut self.start(&SHORT));
+        assert_eq!(status.code(), Some(1), "{told}");
+        let last = told.lines().last().unwrap_or_default();
+        assert!(last.starts_with("nodes: "), "{told}");
+        for part in parts {
+            assert!(last.contains(part), "{part:?} is not in the last line of\n{told}");
+        }
+        wait_until_nobody_has(&self.token, &self.token);
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        // A leftover in a folder for such.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A hosts file of three, of which the one with this rank is called so.
+fn hosts_with(host: &str, rank: usize) -> String {
+    let name = |index| if index == rank { host.to_owned() } else { format!("near{index}") };
+    (0..3).map(|index| format!("{} address=127.0.0.1\n", name(index))).collect()
+}
+
+#[test]
+fn nodes_run_on_the_hosts_of_a_file() {
+    let lab = Lab::new("well", &hosts_with("near1", 1));
+    let mut program = lab.start(&SHORT);
+    let mut table = String::new();
+    std::io::Read::read_to_string(program.0.stdout.as_mut().unwrap(), &mut table).unwrap();
+    let (status, told) = end_of(&mut program);
+    assert!(status.success(), "{told}");
+    let rows: Vec<&str> = table.lines().collect();
+    assert_eq!(rows.len(), 4, "{table}");
+    assert!(rows.iter().all(|row| row.starts_with("[0] ")), "{table}");
+    wait_until_nobody_has(&lab.token, "a cluster that ended");
+}
+
+#[test]
+fn a_host_that_cannot_be_had_is_named_with_what_ssh_said() {
+    for (host, said) in [
+        ("absent", "Could not resolve hostname absent"),
+        ("far", "connect to host far port 22: Connection timed out"),
+        ("locked", "locked: Permission denied (publickey,password)"),
+        ("replaced", "Host key verification failed"),
+    ] {
+        for rank in [0, 2] {
+            let lab = Lab::new(&format!("{host}-{rank}"), &hosts_with(host, rank));
+            let named = format!("rank {rank} on {host} ended before all were ready: ssh failed");
+            let mends = format!("ssh -o BatchMode=yes {host} true");
+            lab.assert_fails(&[&named, said, &mends]);
+        }
+    }
+}
+
+#[test]
+fn a_program_that_is_not_on_the_host_is_named_with_the_command_that_copies_it() {
+    for (host, said) in [("bare", "No such file or directory"), ("barred", "Permission denied")] {
+        for rank in [0, 1] {
+            let lab = Lab::new(&format!("{host}-{rank}"), &hosts_with(host, rank));
+            let named = format!("rank {rank} on {host} ended before all were ready: {PROGRAM}");
+            let copies = format!("scp '{PROGRAM}' {host}:'{PROGRAM}'");
+            lab.assert_fails(&[&named, said, &copies]);
+        }
+    }
+}
+
+#[test]
+fn a_node_that_ends_before_it_is_ready_is_named_with_its_last_words() {
+    for (index, (script, how)) in [
+        ("echo ignored; echo 'no licence' >&2; exit 3", "exit status: 3: no licence"),
+        // Of which ssh says nothing.
+        ("kill -9 $$", "a signal ended the program there"),
+        ("exit 0", "exit status: 0"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for rank in [0, 1] {
+            let lab = Lab::new(&format!("early-{index}-{rank}"), &hosts_with("early", rank));
+            let early = lab.folder.join("early");
+            // Run by a shell, which a file newly written and run at once would not always be.
+            std::fs::write(&early, script).unwrap();
+            let lab = lab.with("EARLY", early.display().to_string()).with(READY.0, READY.1);
+            let named = match (rank, how) {
+                // It might have been ready, and have left.
+                (1, "exit status: 0") => "rank 1 is on early",
+                (0, _) => "rank 0 on early ended before all were ready: ",
+                _ => "rank 1 on early ended before all were ready: ",
+            };
+            let how = if named.contains(" is ") { "not ready within 1" } else { how };
+            lab.assert_fails(&[named, how]);
+        }
+    }
+}
+
+#[test]
+fn a_host_that_stays_silent_is_named_after_the_settable_time() {
+    for (host, rank, parts) in [
+        ("frozen", 0, ["rank 0 on frozen did not say where it listens", "1.7s"]),
+        ("frozen", 2, ["not ready within 17", "rank 2 is on frozen"]),
+    ] {
+        let lab = Lab::new(&format!("{host}-{rank}"), &hosts_with(host, rank));
+        lab.with(READY.0, READY.1).assert_fails(&parts);
+    }
+    // It is rank 0 that names the others, so that it has longer.
+    let lab = Lab::new("mute", "mute address=127.0.0.1\n").with(READY.0, READY.1);
+    lab.assert_fails(&["rank 0 on mute did not say that all are ready within 16.7s"]);
+}
+
+#[test]
+fn an_ssh_that_is_not_here_is_named() {
+    let lab = Lab::new("no-ssh", "near\n").with("CHUNKCOMM_SSH", "/nowhere/ssh -p 22");
+    let error = "/nowhere/ssh cannot be started: No such file or directory";
+    lab.assert_fails(&[error]);
+}
+
+#[test]
+fn a_hosts_file_with_a_bad_line_is_an_error_with_its_number() {
+    for (index, (hosts, parts)) in [
+        ("near\n\nnear2 slot=2\n", ["hosts, line 3: ", "\"slot=2\" is neither slots=N nor"]),
+        ("near slots=many\n", ["hosts, line 1: ", "slots are a number from 1 to 4096"]),
+        ("# the lab\nnear # one\n-oProxyCommand=id\n", ["hosts, line 3: ", "is no host"]),
+        ("near\nnear\n", ["hosts, line 2: ", "several nodes are slots=N"]),
+        ("# nobody\n", ["hosts: ", "it names no host"]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        Lab::new(&format!("line-{index}"), hosts).assert_fails(&parts);
+    }
+    let lab = Lab::new("bytes", "");
+    std::fs::write(lab.folder.join("hosts"), b"near\n\xFF\n").unwrap();
+    lab.assert_fails(&["hosts file ", "valid UTF-8"]);
+}
+
+#[test]
+fn more_nodes_than_slots_are_an_error() {
+    let lab = Lab::new("slots", "near slots=2\n");
+    let (status, told) = end_of(&mut lab.start(&["--nodes", "3"]));
+    assert_eq!(status.code(), Some(1), "{told}");
+    assert!(told.contains("3 nodes were asked for") && told.contains("has slots for 2"), "{told}");
+}
+
+/// The starter, what stands in for ssh, or a node there.
+#[test]
+fn who_is_killed_at_any_moment_leaves_nobody() {
+    let hosts = hosts_with("near1", 1);
+    let begun = Instant::now();
+    let (status, told) = end_of(&mut Lab::new("undisturbed", &hosts).start(&SHORT));
+    assert!(status.success(), "{told}");
+    let whole = begun.elapsed();
+    let seed = seed();
+    let mut random = Random::seeded(seed);
+    for round in 0..24 {
+        let lab = Lab::new(&format!("killed-{round}"), &hosts).with(READY.0, READY.1);
+        let delay = whole.mul_f64(random.below(1200) as f64 / 1000.0);
+        let choice = random.below(1000) as usize;
+        let mut program = lab.start(&SHORT);
+        std::thread::sleep(delay);
+        let there = proc::with_variable(TOKEN, &lab.token);
+        let victim = there.get(choice % there.len().max(1)).copied();
+        let Some(victim) = victim else { continue };
+        let starter = program.0.id();
+        let context = format!(
+            "seed {seed}, round {round}, process {} of {} killed after {delay:?}",
+            choice % there.len(),
+            there.len()
+        );
+        println!("{context}");
+        proc::try_signal(victim, Signal::KILL);
+        let (status, told) = end_of(&mut program);
+        if victim != starter {
+            // 137: ssh was killed; 255: as it says that a node was.
+            let ended = matches!(status.code(), Some(1 | 137 | 255));
+            let named = ended && told.contains(" on near");
+            assert!(status.success() || named, "{context}: {status}, {told}");
+            assert!(!told.contains("panicked"), "{context}: {told}");
+        }
+        wait_until_nobody_has(&lab.token, &context);
+    }
+}
