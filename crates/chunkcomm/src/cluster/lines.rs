@@ -5,6 +5,7 @@ use crate::channel::ChannelOptions;
 use crate::driver::clock;
 use crate::error::{AcceptError, OpenError};
 use crate::proto::cluster::{Down, Up};
+use crate::proto::hello::{HELLO_BYTES, Hello, HelloError};
 use crate::proto::packet::Lane;
 use crate::{Address, Node, Peer, Receiver, Sender};
 use std::io;
@@ -59,7 +60,7 @@ pub(super) async fn accept_down(
 pub(super) async fn deserted(peer: &Peer, address: &Address, seen: &mut u64) {
     loop {
         let now = peer.troubled(*seen).await;
-        if nobody_listens(address).await {
+        if is_gone(address, peer.incarnation()).await {
             return;
         }
         *seen = now;
@@ -72,26 +73,28 @@ const LOOKS_MAX: u32 = 20;
 /// Between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Refused there, or nothing is there. A process that is being killed may lose its links
+/// Nothing listens there, or another node. A process that is being killed may lose its links
 /// before its listener: so a connection that is taken proves nothing until the node has said
 /// its hello, which it does at once.
-async fn nobody_listens(address: &Address) -> bool {
+async fn is_gone(address: &Address, incarnation: u128) -> bool {
     for _ in 0..LOOKS_MAX {
-        let heard = match address {
+        let hello = match address {
             Address::Tcp { host, port } => match TcpStream::connect((host.as_str(), *port)).await {
-                Ok(mut stream) => Ok(says_something(&mut stream).await),
+                Ok(stream) => Ok(hello_of(stream).await),
                 Err(fault) => Err(fault),
             },
             #[cfg(unix)]
             Address::Unix(path) => match tokio::net::UnixStream::connect(path).await {
-                Ok(mut stream) => Ok(says_something(&mut stream).await),
+                Ok(stream) => Ok(hello_of(stream).await),
                 Err(fault) => Err(fault),
             },
             _ => return false,
         };
-        match heard {
-            Ok(true) => return false,
-            Ok(false) => clock::pause(LOOK_AGAIN).await,
+        match hello {
+            // Its port may be another's by now.
+            Ok(Some(Ok(hello))) => return hello.incarnation != incarnation,
+            Ok(Some(Err(_))) => return false,
+            Ok(None) => clock::pause(LOOK_AGAIN).await,
             Err(fault) => {
                 let gone = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
                 return gone.contains(&fault.kind());
@@ -101,15 +104,17 @@ async fn nobody_listens(address: &Address) -> bool {
     false
 }
 
-/// Waits for its first byte; `false`: it ended without any. Who is stopped is waited for.
-async fn says_something(stream: &mut (impl AsyncRead + Unpin)) -> bool {
-    let mut byte = [0];
-    stream.read(&mut byte).await.is_ok_and(|count| count > 0)
+/// What it says first; `None`: it ended before. Who is stopped is waited for.
+async fn hello_of(mut stream: impl AsyncRead + Unpin) -> Option<Result<Hello, HelloError>> {
+    let mut bytes = [0; HELLO_BYTES];
+    stream.read_exact(&mut bytes).await.ok()?;
+    Some(Hello::decode(&bytes))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::hello::Name;
     use tokio::io::AsyncWriteExt as _;
     use tokio::net::TcpListener;
 
@@ -119,10 +124,22 @@ mod tests {
         (listener, Address::Tcp { host: "127.0.0.1".to_owned(), port })
     }
 
+    /// Of the node that is looked for.
+    const INCARNATION: u128 = 77;
+
+    fn look(address: Address) -> tokio::task::JoinHandle<bool> {
+        tokio::spawn(async move { is_gone(&address, INCARNATION).await })
+    }
+
+    fn hello(incarnation: u128) -> [u8; HELLO_BYTES] {
+        let name = |text| Name::new(text).unwrap();
+        Hello::new(name("default"), name("looked-at"), incarnation).encode()
+    }
+
     #[tokio::test]
     async fn who_takes_a_connection_while_it_dies_is_gone() {
         let (listener, address) = listener().await;
-        let look = tokio::spawn(async move { nobody_listens(&address).await });
+        let look = look(address);
         let (taken, _) = listener.accept().await.unwrap();
         // Its links go first, its listener last.
         drop(taken);
@@ -132,18 +149,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_says_a_word_lives() {
-        let (listener, address) = listener().await;
-        let look = tokio::spawn(async move { nobody_listens(&address).await });
-        let (mut taken, _) = listener.accept().await.unwrap();
-        taken.write_all(&[7]).await.unwrap();
-        assert!(!look.await.unwrap());
+    async fn who_says_its_hello_lives() {
+        for (incarnation, gone) in [(INCARNATION, false), (78, true)] {
+            let (listener, address) = listener().await;
+            let look = look(address);
+            let (mut taken, _) = listener.accept().await.unwrap();
+            taken.write_all(&hello(incarnation)).await.unwrap();
+            assert_eq!(look.await.unwrap(), gone, "{incarnation}");
+        }
     }
 
     #[tokio::test]
     async fn who_only_hangs_up_is_somebody_else_and_not_looked_at_for_ever() {
         let (listener, address) = listener().await;
-        let look = tokio::spawn(async move { nobody_listens(&address).await });
+        let look = look(address);
         for _ in 0..LOOKS_MAX {
             drop(listener.accept().await.unwrap());
         }
@@ -156,8 +175,7 @@ mod tests {
         let name = format!("chunkcomm-{}-looked-at", std::process::id());
         let path = std::env::temp_dir().join(name);
         let listener = tokio::net::UnixListener::bind(&path).unwrap();
-        let address = Address::Unix(path.clone());
-        let look = tokio::spawn(async move { nobody_listens(&address).await });
+        let look = look(Address::Unix(path.clone()));
         let (taken, _) = listener.accept().await.unwrap();
         drop((listener, taken));
         assert!(look.await.unwrap());
