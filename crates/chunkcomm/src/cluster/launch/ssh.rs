@@ -44,6 +44,13 @@ const NOT_STARTED_LINE: &str = "chunkcomm: not started ";
 /// of it by themselves: longer than a silent peer is waited for.
 const GRACE: Duration = Duration::from_secs(15);
 
+/// Then their inputs are closed, with which they end at once. An ssh that has not ended so
+/// long after that is cut off from its host.
+const INPUT_GRACE: Duration = Duration::from_secs(5);
+
+/// What ssh ends with when it cannot reach its host.
+const STATUS_UNREACHED: i32 = 255;
+
 /// Who ends while the cluster starts may only follow another: so long the cause is waited for.
 const CAUSE: Duration = Duration::from_secs(1);
 
@@ -140,6 +147,7 @@ struct Nodes {
     program: String,
     /// Kept open: a node ends when its input does.
     inputs: Vec<Option<ChildStdin>>,
+    ended: Vec<bool>,
     running: JoinSet<(usize, Ending)>,
     said: mpsc::Receiver<Said>,
     credential: String,
@@ -170,6 +178,7 @@ impl Nodes {
             hosts: hosts.to_vec(),
             program: remote.places().program.to_owned(),
             inputs: Vec::new(),
+            ended: vec![false; hosts.len()],
             running: JoinSet::new(),
             said,
             credential: credential.reveal().trim_end().to_owned(),
@@ -216,6 +225,7 @@ impl Nodes {
             self.say(rank, &format!("{}\n{words}", self.credential)).await;
         }
         let mut grace = None;
+        let mut inputs_closed = false;
         loop {
             let left = grace.map(crate::cluster::left).unwrap_or_default();
             let waited = self.patience(within);
@@ -243,10 +253,14 @@ impl Nodes {
                 () = clock::pause(cause.unwrap_or_default()), if cause.is_some() => {
                     return self.fault.take().map_or(Ok(self.worst), |(it, _)| Err(it));
                 }
-                // They end with their input, then.
                 () = clock::pause(left), if grace.is_some() => {
-                    self.inputs.clear();
-                    grace = None;
+                    if inputs_closed {
+                        return Ok(self.give_up().await);
+                    }
+                    // They end with their input, then.
+                    self.inputs.fill_with(|| None);
+                    inputs_closed = true;
+                    grace = Some(clock::now().after(INPUT_GRACE));
                 }
             }
         }
@@ -288,9 +302,20 @@ impl Nodes {
         Ok(())
     }
 
+    /// Ends what is left of ssh, and says whose: nothing more is heard of these nodes, which
+    /// end by themselves when they miss rank 0.
+    async fn give_up(&mut self) -> i32 {
+        self.running.shutdown().await;
+        for (rank, host) in self.hosts.iter().enumerate().filter(|(rank, _)| !self.ended[*rank]) {
+            eprintln!("rank {rank} on {}: its ssh does not end, and is given up", host.name);
+        }
+        self.worst.max(STATUS_UNREACHED)
+    }
+
     /// Before all were ready nothing can come of it: the others go with it.
     fn ended(&mut self, rank: usize, ending: Ending) -> Result<(), HostsError> {
         self.inputs[rank] = None;
+        self.ended[rank] = true;
         let (code, how) = match ending.status {
             Ok(status) => (code_of(status), status.to_string()),
             Err(error) => (1, error.to_string()),
@@ -302,7 +327,7 @@ impl Nodes {
             let words = ending.last_words.map(|words| format!(": {words}")).unwrap_or_default();
             let why = self.why(code, &how, &words, &host);
             let fault = HostsError::Ended { rank: rank as u32, host, why };
-            if matches!(code, 126 | 127 | 255) {
+            if matches!(code, 126 | 127 | STATUS_UNREACHED) {
                 return Err(fault);
             }
             self.fault.get_or_insert((fault, clock::now().after(CAUSE)));
@@ -315,7 +340,7 @@ impl Nodes {
     /// What came of a node that ended too early.
     fn why(&self, code: i32, how: &str, words: &str, host: &str) -> String {
         match code {
-            255 => format!(
+            STATUS_UNREACHED => format!(
                 "ssh failed, or a signal ended the program there{words}; this must work, and ask \
                  for nothing: ssh -o BatchMode=yes {host} true"
             ),

@@ -64,8 +64,11 @@ impl Remote {
         let name = self.ssh.first().map_or("ssh", String::as_str);
         let mut command = Command::new(name);
         command.args(self.ssh.iter().skip(1));
-        // It never asks: nobody would answer.
+        // It never asks: nobody would answer. Options of the user's own come before these, and
+        // the first counts.
         command.args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]);
+        // A host that is cut off is noticed after half a minute, not when TCP gives up.
+        command.args(["-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"]);
         command.arg(&host.name).arg(self.line(rank, host));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command

@@ -1,0 +1,62 @@
+//! The example `nodes` on the hosts of a file, with a program in the place of ssh that runs what it
+//! is told on this machine: how a cluster ends where an ssh does not.
+
+use super::nodes::PROGRAM;
+use super::proc;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// A folder that is removed with this.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs two nodes, the second by an ssh that does this when its node has ended; the processes
+/// that this starts have the variable `NODES_SSH_TEST` with the name.
+fn nodes(name: &str, then: &str) -> Output {
+    let folder = std::env::temp_dir().join(format!("nodes-ssh-{name}-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let folder = Folder(folder);
+    let ssh = folder.0.join("ssh");
+    let script = format!(
+        "while [ $# -gt 2 ]; do shift; done\n\
+         sh -c \"$2\" || exit\n\
+         [ \"$1\" = 127.0.0.1 ] || {then}\n"
+    );
+    std::fs::write(&ssh, script).unwrap();
+    let hosts = folder.0.join("hosts");
+    std::fs::write(&hosts, "127.0.0.1\n127.0.0.2\n").unwrap();
+    let mut command = Command::new(PROGRAM);
+    command.arg("--hosts").arg(&hosts).args(["--round-trips", "3", "--mebibytes", "1"]);
+    command.env("CHUNKCOMM_SSH", format!("sh {}", ssh.display())).env("NODES_SSH_TEST", name);
+    command.output().unwrap()
+}
+
+fn is_table(output: &Output) -> bool {
+    let out = String::from_utf8_lossy(&output.stdout);
+    out.lines().count() == 3 && out.lines().all(|line| line.starts_with("[0] "))
+}
+
+#[test]
+fn an_ssh_that_does_not_end_is_given_up() {
+    let output = nodes("stays", "exec sleep 1000");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(255), "{told}");
+    assert!(told.contains("rank 1 on 127.0.0.2: its ssh does not end"), "{told}");
+    assert!(is_table(&output), "{output:?}");
+    proc::until_some("the ssh is left behind", || {
+        proc::with_variable("NODES_SSH_TEST", "stays").is_empty().then_some(())
+    });
+}
+
+#[test]
+fn a_node_that_ends_with_its_input_ends_well() {
+    let output = nodes("reads", "cat");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(told.is_empty() && is_table(&output), "{output:?}");
+}
