@@ -13,6 +13,7 @@ mod nodes;
 mod nodes_faults;
 #[cfg(target_os = "linux")]
 mod nodes_ssh;
+#[cfg(target_os = "linux")]
 mod nodes_ssh_ends;
 mod parsort;
 mod pipeline;

@@ -5,7 +5,7 @@ use chunkcomm::cluster::{
     BarrierError, Change, Cluster, ClusterConfig, End, EndError, JoinError, NameError, PeerError,
     Refusal,
 };
-use chunkcomm::{ChannelOptions, Node, Policy, Registry};
+use chunkcomm::{ChannelOptions, Credential, Node, Policy, Registry};
 use std::time::Duration;
 
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -217,6 +217,35 @@ fn nodes_come_later_and_take_the_ranks_of_the_dead() {
         assert_eq!(again.deaths()[0].id, id);
         nodes[0].peer(1).await.unwrap();
         nodes.extend([again, later]);
+        end_all(&nodes).await;
+    });
+}
+
+/// Their links beside those to rank 0 are dialled at addresses: no name of a pod can be resolved here.
+#[test]
+fn pods_reach_each_other_before_their_names_are_published() {
+    on_one_thread(async {
+        let (port, credential) = (port(), Credential::generate().unwrap());
+        let joining = (0..3).map(|index: u32| {
+            let variables = [
+                ("JOB_COMPLETION_INDEX", index.to_string()),
+                ("CHUNKCOMM_SIZE", "3".to_owned()),
+                ("HOSTNAME", format!("sorting-{index}")),
+                ("CHUNKCOMM_SERVICE", "invalid".to_owned()),
+                ("CHUNKCOMM_MANAGER", format!("127.0.0.1:{port}")),
+            ];
+            let config = ClusterConfig::new().environment(variables.into_iter().collect());
+            let config = config.credential(credential.clone()).ready_within(LONG);
+            tokio::spawn(Cluster::join(config))
+        });
+        let mut nodes = Vec::new();
+        for one in joining.collect::<Vec<_>>() {
+            nodes.push(limited(one).await.unwrap().unwrap());
+        }
+        let at = nodes[0].member(2).unwrap().addresses;
+        assert!(at[0].starts_with("tcp://sorting-2.invalid:"), "{at:?}");
+        let peer = limited(nodes[1].peer(2)).await.unwrap();
+        assert_eq!(peer.name(), "rank-2");
         end_all(&nodes).await;
     });
 }
@@ -445,7 +474,7 @@ fn nodes_with_another_credential_are_told_so() {
     on_one_thread(async {
         let port = port();
         let with = |rank| {
-            let made = chunkcomm::Credential::generate().unwrap();
+            let made = Credential::generate().unwrap();
             config(Some(rank), 2, port).credential(made).ready_within(Duration::from_secs(2))
         };
         let (first, second) = tokio::join!(Cluster::join(with(0)), Cluster::join(with(1)));

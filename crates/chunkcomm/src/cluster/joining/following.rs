@@ -2,7 +2,7 @@
 
 use super::building::{Built, listen_for, source_address};
 use super::{JoinError, Joining};
-use crate::cluster::launch::{Meeting, Pmi, private_folder};
+use crate::cluster::launch::{Launcher, Meeting, Pmi, private_folder};
 use crate::cluster::member::Way;
 use crate::cluster::{Cluster, left};
 use crate::credential::Credential;
@@ -113,8 +113,9 @@ impl Joining {
                 None => Attempt::NotYet("it has not said where it is".to_owned()),
             };
             match attempt {
-                Attempt::Reached(built, peer) => {
+                Attempt::Reached(mut built, peer) => {
                     let way = Way::There(peer.address().cloned().into_iter().collect());
+                    self.add_to_its_name(&mut built.addresses, peer.address()).await;
                     let state = self.state(built.node, &built.addresses);
                     return self.settle(state, way, peer, None).await;
                 }
@@ -157,6 +158,26 @@ impl Joining {
             }
         }
         Attempt::NotYet(last)
+    }
+
+    /// The name of a pod may be published later than the pod has joined, and is then asked for
+    /// again after a while only. So others are also told the address that leads to rank 0.
+    async fn add_to_its_name(&self, addresses: &mut Vec<Address>, manager: Option<&Address>) {
+        if self.place.launcher() != Launcher::Kubernetes {
+            return;
+        }
+        let (Some(Address::Tcp { port, .. }), Some(Address::Tcp { host, port: to })) =
+            (addresses.first(), manager)
+        else {
+            return;
+        };
+        let port = *port;
+        let found = tokio::net::lookup_host((host.as_str(), *to)).await;
+        let there = found.ok().and_then(|mut found| found.next());
+        // Without it the name is all there is.
+        if let Some(own) = there.and_then(|there| source_address(there).ok()) {
+            addresses.push(Address::Tcp { host: own.to_string(), port });
+        }
     }
 
     /// Where to listen so that rank 0 and its other peers reach this node: beside its
