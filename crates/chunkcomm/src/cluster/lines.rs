@@ -181,11 +181,6 @@ mod tests {
         assert!(look.await.unwrap());
         std::fs::remove_file(path).unwrap();
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn words_pass_bulk_data_and_have_a_version() {
