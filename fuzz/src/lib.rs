@@ -7,6 +7,7 @@
 //!   as one likes (needs g++ for libFuzzer's engine).
 
 pub mod address;
+pub mod call;
 pub mod codec;
 pub mod deeds;
 pub mod hello;
@@ -25,11 +26,12 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
     Target { name: "packet", run: packet::run, seeds: packet::seeds },
     Target { name: "session", run: session::run, seeds: session::seeds },
     Target { name: "link", run: link::run, seeds: link::seeds },
     Target { name: "hello", run: hello::run, seeds: hello::seeds },
     Target { name: "codec", run: codec::run, seeds: codec::seeds },
+    Target { name: "call", run: call::run, seeds: call::seeds },
     Target { name: "address", run: address::run, seeds: address::seeds },
 ];

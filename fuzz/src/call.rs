@@ -1,0 +1,224 @@
+//! The words of calls, and the machines of both ends.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chunkcomm::proto::Time;
+use chunkcomm::proto::call::calls::{Calls, Look, Then};
+use chunkcomm::proto::call::serving::{Cancelled, Key, Serving, Verdict};
+use chunkcomm::proto::call::wire::{self, HEAD_BYTES, Kind, Request};
+use chunkcomm::proto::call::{ERROR_TEXT_BYTES_MAX, cut};
+use chunkcomm::proto::packet::Lane;
+
+use crate::deeds::Deeds;
+
+/// The first byte chooses: bytes as one word, a client to which a service says anything, or a
+/// service to which clients do.
+pub fn run(data: &[u8]) {
+    let mut deeds = Deeds::new(data);
+    match deeds.byte() % 3 {
+        0 => as_word(deeds.bytes(usize::MAX)),
+        1 => client(&mut deeds),
+        _ => service(&mut deeds),
+    }
+}
+
+/// What is read as a word is written as the same bytes.
+fn as_word(data: &[u8]) {
+    match Request::parse(data) {
+        // Of a hello nobody reads the slot.
+        Ok(Request::Hello { answers, lane }) => {
+            let written = wire::hello(answers, lane);
+            assert_eq!((written[0], &written[HEAD_BYTES..]), (data[0], &data[HEAD_BYTES..]));
+        }
+        Ok(Request::Call { slot, value }) => {
+            let mut again = data.to_vec();
+            wire::set_slot(&mut again, !slot);
+            assert_eq!(Request::parse(&again), Ok(Request::Call { slot: !slot, value }));
+            wire::set_slot(&mut again, slot);
+            assert_eq!(again, data);
+        }
+        Ok(Request::Cancel { slot }) => assert_eq!(wire::cancel(slot)[..], *data),
+        Err(_) => {}
+    }
+    let Ok((slot, kind, rest)) = wire::answer(data) else { return };
+    assert_eq!(kind.head(slot).0, data[0]);
+    let Ok(text) = str::from_utf8(rest) else { return };
+    let sent = cut(text);
+    assert!(sent.len() <= ERROR_TEXT_BYTES_MAX && text.starts_with(sent));
+    assert_eq!(kind.with_text(slot, text)[HEAD_BYTES..], *sent.as_bytes());
+    assert_eq!(wire::answer(&kind.with_text(slot, text)), Ok((slot, kind, sent.as_bytes())));
+}
+
+/// Whatever a service answers: each call has one outcome, which was said of its own slot, and
+/// an answer to what is not in flight is an error.
+fn client(deeds: &mut Deeds<'_>) {
+    let mut calls = Calls::<u32, u32>::default();
+    // Slots of calls that somebody waits for, and of those that the service owes an answer.
+    let (mut waited, mut asked) = (BTreeSet::new(), BTreeSet::new());
+    let (mut now, mut wakes) = (0, Vec::new());
+    while !deeds.is_empty() {
+        match deeds.byte() % 8 {
+            0 | 1 => {
+                let slot = calls.reserve().expect("fewer than may be in flight");
+                assert!(!waited.contains(&slot) && asked.insert(slot), "{slot} is used twice");
+                let deadline = deeds.one_in(2).then(|| Time(now + deeds.number(&[0])));
+                calls.sent(slot, slot, deadline);
+                waited.insert(slot);
+            }
+            2 | 3 => answered(&mut calls, &mut waited, &mut asked, deeds),
+            4 => {
+                let slot = u32::from(deeds.byte() % 16);
+                if waited.contains(&slot) {
+                    match calls.look(slot, |_| {}) {
+                        Look::Waiting => {}
+                        Look::Answered(of) => {
+                            assert_eq!(of, slot, "the answer to another call");
+                            waited.remove(&slot);
+                        }
+                        Look::Late => drop(waited.remove(&slot)),
+                    }
+                }
+            }
+            5 => {
+                let slot = u32::from(deeds.byte() % 16);
+                if waited.remove(&slot) {
+                    assert!(calls.abandon(slot).is_none_or(|of| of == slot));
+                }
+            }
+            6 => {
+                now += u64::from(deeds.byte());
+                wakes.clear();
+                calls.handle_timeout(Time(now), &mut wakes);
+                assert!(wakes.iter().all(|slot| waited.contains(slot)));
+            }
+            _ => {
+                while let Some(slot) = calls.poll_cancel() {
+                    assert!(asked.contains(&slot), "{slot} is not in flight");
+                }
+            }
+        }
+        assert_eq!(calls.in_flight(), asked.len());
+    }
+}
+
+/// The bytes of an answer, some of them to what was asked.
+fn answered(
+    calls: &mut Calls<u32, u32>,
+    waited: &mut BTreeSet<u32>,
+    asked: &mut BTreeSet<u32>,
+    deeds: &mut Deeds<'_>,
+) {
+    let mut bytes = [0; HEAD_BYTES];
+    bytes[0] = deeds.byte() % 9;
+    bytes[1..].copy_from_slice(&u32::from(deeds.byte() % 16).to_le_bytes());
+    let Ok((slot, _, _)) = wire::answer(&bytes) else {
+        assert!(bytes[0] > Kind::Unsendable as u8);
+        return;
+    };
+    match calls.handle_answer(slot, slot) {
+        Ok(then) => {
+            assert!(asked.remove(&slot), "{slot} was not asked");
+            match then {
+                Then::Wake(whom) => assert!(whom == slot && waited.contains(&slot)),
+                Then::Nothing => assert!(waited.contains(&slot)),
+                Then::Drop(of) => assert!(of == slot && !waited.contains(&slot)),
+            }
+        }
+        Err(unasked) => {
+            assert_eq!(unasked.slot, slot);
+            assert!(!asked.contains(&slot), "{slot} waits for it");
+        }
+    }
+}
+
+/// Whatever clients say: each request gets one answer, and no more are handled and wait than
+/// may.
+fn service(deeds: &mut Deeds<'_>) {
+    let (at_once_max, waiting_max) = (1 + deeds.below(4), deeds.below(4));
+    let mut serving = Serving::<Key, Key>::new(at_once_max, waiting_max);
+    // Requests that nobody answered, and the numbers of those that are handled.
+    let (mut open, mut handled) = (BTreeSet::new(), BTreeMap::new());
+    // Places of requests that were cancelled while they were handled.
+    let mut aborted = 0;
+    while !deeds.is_empty() {
+        let key = |slot| Key { caller: u64::from(slot % 3), slot: slot / 3 };
+        let length = 1 + deeds.below(HEAD_BYTES + 10);
+        let word = deeds.bytes(length);
+        match Request::parse(word) {
+            Ok(Request::Call { slot, .. }) => {
+                let key = key(slot % 32);
+                match serving.request(key) {
+                    Verdict::Run => {
+                        assert!(open.insert(key));
+                        let number = serving.detach(key);
+                        assert_eq!(serving.attach(key, number, key), None);
+                        handled.insert(key, number);
+                    }
+                    Verdict::Wait => {
+                        assert!(open.insert(key));
+                        serving.queue(key, key);
+                    }
+                    Verdict::Refuse(_) => assert!(!open.contains(&key)),
+                    Verdict::Twice => assert!(open.contains(&key)),
+                }
+            }
+            Ok(Request::Cancel { slot }) => {
+                let key = key(slot % 32);
+                match serving.cancel(key) {
+                    Cancelled::Waited(of) => assert!(of == key && open.remove(&key)),
+                    Cancelled::Ran(task) => {
+                        assert!(task.is_none_or(|of| of == key) && open.remove(&key));
+                        handled.remove(&key);
+                        aborted += 1;
+                    }
+                    Cancelled::Over => assert!(!open.contains(&key)),
+                }
+            }
+            Ok(Request::Hello { lane: Lane::Bulk, .. }) => serving.close(),
+            Ok(Request::Hello { .. }) | Err(_) => {
+                finish(&mut serving, &mut open, &mut handled, &mut aborted);
+            }
+        }
+        assert!(serving.at_once() <= at_once_max && serving.waiting() <= waiting_max);
+        assert_eq!(serving.at_once() + serving.waiting(), open.len() + aborted);
+    }
+}
+
+/// The end of one that is handled: of an aborted one, else of the first.
+fn finish(
+    serving: &mut Serving<Key, Key>,
+    open: &mut BTreeSet<Key>,
+    handled: &mut BTreeMap<Key, u64>,
+    aborted: &mut usize,
+) {
+    if *aborted > 0 {
+        *aborted -= 1;
+    } else if let Some((key, number)) = handled.pop_first() {
+        assert!(serving.answers(key, number) && open.remove(&key), "{key:?} is not answered");
+        assert!(!serving.answers(key, number), "{key:?} is answered twice");
+    } else {
+        return;
+    }
+    if let Some(start) = serving.finished() {
+        assert!(start.request == start.key && open.contains(&start.key));
+        assert_eq!(serving.attach(start.key, start.number, start.key), None);
+        handled.insert(start.key, start.number);
+    }
+}
+
+/// Each word, a client and a service.
+#[must_use]
+pub fn seeds() -> Vec<Vec<u8>> {
+    let call = |slot: u8| vec![1, slot, 0, 0, 0, b'v'];
+    let cancel = wire::cancel(7);
+    vec![
+        [&[0], &wire::hello(77, Lane::Express)[..]].concat(),
+        [&[0], &call(9)[..]].concat(),
+        [&[0], &cancel[..]].concat(),
+        [&[0], &Kind::Panicked.with_text(3, "oh \u{20ac}")[..]].concat(),
+        vec![1, 0, 200, 0, 10, 5, 2, 0, 0, 4, 0, 5, 1, 6, 100, 7, 3, 1, 1],
+        // A length before each word.
+        [&[2, 0, 1], &[5][..], &call(0), &[5], &call(1), &[4], &cancel, &[0, 9, 0, 9]].concat(),
+        [&[2, 1, 0], &[13][..], &wire::hello(1, Lane::Bulk), &[5], &call(0)].concat(),
+    ]
+}
