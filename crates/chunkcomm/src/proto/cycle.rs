@@ -11,7 +11,8 @@
 //! A chain that comes back once says that each of its waits was there at some time.
 //! A second one, begun after the first was back, with the same waits that have not
 //! sent a byte since, says that all of them were there at one time: the moment when
-//! the first came back. Only then is the cycle reported.
+//! the first came back. Only then is the cycle reported, for as long as it comes back
+//! again and again.
 //!
 //! [`Board`] is what the links of one node have in common. Order of calls: a link
 //! [`joins`](Board::join); while one of its channels waits for credit it
@@ -36,13 +37,17 @@ pub const LOOK: Duration = Duration::from_secs(1);
 /// with its connection.
 pub const HEARD_FOR: Duration = Duration::from_millis(3_500);
 
+/// A chain that came back is known for so long: where waits lead around on several ways,
+/// words come back now by the one and now by the other.
+pub const KNOWN_FOR: Duration = Duration::from_secs(30);
+
 /// Chains of others that a node keeps and passes on, one for each node where they begin.
 pub const CHAINS_MAX: usize = 16;
 
 /// Channels of a link that are spoken of, those that have waited longest.
 pub const CHANNELS_MAX: usize = 4;
 
-/// Cycles that a node keeps.
+/// Chains that came back that a node keeps.
 pub const CYCLES_MAX: usize = 16;
 
 /// A channel that has something to send and no credit for it.
@@ -85,6 +90,7 @@ struct Cycle {
     at: Time,
     /// Our count when it came back first: a number above began later.
     first: u64,
+    /// It came back with such a number.
     confirmed: bool,
 }
 
@@ -194,7 +200,7 @@ impl Board {
         self.heard.retain(|_, heard| !nobody_waits && !is_late(heard.at));
         self.cycles.retain(|cycle| {
             let first = hops(&cycle.told.chain).next();
-            !is_late(cycle.at) && first.is_some_and(|hop| waits_at(&waits, &hop))
+            now <= cycle.at.after(KNOWN_FOR) && first.is_some_and(|hop| waits_at(&waits, &hop))
         });
         self.waits = waits;
     }
@@ -244,26 +250,33 @@ impl Board {
         }
         let index = self.cycles.iter().position(|cycle| cycle.told.chain == told.chain);
         let Some(cycle) = index.and_then(|index| self.cycles.get_mut(index)) else {
-            if self.cycles.len() < CYCLES_MAX {
-                let first = self.number;
-                self.cycles.push(Cycle { told, at: now, first, confirmed: false });
-            }
+            self.note_cycle(Cycle { told, at: now, first: self.number, confirmed: false });
             return None;
         };
         if told.number <= cycle.told.number {
             return None;
         }
+        let is_news = !cycle.is_live(now);
         cycle.at = now;
         cycle.told.number = told.number;
-        if cycle.confirmed || told.number <= cycle.first {
+        cycle.confirmed |= told.number > cycle.first;
+        if !is_news || !cycle.confirmed {
             return None;
         }
         // The same nodes may wait on several channels each.
-        let known = self.cycles.iter().any(|it| it.confirmed && same_nodes(it, &told.chain));
-        if let Some(cycle) = index.and_then(|index| self.cycles.get_mut(index)) {
-            cycle.confirmed = true;
-        }
+        let mut live = self.cycles.iter().filter(|it| it.is_live(now));
+        let known = live.any(|it| it.told.chain != told.chain && same_nodes(it, &told.chain));
         (!known).then(|| in_words(&told.chain))
+    }
+
+    /// In the place of the one that has not come back for longest, if need be.
+    fn note_cycle(&mut self, cycle: Cycle) {
+        if self.cycles.len() >= CYCLES_MAX {
+            let others = self.cycles.iter().enumerate().filter(|(_, it)| !it.is_live(cycle.at));
+            let Some((oldest, _)) = others.min_by_key(|(_, it)| it.at) else { return };
+            self.cycles.remove(oldest);
+        }
+        self.cycles.push(cycle);
     }
 
     /// The cycles that this node is in, in words.
@@ -271,12 +284,19 @@ impl Board {
     pub fn cycles(&mut self, now: Time) -> Vec<String> {
         self.forget(now);
         let mut named: Vec<&Cycle> = Vec::new();
-        for cycle in self.cycles.iter().filter(|cycle| cycle.confirmed) {
+        for cycle in self.cycles.iter().filter(|cycle| cycle.is_live(now)) {
             if !named.iter().any(|it| same_nodes(it, &cycle.told.chain)) {
                 named.push(cycle);
             }
         }
         named.iter().map(|cycle| in_words(&cycle.told.chain)).collect()
+    }
+}
+
+impl Cycle {
+    /// It was there as a whole, and came back not long ago.
+    fn is_live(&self, now: Time) -> bool {
+        self.confirmed && now <= self.at.after(HEARD_FOR)
     }
 }
 

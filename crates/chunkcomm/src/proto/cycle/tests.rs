@@ -141,11 +141,11 @@ proptest! {
         for (channel, (from, to)) in edges.iter().enumerate() {
             mesh.set(channel as u32, Some((from % nodes, to % nodes)));
         }
-        mesh.run(10 * (2 * nodes + 4));
+        mesh.run(10 * (4 * nodes + 4));
         mesh.check_complete();
         // One of them receives.
         mesh.set((removed % edges.len()) as u32, None);
-        mesh.run(10 * (2 * nodes + 8));
+        mesh.run(10 * (4 * nodes + 8));
         mesh.check_complete();
     }
 
@@ -233,4 +233,24 @@ fn who_waits_for_itself_or_for_a_moment_is_not_reported() {
         mesh.set(1, Some((0, 1)));
     }
     assert!(mesh.boards.iter_mut().all(|it| it.cycles(mesh.now).is_empty()));
+}
+
+/// Words of the last node come back now by the one and now by the other.
+#[test]
+fn a_node_in_two_cycles_says_so_without_a_pause() {
+    for seed in 0..20 {
+        let mut mesh = Mesh::new(5, seed);
+        let edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (4, 0), (3, 0)];
+        for (channel, edge) in edges.into_iter().enumerate() {
+            mesh.set(channel as u32, Some(edge));
+        }
+        mesh.run(240);
+        for _ in 0..400 {
+            mesh.step();
+            for node in 0..5 {
+                let named = mesh.boards[node].cycles(mesh.now);
+                assert!(!named.is_empty(), "seed {seed}, n{node}, {:?}", mesh.now);
+            }
+        }
+    }
 }
