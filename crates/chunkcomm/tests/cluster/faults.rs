@@ -60,7 +60,8 @@ fn who_is_killed_while_all_end_is_not_waited_for() {
         let gone = tokio::task::spawn_blocking(move || third.wait());
         limited(gone).await.unwrap().unwrap();
         let (here, there) = tokio::join!(first.end(LONG), second.end(LONG));
-        (here.unwrap(), there.unwrap());
+        here.unwrap();
+        there.unwrap();
         for link in links {
             let error = link.closed().await;
             assert!(matches!(error.cause(), LinkCause::Gone(_)), "{error}");
