@@ -12,8 +12,10 @@ use serde::{Deserialize, Serialize};
 pub const OTHER_TYPES: &str = "FARM_TEST_OTHER_TYPES";
 /// Makes `farm-program` leave a function out.
 pub const FEWER: &str = "FARM_TEST_FEWER";
-/// Makes `farm-program` forget to serve the farm that started it.
+/// Makes `farm-program` forget to serve the farm that started it, or that of its cluster.
 pub const FORGETS: &str = "FARM_TEST_FORGETS";
+/// Makes `farm-program` speak as a worker of another version in a cluster.
+pub const OTHER_VERSION: &str = "FARM_TEST_OTHER_VERSION";
 
 /// A task of more than one field.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

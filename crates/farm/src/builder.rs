@@ -6,16 +6,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use chunkcomm::launch::Launcher;
-use chunkcomm::{Address, Node, Policy, Registry};
+use chunkcomm::{Address, Cluster, Node, Policy, Registry};
 
 use crate::crew::Crew;
 use crate::error::StartError;
 use crate::farm::Farm;
+use crate::serving::FARMER;
 use crate::settings::{Model, NodeSettings, Prefetch, Runtime, WorkersAs};
 use crate::welcome::welcome;
+use crate::worker::Farmer;
 
 /// More workers than this are not started by one farmer.
 pub const WORKER_COUNT_MAX: usize = 1024;
+
+/// The same for people.
+const WORKERS: &str = "1 to 1024";
 
 /// Workers that do not report within this time are a mistake of the program.
 const START_DEADLINE: Duration = Duration::from_secs(30);
@@ -182,6 +187,7 @@ impl FarmBuilder {
     /// # Cancel safety
     /// When the future is dropped the workers are gone: nothing is started.
     pub async fn start(self) -> Result<Farm, StartError> {
+        self.check()?;
         let sizes = self.sizes()?;
         let own_address = memory_address();
         let mut builder = self.node.node().name("farmer");
@@ -202,6 +208,44 @@ impl FarmBuilder {
         Ok(Farm::new(node, registry, crew, links, prefetch, grain))
     }
 
+    /// Starts a farm on this node of a cluster, rank 0, whose workers are the other nodes
+    /// that are there now: each of them calls [`serve_in`](crate::serve_in). In model A
+    /// the farmer's own worker comes before them.
+    ///
+    /// A cluster has one farm at a time; the next one may be started when it is done.
+    ///
+    /// How many workers there are, what they are, where they meet, and how the nodes send
+    /// follows from the cluster; what this builder was told of that does not count.
+    ///
+    /// # Errors
+    /// See [`StartError`]: this is not rank 0, there is no worker, one of them has other
+    /// functions, or does not call [`serve_in`](crate::serve_in) in time. The calls of those
+    /// who had come return; others wait for the next farm.
+    ///
+    /// # Cancel safety
+    /// When the future is dropped the same holds: nothing is started.
+    pub async fn start_in(self, cluster: &Cluster) -> Result<Farm, StartError> {
+        self.check()?;
+        let rank = cluster.rank();
+        allowed("rank", rank.into(), "0", rank == FARMER)?;
+        let own = usize::from(self.model == Model::A);
+        let count = cluster.members().len().saturating_sub(1) + own;
+        allowed("workers", count as u64, WORKERS, (1..=WORKER_COUNT_MAX).contains(&count))?;
+        let node = cluster.node().clone();
+        #[cfg(unix)]
+        if self.explains {
+            node.explain_on_sigusr1().map_err(StartError::Signal)?;
+        }
+        let registry = Arc::new(self.registry);
+        let mut crew = Crew::new()?;
+        for _ in 0..own {
+            crew.hire_thread(Farmer::Here(node.clone()), self.node, &registry)?;
+        }
+        crew.hire_members(cluster);
+        let links = welcome(&node, &mut crew, &registry, self.start_deadline).await?;
+        Ok(Farm::new(node, registry, crew, links, self.prefetch, self.grain))
+    }
+
     /// Where the workers that are not the farmer's own are told to come.
     fn address(&self) -> Address {
         match (&self.listen, self.workers_as) {
@@ -220,14 +264,14 @@ impl FarmBuilder {
         let registry = Arc::new(self.registry);
         let mut crew = Crew::new()?;
         for _ in 0..sizes.own {
-            crew.hire_thread(own_address.clone(), self.node, &registry)?;
+            crew.hire_thread(Farmer::At(own_address.clone()), self.node, &registry)?;
         }
         if sizes.threads + sizes.processes > 0 {
             // As it is bound, with its port.
             let bound = node.addresses().into_iter().find(|address| address != own_address);
             let bound = bound.expect("the node listens where it was told to");
             for _ in 0..sizes.threads {
-                crew.hire_thread(bound.clone(), self.node, &registry)?;
+                crew.hire_thread(Farmer::At(bound.clone()), self.node, &registry)?;
             }
             if sizes.processes > 0 {
                 let adjust = self.launcher.unwrap_or_else(|| Box::new(|launcher| launcher));
@@ -237,30 +281,35 @@ impl FarmBuilder {
         Ok((crew, registry))
     }
 
-    fn sizes(&self) -> Result<Sizes, StartError> {
-        let count = self.workers.unwrap_or_else(|| {
-            std::thread::available_parallelism().map_or(1, usize::from).min(WORKER_COUNT_MAX)
-        });
+    fn check(&self) -> Result<(), StartError> {
         let depth = match self.prefetch {
             Prefetch::Fixed(depth) => depth,
             Prefetch::Auto => 1,
         };
-        let settings = [
-            ("workers", count as u64, "1 to 1024", (1..=WORKER_COUNT_MAX).contains(&count)),
-            ("prefetch", depth.into(), "1 or more", depth > 0),
-            ("grain", self.grain.into(), "1 or more", self.grain > 0),
-        ];
-        for (name, value, allowed, holds) in settings {
-            if !holds {
-                return Err(StartError::Setting { name, value, allowed });
-            }
-        }
+        allowed("prefetch", depth.into(), "1 or more", depth > 0)?;
+        allowed("grain", self.grain.into(), "1 or more", self.grain > 0)
+    }
+
+    fn sizes(&self) -> Result<Sizes, StartError> {
+        let count = self.workers.unwrap_or_else(|| {
+            std::thread::available_parallelism().map_or(1, usize::from).min(WORKER_COUNT_MAX)
+        });
+        allowed("workers", count as u64, WORKERS, (1..=WORKER_COUNT_MAX).contains(&count))?;
         let own = usize::from(self.model == Model::A);
         Ok(match self.workers_as {
             WorkersAs::Thread => Sizes { own, threads: count - own, processes: 0 },
             WorkersAs::Process => Sizes { own, threads: 0, processes: count - own },
         })
     }
+}
+
+fn allowed(
+    name: &'static str,
+    value: u64,
+    allowed: &'static str,
+    holds: bool,
+) -> Result<(), StartError> {
+    if holds { Ok(()) } else { Err(StartError::Setting { name, value, allowed }) }
 }
 
 /// A name in this process's memory that no other farm uses.

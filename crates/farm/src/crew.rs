@@ -1,55 +1,75 @@
-//! The workers as processes and threads: who they are, and who ended.
+//! The workers as processes, threads and nodes of a cluster: who they are, and who
+//! ended.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread;
 
+use chunkcomm::cluster::Change;
 use chunkcomm::launch::{Children, Launcher, Token};
-use chunkcomm::{Address, Registry};
+use chunkcomm::{Cluster, Peer, Registry};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
 
-use crate::error::{Loss, StartError, WorkerName};
+use crate::error::{Loss, StartError};
+use crate::name::WorkerName;
+use crate::proto::wire::Hello;
 use crate::settings::NodeSettings;
-use crate::worker::{FIRST_INDEX, Post, work_blocking};
+use crate::worker::{FIRST_INDEX, Farmer, Post, work_blocking};
 
-/// All workers of a farm: first the threads, then the processes. Dropping it
-/// kills and reaps the processes; a thread ends after the task it is at, once
-/// the farmer's channels are closed.
+/// All workers of a farm: first the threads, then the processes, then the nodes of
+/// a cluster. Dropping it kills and reaps the processes; a thread ends after the
+/// task it is at, once the farmer's channels are closed, and so a node's service.
 pub(crate) struct Crew {
     /// By index.
     names: Vec<WorkerName>,
     token: Token,
-    threads: UnboundedReceiver<(usize, String)>,
+    /// Of threads and nodes, by index.
+    ends: UnboundedReceiver<(usize, Loss)>,
     /// Held so that the receiver waits, rather than tells that all have ended.
-    threads_end: UnboundedSender<(usize, String)>,
+    tells: UnboundedSender<(usize, Loss)>,
     processes: Option<Children>,
+    /// Threads and processes that have not ended.
     running: usize,
+    /// Tells of the deaths of nodes.
+    watch: JoinSet<()>,
+    /// Kept alive as long as its nodes work here.
+    _cluster: Option<Cluster>,
 }
 
 impl Crew {
     /// A crew of nobody yet.
     pub(crate) fn new() -> Result<Crew, StartError> {
-        let (threads_end, threads) = unbounded_channel();
+        let (tells, ends) = unbounded_channel();
         // No random numbers: nothing that a farm does would be safe then.
         let token = Token::random().map_err(|source| StartError::Thread {
-            worker: WorkerName { index: 0, pid: None },
+            worker: WorkerName::thread(0),
             source: std::io::Error::other(source),
         })?;
-        let names = Vec::new();
-        Ok(Crew { names, token, threads, threads_end, processes: None, running: 0 })
+        Ok(Crew {
+            names: Vec::new(),
+            token,
+            ends,
+            tells,
+            processes: None,
+            running: 0,
+            watch: JoinSet::new(),
+            _cluster: None,
+        })
     }
 
     /// Starts a worker thread.
     pub(crate) fn hire_thread(
         &mut self,
-        farmer: Address,
+        farmer: Farmer,
         settings: NodeSettings,
         registry: &Arc<Registry>,
     ) -> Result<(), StartError> {
         let index = self.names.len();
-        let worker = WorkerName { index, pid: None };
+        let worker = WorkerName::thread(index);
         let post = Post { farmer, index, token: self.token, settings, explains: false };
-        let (registry, end) = (Arc::clone(registry), self.threads_end.clone());
+        let (registry, end) = (Arc::clone(registry), self.tells.clone());
         thread::Builder::new()
             .name(format!("farm-worker-{index}"))
             .spawn(move || {
@@ -58,9 +78,9 @@ impl Crew {
                     Err(stopped) => stopped.to_string(),
                 };
                 // A farm that is gone does not want to know.
-                let _ = end.send((index, told));
+                let _ = end.send((index, Loss::Ended(told)));
             })
-            .map_err(|source| StartError::Thread { worker, source })?;
+            .map_err(|source| StartError::Thread { worker: worker.clone(), source })?;
         self.names.push(worker);
         self.running += 1;
         Ok(())
@@ -80,7 +100,7 @@ impl Crew {
             .spawn(count)
             .map_err(StartError::Launch)?;
         for (at, &pid) in children.pids().iter().enumerate() {
-            self.names.push(WorkerName { index: first + at, pid: Some(pid) });
+            self.names.push(WorkerName::process(first + at, pid));
         }
         self.processes = Some(children);
         self.running += count;
@@ -92,21 +112,61 @@ impl Crew {
         &self.names
     }
 
-    /// The worker of that index, if it was given this token.
-    pub(crate) fn known(&self, index: u64, token: Token) -> Option<WorkerName> {
-        let name = *self.names.get(usize::try_from(index).ok()?)?;
-        let given = match (name.pid, &self.processes) {
-            (Some(_), Some(children)) => children.token(),
-            _ => self.token,
-        };
-        (given == token).then_some(name)
+    /// The worker that says this hello over the link to this peer.
+    pub(crate) fn known(&self, hello: &Hello, peer: &Peer) -> Option<&WorkerName> {
+        match *hello {
+            Hello::Started { index, token } => {
+                let name = self.names.get(usize::try_from(index).ok()?)?;
+                let given = match (name.pid, &self.processes) {
+                    (Some(_), Some(children)) => children.token(),
+                    _ => self.token,
+                };
+                (given == token && name.member.is_none()).then_some(name)
+            }
+            Hello::Member => self.known_member(peer),
+        }
     }
 
-    /// Tells every end of a worker once; pending when none is left.
+    /// The worker that is this node of the cluster.
+    pub(crate) fn known_member(&self, peer: &Peer) -> Option<&WorkerName> {
+        self.names.iter().find(|name| {
+            name.member.as_ref().is_some_and(|it| it.id.incarnation == peer.incarnation())
+        })
+    }
+
+    /// Takes the other nodes of a cluster, those that are there now.
+    pub(crate) fn hire_members(&mut self, cluster: &Cluster) {
+        // Before the members are looked at, so that no death is between the two.
+        let mut changes = cluster.changes();
+        let mut indices = HashMap::new();
+        for member in cluster.members() {
+            if member.id != cluster.id() {
+                let index = self.names.len();
+                indices.insert(member.id, index);
+                self.names.push(WorkerName::member(index, member));
+            }
+        }
+        let tells = self.tells.clone();
+        self.watch.spawn(async move {
+            while let Some(change) = changes.next().await {
+                if let Change::Died(death) = change
+                    && let Some(&index) = indices.get(&death.id)
+                {
+                    // A farm that is gone does not want to know.
+                    let _ = tells.send((index, Loss::Died(death)));
+                }
+            }
+        });
+        self._cluster = Some(cluster.clone());
+    }
+
+    /// Tells every end of a worker once, of a node only its death; pending when none
+    /// is left.
     pub(crate) fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<(WorkerName, Loss)> {
-        if let Poll::Ready(Some((index, told))) = self.threads.poll_recv(context) {
-            self.running -= 1;
-            return Poll::Ready((self.names[index], Loss::Ended(told)));
+        if let Poll::Ready(Some((index, loss))) = self.ends.poll_recv(context) {
+            let name = self.names[index].clone();
+            self.running -= usize::from(name.member.is_none());
+            return Poll::Ready((name, loss));
         }
         let exited = match &mut self.processes {
             Some(children) => children.poll_exited(context),
@@ -115,7 +175,8 @@ impl Crew {
         if let Poll::Ready(Some(exit)) = exited {
             self.running -= 1;
             let named = self.names.iter().find(|name| name.pid == Some(exit.pid));
-            return Poll::Ready((*named.expect("a child is a worker"), Loss::Exited(exit)));
+            let name = named.expect("a child is a worker").clone();
+            return Poll::Ready((name, Loss::Exited(exit)));
         }
         Poll::Pending
     }
@@ -133,13 +194,18 @@ impl Crew {
         self.processes = None;
     }
 
-    /// Workers that have not ended.
+    /// Threads and processes that have not ended.
     pub(crate) fn running(&self) -> usize {
         self.running
     }
 }
 
 impl Loss {
+    /// Says why the worker is lost, rather than what that broke.
+    pub(crate) fn is_a_cause(&self) -> bool {
+        matches!(self, Loss::Exited(_) | Loss::Ended(_) | Loss::Died(_) | Loss::Nonsense)
+    }
+
     /// Ended as a worker does whose farmer is done.
     pub(crate) fn is_orderly(&self) -> bool {
         match self {

@@ -3,28 +3,14 @@
 use std::fmt;
 use std::time::Duration;
 
+use chunkcomm::cluster::Death;
 use chunkcomm::codec::{DecodeError, EncodeError};
 use chunkcomm::launch::{ChildExit, LaunchError};
 use chunkcomm::registry::Difference;
 use chunkcomm::{AcceptError, NodeError, OpenError, RecvError, SendError};
 
-/// Which worker: its index and, for a process, its process id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WorkerName {
-    /// From 0, below the farm's number of workers.
-    pub index: usize,
-    /// `None` for a thread of the farmer's process.
-    pub pid: Option<u32>,
-}
-
-impl fmt::Display for WorkerName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.pid {
-            Some(pid) => write!(f, "worker {} (process {pid})", self.index),
-            None => write!(f, "worker {} (thread)", self.index),
-        }
-    }
-}
+use crate::name::WorkerName;
+use crate::proto::wire::PROTOCOL;
 
 /// How a worker was lost.
 #[derive(Clone, Debug)]
@@ -34,6 +20,8 @@ pub enum Loss {
     Exited(ChildExit),
     /// Its thread ended, and said why.
     Ended(String),
+    /// The node of the cluster that it was is gone.
+    Died(Death),
     /// The link to it broke.
     Link(RecvError),
     /// Nothing more can be sent to it.
@@ -55,6 +43,7 @@ impl fmt::Display for Loss {
             },
             Loss::Ended(why) if why.is_empty() => f.write_str("its thread ended"),
             Loss::Ended(why) => write!(f, "its thread ended: {why}"),
+            Loss::Died(death) => death.fmt(f),
             Loss::Link(error) => error.fmt(f),
             Loss::Send(error) => error.fmt(f),
             Loss::Closed => f.write_str("it closed its channel"),
@@ -99,7 +88,7 @@ pub enum StartError {
         /// Which worker.
         worker: WorkerName,
         /// What went wrong.
-        source: OpenError,
+        source: Box<OpenError>,
     },
     /// A worker ended before it was ready.
     Lost {
@@ -107,6 +96,13 @@ pub enum StartError {
         worker: WorkerName,
         /// How.
         loss: Loss,
+    },
+    /// A node of the cluster is of a version whose words are not understood.
+    Version {
+        /// Which worker.
+        worker: WorkerName,
+        /// The number of what it speaks.
+        theirs: u32,
     },
     /// A worker's program does not have a function, or has it with other types.
     Differs {
@@ -141,13 +137,21 @@ impl fmt::Display for StartError {
             StartError::Lost { worker, loss } => {
                 write!(f, "{worker} was lost before it was ready: {loss}")
             }
+            StartError::Version { worker, theirs } => write!(
+                f,
+                "{worker} speaks version {theirs} of what farmers and workers say to each other, \
+                 this program version {PROTOCOL}"
+            ),
             StartError::Differs { worker, difference } => differs(f, worker, difference),
             StartError::Late { waited, missing } => {
                 write!(f, "not ready after {} s: ", waited.as_secs_f64())?;
                 for (at, worker) in missing.iter().enumerate() {
                     write!(f, "{}{worker}", if at == 0 { "" } else { ", " })?;
                 }
-                f.write_str(" (a worker's program must call serve_if_started first in main)")
+                f.write_str(
+                    " (a worker process must call serve_if_started first in main, a node of a \
+                     cluster serve_in)",
+                )
             }
         }
     }
@@ -169,7 +173,7 @@ impl std::error::Error for StartError {
             StartError::Launch(source) => Some(source),
             StartError::Thread { source, .. } => Some(source),
             StartError::Accept(source) => Some(source),
-            StartError::Open { source, .. } => Some(source),
+            StartError::Open { source, .. } => Some(&**source),
             _ => None,
         }
     }
@@ -299,13 +303,13 @@ mod tests {
 
     #[test]
     fn messages_name_the_worker_and_the_task() {
-        let worker = WorkerName { index: 3, pid: Some(4242) };
+        let worker = WorkerName::process(3, 4242);
         let lost = RunError::Lost { worker, unanswered: 1, loss: Loss::Closed };
         assert_eq!(
             lost.to_string(),
             "worker 3 (process 4242) was lost with 1 assignment unanswered: it closed its channel"
         );
-        let worker = WorkerName { index: 0, pid: None };
+        let worker = WorkerName::thread(0);
         let failed = RunError::Task {
             index: 17,
             function: "row".into(),

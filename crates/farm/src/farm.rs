@@ -11,8 +11,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::builder::FarmBuilder;
 use crate::crew::Crew;
-use crate::error::{FinishError, Loss, RunError, WorkerName};
+use crate::error::{FinishError, Loss, RunError};
 use crate::link::Link;
+use crate::name::WorkerName;
 use crate::proto::depth::MeasuredDepth;
 use crate::proto::schedule::Schedule;
 use crate::run::{Delivery, Plan, Run};
@@ -26,7 +27,7 @@ const CAUSE_WAIT: Duration = Duration::from_secs(2);
 /// A farmer and its workers, ready to run tasks.
 ///
 /// Its runs are one at a time and use the same workers. Dropping it kills and
-/// reaps the worker processes; [`finish`](Farm::finish) lets them end by
+/// reaps the worker processes, and ends the service of a cluster's nodes; [`finish`](Farm::finish) lets them end by
 /// themselves.
 pub struct Farm {
     links: Vec<Link>,
@@ -172,7 +173,7 @@ impl Farm {
                 traffic: self.traffic().with(&before, u64::saturating_sub),
             }),
             Err(RunError::Lost { worker, unanswered, loss }) => {
-                let loss = self.give_up(worker, loss).await;
+                let loss = self.give_up(&worker, loss).await;
                 let error = RunError::Lost { worker, unanswered, loss };
                 self.lost = Some(error.clone());
                 Err(error)
@@ -215,11 +216,11 @@ impl Farm {
     }
 
     /// A worker is lost and so is the farm: finds the cause, ends the others.
-    async fn give_up(&mut self, worker: WorkerName, mut loss: Loss) -> Loss {
+    async fn give_up(&mut self, worker: &WorkerName, mut loss: Loss) -> Loss {
         let deadline = Instant::now() + CAUSE_WAIT;
-        while !matches!(loss, Loss::Exited(_) | Loss::Ended(_) | Loss::Nonsense) {
+        while !loss.is_a_cause() {
             match timeout_at(deadline, self.crew.ended()).await {
-                Ok((ended, cause)) if ended == worker => loss = cause,
+                Ok((ended, cause)) if ended == *worker => loss = cause,
                 Ok(_) => {}
                 Err(_) => break,
             }
@@ -230,7 +231,7 @@ impl Farm {
     }
 
     /// Lets the workers end by themselves, and waits for it: processes are
-    /// reaped. Tasks that a dropped run left behind are given up, a task that
+    /// reaped, and nodes of a cluster have ended [`serve_in`](crate::serve_in). Tasks that a dropped run left behind are given up, a task that
     /// runs in a worker's I/O loop is waited for, and a process that is still
     /// there after `deadline` is killed.
     ///
@@ -244,18 +245,26 @@ impl Farm {
         let until = Instant::now() + deadline;
         self.links.iter_mut().for_each(Link::end_tasks);
         let mut missing = self.crew.names().to_vec();
+        missing.retain(|name| name.member.is_none());
         let mut workers = Vec::new();
         while self.crew.running() > 0 {
             let Ok((worker, loss)) = timeout_at(until, self.crew.ended()).await else {
                 break;
             };
             missing.retain(|name| *name != worker);
-            if !loss.is_orderly() {
+            // Of a node its link tells.
+            if worker.member.is_none() && !loss.is_orderly() {
                 workers.push((worker, loss));
             }
         }
         if self.crew.running() > 0 {
             workers.extend(missing.into_iter().map(|name| (name, Loss::Late(deadline))));
+        }
+        for link in self.links.iter_mut().filter(|link| link.name.member.is_some()) {
+            let ended = timeout_at(until, link.answers_end()).await;
+            if let Err(loss) = ended.unwrap_or(Err(Loss::Late(deadline))) {
+                workers.push((link.name.clone(), loss));
+            }
         }
         if workers.is_empty() { Ok(()) } else { Err(FinishError { workers }) }
     }

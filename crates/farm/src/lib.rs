@@ -2,7 +2,8 @@
 //! gives each worker the next task before it has to ask for it.
 //!
 //! Tasks are functions of the program itself, registered by name; workers are
-//! copies of the program as processes on this machine, or threads. Messages go
+//! copies of the program as processes on this machine, threads, or the nodes of a
+//! [`Cluster`](chunkcomm::Cluster) on one or many machines. Messages go
 //! through [`chunkcomm`] channels, so that many tiny tasks share packets.
 //!
 //! ```no_run
@@ -25,10 +26,37 @@
 //! }
 //! ```
 //!
+//! # On many machines
+//!
+//! Rank 0 of a cluster farms with [`FarmBuilder::start_in`], the others work for it
+//! with [`serve_in`]:
+//!
+//! ```no_run
+//! use chunkcomm::{Cluster, ClusterConfig, Registry};
+//! use chunkcomm_farm::{Farm, serve_in};
+//! use std::time::Duration;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut registry = Registry::new();
+//! let square = registry.register("square", |number: u64| number * number);
+//! let cluster = Cluster::join(ClusterConfig::new().registry(&registry)).await?;
+//! if cluster.rank() == 0 {
+//!     let mut farm = Farm::builder(registry).start_in(&cluster).await?;
+//!     assert_eq!(farm.run(&square, 0..1000).await?.results[12], 144);
+//!     farm.finish(Duration::from_secs(10)).await?;
+//! } else {
+//!     serve_in(&cluster, &registry).await?;
+//! }
+//! cluster.end(Duration::from_secs(10)).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # When a worker dies
 //!
-//! The run ends with an error that names it, by index and process id, and how it
-//! ended; so does the farm. Nothing waits for ever, and no process is left, even
+//! The run ends with an error that names it, by index and process id, in a cluster by
+//! rank and host, and how it ended; so does the farm. Nothing waits for ever, and no process is left, even
 //! when the farmer is killed. Giving the tasks to another worker is not done yet.
 //!
 //! # Where tasks run
@@ -44,11 +72,12 @@
 //! # When not to use it
 //!
 //! Threads of one process that share memory are better served by a work-stealing
-//! pool. Tasks go to local workers only, so far.
+//! pool.
 //!
 //! Reading order: `farm` (what the user holds), `builder`, `welcome` (how workers
-//! arrive), `run` (one run), `link` and `crew` below it, `worker` and `compute`
-//! on the other side, and `proto`, the decisions.
+//! arrive), `run` (one run), `link` and `crew` below it, `serving` (the node of a
+//! cluster as a worker), `worker` and `compute` on the other side, and `proto`, the
+//! decisions.
 
 mod builder;
 mod compute;
@@ -56,16 +85,20 @@ mod crew;
 mod error;
 mod farm;
 mod link;
+mod name;
 mod proto;
 mod run;
+mod serving;
 mod settings;
 mod stats;
 mod welcome;
 mod worker;
 
 pub use builder::{FarmBuilder, WORKER_COUNT_MAX};
-pub use error::{FinishError, Loss, RunError, StartError, WorkerName};
+pub use error::{FinishError, Loss, RunError, StartError};
 pub use farm::Farm;
+pub use name::WorkerName;
+pub use serving::{ServeError, serve_in};
 pub use settings::{Model, Prefetch, Runtime, WorkersAs};
 pub use stats::{Outcome, RunStats, Traffic, WorkerStats};
 pub use worker::serve_if_started;

@@ -11,7 +11,8 @@ use std::task::{Context, Poll};
 
 use chunkcomm::{BytesReceiver, BytesSender, Peer, SendError, TryRecvError};
 
-use crate::error::{Loss, WorkerName};
+use crate::error::Loss;
+use crate::name::WorkerName;
 
 type Sending = Pin<Box<dyn Future<Output = (BytesSender, Result<(), SendError>)> + Send>>;
 
@@ -124,5 +125,12 @@ impl Link {
     /// Ends the channel of the tasks, upon which the worker ends.
     pub(crate) fn end_tasks(&mut self) {
         self.outgoing = Outgoing::Over;
+    }
+
+    /// Waits until the worker has ended the channel of its answers, as it does when
+    /// that of the tasks has ended. Answers that still come are of nobody's run.
+    pub(crate) async fn answers_end(&mut self) -> Result<(), Loss> {
+        while self.answers.recv().await.map_err(Loss::Link)?.is_some() {}
+        Ok(())
     }
 }

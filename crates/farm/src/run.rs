@@ -111,7 +111,7 @@ where
         delivery: Delivery<O>,
     ) -> Self {
         let nothing = |link: &Link| WorkerStats {
-            worker: link.name,
+            worker: link.name.clone(),
             tasks: 0,
             assignments: 0,
             busy: Duration::ZERO,
@@ -231,7 +231,7 @@ where
             Ok(Answer::Failed { index, text, .. }) => Err(RunError::Task {
                 index,
                 function: self.function.name().to_owned(),
-                worker: self.workers[worker].worker,
+                worker: self.workers[worker].worker.clone(),
                 text: text.to_owned(),
             }),
             Err(wire::Malformed) => Err(self.lost(worker, Loss::Nonsense)),
@@ -252,7 +252,7 @@ where
                 Err(wire::Malformed) => return Err(self.lost(worker, Loss::Nonsense)),
             };
             let result = decode::<O>(bytes).map_err(|source| {
-                let worker = self.workers[worker].worker;
+                let worker = self.workers[worker].worker.clone();
                 RunError::Result { index, worker, source }
             })?;
             let accepted = self.delivery.accept(index, assigned, result, &mut self.each);
@@ -263,14 +263,14 @@ where
 
     fn lost(&mut self, worker: usize, loss: Loss) -> RunError {
         let unanswered = self.plan.schedule.handle_lost(worker);
-        RunError::Lost { worker: self.workers[worker].worker, unanswered, loss }
+        RunError::Lost { worker: self.workers[worker].worker.clone(), unanswered, loss }
     }
 
     /// Either the worker is gone, or the channel did not take this assignment.
     fn not_sent(&mut self, worker: usize, index: u64, source: SendError) -> RunError {
         match source {
             SendError::TooLarge { .. } | SendError::Encode(_) => {
-                RunError::Send { index, worker: self.workers[worker].worker, source }
+                RunError::Send { index, worker: self.workers[worker].worker.clone(), source }
             }
             _ => self.lost(worker, Loss::Send(source)),
         }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use chunkcomm::{FlushReason, PeerStats};
 
-use crate::error::WorkerName;
+use crate::name::WorkerName;
 
 /// What one worker did in a run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WorkerStats {
     /// Which worker.

@@ -10,9 +10,10 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::crew::Crew;
-use crate::error::{Loss, StartError, WorkerName};
+use crate::error::{Loss, StartError};
 use crate::link::Link;
-use crate::proto::wire::{self, Hello, Reply, Setup};
+use crate::name::WorkerName;
+use crate::proto::wire::{self, Hello, HelloError, Reply, Setup};
 
 /// Greetings going on at once beyond the number of workers: strangers that
 /// connect and say nothing cost no more than this.
@@ -34,6 +35,8 @@ enum Greeted {
     Stranger,
     /// It said hello.
     Hello(Hello, Peer, BytesReceiver),
+    /// It said hello in another version.
+    Version(u32, Peer),
     /// It is ready.
     Ready(Link),
     Failed(StartError),
@@ -53,7 +56,10 @@ pub(crate) async fn welcome(
         return Ok(links.into_iter().flatten().collect());
     }
     let absent = crew.names().iter().zip(&links).filter(|(_, link)| link.is_none());
-    Err(StartError::Late { waited: deadline, missing: absent.map(|(&name, _)| name).collect() })
+    Err(StartError::Late {
+        waited: deadline,
+        missing: absent.map(|(name, _)| name.clone()).collect(),
+    })
 }
 
 async fn meet_all(
@@ -87,12 +93,18 @@ async fn meet_all(
         match greeted {
             Greeted::Stranger => {}
             Greeted::Hello(hello, peer, answers) => {
-                let known = crew.known(hello.index, hello.token);
+                let known = crew.known(&hello, &peer);
                 if let Some(name) = known.filter(|name| !arrived[name.index]) {
                     arrived[name.index] = true;
                     let node = node.clone();
-                    let arrived = Arrived { name, peer, answers };
+                    let arrived = Arrived { name: name.clone(), peer, answers };
                     greetings.spawn(make_ready(node, arrived, Arc::clone(&setup)));
+                }
+            }
+            Greeted::Version(theirs, peer) => {
+                // Whoever is no node of the cluster is a stranger.
+                if let Some(name) = crew.known_member(&peer) {
+                    return Err(StartError::Version { worker: name.clone(), theirs });
                 }
             }
             Greeted::Ready(link) => {
@@ -110,14 +122,15 @@ async fn hear_hello(peer: Peer, mut answers: BytesReceiver) -> Greeted {
     let Ok(Some(bytes)) = answers.recv().await else {
         return Greeted::Stranger;
     };
-    match decode::<Hello>(&bytes) {
-        Ok(hello) if hello.protocol == wire::PROTOCOL => Greeted::Hello(hello, peer, answers),
-        _ => Greeted::Stranger,
+    match wire::read_hello(&bytes) {
+        Ok(hello) => Greeted::Hello(hello, peer, answers),
+        Err(HelloError::Version(theirs)) => Greeted::Version(theirs, peer),
+        Err(HelloError::Malformed) => Greeted::Stranger,
     }
 }
 
 async fn make_ready(node: Node, arrived: Arrived, setup: Arc<[u8]>) -> Greeted {
-    let worker = arrived.name;
+    let worker = arrived.name.clone();
     match try_make_ready(node, arrived, &setup).await {
         Ok(link) => Greeted::Ready(link),
         Err(Failure::Start(error)) => Greeted::Failed(error),
@@ -133,8 +146,9 @@ enum Failure {
 async fn try_make_ready(node: Node, arrived: Arrived, setup: &[u8]) -> Result<Link, Failure> {
     let Arrived { name, peer, mut answers } = arrived;
     let opened = node.open_bytes(&peer, wire::TASKS).await;
-    let mut tasks =
-        opened.map_err(|source| Failure::Start(StartError::Open { worker: name, source }))?;
+    let mut tasks = opened.map_err(|source| {
+        Failure::Start(StartError::Open { worker: name.clone(), source: Box::new(source) })
+    })?;
     let send_lost = |error| Failure::Lost(Loss::Send(error));
     tasks.send_slice_now(setup).await.map_err(send_lost)?;
     let reply = next(&mut answers).await?;

@@ -22,12 +22,15 @@ use std::time::{Duration, Instant};
 use chunkcomm::codec::{decode, encode_into_vec};
 use chunkcomm::launch::{self, Token};
 use chunkcomm::registry::Entry;
-use chunkcomm::{Address, BytesReceiver, BytesSender, Registry, SendError, TryRecvError};
+use chunkcomm::{
+    AcceptError, Address, BytesReceiver, BytesSender, Node, Peer, Registry, SendError, TryRecvError,
+};
 use tokio::runtime::Builder;
 
 use crate::compute::{ComputeThread, Computed, nanos, run_tasks};
 use crate::proto::placement::{Place, Placement};
 use crate::proto::wire::{self, Hello, Reply, Setup};
+use crate::serving::ServeError;
 use crate::settings::NodeSettings;
 
 /// Tasks in the I/O loop run for so long before packets are looked after again.
@@ -60,10 +63,19 @@ impl<E: Error> From<E> for Stopped {
     }
 }
 
+/// How a worker comes to its farmer.
+#[derive(Clone, Debug)]
+pub(crate) enum Farmer {
+    /// There, by a node of its own.
+    At(Address),
+    /// It is on this node itself.
+    Here(Node),
+}
+
 /// Where a worker works and how the farmer knows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Post {
-    pub(crate) farmer: Address,
+    pub(crate) farmer: Farmer,
     pub(crate) index: usize,
     pub(crate) token: Token,
     pub(crate) settings: NodeSettings,
@@ -88,7 +100,7 @@ pub fn serve_if_started(registry: &Registry) {
     };
     let stopped = match settings.to_string_lossy().parse::<NodeSettings>() {
         Ok(settings) => {
-            let (farmer, index, token) = (place.parent, place.index, place.token);
+            let (farmer, index, token) = (Farmer::At(place.parent), place.index, place.token);
             let first: usize = std::env::var(FIRST_INDEX)
                 .ok()
                 .and_then(|text| text.parse().ok())
@@ -129,39 +141,70 @@ pub(crate) fn work_blocking(post: &Post, registry: &Registry) -> Result<(), Stop
 }
 
 async fn work(post: &Post, registry: &Registry) -> Result<(), Stopped> {
-    let name = format!("farm-worker-{}", post.index);
-    let node = post.settings.node().name(name).build().await?;
+    let (node, farmer) = match &post.farmer {
+        Farmer::At(address) => {
+            let name = format!("farm-worker-{}", post.index);
+            let node = post.settings.node().name(name).build().await?;
+            let farmer = node.connect(address).await?;
+            (node, farmer)
+        }
+        Farmer::Here(node) => (node.clone(), node.local().await?),
+    };
     #[cfg(unix)]
     if post.explains {
         node.explain_on_sigusr1()?;
     }
-    let peer = node.connect(&post.farmer).await?;
-    let mut answers = node.open_bytes(&peer, wire::RESULTS).await?;
-    let hello = Hello { protocol: wire::PROTOCOL, token: post.token, index: post.index as u64 };
-    say(&mut answers, &hello).await?;
-    // This node listens nowhere, so whoever opens the channel is the farmer.
-    let (_, mut tasks) = tokio::select! {
-        accepted = node.accept_bytes(wire::TASKS) => accepted?,
-        lost = peer.closed() => return Err(lost.into()),
+    let hello = Hello::Started { token: post.token, index: post.index as u64 };
+    match serve(&node, &farmer, &hello, registry).await {
+        // The farmer tells.
+        Ok(()) | Err(ServeError::Differs(_)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Serves the farmer at the other end of this link, until its farm is done.
+pub(crate) async fn serve(
+    node: &Node,
+    farmer: &Peer,
+    hello: &Hello,
+    registry: &Registry,
+) -> Result<(), ServeError> {
+    let mut answers = node.open_bytes(farmer, wire::RESULTS).await?;
+    answers.send_slice_now(&wire::hello(hello)?).await?;
+    let mut tasks = tokio::select! {
+        tasks = tasks_of(node, farmer) => tasks?,
+        lost = answers.closed() => return Err(lost.into()),
     };
     let Some(setup) = tasks.recv().await? else {
         return Ok(());
     };
-    let setup: Setup = decode(&setup)?;
+    let setup: Setup = decode(&setup).map_err(|_| ServeError::Nonsense)?;
     if let Some(difference) = registry.difference(&setup.functions) {
-        say(&mut answers, &Reply::Differs(difference)).await?;
+        say(&mut answers, &Reply::Differs(difference.clone())).await?;
         // The farmer reads it and closes; without this wait the word could be
         // lost with the process.
         while tasks.recv().await?.is_some() {}
-        return Ok(());
+        return Err(ServeError::Differs(Box::new(difference)));
     }
     say(&mut answers, &Reply::Ready).await?;
     let entry = |name: &str| registry.lookup(name).expect("there is no difference").clone();
     let entries: Vec<Entry> = setup.functions.iter().map(|print| entry(&print.name)).collect();
-    Desk::new(answers, entries)?.serve(tasks).await
+    let desk = Desk::new(answers, entries).map_err(ServeError::Thread)?;
+    desk.serve(tasks).await
 }
 
-async fn say<T: serde::Serialize>(to: &mut BytesSender, word: &T) -> Result<(), Stopped> {
+/// The channel of the tasks; what others open is no matter.
+async fn tasks_of(node: &Node, farmer: &Peer) -> Result<BytesReceiver, AcceptError> {
+    loop {
+        match node.accept_bytes(wire::TASKS).await {
+            Ok((peer, tasks)) if peer.incarnation() == farmer.incarnation() => return Ok(tasks),
+            Ok(_) | Err(AcceptError::Mismatch { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+async fn say<T: serde::Serialize>(to: &mut BytesSender, word: &T) -> Result<(), ServeError> {
     let mut bytes = Vec::new();
     encode_into_vec(word, &mut bytes)?;
     to.send_slice_now(&bytes).await?;
@@ -204,7 +247,7 @@ impl Desk {
     }
 
     /// Works until the farmer ends the channel of the tasks.
-    async fn serve(mut self, mut tasks: BytesReceiver) -> Result<(), Stopped> {
+    async fn serve(mut self, mut tasks: BytesReceiver) -> Result<(), ServeError> {
         loop {
             self.now = Instant::now();
             let slice = self.now;
@@ -213,7 +256,8 @@ impl Desk {
                     Ok(taken) => self.answer(taken?).await?,
                     Err(TryRecvError::Empty) => break true,
                     Err(TryRecvError::Ended) => return Ok(()),
-                    Err(error) => return Err(error.into()),
+                    Err(TryRecvError::Failed(error)) => return Err(error.into()),
+                    Err(_) => return Err(ServeError::Nonsense),
                 }
                 if self.now - slice >= SLICE {
                     break false;
@@ -241,10 +285,10 @@ impl Desk {
     }
 
     /// Runs an assignment here or hands it to the thread.
-    fn take(&mut self, bytes: &[u8]) -> Result<Taken, Stopped> {
-        let malformed = || Stopped("the farmer sent bytes that are no assignment".into());
-        let assignment = wire::read_assignment(bytes).map_err(|_| malformed())?;
-        let bench = self.benches.get_mut(assignment.function as usize).ok_or_else(malformed)?;
+    fn take(&mut self, bytes: &[u8]) -> Result<Taken, ServeError> {
+        let assignment = wire::read_assignment(bytes).map_err(|_| ServeError::Nonsense)?;
+        let bench = self.benches.get_mut(assignment.function as usize);
+        let bench = bench.ok_or(ServeError::Nonsense)?;
         // Without tasks it only asks whether the worker is there.
         if bench.placement.place() == Place::Thread && assignment.count > 0 {
             self.thread.hand_over(assignment.run, bytes.to_vec());
@@ -258,7 +302,7 @@ impl Desk {
         Ok(Taken::Answered)
     }
 
-    async fn answer(&mut self, taken: Taken) -> Result<(), Stopped> {
+    async fn answer(&mut self, taken: Taken) -> Result<(), ServeError> {
         match taken {
             Taken::Answered => self.send_answer().await,
             Taken::HandedOver => Ok(()),
@@ -266,14 +310,14 @@ impl Desk {
     }
 
     /// Sends what the thread computed.
-    async fn pass_on(&mut self, computed: Computed) -> Result<(), Stopped> {
+    async fn pass_on(&mut self, computed: Computed) -> Result<(), ServeError> {
         let bench = &mut self.benches[computed.function as usize];
         bench.placement.handle_done(computed.count, nanos(computed.busy));
         self.answer = computed.answer;
         self.send_answer().await
     }
 
-    async fn send_answer(&mut self) -> Result<(), Stopped> {
+    async fn send_answer(&mut self) -> Result<(), ServeError> {
         let Err(error) = self.answers.send_slice(&self.answer).await else {
             return Ok(());
         };

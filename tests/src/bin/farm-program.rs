@@ -1,16 +1,18 @@
 //! A program with a farm: the worker process of the farm tests, and, started by
 //! hand, a farmer that prints the process ids of its workers and then waits for
 //! a task that takes an hour. Started as `farm-program open ADDRESS` it opens a
-//! channel of jobs to the node there and prints how that ended.
+//! channel of jobs to the node there and prints how that ended; as `farm-program serve`
+//! it works for the farms of the cluster that its environment names.
 
 use std::error::Error;
 use std::io::Write as _;
 use std::time::Duration;
 
-use chunkcomm::{Node, SendError};
-use chunkcomm_farm::{Farm, serve_if_started};
+use chunkcomm::cluster::End;
+use chunkcomm::{Cluster, ClusterConfig, Node, SendError};
+use chunkcomm_farm::{Farm, serve_if_started, serve_in};
 use chunkcomm_tests::farm_tasks::{
-    FORGETS, OTHER_TYPES, OtherJob, registry, sample_job, worker_registry,
+    FORGETS, OTHER_TYPES, OTHER_VERSION, OtherJob, registry, sample_job, worker_registry,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,7 +23,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut words = std::env::args().skip(1);
-    if words.next().as_deref() == Some("open") {
+    let word = words.next();
+    if word.as_deref() == Some("serve") {
+        let served = runtime.block_on(serve());
+        return served.inspect_err(|error| eprintln!("{error}"));
+    }
+    if word.as_deref() == Some("open") {
         let address = words.next().ok_or("no address")?;
         let job = sample_job();
         let error = if std::env::var_os(OTHER_TYPES).is_some() {
@@ -60,4 +67,26 @@ where
     // What this side says of its type is to arrive before the process is gone.
     node.close(Duration::from_secs(10)).await?;
     Ok(error)
+}
+
+/// Works for one farm after the other until the cluster has ended.
+async fn serve() -> Result<(), Box<dyn Error>> {
+    let told = |name| std::env::var_os(name).is_some();
+    let cluster = Cluster::join(ClusterConfig::new()).await?;
+    if told(OTHER_VERSION) {
+        let farmer = cluster.peer(0).await?;
+        let mut answers = cluster.node().open_bytes(&farmer, "farm.results").await?;
+        answers.send_slice_now(&[9, 0, 0, 0, 7]).await?;
+        answers.closed().await;
+    } else if told(FORGETS) {
+        cluster.finished().await;
+    }
+    let registry = worker_registry();
+    while cluster.ended().is_none() {
+        serve_in(&cluster, &registry).await?;
+    }
+    match cluster.finished().await {
+        End::Finished { .. } => Ok(cluster.end(Duration::from_secs(10)).await?),
+        end => Err(end.to_string().into()),
+    }
 }

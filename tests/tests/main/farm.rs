@@ -125,7 +125,7 @@ async fn a_task_that_panics_ends_the_run_with_its_message_and_index() {
         let (builder, functions) = builder();
         let mut farm = builder.workers_as(workers_as).grain(4).start().await.unwrap();
         let error = farm.run(&functions.unlucky, 0..1_000).await.unwrap_err();
-        let RunError::Task { index: 13, worker, .. } = error else { panic!("{error}") };
+        let RunError::Task { index: 13, worker, .. } = &error else { panic!("{error}") };
         let text = "function \"unlucky\" panicked: 13 is unlucky";
         assert_eq!(error.to_string(), format!("task 13 of \"unlucky\" failed at {worker}: {text}"));
         // The farm goes on, whatever the workers still held.
@@ -138,10 +138,11 @@ async fn a_task_that_panics_ends_the_run_with_its_message_and_index() {
 async fn a_killed_worker_ends_the_run_with_its_name_and_nothing_is_left() {
     let (builder, functions) = builder();
     let mut farm = builder.workers(3).start().await.unwrap();
-    let (started, victim) = (pids(&farm), farm.workers()[1]);
+    let (started, victim) = (pids(&farm), farm.workers()[1].clone());
+    let pid = started[1];
     let killer = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(100));
-        kill(victim.pid.unwrap());
+        kill(pid);
     });
     // The victim sleeps for an hour: only its death can end this.
     let ended = tokio::time::timeout(DEADLINE, farm.run(&functions.sleep, [3_600_000; 3])).await;

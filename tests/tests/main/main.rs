@@ -7,6 +7,8 @@ mod cluster_options;
 mod echo;
 mod example;
 mod farm;
+#[cfg(target_os = "linux")]
+mod farm_cluster;
 mod mandelbrot;
 mod nodes;
 #[cfg(target_os = "linux")]

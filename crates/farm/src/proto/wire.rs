@@ -15,8 +15,11 @@
 //! Integers are little-endian. The number of the run is in both, so that what a
 //! cancelled run left behind is known from the next one's. Hello, Setup and Reply
 //! go through the codec, the rest is written and read by hand: once a task.
+//!
+//! The first 4 bytes of Hello are the version of all this, and so for ever: that
+//! others speak another one is to be told, not guessed.
 
-use chunkcomm::codec::{EncodeError, encode_into_vec};
+use chunkcomm::codec::{EncodeError, decode, encode_into_vec};
 use chunkcomm::launch::Token;
 use chunkcomm::registry::{Difference, FunctionPrint};
 use serde::{Deserialize, Serialize};
@@ -26,14 +29,38 @@ pub(crate) const TASKS: &str = "farm.tasks";
 /// The channel from a worker to the farmer.
 pub(crate) const RESULTS: &str = "farm.results";
 /// Said in Hello: other numbers are not understood.
-pub(crate) const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL: u32 = 2;
 
-/// The worker's first word.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Hello {
-    pub(crate) protocol: u32,
-    pub(crate) token: Token,
-    pub(crate) index: u64,
+/// The worker's first word, behind the version.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Hello {
+    /// The worker that was started with this index and this token.
+    Started { token: Token, index: u64 },
+    /// A node of the farmer's cluster: who it is, its link says.
+    Member,
+}
+
+/// Bytes that are no hello.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HelloError {
+    /// One of another version.
+    Version(u32),
+    Malformed,
+}
+
+/// The worker's first message.
+pub(crate) fn hello(hello: &Hello) -> Result<Vec<u8>, EncodeError> {
+    let mut bytes = PROTOCOL.to_le_bytes().to_vec();
+    encode_into_vec(hello, &mut bytes)?;
+    Ok(bytes)
+}
+
+pub(crate) fn read_hello(bytes: &[u8]) -> Result<Hello, HelloError> {
+    let (version, hello) = bytes.split_first_chunk().ok_or(HelloError::Malformed)?;
+    match u32::from_le_bytes(*version) {
+        PROTOCOL => decode(hello).map_err(|_| HelloError::Malformed),
+        theirs => Err(HelloError::Version(theirs)),
+    }
 }
 
 /// The farmer's first word.

@@ -1,0 +1,64 @@
+//! How a worker is called.
+
+use std::fmt;
+use std::sync::Arc;
+
+use chunkcomm::cluster::Member;
+
+/// Which worker: its index and what it is, a process, a thread or the node of a
+/// cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerName {
+    /// From 0, below the farm's number of workers.
+    pub index: usize,
+    /// The process that the farmer started for it; `None` for others.
+    pub pid: Option<u32>,
+    /// The other node of a cluster that it is: its rank, host and process; `None`
+    /// for others.
+    pub member: Option<Arc<Member>>,
+}
+
+impl WorkerName {
+    pub(crate) fn thread(index: usize) -> WorkerName {
+        WorkerName { index, pid: None, member: None }
+    }
+
+    pub(crate) fn process(index: usize, pid: u32) -> WorkerName {
+        WorkerName { index, pid: Some(pid), member: None }
+    }
+
+    pub(crate) fn member(index: usize, member: Member) -> WorkerName {
+        WorkerName { index, pid: None, member: Some(Arc::new(member)) }
+    }
+}
+
+impl fmt::Display for WorkerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "worker {}", self.index)?;
+        match (&self.member, self.pid) {
+            (Some(member), _) => {
+                write!(f, " ({}, process {} on {})", member.id, member.pid, member.host)
+            }
+            (None, Some(pid)) => write!(f, " (process {pid})"),
+            (None, None) => f.write_str(" (thread)"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chunkcomm::cluster::NodeId;
+
+    #[test]
+    fn each_kind_of_worker_has_its_name() {
+        let id = NodeId { rank: 3, incarnation: 9 };
+        let member = Member { id, host: "pear".into(), pid: 4242, addresses: Vec::new() };
+        assert_eq!(
+            WorkerName::member(2, member).to_string(),
+            "worker 2 (rank 3, process 4242 on pear)"
+        );
+        assert_eq!(WorkerName::process(1, 77).to_string(), "worker 1 (process 77)");
+        assert_eq!(WorkerName::thread(0).to_string(), "worker 0 (thread)");
+    }
+}

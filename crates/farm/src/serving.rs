@@ -1,0 +1,126 @@
+//! The node of a cluster as a worker.
+
+use std::fmt;
+use std::io;
+
+use chunkcomm::cluster::{End, PeerError};
+use chunkcomm::codec::EncodeError;
+use chunkcomm::registry::Difference;
+use chunkcomm::{AcceptError, Cluster, OpenError, RecvError, Registry, SendError};
+
+use crate::proto::wire::Hello;
+use crate::worker::serve;
+
+/// The rank that [`FarmBuilder::start_in`](crate::FarmBuilder::start_in) is called on.
+pub(crate) const FARMER: u32 = 0;
+
+/// Makes this node a worker of the farm that rank 0 starts with
+/// [`FarmBuilder::start_in`](crate::FarmBuilder::start_in), and returns when that farm
+/// is done, dropped or lost, or when the cluster is finished before.
+///
+/// To be called on every rank but 0, with the registry that the farmer uses. The tasks
+/// run on this thread and on one of their own, see the crate's *Where tasks run*. When it
+/// has returned it may be called again, for the next farm.
+///
+/// # Errors
+/// See [`ServeError`].
+///
+/// # Cancel safety
+/// Dropped early, the farm has lost this worker; a farm that starts after that fails when
+/// it finds what is left of this call.
+pub async fn serve_in(cluster: &Cluster, registry: &Registry) -> Result<(), ServeError> {
+    let serving = async {
+        let farmer = cluster.peer(FARMER).await.map_err(ServeError::Farmer)?;
+        serve(cluster.node(), &farmer, &Hello::Member, registry).await
+    };
+    let served = tokio::select! {
+        served = serving => served,
+        _ = cluster.finished() => Ok(()),
+    };
+    match (served, cluster.ended()) {
+        // What else went wrong follows from that.
+        (_, Some(end)) if !matches!(end, End::Finished { .. }) => Err(ServeError::Ended(end)),
+        (Err(error), None) => Err(error),
+        (Err(error @ (ServeError::Differs(_) | ServeError::Thread(_))), _) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Why a node could not serve a farm to its end.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The farmer cannot be reached.
+    Farmer(PeerError),
+    /// The channel of the answers could not be opened.
+    Open(OpenError),
+    /// The channel of the tasks could not be accepted.
+    Accept(AcceptError),
+    /// A word could not be encoded.
+    Encode(EncodeError),
+    /// An answer could not be sent: the farmer is gone or does not want any.
+    Send(SendError),
+    /// The tasks came to no end: the farmer is gone.
+    Recv(RecvError),
+    /// This program does not have a function of the farm, or has it with other types.
+    Differs(Box<Difference>),
+    /// The farmer sent what is no assignment: another version of this program?
+    Nonsense,
+    /// The thread for the tasks could not be started.
+    Thread(io::Error),
+    /// The cluster has ended, and not because it was finished.
+    Ended(End),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServeError::Farmer(error) => error.fmt(f),
+            ServeError::Open(error) => error.fmt(f),
+            ServeError::Accept(error) => error.fmt(f),
+            ServeError::Encode(error) => error.fmt(f),
+            ServeError::Send(error) => error.fmt(f),
+            ServeError::Recv(error) => error.fmt(f),
+            ServeError::Differs(found) => match &found.ours {
+                Some(ours) => {
+                    write!(f, "the farmer registered {}, this program {ours}", found.theirs)
+                }
+                None => write!(
+                    f,
+                    "the farmer registered {}, this program no function of that name",
+                    found.theirs
+                ),
+            },
+            ServeError::Nonsense => f.write_str("the farmer sent bytes that are no assignment"),
+            ServeError::Thread(_) => f.write_str("the thread for the tasks could not be started"),
+            ServeError::Ended(end) => end.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ServeError::Farmer(error) => error.source(),
+            ServeError::Open(error) => error.source(),
+            ServeError::Accept(error) => error.source(),
+            ServeError::Encode(error) => error.source(),
+            ServeError::Send(error) => error.source(),
+            ServeError::Recv(error) => error.source(),
+            ServeError::Thread(error) => Some(error),
+            ServeError::Differs(_) | ServeError::Nonsense | ServeError::Ended(_) => None,
+        }
+    }
+}
+
+macro_rules! from {
+    ($($variant:ident($error:ty)),+ $(,)?) => {$(
+        impl From<$error> for ServeError {
+            fn from(error: $error) -> ServeError {
+                ServeError::$variant(error)
+            }
+        }
+    )+};
+}
+
+from!(Open(OpenError), Accept(AcceptError), Encode(EncodeError), Send(SendError), Recv(RecvError),);

@@ -1,0 +1,213 @@
+//! Farms whose workers are the nodes of a cluster: rank 0 here, the others processes that nobody
+//! but this test starts.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::proc;
+use chunkcomm::{Cluster, ClusterConfig};
+use chunkcomm_farm::{Farm, FarmBuilder, Loss, Model, Prefetch, RunError, StartError, serve_in};
+use chunkcomm_tests::farm_tasks::{
+    FEWER, FORGETS, Functions, OTHER_TYPES, OTHER_VERSION, registry,
+};
+use rustix::process::Signal;
+
+/// Nothing here takes longer on a machine that is alive.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The nodes but rank 0, in the order of their ranks.
+struct Others(Vec<proc::Program>);
+
+impl Others {
+    fn pids(&self) -> Vec<u32> {
+        self.0.iter().map(|other| other.0.id()).collect()
+    }
+
+    /// All end by themselves, with this status and a word that has `told` in it.
+    fn end(&mut self, status: i32, told: &str) {
+        for other in &mut self.0 {
+            let ended = proc::until_some("a node does not end", || other.0.try_wait().unwrap());
+            let mut said = String::new();
+            let mut stderr = other.0.stderr.take().unwrap();
+            std::io::Read::read_to_string(&mut stderr, &mut said).unwrap();
+            assert_eq!(ended.code(), Some(status), "{said}");
+            assert!(said.contains(told), "{told:?} is not in {said:?}");
+        }
+    }
+}
+
+/// A cluster of so many nodes; to the others these variables are told, too.
+async fn cluster(size: u32, variables: &[(&str, &str)]) -> (Cluster, Others) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let manager = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    let place = |rank: u32| {
+        let (rank, size) = (rank.to_string(), size.to_string());
+        let manager = manager.clone();
+        [("CHUNKCOMM_RANK", rank), ("CHUNKCOMM_SIZE", size), ("CHUNKCOMM_MANAGER", manager)]
+    };
+    let start = |rank| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_farm-program"));
+        command.arg("serve").envs(place(rank)).envs(variables.iter().copied());
+        proc::Program(command.stderr(Stdio::piped()).spawn().unwrap())
+    };
+    let others = Others((1..size).map(start).collect());
+    let config = ClusterConfig::new().environment(place(0).into_iter().collect());
+    (Cluster::join(config).await.unwrap(), others)
+}
+
+fn builder() -> (FarmBuilder, Functions) {
+    let (registry, functions) = registry();
+    (Farm::builder(registry), functions)
+}
+
+#[tokio::test]
+async fn results_are_those_of_the_tasks_and_every_node_works() {
+    let (cluster, mut others) = cluster(3, &[]).await;
+    // One farm after the other, by the same nodes.
+    for (model, workers) in [(Model::B, 2), (Model::A, 3)] {
+        for (prefetch, grain) in [(Prefetch::Fixed(1), 1), (Prefetch::Auto, 7)] {
+            let (builder, functions) = builder();
+            let builder = builder.model(model).prefetch(prefetch).grain(grain);
+            let mut farm = builder.start_in(&cluster).await.unwrap();
+            let outcome = farm.run(&functions.double, 0..100).await.unwrap();
+            let expected: Vec<u64> = (0..100).map(|number| number * 2).collect();
+            assert_eq!(outcome.results, expected, "{model:?} {prefetch:?} {grain}");
+            // One assignment each is out before any answer can be there.
+            let worked = farm.run(&functions.sleep, vec![20; 40]).await.unwrap();
+            let mut pids: Vec<u32> = worked.results;
+            pids.sort_unstable();
+            pids.dedup();
+            let mut expected = others.pids();
+            expected.extend((model == Model::A).then(std::process::id));
+            expected.sort_unstable();
+            assert_eq!(pids, expected, "{model:?}");
+            let names: Vec<String> = farm.workers().iter().map(ToString::to_string).collect();
+            assert_eq!(names.len(), workers);
+            let name = names.last().unwrap();
+            let start = format!("worker {} (rank 2, process {} on ", workers - 1, others.pids()[1]);
+            assert!(name.starts_with(&start), "{name}");
+            farm.finish(DEADLINE).await.unwrap();
+        }
+    }
+    cluster.finish();
+    cluster.end(DEADLINE).await.unwrap();
+    others.end(0, "");
+}
+
+#[tokio::test]
+async fn a_task_that_panics_names_the_node_and_the_farm_goes_on() {
+    let (cluster, mut others) = cluster(2, &[]).await;
+    let (builder, functions) = builder();
+    let mut farm = builder.grain(4).start_in(&cluster).await.unwrap();
+    let error = farm.run(&functions.unlucky, 0..1_000).await.unwrap_err();
+    let told = error.to_string();
+    assert!(matches!(error, RunError::Task { index: 13, .. }), "{told}");
+    assert!(told.contains("rank 1"), "{told}");
+    assert_eq!(farm.run(&functions.double, 0..50).await.unwrap().results[49], 98);
+    // What is dropped ends the nodes' service as what is finished does.
+    drop(farm);
+    cluster.finish();
+    cluster.end(DEADLINE).await.unwrap();
+    others.end(0, "");
+}
+
+#[tokio::test]
+async fn a_killed_node_ends_the_run_with_its_rank_and_host_and_nobody_is_left() {
+    let (cluster, mut others) = cluster(4, &[]).await;
+    let (builder, functions) = builder();
+    let mut farm = builder.start_in(&cluster).await.unwrap();
+    let (pid, name) = (others.pids()[1], farm.workers()[1].clone());
+    let host = name.member.as_ref().unwrap().host.clone();
+    let killer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        proc::signal(pid, Signal::KILL);
+    });
+    // The others sleep for an hour: only the death can end this.
+    let ended = tokio::time::timeout(DEADLINE, farm.run(&functions.sleep, [3_600_000; 3])).await;
+    let error = ended.expect("a death is noticed").unwrap_err();
+    killer.join().unwrap();
+    let told = error.to_string();
+    let start = format!("worker 1 (rank 2, process {pid} on {host}) was lost with 1 assignment ");
+    assert!(told.starts_with(&start), "{told}");
+    let RunError::Lost { loss: Loss::Died(death), .. } = &error else { panic!("{error:?}") };
+    assert_eq!(death.id.rank, 2);
+    let again = farm.run(&functions.double, [1]).await.unwrap_err();
+    assert_eq!(again.to_string(), told);
+    drop(farm);
+    cluster.finish();
+    cluster.end(DEADLINE).await.unwrap();
+    // A process does not wait for the thread of a task that takes an hour.
+    others.0.remove(1);
+    others.end(0, "");
+}
+
+/// On several threads: the link of what is dropped ends while this waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_whose_farmer_is_gone_end_and_name_rank_0() {
+    let (cluster, mut others) = cluster(3, &[]).await;
+    let (builder, functions) = builder();
+    let mut farm = builder.start_in(&cluster).await.unwrap();
+    let run = farm.run(&functions.sleep, [3_600_000; 2]);
+    assert!(tokio::time::timeout(Duration::from_millis(200), run).await.is_err());
+    // As when its process is: nobody says a word of an end.
+    drop((farm, cluster));
+    others.end(1, "rank 0");
+}
+
+#[tokio::test]
+async fn registries_that_differ_are_refused_by_both_sides() {
+    for (told, theirs) in [
+        (OTHER_TYPES, "has \"repeat\": Job{number: u32, text: str} -> str"),
+        (FEWER, "has no function of that name"),
+    ] {
+        let (cluster, mut others) = cluster(2, &[(told, "1")]).await;
+        let error = builder().0.start_in(&cluster).await.unwrap_err();
+        assert!(matches!(error, StartError::Differs { .. }), "{error}");
+        let text = error.to_string();
+        let ours = "the farmer registered \"repeat\": Job{number: u64, text: str} -> str, worker 0 (rank 1, ";
+        assert!(text.starts_with(ours), "{text}");
+        assert!(text.ends_with(theirs), "{text}");
+        others.end(1, "the farmer registered \"repeat\": Job{number: u64, text: str} -> str");
+    }
+}
+
+#[tokio::test]
+async fn nodes_that_do_not_serve_or_speak_otherwise_are_named() {
+    let (one, mut others) = cluster(2, &[(FORGETS, "1")]).await;
+    let late = builder().0.start_deadline(Duration::from_millis(300)).start_in(&one).await;
+    let text = late.unwrap_err().to_string();
+    assert!(text.starts_with("not ready after 0.3 s: worker 0 (rank 1, process "), "{text}");
+    one.finish();
+    one.end(DEADLINE).await.unwrap();
+    others.end(0, "");
+
+    let (two, others) = cluster(2, &[(OTHER_VERSION, "1")]).await;
+    let error = builder().0.start_in(&two).await.unwrap_err();
+    assert!(matches!(error, StartError::Version { theirs: 9, .. }), "{error}");
+    let text = error.to_string();
+    assert!(text.starts_with("worker 0 (rank 1, process "), "{text}");
+    drop(others);
+}
+
+#[tokio::test]
+async fn a_farm_needs_a_node_to_work_and_rank_0() {
+    let (alone, _) = cluster(1, &[]).await;
+    let error = builder().0.start_in(&alone).await.unwrap_err();
+    assert_eq!(error.to_string(), "a farm with workers 0: allowed is 1 to 1024");
+    let (builder, functions) = builder();
+    let mut farm = builder.model(Model::A).start_in(&alone).await.unwrap();
+    assert_eq!(farm.run(&functions.double, [21]).await.unwrap().results, [42]);
+    farm.finish(DEADLINE).await.unwrap();
+}
+
+/// Of a cluster that is finished before there was a farm.
+#[tokio::test]
+async fn a_finished_cluster_ends_the_wait_for_a_farm() {
+    let (cluster, mut others) = cluster(2, &[]).await;
+    cluster.finish();
+    cluster.end(DEADLINE).await.unwrap();
+    let served = serve_in(&cluster, &registry().0).await;
+    assert!(served.is_ok(), "{served:?}");
+    others.end(0, "");
+}
