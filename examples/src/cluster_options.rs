@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::path::PathBuf;
 
+use chunkcomm::cluster::launch::{Launcher, PlaceError};
+use chunkcomm::cluster::{Change, Death};
 use chunkcomm::{Cluster, ClusterConfig};
 use clap::Args;
 
@@ -44,6 +46,16 @@ impl ClusterOptions {
         config
     }
 
+    /// There is to be a cluster: an option says so, or a launcher started this process. For
+    /// programs that do without one else.
+    ///
+    /// # Errors
+    /// A variable of the launcher makes no sense.
+    pub fn are_of_a_cluster(&self) -> Result<bool, PlaceError> {
+        let told = self.hosts.is_some() || self.nodes.is_some() || self.explain_launch;
+        Ok(told || self.config().place()?.launcher() != Launcher::User)
+    }
+
     /// Joins the cluster; `None`: the place was only to be explained, which it was.
     ///
     /// # Errors
@@ -67,4 +79,19 @@ impl ClusterOptions {
         }
         Ok(Some(Cluster::join(config).await?))
     }
+}
+
+/// Waits until a node of the cluster has died, or gives the first that has.
+pub async fn first_death(cluster: &Cluster) -> Death {
+    // Before the deaths are looked at, so that none is between the two.
+    let mut changes = cluster.changes();
+    if let Some(death) = cluster.deaths().into_iter().next() {
+        return death;
+    }
+    while let Some(change) = changes.next().await {
+        if let Change::Died(death) = change {
+            return death;
+        }
+    }
+    std::future::pending().await
 }

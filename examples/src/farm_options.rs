@@ -15,13 +15,13 @@ const GRAIN_MAX: u64 = u32::MAX as u64;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Farm")]
 pub struct FarmOptions {
-    /// Number of workers [default: the number of processors]
+    /// Number of workers, where they are of this machine [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = parse_workers)]
     pub workers: Option<NonZeroUsize>,
 
-    /// What a worker is
-    #[arg(long, value_enum, default_value_t)]
-    pub workers_as: WorkersAsOption,
+    /// What a worker is, where they are of this machine [default: process]
+    #[arg(long, value_enum)]
+    pub workers_as: Option<WorkersAsOption>,
 
     /// Whether the farmer works too (a) or only farms (b)
     #[arg(long, value_enum, ignore_case = true, default_value_t)]
@@ -83,11 +83,18 @@ impl FarmOptions {
         self.workers.unwrap_or_else(default).get().min(WORKER_COUNT_MAX)
     }
 
+    /// They say how many workers there are, or what they are: not for a farm whose workers are the
+    /// nodes of a cluster.
+    #[must_use]
+    pub fn tell_of_workers(&self) -> bool {
+        self.workers.is_some() || self.workers_as.is_some()
+    }
+
     /// Sets the farm up as the options say.
     #[must_use]
     pub fn apply(&self, farm: FarmBuilder) -> FarmBuilder {
         farm.workers(self.worker_count())
-            .workers_as(match self.workers_as {
+            .workers_as(match self.workers_as.unwrap_or_default() {
                 WorkersAsOption::Process => WorkersAs::Process,
                 WorkersAsOption::Thread => WorkersAs::Thread,
             })
@@ -99,11 +106,11 @@ impl FarmOptions {
             .grain(self.grain)
     }
 
-    /// One line for a report.
+    /// One line for a report of so many workers, which are nodes of a cluster or not.
     #[must_use]
-    pub fn describe(&self) -> String {
-        let count = self.worker_count();
-        let kind = match self.workers_as {
+    pub fn describe(&self, count: usize, are_nodes: bool) -> String {
+        let kind = match self.workers_as.unwrap_or_default() {
+            _ if are_nodes => "node",
             WorkersAsOption::Process => "process",
             WorkersAsOption::Thread => "thread",
         };

@@ -1,5 +1,7 @@
 //! Renders the Mandelbrot set with a farm: the picture of the LAN farm study
 //! (section 4): 800 x 600 pixels, at most 256 steps each, tasks of 800 pixels.
+//!
+//! The workers are processes or threads that the farmer starts here, or, in a cluster, its nodes.
 
 pub mod colours;
 pub mod options;
@@ -10,11 +12,15 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use chunkcomm::Registry;
-use chunkcomm_farm::{Farm, RunStats, serve_if_started};
+use chunkcomm::cluster::{Death, End};
+use chunkcomm::{Cluster, Registry};
+use chunkcomm_farm::{Farm, Model, RunStats, StartError, serve_if_started, serve_in};
 use indicatif::{ProgressBar, ProgressStyle};
+use tokio::sync::oneshot;
 
+use crate::cluster_options::first_death;
 use crate::command_line::{parse, write_out};
+use crate::program::with_causes;
 use options::Options;
 use view::{Steps, View};
 
@@ -24,7 +30,11 @@ const FINISH_DEADLINE: Duration = Duration::from_secs(10);
 /// A sequential rendering that takes longer than this is not repeated.
 const REPEATED_BELOW: Duration = Duration::from_secs(1);
 
-/// The whole program: in a copy that a farm started the worker, else the farmer.
+/// How long the nodes of a cluster have to end.
+const END_DEADLINE: Duration = Duration::from_secs(30);
+
+/// The whole program: in a copy that a farm started the worker, else the farmer, or a node of a
+/// cluster.
 #[must_use]
 pub fn run() -> ExitCode {
     let mut registry = Registry::new();
@@ -32,10 +42,10 @@ pub fn run() -> ExitCode {
     serve_if_started(&registry);
 
     let options = parse::<Options>();
-    match farm_out(&options, registry, &render) {
+    match work(&options, registry, &render) {
         Ok(same) => ExitCode::from(u8::from(!same)),
         Err(error) => {
-            eprintln!("mandelbrot: {}", report::with_sources(error.as_ref()));
+            eprintln!("mandelbrot: {}", with_causes(error.as_ref()));
             ExitCode::FAILURE
         }
     }
@@ -43,29 +53,68 @@ pub fn run() -> ExitCode {
 
 type Render = chunkcomm::registry::Function<view::Tile, Steps>;
 
-/// Renders twice, by itself and with the farm, writes the picture and the report;
-/// false when the two pictures differ and that was asked for.
-fn farm_out(
+/// False when the two pictures differ and that was asked for.
+fn work(options: &Options, registry: Registry, render: &Render) -> Result<bool, Box<dyn Error>> {
+    let in_a_cluster = options.cluster.are_of_a_cluster()?;
+    options.check(in_a_cluster).unwrap_or_else(|error| error.exit());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    if in_a_cluster {
+        runtime.block_on(work_in_cluster(options, registry, render))
+    } else {
+        runtime.block_on(farm_out(options, None, registry, render))
+    }
+}
+
+/// Rank 0 is the farmer, the others are its workers.
+async fn work_in_cluster(
     options: &Options,
     registry: Registry,
     render: &Render,
 ) -> Result<bool, Box<dyn Error>> {
-    let (sequential, sequential_time) = render_alone(options.view());
-
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (steps, stats) = runtime.block_on(async {
-        let farm = options.farm.apply(Farm::builder(registry));
+    let joined = options.cluster.join_with(|config| config.registry(&registry)).await?;
+    let Some(cluster) = joined else { return Ok(true) };
+    if cluster.rank() > 0 {
         #[cfg(unix)]
-        let farm = farm.explain_on_sigusr1();
-        let mut farm = farm.start().await?;
-        let rendered = render_with(&mut farm, options, render).await?;
-        farm.finish(FINISH_DEADLINE).await?;
-        Ok::<_, Box<dyn Error>>(rendered)
-    })?;
-    colours::save(&options.view(), &steps, &options.output)
-        .map_err(|error| format!("{}: {error}", options.output.display()))?;
+        cluster.node().explain_on_sigusr1()?;
+        serve_in(&cluster, &registry).await?;
+        return match cluster.finished().await {
+            End::Finished { .. } => Ok(cluster.end(END_DEADLINE).await.map(|()| true)?),
+            end => Err(end.to_string().into()),
+        };
+    }
+    let done = farm_out(options, Some(&cluster), registry, render).await;
+    cluster.finish();
+    let ended = cluster.end(END_DEADLINE).await;
+    // How the cluster ended follows from what went wrong before.
+    let same = done?;
+    ended?;
+    Ok(same)
+}
 
-    let mut report = report::of(options, sequential_time, &stats);
+/// Renders twice, by itself and with the farm, writes the picture and the report;
+/// false when the two pictures differ and that was asked for.
+async fn farm_out(
+    options: &Options,
+    cluster: Option<&Cluster>,
+    registry: Registry,
+    render: &Render,
+) -> Result<bool, Box<dyn Error>> {
+    options.check_output()?;
+    let view = options.view();
+    let (sequential, sequential_time) = tokio::select! {
+        rendered = on_a_thread(move || render_alone(view)) => rendered?,
+        death = first_death_in(cluster) => return Err(death.to_string().into()),
+    };
+
+    let mut farm = start(options, cluster, registry).await?;
+    let (steps, stats) = render_with(&mut farm, options, render).await?;
+    farm.finish(FINISH_DEADLINE).await?;
+    let output = options.output.clone();
+    let save = move || (colours::save(&view, &steps, &output), steps);
+    let (saved, steps) = on_a_thread(save).await?;
+    saved.map_err(|error| format!("{}: {error}", options.output.display()))?;
+
+    let mut report = report::of(options, cluster.is_some(), sequential_time, &stats);
     let mut different = 0;
     if options.sequential_check {
         different = steps.iter().zip(&sequential).filter(|(one, other)| one != other).count();
@@ -74,6 +123,42 @@ fn farm_out(
     }
     write_out(report.text())?;
     Ok(different == 0)
+}
+
+async fn start(
+    options: &Options,
+    cluster: Option<&Cluster>,
+    registry: Registry,
+) -> Result<Farm, StartError> {
+    let farm = options.farm.apply(Farm::builder(registry));
+    #[cfg(unix)]
+    let farm = farm.explain_on_sigusr1();
+    match cluster {
+        None => farm.start().await,
+        // Nobody else is there to work.
+        Some(cluster) if cluster.size() == 1 => farm.model(Model::A).start_in(cluster).await,
+        Some(cluster) => farm.start_in(cluster).await,
+    }
+}
+
+/// What takes long has a thread, since this one tells the other nodes that it is there. When nobody
+/// waits any more the thread is left to itself, which does not keep the program.
+async fn on_a_thread<T: Send + 'static>(
+    what: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Box<dyn Error>> {
+    let (done, outcome) = oneshot::channel();
+    std::thread::Builder::new().name("mandelbrot".to_owned()).spawn(move || {
+        // Nobody may wait any more.
+        let _ = done.send(what());
+    })?;
+    Ok(outcome.await.map_err(|_| "a thread has panicked")?)
+}
+
+async fn first_death_in(cluster: Option<&Cluster>) -> Death {
+    match cluster {
+        Some(cluster) => first_death(cluster).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// The picture without a farm, and its time: the better of two where it is short, since the first

@@ -36,8 +36,8 @@ fn run(
     }
 }
 
-/// An error and what caused it, for people.
-fn with_causes(error: &dyn Error) -> String {
+/// An error and what caused it in one line, for people.
+pub(crate) fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

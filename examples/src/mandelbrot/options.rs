@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 
 use super::view::{Region, View};
+use crate::cluster_options::ClusterOptions;
 use crate::command_line::numbers;
 use crate::farm_options::FarmOptions;
 
@@ -14,7 +16,8 @@ const SIDE_MAX: u32 = 16_384;
 /// A pixel's steps are 16 bits.
 const ITERATIONS_MAX: u64 = u16::MAX as u64;
 
-/// Renders the Mandelbrot set with a farm of worker processes.
+/// Renders the Mandelbrot set with a farm: its workers are processes or threads of this machine, or,
+/// with an option of a cluster and where a launcher started the program, the other nodes of that.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "mandelbrot", version)]
 pub struct Options {
@@ -40,7 +43,7 @@ pub struct Options {
     pub rows: u32,
 
     /// File to write the picture to, as PNG
-    #[arg(long, value_name = "PATH", value_parser = parse_output, default_value = "mandelbrot.png")]
+    #[arg(long, value_name = "PATH", default_value = "mandelbrot.png")]
     pub output: PathBuf,
 
     /// Compare the picture with the sequential one, pixel by pixel; exit status 1 if they differ
@@ -50,6 +53,10 @@ pub struct Options {
     /// Show no progress bar
     #[arg(long)]
     pub no_progress: bool,
+
+    /// See [`ClusterOptions`].
+    #[command(flatten)]
+    pub cluster: ClusterOptions,
 
     /// See [`FarmOptions`].
     #[command(flatten)]
@@ -62,6 +69,41 @@ impl Options {
     pub fn view(&self) -> View {
         let (width, height) = self.size;
         View { width, height, region: self.region, iterations: self.iterations }
+    }
+
+    /// What is wrong with options that each are right, in a cluster or without.
+    ///
+    /// # Errors
+    /// As those of the command line.
+    pub fn check(&self, in_a_cluster: bool) -> Result<(), clap::Error> {
+        let error = |kind, text: &str| Err(Options::command().error(kind, text));
+        if in_a_cluster && self.farm.tell_of_workers() {
+            let text = "the other nodes of a cluster are the workers: --workers and --workers-as \
+                        are allowed without one";
+            return error(ErrorKind::ArgumentConflict, text);
+        }
+        // In a cluster that is for the machine of rank 0.
+        match self.check_output() {
+            Err(text) if !in_a_cluster => error(ErrorKind::ValueValidation, &text),
+            _ => Ok(()),
+        }
+    }
+
+    /// Looks where the picture is to be written, before anything is computed.
+    ///
+    /// # Errors
+    /// What is allowed.
+    pub fn check_output(&self) -> Result<(), String> {
+        let path = &self.output;
+        let folder = match path.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            _ => Path::new("."),
+        };
+        if path.is_dir() || path.file_name().is_none() || !folder.is_dir() {
+            let path = path.display();
+            return Err(format!("--output {path}: allowed is a file in a folder that exists"));
+        }
+        Ok(())
     }
 }
 
@@ -86,19 +128,6 @@ fn parse_region(text: &str) -> Result<Region, String> {
         }
         _ => Err("allowed is LEFT,RIGHT,BOTTOM,TOP with LEFT < RIGHT and BOTTOM < TOP".into()),
     }
-}
-
-/// Checked before anything is computed.
-fn parse_output(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    let folder = match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
-    if path.is_dir() || path.file_name().is_none() || !folder.is_dir() {
-        return Err("allowed is the path of a file in a folder that exists".into());
-    }
-    Ok(path)
 }
 
 #[cfg(test)]
@@ -143,10 +172,24 @@ mod tests {
             (["--grain", "few"], "from 1 to 4294967295"),
             (["--output", "/nowhere/at/all.png"], "folder that exists"),
         ] {
-            let refused = try_parse::<Options>(["mandelbrot"].iter().chain(&arguments));
+            let parsed = try_parse::<Options>(["mandelbrot"].iter().chain(&arguments));
+            let refused = parsed.and_then(|options| options.check(false));
             let error = refused.unwrap_err();
             assert_eq!(error.exit_code(), 2);
             assert!(error.to_string().contains(allowed), "{arguments:?}: {error}");
         }
+    }
+
+    #[test]
+    fn a_cluster_has_its_own_workers() {
+        let options = |words: &[&str]| Options::parse_from(["mandelbrot"].iter().chain(words));
+        for told in [["--workers", "2"], ["--workers-as", "thread"]] {
+            assert!(options(&told).check(false).is_ok());
+            let error = options(&told).check(true).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains("allowed without one"), "{error}");
+        }
+        // Where rank 0 writes may be nowhere here.
+        assert!(options(&["--output", "/nowhere/at/all.png"]).check(true).is_ok());
     }
 }

@@ -1,6 +1,5 @@
 //! The table at the end.
 
-use std::error::Error;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -8,17 +7,6 @@ use chunkcomm::FlushReason;
 use chunkcomm_farm::RunStats;
 
 use super::options::Options;
-
-/// An error and its sources in one line.
-pub(super) fn with_sources(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let _ = write!(text, ": {error}");
-        source = error.source();
-    }
-    text
-}
 
 /// Lines of names and values.
 #[derive(Default)]
@@ -36,14 +24,20 @@ impl Report {
 }
 
 /// What was done and how fast.
-pub(super) fn of(options: &Options, sequential: Duration, stats: &RunStats) -> Report {
+pub(super) fn of(
+    options: &Options,
+    in_a_cluster: bool,
+    sequential: Duration,
+    stats: &RunStats,
+) -> Report {
     let mut report = Report::default();
     let mut row = |name: &str, value: std::fmt::Arguments<'_>| report.row(name, value);
     let view = options.view();
     let speed_up = sequential.as_secs_f64() / stats.elapsed.as_secs_f64();
     let (width, height, iterations) = (view.width, view.height, view.iterations);
     row("picture", format_args!("{width} x {height} pixels, {iterations} iterations"));
-    row("farm", format_args!("{}", options.farm.describe()));
+    let workers = stats.workers.len();
+    row("farm", format_args!("{}", options.farm.describe(workers, in_a_cluster)));
     row(
         "time",
         format_args!(
@@ -53,7 +47,6 @@ pub(super) fn of(options: &Options, sequential: Duration, stats: &RunStats) -> R
         ),
     );
     row("speed-up", format_args!("{speed_up:.2}"));
-    let workers = stats.workers.len();
     row("efficiency", format_args!("{:.2} (speed-up / workers)", speed_up / workers as f64));
     row("tasks", format_args!("{}, {:.0} a second", stats.tasks, stats.tasks_per_second()));
     for worker in &stats.workers {

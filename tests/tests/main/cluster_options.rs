@@ -4,8 +4,9 @@ use super::example::Example;
 use std::path::PathBuf;
 use std::process::Output;
 
-const PROGRAMS: [Example; 5] = [
+const PROGRAMS: [Example; 6] = [
     Example { name: "echo", file: env!("CARGO_BIN_EXE_echo-program") },
+    Example { name: "mandelbrot", file: env!("CARGO_BIN_EXE_mandelbrot-program") },
     Example { name: "nodes", file: env!("CARGO_BIN_EXE_nodes-program") },
     Example { name: "parsort", file: env!("CARGO_BIN_EXE_parsort-program") },
     Example { name: "telemetry", file: env!("CARGO_BIN_EXE_telemetry-program") },

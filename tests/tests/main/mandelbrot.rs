@@ -45,6 +45,28 @@ fn the_pixels_are_those_of_the_sequential_picture() {
     }
 }
 
+#[test]
+fn the_nodes_of_a_cluster_render_the_same_picture() {
+    let view = View { width: 120, height: 90, region: WHOLE, iterations: 256 };
+    let sequential = paint(&view, &view.render());
+    for (nodes, model, workers) in
+        [("1", "b", "1"), ("2", "b", "1"), ("4", "b", "3"), ("3", "a", "3")]
+    {
+        let name = format!("nodes-{nodes}-{model}.png");
+        let options = ["--size", "120x90", "--nodes", nodes, "--model", model, "--grain", "2"];
+        let (picture, report) = rendered(&name, &options);
+        assert!(picture == sequential, "{name} differs");
+        // One report, that of rank 0.
+        assert_eq!(report.matches("farm            ").count(), 1, "{report}");
+        assert!(report.contains(&format!("farm            {workers} x node, ")), "{report}");
+        let others: u32 = nodes.parse().unwrap();
+        for rank in 1..others {
+            assert!(report.contains(&format!("(rank {rank}, process ")), "{report}");
+        }
+        assert_eq!(report.contains("(thread)"), model == "a" || nodes == "1", "{report}");
+    }
+}
+
 /// Independent of the program's own loop: complex numbers, whole formula.
 #[test]
 fn the_picture_is_that_of_its_definition() {
@@ -97,6 +119,9 @@ fn bad_options_say_what_is_allowed_and_exit_with_2() {
         (["--iterations", "many"], "whole numbers from 1 to 65535"),
         (["--grain", "-1"], "whole numbers from 1 to 4294967295"),
         (["--colour", "red"], "--help"),
+        (["--output", "/nowhere/at/all.png"], "a file in a folder that exists"),
+        (["--workers=2", "--nodes=2"], "the other nodes of a cluster are the workers"),
+        (["--workers-as=thread", "--nodes=2"], "the other nodes of a cluster are the workers"),
     ]);
 }
 
@@ -140,4 +165,48 @@ fn farmer_and_workers_explain_themselves_on_a_signal() {
     farmer.kill().unwrap();
     farmer.wait().unwrap();
     proc::wait_until_gone(&workers);
+}
+
+/// While the farmer renders alone, and when it waits for this worker.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_killed_node_is_named_by_its_rank_and_nobody_is_left() {
+    use super::nodes_faults::{TOKEN, end_of, token, wait_until_nobody_has};
+    use super::proc;
+    use rustix::process::Signal;
+    use std::process::Stdio;
+
+    let picture = path("killed.png");
+    for (moment, size, victim) in
+        [("alone", "1600x1200", 1), ("waiting", "20x15", 1), ("farmer", "1600x1200", 0)]
+    {
+        let token = token(format!("mandelbrot-{moment}"));
+        let mut farmer = MANDELBROT.command(&["--nodes", "3", "--size", size, "--no-progress"]);
+        farmer.args(["--iterations", "65535", "--region", "-0.1,0.1,-0.1,0.1", "--output"]);
+        farmer.arg(&picture).env(TOKEN, &token).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut farmer = proc::Program(farmer.spawn().unwrap());
+        let nodes = proc::children(farmer.0.id(), 2);
+        let pid = proc::placed(&nodes, 1);
+        // It is in the cluster then.
+        proc::wait_until_handled(pid, Signal::USR1);
+        if victim == 0 {
+            farmer.0.kill().unwrap();
+        } else {
+            proc::signal(pid, Signal::STOP);
+            // By then the farmer is where it is to be, or on its way: both are to end well.
+            std::thread::sleep(std::time::Duration::from_millis(500));
+            proc::signal(pid, Signal::KILL);
+        }
+        let (status, told) = end_of(&mut farmer);
+        if victim > 0 {
+            assert_eq!(status.code(), Some(1), "{moment}: {told}");
+            // The other node has nothing to say.
+            assert!(
+                told.starts_with("mandelbrot: ") && told.contains("rank 2"),
+                "{moment}: {told}"
+            );
+            assert_eq!(told.lines().count(), 1, "{moment}: {told}");
+        }
+        wait_until_nobody_has(&token, moment);
+    }
 }
