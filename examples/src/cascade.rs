@@ -1,5 +1,5 @@
-//! A chain of node processes that each filter a large array and pass it on: whole buffers against
-//! deltas.
+//! A chain of nodes that each filter a large array and pass it on: whole buffers against deltas. The
+//! nodes are those of a cluster, in the order of their ranks; started by hand, 3 on this machine.
 //!
 //! With whole buffers a node starts when the one before it has finished; with deltas it starts
 //! with the first increment. The last node compares every element with a sequential computation.
@@ -9,32 +9,38 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use chunkcomm::launch::{self, ChildPlace, Children, Launcher};
-use chunkcomm::{Address, Node};
-use chunkcomm_pipeline::patterns::{Chain, Compute, Run, auto_delta_bytes, pin, sequential, serve};
+use chunkcomm::cluster::End;
+use chunkcomm::{Cluster, ClusterConfig, Node};
+use chunkcomm_pipeline::patterns::{
+    Chain, Compute, Run, auto_delta_bytes, pin, sequential, serve_in,
+};
 use clap::Parser;
 
+use crate::cluster_options::{ClusterOptions, first_death};
 use crate::command_line::{numbers, parse, write_out};
+use crate::program::{on_a_thread, run_program};
 
 const SIZE_BYTES_MAX: usize = 4 << 30;
-const NODES_MAX: u64 = 64;
+/// Nodes that the program starts when nothing says how many.
+const NODES: u32 = 3;
 const REPEATS_MAX: u64 = 1000;
-const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
+const END_DEADLINE: Duration = Duration::from_secs(30);
 
 type Failure = Box<dyn Error>;
 
 #[derive(Parser)]
 #[command(
     name = "cascade",
-    about = "A chain of processes filters an array: whole buffers against deltas"
+    about = "A chain of nodes filters an array: whole buffers against deltas; 3 nodes on this \
+             machine if nothing else is said"
 )]
 struct Options {
+    #[command(flatten)]
+    cluster: ClusterOptions,
+
     /// Bytes of the array, 4 a number, such as 4MiB
     #[arg(long, value_name = "BYTES", default_value = "4MiB", value_parser = parse_size)]
     size: usize,
-    /// Processes in the chain, this one counted
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = numbers::<u64>(2..=NODES_MAX))]
-    nodes: u64,
     /// Bytes of an increment, or auto: computed from measured costs
     #[arg(long, value_name = "BYTES|auto", default_value = "auto", value_parser = parse_delta)]
     delta: Delta,
@@ -80,78 +86,62 @@ fn parse_delta(text: &str) -> Result<Delta, String> {
         .ok_or_else(|| "allowed are auto and 4 to 4GiB, in B, KiB, MiB or GiB".to_owned())
 }
 
-/// The whole program: in a copy that the first node started a node of the chain, else the first.
+/// The whole program: rank 0 is the first node of the chain.
 #[must_use]
 pub fn run() -> ExitCode {
-    let outcome = match launch::child() {
-        Some(place) => block_on(follow(place)),
-        None => {
-            let options = parse::<Options>();
-            block_on(lead(options))
-        }
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("cascade: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    let options = parse::<Options>();
+    run_program("cascade", work(&options))
 }
 
-fn block_on(what: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(what)
-}
-
-async fn node(index: usize) -> Result<Node, Failure> {
-    let address: Address = "tcp://127.0.0.1:0".parse()?;
-    let node = Node::builder().name(format!("node-{index}")).listen(address).build().await?;
+async fn work(options: &Options) -> Result<(), Failure> {
+    let is_told = options.cluster.are_of_a_cluster()?;
+    let settings = |config: ClusterConfig| if is_told { config } else { config.nodes(NODES) };
+    let Some(cluster) = options.cluster.join_with(settings).await? else { return Ok(()) };
+    // After the copies were started, which would be pinned with it.
+    pin(cluster.rank() as usize);
     #[cfg(unix)]
-    node.explain_on_sigusr1()?;
-    Ok(node)
+    cluster.node().explain_on_sigusr1()?;
+    if cluster.rank() > 0 {
+        return follow(&cluster).await;
+    }
+    let done = lead(&cluster, options).await;
+    cluster.finish();
+    let ended = cluster.end(END_DEADLINE).await;
+    // How the cluster ended follows from what went wrong before.
+    done?;
+    Ok(ended?)
 }
 
-/// The life of a started copy.
-async fn follow(place: ChildPlace) -> Result<(), Failure> {
-    let index = place.index + 1;
-    pin(index);
-    let node = node(index).await?;
-    let head = node.connect(&place.parent).await?;
-    let served = serve(&node, &head, index).await;
-    // What was said last is to arrive before the process is gone.
-    node.close(CLOSE_DEADLINE).await?;
-    Ok(served?)
-}
-
-async fn lead(options: Options) -> Result<(), Failure> {
-    let node = node(0).await?;
-    let address = node.addresses().first().cloned().ok_or("the node listens nowhere")?;
-    let nodes = options.nodes as usize;
-    // Dropped on every way out, which leaves no process behind.
-    let mut children = Launcher::new(address).spawn(nodes - 1)?;
-    pin(0);
-    let measured = tokio::select! {
-        measured = measure(&node, nodes, &options) => measured?,
-        failed = first_failure(&mut children) => return Err(failed.into()),
+async fn follow(cluster: &Cluster) -> Result<(), Failure> {
+    let served = tokio::select! {
+        biased;
+        served = serve_in(cluster) => served.map_err(Failure::from),
+        // Before the chain was there.
+        _ = cluster.finished() => Ok(()),
     };
-    write_out(&measured.report(&options))?;
-    while let Some(exit) = children.exited().await {
-        if !exit.status.is_some_and(|status| status.success()) {
-            return Err(exit.to_string().into());
-        }
+    match (served, cluster.ended()) {
+        // What else went wrong follows from that.
+        (Err(_), Some(end)) if !matches!(end, End::Finished { .. }) => Err(end.to_string().into()),
+        (Err(error), _) => Err(error),
+        (Ok(()), _) => match cluster.finished().await {
+            End::Finished { .. } => Ok(cluster.end(END_DEADLINE).await?),
+            end => Err(end.to_string().into()),
+        },
     }
-    Ok(())
 }
 
-/// Ends with the first child that ends otherwise than well; the others may have ended well.
-async fn first_failure(children: &mut Children) -> String {
-    loop {
-        match children.exited().await {
-            Some(exit) if exit.status.is_some_and(|status| status.success()) => {}
-            Some(exit) => return exit.to_string(),
-            None => std::future::pending().await,
-        }
+async fn lead(cluster: &Cluster, options: &Options) -> Result<(), Failure> {
+    let nodes = cluster.size() as usize;
+    if nodes < 2 {
+        return Err("a chain of 1 node: at least 2 are needed".into());
     }
+    let measured = tokio::select! {
+        // Of what a death breaks it is the cause.
+        biased;
+        death = first_death(cluster) => return Err(death.to_string().into()),
+        measured = measure(cluster.node(), nodes, options) => measured?,
+    };
+    Ok(write_out(&measured.report(nodes, options))?)
 }
 
 struct Measured {
@@ -163,9 +153,13 @@ struct Measured {
 
 async fn measure(node: &Node, nodes: usize, options: &Options) -> Result<Measured, Failure> {
     let elements = options.size / size_of::<f32>();
-    let start = Instant::now();
-    std::hint::black_box(sequential(options.compute, nodes, elements));
-    let sequential = start.elapsed();
+    let compute = options.compute;
+    let sequential = on_a_thread(move || {
+        let start = Instant::now();
+        std::hint::black_box(sequential(compute, nodes, elements));
+        start.elapsed()
+    });
+    let sequential = sequential.await?;
     let delta_bytes = match options.delta {
         Delta::Bytes(bytes) => bytes,
         Delta::Auto => auto_delta_bytes(options.compute, nodes, options.size),
@@ -192,12 +186,12 @@ async fn measure(node: &Node, nodes: usize, options: &Options) -> Result<Measure
 }
 
 impl Measured {
-    fn report(&self, options: &Options) -> String {
+    fn report(&self, nodes: usize, options: &Options) -> String {
         let elements = options.size / size_of::<f32>();
         let mut lines = vec![
             format!(
-                "{} nodes, {elements} numbers ({} bytes), compute {}, increments of {} bytes",
-                options.nodes, options.size, options.compute, self.delta_bytes
+                "{nodes} nodes, {elements} numbers ({} bytes), compute {}, increments of {} bytes",
+                options.size, options.compute, self.delta_bytes
             ),
             format!("{:<16} {:>12} {:>12} {:>10}", "", "median ms", "fastest ms", "speed-up"),
         ];

@@ -16,11 +16,10 @@ use chunkcomm::cluster::{Death, End};
 use chunkcomm::{Cluster, Registry};
 use chunkcomm_farm::{Farm, Model, RunStats, StartError, serve_if_started, serve_in};
 use indicatif::{ProgressBar, ProgressStyle};
-use tokio::sync::oneshot;
 
 use crate::cluster_options::first_death;
 use crate::command_line::{parse, write_out};
-use crate::program::with_causes;
+use crate::program::{on_a_thread, with_causes};
 use options::Options;
 use view::{Steps, View};
 
@@ -139,19 +138,6 @@ async fn start(
         Some(cluster) if cluster.size() == 1 => farm.model(Model::A).start_in(cluster).await,
         Some(cluster) => farm.start_in(cluster).await,
     }
-}
-
-/// What takes long has a thread, since this one tells the other nodes that it is there. When nobody
-/// waits any more the thread is left to itself, which does not keep the program.
-async fn on_a_thread<T: Send + 'static>(
-    what: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Box<dyn Error>> {
-    let (done, outcome) = oneshot::channel();
-    std::thread::Builder::new().name("mandelbrot".to_owned()).spawn(move || {
-        // Nobody may wait any more.
-        let _ = done.send(what());
-    })?;
-    Ok(outcome.await.map_err(|_| "a thread has panicked")?)
 }
 
 async fn first_death_in(cluster: Option<&Cluster>) -> Death {

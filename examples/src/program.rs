@@ -4,6 +4,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use tokio::runtime::Builder;
+use tokio::sync::oneshot;
 
 /// Runs the program of this name to its end on this thread; says on standard error why it failed.
 pub fn run_program(
@@ -34,6 +35,22 @@ fn run(
             ExitCode::FAILURE
         }
     }
+}
+
+/// Does what takes long on a thread, so that this one goes on telling the other nodes that it is
+/// there. When nobody waits any more the thread is left to itself, which does not keep the program.
+///
+/// # Errors
+/// The thread could not be started, or panicked.
+pub(crate) async fn on_a_thread<T: Send + 'static>(
+    what: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Box<dyn Error>> {
+    let (done, outcome) = oneshot::channel();
+    std::thread::Builder::new().name("computes".to_owned()).spawn(move || {
+        // Nobody may wait any more.
+        let _ = done.send(what());
+    })?;
+    Ok(outcome.await.map_err(|_| "a thread has panicked")?)
 }
 
 /// An error and what caused it in one line, for people.

@@ -4,7 +4,8 @@ use super::example::Example;
 use std::path::PathBuf;
 use std::process::Output;
 
-const PROGRAMS: [Example; 6] = [
+const PROGRAMS: [Example; 7] = [
+    Example { name: "cascade", file: env!("CARGO_BIN_EXE_cascade-program") },
     Example { name: "echo", file: env!("CARGO_BIN_EXE_echo-program") },
     Example { name: "mandelbrot", file: env!("CARGO_BIN_EXE_mandelbrot-program") },
     Example { name: "nodes", file: env!("CARGO_BIN_EXE_nodes-program") },

@@ -7,6 +7,9 @@
 //!     ───── orders to each ──▶
 //! ```
 //!
+//! The nodes are known to each other by their addresses ([`serve`]), or by their ranks in a cluster
+//! ([`serve_in`]); the head is told which in the first word of each, and passes it on.
+//!
 //! A node says in its first word by which name it takes its orders, a name of this membership
 //! alone: orders of a head that was given up before are not taken for those of this one.
 
@@ -15,7 +18,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use chunkcomm::{Address, Node, Peer, Receiver, Sender};
+use chunkcomm::{Address, Cluster, Node, Peer, Receiver, Sender};
 use serde::{Deserialize, Serialize};
 
 use super::compute::{Compute, Difference, compare, sequential};
@@ -35,7 +38,7 @@ fn orders_channel(membership: u64) -> String {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Order {
     /// Where the bytes go; `None` for the last node, which learns the length of the chain.
-    Place { next: Option<String>, nodes: usize },
+    Place { next: Option<Whereabouts>, nodes: usize },
     /// Get ready for this run, say so, and take part.
     Run(Run),
 }
@@ -43,8 +46,8 @@ enum Order {
 /// From a node to the head.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Word {
-    /// The node with this index (0 is the head) listens there.
-    Joined { index: usize, address: String, membership: u64 },
+    /// The node with this index (0 is the head) is there.
+    Joined { index: usize, at: Whereabouts, membership: u64 },
     /// The link to the next node is there.
     Placed,
     /// The arrays are prepared.
@@ -53,6 +56,15 @@ enum Word {
     Done(Option<Difference>),
     /// This node cannot go on.
     Failed(String),
+}
+
+/// Where the node before finds a node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum Whereabouts {
+    /// It listens there.
+    Address(String),
+    /// It is the member of the cluster with this rank.
+    Rank(u32),
 }
 
 /// What a run gave.
@@ -84,12 +96,12 @@ struct Follower {
 }
 
 impl Chain {
-    /// Waits until the `nodes - 1` other nodes have joined (see [`serve`]) and links each to the
-    /// next.
+    /// Waits until the `nodes - 1` other nodes have joined (see [`serve`] and [`serve_in`]) and
+    /// links each to the next.
     ///
     /// # Errors
     /// When a node fails while the chain is built. A node that never joins is waited for: watch
-    /// the processes beside this.
+    /// the processes, or the deaths in the cluster, beside this.
     ///
     /// # Cancel safety
     /// Dropped, the nodes that had joined end.
@@ -98,16 +110,14 @@ impl Chain {
     /// When `nodes` is below 2.
     pub async fn gather(node: &Node, nodes: usize) -> Result<Self, PatternError> {
         assert!(nodes >= 2, "a chain has a head and a tail");
-        let mut joined: Vec<Option<(Follower, Sender<Order>, String)>> =
+        let mut joined: Vec<Option<(Follower, Sender<Order>, Whereabouts)>> =
             (1..nodes).map(|_| None).collect();
         while joined.iter().any(Option::is_none) {
             let (peer, mut words) = node.accept::<Word>(WORDS).await?;
             match words.recv().await? {
-                Some(Word::Joined { index, address, membership })
-                    if (1..nodes).contains(&index) =>
-                {
+                Some(Word::Joined { index, at, membership }) if (1..nodes).contains(&index) => {
                     let orders = node.open::<Order>(&peer, &orders_channel(membership)).await?;
-                    joined[index - 1] = Some((Follower { peer, words }, orders, address));
+                    joined[index - 1] = Some((Follower { peer, words }, orders, at));
                 }
                 other => return Err(unexpected(&peer, other)),
             }
@@ -118,14 +128,14 @@ impl Chain {
             orders: Vec::new(),
             arrays: Arrays::default(),
         };
-        let mut addresses = Vec::new();
-        for (follower, orders, address) in joined.into_iter().flatten() {
+        let mut whereabouts = Vec::new();
+        for (follower, orders, at) in joined.into_iter().flatten() {
             chain.followers.push(follower);
             chain.orders.push(orders);
-            addresses.push(address);
+            whereabouts.push(at);
         }
         for (index, orders) in chain.orders.iter_mut().enumerate() {
-            let next = addresses.get(index + 1).cloned();
+            let next = whereabouts.get(index + 1).cloned();
             orders.send_now(&Order::Place { next, nodes }).await?;
         }
         for follower in &mut chain.followers {
@@ -274,17 +284,68 @@ fn unexpected(peer: &Peer, word: Option<Word>) -> PatternError {
 /// # Cancel safety
 /// Dropped, the node leaves the chain and the head's run fails.
 pub async fn serve(node: &Node, head: &Peer, index: usize) -> Result<(), PatternError> {
-    let mut words = node.open::<Word>(head, WORDS).await?;
     let address = node.addresses().first().map(ToString::to_string).unwrap_or_default();
+    join_chain(Place::Alone(node), head, index, Whereabouts::Address(address)).await
+}
+
+/// As [`serve`], on every rank of a cluster but 0: its rank is its index in the chain, whose head is
+/// rank 0 with [`Chain::gather`] of as many nodes as the cluster had at its start.
+///
+/// # Errors
+/// As [`serve`], and when rank 0 or the next rank cannot be reached.
+///
+/// # Cancel safety
+/// As [`serve`].
+pub async fn serve_in(cluster: &Cluster) -> Result<(), PatternError> {
+    let head = cluster.peer(0).await?;
+    let rank = cluster.rank();
+    join_chain(Place::Member(cluster), &head, rank as usize, Whereabouts::Rank(rank)).await
+}
+
+/// What a node has to find others by.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Alone(&'a Node),
+    Member(&'a Cluster),
+}
+
+impl<'a> Place<'a> {
+    fn node(self) -> &'a Node {
+        match self {
+            Place::Alone(node) => node,
+            Place::Member(cluster) => cluster.node(),
+        }
+    }
+
+    /// A link to the next node, of which the head has told.
+    async fn reach(self, next: Whereabouts, head: &Peer) -> Result<Peer, PatternError> {
+        match (next, self) {
+            (Whereabouts::Address(address), _) => connect(self.node(), &address).await,
+            (Whereabouts::Rank(rank), Place::Member(cluster)) => Ok(cluster.peer(rank).await?),
+            (Whereabouts::Rank(_), Place::Alone(_)) => {
+                Err(PatternError::OutOfStep { peer: head.name().to_owned() })
+            }
+        }
+    }
+}
+
+async fn join_chain(
+    place: Place<'_>,
+    head: &Peer,
+    index: usize,
+    at: Whereabouts,
+) -> Result<(), PatternError> {
+    let node = place.node();
+    let mut words = node.open::<Word>(head, WORDS).await?;
     let membership = notices::fresh_id();
-    words.send_now(&Word::Joined { index, address, membership }).await?;
+    words.send_now(&Word::Joined { index, at, membership }).await?;
     let channel = orders_channel(membership);
     let (_, mut orders) = tokio::select! {
         accepted = node.accept::<Order>(&channel) => accepted?,
         // The head gave up before it gave an order.
         error = words.closed() => return Err(PatternError::Send(error)),
     };
-    let served = follow(node, head, &mut words, &mut orders).await;
+    let served = follow(place, head, &mut words, &mut orders).await;
     if let Err(error) = &served {
         // The head may be what failed.
         let _ = words.send_now(&Word::Failed(error.to_string())).await;
@@ -293,7 +354,7 @@ pub async fn serve(node: &Node, head: &Peer, index: usize) -> Result<(), Pattern
 }
 
 async fn follow(
-    node: &Node,
+    place: Place<'_>,
     head: &Peer,
     words: &mut Sender<Word>,
     orders: &mut Receiver<Order>,
@@ -302,7 +363,7 @@ async fn follow(
         return Err(PatternError::OutOfStep { peer: head.name().to_owned() });
     };
     let next = match next {
-        Some(address) => Some(connect(node, &address).await?),
+        Some(next) => Some(place.reach(next, head).await?),
         None => None,
     };
     words.send_now(&Word::Placed).await?;
@@ -314,7 +375,7 @@ async fn follow(
         };
         arrays.prepare(&run);
         words.send_now(&Word::Ready).await?;
-        let part = take_part(node, next.as_ref(), &run, &mut arrays);
+        let part = take_part(place.node(), next.as_ref(), &run, &mut arrays);
         tokio::select! {
             done = part => done?,
             // No order follows before this run is done: the head has given up.

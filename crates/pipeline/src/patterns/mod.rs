@@ -2,7 +2,7 @@
 //! with whole buffers or with deltas, the results verified.
 //!
 //! These are the tests *pair* and *cascade* of the delta paper (section 3). The examples and the
-//! measurements run the same code: [`Chain`] at the first node, [`serve`] at the others. Whoever
+//! measurements run the same code: [`Chain`] at the first node, [`serve`] (in a cluster [`serve_in`]) at the others. Whoever
 //! wants only a node's part of one run calls [`run_head`], [`run_middle`] and [`run_tail`].
 //!
 //! Whole and delta differ in nothing but when bytes may leave and be used: the same transfer, the
@@ -15,10 +15,11 @@ mod roles;
 
 use std::fmt;
 
+use chunkcomm::cluster::PeerError;
 use chunkcomm::{AcceptError, ConnectError, OpenError, RecvError, SendError};
 use serde::{Deserialize, Serialize};
 
-pub use chain::{Chain, Outcome, serve};
+pub use chain::{Chain, Outcome, serve, serve_in};
 pub use compute::{Compute, Difference, UnknownCompute, compare, sequential, source};
 pub use pin::pin;
 pub use roles::{Arrays, run_head, run_middle, run_tail};
@@ -85,6 +86,8 @@ pub enum PatternError {
     Accept(AcceptError),
     /// The next node could not be reached.
     Connect(ConnectError),
+    /// A member of the cluster could not be reached.
+    Peer(PeerError),
     /// A word or an order could not be sent.
     Send(SendError),
     /// A word or an order did not arrive.
@@ -121,6 +124,7 @@ impl fmt::Display for PatternError {
             Self::Open(error) => error.fmt(f),
             Self::Accept(error) => error.fmt(f),
             Self::Connect(error) => error.fmt(f),
+            Self::Peer(error) => error.fmt(f),
             Self::Send(error) => error.fmt(f),
             Self::Recv(error) => error.fmt(f),
             Self::Address { address } => write!(f, "{address:?} is no address of a node"),
@@ -139,6 +143,7 @@ impl std::error::Error for PatternError {
             Self::Open(error) => error.source(),
             Self::Accept(error) => error.source(),
             Self::Connect(error) => error.source(),
+            Self::Peer(error) => error.source(),
             Self::Send(error) => error.source(),
             Self::Recv(error) => error.source(),
             Self::Address { .. }
@@ -165,6 +170,7 @@ from!(
     Open(OpenError),
     Accept(AcceptError),
     Connect(ConnectError),
+    Peer(PeerError),
     Send(SendError),
     Recv(RecvError),
 );
