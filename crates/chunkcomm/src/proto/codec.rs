@@ -21,11 +21,13 @@
 //! - A value with more than [`DEPTH_MAX`] optional values, sequences, maps and enums within each
 //!   other is refused ([`DecodeError::TooDeep`]): a long linked list travels as a `Vec`.
 //!
-//! A `Vec<u8>` is a sequence of numbers to serde, each encoded by itself. Bytes that are only
-//! carried are faster as `bytes::Bytes` or through `serde_bytes`, and fastest in a channel of
-//! bytes.
+//! A vector of numbers is a sequence to serde, each number taken by itself. Where it is the whole
+//! message (`Sender<Vec<f32>>`) it is decoded at once, at the speed of a copy; within another value
+//! it takes about a nanosecond for each number. Bytes that are only carried within other values are
+//! faster as `bytes::Bytes` or through `serde_bytes`, and fastest of all in a channel of bytes.
 
 mod decoder;
+mod numbers;
 
 use std::fmt;
 
@@ -213,6 +215,9 @@ impl Writer for Append<'_> {
 /// See [`DecodeError`].
 #[inline(always)]
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    if let Some(numbers) = numbers::decode(bytes) {
+        return numbers;
+    }
     let mut decoder = Decoder::new(bytes);
     let value = T::deserialize(&mut decoder)?;
     if decoder.is_at_end() { Ok(value) } else { Err(DecodeError::Trailing) }

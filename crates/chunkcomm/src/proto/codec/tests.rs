@@ -156,6 +156,68 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
+/// A vector of numbers with a `Deserialize` of its own.
+#[derive(Debug, PartialEq, Serialize)]
+struct Ascending(Vec<u32>);
+
+impl<'de> Deserialize<'de> for Ascending {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let numbers = Vec::deserialize(deserializer)?;
+        if !numbers.is_sorted() {
+            return Err(serde::de::Error::custom("they descend"));
+        }
+        Ok(Ascending(numbers))
+    }
+}
+
+#[test]
+fn vectors_of_numbers_go_the_short_way_and_no_others() {
+    fn is_short<T: Serialize + DeserializeOwned + PartialEq + fmt::Debug>(value: &T) -> bool {
+        agrees(value);
+        numbers::decode::<T>(&reference(value)).is_some()
+    }
+    for count in [0, 1, 2, 3, 300] {
+        let numbers = || (0..count).map(|number| number * 0x0102_0304 - 7);
+        assert!(is_short(&numbers().map(|number| number as u8).collect::<Vec<_>>()));
+        assert!(is_short(&numbers().map(|number| number as u16).collect::<Vec<_>>()));
+        assert!(is_short(&numbers().map(|number| number as u32).collect::<Vec<_>>()));
+        assert!(is_short(&numbers().map(|number| number as u64).collect::<Vec<_>>()));
+        assert!(is_short(&numbers().map(|number| number as u128).collect::<Vec<_>>()));
+        assert!(is_short(&numbers().map(|number| number as i8).collect::<Vec<_>>()));
+        assert!(is_short(&numbers().map(|number| number as i16).collect::<Vec<_>>()));
+        assert!(is_short(&numbers().map(|number| number as i32).collect::<Vec<_>>()));
+        assert!(is_short(&numbers().collect::<Vec<i64>>()));
+        assert!(is_short(&numbers().map(i128::from).collect::<Vec<_>>()));
+        assert!(is_short(&numbers().map(|number| number as f32 / 3.0).collect::<Vec<_>>()));
+        assert!(is_short(&numbers().map(|number| number as f64 / 3.0).collect::<Vec<_>>()));
+
+        assert!(!is_short(&numbers().map(|number| number > 9).collect::<Vec<_>>()));
+        assert!(!is_short(&(numbers().collect::<Vec<_>>(), 7u8)));
+        assert!(!is_short(&Ascending((0..count as u32).collect())));
+    }
+    assert!(!is_short(&"a text".to_string()));
+    assert_eq!(decode::<Ascending>(&reference(&vec![2u32, 1])), Err(DecodeError::Refused));
+}
+
+proptest! {
+    #[test]
+    fn the_short_way_fails_as_the_long_one(
+        count in 0u64..12,
+        bytes in prop_oneof![vec(any::<u8>(), 0..8), vec(any::<u8>(), 8..48)],
+    ) {
+        let mut bytes = bytes;
+        if let Some(first) = bytes.first_chunk_mut() {
+            *first = count.to_le_bytes();
+        }
+        let long = decode::<(Vec<u8>,)>(&bytes);
+        prop_assert_eq!(decode::<Vec<u8>>(&bytes), long.map(|(numbers,)| numbers));
+        let long = decode::<(Vec<u32>,)>(&bytes);
+        prop_assert_eq!(decode::<Vec<u32>>(&bytes), long.map(|(numbers,)| numbers));
+        let long = decode::<(Vec<i128>,)>(&bytes);
+        prop_assert_eq!(decode::<Vec<i128>>(&bytes), long.map(|(numbers,)| numbers));
+    }
+}
+
 /// A declared length and nothing behind it.
 fn claim(length: u64) -> [u8; 8] {
     length.to_le_bytes()
@@ -167,6 +229,7 @@ fn a_hostile_length_is_refused_before_anything_is_allocated() {
         assert_eq!(decode::<String>(&claim(length)), Err(DecodeError::Short));
         assert_eq!(decode::<Bytes>(&claim(length)), Err(DecodeError::Short));
         assert_eq!(decode::<Vec<u64>>(&claim(length)), Err(DecodeError::Short));
+        assert_eq!(decode::<(Vec<u64>,)>(&claim(length)), Err(DecodeError::Short));
         assert_eq!(decode::<HashMap<u64, u64>>(&claim(length)), Err(DecodeError::Short));
     }
 }

@@ -1,0 +1,62 @@
+//! A short way for messages that are a sequence of numbers.
+//!
+//! serde has a `Vec` built element by element: a check of the bytes and one of the capacity for
+//! each, where the bytes of numbers could be converted at once. Which visitor asks for them,
+//! serde's own or one that does something else with them, a deserializer cannot know. But a whole
+//! message of type `Vec<u32>` is read by serde's own, so what comes out of it is known, and it is
+//! made here without it. In a build without optimisation the comparisons of types are made for each
+//! message; with it none is left.
+
+use std::mem;
+
+use castaway::cast;
+
+use super::DecodeError;
+
+/// A number of `N` bytes.
+trait Number<const N: usize> {
+    fn read(bytes: [u8; N]) -> Self;
+}
+
+/// Reads the vector that fills `bytes` exactly; fails as the long way does.
+fn vector<N: Number<BYTES>, const BYTES: usize>(bytes: &[u8]) -> Result<Vec<N>, DecodeError> {
+    let (count, rest) = bytes.split_first_chunk().ok_or(DecodeError::Short)?;
+    let (numbers, part) = rest.as_chunks();
+    let count = u64::from_le_bytes(*count);
+    if count > numbers.len() as u64 {
+        return Err(DecodeError::Short);
+    }
+    if count < numbers.len() as u64 || !part.is_empty() {
+        return Err(DecodeError::Trailing);
+    }
+    Ok(numbers.iter().map(|bytes| N::read(*bytes)).collect())
+}
+
+macro_rules! numbers {
+    ($($number:ty)*) => {
+        $(impl Number<{ size_of::<$number>() }> for $number {
+            #[inline(always)]
+            fn read(bytes: [u8; size_of::<$number>()]) -> Self {
+                <$number>::from_le_bytes(bytes)
+            }
+        })*
+
+        /// Decodes the value that fills `bytes` exactly, if `T` is a vector of numbers.
+        #[inline(always)]
+        pub(super) fn decode<T>(bytes: &[u8]) -> Option<Result<T, DecodeError>> {
+            if mem::size_of::<T>() != mem::size_of::<Vec<u8>>() {
+                return None;
+            }
+            let mut value: Option<T> = None;
+            $(if let Ok(vector_of_numbers) = cast!(&mut value, &mut Option<Vec<$number>>) {
+                match vector(bytes) {
+                    Ok(numbers) => *vector_of_numbers = Some(numbers),
+                    Err(error) => return Some(Err(error)),
+                }
+            })*
+            value.map(Ok)
+        }
+    };
+}
+
+numbers! { u8 u16 u32 u64 u128 i8 i16 i32 i64 i128 f32 f64 }
