@@ -139,6 +139,7 @@ async fn call(cluster: &Cluster, workers: &Workers, job: Job) -> Result<(), Fail
     while from.recv_many(&mut numbers, usize::MAX).await? > 0 {}
     let mut expected = numbers.clone();
     expected.sort_unstable();
+    let numbers = numbers.into();
     for _ in 0..job.rounds {
         for &way in &job.ways {
             let sorting = ways::Sorting { cluster, workers, ranks: &job.workers, way };

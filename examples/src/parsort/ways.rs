@@ -1,6 +1,7 @@
 //! The three ways to send the numbers, as the paper has them.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Instant;
 
 use chunkcomm::process::Failure;
@@ -10,6 +11,7 @@ use chunkcomm::{
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
 
 use super::Outcome;
 
@@ -50,13 +52,9 @@ impl Workers {
             let (mut from, mut to) =
                 (from.connect().await?.into_receiver().await?, to.connect().await?);
             let mut numbers = Vec::new();
-            while let Some(number) = from.recv().await? {
-                numbers.push(number);
-            }
+            while from.recv_many(&mut numbers, usize::MAX).await? > 0 {}
             numbers.sort_unstable();
-            for number in &numbers {
-                to.send(number).await?;
-            }
+            to.send_all(&numbers).await?;
             Ok(())
         });
         let input =
@@ -67,9 +65,7 @@ impl Workers {
                     numbers.extend(chunk);
                 }
                 numbers.sort_unstable();
-                for number in &numbers {
-                    to.send(number).await?;
-                }
+                to.send_all(&numbers).await?;
                 Ok(())
             });
         let both = registry.process(
@@ -99,7 +95,7 @@ impl Sorting<'_> {
     /// Sorts and takes the time, that of starting the workers included.
     pub(super) async fn timed(
         &self,
-        numbers: &[i64],
+        numbers: &Arc<[i64]>,
         expected: &[i64],
     ) -> Result<Outcome, Failure> {
         let before = self.sent().await?;
@@ -126,25 +122,27 @@ impl Sorting<'_> {
         Ok(sent)
     }
 
-    async fn sort(&self, numbers: &[i64]) -> Result<Vec<i64>, Failure> {
+    async fn sort(&self, numbers: &Arc<[i64]>) -> Result<Vec<i64>, Failure> {
         match self.way {
             Way::Plain => {
                 let (to, from, handles) = self.start(&self.workers.plain).await?;
                 let merging = merge_streams(from, numbers.len());
-                let sorted = both(deal(to, numbers), merging).await?;
+                let sorted = both(deal(to, numbers, send_plain), merging).await?;
                 ended(handles).await?;
                 Ok(sorted)
             }
             Way::ChunkedInput(size) => {
                 let (to, from, handles) = self.start(&self.workers.input).await?;
                 let merging = merge_streams(from, numbers.len());
-                let sorted = both(deal_chunks(to, numbers, size), merging).await?;
+                let send = |to, share| send_chunks(to, share, size);
+                let sorted = both(deal(to, numbers, send), merging).await?;
                 ended(handles).await?;
                 Ok(sorted)
             }
             Way::ChunkedBoth(size) => {
                 let (to, from, handles) = self.start(&self.workers.both).await?;
-                let sorted = both(deal_chunks(to, numbers, size), merge_chunks(from)).await?;
+                let send = |to, share| send_chunks(to, share, size);
+                let sorted = both(deal(to, numbers, send), merge_chunks(from)).await?;
                 ended(handles).await?;
                 Ok(sorted)
             }
@@ -187,45 +185,58 @@ async fn ended(handles: Vec<ProcessHandle>) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn connected<T>(to: Vec<Departing<T>>) -> Result<Vec<Sender<T>>, Failure>
+/// What each worker gets: every so many numbers from its own on.
+struct Share {
+    numbers: Arc<[i64]>,
+    first: usize,
+    step: usize,
+}
+
+impl Share {
+    fn iter(&self) -> impl Iterator<Item = &i64> {
+        self.numbers.iter().skip(self.first).step_by(self.step)
+    }
+}
+
+/// To each its share, by a task for each: one that waits for its worker keeps no other waiting.
+async fn deal<T, D>(
+    to: Vec<Departing<T>>,
+    numbers: &Arc<[i64]>,
+    send: impl Fn(Sender<T>, Share) -> D,
+) -> Result<(), Failure>
 where
-    T: Serialize + DeserializeOwned,
+    T: Serialize + DeserializeOwned + 'static,
+    D: Future<Output = Result<(), Failure>> + Send + 'static,
 {
-    let mut senders = Vec::new();
-    for one in to {
-        senders.push(one.connect().await?);
+    let (mut dealing, step) = (JoinSet::new(), to.len());
+    for (first, to) in to.into_iter().enumerate() {
+        let share = Share { numbers: Arc::clone(numbers), first, step };
+        dealing.spawn(send(to.connect().await?, share));
     }
-    Ok(senders)
-}
-
-/// One by one, to each in turn.
-async fn deal(to: Vec<Departing<i64>>, numbers: &[i64]) -> Result<(), Failure> {
-    let mut to = connected(to).await?;
-    for round in numbers.chunks(to.len()) {
-        for (sender, number) in to.iter_mut().zip(round) {
-            sender.send(number).await?;
-        }
+    while let Some(dealt) = dealing.join_next().await {
+        dealt.map_err(|error| Failure::new(error.to_string()))??;
     }
     Ok(())
 }
 
-/// To each in turn, `size` of its numbers at a time.
-async fn deal_chunks(
-    to: Vec<Departing<Vec<i64>>>,
-    numbers: &[i64],
-    size: u32,
-) -> Result<(), Failure> {
-    let mut to = connected(to).await?;
-    let count = to.len();
-    for block in numbers.chunks(size as usize * count) {
-        for (index, sender) in to.iter_mut().enumerate() {
-            let chunk: Vec<i64> = block.iter().copied().skip(index).step_by(count).collect();
-            if !chunk.is_empty() {
-                sender.send(&chunk).await?;
-            }
-        }
-    }
+/// One by one.
+async fn send_plain(mut to: Sender<i64>, share: Share) -> Result<(), Failure> {
+    to.send_all(share.iter()).await?;
     Ok(())
+}
+
+/// `size` at a time.
+async fn send_chunks(mut to: Sender<Vec<i64>>, share: Share, size: u32) -> Result<(), Failure> {
+    let mut numbers = share.iter().copied();
+    let mut chunk = Vec::with_capacity(size as usize);
+    loop {
+        chunk.clear();
+        chunk.extend(numbers.by_ref().take(size as usize));
+        if chunk.is_empty() {
+            return Ok(());
+        }
+        to.send(&chunk).await?;
+    }
 }
 
 /// Merges streams that are sorted, as they come.
