@@ -7,8 +7,5 @@ mod calls;
 mod faults;
 mod joining;
 mod processes;
-#[allow(dead_code)] // of what is shared not everything is needed here
-#[path = "../main/support/raw.rs"]
-mod raw;
 #[path = "../main/support/waiting.rs"]
 mod waiting;

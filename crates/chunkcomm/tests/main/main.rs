@@ -17,6 +17,7 @@ mod gather;
 mod hello;
 mod last_words;
 mod loss;
+mod manager;
 mod mismatch;
 mod nodes;
 mod observe;

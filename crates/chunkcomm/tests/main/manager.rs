@@ -1,0 +1,32 @@
+//! A manager of a cluster that says what no node would.
+
+use crate::support::raw::RawPeer;
+use crate::support::{limited, on_one_thread};
+use chunkcomm::cluster::{Cluster, ClusterConfig};
+use chunkcomm::proto::packet::Item;
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// Longer than this is waited for.
+const NEVER: Duration = Duration::from_secs(3_600);
+
+#[test]
+fn a_manager_that_is_killed_before_its_first_word_is_missed_at_once() {
+    on_one_thread(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let variables =
+            [("MANAGER", format!("127.0.0.1:{port}")), ("RANK", "1".into()), ("SIZE", "2".into())];
+        let variables = variables.map(|(name, value)| (format!("CHUNKCOMM_{name}"), value));
+        let config = ClusterConfig::new().environment(variables.into_iter().collect());
+        let joining = tokio::spawn(Cluster::join(config.ready_within(NEVER)));
+        let mut manager = limited(RawPeer::accept(&listener)).await;
+        let announced = manager.find(|item| matches!(item, Item::Run { .. }).then_some(()));
+        limited(announced).await.unwrap();
+        // As of a process that is killed: nobody listens, and nothing was said.
+        drop(listener);
+        drop(manager);
+        let error = limited(joining).await.unwrap().unwrap_err().to_string();
+        assert!(error.contains("nobody listens any more where it was"), "{error}");
+    });
+}
