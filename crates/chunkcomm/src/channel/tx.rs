@@ -294,13 +294,10 @@ impl Tx {
         let done = poll_fn(|context| poll_closed(&shared, accepted, last, context));
         let in_time = clock::within(peer.runtime(), deadline, done).await;
         let account = Account { accepted, acknowledged: shared.acked().min(accepted) };
-        let cause = match in_time {
-            Some(true) if held.is_none() => return Ok(()),
-            Some(true) => None,
-            Some(false) if account.unknown() == 0 => return Ok(()),
-            Some(false) => Some(shared.error(peer.name(), account)),
-            None => None,
-        };
+        if in_time.is_some() && account.unknown() == 0 {
+            return Ok(());
+        }
+        let cause = shared.is_lost().then(|| shared.error(peer.name(), account));
         let (channel, peer) = (shared.name.clone(), peer.name().to_owned());
         Err(CloseError { channels: vec![Unacknowledged { channel, peer, account, cause }] })
     }
@@ -365,12 +362,10 @@ fn poll_closed(
     accepted: u64,
     last: bool,
     context: &mut Context<'_>,
-) -> Poll<bool> {
+) -> Poll<()> {
     shared.wait(context.waker());
-    if shared.end_acked() || !last && shared.acked() >= accepted {
-        Poll::Ready(true)
-    } else if shared.is_lost() {
-        Poll::Ready(false)
+    if shared.is_settled() || !last && shared.acked() >= accepted {
+        Poll::Ready(())
     } else {
         Poll::Pending
     }

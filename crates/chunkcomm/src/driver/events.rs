@@ -104,6 +104,10 @@ impl Others<'_> {
     }
 
     fn fail(&mut self, channel: u32, failure: Failure) {
+        // The same packet may acknowledge what who waits would call unknown otherwise.
+        for carried in self.link.poll_acknowledged() {
+            self.senders.acknowledged(carried);
+        }
         if let Some(slot) = self.senders.slots.get_mut(&channel) {
             slot.discard = true;
             slot.shared.fail(failure);

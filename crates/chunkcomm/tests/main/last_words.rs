@@ -1,9 +1,12 @@
-//! What a peer said last is heard, although nothing can be written to it any more.
+//! What a peer or a receiver says last is heard: though nothing can be written to it any more,
+//! and though it says first that it has gone.
 
-use crate::support::raw::RawPeer;
-use crate::support::{limited, on_one_thread, tcp};
-use chunkcomm::proto::packet::{AppendRecords, Item};
-use chunkcomm::{LinkCause, Node};
+use crate::support::raw::{RawPeer, bytes_fingerprint};
+use crate::support::{limited, on_both, on_one_thread, tcp};
+use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Header, Item, Lane};
+use chunkcomm::{CloseError, LinkCause, Node, SendError};
+use std::time::Duration;
+use tokio::net::TcpListener;
 
 /// The runtime looks for what has arrived only now and then: the node's write fails before it
 /// knows that there is something to read. So one round would mostly do.
@@ -29,5 +32,55 @@ fn a_goodbye_is_heard_by_a_node_whose_write_failed_first() {
             let error = limited(peer.closed()).await;
             assert!(matches!(error.cause(), LinkCause::ClosedByPeer), "{error}");
         }
+    });
+}
+
+/// Closes a channel with one message, whose receiver says that it has gone before it
+/// acknowledges anything, and then that everything up to `packets_short` packets came.
+async fn closed_after_terminate(packets_short: u64) -> Result<(), CloseError> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().into();
+    let node = Node::builder().build().await.unwrap();
+    let (peer, mut raw) = tokio::join!(node.connect(&address), RawPeer::accept(&listener));
+    let mut sender = node.open_bytes(&peer.unwrap(), "taken").await.unwrap();
+    sender.send_slice_now(b"one").await.unwrap();
+    sender.flush().await.unwrap();
+    let closing = tokio::spawn(sender.close(Duration::from_secs(5)));
+    let mut last = 0;
+    let ended = raw.find(|item| match item {
+        Item::Packet(header) => {
+            last = header.sequence;
+            None
+        }
+        item => matches!(item, Item::End { .. }).then_some(()),
+    });
+    limited(ended).await.unwrap();
+    raw.packet(|body| {
+        body.terminate(1);
+        body.open(1, Lane::Bulk, ChannelKind::Bytes, bytes_fingerprint(), "x");
+    })
+    .await;
+    // Then the node has seen the first of these two words.
+    let _opened = limited(node.accept_bytes("x")).await.unwrap();
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    raw.packet_as(Header { ack: last - packets_short, ..Header::default() }, |_| ()).await;
+    if packets_short > 0 {
+        raw.packet(AppendRecords::bye).await;
+    }
+    limited(closing).await.unwrap()
+}
+
+#[test]
+fn what_a_receiver_took_before_it_went_away_is_acknowledged_to_close() {
+    on_both(|| async {
+        closed_after_terminate(0).await.unwrap();
+        // All but the message and the end, or the end alone.
+        let error = closed_after_terminate(2).await.unwrap_err();
+        let channel = &error.channels[0];
+        assert_eq!((channel.account.accepted, channel.account.acknowledged), (1, 0));
+        assert!(matches!(channel.cause, Some(SendError::Terminated(_))), "{error}");
+        closed_after_terminate(1).await.unwrap();
     });
 }

@@ -22,6 +22,8 @@ pub(super) const WAITING: u8 = 4;
 pub(super) const ENDED: u8 = 8;
 /// Somebody looks at what becomes of the channel, and waits for nothing.
 const WATCHED: u8 = 16;
+/// No further message of the channel will be acknowledged.
+const SETTLED: u8 = 32;
 
 /// Why nothing can be sent on a channel any more.
 #[derive(Debug, Clone)]
@@ -143,6 +145,11 @@ impl TxShared {
         self.flags.load(Ordering::Acquire) & ENDED != 0
     }
 
+    /// What is acknowledged now is all that will be.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.flags.load(Ordering::Acquire) & (ENDED | SETTLED) != 0
+    }
+
     pub(crate) fn acked(&self) -> u64 {
         self.acked.load(Ordering::Acquire)
     }
@@ -194,6 +201,10 @@ impl TxShared {
     /// From now on every call fails with this, and what is staged is dropped;
     /// the first failure stays.
     pub(crate) fn fail(&self, failure: Failure) {
+        // What was written to a receiver that went away is acknowledged all the same.
+        if !matches!(failure, Failure::Terminated) {
+            self.flags.fetch_or(SETTLED, Ordering::Release);
+        }
         self.refuse_more(failure);
         let mut slow = locked(&self.slow);
         slow.large.clear();
