@@ -44,22 +44,22 @@ impl Driver {
             Command::End { id, messages, at } => self.link.end(id, messages, at),
             Command::Consumed { id, bytes } => {
                 self.link.consumed(id, bytes);
-                if let Some(slot) = self.receivers.get(&id) {
+                if let Some(slot) = self.receivers.get(id) {
                     slot.shared.set_report_step(self.link.report_step(id));
                 }
             }
             Command::LargeDemanded { id } => self.link.demand_large(id),
             Command::LargeTaken { id } => self.link.large_taken(id),
             Command::Finished { id } => {
-                self.receivers.remove(&id);
+                self.receivers.remove(id);
                 self.link.finished(id);
             }
             Command::Terminate { id } => {
-                self.receivers.remove(&id);
+                self.receivers.remove(id);
                 self.link.terminate(id);
             }
             Command::Refuse { id, refusal, text } => {
-                self.receivers.remove(&id);
+                self.receivers.remove(id);
                 self.link.refuse(id, refusal, &text);
             }
             Command::Land { id, landing, taken } => self.land(id, landing, &taken),
@@ -88,7 +88,7 @@ impl Driver {
         landing: Box<dyn crate::channel::Landing>,
         taken: &[bytes::Bytes],
     ) {
-        let Some(slot) = self.receivers.get_mut(&id) else { return };
+        let Some(slot) = self.receivers.get_mut(id) else { return };
         slot.landing = Some(landing);
         // A large message may have waited for a receiver that waits.
         self.link.demand_large(id);
@@ -101,11 +101,11 @@ impl Driver {
         rest.disarm();
         if !fits {
             slot.landing_full();
-            self.receivers.remove(&id);
+            self.receivers.remove(id);
             self.link.terminate(id);
         } else if let Some(outcome) = outcome {
             slot.end(outcome);
-            self.receivers.remove(&id);
+            self.receivers.remove(id);
             self.link.finished(id);
         }
     }
@@ -116,9 +116,9 @@ impl Driver {
         }
         self.closing = Closing::Draining;
         let error = self.error(LinkCause::Closed);
-        for (id, slot) in &mut self.senders.slots {
+        for (id, slot) in self.senders.slots.iter_mut() {
             slot.shared.refuse_more(Failure::Lost(error.clone()));
-            self.link.end_when_drained(*id, now);
+            self.link.end_when_drained(id, now);
         }
         self.link.close();
     }

@@ -43,10 +43,10 @@ impl Looks {
         }
         self.due = link.waits_for_credit().then(|| now.after(LOOK));
         let blocked = senders.slots.iter().filter_map(|(id, slot)| {
-            let state = link.channel_state(*id);
+            let state = link.channel_state(id);
             let waits = state.blocked == outbox::Blocked::Credit && slot.shared.is_waited_for();
             let name = slot.shared.name.as_str();
-            waits.then_some(Blocked { channel: *id, position: state.sent_bytes, name })
+            waits.then_some(Blocked { channel: id, position: state.sent_bytes, name })
         });
         let peer = node_of(shared.peer.incarnation);
         let told = locked(&self.board).look(self.link, peer, blocked, now);
@@ -85,7 +85,7 @@ impl Others<'_> {
         let Some(last) = hops(chain).last() else { return };
         let unread = self
             .receivers
-            .get(&last.channel)
+            .get(last.channel)
             .is_some_and(|slot| slot.landing.is_none() && slot.shared.is_left_alone());
         if last.node != node_of(self.shared.peer.incarnation) || !unread {
             return;

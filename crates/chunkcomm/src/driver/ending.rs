@@ -17,9 +17,9 @@ impl Driver {
     /// The channels with messages that are not known to have arrived.
     pub(super) fn unacknowledged(&mut self) -> Vec<Unacknowledged> {
         let mut channels = Vec::new();
-        for (id, slot) in &mut self.senders.slots {
+        for (id, slot) in self.senders.slots.iter_mut() {
             let staged = slot.ring.messages();
-            let accepted = self.link.sent_messages(*id) + u64::from(staged);
+            let accepted = self.link.sent_messages(id) + u64::from(staged);
             let acknowledged = slot.shared.acked();
             if accepted > acknowledged && !slot.discard {
                 channels.push(Unacknowledged {
@@ -69,7 +69,7 @@ impl Driver {
             match command {
                 Command::Open { tx, .. } => tx.fail(Failure::Lost(error.clone())),
                 Command::Land { id, landing, taken } => {
-                    if let Some(slot) = self.receivers.get(&id) {
+                    if let Some(slot) = self.receivers.get(id) {
                         land_rest(&slot.shared, landing, &taken, None);
                     }
                 }

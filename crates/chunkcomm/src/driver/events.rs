@@ -52,11 +52,11 @@ impl Others<'_> {
                 self.opened(channel, kind, fingerprint, name);
             }
             Event::Ended { channel } => {
-                let Some(slot) = self.receivers.get_mut(&channel) else { return };
+                let Some(slot) = self.receivers.get_mut(channel) else { return };
                 let landed = slot.landing.is_some();
                 slot.end(Outcome::Done);
                 if landed {
-                    self.receivers.remove(&channel);
+                    self.receivers.remove(channel);
                     self.link.finished(channel);
                 }
             }
@@ -80,13 +80,13 @@ impl Others<'_> {
         let opened = Opened { receiver, kind, fingerprint };
         if let Err(refused) = self.acceptor.opened(opened) {
             refused.receiver.disarm();
-            self.receivers.remove(&channel);
+            self.receivers.remove(channel);
             self.link.refuse(channel, Refusal::NotAccepted, "");
         }
     }
 
     fn refused(&mut self, channel: u32, refusal: Refusal, text: &str) {
-        let Some(slot) = self.senders.slots.get(&channel) else { return };
+        let Some(slot) = self.senders.slots.get(channel) else { return };
         if slot.discard {
             // It was refused before: the answer is on its way.
             return;
@@ -108,7 +108,7 @@ impl Others<'_> {
         for carried in self.link.poll_acknowledged() {
             self.senders.acknowledged(carried);
         }
-        if let Some(slot) = self.senders.slots.get_mut(&channel) {
+        if let Some(slot) = self.senders.slots.get_mut(channel) {
             slot.discard = true;
             slot.shared.fail(failure);
         }

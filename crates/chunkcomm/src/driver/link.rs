@@ -146,9 +146,9 @@ impl Driver {
         }
         if self.recheck.is_some_and(|at| now >= at) {
             self.recheck = None;
-            for (id, slot) in &mut self.senders.slots {
+            for (id, slot) in self.senders.slots.iter_mut() {
                 if !slot.ring.is_empty() {
-                    self.link.staged(*id, now);
+                    self.link.staged(id, now);
                 }
             }
         }

@@ -133,7 +133,7 @@ impl Reader {
         channel: u32,
         left: u32,
     ) -> Poll<Result<(), ReadError>> {
-        let Some(slot) = inbound.receivers.get_mut(&channel) else {
+        let Some(slot) = inbound.receivers.get_mut(channel) else {
             return self.poll_buffer(context, transport, inbound);
         };
         let destination = slot.destination(left as usize);

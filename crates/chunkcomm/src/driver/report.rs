@@ -64,11 +64,11 @@ impl Driver {
             .iter()
             .map(|(id, slot)| {
                 let staged = u64::from(slot.ring.messages());
-                let state = self.link.channel_state(*id);
+                let state = self.link.channel_state(id);
                 SendingReport {
                     channel: slot.shared.name.clone(),
                     staged,
-                    sent: self.link.sent_messages(*id),
+                    sent: self.link.sent_messages(id),
                     acknowledged: slot.shared.acked(),
                     credit_bytes: state.credit_bytes,
                     waits_for: match state.blocked {

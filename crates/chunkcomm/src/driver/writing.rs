@@ -32,7 +32,7 @@ pub(crate) struct TxSlots {
 
 impl Staged for TxSlots {
     fn view(&mut self, channel: u32) -> View<'_> {
-        match self.slots.get_mut(&channel) {
+        match self.slots.get_mut(channel) {
             Some(slot) if !slot.discard => {
                 let (front, back, messages) = slot.ring.peek();
                 // After the peek: a mark that was seen has its message.
@@ -44,7 +44,7 @@ impl Staged for TxSlots {
     }
 
     fn consume(&mut self, channel: u32, bytes: usize, messages: u32) {
-        let Some(slot) = self.slots.get_mut(&channel) else { return };
+        let Some(slot) = self.slots.get_mut(channel) else { return };
         slot.ring.consume(bytes, messages);
         if !slot.ring.is_empty() || slot.shared.not_queued(&mut slot.ring) {
             self.restaged.push(channel);
@@ -53,7 +53,7 @@ impl Staged for TxSlots {
     }
 
     fn take_large(&mut self, channel: u32) -> Bytes {
-        self.slots.get(&channel).map_or_else(Bytes::new, |slot| slot.shared.take_large())
+        self.slots.get(channel).map_or_else(Bytes::new, |slot| slot.shared.take_large())
     }
 }
 
@@ -61,7 +61,7 @@ impl TxSlots {
     /// The transport has taken what `carried` tells.
     pub(crate) fn written(&mut self, carried: &[Carried], link: &Link) {
         for it in carried {
-            if let Some(slot) = self.slots.get(&it.channel) {
+            if let Some(slot) = self.slots.get(it.channel) {
                 if let Some(counters) = link.channel_counters(it.channel) {
                     slot.shared.set_counters(counters);
                 }
@@ -72,11 +72,11 @@ impl TxSlots {
 
     /// The peer's inbox has what `carried` tells.
     pub(crate) fn acknowledged(&mut self, carried: Carried) {
-        if let Some(slot) = self.slots.get(&carried.channel) {
+        if let Some(slot) = self.slots.get(carried.channel) {
             slot.shared.set_acked(carried.messages);
             if carried.end {
                 slot.shared.set_end_acked();
-                self.slots.remove(&carried.channel);
+                self.slots.remove(carried.channel);
             }
         }
     }

@@ -357,7 +357,7 @@ impl Link {
             self.open_credit_told = 0;
         }
         self.grants.clear();
-        let mut channels: Vec<u32> = self.incoming.keys().copied().collect();
+        let mut channels: Vec<u32> = self.incoming.keys().collect();
         channels.sort_unstable();
         if !planted::is!(GrantsNotSaidAnew) {
             self.grants.extend(channels);

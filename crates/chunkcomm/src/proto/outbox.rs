@@ -156,7 +156,7 @@ impl Outbox {
     fn admit_opens(&mut self) {
         while self.open_credit >= WINDOW_BYTES_INITIAL {
             let Some(id) = self.unopened.pop_front() else { return };
-            let Some(channel) = self.channels.get_mut(&id) else { continue };
+            let Some(channel) = self.channels.get_mut(id) else { continue };
             self.open_credit -= WINDOW_BYTES_INITIAL;
             channel.admitted = true;
             channel.credit = channel.credit.max(WINDOW_BYTES_INITIAL);
@@ -166,7 +166,7 @@ impl Outbox {
     }
 
     fn enqueue(&mut self, id: u32) {
-        let Some(channel) = self.channels.get_mut(&id) else { return };
+        let Some(channel) = self.channels.get_mut(id) else { return };
         if !channel.queued && !channel.blocked && channel.admitted {
             channel.queued = true;
             let queue = match channel.spec.lane {
@@ -179,7 +179,7 @@ impl Outbox {
 
     /// `channel` staged something where there was nothing, at `at`.
     pub fn staged(&mut self, channel: u32, at: Time) {
-        if let Some(entry) = self.channels.get_mut(&channel) {
+        if let Some(entry) = self.channels.get_mut(channel) {
             // Queued for its open alone, it has nothing older.
             entry.oldest = if entry.queued { entry.oldest.min(at) } else { at };
             self.enqueue(channel);
@@ -196,7 +196,7 @@ impl Outbox {
     /// A message waits for room behind the messages of `channel` up to number
     /// `until`.
     pub fn no_room(&mut self, channel: u32, until: u64, at: Time) {
-        if let Some(entry) = self.channels.get_mut(&channel) {
+        if let Some(entry) = self.channels.get_mut(channel) {
             entry.fit_until = entry.fit_until.max(until);
         }
         self.staged(channel, at);
@@ -204,7 +204,7 @@ impl Outbox {
 
     /// The messages of `channel` up to number `until` are to leave at once.
     pub fn urgent(&mut self, channel: u32, until: u64, at: Time) {
-        if let Some(entry) = self.channels.get_mut(&channel) {
+        if let Some(entry) = self.channels.get_mut(channel) {
             entry.urgent_until = entry.urgent_until.max(until);
         }
         self.staged(channel, at);
@@ -212,7 +212,7 @@ impl Outbox {
 
     /// The caller asked for the messages of `channel` up to number `until`.
     pub fn explicit(&mut self, channel: u32, until: u64, at: Time) {
-        if let Some(entry) = self.channels.get_mut(&channel) {
+        if let Some(entry) = self.channels.get_mut(channel) {
             entry.explicit_until = entry.explicit_until.max(until);
         }
         self.staged(channel, at);
@@ -221,7 +221,7 @@ impl Outbox {
     /// `channel`, if its end was not sent yet: what ends it at both sides may
     /// cross, and an end is sent once.
     fn open_channel(&mut self, channel: u32) -> Option<&mut Channel> {
-        self.channels.get_mut(&channel).filter(|entry| !entry.ended)
+        self.channels.get_mut(channel).filter(|entry| !entry.ended)
     }
 
     /// `channel` ends after `messages` in all.
@@ -244,7 +244,7 @@ impl Outbox {
 
     /// `channel` was refused or its end is known to have arrived.
     pub fn remove(&mut self, channel: u32) {
-        self.channels.remove(&channel);
+        self.channels.remove(channel);
         self.express.remove(channel);
         self.bulk.remove(channel);
         self.unopened.retain(|id| *id != channel);
@@ -253,7 +253,7 @@ impl Outbox {
     /// The receiver of `channel` is gone: what is staged is dropped, the end is
     /// sent. Says whether the channel was known.
     pub fn terminate(&mut self, channel: u32, at: Time) -> bool {
-        let known = self.channels.contains_key(&channel);
+        let known = self.channels.contains(channel);
         let Some(entry) = self.open_channel(channel) else { return known };
         entry.large = None;
         entry.end = Some(entry.sent_messages);
@@ -271,7 +271,7 @@ impl Outbox {
 
     /// `channel` may send `total` bytes since it began.
     pub fn handle_credit(&mut self, channel: u32, total: u64) {
-        if let Some(entry) = self.channels.get_mut(&channel) {
+        if let Some(entry) = self.channels.get_mut(channel) {
             entry.credit = entry.credit.max(total);
             if planted::is!(CreditAsDelta) {
                 entry.credit += total;
@@ -286,13 +286,13 @@ impl Outbox {
     /// Messages of `channel` that were put in packets so far.
     #[must_use]
     pub fn sent_messages(&self, channel: u32) -> u64 {
-        self.channels.get(&channel).map_or(0, |entry| entry.sent_messages)
+        self.channels.get(channel).map_or(0, |entry| entry.sent_messages)
     }
 
     /// A large message of `channel` is on its way in fragments.
     #[must_use]
     pub fn in_fragments(&self, channel: u32) -> bool {
-        self.channels.get(&channel).is_some_and(|entry| entry.large.is_some())
+        self.channels.get(channel).is_some_and(|entry| entry.large.is_some())
     }
 
     /// What the packet that was filled last carries.
@@ -383,7 +383,7 @@ impl Outbox {
         let mut any = false;
         let bulk = self.bulk.iter().filter(|_| bulk_room > 0);
         for id in self.express.iter().chain(bulk) {
-            let Some(channel) = self.channels.get(&id) else { continue };
+            let Some(channel) = self.channels.get(id) else { continue };
             any = true;
             let view = staged.view(id);
             let credit = channel.credit - channel.sent_bytes;

@@ -42,7 +42,7 @@ impl Inbound<'_> {
     }
 
     fn run(&mut self, channel: u32, messages: u32, bytes: &[u8], lent: Option<&Bytes>) {
-        let Some(slot) = self.receivers.get_mut(&channel) else {
+        let Some(slot) = self.receivers.get_mut(channel) else {
             return self.link.consumed(channel, bytes.len() as u64);
         };
         if slot.landing.is_some() {
@@ -61,7 +61,7 @@ impl Inbound<'_> {
     }
 
     fn run_to_landing(&mut self, channel: u32, run: &[u8]) {
-        let Some(slot) = self.receivers.get_mut(&channel) else { return };
+        let Some(slot) = self.receivers.get_mut(channel) else { return };
         let mut at = 0;
         let mut fits = true;
         while let Some(range) = message::next_in_run(run, at) {
@@ -78,14 +78,14 @@ impl Inbound<'_> {
 
     /// The landing of `channel` has no room for what came.
     fn landing_full(&mut self, channel: u32) {
-        if let Some(mut slot) = self.receivers.remove(&channel) {
+        if let Some(mut slot) = self.receivers.remove(channel) {
             slot.landing_full();
         }
         self.link.terminate(channel);
     }
 
     fn large_begins(&mut self, channel: u32, bytes: u64) {
-        let Some(slot) = self.receivers.get_mut(&channel) else { return };
+        let Some(slot) = self.receivers.get_mut(channel) else { return };
         if slot.landing.is_some() {
             self.link.admit_large(channel, true);
             return;
@@ -99,7 +99,7 @@ impl Inbound<'_> {
     }
 
     fn large_bytes(&mut self, channel: u32, bytes: &[u8], done: Option<Counted>) {
-        let Some(slot) = self.receivers.get_mut(&channel) else { return };
+        let Some(slot) = self.receivers.get_mut(channel) else { return };
         if !slot.put(bytes) {
             return self.landing_full(channel);
         }
@@ -110,7 +110,7 @@ impl Inbound<'_> {
 
     /// The large message of `channel` is all there.
     pub(super) fn complete(&mut self, channel: u32, counted: Counted) {
-        let Some(slot) = self.receivers.get_mut(&channel) else { return };
+        let Some(slot) = self.receivers.get_mut(channel) else { return };
         let Some(mut assembling) = slot.assembling.take() else { return };
         assembling.memory.truncate(assembling.total);
         let bytes = assembling.memory.len() as u64;

@@ -59,7 +59,7 @@ impl Incoming {
 impl Link {
     /// The receiver of the peer's `channel` is gone.
     pub fn terminate(&mut self, channel: u32) {
-        let Some(incoming) = self.incoming.get_mut(&channel) else { return };
+        let Some(incoming) = self.incoming.get_mut(channel) else { return };
         if !incoming.terminated && !incoming.ended {
             self.control.push_back(Control::Terminate(channel));
         }
@@ -70,7 +70,7 @@ impl Link {
 
     /// The peer's `channel` is refused; `text` describes our type, if that is why.
     pub fn refuse(&mut self, channel: u32, refusal: Refusal, text: &str) {
-        let Some(incoming) = self.incoming.get_mut(&channel) else { return };
+        let Some(incoming) = self.incoming.get_mut(channel) else { return };
         incoming.terminated = true;
         let text = cut(text, TEXT_BYTES_MAX).to_owned();
         self.control.push_back(Control::Refuse(channel, refusal, text));
@@ -85,7 +85,7 @@ impl Link {
 
     /// The receiver of the peer's `channel` took runs of `bytes`.
     pub fn consumed(&mut self, channel: u32, bytes: u64) {
-        let Some(incoming) = self.incoming.get_mut(&channel) else { return };
+        let Some(incoming) = self.incoming.get_mut(channel) else { return };
         if incoming.window.consume(bytes, &mut self.budget) {
             self.grants.push_back(channel);
         }
@@ -94,7 +94,7 @@ impl Link {
     /// The receiver of the peer's `channel` has taken everything of it, its end
     /// included.
     pub fn finished(&mut self, channel: u32) {
-        if let Some(incoming) = self.incoming.get_mut(&channel) {
+        if let Some(incoming) = self.incoming.get_mut(channel) {
             incoming.terminated = true;
         }
         self.release_if_done(channel);
@@ -105,7 +105,7 @@ impl Link {
     /// link's memory for one such message. True in this last case: the message
     /// waits until [`Link::demand_large`] says that somebody wants it.
     pub fn admit_large(&mut self, channel: u32, callers: bool) -> bool {
-        let Some(incoming) = self.incoming.get_mut(&channel) else { return false };
+        let Some(incoming) = self.incoming.get_mut(channel) else { return false };
         let Some(large) = &mut incoming.large else { return false };
         if callers {
             large.memory = Memory::Callers;
@@ -127,7 +127,7 @@ impl Link {
     /// memory when it is its turn. One whose receiver does not wait would keep
     /// that from all others.
     pub fn demand_large(&mut self, channel: u32) {
-        let Some(incoming) = self.incoming.get_mut(&channel) else { return };
+        let Some(incoming) = self.incoming.get_mut(channel) else { return };
         let Some(large) = &mut incoming.large else { return };
         if large.memory != Memory::Waiting {
             return;
@@ -141,7 +141,7 @@ impl Link {
 
     /// It is the turn of the large message of `channel`.
     fn grant_large(&mut self, channel: u32) {
-        let Some(incoming) = self.incoming.get_mut(&channel) else { return };
+        let Some(incoming) = self.incoming.get_mut(channel) else { return };
         let Some(large) = &mut incoming.large else { return };
         large.memory = Memory::Granted;
         incoming.window.admit_large(large.bytes);
@@ -159,7 +159,7 @@ impl Link {
     /// this many bytes.
     #[must_use]
     pub fn report_step(&self, channel: u32) -> u64 {
-        self.incoming.get(&channel).map_or(0, |incoming| incoming.window.size() / REPORT_DIVISOR)
+        self.incoming.get(channel).map_or(0, |incoming| incoming.window.size() / REPORT_DIVISOR)
     }
 
     /// Takes in one item of a packet.
@@ -200,7 +200,7 @@ impl Link {
                 Ok(Event::LargeBytes { channel, bytes, done })
             }
             Item::Open { channel, lane, kind, fingerprint, name } => {
-                if self.incoming.contains_key(&channel) {
+                if self.incoming.contains(channel) {
                     return Err(ProtocolError::OpenedTwice(channel));
                 }
                 if self.control.len() > ANSWERS_MAX + self.incoming.len() {
@@ -326,7 +326,7 @@ impl Link {
     /// `bytes` of the fragment at hand of `channel` are where they belong. Says
     /// how the message counts when it is complete.
     pub fn fragment_landed(&mut self, channel: u32, bytes: u64) -> Option<Counted> {
-        let incoming = self.incoming.get_mut(&channel)?;
+        let incoming = self.incoming.get_mut(channel)?;
         let large = incoming.large.as_mut()?;
         large.received += bytes;
         let last = large.received == large.bytes;
@@ -365,22 +365,22 @@ impl Link {
     }
 
     fn is_terminated(&self, channel: u32) -> bool {
-        self.incoming.get(&channel).is_none_or(|incoming| incoming.terminated)
+        self.incoming.get(channel).is_none_or(|incoming| incoming.terminated)
     }
 
     fn incoming_of(&mut self, channel: u32) -> Result<&mut Incoming, ProtocolError> {
-        self.incoming.get_mut(&channel).ok_or(ProtocolError::UnknownChannel(channel))
+        self.incoming.get_mut(channel).ok_or(ProtocolError::UnknownChannel(channel))
     }
 
     /// Both ends are done with the channel: its window goes back.
     fn release_if_done(&mut self, channel: u32) {
         let done = self
             .incoming
-            .get(&channel)
+            .get(channel)
             .is_some_and(|incoming| incoming.terminated && incoming.ended);
         if done {
             self.abandon_large(channel);
-            if let Some(incoming) = self.incoming.remove(&channel) {
+            if let Some(incoming) = self.incoming.remove(channel) {
                 self.budget.close(&incoming.window);
             }
         }

@@ -234,7 +234,7 @@ impl Link {
         }
         while head.len() + 2 * RECORD_BYTES <= self.sizing.bytes() / 2 {
             let Some(channel) = self.grants.pop_front() else { break };
-            if let Some(incoming) = self.incoming.get(&channel) {
+            if let Some(incoming) = self.incoming.get(channel) {
                 head.credit(channel, incoming.window.granted());
             }
         }

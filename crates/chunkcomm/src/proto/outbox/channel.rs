@@ -168,7 +168,7 @@ impl Outbox {
         for carried in &self.carried {
             // A channel's entries follow each other.
             if last.replace(carried.channel) != Some(carried.channel)
-                && let Some(channel) = self.channels.get_mut(&carried.channel)
+                && let Some(channel) = self.channels.get_mut(carried.channel)
             {
                 channel.counters.flushes.add(reason);
             }
@@ -178,7 +178,7 @@ impl Outbox {
     /// The packet that was filled last took so many writes.
     pub fn count_writes(&mut self, writes: u64) {
         for channel in self.turns.drain(..) {
-            if let Some(channel) = self.channels.get_mut(&channel) {
+            if let Some(channel) = self.channels.get_mut(channel) {
                 channel.counters.writes += writes;
             }
         }
@@ -187,7 +187,7 @@ impl Outbox {
     /// How `channel` stands.
     #[must_use]
     pub fn state(&self, channel: u32) -> ChannelState {
-        let Some(entry) = self.channels.get(&channel) else { return ChannelState::default() };
+        let Some(entry) = self.channels.get(channel) else { return ChannelState::default() };
         ChannelState {
             blocked: match (entry.admitted, entry.blocked) {
                 (false, _) => Blocked::Open,
@@ -203,6 +203,6 @@ impl Outbox {
     /// The counters of `channel`, while it lasts.
     #[must_use]
     pub fn counters(&self, channel: u32) -> Option<ChannelCounters> {
-        self.channels.get(&channel).map(|entry| entry.counters)
+        self.channels.get(channel).map(|entry| entry.counters)
     }
 }

@@ -63,7 +63,7 @@ impl Outbox {
         self.express.filled();
         self.bulk.filled();
         let channels = &mut self.channels;
-        self.turns.retain(|id| channels.get_mut(id).is_some_and(|channel| channel.count(now)));
+        self.turns.retain(|id| channels.get_mut(*id).is_some_and(|channel| channel.count(now)));
         self.note_shared(now);
         self.gathering.left(filled.messages, now);
         filled
@@ -96,7 +96,7 @@ impl Outbox {
             (bytes_max.saturating_sub(head.len()) / queue.len().max(1)).max(SHARE_BYTES_MIN);
         loop {
             let Some(id) = queue.pop() else { return false };
-            let Some(channel) = self.channels.get_mut(&id) else { continue };
+            let Some(channel) = self.channels.get_mut(id) else { continue };
             if channel.begins(self.packets) {
                 self.turns.push(id);
             }
