@@ -167,12 +167,11 @@ impl<T: DeserializeOwned> Receiver<T> {
     /// As `recv`.
     pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<T>, RecvError>> {
         loop {
+            if let Next::Ended(outcome) = ready!(self.end.poll_next(context)) {
+                return Poll::Ready(self.ended(outcome));
+            }
             if let Some(value) = self.take() {
                 return Poll::Ready(value.map(Some));
-            }
-            match ready!(self.end.poll_next(context)) {
-                Next::Ended(outcome) => return Poll::Ready(self.ended(outcome)),
-                Next::Message | Next::Empty => {}
             }
         }
     }
@@ -288,6 +287,7 @@ impl<T: DeserializeOwned> Future for Receiving<'_, T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let receiver = &mut *self.receiver;
         if !receiver.turn.over()
+            && receiver.end.is_at_hand()
             && let Some(value) = receiver.take()
         {
             return Poll::Ready(value.map(Some));

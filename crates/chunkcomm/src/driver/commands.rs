@@ -11,12 +11,24 @@ use std::sync::Arc;
 
 impl Driver {
     /// Takes what the ends of channels want.
+    #[inline]
     pub(super) fn handle_mail(&mut self, now: Time) -> Result<(), LinkError> {
         if !self.shared.take_mail(&mut self.taken) {
             return Ok(());
         }
-        let mut taken = std::mem::take(&mut self.taken);
-        let mut commands = taken.commands.drain(..);
+        if !self.taken.commands.is_empty() {
+            self.handle_commands(now)?;
+        }
+        for notice in self.taken.staged.drain(..) {
+            self.link.woken_for(notice.id, notice.at, notice.bytes);
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn handle_commands(&mut self, now: Time) -> Result<(), LinkError> {
+        let mut taken = std::mem::take(&mut self.taken.commands);
+        let mut commands = taken.drain(..);
         let failed = commands.try_for_each(|command| self.command(command, now));
         if let Err(error) = failed {
             // Whoever sent the rest is told why the session ended.
@@ -24,14 +36,11 @@ impl Driver {
             return Err(error);
         }
         drop(commands);
-        for notice in taken.staged.drain(..) {
-            self.link.woken_for(notice.id, notice.at, notice.bytes);
-        }
-        self.taken = taken;
+        self.taken.commands = taken;
         Ok(())
     }
 
-    pub(super) fn command(&mut self, command: Command, now: Time) -> Result<(), LinkError> {
+    fn command(&mut self, command: Command, now: Time) -> Result<(), LinkError> {
         match command {
             Command::Open { id, spec, tx, ring } => {
                 let given = self.link.open(spec, now);

@@ -33,6 +33,8 @@ impl Driver {
 
     /// The connection is of no use any more: the session waits for another one,
     /// or ends.
+    #[cold]
+    #[inline(never)]
     pub(super) fn disconnect(&mut self, now: Time, cause: LinkCause) -> Result<(), LinkError> {
         // After our bye, when everything is acknowledged, the peer may hang up
         // first.
@@ -86,6 +88,7 @@ impl Driver {
         let resumed = self.link.resume(received, now);
         resumed.map_err(|error| self.error(LinkCause::Protocol(error)))?;
         self.transport = Some(transport);
+        self.read_waits = false;
         self.note_acknowledged();
         tracing::info!(peer = %self.shared.peer.name, attempt, received, "the session goes on");
         Ok(())

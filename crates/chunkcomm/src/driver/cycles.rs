@@ -30,17 +30,10 @@ impl Looks {
         Looks { board, link, due: None }
     }
 
-    /// Looks if it is time to.
-    pub(super) fn look_if_due(
-        &mut self,
-        link: &mut Link,
-        senders: &TxSlots,
-        shared: &LinkShared,
-        now: Time,
-    ) {
-        if self.due.is_none_or(|due| now < due) {
-            return;
-        }
+    /// Looks what waits.
+    #[cold]
+    #[inline(never)]
+    fn look(&mut self, link: &mut Link, senders: &TxSlots, shared: &LinkShared, now: Time) {
         self.due = link.waits_for_credit().then(|| now.after(LOOK));
         let blocked = senders.slots.iter().filter_map(|(id, slot)| {
             let state = link.channel_state(id);
@@ -73,8 +66,11 @@ pub(crate) fn node_of(incarnation: u128) -> u64 {
 }
 
 impl Driver {
+    #[inline]
     pub(super) fn look_if_due(&mut self, now: Time) {
-        self.looks.look_if_due(&mut self.link, &self.senders, &self.shared, now);
+        if self.looks.due.is_some_and(|due| now >= due) {
+            self.looks.look(&mut self.link, &self.senders, &self.shared, now);
+        }
     }
 }
 

@@ -44,6 +44,8 @@ impl Driver {
     }
 
     /// The session is over: everybody on it learns why.
+    #[cold]
+    #[inline(never)]
     pub(super) fn end(&mut self, error: &LinkError) {
         if std::mem::replace(&mut self.over, true) {
             return;

@@ -85,6 +85,8 @@ pub(crate) struct Driver {
     pub(super) senders: TxSlots,
     pub(super) receivers: IdMap<RxSlot>,
     pub(super) reader: Reader,
+    /// The transport was asked in this poll and had nothing: it wakes this task when it has.
+    pub(super) read_waits: bool,
     pub(super) writer: Writer,
     pub(super) alarm: Alarm,
     pub(super) taken: Taken,
@@ -121,6 +123,7 @@ impl Driver {
             acceptor: setup.acceptor,
             senders: TxSlots::default(),
             receivers: IdMap::default(),
+            read_waits: false,
             writer: Writer::default(),
             alarm: Alarm::default(),
             taken: Taken::default(),
@@ -140,10 +143,19 @@ impl Driver {
         LinkError::new(self.shared.peer.name.clone(), cause)
     }
 
+    #[inline]
     fn note_thread(&mut self, now: Time) {
         if self.one_thread && self.shared.set_home(thread_token()) {
             self.recheck = Some(now.after(MOVED_RECHECK));
         }
+        if self.recheck.is_some() {
+            self.recheck_if_due(now);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn recheck_if_due(&mut self, now: Time) {
         if self.recheck.is_some_and(|at| now >= at) {
             self.recheck = None;
             for (id, slot) in self.senders.slots.iter_mut() {
@@ -155,6 +167,7 @@ impl Driver {
     }
 
     /// Reads once.
+    #[inline]
     fn poll_read(&mut self, context: &mut Context<'_>, now: Time) -> Poll<Result<(), Broken>> {
         let Some(transport) = &mut self.transport else { return Poll::Pending };
         let acceptor = &self.acceptor;
@@ -176,17 +189,32 @@ impl Driver {
         let outcome = ready!(self.reader.poll_read(context, &mut **transport, &mut inbound));
         self.link.heard(now);
         self.note_acknowledged();
-        Poll::Ready(match outcome {
-            Ok(()) => self.last_word.clone().map_or(Ok(()), |word| Err(self.error(word).into())),
-            Err(ReadError::End) => Err(Broken::Connection(LinkCause::ConnectionLost)),
-            Err(ReadError::Io(error)) => Err(Broken::Connection(LinkCause::Io(Arc::new(error)))),
-            Err(ReadError::Protocol(error)) => Err(self.error(LinkCause::Protocol(error)).into()),
-        })
+        match outcome {
+            Ok(()) if self.last_word.is_none() => Poll::Ready(Ok(())),
+            outcome => Poll::Ready(Err(self.broken(outcome))),
+        }
+    }
+
+    /// Why reading cannot go on, by what it came to or by what the peer said last.
+    #[cold]
+    #[inline(never)]
+    fn broken(&self, outcome: Result<(), ReadError>) -> Broken {
+        match outcome {
+            Ok(()) => match self.last_word.clone() {
+                Some(word) => self.error(word).into(),
+                None => Broken::Connection(LinkCause::ConnectionLost),
+            },
+            Err(ReadError::End) => Broken::Connection(LinkCause::ConnectionLost),
+            Err(ReadError::Io(error)) => Broken::Connection(LinkCause::Io(Arc::new(error))),
+            Err(ReadError::Protocol(error)) => self.error(LinkCause::Protocol(error)).into(),
+        }
     }
 
     /// Nothing can be written any more: what the peer said last may tell more than that.
     /// A runtime that has not yet seen what arrived says that there is nothing, so that
     /// the connection's end is waited for.
+    #[cold]
+    #[inline(never)]
     fn read_last(&mut self, context: &mut Context<'_>, now: Time) -> Result<Turn, Broken> {
         let Some((cause, until)) = self.unwritable.clone() else { return Ok(Turn::Rest) };
         match self.poll_read(context, now) {
@@ -214,6 +242,7 @@ impl Driver {
                     }
                     return Ok(Turn::Yield);
                 }
+                Transmit::Nothing if matches!(self.closing, Closing::No) => return Ok(Turn::Rest),
                 Transmit::Nothing => return self.poll_close(context),
             }
         }
@@ -255,6 +284,8 @@ impl Driver {
     }
 
     /// Nothing is to be sent: the next step of closing, if the node closes.
+    #[cold]
+    #[inline(never)]
     fn poll_close(&mut self, context: &mut Context<'_>) -> Result<Turn, Broken> {
         match self.closing {
             Closing::Draining if self.link.is_quiet() => {
@@ -278,6 +309,7 @@ impl Driver {
     fn turns(&mut self, context: &mut Context<'_>, now: Time) -> Result<bool, LinkError> {
         self.note_thread(now);
         self.look_if_due(now);
+        self.read_waits = false;
         for _ in 0..TURNS_MAX {
             self.handle_mail(now)?;
             if self.transport.is_none() {
@@ -293,7 +325,7 @@ impl Driver {
         Ok(true)
     }
 
-    /// Writes once and reads once.
+    /// Writes once, and reads once unless that waits.
     fn turn(&mut self, context: &mut Context<'_>, now: Time) -> Result<Turn, Broken> {
         if self.unwritable.is_some() {
             return self.read_last(context, now);
@@ -306,10 +338,16 @@ impl Driver {
             }
             Err(over) => return Err(over),
         };
+        if self.read_waits {
+            return Ok(wrote);
+        }
         match self.poll_read(context, now) {
             // Receivers run before more is read: what they answer leaves then.
             Poll::Ready(read) => read.map(|()| Turn::Yield),
-            Poll::Pending => Ok(wrote),
+            Poll::Pending => {
+                self.read_waits = true;
+                Ok(wrote)
+            }
         }
     }
 
@@ -322,15 +360,7 @@ impl Driver {
         let metrics = None;
         let (alive, at) = self.link.poll_alive(now);
         if alive != Alive::Fine {
-            tracing::debug!(peer = %self.shared.peer.name, ?alive, "the peer is silent");
-        }
-        match alive {
-            Alive::Dead => return Err(self.dead()),
-            Alive::Suspect if self.dials() => {
-                let silent = std::io::Error::from(std::io::ErrorKind::TimedOut);
-                self.disconnect(now, LinkCause::Io(Arc::new(silent)))?;
-            }
-            _ => {}
+            self.silent(alive, now)?;
         }
         // What the link has to say waits for the packet that is being written, or
         // for a connection.
@@ -340,13 +370,30 @@ impl Driver {
         let rest = self.transport.as_ref().and_then(|_| self.reader.rest_deadline());
         let look = self.looks.deadline(&self.link, now);
         let last = self.unwritable.as_ref().map(|(_, until)| *until);
-        let deadlines = [link, self.recheck, rest, Some(at), metrics, look, last];
-        let deadline = deadlines.into_iter().flatten().min();
+        let mut deadline = at;
+        for other in [link, self.recheck, rest, metrics, look, last] {
+            deadline = deadline.min(other.unwrap_or(deadline));
+        }
         let probes = alive == Alive::Probe && can_write;
-        if probes || self.alarm.poll(context, deadline, now).is_ready() {
+        if probes || self.alarm.poll(context, Some(deadline), now).is_ready() {
             context.waker().wake_by_ref();
         }
         Ok(())
+    }
+
+    /// The peer is silent.
+    #[cold]
+    #[inline(never)]
+    fn silent(&mut self, alive: Alive, now: Time) -> Result<(), LinkError> {
+        tracing::debug!(peer = %self.shared.peer.name, ?alive, "the peer is silent");
+        match alive {
+            Alive::Dead => Err(self.dead()),
+            Alive::Suspect if self.dials() => {
+                let silent = std::io::Error::from(std::io::ErrorKind::TimedOut);
+                self.disconnect(now, LinkCause::Io(Arc::new(silent)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Everything was done that could be: publishes and gives back.

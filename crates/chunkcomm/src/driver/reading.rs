@@ -125,6 +125,7 @@ impl Reader {
         outcome
     }
 
+    #[inline(never)]
     fn poll_direct(
         &mut self,
         context: &mut Context<'_>,
@@ -198,12 +199,18 @@ impl Reader {
 
     /// What came before `at` was handled; the rest waits for more.
     fn keep_from(&mut self, at: usize) {
+        if at == self.filled {
+            // The smallest buffer has room for what begins.
+            self.filled = 0;
+            return;
+        }
         self.buffer.copy_within(at..self.filled, 0);
         self.filled -= at;
         self.make_room();
     }
 
     /// As `handle`, for a buffer whose slices may stay in inboxes.
+    #[inline(never)]
     fn handle_lent(&mut self, inbound: &mut Inbound<'_>) -> Result<(), ReadError> {
         let buffer = Bytes::from(std::mem::take(&mut self.buffer));
         let mut at = 0;
@@ -235,6 +242,7 @@ impl Reader {
     }
 
     /// The next record fits in the buffer, whatever its size.
+    #[inline(never)]
     fn make_room(&mut self) {
         let wanted = self.decoder.wants(&self.buffer[..self.filled]).max(self.filled + 1);
         if wanted <= self.buffer.len() {
@@ -247,6 +255,7 @@ impl Reader {
     }
 }
 
+#[inline(always)]
 fn decode<'a>(
     decoder: &mut Decoder,
     bytes: &'a [u8],

@@ -180,6 +180,13 @@ impl RxEnd {
         self.shared.with_queue(|queue| queue.into.take())
     }
 
+    /// The next message lies in the run at hand.
+    #[inline]
+    pub(crate) fn is_at_hand(&self) -> bool {
+        self.current_has_more()
+    }
+
+    #[inline]
     fn current_has_more(&self) -> bool {
         match &self.current {
             Some(Run::Shared { bytes, .. }) => self.at < bytes.len(),

@@ -30,15 +30,23 @@ pub(crate) struct Inbound<'a> {
 impl Inbound<'_> {
     /// Handles one item; `lent` is the buffer that it lies in, if slices of that
     /// may stay.
+    #[inline(always)]
     pub(super) fn item(&mut self, item: Item<'_>, lent: Option<&Bytes>) -> Result<(), ReadError> {
         match self.link.handle(item, self.now)? {
             Event::None => {}
             Event::Run { channel, messages, bytes } => self.run(channel, messages, bytes, lent),
+            other => self.other(other),
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn other(&mut self, event: Event<'_>) {
+        match event {
             Event::LargeBegins { channel, bytes } => self.large_begins(channel, bytes),
             Event::LargeBytes { channel, bytes, done } => self.large_bytes(channel, bytes, done),
             other => (self.others)(self.link, self.receivers, other),
         }
-        Ok(())
     }
 
     fn run(&mut self, channel: u32, messages: u32, bytes: &[u8], lent: Option<&Bytes>) {
@@ -60,6 +68,7 @@ impl Inbound<'_> {
         slot.shared.set_report_step(self.link.report_step(channel));
     }
 
+    #[inline(never)]
     fn run_to_landing(&mut self, channel: u32, run: &[u8]) {
         let Some(slot) = self.receivers.get_mut(channel) else { return };
         let mut at = 0;

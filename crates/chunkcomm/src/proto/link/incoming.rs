@@ -167,6 +167,7 @@ impl Link {
     /// # Errors
     ///
     /// The peer did what it must not; the session is over.
+    #[inline(always)]
     pub fn handle<'a>(&mut self, item: Item<'a>, now: Time) -> Result<Event<'a>, ProtocolError> {
         if self.packet.sequence == 0 && item.is_numbered() {
             // It would happen again, or not at all, on another connection.
@@ -174,10 +175,6 @@ impl Link {
         }
         match item {
             Item::Packet(header) => self.handle_header(header, now),
-            Item::Repeated(header) => {
-                self.count_packet(&header);
-                Ok(Event::None)
-            }
             Item::PacketEnd { sequence, ack_now } => {
                 let fragment = std::mem::take(&mut self.packet_fragment_bytes);
                 let run = u64::from(self.packet.body_bytes).saturating_sub(fragment);
@@ -189,6 +186,19 @@ impl Link {
                 Ok(Event::None)
             }
             Item::Run { channel, messages, bytes } => self.handle_run(channel, messages, bytes),
+            item => self.handle_other(item, now),
+        }
+    }
+
+    /// What is not in every packet.
+    #[inline(never)]
+    fn handle_other<'a>(&mut self, item: Item<'a>, now: Time) -> Result<Event<'a>, ProtocolError> {
+        match item {
+            Item::Packet(_) | Item::PacketEnd { .. } | Item::Run { .. } => Ok(Event::None),
+            Item::Repeated(header) => {
+                self.count_packet(&header);
+                Ok(Event::None)
+            }
             Item::Fragment { channel, message_bytes, bytes } => {
                 self.handle_fragment(channel, message_bytes, bytes)
             }

@@ -25,6 +25,12 @@ impl Link {
             return self.fill_told(packet);
         }
         let full = self.session.is_full();
+        if self.has_nothing(now) {
+            if !full {
+                self.pace.starved();
+            }
+            return Transmit::Nothing;
+        }
         if full && planted::is!(RingFullStopsCredit) && !self.session.is_behind() {
             return Transmit::Nothing;
         }
@@ -33,11 +39,11 @@ impl Link {
             return self.fill(staged, now, packet, None);
         }
         let new_first = planted::is!(NewBeforeKept) && !full && !self.outbox.is_idle();
-        if !new_first && let Some(number) = self.session.again(packet) {
-            self.counters.packets_sent += 1;
-            self.counters.packets_resent += 1;
-            self.counters.bytes_sent += packet.bytes() as u64;
-            return Transmit::Packet { number, again: true };
+        if !new_first
+            && self.session.is_behind()
+            && let Some(transmit) = self.again(packet)
+        {
+            return transmit;
         }
         if full {
             return Transmit::Nothing;
@@ -67,7 +73,28 @@ impl Link {
         self.fill(staged, now, packet, reason)
     }
 
+    /// The next packet that is to be written again, if the writer does not have it.
+    #[cold]
+    #[inline(never)]
+    fn again(&mut self, packet: &mut Packet) -> Option<Transmit> {
+        let number = self.session.again(packet)?;
+        self.counters.packets_sent += 1;
+        self.counters.packets_resent += 1;
+        self.counters.bytes_sent += packet.bytes() as u64;
+        Some(Transmit::Packet { number, again: true })
+    }
+
+    /// Nothing is staged, kept to be written again, or to be said.
+    fn has_nothing(&self, now: Time) -> bool {
+        self.outbox.is_idle()
+            && self.control.is_empty()
+            && !self.session.is_behind()
+            && !self.totals_due(now)
+    }
+
     /// A packet without number with chains of waits, which pass everything.
+    #[cold]
+    #[inline(never)]
     fn fill_told(&mut self, packet: &mut Packet) -> Transmit {
         packet.head = self.spares.take(0);
         let head = &mut packet.head;
@@ -154,13 +181,15 @@ impl Link {
         packet.head = self.spares.take(reason.map_or(0, |_| self.outbox.pending_bytes()));
         let head = &mut packet.head;
         head.extend_from_slice(&[0; HEADER_BYTES]);
-        self.write_totals(head);
+        if !self.grants.is_empty() || self.open_credit_told < self.budget.open_total() {
+            self.write_totals(head);
+        }
         let mut filled = Filled::default();
         let mut sequenced = false;
         let bye = matches!(self.control.front(), Some(Control::Bye));
         let new_first = planted::is!(NewBeforeKept);
         if !self.session.is_full() && (new_first || !self.session.is_behind()) {
-            sequenced = self.write_control(head);
+            sequenced = !self.control.is_empty() && self.write_control(head);
             if reason.is_some() {
                 let bytes_max = self.sizing.bytes();
                 filled = self.outbox.fill(staged, &mut self.session, head, bytes_max, now);
@@ -227,6 +256,7 @@ impl Link {
         if takes { self.session.number_unkept() } else { number }
     }
 
+    #[inline(never)]
     fn write_totals(&mut self, head: &mut Vec<u8>) {
         if self.open_credit_told < self.budget.open_total() {
             self.open_credit_told = self.budget.open_total();
@@ -241,6 +271,7 @@ impl Link {
     }
 
     /// True when a record was written that must not be repeated.
+    #[inline(never)]
     fn write_control(&mut self, head: &mut Vec<u8>) -> bool {
         let mut wrote = false;
         while head.len() + RECORD_BYTES + TEXT_BYTES_MAX <= self.sizing.bytes() || !wrote {

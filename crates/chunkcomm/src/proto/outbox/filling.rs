@@ -36,14 +36,8 @@ pub(super) struct Putting<'a, S> {
 impl<S: Staged> Putting<'_, S> {
     /// Puts in what fits of the channel's share of `share` bytes.
     pub(super) fn put(&mut self, head: &mut Vec<u8>, bytes_max: usize, share: usize) -> Put {
-        if !self.channel.opened {
-            let spec = &self.channel.spec;
-            if bytes_max.saturating_sub(head.len()) < RECORD_BYTES + spec.name.len() {
-                return Put::NoRoom;
-            }
-            head.open(self.id, spec.lane, spec.kind, spec.fingerprint, &spec.name);
-            self.channel.opened = true;
-            self.carry(false);
+        if !self.channel.opened && !self.put_open(head, bytes_max) {
+            return Put::NoRoom;
         }
         if planted::is!(EndBeforeLast)
             && self.channel.end.is_some()
@@ -64,6 +58,20 @@ impl<S: Staged> Putting<'_, S> {
                 return outcome;
             }
         }
+    }
+
+    /// False when it does not fit.
+    #[cold]
+    #[inline(never)]
+    fn put_open(&mut self, head: &mut Vec<u8>, bytes_max: usize) -> bool {
+        let spec = &self.channel.spec;
+        if bytes_max.saturating_sub(head.len()) < RECORD_BYTES + spec.name.len() {
+            return false;
+        }
+        head.open(self.id, spec.lane, spec.kind, spec.fingerprint, &spec.name);
+        self.channel.opened = true;
+        self.carry(false);
+        true
     }
 
     /// `None` when a large message is next.
@@ -112,6 +120,7 @@ impl<S: Staged> Putting<'_, S> {
         }
     }
 
+    #[inline(never)]
     fn nothing_fits(&mut self, taken: message::Walk, space: usize, credit: usize) -> Option<Put> {
         if taken.at_large {
             // Only the mark is consumed: the message counts when it is complete.
@@ -127,6 +136,7 @@ impl<S: Staged> Putting<'_, S> {
         Some(Put::NoRoom)
     }
 
+    #[inline(never)]
     fn put_fragment(&mut self, head: &mut Vec<u8>, bytes_max: usize) -> Put {
         let Some(large) = &mut self.channel.large else { return Put::Done { more: true } };
         if bytes_max.saturating_sub(head.len()) < FRAGMENT_HEAD_BYTES {
@@ -157,7 +167,17 @@ impl<S: Staged> Putting<'_, S> {
     }
 
     /// Called with nothing staged, or nothing that is to be sent.
+    #[inline]
     fn put_end(&mut self, head: &mut Vec<u8>, bytes_max: usize) -> Put {
+        if !self.channel.end_when_drained && self.channel.end.is_none() {
+            return Put::Done { more: false };
+        }
+        self.put_end_if_due(head, bytes_max)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn put_end_if_due(&mut self, head: &mut Vec<u8>, bytes_max: usize) -> Put {
         if self.channel.end_when_drained {
             let view = self.staged.view(self.id);
             if !view.front.is_empty() || !view.back.is_empty() {

@@ -117,6 +117,7 @@ impl Decoder {
     /// # Errors
     ///
     /// What the peer sent is no packet. The connection is of no use any more.
+    #[inline]
     pub fn next<'a>(
         &mut self,
         input: &'a [u8],
@@ -154,15 +155,21 @@ impl Decoder {
         self.packet = Some(header);
         self.body_left = header.body_bytes;
         if self.came_before(&header) {
-            self.duplicates += 1;
-            self.packet = None;
-            self.skip_left = std::mem::take(&mut self.body_left);
-            return Ok(Some(Item::Repeated(header)));
+            return Ok(Some(self.repeated(header)));
         }
         if let Some(broken_off) = self.broken_off.filter(|_| header.sequence != 0) {
             self.go_on(header, broken_off)?;
         }
         Ok(Some(Item::Packet(header)))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn repeated<'a>(&mut self, header: Header) -> Item<'a> {
+        self.duplicates += 1;
+        self.packet = None;
+        self.skip_left = std::mem::take(&mut self.body_left);
+        Item::Repeated(header)
     }
 
     /// The packet was received as a whole on an earlier connection.
@@ -177,6 +184,8 @@ impl Decoder {
     }
 
     /// Goes on where the last connection broke off.
+    #[cold]
+    #[inline(never)]
     fn go_on(&mut self, header: Header, broken_off: BrokenOff) -> Result<(), WireError> {
         if header != broken_off.header && !planted::is!(OtherPacketAccepted) {
             return Err(WireError::OtherPacket { sequence: header.sequence });
@@ -206,6 +215,8 @@ impl Decoder {
     }
 
     /// Skips what is not to be handled; true when that is all behind.
+    #[cold]
+    #[inline(never)]
     fn skip(&mut self, input: &[u8], at: &mut usize) -> bool {
         let there = input.len().saturating_sub(*at);
         let bytes = there.min(self.skip_left as usize);
@@ -214,6 +225,7 @@ impl Decoder {
         self.skip_left == 0
     }
 
+    #[inline(never)]
     fn fragment_bytes<'a>(&mut self, rest: &'a [u8], at: &mut usize) -> Option<Item<'a>> {
         let bytes = rest.get(..rest.len().min(self.fragment_left as usize))?;
         if bytes.is_empty() {
@@ -237,7 +249,10 @@ impl Decoder {
             return Err(WireError::RecordPassesPacket);
         }
         let Some(bytes) = rest.get(..needed) else { return Ok(None) };
-        let item = parse(bytes)?;
+        let item = match bytes[0] {
+            KIND_RUN => parse_run(bytes),
+            _ => parse(bytes)?,
+        };
         *at += needed;
         self.body_left -= needed as u32;
         if let Item::Fragment { channel, message_bytes, bytes } = item {
@@ -268,6 +283,15 @@ fn record_bytes(rest: &[u8]) -> Option<usize> {
     })
 }
 
+#[inline(always)]
+fn parse_run(bytes: &[u8]) -> Item<'_> {
+    let (head, run) = bytes.split_at(RECORD_BYTES);
+    let channel = u32_at(head, 4).unwrap_or_default();
+    let messages = u32_at(head, 12).unwrap_or_default();
+    Item::Run { channel, messages, bytes: run }
+}
+
+#[inline(never)]
 fn parse(bytes: &[u8]) -> Result<Item<'_>, WireError> {
     let wrong = WireError::RecordPassesPacket;
     let kind = *bytes.first().ok_or(wrong)?;
@@ -276,7 +300,7 @@ fn parse(bytes: &[u8]) -> Result<Item<'_>, WireError> {
     let value = u64_at(bytes, 8).ok_or(wrong)?;
     let tail = bytes.get(RECORD_BYTES..).ok_or(wrong)?;
     Ok(match kind {
-        KIND_RUN => Item::Run { channel, messages: (value >> 32) as u32, bytes: tail },
+        KIND_RUN => parse_run(bytes),
         KIND_FRAGMENT => {
             let bytes = u32_at(tail, 0).ok_or(wrong)?;
             Item::Fragment { channel, message_bytes: value, bytes }
