@@ -122,14 +122,27 @@ impl RxEnd {
             Some(Run::Copied { bytes, .. }) => &bytes[..],
             _ => return 0,
         };
-        let (mut at, mut count) = (self.at, 0);
-        while count < max {
+        let (mut at, mut count, mut goes_on) = (self.at, 0, true);
+        if let Some(&length) = run.get(at)
+            && usize::from(length) <= message::SHORT_MAX
+        {
+            // Short ones that are as long as the first, as all of a type may be.
+            let whole = 1 + usize::from(length);
+            for message in run[at..].chunks_exact(whole).take(max) {
+                let Some((&head, message)) = message.split_first() else { break };
+                if head != length || !goes_on {
+                    break;
+                }
+                goes_on = each(message);
+                count += 1;
+            }
+            at += count * whole;
+        }
+        while count < max && goes_on {
             let Some(range) = message::next_in_run(run, at) else { break };
             at = range.end;
             count += 1;
-            if !each(&run[range]) {
-                break;
-            }
+            goes_on = each(&run[range]);
         }
         self.at = at;
         self.taken += count as u32;

@@ -118,7 +118,7 @@ pub struct Walk {
 #[must_use]
 pub fn walk(front: &[u8], back: &[u8], bytes_max: usize, messages_max: u32) -> Walk {
     let total = front.len() + back.len();
-    let mut walk = Walk::default();
+    let mut walk = walk_short(&front[..front.len().min(bytes_max)], messages_max);
     while walk.bytes < total && walk.messages < messages_max {
         let mut head = [0u8; 5];
         let seen = copy_from(front, back, walk.bytes, &mut head);
@@ -137,6 +137,21 @@ pub fn walk(front: &[u8], back: &[u8], bytes_max: usize, messages_max: u32) -> W
             }
             Prefix::Short | Prefix::Wrong => break,
         }
+    }
+    walk
+}
+
+/// Walks over the short messages at the start of `run` that it holds as a whole.
+fn walk_short(run: &[u8], messages_max: u32) -> Walk {
+    let mut walk = Walk::default();
+    while walk.messages < messages_max {
+        let Some(&length) = run.get(walk.bytes) else { break };
+        let end = walk.bytes + 1 + usize::from(length);
+        if usize::from(length) > SHORT_MAX || end > run.len() {
+            break;
+        }
+        walk.bytes = end;
+        walk.messages += 1;
     }
     walk
 }

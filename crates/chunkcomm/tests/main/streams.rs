@@ -1,5 +1,6 @@
 //! Streams of messages, over every transport, on both runtimes.
 
+use crate::support::random::Random;
 use crate::support::{all, limited, memory, on_both, on_one_thread, pair_of, tcp};
 use chunkcomm::{Address, Node};
 use std::time::Duration;
@@ -47,6 +48,41 @@ fn a_stream_arrives_in_order_and_ends() {
         run(|_| memory());
         run(unix);
     }
+}
+
+/// Stretches of messages as long as each other, of others, and now and then a large one: what is
+/// short and alike goes its own way at both ends.
+#[test]
+fn many_at_once_of_any_lengths_arrive_in_order() {
+    on_both(|| async {
+        let pair = pair_of(tcp(), Node::builder(), Node::builder()).await;
+        let mut sender = pair.b.open::<Vec<u8>>(&pair.peer, "lengths").await.unwrap();
+        let mut random = Random::seeded(11);
+        let mut values = Vec::new();
+        while values.len() < 20_000 {
+            let alike = 1 + random.below(300) as usize;
+            let mut length = random.below(260) as usize;
+            for _ in 0..alike {
+                match random.below(1000) {
+                    0 => length = random.below(30_000) as usize,
+                    1..=20 => length = random.below(300) as usize,
+                    _ => {}
+                }
+                values.push(vec![values.len() as u8; length]);
+            }
+        }
+        let sent = values.clone();
+        let sending = tokio::spawn(async move {
+            assert_eq!(sender.send_all(&sent).await.unwrap(), sent.len());
+        });
+        let (_, mut receiver) = pair.a.accept::<Vec<u8>>("lengths").await.unwrap();
+        let mut got = Vec::new();
+        while limited(receiver.recv_many(&mut got, 1 + random.below(500) as usize)).await.unwrap()
+            > 0
+        {}
+        limited(sending).await.unwrap();
+        assert!(got == values, "{} of {} came", got.len(), values.len());
+    });
 }
 
 #[test]

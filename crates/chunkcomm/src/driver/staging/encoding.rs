@@ -55,15 +55,32 @@ impl TxEnd {
         T: Serialize,
         V: Borrow<T>,
     {
-        let prefix = self.last_prefix;
-        let needed = prefix + self.last_bytes;
+        let (prefix, last_bytes) = (self.last_prefix, self.last_bytes);
+        let needed = prefix + last_bytes;
         let out = self.producer.contiguous();
-        let (mut at, mut count, mut left) = (0, 0, None);
+        let (mut count, mut next) = (0, None);
+        if prefix == 1 {
+            // Short ones that are as long as the last one, as all of a type may be.
+            for slot in out.chunks_exact_mut(needed).take(COMMIT_MESSAGES_MAX as usize) {
+                next = values.next();
+                let (Some(value), Some((head, body))) = (&next, slot.split_first_mut()) else {
+                    break;
+                };
+                let encoded = codec::encode_into_slice(value.borrow(), body);
+                if !matches!(encoded, Ok(bytes) if bytes == last_bytes) {
+                    break;
+                }
+                *head = last_bytes as u8;
+                count += 1;
+                next = None;
+            }
+        }
+        let mut at = count as usize * needed;
         while count < COMMIT_MESSAGES_MAX {
-            let Some(value) = values.next() else { break };
+            next = next.or_else(|| values.next());
+            let Some(value) = &next else { break };
             let end = out.len().min(at + prefix + INLINE_BYTES_MAX);
             if end < at + needed {
-                left = Some(value);
                 break;
             }
             let room = &mut out[at..end];
@@ -72,18 +89,16 @@ impl TxEnd {
                     message::write_prefix(bytes, room);
                     at += prefix + bytes;
                     count += 1;
+                    next = None;
                 }
-                _ => {
-                    left = Some(value);
-                    break;
-                }
+                _ => break,
             }
         }
         if count > 0 {
             self.producer.commit(at, count);
             self.committed(at, count)?;
         }
-        Ok((count, left))
+        Ok((count, next))
     }
 
     #[cold]
