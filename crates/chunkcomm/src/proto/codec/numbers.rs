@@ -1,10 +1,10 @@
-//! A short way for messages that are a sequence of numbers.
+//! A short way for messages that are a sequence of numbers, there and back.
 //!
 //! serde has a `Vec` built element by element: a check of the bytes and one of the capacity for
 //! each, where the bytes of numbers could be converted at once. Which visitor asks for them,
 //! serde's own or one that does something else with them, a deserializer cannot know. But a whole
 //! message of type `Vec<u32>` is read by serde's own, so what comes out of it is known, and it is
-//! made here without it. In a build without optimisation the comparisons of types are made for each
+//! made here without it. Likewise what serde's own writes of a `Vec<u32>` is known. In a build without optimisation the comparisons of types are made for each
 //! message; with it none is left.
 
 use std::mem;
@@ -16,6 +16,7 @@ use super::DecodeError;
 /// A number of `N` bytes.
 trait Number<const N: usize> {
     fn read(bytes: [u8; N]) -> Self;
+    fn bytes(&self) -> [u8; N];
 }
 
 /// Reads the vector that fills `bytes` exactly; fails as the long way does.
@@ -32,6 +33,18 @@ fn vector<N: Number<BYTES>, const BYTES: usize>(bytes: &[u8]) -> Result<Vec<N>, 
     Ok(numbers.iter().map(|bytes| N::read(*bytes)).collect())
 }
 
+/// Writes `numbers` to `out`, which is as long as they take.
+fn write<N: Number<BYTES>, const BYTES: usize>(numbers: &[N], out: &mut [u8]) {
+    let Some((count, rest)) = out.split_first_chunk_mut() else { return };
+    *count = (numbers.len() as u64).to_le_bytes();
+    for (bytes, number) in rest.as_chunks_mut().0.iter_mut().zip(numbers) {
+        *bytes = number.bytes();
+    }
+}
+
+/// Bytes of the count before a sequence.
+const COUNT_BYTES: usize = size_of::<u64>();
+
 macro_rules! numbers {
     ($($number:ty)*) => {
         $(impl Number<{ size_of::<$number>() }> for $number {
@@ -39,7 +52,31 @@ macro_rules! numbers {
             fn read(bytes: [u8; size_of::<$number>()]) -> Self {
                 <$number>::from_le_bytes(bytes)
             }
+
+            #[inline(always)]
+            fn bytes(&self) -> [u8; size_of::<$number>()] {
+                self.to_le_bytes()
+            }
         })*
+
+        /// Bytes that `value` takes, if it is a vector of numbers.
+        #[inline(always)]
+        pub(super) fn encoded_bytes<T>(value: &T) -> Option<usize> {
+            if mem::size_of::<T>() == mem::size_of::<Vec<u8>>() {
+                $(if let Ok(numbers) = cast!(value, &Vec<$number>) {
+                    return Some(COUNT_BYTES + size_of_val(&numbers[..]));
+                })*
+            }
+            None
+        }
+
+        /// Encodes `value`, a vector of numbers, to `out`, which has as many bytes as it takes.
+        #[inline(always)]
+        pub(super) fn encode<T>(value: &T, out: &mut [u8]) {
+            $(if let Ok(numbers) = cast!(value, &Vec<$number>) {
+                write(numbers, out);
+            })*
+        }
 
         /// Decodes the value that fills `bytes` exactly, if `T` is a vector of numbers.
         #[inline(always)]
