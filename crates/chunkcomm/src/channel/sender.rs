@@ -144,7 +144,7 @@ impl<T: Serialize> Sender<T> {
         I: IntoIterator<Item = V>,
         V: Borrow<T>,
     {
-        let mut values = values.into_iter();
+        let mut values = values.into_iter().fuse();
         let (mut accepted, mut since_budget) = (0, 0);
         loop {
             let failed = |error| SendAllError { accepted, error };

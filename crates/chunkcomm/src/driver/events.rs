@@ -60,7 +60,13 @@ impl Others<'_> {
                     self.link.finished(channel);
                 }
             }
-            Event::Terminated { channel } => self.fail(channel, Failure::Terminated),
+            Event::Terminated { channel } => {
+                // The same packet may acknowledge what who waits would call unknown otherwise.
+                for carried in self.link.poll_acknowledged() {
+                    self.senders.acknowledged(carried);
+                }
+                self.fail(channel, Failure::Terminated);
+            }
             Event::Refused { channel, refusal, text } => self.refused(channel, refusal, text),
             Event::Described { channel, text } => {
                 self.acceptor.described(self.shared, channel, text);
@@ -104,10 +110,6 @@ impl Others<'_> {
     }
 
     fn fail(&mut self, channel: u32, failure: Failure) {
-        // The same packet may acknowledge what who waits would call unknown otherwise.
-        for carried in self.link.poll_acknowledged() {
-            self.senders.acknowledged(carried);
-        }
         if let Some(slot) = self.senders.slots.get_mut(channel) {
             slot.discard = true;
             slot.shared.fail(failure);

@@ -75,7 +75,7 @@ impl TxEnd {
                 next = None;
             }
         }
-        let mut at = count as usize * needed;
+        let (mut at, mut last) = (count as usize * needed, last_bytes);
         while count < COMMIT_MESSAGES_MAX {
             next = next.or_else(|| values.next());
             let Some(value) = &next else { break };
@@ -88,12 +88,14 @@ impl TxEnd {
                 Ok(bytes) if message::prefix_bytes(bytes) == prefix => {
                     message::write_prefix(bytes, room);
                     at += prefix + bytes;
+                    last = bytes;
                     count += 1;
                     next = None;
                 }
                 _ => break,
             }
         }
+        self.last_bytes = last;
         if count > 0 {
             self.producer.commit(at, count);
             self.committed(at, count)?;
