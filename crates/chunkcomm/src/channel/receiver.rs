@@ -287,7 +287,7 @@ impl<T: DeserializeOwned> Future for Receiving<'_, T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let receiver = &mut *self.receiver;
         if !receiver.turn.over()
-            && receiver.end.is_at_hand()
+            && receiver.end.current_has_more()
             && let Some(value) = receiver.take()
         {
             return Poll::Ready(value.map(Some));

@@ -195,12 +195,7 @@ impl RxEnd {
 
     /// The next message lies in the run at hand.
     #[inline]
-    pub(crate) fn is_at_hand(&self) -> bool {
-        self.current_has_more()
-    }
-
-    #[inline]
-    fn current_has_more(&self) -> bool {
+    pub(crate) fn current_has_more(&self) -> bool {
         match &self.current {
             Some(Run::Shared { bytes, .. }) => self.at < bytes.len(),
             Some(Run::Copied { bytes, .. }) => self.at < bytes.len(),

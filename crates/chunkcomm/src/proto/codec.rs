@@ -23,8 +23,9 @@
 //!
 //! A vector of numbers is a sequence to serde, each number taken by itself. Where it is the whole
 //! message (`Sender<Vec<f32>>`) it is encoded and decoded at once, at the speed of a copy; within
-//! another value it takes about a nanosecond for each number. Bytes that are only carried within other values are
-//! faster as `bytes::Bytes` or through `serde_bytes`, and fastest of all in a channel of bytes.
+//! another value it takes about a nanosecond for each number. Bytes that are only carried within
+//! other values are faster as `bytes::Bytes` or through `serde_bytes`, and fastest of all in a
+//! channel of bytes.
 
 mod decoder;
 mod numbers;

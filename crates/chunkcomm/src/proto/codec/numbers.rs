@@ -4,8 +4,8 @@
 //! each, where the bytes of numbers could be converted at once. Which visitor asks for them,
 //! serde's own or one that does something else with them, a deserializer cannot know. But a whole
 //! message of type `Vec<u32>` is read by serde's own, so what comes out of it is known, and it is
-//! made here without it. Likewise what serde's own writes of a `Vec<u32>` is known. In a build without optimisation the comparisons of types are made for each
-//! message; with it none is left.
+//! made here without it. Likewise what serde's own writes of a `Vec<u32>` is known. In a build
+//! without optimisation the comparisons of types are made for each message; with it none is left.
 
 use std::mem;
 
