@@ -7,7 +7,7 @@ use super::connection::AfterLoss;
 use super::cycles::{Looks, SharedBoard};
 use super::events::{Acceptor, Others};
 use super::mail::{LinkShared, Taken, thread_token};
-use super::reading::{Inbound, ReadError, Reader, RxSlot};
+use super::reading::{Ask, Inbound, ReadError, Reader, RxSlot};
 use super::writing::{TxSlots, Writer};
 use crate::error::{LinkCause, LinkError};
 use crate::proto::Time;
@@ -26,6 +26,12 @@ use std::time::Duration;
 
 /// Turns of reading and writing before the driver lets other tasks run.
 const TURNS_MAX: usize = 8;
+
+/// So many bytes after it read last the driver asks the system itself whether something
+/// arrived. A runtime whose tasks are always ready looks every 60 turns or so: by then
+/// megabytes may have left, and be kept although they are acknowledged. To ask costs a
+/// microsecond, to write so much a hundred.
+const UNREAD_BYTES_MAX: usize = 256 * 1024;
 
 /// After the runtime moved to another thread the rings are looked at once more:
 /// a producer on the old thread may have taken itself for the driver's.
@@ -87,6 +93,8 @@ pub(crate) struct Driver {
     pub(super) reader: Reader,
     /// The transport was asked in this poll and had nothing: it wakes this task when it has.
     pub(super) read_waits: bool,
+    /// Bytes written since the transport was last read from, or the system asked.
+    pub(super) written_unread: usize,
     pub(super) writer: Writer,
     pub(super) alarm: Alarm,
     pub(super) taken: Taken,
@@ -124,6 +132,7 @@ impl Driver {
             senders: TxSlots::default(),
             receivers: IdMap::default(),
             read_waits: false,
+            written_unread: 0,
             writer: Writer::default(),
             alarm: Alarm::default(),
             taken: Taken::default(),
@@ -186,7 +195,12 @@ impl Driver {
             others: &mut others,
             now,
         };
-        let outcome = ready!(self.reader.poll_read(context, &mut **transport, &mut inbound));
+        let ask = if self.written_unread < UNREAD_BYTES_MAX { Ask::Runtime } else { Ask::System };
+        let outcome = self.reader.poll_read(context, &mut **transport, &mut inbound, ask);
+        if ask == Ask::System || outcome.is_ready() {
+            self.written_unread = 0;
+        }
+        let outcome = ready!(outcome);
         self.link.heard(now);
         self.note_acknowledged();
         match outcome {
@@ -247,7 +261,8 @@ impl Driver {
             }
         }
         let Some(transport) = &mut self.transport else { return Ok(Turn::Rest) };
-        let timed = self.link.times_write(self.writer.packet.bytes()).then(clock::now);
+        let bytes = self.writer.packet.bytes();
+        let timed = self.link.times_write(bytes).then(clock::now);
         let wrote = self.writer.poll_write(context, &mut **transport);
         if let Some(started) = timed {
             self.link.wrote(clock::now().0.saturating_sub(started.0));
@@ -256,6 +271,7 @@ impl Driver {
             Poll::Pending => Ok(Turn::Blocked),
             Poll::Ready(Err(error)) => Err(Broken::Connection(LinkCause::Io(Arc::new(error)))),
             Poll::Ready(Ok(())) => {
+                self.written_unread += bytes;
                 self.link.written(self.writer.number, &mut self.writer.packet);
                 self.link.count_writes(self.writer.packet_writes);
                 self.senders.written(&self.writer.carried, &self.link);
@@ -338,7 +354,7 @@ impl Driver {
             }
             Err(over) => return Err(over),
         };
-        if self.read_waits {
+        if self.read_waits && self.written_unread < UNREAD_BYTES_MAX {
             return Ok(wrote);
         }
         match self.poll_read(context, now) {

@@ -31,6 +31,15 @@ const AHEAD_BYTES: usize = 64;
 /// acknowledgement of what came last is due later.
 const REST_AFTER: Duration = Duration::from_millis(ACK_DELAY_MS / 2);
 
+/// Who says whether something arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// The runtime, as it last saw it.
+    Runtime,
+    /// The system, as it is now.
+    System,
+}
+
 /// Why reading cannot go on.
 pub(crate) enum ReadError {
     Io(io::Error),
@@ -104,6 +113,7 @@ impl Reader {
         context: &mut Context<'_>,
         transport: &mut dyn Transport,
         inbound: &mut Inbound<'_>,
+        ask: Ask,
     ) -> Poll<Result<(), ReadError>> {
         if self.buffer.is_empty() {
             self.buffer = self.buffers.take();
@@ -112,7 +122,7 @@ impl Reader {
             Some((channel, left)) if left >= DIRECT_BYTES_MIN && self.filled == 0 => {
                 self.poll_direct(context, transport, inbound, channel, left)
             }
-            _ => self.poll_buffer(context, transport, inbound),
+            _ => self.poll_buffer(context, transport, inbound, ask),
         };
         if outcome.is_ready() {
             self.last_read = inbound.now;
@@ -135,11 +145,11 @@ impl Reader {
         left: u32,
     ) -> Poll<Result<(), ReadError>> {
         let Some(slot) = inbound.receivers.get_mut(channel) else {
-            return self.poll_buffer(context, transport, inbound);
+            return self.poll_buffer(context, transport, inbound, Ask::Runtime);
         };
         let destination = slot.destination(left as usize);
         if destination.is_empty() {
-            return self.poll_buffer(context, transport, inbound);
+            return self.poll_buffer(context, transport, inbound, Ask::Runtime);
         }
         let room = destination.len();
         // Only behind the fragment's last byte something else may follow.
@@ -166,12 +176,17 @@ impl Reader {
         context: &mut Context<'_>,
         transport: &mut dyn Transport,
         inbound: &mut Inbound<'_>,
+        ask: Ask,
     ) -> Poll<Result<(), ReadError>> {
         let bulk = std::mem::take(&mut self.in_bulk) && self.filled == 0;
         let end = if bulk { AHEAD_BYTES.min(self.buffer.len()) } else { self.buffer.len() };
         let room = &mut self.buffer[self.filled..end];
         let room_bytes = room.len();
-        let read = ready!(transport.poll_read(context, room)).map_err(ReadError::Io)?;
+        let read = ready!(match ask {
+            Ask::Runtime => transport.poll_read(context, room),
+            Ask::System => transport.poll_read_now(context, room),
+        });
+        let read = read.map_err(ReadError::Io)?;
         self.reads += 1;
         if read == 0 {
             return Poll::Ready(Err(ReadError::End));

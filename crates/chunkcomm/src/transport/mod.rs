@@ -31,6 +31,16 @@ pub(crate) trait Transport: Send {
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>>;
 
+    /// As [`Transport::poll_read`], asking the system itself where that is possible: a
+    /// runtime whose tasks are always ready seldom looks what arrived.
+    fn poll_read_now(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_read(context, buffer)
+    }
+
     /// Reads into the first buffer, what is left into the second.
     fn poll_read_two(
         &mut self,
@@ -155,6 +165,23 @@ macro_rules! transport_over_readiness {
                 let this = std::pin::Pin::new(self);
                 std::task::ready!(tokio::io::AsyncRead::poll_read(this, context, &mut buffer))?;
                 std::task::Poll::Ready(Ok(buffer.filled().len()))
+            }
+
+            #[cfg(target_os = "linux")]
+            fn poll_read_now(
+                &mut self,
+                context: &mut std::task::Context<'_>,
+                buffer: &mut [u8],
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                // What the runtime was told of it meanwhile turns out to be read already,
+                // as after any read that finds less than it was told.
+                match rustix::io::read(&*self, &mut *buffer) {
+                    Ok(read) => std::task::Poll::Ready(Ok(read)),
+                    Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
+                        $crate::transport::Transport::poll_read(self, context, buffer)
+                    }
+                    Err(error) => std::task::Poll::Ready(Err(error.into())),
+                }
             }
 
             fn poll_read_two(

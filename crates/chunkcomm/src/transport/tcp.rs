@@ -115,8 +115,11 @@ mod tests {
     use crate::proto::limits::{PROBE_MS_DEFAULT, SUSPECT_MS_DEFAULT};
     use crate::proto::liveness::Silence;
     use crate::transport::Below;
+    use crate::transport::exact::{read_exact, write_all};
     use rustix::net::sockopt;
-    use std::time::Duration;
+    use std::os::fd::OwnedFd;
+    use std::task::{Context, Poll, Waker};
+    use std::time::{Duration, Instant};
 
     #[tokio::test]
     async fn many_wait_to_be_accepted() {
@@ -133,8 +136,8 @@ mod tests {
         }
     }
 
-    /// The sockets of a connection: the dialler's, then the acceptor's.
-    async fn connection(portable: bool) -> [std::os::fd::OwnedFd; 2] {
+    /// A connection: the dialler's end, then the acceptor's.
+    async fn connection(portable: bool) -> [Box<dyn Transport>; 2] {
         let listener = listen("127.0.0.1", 0, portable).await.unwrap();
         let Address::Tcp { port, .. } = listener.address() else { panic!("not TCP") };
         let [probe, suspect, dead] =
@@ -143,17 +146,54 @@ mod tests {
         let keep_alive = (!portable).then_some(&keep_alive);
         let (dialled, accepted) =
             tokio::join!(connect("127.0.0.1", port, keep_alive), listener.accept());
-        [dialled.unwrap(), accepted.unwrap()].map(|transport| {
-            let Below::Socket(socket) = transport.into_below().unwrap() else {
-                panic!("no socket")
-            };
-            socket
+        [dialled.unwrap(), accepted.unwrap()]
+    }
+
+    /// The sockets of a connection.
+    async fn sockets(portable: bool) -> [OwnedFd; 2] {
+        connection(portable).await.map(|transport| match transport.into_below() {
+            Ok(Below::Socket(socket)) => socket,
+            _ => panic!("no socket"),
         })
+    }
+
+    /// Reads without giving the runtime a turn.
+    fn read_now(transport: &mut dyn Transport, buffer: &mut [u8]) -> usize {
+        let mut context = Context::from_waker(Waker::noop());
+        let started = Instant::now();
+        loop {
+            match transport.poll_read_now(&mut context, buffer) {
+                Poll::Ready(read) => return read.unwrap(),
+                Poll::Pending => assert!(started.elapsed() < Duration::from_secs(10), "nothing"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_arrived_is_read_before_the_runtime_has_looked() {
+        let [mut near, mut far] = connection(false).await;
+        let mut buffer = [0; 8];
+        // Both ends are known to be ready from here on.
+        write_all(&mut *far, b"first").await.unwrap();
+        read_exact(&mut *near, &mut buffer[..5]).await.unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(near.poll_read(&mut context, &mut buffer).is_pending());
+        write_all(&mut *far, b"word").await.unwrap();
+        assert!(near.poll_read(&mut context, &mut buffer).is_pending(), "the runtime has looked");
+        let read = read_now(&mut *near, &mut buffer);
+        assert_eq!(&buffer[..read], b"word");
+        // What the runtime then learns of it does no harm.
+        tokio::task::yield_now().await;
+        write_all(&mut *far, b"later").await.unwrap();
+        read_exact(&mut *near, &mut buffer[..5]).await.unwrap();
+        assert_eq!(&buffer[..5], b"later");
+        drop(far);
+        assert_eq!(read_now(&mut *near, &mut buffer), 0, "the end is seen, too");
     }
 
     #[tokio::test]
     async fn a_connection_that_was_dialled_is_asked_for_by_the_system() {
-        let [dialled, accepted] = connection(false).await;
+        let [dialled, accepted] = sockets(false).await;
         assert!(sockopt::socket_keepalive(&dialled).unwrap());
         assert_eq!(sockopt::tcp_keepidle(&dialled).unwrap(), Duration::from_secs(2));
         assert_eq!(sockopt::tcp_keepintvl(&dialled).unwrap(), Duration::from_secs(1));
@@ -164,7 +204,7 @@ mod tests {
 
     #[tokio::test]
     async fn by_portable_means_the_system_is_left_as_it_is() {
-        for socket in connection(true).await {
+        for socket in sockets(true).await {
             assert!(!sockopt::socket_keepalive(&socket).unwrap());
             assert_eq!(sockopt::tcp_user_timeout(&socket).unwrap(), 0);
             assert!(sockopt::tcp_nodelay(&socket).unwrap());
