@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::harness::protocol::PolicyKind;
+use crate::harness::slices::SLICES_MIN;
 use crate::message::MESSAGE_BYTES_MIN;
 
 /// More workers than this are a slip of the finger.
@@ -27,6 +28,9 @@ const CHANNELS_MAX: usize = 1000;
 
 /// More tasks than this are a slip of the finger.
 const IN_FLIGHT_MAX: u64 = 1_000_000;
+
+/// More slices than this take longer than the machine's mood lasts.
+const SLICES_MAX: usize = 1000;
 
 /// What the library takes for a packet.
 const PACKET_BYTES: RangeInclusive<usize> = 1 << 10..=1 << 20;
@@ -150,6 +154,17 @@ pub fn count(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(count) if count >= 1 => Ok(count),
         _ => Err("not a count; allowed are whole numbers from 1".to_owned()),
+    }
+}
+
+/// How many slices a ratio is taken of.
+///
+/// # Errors
+/// What is allowed.
+pub fn slices(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(slices) if (SLICES_MIN..=SLICES_MAX).contains(&slices) => Ok(slices),
+        _ => Err(format!("allowed are {SLICES_MIN} to {SLICES_MAX}")),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::cli::{Common, values};
 use crate::failure::Failure;
 use crate::harness::near::{Bench, Setting};
 use crate::harness::protocol::{NodeKind, PolicyKind};
-use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, name_of};
+use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, Slices, name_of};
 use crate::ours::bandwidth::{BandwidthKind, Near};
 use crate::table::Row;
 
@@ -26,6 +26,9 @@ pub struct BandwidthArgs {
     /// Measure this in the same run and print the ratio
     #[arg(long, value_enum, value_name = "BASELINE")]
     against: Option<Against>,
+    /// Slices of each side, at least 10 [default: 10, and 50 against session-off]
+    #[arg(long, value_name = "N", value_parser = values::slices)]
+    slices: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -45,7 +48,7 @@ pub fn run(args: &BandwidthArgs) -> Result<Verdict, Failure> {
         args.common.needs_sockets("raw")?;
     }
     let setting = args.common.setting()?;
-    let plan = Plan::new(args.repeat, 1, args.against.is_some())?;
+    let plan = Plan::cut(args.repeat, 1, args.against.is_some(), args.slices())?;
     let mut bench = Bench::start(&setting)?;
     let node = setting.node(PolicyKind::Chunked);
     let kind = BandwidthKind { bytes: args.size, fresh: false, node };
@@ -54,12 +57,17 @@ pub fn run(args: &BandwidthArgs) -> Result<Verdict, Failure> {
     let outcome = slices::run(&mut bench, &mut ours, baseline.as_mut(), &plan)?;
     drop((ours, baseline));
     let mut fresh = Near::open(&mut bench, BandwidthKind { fresh: true, ..kind })?;
+    let plan = Plan::new(args.repeat, 1, false)?;
     let fresh = slices::run(&mut bench, &mut fresh, None, &plan)?;
     args.row(&outcome, &fresh).print(args.common.json);
     Ok(Verdict::Fine)
 }
 
 impl BandwidthArgs {
+    fn slices(&self) -> Slices {
+        Slices { given: self.slices, fine: self.against == Some(Against::SessionOff) }
+    }
+
     fn baseline(
         &self,
         bench: &mut Bench,

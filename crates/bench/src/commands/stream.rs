@@ -11,7 +11,7 @@ use crate::cli::{Common, values};
 use crate::failure::Failure;
 use crate::harness::near::{Bench, Setting};
 use crate::harness::protocol::{Api, LaneKind, NodeKind, Pace, PolicyKind};
-use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, name_of};
+use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, Slices, name_of};
 use crate::ours::latency::{self, EchoKind};
 use crate::ours::stream::{StreamKind, near};
 use crate::stats::percentile_us;
@@ -55,6 +55,9 @@ pub struct StreamArgs {
     /// Measure this in the same run and print the ratio
     #[arg(long, value_enum, value_name = "BASELINE")]
     against: Option<Against>,
+    /// Slices of each side, at least 10 [default: 10, and 50 against session-off]
+    #[arg(long, value_name = "N", value_parser = values::slices)]
+    slices: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -78,7 +81,7 @@ enum Against {
 pub fn run(args: &StreamArgs) -> Result<Verdict, Failure> {
     args.check()?;
     let setting = args.common.setting()?;
-    let plan = Plan::new(args.total(), FIRST_TRY, args.against.is_some())?;
+    let plan = Plan::cut(args.total(), FIRST_TRY, args.against.is_some(), args.slices())?;
     let mut bench = Bench::start(&setting)?;
     let mut ours = near(&mut bench, args.kind(args.node(&setting)))?;
     let mut baseline = args.baseline(&mut bench, &setting)?;
@@ -88,6 +91,10 @@ pub fn run(args: &StreamArgs) -> Result<Verdict, Failure> {
 }
 
 impl StreamArgs {
+    fn slices(&self) -> Slices {
+        Slices { given: self.slices, fine: self.against == Some(Against::SessionOff) }
+    }
+
     fn check(&self) -> Result<(), Failure> {
         if let Some(against @ (Against::HandBatched | Against::Unbatched | Against::Raw)) =
             self.against

@@ -10,6 +10,10 @@ use crate::stats::{Ratio, percentile_us};
 /// Fewer slices do not make a ratio.
 pub const SLICES_MIN: usize = 10;
 
+/// A ratio that is to tell a twentieth from none needs so many: neighbours differ by a tenth and
+/// more on a shared machine.
+pub const SLICES_FINE: usize = 50;
+
 /// A slice this long is long against a wake-up and short against the machine's moods.
 pub const SLICE_SECONDS: f64 = 0.2;
 
@@ -86,21 +90,53 @@ pub struct Plan {
     pub first_try: u64,
 }
 
+/// How many slices: as the user says, else as many as the ratio needs.
+#[derive(Debug, Clone, Copy)]
+pub struct Slices {
+    /// By the user.
+    pub given: Option<usize>,
+    /// A difference of a twentieth is to be seen.
+    pub fine: bool,
+}
+
+impl Slices {
+    /// At most one a message, if the user did not ask for more.
+    fn of(self, total: Option<u64>) -> usize {
+        let most = total.map_or(usize::MAX, |total| total as usize);
+        let usual = if self.fine { SLICES_FINE } else { SLICES_MIN };
+        self.given.unwrap_or(usual.min(most).max(SLICES_MIN))
+    }
+}
+
 impl Plan {
-    /// Checks the number of slices against what a ratio needs.
+    /// As many slices as a ratio needs.
     ///
     /// # Errors
     /// If there are fewer messages than slices.
     pub fn new(total: Option<u64>, first_try: u64, against: bool) -> Result<Self, Failure> {
+        Self::cut(total, first_try, against, Slices { given: None, fine: false })
+    }
+
+    /// As many slices as are asked for.
+    ///
+    /// # Errors
+    /// If there are fewer messages than slices.
+    pub fn cut(
+        total: Option<u64>,
+        first_try: u64,
+        against: bool,
+        slices: Slices,
+    ) -> Result<Self, Failure> {
+        let slices = slices.of(total);
         let slices = match total {
-            Some(total) if (total as usize) < SLICES_MIN && against => {
+            Some(total) if (total as usize) < slices && against => {
                 return Err(Failure::Refused(format!(
-                    "--against alternates {SLICES_MIN} slices: {total} is too few, at least \
-                     {SLICES_MIN} are allowed"
+                    "--against alternates {slices} slices: {total} is too few, at least {slices} \
+                     are allowed"
                 )));
             }
-            Some(total) => SLICES_MIN.min(total as usize),
-            None => SLICES_MIN,
+            Some(total) => slices.min(total as usize),
+            None => slices,
         };
         Ok(Self { slices, total, first_try })
     }
@@ -288,5 +324,18 @@ mod tests {
     fn a_ratio_of_too_few_messages_is_refused() {
         assert!(Plan::new(Some(9), 1, true).is_err());
         assert_eq!(Plan::new(Some(9), 1, false).unwrap().slices, 9);
+    }
+
+    #[test]
+    fn a_fine_ratio_takes_more_slices_where_there_are_messages_for_them() {
+        let slices = |given, fine, total| {
+            Plan::cut(total, 1, true, Slices { given, fine }).map(|plan| plan.slices).ok()
+        };
+        assert_eq!(slices(None, false, None), Some(SLICES_MIN));
+        assert_eq!(slices(None, true, None), Some(SLICES_FINE));
+        assert_eq!(slices(None, true, Some(20)), Some(20));
+        assert_eq!(slices(Some(30), true, None), Some(30));
+        assert_eq!(slices(Some(30), true, Some(20)), None);
+        assert_eq!(slices(None, true, Some(9)), None);
     }
 }
