@@ -153,7 +153,8 @@ impl TeamOptions {
             }
         };
         let policy = if gathers { Policy::Chunked } else { Policy::Unbuffered };
-        Ok(config.node(Node::builder().policy(policy).processes(processes)))
+        let node = Node::builder().policy(policy).processes(processes);
+        Ok(config.registry(processes).node(node))
     }
 }
 

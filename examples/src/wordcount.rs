@@ -74,9 +74,8 @@ async fn work(options: &Options) -> Result<(), Failure> {
     let mut registry = Registry::new();
     let counting = registry.process("wordcount.count", |_, ends| count(ends));
     let node = Node::builder().processes(&registry);
-    let Some(cluster) = options.cluster.join_with(|config| config.node(node)).await? else {
-        return Ok(());
-    };
+    let joined = options.cluster.join_with(|config| config.registry(&registry).node(node));
+    let Some(cluster) = joined.await? else { return Ok(()) };
     if cluster.rank() > 0 {
         // The processes run beside this.
         return match cluster.finished().await {

@@ -94,7 +94,7 @@ impl ClusterConfig {
         self
     }
 
-    /// The functions that nodes run for each other. Who has others than rank 0, or with
+    /// The functions and processes that nodes run for each other. Who has others than rank 0, or with
     /// other types, is refused when it announces itself, and the error names both sides.
     /// A node without a registry is not compared.
     ///
@@ -176,10 +176,15 @@ impl ClusterConfig {
     }
 }
 
-fn signature(print: FunctionPrint) -> Signature {
+fn function(print: FunctionPrint) -> Signature {
     Signature {
         hashes: vec![print.input.hash, print.output.hash],
         types: format!("{} -> {}", print.input.text, print.output.text),
         name: print.name,
     }
+}
+
+fn process(print: FunctionPrint) -> Signature {
+    let types = format!("of {}", print.input.text);
+    Signature { hashes: vec![print.input.hash], types, name: print.name }
 }

@@ -77,6 +77,11 @@ impl fmt::Debug for Entries {
 }
 
 impl Entries {
+    /// Names and inputs of all.
+    pub(crate) fn prints(&self) -> impl Iterator<Item = FunctionPrint> {
+        self.0.iter().map(|(name, entry)| print(name, &entry.description))
+    }
+
     /// The process with this name and input, or what there is under that name instead.
     pub(super) fn find(&self, name: &str, hash: u64) -> Result<&Entry, Option<FunctionPrint>> {
         match self.0.get(name) {

@@ -324,6 +324,36 @@ fn versions_with_the_same_functions_take_turns() {
     });
 }
 
+/// Names of functions and of processes are apart; a process has nothing that comes out.
+#[test]
+fn nodes_with_other_processes_are_refused() {
+    on_one_thread(async {
+        let registry = |input: u32| {
+            let mut registry = Registry::new();
+            registry.register("work", |number: u32| number);
+            match input {
+                0 => return registry,
+                1 => drop(registry.process("work", |_, _: u32| async { Ok(()) })),
+                _ => drop(registry.process("work", |_, _: String| async { Ok(()) })),
+            }
+            registry
+        };
+        let (nodes, port) = cluster(2, |config| config.registry(&registry(1))).await;
+        limited(nodes[1].leave(LONG)).await.unwrap();
+        for (input, text) in [
+            (0, "rank 0 has process \"work\" (of u32), which rank 1 lacks"),
+            (2, "process \"work\" is of str on rank 1, and of u32 on rank 0"),
+        ] {
+            let config = config(Some(1), 2, port).registry(&registry(input));
+            let error = limited(Cluster::join(config)).await.unwrap_err();
+            assert_eq!(error.to_string(), text);
+        }
+        let config = config(Some(1), 2, port).registry(&registry(1));
+        let again = limited(Cluster::join(config)).await.unwrap();
+        end_all(&[nodes[0].clone(), again]).await;
+    });
+}
+
 /// Programs of two versions of this crate, whose words to the manager differ.
 #[test]
 fn words_of_another_version_are_named_on_both_sides() {

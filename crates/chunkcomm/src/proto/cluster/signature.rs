@@ -1,21 +1,36 @@
-//! The functions that members run for each other: all must mean the same by a name.
+//! The functions and processes that members run for each other: all must mean the same by a
+//! name.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
-/// A function by its name and types.
+/// A function or process by its name and types.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signature {
     /// The name that it is asked for by.
     pub name: String,
-    /// Fingerprints of its types: what goes in, then what comes out. They alone are
-    /// compared.
+    /// Fingerprints of its types: what goes in, then what comes out, which a process has
+    /// not. They alone are compared.
     pub hashes: Vec<u64>,
     /// The types for people.
     pub types: String,
 }
 
-/// A function that two nodes do not have alike: at least one of them has it.
+impl Signature {
+    /// What it is. Names of functions and of processes are apart.
+    fn kind(&self) -> &'static str {
+        if self.hashes.len() == 1 { "process" } else { "function" }
+    }
+}
+
+impl fmt::Display for Signature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?} ({})", self.kind(), self.name, self.types)
+    }
+}
+
+/// A function or process that two nodes do not have alike: at least one of them has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mismatch {
     /// As the one that announced itself has it.
@@ -28,11 +43,11 @@ impl Mismatch {
     /// The first by name; `None`: both have the same functions, in whatever order.
     #[must_use]
     pub fn find(ours: &[Signature], theirs: &[Signature]) -> Option<Mismatch> {
-        let by_name = |all: &[Signature]| -> BTreeMap<String, Signature> {
-            all.iter().map(|one| (one.name.clone(), one.clone())).collect()
+        let by_name = |all: &[Signature]| -> BTreeMap<(&'static str, String), Signature> {
+            all.iter().map(|one| ((one.kind(), one.name.clone()), one.clone())).collect()
         };
         let (ours, theirs) = (by_name(ours), by_name(theirs));
-        let names: BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+        let names: BTreeSet<_> = ours.keys().chain(theirs.keys()).collect();
         names.into_iter().find_map(|name| {
             let (our, their) = (ours.get(name), theirs.get(name));
             let same =
@@ -45,15 +60,14 @@ impl Mismatch {
     pub(super) fn between(&self, theirs: &str, ours: &str) -> String {
         match (&self.theirs, &self.ours) {
             (Some(a), Some(b)) => format!(
-                "function {:?} is {} on {theirs}, and {} on {ours}",
-                a.name, a.types, b.types
+                "{} {:?} is {} on {theirs}, and {} on {ours}",
+                a.kind(),
+                a.name,
+                a.types,
+                b.types
             ),
-            (Some(one), None) => {
-                format!("{theirs} has function {:?} ({}), which {ours} lacks", one.name, one.types)
-            }
-            (None, Some(one)) => {
-                format!("{ours} has function {:?} ({}), which {theirs} lacks", one.name, one.types)
-            }
+            (Some(one), None) => format!("{theirs} has {one}, which {ours} lacks"),
+            (None, Some(one)) => format!("{ours} has {one}, which {theirs} lacks"),
             (None, None) => format!("{theirs} and {ours} have the same functions"),
         }
     }
