@@ -12,7 +12,7 @@ use chunkcomm::cluster::launch::Launcher;
 use chunkcomm::{Cluster, ClusterConfig, Node, Policy, Registry};
 use clap::{Args, ValueEnum};
 
-use crate::cluster_options::ClusterOptions;
+use crate::cluster_options::{ClusterOptions, join};
 
 const END_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -110,7 +110,7 @@ impl TeamOptions {
             self.cluster.join().await?;
             return Ok(());
         }
-        let cluster = Cluster::join(self.config(each, processes)?).await?;
+        let cluster = join(self.config(each, processes)?).await?;
         if cluster.rank() > 0 {
             cluster.finished().await;
             return Ok(cluster.end(END_DEADLINE).await?);

@@ -99,8 +99,6 @@ async fn work(options: &Options) -> Result<(), Failure> {
     let Some(cluster) = options.cluster.join_with(settings).await? else { return Ok(()) };
     // After the copies were started, which would be pinned with it.
     pin(cluster.rank() as usize);
-    #[cfg(unix)]
-    cluster.node().explain_on_sigusr1()?;
     if cluster.rank() > 0 {
         return follow(&cluster).await;
     }

@@ -77,8 +77,19 @@ impl ClusterOptions {
             write_out(&config.explain()?)?;
             return Ok(None);
         }
-        Ok(Some(Cluster::join(config).await?))
+        join(config).await.map(Some)
     }
+}
+
+/// Joins the cluster as all programs do: asked by a signal, the node says what it waits for.
+///
+/// # Errors
+/// See [`Cluster::join`].
+pub(crate) async fn join(config: ClusterConfig) -> Result<Cluster, Box<dyn Error>> {
+    let cluster = Cluster::join(config).await?;
+    #[cfg(unix)]
+    cluster.node().explain_on_sigusr1()?;
+    Ok(cluster)
 }
 
 /// Waits until a node of the cluster has died, or gives the first that has.

@@ -73,8 +73,6 @@ async fn work_in_cluster(
     let joined = options.cluster.join_with(|config| config.registry(&registry)).await?;
     let Some(cluster) = joined else { return Ok(true) };
     if cluster.rank() > 0 {
-        #[cfg(unix)]
-        cluster.node().explain_on_sigusr1()?;
         serve_in(&cluster, &registry).await?;
         return match cluster.finished().await {
             End::Finished { .. } => Ok(cluster.end(END_DEADLINE).await.map(|()| true)?),
