@@ -1,7 +1,7 @@
 //! Counts the words of text files on the nodes of a cluster:
 //!
 //! ```text
-//! cargo run --release --example wordcount -- --nodes 3 --check README.md crates
+//! cargo run --release --example wordcount -- --nodes 3 README.md crates
 //! mpiexec.hydra -n 4 target/release/examples/wordcount README.md
 //! ```
 //!

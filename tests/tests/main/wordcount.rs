@@ -54,7 +54,7 @@ fn words_are_counted_on_any_number_of_nodes() {
     file(&folder, "empty", "");
     file(&folder, ".hidden", "hidden");
     for nodes in ["1", "2", "4"] {
-        let arguments = ["--nodes", nodes, "--top", "1", "--check"];
+        let arguments = ["--nodes", nodes, "--top", "1"];
         let (out, error) = printed(&wordcount(&arguments, &[&folder]));
         let lines: Vec<&str> = out.lines().collect();
         assert_eq!(lines[0].trim(), "20002  ende", "{out}");
@@ -74,10 +74,10 @@ fn several_paths_are_one_text_and_an_empty_one_has_no_words() {
     let folder = folder("several");
     let one = file(&folder, "one", "a b\n");
     let two = file(&folder, "two", "b");
-    let (out, _) = printed(&wordcount(&["--nodes", "3", "--check"], &[&one, &two]));
+    let (out, _) = printed(&wordcount(&["--nodes", "3"], &[&one, &two]));
     assert!(out.starts_with("       2  b\n       1  a\n2 lines, 3 words, 2 different\n"), "{out}");
     let empty = file(&folder, "empty", "");
-    let (out, _) = printed(&wordcount(&["--nodes", "2", "--check"], &[&empty]));
+    let (out, _) = printed(&wordcount(&["--nodes", "2"], &[&empty]));
     assert!(out.starts_with("0 lines, 0 words, 0 different\n"), "{out}");
 }
 
@@ -85,7 +85,7 @@ fn several_paths_are_one_text_and_an_empty_one_has_no_words() {
 fn lines_that_are_not_utf_8_are_named_and_counted() {
     let folder = folder("wrong");
     let path = file(&folder, "latin", b"fine\ngr\xfc\xdfe here\nfine\n\xff\n");
-    let (out, error) = printed(&wordcount(&["--nodes", "2", "--top", "9", "--check"], &[&path]));
+    let (out, error) = printed(&wordcount(&["--nodes", "2", "--top", "9"], &[&path]));
     let told = format!(
         "wordcount: {}: line 2 is not UTF-8, nor are 1 more; what is wrong there separates words\n",
         path.display()
