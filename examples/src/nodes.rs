@@ -8,7 +8,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use chunkcomm::cluster::{Cluster, Member};
+use chunkcomm::cluster::{Cluster, End, Member};
 use chunkcomm::{BytesReceiver, Node, Peer, Receiver};
 use clap::Parser;
 use serde::{Deserialize, Serialize};
@@ -62,6 +62,10 @@ async fn work(options: &Options) -> Result<(), Failure> {
     let Some(cluster) = options.cluster.join().await? else { return Ok(()) };
     let done =
         if cluster.rank() == 0 { lead(&cluster, options).await } else { serve(&cluster).await };
+    if cluster.rank() == 0 && done.is_ok() {
+        // Who came too late to be in the table waits to be asked.
+        cluster.finish();
+    }
     match (done, cluster.ended()) {
         (Ok(()), _) => Ok(cluster.end(END_DEADLINE).await?),
         // What else went wrong follows from that.
@@ -70,12 +74,17 @@ async fn work(options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// Every node but rank 0: answers, once.
+/// Every node but rank 0: answers, once, or is not asked.
 async fn serve(cluster: &Cluster) -> Result<(), Failure> {
     let node = cluster.node();
     tokio::select! {
+        // Once all is answered, the end may come with the last word of rank 0.
+        biased;
         served = answer(node, cluster.place().launcher().to_string()) => served,
-        end = cluster.finished() => Err(end.to_string().into()),
+        end = cluster.finished() => match end {
+            End::Finished { .. } => Ok(()),
+            end => Err(end.to_string().into()),
+        },
     }
 }
 

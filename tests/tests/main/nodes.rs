@@ -126,7 +126,7 @@ fn failure(rank: &str, size: &str, port: u16, ready_ms: &str) -> String {
     error
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
@@ -212,6 +212,36 @@ mod killed {
                 let named = names.iter().any(|name| told.contains(name));
                 assert!(named, "rank {rank}, {victim} killed: {told}");
             }
+        }
+    }
+
+    #[test]
+    fn who_comes_while_the_others_measure_ends_with_them() {
+        let manager = format!("127.0.0.1:{}", super::free_port());
+        let start = |rank: Option<usize>| {
+            let mut command = Command::new(PROGRAM);
+            command.args(["--round-trips", "20000", "--mebibytes", "1"]);
+            command.env("CHUNKCOMM_MANAGER", &manager).stdout(Stdio::piped());
+            if let Some(rank) = rank {
+                command.env("CHUNKCOMM_RANK", rank.to_string()).env("CHUNKCOMM_SIZE", "2");
+            }
+            proc::Program(command.spawn().unwrap())
+        };
+        let mut first = start(Some(0));
+        let second = start(Some(1));
+        // A node that has joined handles the signal.
+        for node in [&first, &second] {
+            proc::wait_until_handled(node.0.id(), Signal::USR1);
+        }
+        proc::signal(second.0.id(), Signal::STOP);
+        let late = start(None);
+        proc::wait_until_handled(late.0.id(), Signal::USR1);
+        proc::signal(second.0.id(), Signal::CONT);
+        let mut table = String::new();
+        first.0.stdout.take().unwrap().read_to_string(&mut table).unwrap();
+        assert_eq!(table.lines().count(), 3, "{table}");
+        for mut node in [first, second, late] {
+            assert!(node.0.wait().unwrap().success());
         }
     }
 
