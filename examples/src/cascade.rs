@@ -14,7 +14,8 @@ use chunkcomm::{Cluster, ClusterConfig, Node};
 use chunkcomm_pipeline::patterns::{
     Chain, Compute, Run, auto_delta_bytes, pin, sequential, serve_in,
 };
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 
 use crate::cluster_options::{ClusterOptions, first_death};
 use crate::command_line::{numbers, parse, write_out};
@@ -90,6 +91,10 @@ fn parse_delta(text: &str) -> Result<Delta, String> {
 #[must_use]
 pub fn run() -> ExitCode {
     let options = parse::<Options>();
+    if options.cluster.nodes == Some(1) {
+        let alone = "--nodes 1 is no chain: allowed are 2 and more";
+        Options::command().error(ErrorKind::ValueValidation, alone).exit();
+    }
     run_program("cascade", work(&options))
 }
 

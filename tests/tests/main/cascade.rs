@@ -48,6 +48,14 @@ fn bad_options_say_what_is_allowed_and_exit_with_2() {
 fn a_chain_needs_a_second_node() {
     let output = CASCADE.command(&["--nodes", "1"]).output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.starts_with("error: --nodes 1 is no chain: allowed are 2 and more\n"), "{told}");
+    // As a launcher's number it is found out when the cluster is there.
+    let mut command = CASCADE.command(&[]);
+    command.env("CHUNKCOMM_RANK", "0").env("CHUNKCOMM_SIZE", "1");
+    let manager = format!("127.0.0.1:{}", super::nodes::free_port());
+    let output = command.env("CHUNKCOMM_MANAGER", manager).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert_eq!(told, "cascade: a chain of 1 node: at least 2 are needed\n");
 }
