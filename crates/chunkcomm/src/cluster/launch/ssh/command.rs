@@ -117,6 +117,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::credential::Credential;
 
     #[test]
     fn a_shell_takes_words_as_they_are() {
@@ -132,8 +133,11 @@ mod tests {
 
     #[test]
     fn a_node_is_told_its_place_and_no_secret() {
-        let environment = [("CHUNKCOMM_PORTS", "20000-20009"), ("OTHER", "x")];
+        let secret = Credential::generate().unwrap();
+        let file = ("CHUNKCOMM_CREDENTIAL_FILE", "/a/secret");
+        let environment = [("CHUNKCOMM_PORTS", "20000-20009"), ("OTHER", "x"), file];
         let config = ClusterConfig::new()
+            .credential(secret.clone())
             .environment(environment.into_iter().collect())
             .arguments(["--hosts", "a file"]);
         let remote = Remote::new(&config, 3).unwrap();
@@ -144,5 +148,7 @@ mod tests {
             assert!(line.contains(part), "{line} lacks {part}");
         }
         assert!(!line.contains("OTHER") && !line.contains("me@far"), "{line}");
+        let told = secret.reveal().split_whitespace().any(|word| line.contains(word));
+        assert!(!told && !line.contains("/a/secret"), "{line}");
     }
 }
