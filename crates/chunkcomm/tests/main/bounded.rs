@@ -245,6 +245,11 @@ fn a_window_that_is_used_up_is_counted_as_a_wait_for_credit() {
         let pair = pair_of(tcp(), Node::builder(), Node::builder()).await;
         let (mut sender, _receiver) = pair.channel::<u64>("credit").await;
         fill(&mut sender, &1).await;
+        let (mut other, mut taken) = pair.channel::<u64>("other").await;
+        other.send(&2).await.unwrap();
+        assert_eq!(limited(taken.recv()).await.unwrap(), Some(2));
         crate::support::until(|| pair.peer.stats().credit_waits > 0).await;
+        crate::support::until(|| sender.stats().credit_waits > 0).await;
+        assert_eq!(other.stats().credit_waits, 0, "it is the channel's own");
     });
 }

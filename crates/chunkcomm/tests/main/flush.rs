@@ -161,6 +161,10 @@ fn old_the_oldest_message_waited_for_the_age_bound() {
         only(&pair, FlushReason::Old).await;
         let waited = pair.peer.stats().queueing_delay_us_max;
         assert!(waited >= 3000, "{waited} us");
+        let stats = sender.stats();
+        assert_eq!(stats.flushes.get(FlushReason::Old), stats.packets, "{stats:?}");
+        assert_eq!(stats.queueing_delay_us_max, waited, "{stats:?}");
+        assert!(stats.queueing_delay_us_total >= waited, "{stats:?}");
     });
 }
 

@@ -191,7 +191,7 @@ fn without_a_session_messages_arrive_and_count_as_acknowledged_when_they_leave()
 }
 
 #[test]
-fn the_age_bound_holds_for_a_node_that_lingers_longer_than_others() {
+fn a_node_lingers_though_the_nodes_around_it_do_not() {
     on_one_thread(async {
         let linger = Policy::Linger(Duration::from_millis(2));
         let pair = pair_of(tcp(), Node::builder(), Node::builder().policy(linger)).await;
