@@ -87,7 +87,8 @@ impl ClusterConfig {
 
     /// When the manager is gone, nodes keep their links and wait so long for a new one;
     /// 0 by default: they end with an error. Of use where something starts rank 0 again
-    /// at the same address (`CHUNKCOMM_MANAGER`), and does not stop the others:
+    /// at the same address, which our own variables give (`CHUNKCOMM_MANAGER`; also under
+    /// a launcher, whose own address is of that job alone), and does not stop the others:
     /// `mpiexec -disable-auto-cleanup`, `srun --kill-on-bad-exit=0 --no-kill`.
     pub fn rejoin_window(mut self, window: Duration) -> ClusterConfig {
         self.rejoin_window = window;
@@ -102,8 +103,9 @@ impl ClusterConfig {
     /// where they are opened, so that nodes of several versions of a program can be
     /// exchanged one after the other in a running cluster.
     pub fn registry(mut self, registry: &Registry) -> ClusterConfig {
-        let prints = registry.prints();
-        self.functions = Some(prints.into_iter().map(signature).collect());
+        let functions = registry.prints().into_iter().map(function);
+        let processes = registry.processes.prints().map(process);
+        self.functions = Some(functions.chain(processes).collect());
         self
     }
 
