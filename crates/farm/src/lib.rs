@@ -67,7 +67,8 @@
 //! function whose tasks are measured below 20 us on average runs in the I/O loop,
 //! in slices of 50 us, until one turns out long. So a function that is short at
 //! first and then does not return for a second holds up its worker's packets for
-//! that second, once.
+//! that second, once. In a cluster, whose nodes are given up after 10 s of silence, such
+//! a task must be shorter than that; workers that the farm started may take their time.
 //!
 //! # When not to use it
 //!

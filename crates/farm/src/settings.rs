@@ -79,12 +79,22 @@ pub(crate) struct NodeSettings {
     pub(crate) message_bytes_max: Option<usize>,
 }
 
+/// A silent end is asked for a sign of life, and its connection dialled anew, as soon as between
+/// any two nodes.
+const PROBE: Duration = Duration::from_secs(1);
+const SUSPECT: Duration = Duration::from_secs(3);
+
+/// Silence is no death here: the launcher sees how a worker ends, and a worker the farmer's end.
+/// A worker in whose I/O loop a task turned out long is silent until that is done, and so is a
+/// farmer whose program computes on the runtime of the farm.
+const DEAD: Duration = Duration::from_secs(3600);
+
 impl NodeSettings {
     /// The environment variable that makes a started copy a worker of a farm.
     pub(crate) const VARIABLE: &'static str = "CHUNKCOMM_FARM_WORKER";
 
     pub(crate) fn node(&self) -> NodeBuilder {
-        let mut builder = Node::builder().policy(self.policy);
+        let mut builder = Node::builder().policy(self.policy).liveness(PROBE, SUSPECT, DEAD);
         if let Some(bytes) = self.message_bytes_max {
             builder = builder.message_bytes_max(bytes);
         }

@@ -372,6 +372,17 @@ async fn tiny_tasks_that_turn_out_long_are_done_too() {
     farm.finish(DEADLINE).await.unwrap();
 }
 
+/// Longer than the silence that ends other sessions.
+#[tokio::test]
+async fn a_worker_whose_loop_is_held_up_for_long_is_not_given_up() {
+    let (builder, functions) = builder();
+    let mut farm = builder.prefetch(Prefetch::Fixed(4)).start().await.unwrap();
+    let tasks = [0; 200].into_iter().chain([12_000]).chain([0; 50]);
+    let outcome = farm.run(&functions.sleep, tasks).await.unwrap();
+    assert_eq!(outcome.results.len(), 251);
+    farm.finish(DEADLINE).await.unwrap();
+}
+
 #[test]
 fn every_runtime_runs_a_farm() {
     let run = |runtime: Runtime| async move {
