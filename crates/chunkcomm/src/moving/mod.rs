@@ -217,9 +217,12 @@ impl Moving {
 
     /// Nothing is said on this line any more.
     fn line_ended(self: &Arc<Self>, line: &Arc<Line>, error: &LinkError) {
-        locked(&self.lines).there.retain(|it| it.number != line.number);
         let why = error.to_string();
-        self.custody(|custody| custody.handle_link_ended(line.number, &why));
+        self.custody(|custody| {
+            // At once: who finds no line would else name no cause.
+            locked(&self.lines).there.retain(|it| it.number != line.number);
+            custody.handle_link_ended(line.number, &why);
+        });
         self.processes.line_ended(line.number, error);
     }
 

@@ -307,7 +307,11 @@ fn a_receiver_that_is_dropped_ends_its_sender() {
             let error = limited(sender.closed()).await;
             match connected_before {
                 true => assert!(matches!(error, SendError::Terminated(_)), "{error}"),
-                false => assert!(matches!(error, SendError::Refused(_)), "{error}"),
+                // The channel may have come before that was dropped, or after.
+                false => assert!(
+                    matches!(error, SendError::Refused(_) | SendError::Terminated(_)),
+                    "{error}"
+                ),
             }
         }
         nothing_is_left(&[&pair.a, &pair.b]).await;
