@@ -299,7 +299,9 @@ impl Tx {
         }
         let cause = shared.is_lost().then(|| shared.error(peer.name(), account));
         let (channel, peer) = (shared.name.clone(), peer.name().to_owned());
-        Err(CloseError { channels: vec![Unacknowledged { channel, peer, account, cause }] })
+        shared.set_told();
+        let channels = vec![Unacknowledged { channel, peer, account, cause }];
+        Err(CloseError { channels, forgotten: 0 })
     }
 
     /// Waits until nothing is held; says how much of `deadline` is left.

@@ -3,10 +3,41 @@
 use super::inbox::Outcome;
 use super::link::{Closing, Driver};
 use super::mail::Command;
-use super::staging::Failure;
+use super::staging::{Failure, TxShared};
 use super::taking::land_rest;
-use crate::error::{Account, LinkCause, LinkError, Unacknowledged};
+use crate::error::{Account, ChannelLost, LinkCause, LinkError, SendError, Unacknowledged};
+use std::sync::Arc;
 use std::task::Context;
+
+/// A channel of which something may not have arrived.
+pub(crate) struct LostChannel {
+    /// Who asks it is told.
+    pub(crate) shared: Arc<TxShared>,
+    pub(crate) left: Unacknowledged,
+}
+
+impl LostChannel {
+    /// Of a session that ended.
+    fn new(shared: &Arc<TxShared>, accepted: u64, link: &LinkError) -> LostChannel {
+        let account = Account { accepted, acknowledged: shared.acked() };
+        let (channel, peer) = (shared.name.clone(), link.peer().to_owned());
+        let lost = ChannelLost { channel: channel.clone(), link: link.clone(), account };
+        // Who closes knows that it took too long.
+        let before = !matches!(link.cause(), LinkCause::CloseDeadline);
+        let cause = before.then(|| SendError::Lost(Arc::new(lost)));
+        let left = Unacknowledged { channel, peer, account, cause };
+        LostChannel { shared: Arc::clone(shared), left }
+    }
+
+    /// One that the peer refused.
+    pub(super) fn refused(shared: &Arc<TxShared>, peer: &str, accepted: u64) -> LostChannel {
+        let account = Account { accepted, acknowledged: shared.acked() };
+        let cause = Some(shared.cause(peer, account));
+        let (channel, peer) = (shared.name.clone(), peer.to_owned());
+        let left = Unacknowledged { channel, peer, account, cause };
+        LostChannel { shared: Arc::clone(shared), left }
+    }
+}
 
 impl Driver {
     pub(super) fn dead(&self) -> LinkError {
@@ -15,19 +46,12 @@ impl Driver {
     }
 
     /// The channels with messages that are not known to have arrived.
-    pub(super) fn unacknowledged(&mut self) -> Vec<Unacknowledged> {
+    fn unacknowledged(&mut self, error: &LinkError) -> Vec<LostChannel> {
         let mut channels = Vec::new();
         for (id, slot) in self.senders.slots.iter_mut() {
-            let staged = slot.ring.messages();
-            let accepted = self.link.sent_messages(id) + u64::from(staged);
-            let acknowledged = slot.shared.acked();
-            if accepted > acknowledged && !slot.discard {
-                channels.push(Unacknowledged {
-                    channel: slot.shared.name.clone(),
-                    peer: self.shared.peer.name.clone(),
-                    account: Account { accepted, acknowledged },
-                    cause: None,
-                });
+            let accepted = self.link.sent_messages(id) + u64::from(slot.ring.messages());
+            if accepted > slot.shared.acked() && !slot.discard {
+                channels.push(LostChannel::new(&slot.shared, accepted, error));
             }
         }
         channels
@@ -57,19 +81,23 @@ impl Driver {
         if !error.is_closed() || matches!(self.closing, Closing::No | Closing::Draining) {
             self.say_gone();
         }
-        let unacknowledged = self.unacknowledged();
-        log_end(&self.shared.peer.name, error, &unacknowledged);
-        self.shared.set_unacknowledged(unacknowledged);
         let left = self.shared.end(error);
         for slot in self.senders.slots.values() {
             slot.shared.fail(Failure::Lost(error.clone()));
         }
+        // Nothing is accepted any more: what is counted now is all.
+        let mut lost = self.unacknowledged(error);
         for slot in self.receivers.values_mut() {
             slot.end(Outcome::Lost(error.clone()));
         }
         for command in std::mem::take(&mut self.taken.commands).into_iter().chain(left.commands) {
             match command {
-                Command::Open { tx, .. } => tx.fail(Failure::Lost(error.clone())),
+                Command::Open { tx, ring, .. } => {
+                    tx.fail(Failure::Lost(error.clone()));
+                    if ring.messages() > 0 {
+                        lost.push(LostChannel::new(&tx, u64::from(ring.messages()), error));
+                    }
+                }
                 Command::Land { id, landing, taken } => {
                     if let Some(slot) = self.receivers.get(id) {
                         land_rest(&slot.shared, landing, &taken, None);
@@ -78,16 +106,18 @@ impl Driver {
                 _ => {}
             }
         }
+        log_end(&self.shared.peer.name, error, &lost);
+        self.acceptor.lost(lost);
         self.acceptor.ended(&self.shared);
     }
 }
 
-fn log_end(peer: &str, error: &LinkError, unacknowledged: &[Unacknowledged]) {
-    if unacknowledged.is_empty() {
+fn log_end(peer: &str, error: &LinkError, lost: &[LostChannel]) {
+    if lost.is_empty() {
         return tracing::debug!(peer, cause = %error, "the session ended");
     }
-    for channel in unacknowledged {
-        let (name, account) = (&channel.channel, &channel.account);
+    for LostChannel { left, .. } in lost {
+        let (name, account) = (&left.channel, &left.account);
         tracing::warn!(peer, channel = %name, %account, cause = %error,
             "the session ended with messages that are not acknowledged");
     }

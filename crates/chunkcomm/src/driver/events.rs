@@ -1,6 +1,7 @@
 //! The events of a link that are not for a receiver's inbox: channels that begin
 //! and end.
 
+use super::ending::LostChannel;
 use super::inbox::{Outcome, RxShared};
 use super::mail::LinkShared;
 use super::reading::RxSlot;
@@ -29,6 +30,9 @@ pub(crate) trait Acceptor: Send + Sync {
 
     /// The sender's type of a channel that was refused for its type.
     fn described(&self, link: &Arc<LinkShared>, channel: u32, text: &str);
+
+    /// What was accepted on these channels may not have arrived.
+    fn lost(&self, channels: Vec<LostChannel>);
 
     /// The session ended.
     fn ended(&self, link: &Arc<LinkShared>);
@@ -61,10 +65,7 @@ impl Others<'_> {
                 }
             }
             Event::Terminated { channel } => {
-                // The same packet may acknowledge what who waits would call unknown otherwise.
-                for carried in self.link.poll_acknowledged() {
-                    self.senders.acknowledged(carried);
-                }
+                self.take_acknowledged();
                 self.fail(channel, Failure::Terminated);
             }
             Event::Refused { channel, refusal, text } => self.refused(channel, refusal, text),
@@ -75,6 +76,13 @@ impl Others<'_> {
             Event::Bye => *self.last_word = Some(LinkCause::ClosedByPeer),
             Event::Gone => *self.last_word = Some(LinkCause::Forgotten),
             _ => {}
+        }
+    }
+
+    /// The same packet may acknowledge what would be called unknown otherwise.
+    fn take_acknowledged(&mut self) {
+        for carried in self.link.poll_acknowledged() {
+            self.senders.acknowledged(carried);
         }
     }
 
@@ -107,6 +115,13 @@ impl Others<'_> {
             Refusal::NotAccepted => RefusalReason::NotAccepted,
         };
         self.fail(channel, Failure::Refused(reason));
+        self.take_acknowledged();
+        let Some(slot) = self.senders.slots.get_mut(channel) else { return };
+        let accepted = self.link.sent_messages(channel) + u64::from(slot.ring.messages());
+        if accepted > slot.shared.acked() {
+            let lost = LostChannel::refused(&slot.shared, &self.shared.peer.name, accepted);
+            self.acceptor.lost(vec![lost]);
+        }
     }
 
     fn fail(&mut self, channel: u32, failure: Failure) {

@@ -4,7 +4,7 @@
 use super::staging::TxShared;
 use super::wakers::{Wakers, locked};
 use crate::channel::Landing;
-use crate::error::{LinkCause, LinkError, Unacknowledged};
+use crate::error::{LinkCause, LinkError};
 use crate::explain::LinkReport;
 use crate::proto::Time;
 use crate::proto::attempts::Offer;
@@ -81,7 +81,6 @@ pub(crate) struct LinkShared {
     /// The thread that always polls the driver (a token of it), or 0.
     home: AtomicUsize,
     stats: Mutex<PeerStats>,
-    unacknowledged: Mutex<Vec<Unacknowledged>>,
     trouble: Mutex<Trouble>,
 }
 
@@ -139,7 +138,6 @@ impl LinkShared {
             packet_bytes: AtomicUsize::new(PACKET_BYTES_DEFAULT),
             home: AtomicUsize::new(0),
             stats: Mutex::default(),
-            unacknowledged: Mutex::default(),
             trouble: Mutex::default(),
         })
     }
@@ -295,15 +293,6 @@ impl LinkShared {
 
     pub(crate) fn publish_stats(&self, stats: PeerStats) {
         *locked(&self.stats) = stats;
-    }
-
-    /// The session ended with these not acknowledged.
-    pub(crate) fn set_unacknowledged(&self, channels: Vec<Unacknowledged>) {
-        *locked(&self.unacknowledged) = channels;
-    }
-
-    pub(crate) fn unacknowledged(&self) -> Vec<Unacknowledged> {
-        locked(&self.unacknowledged).clone()
     }
 
     /// Why there is no connection, or why the last one was lost.

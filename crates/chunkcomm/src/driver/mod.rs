@@ -13,7 +13,7 @@ pub(crate) mod clock;
 mod commands;
 pub(crate) mod connection;
 pub(crate) mod cycles;
-mod ending;
+pub(crate) mod ending;
 pub(crate) mod entropy;
 pub(crate) mod events;
 pub(crate) mod inbox;

@@ -206,11 +206,16 @@ impl Error for SendAllError {
     }
 }
 
-/// Closing did not get everything acknowledged in time.
+/// Closing did not get everything acknowledged.
 #[derive(Debug, Clone)]
 pub struct CloseError {
-    /// The channels with what was not acknowledged.
+    /// The channels with what was not acknowledged. For [`Node::close`](crate::Node::close)
+    /// these are also channels of sessions that ended before, and channels that were refused,
+    /// where no call on a sender has said so: who dropped the sender could not know.
     pub channels: Vec<Unacknowledged>,
+    /// So many channels of earlier sessions found no place in `channels`, the oldest ones: a
+    /// node remembers 1024 of them. The log has their accounts.
+    pub forgotten: u64,
 }
 
 /// A channel that closed with unacknowledged messages.
@@ -231,8 +236,16 @@ impl fmt::Display for CloseError {
         f.write_str("closed with unacknowledged messages")?;
         for it in &self.channels {
             write!(f, "; channel {:?} to {}: {}", it.channel, it.peer, it.account)?;
+            match &it.cause {
+                Some(SendError::Lost(lost)) => write!(f, " ({})", lost.link)?,
+                Some(SendError::Refused(refused)) => write!(f, " (refused: {})", refused.reason)?,
+                _ => {}
+            }
         }
-        Ok(())
+        match self.forgotten {
+            0 => Ok(()),
+            more => write!(f, "; and {more} channels of earlier sessions"),
+        }
     }
 }
 

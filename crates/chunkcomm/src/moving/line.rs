@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// The name of the channel; no user's name begins with a zero byte by accident.
-pub(super) const WORDS_CHANNEL: &str = "\0chunkcomm.words";
+pub(crate) const WORDS_CHANNEL: &str = "\0chunkcomm.words";
 
 /// Which words those are. Another number when they change.
 const WORDS_SCHEMA: &str = "chunkcomm.words/1";

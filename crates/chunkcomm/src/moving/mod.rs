@@ -8,7 +8,7 @@
 
 pub(crate) mod crossing;
 pub(crate) mod home;
-mod line;
+pub(crate) mod line;
 
 pub(crate) use line::{LineWord, Saying};
 

@@ -2,12 +2,14 @@
 //! nobody yet; and the links that a node has.
 
 use super::fingerprint::Fingerprint;
+use super::losses::Losses;
 use crate::driver::clock;
+use crate::driver::ending::LostChannel;
 use crate::driver::events::{Acceptor, Opened};
 use crate::driver::mail::{Command, LinkShared};
 use crate::driver::taking::RxEnd;
 use crate::driver::wakers::{Wakers, locked};
-use crate::error::{AcceptError, RefusalReason};
+use crate::error::{AcceptError, CloseError, RefusalReason};
 use crate::moving::Moving;
 use crate::proto::call;
 use crate::proto::limits::{HELD_OPENS_MAX, HELD_OPENS_NODE_MAX};
@@ -34,6 +36,7 @@ struct Table {
     described: Vec<(Arc<LinkShared>, u32, String)>,
     links: Vec<(Arc<LinkShared>, bool)>,
     refusals: VecDeque<String>,
+    losses: Losses,
     /// Channels of calls that somebody takes; others are refused at once.
     expected: BTreeSet<String>,
     closed: bool,
@@ -93,6 +96,12 @@ impl Acceptor for AcceptTable {
         waiting.wake();
     }
 
+    fn lost(&self, channels: Vec<LostChannel>) {
+        let mut table = locked(&self.0);
+        let closed = table.closed;
+        table.losses.add(channels, closed);
+    }
+
     fn ended(&self, link: &Arc<LinkShared>) {
         let mut table = locked(&self.0);
         table.links.retain(|(known, _)| !Arc::ptr_eq(known, link));
@@ -141,6 +150,27 @@ impl AcceptTable {
 
     pub(crate) fn links(&self) -> Vec<Arc<LinkShared>> {
         locked(&self.0).links.iter().map(|(link, _)| Arc::clone(link)).collect()
+    }
+
+    /// What was lost and nobody was told of: the caller tells it.
+    pub(super) fn take_losses(&self) -> Result<(), CloseError> {
+        locked(&self.0).losses.take()
+    }
+
+    /// Waits until the node has none of these links: their sessions have ended, and what was
+    /// lost is known.
+    pub(super) async fn gone(&self, links: &[Arc<LinkShared>]) {
+        poll_fn(|context| {
+            let mut table = locked(&self.0);
+            let is_one =
+                |(link, _): &(Arc<LinkShared>, bool)| links.iter().any(|it| Arc::ptr_eq(it, link));
+            if !table.links.iter().any(is_one) {
+                return Poll::Ready(());
+            }
+            table.waiting.add(context.waker());
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Waits until the node has no link.

@@ -5,7 +5,6 @@ use crate::driver::clock;
 use crate::driver::mail::Command;
 use crate::driver::wakers::locked;
 use crate::error::{CloseError, LinkCause, LinkError};
-use std::future::poll_fn;
 use std::time::Duration;
 
 impl Node {
@@ -16,7 +15,9 @@ impl Node {
     /// # Errors
     ///
     /// After `deadline` the sessions are cut; the error has an account of the
-    /// channels with messages that were not acknowledged.
+    /// channels with messages that were not acknowledged. So it has of those that were lost
+    /// with an earlier session, or refused, after their sender was dropped: what no call on
+    /// a sender said, this one says.
     ///
     /// # Cancel safety
     ///
@@ -29,27 +30,20 @@ impl Node {
         for link in &links {
             link.close();
         }
-        let all_ended = async {
-            for link in &links {
-                poll_fn(|context| link.poll_ended(context)).await;
-            }
-        };
+        let all_ended = self.shared.table.gone(&links);
         let in_time = clock::within(&self.shared.runtime, deadline, all_ended);
         if in_time.await.is_none() {
             for link in &links {
                 let error = LinkError::new(link.peer.name.clone(), LinkCause::CloseDeadline);
                 link.command(Command::Abort(error));
             }
-            for link in &links {
-                poll_fn(|context| link.poll_ended(context)).await;
-            }
+            self.shared.table.gone(&links).await;
         }
         // Until now peers that were cut off could come back.
         for task in &self.shared.tasks {
             task.abort();
         }
-        let channels: Vec<_> = links.iter().flat_map(|link| link.unacknowledged()).collect();
-        if channels.is_empty() { Ok(()) } else { Err(CloseError { channels }) }
+        self.shared.table.take_losses()
     }
 }
 

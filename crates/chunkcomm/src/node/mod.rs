@@ -18,6 +18,7 @@ pub(crate) mod fingerprint;
 mod hello;
 mod io_thread;
 mod listening;
+mod losses;
 mod peer;
 mod reaching;
 mod resume;

@@ -28,4 +28,5 @@ mod serialize;
 mod sinks;
 mod streams;
 mod support;
+mod untold;
 mod wire;

@@ -24,6 +24,8 @@ pub(super) const ENDED: u8 = 8;
 const WATCHED: u8 = 16;
 /// No further message of the channel will be acknowledged.
 const SETTLED: u8 = 32;
+/// Somebody was told that the channel failed, and what became of its messages.
+const TOLD: u8 = 64;
 
 /// Why nothing can be sent on a channel any more.
 #[derive(Debug, Clone)]
@@ -211,6 +213,15 @@ impl TxShared {
         slow.large_bytes = 0;
     }
 
+    /// Somebody knows what became of the messages.
+    pub(crate) fn set_told(&self) {
+        self.flags.fetch_or(TOLD, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_told(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & TOLD != 0
+    }
+
     /// Wakes `waker` at the next progress; after this the caller looks again.
     pub(crate) fn wait(&self, waker: &Waker) {
         let mut slow = locked(&self.slow);
@@ -220,8 +231,15 @@ impl TxShared {
         fence(Ordering::SeqCst);
     }
 
-    /// Why nothing can be sent to `peer` any more, with the account at hand.
+    /// Why nothing can be sent to `peer` any more, with the account at hand: who gets it
+    /// knows.
     pub(crate) fn error(&self, peer: &str, account: Account) -> SendError {
+        self.set_told();
+        self.cause(peer, account)
+    }
+
+    /// As `error`, for an account that nobody has read yet.
+    pub(crate) fn cause(&self, peer: &str, account: Account) -> SendError {
         let channel = self.name.clone();
         let peer = peer.to_owned();
         match locked(&self.slow).failure.clone() {

@@ -1,0 +1,146 @@
+//! What was accepted and lost, and nobody was told of: closing the node says it.
+
+use crate::support::{Pair, fill, limited, on_both, on_one_thread, pair};
+use chunkcomm::{CloseError, LinkCause, OpenError, SendError, Sender, Unacknowledged};
+use std::time::Duration;
+
+const LATE: Duration = Duration::from_secs(20);
+
+/// The only channel in an account: its name, accepted, acknowledged, why.
+fn only(error: &CloseError) -> (&str, u64, u64, Option<&SendError>) {
+    assert_eq!(error.forgotten, 0);
+    let [Unacknowledged { channel, account, cause, .. }] = &error.channels[..] else {
+        panic!("{error}")
+    };
+    (channel, account.accepted, account.acknowledged, cause.as_ref())
+}
+
+/// A channel that `b` filled, whose receiver takes nothing; some of it is acknowledged.
+async fn filled(pair: &Pair, name: &str) -> (Sender<u64>, chunkcomm::Receiver<u64>, u64) {
+    let (mut sender, receiver) = pair.channel::<u64>(name).await;
+    sender.send_all(0..10u64).await.unwrap();
+    limited(sender.sync()).await.unwrap();
+    let accepted = 10 + fill(&mut sender, &1).await;
+    (sender, receiver, accepted)
+}
+
+#[test]
+fn what_a_dropped_sender_lost_before_is_said_when_the_node_is_closed() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (sender, _receiver, accepted) = filled(&pair, "dropped").await;
+        drop(sender);
+        pair.peer.abort();
+        limited(pair.peer.closed()).await;
+        let error = limited(pair.b.close(LATE)).await.unwrap_err();
+        let (channel, said, acknowledged, cause) = only(&error);
+        assert_eq!((channel, said), ("dropped", accepted));
+        assert!((10..accepted).contains(&acknowledged), "{error}");
+        let Some(SendError::Lost(lost)) = cause else { panic!("{error}") };
+        assert!(matches!(lost.link.cause(), LinkCause::Closed));
+        let text = error.to_string();
+        assert!(text.contains("channel \"dropped\" to a") && text.contains("was closed"), "{text}");
+        // It was said.
+        limited(pair.b.close(LATE)).await.unwrap();
+    });
+}
+
+#[test]
+fn what_a_call_on_the_sender_said_is_not_said_again() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (mut told, _one, _) = filled(&pair, "told").await;
+        let (untold, _other, accepted) = filled(&pair, "untold").await;
+        pair.peer.abort();
+        limited(pair.peer.closed()).await;
+        let SendError::Lost(lost) = limited(told.send(&1)).await.unwrap_err() else { panic!() };
+        assert!(lost.account.unknown() > 0);
+        drop(told);
+        let error = limited(pair.b.close(LATE)).await.unwrap_err();
+        // Whether its sender lives does not matter: nobody looked.
+        let (channel, said, ..) = only(&error);
+        assert_eq!((channel, said), ("untold", accepted));
+        drop(untold);
+    });
+}
+
+#[test]
+fn what_was_accepted_on_a_refused_channel_is_said_when_its_sender_is_gone() {
+    on_both(|| async {
+        let pair = pair().await;
+        let mut sender: Sender<u64> = pair.b.open(&pair.peer, "refused").await.unwrap();
+        // More than its window holds, so that not all of it can be acknowledged.
+        let accepted = fill(&mut sender, &1).await;
+        drop(sender);
+        limited(pair.a.accept::<String>("refused")).await.unwrap_err();
+        // A channel beside it: the refusal came before what this one gets.
+        pair.is_well("beside").await;
+        let error = limited(pair.b.close(LATE)).await.unwrap_err();
+        let (channel, said, _, cause) = only(&error);
+        assert_eq!((channel, said), ("refused", accepted));
+        assert!(matches!(cause, Some(SendError::Refused(_))), "{error}");
+        assert!(error.to_string().contains("refused: the sender's type is"), "{error}");
+    });
+}
+
+#[test]
+fn a_channel_that_never_got_to_the_driver_is_in_the_account() {
+    // On one thread: nothing runs between the sends and the abort.
+    on_one_thread(async {
+        let pair = pair().await;
+        let mut sender: Sender<u64> = pair.b.open(&pair.peer, "early").await.unwrap();
+        for number in 0..3 {
+            sender.try_send(&number).unwrap();
+        }
+        drop(sender);
+        pair.peer.abort();
+        limited(pair.peer.closed()).await;
+        let error = limited(pair.b.close(LATE)).await.unwrap_err();
+        let (channel, accepted, acknowledged, _) = only(&error);
+        assert_eq!((channel, accepted, acknowledged), ("early", 3, 0));
+    });
+}
+
+#[test]
+fn a_session_whose_messages_all_arrived_leaves_nothing_to_say() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (mut sender, receiver) = pair.channel::<u64>("arrived").await;
+        sender.send_all(0..10u64).await.unwrap();
+        limited(sender.sync()).await.unwrap();
+        let (terminated, dropped, _) = filled(&pair, "terminated").await;
+        // A receiver that went away wanted no more.
+        drop(dropped);
+        limited({
+            let mut terminated = terminated;
+            async move { terminated.closed().await }
+        })
+        .await;
+        drop(sender);
+        pair.peer.abort();
+        limited(pair.peer.closed()).await;
+        limited(pair.b.close(LATE)).await.unwrap();
+        let gone = pair.b.open::<u64>(&pair.peer, "again").await;
+        assert!(matches!(gone, Err(OpenError::Connect(_) | OpenError::Lost(_))));
+        drop(receiver);
+    });
+}
+
+#[test]
+fn a_node_remembers_a_thousand_channels_and_counts_the_others() {
+    on_one_thread(async {
+        let Pair { a, b, mut peer } = pair().await;
+        for round in 0..2 {
+            for _ in 0..600 {
+                let mut sender: Sender<u8> = b.open(&peer, "many").await.unwrap();
+                sender.try_send(&round).unwrap();
+            }
+            peer.abort();
+            limited(peer.closed()).await;
+            peer = b.connect(&a.addresses()[0]).await.unwrap();
+        }
+        let error = limited(b.close(LATE)).await.unwrap_err();
+        assert_eq!((error.channels.len(), error.forgotten), (1024, 176));
+        assert!(error.to_string().ends_with("and 176 channels of earlier sessions"));
+    });
+}
