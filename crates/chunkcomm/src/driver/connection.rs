@@ -44,6 +44,7 @@ impl Driver {
         if matches!(self.after_loss, AfterLoss::End) {
             return Err(self.error(cause));
         }
+        let _within = self.span.clone().entered();
         let trouble = trouble_of(&cause);
         tracing::info!(peer = %self.shared.peer.name, attempt = self.attempts.last(), %trouble,
             "the connection was lost");
@@ -90,6 +91,7 @@ impl Driver {
         self.transport = Some(transport);
         self.read_waits = false;
         self.note_acknowledged();
+        let _within = self.span.enter();
         tracing::info!(peer = %self.shared.peer.name, attempt, received, "the session goes on");
         Ok(())
     }

@@ -74,6 +74,7 @@ impl Driver {
         if std::mem::replace(&mut self.over, true) {
             return;
         }
+        let _within = self.span.clone().entered();
         self.rest();
         self.looks.leave();
         #[cfg(feature = "metrics")]

@@ -6,7 +6,7 @@ use super::clock::{self, Alarm};
 use super::connection::AfterLoss;
 use super::cycles::{Looks, SharedBoard};
 use super::events::{Acceptor, Others};
-use super::mail::{LinkShared, Taken, thread_token};
+use super::mail::{LinkShared, PeerInfo, Taken, thread_token};
 use super::reading::{Ask, Inbound, ReadError, Reader, RxSlot};
 use super::writing::{TxSlots, Writer};
 use crate::error::{LinkCause, LinkError};
@@ -108,6 +108,8 @@ pub(crate) struct Driver {
     /// until then.
     pub(super) unwritable: Option<(LinkCause, Time)>,
     pub(super) over: bool,
+    /// What is told of the session is told within it.
+    pub(super) span: tracing::Span,
     #[cfg(feature = "metrics")]
     /// When to publish next, and how many packets had passed last time.
     pub(super) metrics: (Time, u64),
@@ -120,7 +122,10 @@ impl Driver {
         let packet_bytes_max = setup.shared.peer.packet_bytes_max;
         let link = Link::new(&setup.config);
         setup.shared.set_packet_bytes(link.packet_bytes());
+        let PeerInfo { name, session, .. } = &setup.shared.peer;
+        let span = tracing::debug_span!("session", peer = %name, number = session);
         Driver {
+            span,
             link,
             reader: Reader::new(packet_bytes_max, read_buffers),
             shared: setup.shared,

@@ -17,6 +17,7 @@ use crate::transport::memory;
 use crate::{Address, transport};
 use std::io;
 use std::sync::Arc;
+use tracing::Instrument as _;
 
 impl Node {
     /// Connects to the node that listens at `address`. A live session with that
@@ -35,7 +36,9 @@ impl Node {
         let node = self.clone();
         let dialled = address.clone();
         // On the node's runtime, whose reactor the connection belongs to.
-        let task = self.shared.runtime.spawn(async move { node.dial(&dialled).await });
+        let span = tracing::debug_span!("connect", node = self.name(), %address);
+        let dialling = async move { node.dial(&dialled).await };
+        let task = self.shared.runtime.spawn(dialling.instrument(span));
         let link = task.await.map_err(|_| ConnectError::Closed)??;
         Ok(self.peer(link, Some(address.clone())))
     }
