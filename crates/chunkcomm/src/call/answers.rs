@@ -38,7 +38,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Drop for Ending<Resp> {
         if let Some(line) = self.line.upgrade() {
             // It said why before, or it was dropped with its runtime.
             let gone = LinkError::new(self.node.name(), LinkCause::DriverGone);
-            line.fail(self.number, &CallError::Link(gone));
+            line.fail(self.number, &line.lost(self.number, gone));
         }
     }
 }
@@ -56,20 +56,19 @@ pub(super) async fn read<Resp: DeserializeOwned + Send + 'static>(
     let accepted = tokio::select! {
         biased;
         accepted = accept(&ending, &peer, &print) => accepted.map_err(Some),
-        error = failed => Err(error),
+        error = failed => Err(error.map(Over::Failed)),
     };
-    let error = match accepted {
+    let over = match accepted {
         Ok(rx) => {
             let (alarm, line) = (Alarm::default(), ending.line.clone());
             let (batch, wakers) = (Vec::new(), Vec::new());
             let mut reader = Reader { rx, line, alarm, batch, wakers };
-            let over = poll_fn(|context| reader.poll_read(context)).await;
-            over.map(|over| over.error(&ending, &peer))
+            poll_fn(|context| reader.poll_read(context)).await
         }
-        Err(error) => error,
+        Err(over) => over,
     };
-    if let (Some(error), Some(line)) = (error, ending.line.upgrade()) {
-        line.fail(ending.number, &error);
+    if let (Some(over), Some(line)) = (over, ending.line.upgrade()) {
+        line.fail(ending.number, &over.error(&ending, &line, &peer));
     }
 }
 
@@ -78,27 +77,30 @@ async fn accept<Resp: DeserializeOwned + Send + 'static>(
     ending: &Ending<Resp>,
     peer: &Peer,
     print: &Fingerprint,
-) -> Result<RxEnd, CallError> {
+) -> Result<RxEnd, Over> {
     let table = ending.node.table();
     loop {
         let Ok(opened) = table.take(&ending.answers).await else {
             let closed = LinkError::new(peer.name(), LinkCause::Closed);
-            return Err(CallError::Link(closed));
+            return Err(Over::Ended(End::Lost(closed, 0)));
         };
         if opened.receiver.link.peer.incarnation != peer.incarnation() {
             // Somebody else guessed its name; dropped, it learns that nobody takes it.
             continue;
         }
         let judged = table.judge(opened, ChannelKind::Typed, print, ending.node.runtime());
-        return judged.await.map_err(|error| match error {
-            AcceptError::Mismatch { channel, peer, reason } => {
-                CallError::Types(Arc::new(ChannelRefused { channel, peer, reason }))
-            }
-            _ => CallError::Types(Arc::new(ChannelRefused {
-                channel: ending.answers.clone(),
-                peer: peer.name().to_owned(),
-                reason: RefusalReason::NotAccepted,
-            })),
+        return judged.await.map_err(|error| {
+            let refused = match error {
+                AcceptError::Mismatch { channel, peer, reason } => {
+                    ChannelRefused { channel, peer, reason }
+                }
+                _ => ChannelRefused {
+                    channel: ending.answers.clone(),
+                    peer: peer.name().to_owned(),
+                    reason: RefusalReason::NotAccepted,
+                },
+            };
+            Over::Failed(CallError::Types(Arc::new(refused)))
         });
     }
 }
@@ -107,26 +109,26 @@ async fn accept<Resp: DeserializeOwned + Send + 'static>(
 enum Over {
     Ended(End),
     Wrong(&'static str),
+    Failed(CallError),
 }
 
 impl Over {
     fn error<Resp: DeserializeOwned + Send + 'static>(
         self,
         ending: &Ending<Resp>,
+        line: &Line<Resp>,
         peer: &Peer,
     ) -> CallError {
-        let name = peer.name().to_owned();
+        let name = peer.name();
         match self {
-            Over::Ended(End::Lost(link)) => CallError::Link(link),
+            Over::Ended(End::Lost(link, _)) => line.lost(ending.number, link),
             // Channels end in order when this node closes.
             Over::Ended(End::Done) if ending.node.table().is_closed() => {
-                CallError::Link(LinkError::new(name, LinkCause::Closed))
+                line.lost(ending.number, LinkError::new(name, LinkCause::Closed))
             }
-            Over::Ended(End::Done) => match ending.line.upgrade() {
-                Some(line) => line.ended(&name),
-                None => CallError::Protocol { peer: name, what: "it ended" },
-            },
-            Over::Wrong(what) => CallError::Protocol { peer: name, what },
+            Over::Ended(End::Done) => line.ended(name),
+            Over::Wrong(what) => CallError::Protocol { peer: name.to_owned(), what },
+            Over::Failed(error) => error,
         }
     }
 }

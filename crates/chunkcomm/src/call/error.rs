@@ -1,6 +1,6 @@
 //! What can go wrong with calls and services.
 
-use crate::error::{ChannelRefused, LinkError, OpenError, SendError, TypeRefused};
+use crate::error::{Account, ChannelRefused, LinkError, OpenError, SendError, TypeRefused};
 use crate::proto::codec::{DecodeError, EncodeError};
 use std::error::Error;
 use std::fmt;
@@ -61,7 +61,16 @@ pub enum CallError {
     /// The two ends have other types, which the refusal names: no request was handled.
     Types(Arc<ChannelRefused>),
     /// The session ended before an answer came. Whether the request was handled is unknown.
-    Link(LinkError),
+    Link {
+        /// The service.
+        service: Arc<str>,
+        /// Why the session ended.
+        link: LinkError,
+        /// The messages that this client sent to the provider: requests, answered ones among
+        /// them, cancellations, and one that opens the way for answers. What is acknowledged
+        /// was in the provider's inbox.
+        sent: Account,
+    },
     /// The service ended before it answered. Whether the request was handled is unknown.
     Ended {
         /// The service.
@@ -163,7 +172,10 @@ impl fmt::Display for CallError {
                 let ChannelRefused { channel, peer, reason } = &**refused;
                 write!(f, "channel {channel:?} with {peer} was refused: {reason}")
             }
-            CallError::Link(error) => error.fmt(f),
+            CallError::Link { service, link, sent } => write!(
+                f,
+                "service {service:?}: {link}; whether the request was handled is unknown ({sent})"
+            ),
             CallError::Ended { service, peer } => {
                 write!(f, "service {service:?} of {peer} ended before it answered")
             }
@@ -185,7 +197,7 @@ impl Error for CallError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             CallError::Unreachable(error) => error.source(),
-            CallError::Link(error) => error.source(),
+            CallError::Link { link, .. } => link.source(),
             CallError::Request(error) => error.source(),
             _ => None,
         }

@@ -270,7 +270,10 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
     /// Why requests cannot be sent.
     pub(super) fn cause(&self, error: SendError) -> CallError {
         match error {
-            SendError::Lost(lost) => CallError::Link(lost.link.clone()),
+            SendError::Lost(lost) => {
+                let (service, link) = (Arc::clone(&self.service), lost.link.clone());
+                CallError::Link { service, link, sent: lost.account }
+            }
             SendError::Refused(refused) => match refused.reason {
                 RefusalReason::NotAccepted => CallError::NoService {
                     service: Arc::clone(&self.service),
@@ -285,6 +288,14 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
 
     pub(super) fn ended(&self, peer: &str) -> CallError {
         CallError::Ended { service: Arc::clone(&self.service), peer: peer.to_owned() }
+    /// The session of the opening of this number ended.
+    pub(super) fn lost(&self, number: u64, link: LinkError) -> CallError {
+        let mut state = locked(&self.state);
+        let up = state.up.as_mut().filter(|up| up.number == number);
+        let sent = up.map(|up| up.tx.with(|end| end.account())).unwrap_or_default();
+        CallError::Link { service: Arc::clone(&self.service), link, sent }
+    }
+
     }
 }
 

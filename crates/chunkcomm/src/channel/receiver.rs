@@ -98,7 +98,9 @@ impl<T> Receiver<T> {
 pub(crate) fn outcome_of<V>(end: &RxEnd, outcome: Outcome) -> Result<Option<V>, RecvError> {
     match outcome {
         Outcome::Done => Ok(None),
-        Outcome::Lost(link) => Err(RecvError::Lost { channel: Arc::clone(&end.shared.name), link }),
+        Outcome::Lost(link, arrived) => {
+            Err(RecvError::Lost { channel: Arc::clone(&end.shared.name), link, arrived })
+        }
     }
 }
 

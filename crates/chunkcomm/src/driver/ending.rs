@@ -88,8 +88,8 @@ impl Driver {
         }
         // Nothing is accepted any more: what is counted now is all.
         let mut lost = self.unacknowledged(error);
-        for slot in self.receivers.values_mut() {
-            slot.end(Outcome::Lost(error.clone()));
+        for (id, slot) in self.receivers.iter_mut() {
+            slot.end(Outcome::Lost(error.clone(), self.link.received_messages(id)));
         }
         for command in std::mem::take(&mut self.taken.commands).into_iter().chain(left.commands) {
             match command {

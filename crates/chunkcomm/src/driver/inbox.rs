@@ -32,8 +32,8 @@ pub(crate) enum Run {
 pub(crate) enum Outcome {
     /// The sender is done.
     Done,
-    /// The session ended before.
-    Lost(LinkError),
+    /// The session ended before, when so many messages had arrived.
+    Lost(LinkError, u64),
 }
 
 /// Who is told when something comes.

@@ -377,7 +377,8 @@ impl RxEnd {
         self.link.command(Command::Consumed { id: self.shared.id, bytes });
         let command = Command::Land { id: self.shared.id, landing, taken };
         if let Err(Command::Land { landing, taken, .. }) = self.link.try_command(command) {
-            let over = self.link.ended().map(Outcome::Lost);
+            let arrived = self.stats().messages;
+            let over = self.link.ended().map(|link| Outcome::Lost(link, arrived));
             land_rest(&self.shared, landing, &taken, over);
         }
     }

@@ -16,6 +16,9 @@ pub enum RecvError {
         channel: Arc<str>,
         /// Why the session ended.
         link: LinkError,
+        /// Messages that had arrived, all of which could be taken. Whether the sender had
+        /// accepted more is unknown.
+        arrived: u64,
     },
     /// A message could not be decoded. It is gone; the next can be taken.
     Decode(Arc<DecodeFailed>),
@@ -36,7 +39,11 @@ pub enum RecvError {
 impl fmt::Display for RecvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RecvError::Lost { channel, link } => write!(f, "channel {channel:?}: {link}"),
+            RecvError::Lost { channel, link, arrived } => write!(
+                f,
+                "channel {channel:?}: {link}; {arrived} messages had arrived, whether more were \
+                 sent is unknown"
+            ),
             RecvError::Decode(failed) => {
                 let DecodeFailed { channel, peer, error } = &**failed;
                 write!(

@@ -159,7 +159,7 @@ async fn next_word(line: &Line, words: &mut RxEnd) -> Option<LineWord> {
             return None;
         }
         match poll_fn(|context| words.poll_next(context)).await {
-            Next::Ended(Outcome::Done | Outcome::Lost(_)) => return None,
+            Next::Ended(Outcome::Done | Outcome::Lost(..)) => return None,
             Next::Message | Next::Empty => {}
         }
     }

@@ -474,7 +474,10 @@ fn calls_in_flight_learn_that_the_server_is_gone_and_later_ones_find_it_again() 
         proxy.cut();
         for call in calls {
             let error = limited(call).await.unwrap().unwrap_err();
-            assert!(matches!(error, CallError::Link(_)), "{error}");
+            let CallError::Link { sent, .. } = &error else { panic!("{error}") };
+            assert_eq!(sent.accepted, 21);
+            assert!(sent.acknowledged >= 20, "{error}");
+            assert!(error.to_string().contains("whether the request was handled is unknown"));
             assert!(!error.is_from_service() && !error.was_not_handled());
         }
         assert_eq!(limited(client.call(&21)).await.unwrap(), 42);
@@ -622,7 +625,7 @@ fn a_closed_node_says_so() {
         until(|| count.now() == 1).await;
         let _ = pair.b.close(Duration::from_millis(50)).await;
         let error = limited(call).await.unwrap().unwrap_err();
-        let CallError::Link(link) = &error else { panic!("{error}") };
+        let CallError::Link { link, .. } = &error else { panic!("{error}") };
         assert!(matches!(link.cause(), LinkCause::Closed | LinkCause::CloseDeadline), "{error}");
         let error = limited(client.call(&1)).await.unwrap_err();
         assert!(matches!(error, CallError::Unreachable(_)), "{error}");

@@ -82,7 +82,9 @@ fn receivers_get_everything_that_had_arrived_and_then_lost() {
             } else {
                 limited(receiver.recv()).await.unwrap_err()
             };
-            let RecvError::Lost { channel, link } = &error else { panic!("{error}") };
+            let RecvError::Lost { channel, link, arrived } = &error else { panic!("{error}") };
+            assert_eq!(*arrived, 500);
+            assert!(error.to_string().contains("500 messages had arrived"), "{error}");
             assert_eq!((&**channel, link.peer()), ("arrived", "b"));
             // It stays lost.
             assert!(matches!(limited(receiver.recv()).await, Err(RecvError::Lost { .. })));

@@ -74,9 +74,9 @@ impl RxSlot {
         if let Some(landing) = self.landing.take() {
             let outcome = match &outcome {
                 Outcome::Done => Ok(()),
-                Outcome::Lost(link) => {
+                Outcome::Lost(link, arrived) => {
                     let channel = Arc::clone(&self.shared.name);
-                    Err(RecvError::Lost { channel, link: link.clone() })
+                    Err(RecvError::Lost { channel, link: link.clone(), arrived: *arrived })
                 }
             };
             landing.end(outcome);

@@ -32,7 +32,9 @@ pub(crate) fn land_rest(
     let channel = || Arc::clone(&shared.name);
     landing.end(match outcome.or(over) {
         _ if !fits => Err(RecvError::LandingFull { channel: channel() }),
-        Some(Outcome::Lost(link)) => Err(RecvError::Lost { channel: channel(), link }),
+        Some(Outcome::Lost(link, arrived)) => {
+            Err(RecvError::Lost { channel: channel(), link, arrived })
+        }
         Some(Outcome::Done) | None => Ok(()),
     });
 }

@@ -162,6 +162,11 @@ impl Link {
         self.incoming.get(channel).map_or(0, |incoming| incoming.window.size() / REPORT_DIVISOR)
     }
 
+    /// Messages of a channel that arrived.
+    pub fn received_messages(&self, channel: u32) -> u64 {
+        self.incoming.get(channel).map_or(0, |incoming| incoming.received_messages)
+    }
+
     /// Takes in one item of a packet.
     ///
     /// # Errors
