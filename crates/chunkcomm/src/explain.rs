@@ -19,6 +19,33 @@ pub struct Explanation {
     pub refusals: Vec<String>,
     /// Channel ends and processes.
     pub moving: MovingReport,
+    /// What is waited for besides links and channels, the oldest wait first: peers to be
+    /// connected, channels to be opened here, a cluster's barriers and end.
+    pub waits: Vec<WaitReport>,
+    /// Calls that this node made and that have no answer yet.
+    pub calls: Vec<CallsReport>,
+}
+
+/// Something that is waited for.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct WaitReport {
+    /// What.
+    pub what: String,
+    /// For how long.
+    pub since: Duration,
+}
+
+/// Calls without an answer, to one service at one peer.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct CallsReport {
+    /// The service.
+    pub service: String,
+    /// The peer's name; none while the way to it is opened.
+    pub peer: Option<String>,
+    /// So many.
+    pub in_flight: usize,
 }
 
 /// Channel ends that move and processes of a node, at one moment.
@@ -119,6 +146,13 @@ impl fmt::Display for Explanation {
         }
         for refusal in &self.refusals {
             writeln!(f, "  refused: {refusal}")?;
+        }
+        for WaitReport { what, since } in &self.waits {
+            writeln!(f, "  waits for {what}, since {} ms", since.as_millis())?;
+        }
+        for CallsReport { service, peer, in_flight } in &self.calls {
+            let peer = peer.as_deref().unwrap_or("a peer that is being reached");
+            writeln!(f, "  {in_flight} calls of {service:?} wait for an answer of {peer}")?;
         }
         self.moving.fmt(f)
     }

@@ -9,7 +9,9 @@ use crate::channel::tx::{Tx, Waiting};
 use crate::driver::clock;
 use crate::driver::staging::{Staged, TxEnd};
 use crate::driver::wakers::locked;
-use crate::error::{RefusalReason, SendError};
+use crate::error::{LinkError, RefusalReason, SendError};
+use crate::explain::CallsReport;
+use crate::node::waits::Caller;
 use crate::proto::Time;
 use crate::proto::call::calls::{Calls, Look};
 use crate::proto::call::wire;
@@ -286,8 +288,6 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         }
     }
 
-    pub(super) fn ended(&self, peer: &str) -> CallError {
-        CallError::Ended { service: Arc::clone(&self.service), peer: peer.to_owned() }
     /// The session of the opening of this number ended.
     pub(super) fn lost(&self, number: u64, link: LinkError) -> CallError {
         let mut state = locked(&self.state);
@@ -296,6 +296,17 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         CallError::Link { service: Arc::clone(&self.service), link, sent }
     }
 
+    pub(super) fn ended(&self, peer: &str) -> CallError {
+        CallError::Ended { service: Arc::clone(&self.service), peer: peer.to_owned() }
+    }
+}
+
+impl<Resp: Send> Caller for Line<Resp> {
+    fn report(&self) -> Option<CallsReport> {
+        let state = locked(&self.state);
+        let in_flight = state.calls.in_flight();
+        let peer = state.up.as_ref().map(|up| up.tx.peer.name().to_owned());
+        (in_flight > 0).then(|| CallsReport { service: self.service.to_string(), peer, in_flight })
     }
 }
 

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 /// How a provider is reached.
 pub(crate) trait Reach: Send + Sync {
@@ -86,8 +86,13 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         let mut state = locked(&self.state);
         state.openings += 1;
         let number = state.openings;
+        let first = number == 1;
         state.up = Some(Up { tx, number, reading: None, reader: None, armed: None });
         drop(state);
+        if first {
+            let line: Weak<Line<Resp>> = Arc::downgrade(self);
+            node.waits().add_caller(line);
+        }
         // Without the lock: on a runtime that is shutting down the task ends at once.
         let ending = Ending { line: Arc::downgrade(self), number, answers, node: node.clone() };
         let print = self.prints.answer.clone();

@@ -20,7 +20,9 @@ impl Cluster {
     ///
     /// Safe.
     pub async fn finished(&self) -> End {
-        self.shared.state.until(|it| it.end().cloned()).await
+        let state = &self.shared.state;
+        let _wait = state.node.waits().begin("the end of the cluster".to_owned());
+        state.until(|it| it.end().cloned()).await
     }
 
     /// How the membership ended, if it has: often the cause of other errors, since all links

@@ -222,6 +222,7 @@ impl Cluster {
     pub async fn barrier(&self) -> Result<(), BarrierError> {
         let state = &self.shared.state;
         let number = state.change(Membership::enter_barrier);
+        let _wait = state.node.waits().begin(format!("all members to come to barrier {number}"));
         let passed = state.until(|it| match (it.barrier(number), it.end()) {
             (Some(died), _) => Some(Ok(died.clone())),
             (None, Some(end)) => Some(Err(BarrierError::Ended(end.clone()))),

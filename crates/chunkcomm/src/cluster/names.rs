@@ -50,6 +50,8 @@ impl Cluster {
     ///
     /// Safe.
     pub async fn provider(&self, name: &str) -> Result<NodeId, NameError> {
+        let waits = self.shared.state.node.waits();
+        let _wait = waits.begin(format!("somebody to provide {name:?}"));
         let found = self.shared.state.until(|it| match (it.providers(name).next(), it.end()) {
             (Some(id), _) => Some(Ok(id)),
             (None, Some(end)) => Some(Err(NameError::Ended(end.clone()))),

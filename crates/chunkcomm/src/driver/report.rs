@@ -1,6 +1,7 @@
 //! What a driver knows of its link, for people.
 
 use super::link::{Closing, Driver};
+use super::writing::TxSlot;
 use crate::explain::{LinkReport, ReceivingReport, SendingReport};
 use crate::proto::Time;
 use crate::proto::outbox::Blocked;
@@ -72,7 +73,7 @@ impl Driver {
                     acknowledged: slot.shared.acked(),
                     credit_bytes: state.credit_bytes,
                     waits_for: match state.blocked {
-                        Blocked::No => None,
+                        Blocked::No => self.answer_waited_for(id, slot),
                         Blocked::Credit => Some("credit: its receiver takes nothing".to_owned()),
                         Blocked::Open => {
                             Some("the peer to have room for one more channel".to_owned())
@@ -84,6 +85,18 @@ impl Driver {
             .collect();
         reports.sort_by(|one, other| one.channel.cmp(&other.channel));
         reports
+    }
+
+    /// Somebody waits in `sync` or `close`, or in `send` for a ring that is full.
+    fn answer_waited_for(&self, id: u32, slot: &TxSlot) -> Option<String> {
+        if !slot.shared.is_waited_for() {
+            return None;
+        }
+        if slot.ring.messages() > 0 {
+            return Some("its turn: somebody waits for what is staged to leave".to_owned());
+        }
+        let unknown = self.link.sent_messages(id).saturating_sub(slot.shared.acked());
+        (unknown > 0).then(|| "an acknowledgement, and somebody for that".to_owned())
     }
 
     fn receiving(&self) -> Vec<ReceivingReport> {

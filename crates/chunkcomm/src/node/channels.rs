@@ -217,6 +217,7 @@ impl Node {
         kind: ChannelKind,
         print: &Fingerprint,
     ) -> Result<(RxEnd, Peer), AcceptError> {
+        let _wait = self.waits().begin(format!("a peer to open channel {name:?}"));
         let end = self.shared.table.accept(name, kind, print, &self.shared.runtime).await?;
         let peer = self.peer(Arc::clone(&end.link), None);
         Ok((end, peer))

@@ -23,6 +23,7 @@ impl Node {
     ///
     /// Dropped early, closing goes on without deadline.
     pub async fn close(&self, deadline: Duration) -> Result<(), CloseError> {
+        let _wait = self.waits().begin("all sessions to end: the node is closed".to_owned());
         self.shared.table.close();
         // The connections keep it while they last.
         drop(locked(&self.shared.spinner).take());

@@ -33,6 +33,7 @@ impl Node {
     /// Dropped before it returns, the connection is given up, or the session is
     /// there for the next call.
     pub async fn connect(&self, address: &Address) -> Result<Peer, ConnectError> {
+        let _wait = self.waits().begin(format!("{address} to connect"));
         let node = self.clone();
         let dialled = address.clone();
         // On the node's runtime, whose reactor the connection belongs to.

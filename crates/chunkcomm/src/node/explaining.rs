@@ -45,7 +45,8 @@ impl Node {
         let node = self.name().to_owned();
         let cycles = locked(&self.shared.board).cycles(clock::now());
         let moving = self.moving().report();
-        Explanation { node, links, cycles, refusals: self.refusals(), moving }
+        let (waits, calls) = self.waits().report();
+        Explanation { node, links, cycles, refusals: self.refusals(), moving, waits, calls }
     }
 
     /// Prints what [`Node::explain`] says to standard error whenever the process

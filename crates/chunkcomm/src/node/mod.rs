@@ -24,6 +24,7 @@ mod reaching;
 mod resume;
 mod slots;
 mod starting;
+pub(crate) mod waits;
 
 pub use builder::{AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, NodeBuilder};
 pub(crate) use fingerprint::{Fingerprint, described};
@@ -44,6 +45,7 @@ use io_thread::IoThread;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use tokio::runtime::Handle;
+use waits::Waits;
 
 /// One member of a cluster: listens, connects, opens and accepts channels.
 ///
@@ -74,6 +76,7 @@ pub(crate) struct NodeShared {
     local: tokio::sync::Mutex<Option<Arc<LinkShared>>>,
     /// Channel ends that move, and processes.
     moving: Arc<Moving>,
+    waits: Arc<Waits>,
     /// Ends the thread of `io_thread` when it is dropped.
     _io_thread: Option<IoThread>,
 }
@@ -131,6 +134,11 @@ impl Node {
     #[must_use]
     pub fn refusals(&self) -> Vec<String> {
         self.shared.table.refusals()
+    }
+
+    /// What is waited for that no link knows of.
+    pub(crate) fn waits(&self) -> &Arc<Waits> {
+        &self.shared.waits
     }
 
     /// Who takes the channels that peers open.

@@ -119,7 +119,10 @@ impl tracing::Subscriber for Events {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
         metadata.target().starts_with("chunkcomm")
     }
-    fn new_span(&self, _span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        let mut line = Line(format!("span {}", span.metadata().name()));
+        span.record(&mut line);
+        self.0.lock().unwrap().push(line.0);
         tracing::span::Id::from_u64(1)
     }
     fn record(&self, _span: &tracing::span::Id, _values: &tracing::span::Record<'_>) {}
@@ -129,7 +132,9 @@ impl tracing::Subscriber for Events {
         event.record(&mut line);
         self.0.lock().unwrap().push(line.0);
     }
-    fn enter(&self, _span: &tracing::span::Id) {}
+    fn enter(&self, _span: &tracing::span::Id) {
+        self.0.lock().unwrap().push("enter".to_owned());
+    }
     fn exit(&self, _span: &tracing::span::Id) {}
 }
 
@@ -152,9 +157,109 @@ fn lost_connections_and_what_was_not_acknowledged_are_logged() {
         limited(pair.peer.closed()).await;
         until(|| seen("not acknowledged") && seen("unheard")).await;
     });
+    for span in ["span connect node=\"b\" address=", "span session peer=a number="] {
+        assert!(seen(span), "{span} in {:?}", events.0.lock().unwrap());
+    }
     let warned =
         events.0.lock().unwrap().iter().any(|it| it.contains("WARN") && it.contains("of 2"));
     assert!(warned, "{:?}", events.0.lock().unwrap());
+}
+
+#[test]
+fn nothing_is_told_of_a_message() {
+    let events = Events::default();
+    let _guard = tracing::subscriber::set_default(events.clone());
+    on_one_thread(async {
+        let pair = pair().await;
+        let (mut sender, mut receiver) = pair.channel::<u64>("silent").await;
+        let service = pair.a.serve("twice", |it: u64| async move { Ok::<_, String>(it * 2) });
+        let _service = service.unwrap();
+        let client = pair.b.call_client::<u64, u64>(&pair.peer, "twice").unwrap();
+        limited(client.call(&1)).await.unwrap();
+        let before = events.0.lock().unwrap().len();
+        assert!(before > 0);
+        for number in 0..1000 {
+            sender.send(&number).await.unwrap();
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some(number));
+            assert_eq!(limited(client.call(&number)).await.unwrap(), number * 2);
+        }
+        sender.send_all(0..10_000u64).await.unwrap();
+        for _ in 0..10_000 {
+            limited(receiver.recv()).await.unwrap();
+        }
+        let events = events.0.lock().unwrap();
+        assert_eq!(events.len(), before, "{:?}", &events[before..]);
+    });
+}
+
+/// Explains until `seen` is in what it says.
+async fn named(node: &Node, seen: &str) -> Explanation {
+    limited(async {
+        loop {
+            let explanation = node.explain().await;
+            if explanation.to_string().contains(seen) {
+                return explanation;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await
+}
+
+#[test]
+fn every_wait_has_a_name() {
+    on_both(|| async {
+        let pair = pair().await;
+        // A listener that says nothing.
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = silent.local_addr().unwrap().into();
+        let connecting = tokio::spawn({
+            let node = pair.b.clone();
+            async move { node.connect(&address).await }
+        });
+        let accepting = tokio::spawn({
+            let node = pair.b.clone();
+            async move { node.accept::<u64>("nobody opens").await.map(|_| ()) }
+        });
+        let address = silent.local_addr().unwrap();
+        named(&pair.b, &format!("waits for tcp://{address} to connect, since")).await;
+        named(&pair.b, "waits for a peer to open channel \"nobody opens\", since").await;
+        // A handler that does not answer.
+        let service = pair.a.serve("slow", |(): ()| std::future::pending::<Result<(), String>>());
+        let client = pair.b.call_client::<(), ()>(&pair.peer, "slow").unwrap();
+        let calls: Vec<_> = (0..3)
+            .map(|_| {
+                let client = client.clone();
+                tokio::spawn(async move { client.call(&()).await })
+            })
+            .collect();
+        let explanation = named(&pair.b, "3 calls of \"slow\" wait for an answer of a").await;
+        assert_eq!((explanation.calls.len(), explanation.calls[0].in_flight), (1, 3));
+        for task in calls {
+            task.abort();
+        }
+        connecting.abort();
+        accepting.abort();
+        let mut waits = limited(pair.b.explain()).await.waits;
+        while !waits.is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            waits = limited(pair.b.explain()).await.waits;
+        }
+        drop(service);
+    });
+}
+
+#[test]
+fn who_waits_for_an_acknowledgement_is_named() {
+    on_one_thread(async {
+        let (pair, _proxy) = cut_off().await;
+        let mut sender = pair.b.open::<u64>(&pair.peer, "unheard").await.unwrap();
+        sender.send(&1).await.unwrap();
+        let syncing = tokio::spawn(async move { sender.sync().await });
+        let explanation = named(&pair.b, "somebody").await;
+        assert!(!explanation.is_quiet(), "{explanation}");
+        syncing.abort();
+    });
 }
 
 #[test]

@@ -118,6 +118,7 @@ impl NodeBuilder {
                 spinner: Mutex::new(spinner),
                 local: tokio::sync::Mutex::new(None),
                 moving,
+                waits: Arc::default(),
                 _io_thread: io_thread,
             }
         });
