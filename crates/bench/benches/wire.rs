@@ -73,7 +73,7 @@ fn round_trips(c: &mut Criterion) -> Result<(), Failure> {
         let node = setting().node(PolicyKind::Chunked);
         let kind = latency::EchoKind {
             bytes,
-            load: false,
+            load: None,
             lane: LaneKind::Bulk,
             count_max: u64::MAX,
             node,

@@ -97,7 +97,7 @@ impl CallsArgs {
             Against::Tarpc => open_tarpc(bench, self.size, self.in_flight)?,
             Against::Latency => {
                 let (bytes, lane) = (self.size, LaneKind::Bulk);
-                let kind = EchoKind { bytes, load: false, lane, count_max: u64::MAX, node };
+                let kind = EchoKind { bytes, load: None, lane, count_max: u64::MAX, node };
                 latency::near(bench, kind)?
             }
         }))

@@ -27,6 +27,9 @@ pub struct LatencyArgs {
     /// Alone, or beside a bulk transfer on another channel of the link
     #[arg(long, value_enum, default_value_t = LoadKind::Idle)]
     load: LoadKind,
+    /// Bytes of a message of the bulk transfer
+    #[arg(long, value_name = "B", default_value = "1GiB", value_parser = values::message_bytes)]
+    load_bytes: usize,
     /// The lane of the messages
     #[arg(long, value_enum, default_value_t = LaneKind::Bulk)]
     lane: LaneKind,
@@ -74,7 +77,7 @@ pub fn run(args: &LatencyArgs) -> Result<Verdict, Failure> {
 
 impl LatencyArgs {
     fn kind(&self, node: NodeKind) -> EchoKind {
-        let load = self.load == LoadKind::Bulk;
+        let load = (self.load == LoadKind::Bulk).then_some(self.load_bytes);
         EchoKind { bytes: self.size, load, lane: self.lane, count_max: u64::MAX, node }
     }
 
@@ -90,7 +93,7 @@ impl LatencyArgs {
                 let spin = setting.runtime == RuntimeKind::BusyPoll;
                 Box::new(RawEcho::open(bench, self.size, spin)?)
             }
-            Against::LoadIdle => near(bench, EchoKind { load: false, ..kind })?,
+            Against::LoadIdle => near(bench, EchoKind { load: None, ..kind })?,
             Against::SessionOff => {
                 let node = NodeKind { session: false, ..kind.node };
                 near(bench, EchoKind { node, ..kind })?
@@ -106,6 +109,7 @@ impl LatencyArgs {
             .set("p50_us", percentile_us(&samples, 50))
             .set("p99_us", percentile_us(&samples, 99))
             .set("load", name_of(self.load))
+            .set("load_bytes", (self.load == LoadKind::Bulk).then_some(self.load_bytes))
             .set("lane", name_of(self.lane))
             .set("session", name_of(self.common.session));
         if let Some(against) = self.against {

@@ -143,7 +143,7 @@ impl StreamArgs {
             Against::Latency => {
                 let echo = EchoKind {
                     bytes: self.size,
-                    load: false,
+                    load: None,
                     lane: LaneKind::Bulk,
                     count_max: ROUND_TRIPS_MAX,
                     node,

@@ -121,8 +121,9 @@ pub enum End {
     Echo {
         /// Encoded bytes of a message.
         bytes: usize,
-        /// Whether a second channel carries bulk at the same time.
-        load: bool,
+        /// Whether a second channel carries bulk at the same time, in messages of so many
+        /// bytes.
+        load: Option<usize>,
         /// The lane of the echoed messages.
         lane: LaneKind,
         /// The node.

@@ -1,11 +1,13 @@
 //! Round trips of one typed message, alone or beside a bulk transfer.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use chunkcomm::{BytesReceiver, ChannelOptions, Lane, Node, Peer, PeerStats, Receiver, Sender};
+use bytes::Bytes;
+use chunkcomm::{
+    BytesSender, ChannelOptions, Landing, Lane, Node, Peer, PeerStats, Receiver, RecvError, Sender,
+};
 use tokio::runtime::Runtime;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use super::{ended, far_node, linked_node, run_task, taken};
 use crate::failure::{Doing, Failure};
@@ -21,16 +23,16 @@ const PING: &str = "ping";
 const PONG: &str = "pong";
 const LOAD: &str = "load";
 
-/// Bytes of a message of the bulk transfer beside.
-const LOAD_BYTES: usize = 16 * 1024;
+/// What the far end takes the load into, again and again.
+const LANDING_BYTES: usize = 1024 * 1024;
 
 /// What goes round.
 #[derive(Debug, Clone, Copy)]
 pub struct EchoKind {
     /// Encoded bytes of a message.
     pub bytes: usize,
-    /// Whether a second channel carries bulk at the same time.
-    pub load: bool,
+    /// Whether a second channel carries bulk at the same time, in messages of so many bytes.
+    pub load: Option<usize>,
     /// The lane of the echoed messages.
     pub lane: LaneKind,
     /// No slice has more round trips than this.
@@ -81,10 +83,14 @@ async fn connect<M: Message>(
     place: &Place,
     text: &str,
 ) -> Result<Connected<M>, Failure> {
-    let (node, peer) = linked_node(kind.node, place, kind.bytes, text).await?;
+    let bytes = kind.bytes.max(kind.load.unwrap_or(0));
+    let (node, peer) = linked_node(kind.node, place, bytes, text).await?;
     let ping = node.open_with::<M>(&peer, PING, options(kind.lane)).await.doing("opening")?;
     let (_, pong) = node.accept::<M>(PONG).await.doing("accepting the answers")?;
-    let load = if kind.load { Some(Load::start(&node, &peer).await?) } else { None };
+    let load = match kind.load {
+        Some(bytes) => Some(Load::start(&node, &peer, bytes).await?),
+        None => None,
+    };
     Ok((node, peer, (ping, pong), load))
 }
 
@@ -100,8 +106,15 @@ impl<M: Message> Contender for Near<M> {
         let bytes = self.kind.bytes;
         let load = self.load.clone();
         let ((ends, samples_ns), timing) = bench.timed(self.end, &order, |runtime| {
-            let _loaded = load.as_deref().map(Load::on);
-            run_task(runtime, go_round(ends, bytes, order.clone()))?
+            if let Some(load) = &load {
+                load.on();
+            }
+            let gone_round = run_task(runtime, go_round(ends, bytes, order.clone()))?;
+            if let Some(load) = &load {
+                // What follows is not to be measured beside the rest of a message.
+                runtime.block_on(load.off());
+            }
+            gone_round
         })?;
         self.ends = Some(ends);
         self.next += count;
@@ -136,43 +149,49 @@ async fn take<M: Message>(receiver: &mut Receiver<M>) -> Result<M, Failure> {
 
 /// A bulk transfer that runs while it is switched on.
 struct Load {
-    active: AtomicBool,
-    changed: Notify,
+    on: watch::Sender<bool>,
+    at_rest: watch::Receiver<bool>,
 }
 
 impl Load {
-    async fn start(node: &Node, peer: &Peer) -> Result<Arc<Self>, Failure> {
-        let mut sender = node.open_bytes(peer, LOAD).await.doing("opening the load")?;
-        let load = Arc::new(Self { active: AtomicBool::new(false), changed: Notify::new() });
-        let shared = Arc::clone(&load);
-        tokio::spawn(async move {
-            let bytes = vec![0x5a; LOAD_BYTES];
-            loop {
-                while !shared.active.load(Ordering::Relaxed) {
-                    shared.changed.notified().await;
-                }
-                if sender.send_slice(&bytes).await.is_err() {
-                    // The far end has closed: the measured channel will say so.
-                    return;
-                }
-            }
-        });
-        Ok(load)
+    async fn start(node: &Node, peer: &Peer, bytes: usize) -> Result<Arc<Self>, Failure> {
+        let sender = node.open_bytes(peer, LOAD).await.doing("opening the load")?;
+        let (on, switched) = watch::channel(false);
+        let (rests, at_rest) = watch::channel(true);
+        tokio::spawn(load(sender, Bytes::from(vec![0x5a; bytes]), switched, rests));
+        Ok(Arc::new(Self { on, at_rest }))
     }
 
-    /// Runs until what is returned is dropped.
-    fn on(&self) -> Loaded<'_> {
-        self.active.store(true, Ordering::Relaxed);
-        self.changed.notify_one();
-        Loaded(self)
+    fn on(&self) {
+        self.on.send_replace(true);
+    }
+
+    /// Ready when the last message has arrived.
+    async fn off(&self) {
+        self.on.send_replace(false);
+        // It ends with the far end, of which the measured channel tells.
+        let _ = self.at_rest.clone().wait_for(|at_rest| *at_rest).await;
     }
 }
 
-struct Loaded<'a>(&'a Load);
-
-impl Drop for Loaded<'_> {
-    fn drop(&mut self) {
-        self.0.active.store(false, Ordering::Relaxed);
+/// Sends `message` again and again while it is switched on.
+async fn load(
+    mut sender: BytesSender,
+    message: Bytes,
+    mut on: watch::Receiver<bool>,
+    rests: watch::Sender<bool>,
+) {
+    while on.wait_for(|on| *on).await.is_ok() {
+        rests.send_replace(false);
+        while *on.borrow() {
+            if sender.send(message.clone()).await.is_err() {
+                return;
+            }
+        }
+        if sender.sync().await.is_err() {
+            return;
+        }
+        rests.send_replace(true);
     }
 }
 
@@ -188,7 +207,7 @@ struct Far<M> {
 /// If the connection is not made.
 pub fn far(
     bytes: usize,
-    load: bool,
+    load: Option<usize>,
     lane: LaneKind,
     node: NodeKind,
     opening: Opening<'_>,
@@ -198,28 +217,36 @@ pub fn far(
 
 fn open_far<M: Message>(
     bytes: usize,
-    load: bool,
+    load: Option<usize>,
     lane: LaneKind,
     node: NodeKind,
     mut opening: Opening<'_>,
 ) -> Result<Box<dyn FarEnd>, Failure> {
     let runtime = opening.runtime;
-    let node = far_node(node, &mut opening, bytes)?;
+    let node = far_node(node, &mut opening, bytes.max(load.unwrap_or(0)))?;
     let ends = runtime.block_on(async {
         let (peer, ping) = node.accept::<M>(PING).await.doing("accepting")?;
         let pong = node.open_with::<M>(&peer, PONG, options(lane)).await.doing("opening")?;
-        if load {
+        if load.is_some() {
             let (_, receiver) = node.accept_bytes(LOAD).await.doing("accepting the load")?;
-            tokio::spawn(discard(receiver));
+            receiver.land(Box::new(Discard(vec![0; LANDING_BYTES])));
         }
         Ok((ping, pong))
     })?;
     Ok(Box::new(Far { _node: node, ends: Some(ends), bytes }))
 }
 
-/// Takes the load for as long as it comes.
-async fn discard(mut receiver: BytesReceiver) {
-    while let Ok(Some(_)) = receiver.recv().await {}
+/// Takes the load for as long as it comes, into the same memory.
+struct Discard(Vec<u8>);
+
+impl Landing for Discard {
+    fn room(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+
+    fn advance(&mut self, _bytes: usize) {}
+
+    fn end(self: Box<Self>, _outcome: Result<(), RecvError>) {}
 }
 
 impl<M: Message> FarEnd for Far<M> {

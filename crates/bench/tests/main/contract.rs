@@ -65,7 +65,7 @@ fn latency_rows() {
     let keys = ["payload_bytes", "iterations", "p50_us", "p99_us"];
     for options in [
         &["--against", "raw"][..],
-        &["--load", "bulk", "--against", "load-idle"],
+        &["--load", "bulk", "--load-bytes", "1MiB", "--against", "load-idle"],
         &["--size", "64KiB"],
     ] {
         let row = row(&[&["latency", "--iterations", "100"], options].concat());

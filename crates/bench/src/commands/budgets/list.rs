@@ -270,7 +270,7 @@ pub(super) static BUDGETS: &[Budget] = &[
     Budget {
         name: "load-express",
         command: "latency --size 16 --load bulk --lane express --against load-idle",
-        quick: "--iterations 200",
+        quick: "--iterations 200 --load-bytes 1MiB",
         key: "p99_ratio",
         bound: Bound::AtMost(5.0),
         aim: 2.0,
@@ -278,7 +278,7 @@ pub(super) static BUDGETS: &[Budget] = &[
     Budget {
         name: "load-bulk",
         command: "latency --size 16 --load bulk --against load-idle",
-        quick: "--iterations 200",
+        quick: "--iterations 200 --load-bytes 1MiB",
         key: "p99_ratio",
         bound: Bound::AtMost(5.0),
         aim: 2.0,
