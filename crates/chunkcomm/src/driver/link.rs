@@ -180,9 +180,15 @@ impl Driver {
         }
     }
 
+    #[inline]
+    fn whom_to_ask(&self) -> Ask {
+        if self.written_unread < UNREAD_BYTES_MAX { Ask::Runtime } else { Ask::System }
+    }
+
     /// Reads once.
     #[inline]
     fn poll_read(&mut self, context: &mut Context<'_>, now: Time) -> Poll<Result<(), Broken>> {
+        let ask = self.whom_to_ask();
         let Some(transport) = &mut self.transport else { return Poll::Pending };
         let acceptor = &self.acceptor;
         let shared = &self.shared;
@@ -200,7 +206,6 @@ impl Driver {
             others: &mut others,
             now,
         };
-        let ask = if self.written_unread < UNREAD_BYTES_MAX { Ask::Runtime } else { Ask::System };
         let outcome = self.reader.poll_read(context, &mut **transport, &mut inbound, ask);
         if ask == Ask::System || outcome.is_ready() {
             self.written_unread = 0;
@@ -359,7 +364,7 @@ impl Driver {
             }
             Err(over) => return Err(over),
         };
-        if self.read_waits && self.written_unread < UNREAD_BYTES_MAX {
+        if self.read_waits && self.whom_to_ask() == Ask::Runtime {
             return Ok(wrote);
         }
         match self.poll_read(context, now) {
