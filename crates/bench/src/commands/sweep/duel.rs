@@ -20,6 +20,9 @@ const COST_RATIO_MAX: f64 = 1.1;
 const OPENINGS: usize = 5;
 const PAIRS: usize = 2;
 
+/// Of fewer messages too few are beyond the 99th percentile to tell it.
+const PACED_MESSAGES: f64 = 500.0;
+
 /// The first warm-up tries this many messages.
 const FIRST_TRY: u64 = 1_000;
 
@@ -30,22 +33,26 @@ pub(super) struct Lengths {
     heats: usize,
     /// How often a final whose target is missed goes on; all pairs count.
     extra_rounds: usize,
-    /// Seconds of a slice where messages come at a rate: with 1,000 a second few of them are
-    /// beyond the 99th percentile.
-    paced_seconds: f64,
+    /// Seconds of a slice where messages come at a rate, the least and the most: in between it
+    /// is as long as `PACED_MESSAGES` take.
+    paced_seconds: [f64; 2],
     /// A slice has so many messages, whatever its rate.
     messages: Option<u64>,
 }
 
 impl Lengths {
     pub(super) const USUAL: Self =
-        Self { heats: 3, extra_rounds: 5, paced_seconds: 0.2, messages: None };
+        Self { heats: 3, extra_rounds: 5, paced_seconds: [0.2, 1.0], messages: None };
     pub(super) const QUICK: Self =
-        Self { heats: 1, extra_rounds: 0, paced_seconds: 0.0, messages: Some(20) };
+        Self { heats: 1, extra_rounds: 0, paced_seconds: [0.0, 0.0], messages: Some(20) };
 
     /// Messages of a slice; none at saturation, where it is found.
     fn slice(&self, rate: Rate) -> Option<u64> {
-        let paced = |rate| (rate as f64 * self.paced_seconds) as u64;
+        let [least, most] = self.paced_seconds;
+        let paced = |rate| {
+            let rate = rate as f64;
+            (rate * (PACED_MESSAGES / rate).clamp(least, most)) as u64
+        };
         self.messages.or_else(|| rate.per_second().map(paced)).map(|count| count.max(1))
     }
 
@@ -245,6 +252,7 @@ mod tests {
     #[test]
     fn a_slice_at_a_rate_takes_its_time_and_none_is_empty() {
         assert_eq!(Lengths::USUAL.slice(Rate::PerSecond(10_000)), Some(2_000));
+        assert_eq!(Lengths::USUAL.slice(Rate::PerSecond(1_000)), Some(500));
         assert_eq!(Lengths::USUAL.slice(Rate::PerSecond(1)), Some(1));
         assert_eq!(Lengths::USUAL.slice(Rate::Saturation), None);
         assert_eq!(Lengths::QUICK.slice(Rate::Saturation), Some(20));
