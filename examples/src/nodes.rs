@@ -8,7 +8,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use chunkcomm::cluster::{Cluster, End, Member};
+use chunkcomm::cluster::{Change, Changes, Cluster, Death, End, Member};
 use chunkcomm::{BytesReceiver, Node, Peer, Receiver};
 use clap::Parser;
 use serde::{Deserialize, Serialize};
@@ -39,6 +39,11 @@ struct Options {
     /// Mebibytes sent to each node
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = numbers::<u32>(1..=65_536))]
     mebibytes: u32,
+
+    /// Seconds that the other nodes wait for another rank 0 when theirs is gone: one that was
+    /// started by hand with the same variables prints the table again
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = numbers::<u64>(0..=86_400))]
+    rejoin: u64,
 }
 
 /// What a node answers.
@@ -59,9 +64,22 @@ pub fn run() -> ExitCode {
 }
 
 async fn work(options: &Options) -> Result<(), Failure> {
-    let Some(cluster) = options.cluster.join().await? else { return Ok(()) };
-    let done =
-        if cluster.rank() == 0 { lead(&cluster, options).await } else { serve(&cluster).await };
+    let window = Duration::from_secs(options.rejoin);
+    let joined = options.cluster.join_with(|config| config.rejoin_window(window));
+    let Some(cluster) = joined.await? else { return Ok(()) };
+    let done = match cluster.rank() {
+        0 => {
+            // Whom it measures now it hears of by its channels, of the others by this alone.
+            let changes = cluster.changes();
+            let members = cluster.members();
+            tokio::select! {
+                biased;
+                led = lead(&cluster, &members, options) => led,
+                death = death_of(&members, changes) => Err(death.to_string().into()),
+            }
+        }
+        _ => serve(&cluster, options.rejoin > 0).await,
+    };
     if cluster.rank() == 0 && done.is_ok() {
         // Who came too late to be in the table waits to be asked.
         cluster.finish();
@@ -74,17 +92,26 @@ async fn work(options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// Every node but rank 0: answers, once, or is not asked.
-async fn serve(cluster: &Cluster) -> Result<(), Failure> {
+/// Every node but rank 0: answers, once, or is not asked. With `again` it answers the next
+/// rank 0 as well.
+async fn serve(cluster: &Cluster, again: bool) -> Result<(), Failure> {
     let node = cluster.node();
-    tokio::select! {
-        // Once all is answered, the end may come with the last word of rank 0.
-        biased;
-        served = answer(node, cluster.place().launcher().to_string()) => served,
-        end = cluster.finished() => match end {
-            End::Finished { .. } => Ok(()),
-            end => Err(end.to_string().into()),
-        },
+    loop {
+        let served = tokio::select! {
+            // Once all is answered, the end may come with the last word of rank 0.
+            biased;
+            served = answer(node, cluster.place().launcher().to_string()) => served,
+            end = cluster.finished() => return match end {
+                End::Finished { .. } => Ok(()),
+                end => Err(end.to_string().into()),
+            },
+        };
+        match served {
+            Err(error) if again && cluster.ended().is_none() => {
+                eprintln!("rank {}: {error}; another rank 0 is waited for", cluster.rank());
+            }
+            served => return served,
+        }
     }
 }
 
@@ -117,9 +144,21 @@ struct Row {
     measured: Option<(Duration, f64)>,
 }
 
-async fn lead(cluster: &Cluster, options: &Options) -> Result<(), Failure> {
+/// Waits until one of these has died.
+async fn death_of(members: &[Member], mut changes: Changes) -> Death {
+    while let Some(change) = changes.next().await {
+        if let Change::Died(death) = change
+            && members.iter().any(|member| member.id == death.id)
+        {
+            return death;
+        }
+    }
+    std::future::pending().await
+}
+
+async fn lead(cluster: &Cluster, members: &[Member], options: &Options) -> Result<(), Failure> {
     let mut rows = Vec::new();
-    for member in cluster.members() {
+    for member in members.iter().cloned() {
         if member.id == cluster.id() {
             let launcher = cluster.place().launcher().to_string();
             rows.push(Row { member, launcher, measured: None });
