@@ -87,7 +87,7 @@ mod node;
 pub mod process;
 pub mod proto;
 pub mod registry;
-#[cfg(feature = "simulation")]
+#[cfg(any(test, feature = "simulation"))]
 pub mod simulation;
 mod stats;
 mod transport;

@@ -34,11 +34,11 @@ pub mod message;
 pub mod outbox;
 pub mod pace;
 pub mod packet;
-mod planted;
+pub(crate) mod planted;
+#[cfg(any(test, feature = "simulation"))]
+pub(crate) mod random;
 pub mod resume;
 pub mod session;
-#[cfg(any(test, feature = "simulation"))]
-pub mod simulation;
 pub mod sizing;
 pub mod spares;
 

@@ -3,7 +3,7 @@
 
 pub(crate) mod exact;
 pub(crate) mod memory;
-#[cfg(feature = "simulation")]
+#[cfg(any(test, feature = "simulation"))]
 pub(crate) mod simulated;
 pub(crate) mod spin;
 pub(crate) mod tcp;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::proto::simulation::random::Random;
+use crate::proto::random::Random;
 use proptest::prelude::*;
 use std::collections::{BTreeSet, VecDeque};
 

@@ -6,8 +6,6 @@ mod incoming;
 
 use super::PATTERN_BYTES;
 use super::plan::{self, Wrong};
-use super::planted;
-use super::random::Random;
 use super::rings::Rings;
 use crate::proto::Time;
 use crate::proto::attempts::Attempts;
@@ -15,6 +13,8 @@ use crate::proto::limits::{INLINE_BYTES_MAX, PACKET_BYTES_TUNED, PACKET_OVERHEAD
 use crate::proto::link::{Counted, Link, LinkConfig, ProtocolError};
 use crate::proto::message::PREFIX_BYTES_MAX;
 use crate::proto::packet::{Decoder, Header, Packet};
+use crate::proto::planted;
+use crate::proto::random::Random;
 use std::collections::VecDeque;
 use std::time::Duration;
 

@@ -4,10 +4,10 @@ mod writing;
 
 use super::end::{Closing, Over};
 use super::network::Written;
-use super::planted;
 use super::world::{Event, World};
 use crate::proto::Time;
 use crate::proto::liveness::Alive;
+use crate::proto::planted;
 use std::time::Duration;
 
 /// Turns of reading and writing at one time.

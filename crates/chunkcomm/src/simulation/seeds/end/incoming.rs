@@ -1,12 +1,12 @@
 //! What comes to an end, checked against what the other must have sent.
 
 use super::super::pattern;
-use super::super::random::Random;
 use super::{End, Inbox, Over, Style};
 use crate::proto::Time;
 use crate::proto::link::{Counted, Event, ProtocolError};
 use crate::proto::message;
 use crate::proto::packet::{Item, Refusal};
+use crate::proto::random::Random;
 use std::collections::VecDeque;
 use std::time::Duration;
 

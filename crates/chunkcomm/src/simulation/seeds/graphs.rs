@@ -11,10 +11,10 @@
 
 mod end;
 
-use super::planted::{self, Bug};
-use super::random::Random;
 use crate::proto::Time;
 use crate::proto::limits::{OPEN_CREDIT_DIVISOR, WINDOW_BYTES_INITIAL};
+use crate::proto::planted::{self, Bug};
+use crate::proto::random::Random;
 use end::{End, Receiver, Taker};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;

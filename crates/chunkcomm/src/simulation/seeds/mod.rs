@@ -1,5 +1,5 @@
 //! Both ends of sessions, and small meshes, under virtual time and by seed: the
-//! machines of this floor with a model of the driver around them, a network of
+//! machines of `proto` with a model of the driver around them, a network of
 //! byte streams, applications, and faults.
 //!
 //! A seed stands for nodes, links, channels, messages and faults (`plan`). The
@@ -27,16 +27,15 @@ mod faults;
 mod graphs;
 mod network;
 mod plan;
-pub(in crate::proto) mod random;
 mod rings;
 mod world;
 
-use super::planted;
-use random::Random;
+use crate::proto::planted;
+use crate::proto::random::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
-pub use super::planted::Bug;
+pub use crate::proto::planted::Bug;
 pub use coverage::Coverage;
 pub use graphs::{GraphOutcome, run_graph};
 

@@ -3,11 +3,11 @@
 
 use super::super::end::{Closing, Over};
 use super::super::plan::Wrong;
-use super::super::planted;
 use super::super::world::{Event, Session, World};
 use super::Talk;
 use crate::proto::attempts::Offer;
 use crate::proto::hello::Hello;
+use crate::proto::planted;
 use crate::proto::resume::{Kind, Resume};
 use std::time::Duration;
 

@@ -1,7 +1,6 @@
 //! What a seed stands for: nodes, links, what they send, and what goes wrong.
 
 use super::end::STATE_NAMES;
-use super::random::Random;
 use crate::proto::Time;
 use crate::proto::flush::Policy;
 use crate::proto::limits::{
@@ -9,6 +8,7 @@ use crate::proto::limits::{
 };
 use crate::proto::link::LinkConfig;
 use crate::proto::liveness::Silence;
+use crate::proto::random::Random;
 use std::time::Duration;
 
 /// Largest message of all.

@@ -4,7 +4,6 @@
 use super::super::PATTERN_BYTES;
 use super::super::pattern;
 use super::super::plan::{self, MESSAGE_BYTES_MAX};
-use super::super::random::Random;
 use super::super::rings::Rings;
 use crate::proto::Time;
 use crate::proto::flush::Policy;
@@ -16,6 +15,7 @@ use crate::proto::link::{Counted, Event, Link, LinkConfig, Transmit};
 use crate::proto::message::{self, PREFIX_BYTES_MAX};
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::{ChannelKind, Decoder, Item, Lane, Packet};
+use crate::proto::random::Random;
 use std::collections::VecDeque;
 use std::time::Duration;
 

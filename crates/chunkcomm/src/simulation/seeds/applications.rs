@@ -2,8 +2,8 @@
 
 use super::end::{Closing, End};
 use super::plan;
-use super::random::Random;
 use super::world::{Event, Session, World};
+use crate::proto::random::Random;
 use std::time::Duration;
 
 impl World<'_> {

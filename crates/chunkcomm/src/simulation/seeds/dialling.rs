@@ -5,11 +5,11 @@ mod words;
 
 use super::end::Over;
 use super::network::Written;
-use super::planted;
 use super::world::{Event, Session, World};
 use crate::proto::Time;
 use crate::proto::backoff::Backoff;
 use crate::proto::hello::{HELLO_BYTES, Hello, Name};
+use crate::proto::planted;
 use crate::proto::resume::{RESUME_BYTES, Resume};
 use std::time::Duration;
 
