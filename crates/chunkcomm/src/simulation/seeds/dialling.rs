@@ -106,7 +106,7 @@ impl World<'_> {
         let ours = self.nodes[self.plan.pairs[pair].nodes[0]].incarnation;
         let had = |it: &Session| it.pair == pair && it.ends[0].is_some();
         let first = !self.sessions.iter().any(had);
-        let number = self.random.next();
+        let number = self.random.next_u64();
         let (incarnations, ends) = ([ours, 0], [None; 2]);
         self.sessions.push(Session { pair, number, incarnations, ends, first });
         self.dialling.push(Dialling {

@@ -304,7 +304,7 @@ impl World<'_> {
     }
 
     pub(super) fn restart(&mut self, node: usize) {
-        let incarnation = u128::from(self.random.next());
+        let incarnation = u128::from(self.random.next_u64());
         let it = &mut self.nodes[node];
         it.incarnation = incarnation;
         it.up = true;

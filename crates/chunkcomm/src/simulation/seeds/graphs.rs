@@ -132,7 +132,7 @@ impl Graph {
             // Both as many: an open never waits.
             let windows = counts.map(|count| OPEN_CREDIT_DIVISOR * WINDOW_BYTES_INITIAL * count);
             let credit = [windows[side], windows[1 - side]];
-            let key = self.random.next();
+            let key = self.random.next_u64();
             // The receiver knows what must come.
             self.ends.push(End::new(nodes[side], credit, key, &mut self.random, self.now));
         }

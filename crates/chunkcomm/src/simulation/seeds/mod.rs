@@ -47,7 +47,7 @@ fn pattern() -> &'static [u8] {
     static PATTERN: OnceLock<Vec<u8>> = OnceLock::new();
     PATTERN.get_or_init(|| {
         let mut random = Random::new(7);
-        (0..PATTERN_BYTES / 8).flat_map(|_| random.next().to_le_bytes()).collect()
+        (0..PATTERN_BYTES / 8).flat_map(|_| random.next_u64().to_le_bytes()).collect()
     })
 }
 

@@ -157,7 +157,7 @@ impl<'a> World<'a> {
         let plan = Plan::of(seed);
         let mut random = Random::fork(seed, 2);
         let node = |_| Node {
-            incarnation: u128::from(random.next()),
+            incarnation: u128::from(random.next_u64()),
             up: true,
             silent: false,
             stopped_until: Time(0),

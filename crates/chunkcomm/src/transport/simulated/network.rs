@@ -5,13 +5,12 @@
 //! Reading order: this file (hosts, connections, events), [`spec`] (what a link
 //! is like), [`wires`] (interfaces and wires), [`connection`] (the ends' buffers),
 //! [`calls`] (what a host can do with them), [`flow`] (how a frame travels),
-//! [`faults`]; beside them [`schedule`], [`trace`], [`random`].
+//! [`faults`]; beside them [`schedule`], [`trace`].
 
 mod calls;
 mod connection;
 mod faults;
 mod flow;
-mod random;
 mod schedule;
 mod spec;
 #[cfg(test)]
@@ -19,7 +18,7 @@ mod tests;
 mod trace;
 mod wires;
 
-pub use random::Random;
+pub use crate::proto::random::Random;
 pub use spec::LinkSpec;
 pub use trace::{Arrival, Delivery};
 

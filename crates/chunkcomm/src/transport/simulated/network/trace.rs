@@ -1,8 +1,8 @@
 //! What arrived where and when, to compare two runs by.
 
-use super::random::mix;
 use super::{EndId, HostId};
 use crate::proto::Time;
+use crate::proto::random::mix;
 
 /// Something that arrived at an end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
