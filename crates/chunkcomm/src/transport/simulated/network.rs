@@ -57,6 +57,12 @@ impl EndId {
         EndId { connection: self.connection, accepted: !self.accepted }
     }
 
+    /// The connection's number: they are counted from 0 as they are dialled.
+    #[must_use]
+    pub fn connection(self) -> usize {
+        self.connection as usize
+    }
+
     /// It is the end of the host that was dialled.
     #[must_use]
     pub fn is_accepted(self) -> bool {
@@ -292,7 +298,18 @@ impl Network {
         self.ready.pop_front()
     }
 
-    /// The next event that is not later than `now`.
+    /// The next event that is not later than `limit`, and nothing after it: calls may
+    /// follow at its time.
+    pub fn next_event_by(&mut self, limit: Time) -> Option<(Time, Event)> {
+        while self.ready.is_empty() {
+            let (at, step) = self.scheduled.pop_until(limit)?;
+            self.step(at, step);
+        }
+        self.ready.front().filter(|(at, _)| *at <= limit)?;
+        self.ready.pop_front()
+    }
+
+    /// The next event that is not later than `now`, which it is from then on.
     pub fn poll_event(&mut self, now: Time) -> Option<(Time, Event)> {
         self.advance(now);
         self.ready.pop_front()
@@ -343,6 +360,11 @@ impl Network {
 
     fn tell(&mut self, event: Event) {
         self.ready.push_back((self.now, event));
+    }
+
+    fn end_ref(&self, end: EndId) -> Option<&End> {
+        let connection = self.connections.get(end.connection as usize)?.as_ref()?;
+        Some(&connection.ends[usize::from(end.accepted)])
     }
 
     fn end_mut(&mut self, end: EndId) -> Option<&mut End> {

@@ -3,7 +3,7 @@
 use super::connection::{Connection, End, Item, Life};
 use super::{EndId, FIRST_CHOSEN_PORT, HostId, Network, NetworkError, Read};
 use crate::proto::Time;
-use bytes::BytesMut;
+use bytes::{BufMut, BytesMut};
 use std::ops::Deref;
 
 /// Connections.
@@ -116,13 +116,28 @@ impl Network {
     ///
     /// [`NetworkError::Broken`], once everything that had arrived is read.
     pub fn read(&mut self, now: Time, end: EndId, buffer: &mut [u8]) -> Result<Read, NetworkError> {
+        self.read_to(now, end, buffer.len(), &mut &mut *buffer)
+    }
+
+    /// As [`Network::read`], at most `most` bytes, to the end of `to`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Network::read`].
+    pub fn read_to(
+        &mut self,
+        now: Time,
+        end: EndId,
+        most: usize,
+        to: &mut impl BufMut,
+    ) -> Result<Read, NetworkError> {
         self.advance(now);
         let this = self.end_mut(end).ok_or(NetworkError::Broken)?;
         if matches!(this.life, Life::Left | Life::Gone) {
             return Err(NetworkError::Broken);
         }
         let broken = this.broken;
-        match this.read(buffer) {
+        match this.read(most, to) {
             Read::Nothing if broken && !this.has_unread() => Err(NetworkError::Broken),
             Read::Bytes(count) => {
                 if let Some(total) = this.take_report() {
@@ -131,6 +146,21 @@ impl Network {
                 Ok(Read::Bytes(count))
             }
             read => Ok(read),
+        }
+    }
+
+    /// Bytes that [`Network::read`] finds at this end.
+    #[must_use]
+    pub fn readable(&self, end: EndId) -> usize {
+        self.end_ref(end).map_or(0, End::unread_bytes)
+    }
+
+    /// Bytes that left the other end and have not arrived at this one.
+    #[must_use]
+    pub fn on_the_way(&self, end: EndId) -> usize {
+        match (self.end_ref(end), self.end_ref(end.peer())) {
+            (Some(this), Some(peer)) => this.missing_of(peer),
+            _ => 0,
         }
     }
 

@@ -3,7 +3,7 @@
 use super::wires::Way;
 use super::{HostId, Read};
 use crate::proto::Time;
-use bytes::{Buf, Bytes};
+use bytes::{Buf, BufMut, Bytes};
 use std::collections::VecDeque;
 
 /// What travels from one end to the other.
@@ -65,6 +65,7 @@ pub(super) struct End {
 
     unread: VecDeque<Bytes>,
     unread_bytes: usize,
+    arrived: u64,
     consumed: u64,
     reported: u64,
     pub(super) ended: bool,
@@ -74,6 +75,8 @@ pub(super) struct End {
     /// Arrived, but held by a partition or a stall.
     pub(super) held: VecDeque<Item>,
     pub(super) stalled_until: Time,
+    /// Of what is sent to this end so many bytes arrive still, if not all do.
+    arrives_still: Option<usize>,
 }
 
 /// Two ends: the dialler's, then the acceptor's.
@@ -102,12 +105,14 @@ impl End {
             queued: false,
             unread: VecDeque::new(),
             unread_bytes: 0,
+            arrived: 0,
             consumed: 0,
             reported: 0,
             ended: false,
             last_arrival: Time(0),
             held: VecDeque::new(),
             stalled_until: Time(0),
+            arrives_still: None,
         }
     }
 
@@ -197,6 +202,7 @@ impl End {
     pub(super) fn receive(&mut self, bytes: Bytes) -> bool {
         let first = self.unread_bytes == 0;
         self.unread_bytes += bytes.len();
+        self.arrived += bytes.len() as u64;
         self.unread.push_back(bytes);
         first
     }
@@ -205,16 +211,49 @@ impl End {
         self.unread_bytes > 0
     }
 
-    /// Reads what arrived.
-    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Read {
+    pub(super) fn unread_bytes(&self) -> usize {
+        self.unread_bytes
+    }
+
+    /// Bytes that `peer` sent and that are not here yet.
+    pub(super) fn missing_of(&self, peer: &End) -> usize {
+        (peer.sent_bytes - self.arrived) as usize
+    }
+
+    /// Only the next `kept` bytes arrive here from now on.
+    pub(super) fn lose(&mut self, kept: usize) {
+        let left = self.arrives_still.map_or(kept, |left| left.min(kept));
+        self.arrives_still = Some(left);
+    }
+
+    /// Not all that is sent to this end arrives: neither does the news that it was all,
+    /// nor what was taken there.
+    pub(super) fn has_loss(&self) -> bool {
+        self.arrives_still.is_some()
+    }
+
+    /// What of these bytes arrives.
+    pub(super) fn before_loss(&mut self, mut bytes: Bytes) -> Bytes {
+        if let Some(left) = &mut self.arrives_still {
+            bytes.truncate(*left);
+            *left -= bytes.len();
+        }
+        bytes
+    }
+
+    /// Reads at most so much of what arrived.
+    pub(super) fn read(&mut self, most: usize, to: &mut impl BufMut) -> Read {
+        let most = most.min(self.unread_bytes);
         let mut at = 0;
-        while at < buffer.len() {
+        while at < most {
             let Some(chunk) = self.unread.front_mut() else { break };
-            let count = chunk.len().min(buffer.len() - at);
-            chunk.copy_to_slice(&mut buffer[at..at + count]);
+            let count = chunk.len().min(most - at);
+            to.put_slice(&chunk[..count]);
             at += count;
-            if chunk.is_empty() {
+            if count == chunk.len() {
                 self.unread.pop_front();
+            } else {
+                chunk.advance(count);
             }
         }
         self.unread_bytes -= at;

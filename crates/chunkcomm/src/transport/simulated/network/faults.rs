@@ -32,26 +32,52 @@ impl Network {
         }
     }
 
-    /// Nothing arrives at `end` for so long; then all of it does.
+    /// Nothing arrives at `end` for so long; then all of it does. [`Duration::MAX`]
+    /// is for ever: nobody is told. An end that was just dialled can be stalled at
+    /// once: it is accepted late.
     pub fn stall(&mut self, now: Time, end: EndId, duration: Duration) {
         self.advance(now);
         let until = now.after(duration);
         if let Some(this) = self.end_mut(end) {
             this.stalled_until = this.stalled_until.max(until);
-            self.scheduled.push(until, Step::Resume(end));
+            self.push_unless_never(until, Step::Resume(end));
+        }
+    }
+
+    /// Of what is on its way to `end` only the first `kept` bytes arrive, and nothing
+    /// behind them but the news that the connection is broken: a fault breaks a
+    /// frame anywhere. Goes before [`Network::cut`] or [`Network::leave`].
+    pub fn lose(&mut self, now: Time, end: EndId, kept: usize) {
+        self.advance(now);
+        if let Some(this) = self.end_mut(end) {
+            this.lose(kept);
         }
     }
 
     /// Cuts the connection of `end`: nothing written from now on arrives. The end
     /// notices after `here`, its peer after `there`; what was on its way and would
-    /// arrive before that does.
+    /// arrive before that does. [`Duration::MAX`]: it never notices.
     pub fn cut(&mut self, now: Time, end: EndId, here: Duration, there: Duration) {
         self.advance(now);
         let slot = self.connections.get_mut(end.connection as usize);
         let Some(Some(connection)) = slot else { return };
         connection.severed = true;
-        self.scheduled.push(now.after(here), Step::Break(end));
-        self.scheduled.push(now.after(there), Step::Break(end.peer()));
+        self.push_unless_never(now.after(here), Step::Break(end));
+        self.push_unless_never(now.after(there), Step::Break(end.peer()));
+    }
+
+    /// The system of `end` gives its connection up, since nobody answers: it is broken
+    /// here, and the peer is told if that gets through.
+    pub fn give_up(&mut self, now: Time, end: EndId) {
+        self.advance(now);
+        self.dispatch(end, Item::Reset);
+        self.handle_break(end);
+    }
+
+    fn push_unless_never(&mut self, at: Time, step: Step) {
+        if at < Time(u64::MAX) {
+            self.scheduled.push(at, step);
+        }
     }
 
     /// The host stops without a word: its ends and listeners are gone, and peers

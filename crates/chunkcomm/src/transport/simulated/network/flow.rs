@@ -170,15 +170,16 @@ impl Network {
     }
 
     pub(super) fn deliver(&mut self, end: EndId, item: Item) {
-        let Some(this) = self.end_mut(end) else { return };
-        let (life, broken, host) = (this.life, this.broken, this.host);
-        if broken || !self.hosts[host.index()].up {
+        let Some(this) = self.end_ref(end) else { return };
+        let (life, host) = (this.life, this.host);
+        if this.broken || !self.hosts[host.index()].up {
             return;
         }
         match (item, life) {
             (Item::Dial, Life::Opening) => self.handle_dial(end),
             (Item::Agree, Life::Opening) => self.handle_agree(end),
             (Item::Refuse, Life::Opening) => self.handle_refuse(end),
+            (Item::End | Item::Consumed(_), _) if this.has_loss() => {}
             (Item::Bytes(bytes), Life::Open) => self.handle_bytes(end, bytes),
             (Item::End, Life::Open | Life::Left) => self.handle_end(end),
             (Item::Reset, _) => self.handle_break(end),
@@ -232,6 +233,11 @@ impl Network {
     }
 
     fn handle_bytes(&mut self, end: EndId, bytes: Bytes) {
+        let Some(this) = self.end_mut(end) else { return };
+        let bytes = this.before_loss(bytes);
+        if bytes.is_empty() {
+            return;
+        }
         self.arrived(end, Arrival::Bytes(bytes.len() as u32));
         if self.end_mut(end).is_some_and(|this| this.receive(bytes)) {
             self.tell(Event::Readable(end));

@@ -355,6 +355,105 @@ fn a_crashed_host_is_silent_and_a_restarted_one_knows_nobody() {
     lab.connect(from, host);
 }
 
+#[test]
+fn a_cut_can_break_a_frame_anywhere() {
+    for kept in [0, 1, 99, 100, 150, 250, 1000] {
+        let (mut lab, end) = Lab::pair(SLOW);
+        let start = lab.network.now();
+        lab.write(end, &[1; 1000]);
+        // One frame arrived, one is on its way, one is being put on the wire.
+        let cut = Time(start.0 + (50 + 240) * US);
+        lab.run_until(cut);
+        let (here, there) = (lab.got(end.peer(), start).0, lab.network.on_the_way(end.peer()));
+        assert_eq!((here, there), (100, 200));
+        lab.network.lose(cut, end.peer(), kept);
+        lab.network.cut(cut, end, Duration::MAX, Duration::from_millis(1));
+        lab.run();
+        // The third one never left as a whole.
+        assert_eq!(lab.got(end.peer(), start).0, 100 + kept.min(100), "{kept} kept");
+        assert_eq!(lab.saw(Event::Broken(end.peer())), Some(cut.after(Duration::from_millis(1))));
+        assert_eq!(lab.saw(Event::Broken(end)), None, "who is never told never knows");
+    }
+}
+
+#[test]
+fn behind_what_was_lost_nothing_comes_but_the_break() {
+    let (mut lab, end) = Lab::pair(SLOW);
+    lab.write(end, &[1; 300]);
+    lab.network.lose(lab.network.now(), end.peer(), 7);
+    lab.network.finish(lab.network.now(), end);
+    lab.run();
+    assert_eq!(lab.got(end.peer(), Time(0)).0, 7);
+    let now = lab.network.now();
+    assert_eq!(lab.network.read(now, end.peer(), &mut [0; 8]), Ok(Read::Nothing), "no end of it");
+    // The other direction is whole.
+    lab.write(end.peer(), &[2; 300]);
+    lab.run();
+    assert_eq!(lab.got(end, Time(0)).0, 300);
+    lab.network.give_up(lab.network.now(), end);
+    lab.run();
+    assert!(lab.saw(Event::Broken(end.peer())).is_some());
+}
+
+#[test]
+fn a_stall_for_ever_tells_nobody_until_a_system_gives_up() {
+    let (mut lab, end) = Lab::pair(SLOW);
+    lab.network.stall(lab.network.now(), end, Duration::MAX);
+    lab.write(end, b"one way");
+    lab.write(end.peer(), b"the other");
+    lab.run();
+    assert_eq!((lab.got(end.peer(), Time(0)).0, lab.got(end, Time(0)).0), (7, 0));
+    assert!(lab.events.iter().all(|(_, event)| *event == Event::Readable(end.peer())));
+    let gives_up = lab.network.now();
+    lab.network.give_up(gives_up, end);
+    lab.run();
+    assert_eq!(lab.saw(Event::Broken(end)), Some(gives_up));
+    // That way is free: the peer is told.
+    let told = gives_up.after(Duration::from_micros(100));
+    assert_eq!(lab.saw(Event::Broken(end.peer())), Some(told));
+    assert_eq!(lab.network.write(lab.network.now(), end, b"x"), Err(NetworkError::Broken));
+}
+
+#[test]
+fn a_dial_can_be_accepted_late_and_by_then_be_given_up() {
+    for gives_up in [false, true] {
+        let mut network = Network::new(7);
+        let (left, right) = (network.add_host("left"), network.add_host("right"));
+        network.link(left, right, SLOW);
+        network.listen(right, 80).unwrap();
+        let end = network.dial(Time(0), left, right, 80).unwrap();
+        network.stall(Time(0), end.peer(), Duration::from_millis(4));
+        if gives_up {
+            network.leave(Time(3 * MS), end);
+        }
+        let accepted = Event::Incoming { host: right, port: 80, end: end.peer() };
+        assert_eq!(network.next_event(), Some((Time(4 * MS), accepted)));
+        let then = match gives_up {
+            false => (Time(4 * MS + 100 * US), Event::Connected(end)),
+            true => (Time(4 * MS), Event::Broken(end.peer())),
+        };
+        assert_eq!(network.next_event(), Some(then));
+    }
+}
+
+#[test]
+fn events_by_a_time_leave_the_rest_for_calls_before_it() {
+    let (mut lab, end) = Lab::pair(SLOW);
+    let start = lab.network.now();
+    lab.write(end, &[1; 10]);
+    let arrives = Time(start.0 + (50 + 10 + 100) * US);
+    assert_eq!(lab.network.next_event_by(Time(arrives.0 - 1)), None);
+    // Later than that, and earlier than the limit.
+    lab.network.write(Time(arrives.0 - 1), end.peer(), &[2; 10]).unwrap();
+    let readable = Event::Readable(end.peer());
+    assert_eq!(lab.network.next_event_by(Time(u64::MAX)), Some((arrives, readable)));
+    assert_eq!(lab.network.now(), arrives);
+    assert_eq!(lab.network.readable(end.peer()), 10);
+    let mut all = vec![0; 3];
+    let read = lab.network.read_to(arrives, end.peer(), 4, &mut all);
+    assert_eq!((read, all), (Ok(Read::Bytes(4)), vec![0, 0, 0, 1, 1, 1, 1]));
+}
+
 /// What a seed gives under jitter: the digest and the deliveries.
 fn jittered(seed: u64) -> (u64, Vec<Delivery>) {
     let mut network = Network::new(seed);
