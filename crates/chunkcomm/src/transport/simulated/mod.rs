@@ -1,5 +1,5 @@
-//! A simulated network: one model, [`network`], which is pure, and its face for
-//! whole programs on tokio's paused clock, [`lan`] and [`socket`].
+//! A simulated network: one model, [`network`], which is pure, and what makes it a
+//! transport for whole programs on tokio's paused clock, `lan` and `socket`.
 
 #[cfg(feature = "simulation")]
 pub(crate) mod lan;

@@ -1,6 +1,7 @@
 //! The network model: hosts, what joins them, and connections between them, as
 //! one heap of events in nanoseconds. It is pure: time, calls and bytes go in,
 //! events come out. Two runs with the same seed and the same calls are the same.
+//! Whole programs run on it, and the machines of sessions alone.
 //!
 //! Reading order: this file (hosts, connections, events), [`spec`] (what a link
 //! is like), [`wires`] (interfaces and wires), [`connection`] (the ends' buffers),

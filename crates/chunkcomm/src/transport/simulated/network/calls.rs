@@ -3,7 +3,7 @@
 use super::connection::{Connection, End, Item, Life};
 use super::{EndId, FIRST_CHOSEN_PORT, HostId, Network, NetworkError, Read};
 use crate::proto::Time;
-use bytes::{BufMut, BytesMut};
+use bytes::BufMut;
 use std::ops::Deref;
 
 /// Connections.
@@ -100,12 +100,7 @@ impl Network {
         if room == 0 {
             return Ok(0);
         }
-        let mut packet = BytesMut::with_capacity(room);
-        for part in parts {
-            let count = part.len().min(room - packet.len());
-            packet.extend_from_slice(&part[..count]);
-        }
-        this.push_packet(packet.freeze());
+        this.push_packet(parts, room);
         self.enqueue(end);
         Ok(room)
     }
@@ -132,13 +127,16 @@ impl Network {
         to: &mut impl BufMut,
     ) -> Result<Read, NetworkError> {
         self.advance(now);
-        let this = self.end_mut(end).ok_or(NetworkError::Broken)?;
-        if matches!(this.life, Life::Left | Life::Gone) {
+        let slot = self.connections.get_mut(end.connection as usize);
+        let connection = slot.and_then(Option::as_mut).ok_or(NetworkError::Broken)?;
+        let at = usize::from(end.accepted);
+        if matches!(connection.ends[at].life, Life::Left | Life::Gone) {
             return Err(NetworkError::Broken);
         }
-        let broken = this.broken;
-        match this.read(most, to) {
-            Read::Nothing if broken && !this.has_unread() => Err(NetworkError::Broken),
+        let read = connection.read(end.accepted, most, to);
+        let this = &mut connection.ends[at];
+        match read {
+            Read::Nothing if this.broken && !this.has_unread() => Err(NetworkError::Broken),
             Read::Bytes(count) => {
                 if let Some(total) = this.take_report() {
                     self.dispatch(end, Item::Consumed(total));

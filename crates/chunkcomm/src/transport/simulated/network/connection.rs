@@ -3,11 +3,12 @@
 use super::wires::Way;
 use super::{HostId, Read};
 use crate::proto::Time;
-use bytes::{Buf, BufMut, Bytes};
+use bytes::BufMut;
 use std::collections::VecDeque;
+use std::ops::Deref;
 
 /// What travels from one end to the other.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Item {
     /// A dialler asks for a connection.
     Dial,
@@ -15,7 +16,8 @@ pub(super) enum Item {
     Agree,
     /// Nobody listens.
     Refuse,
-    Bytes(Bytes),
+    /// So many of the bytes that come next in the stream.
+    Bytes(usize),
     /// Nothing more is written.
     End,
     /// The connection is gone.
@@ -36,10 +38,10 @@ pub(super) enum Life {
     Gone,
 }
 
-/// One write on its way to the wire.
+/// What is left of one write on its way to the wire.
 #[derive(Debug)]
 struct Packet {
-    bytes: Bytes,
+    bytes: usize,
     begun: bool,
 }
 
@@ -52,6 +54,9 @@ pub(super) struct End {
     pub(super) broken: bool,
     pub(super) way: Way,
 
+    /// What was written here and not read by the peer. Frames hold none of it: their
+    /// bytes arrive in order, up to some byte, or not at all.
+    stream: VecDeque<u8>,
     packets: VecDeque<Packet>,
     /// Bytes taken from the writer that have not left.
     waiting_bytes: usize,
@@ -63,9 +68,7 @@ pub(super) struct End {
     /// It stands in its interface's queue, or the interface is at it.
     pub(super) queued: bool,
 
-    unread: VecDeque<Bytes>,
     unread_bytes: usize,
-    arrived: u64,
     consumed: u64,
     reported: u64,
     pub(super) ended: bool,
@@ -95,6 +98,7 @@ impl End {
             life: Life::Opening,
             broken: false,
             way,
+            stream: VecDeque::new(),
             packets: VecDeque::new(),
             waiting_bytes: 0,
             sent_bytes: 0,
@@ -103,9 +107,7 @@ impl End {
             finished: false,
             wants_room: false,
             queued: false,
-            unread: VecDeque::new(),
             unread_bytes: 0,
-            arrived: 0,
             consumed: 0,
             reported: 0,
             ended: false,
@@ -134,9 +136,16 @@ impl End {
         self.way.spec.queue_bytes.div_ceil(3)
     }
 
-    pub(super) fn push_packet(&mut self, bytes: Bytes) {
-        self.waiting_bytes += bytes.len();
+    /// One packet of so many bytes of these parts.
+    pub(super) fn push_packet<B: Deref<Target = [u8]>>(&mut self, parts: &[B], bytes: usize) {
+        self.waiting_bytes += bytes;
         debug_assert!(self.waiting_bytes <= self.way.spec.queue_bytes);
+        let mut left = bytes;
+        for part in parts {
+            let count = part.len().min(left);
+            self.stream.extend(&part[..count]);
+            left -= count;
+        }
         self.packets.push_back(Packet { bytes, begun: false });
     }
 
@@ -155,16 +164,17 @@ impl End {
         self.packets.front().is_some_and(|packet| !packet.begun)
     }
 
-    /// The next frame, if there is one.
-    pub(super) fn take_frame(&mut self) -> Option<Bytes> {
+    /// The bytes of the next frame, if there is one.
+    pub(super) fn take_frame(&mut self) -> Option<usize> {
         let most = self.window_left().min(self.way.spec.frame_bytes);
         let packet = self.packets.front_mut().filter(|_| most > 0)?;
         packet.begun = true;
-        let frame = packet.bytes.split_to(most.min(packet.bytes.len()));
-        if packet.bytes.is_empty() {
+        let frame = most.min(packet.bytes);
+        packet.bytes -= frame;
+        if packet.bytes == 0 {
             self.packets.pop_front();
         }
-        self.sent_bytes += frame.len() as u64;
+        self.sent_bytes += frame as u64;
         Some(frame)
     }
 
@@ -199,11 +209,9 @@ impl End {
     }
 
     /// Bytes arrived; true when there were none to read before.
-    pub(super) fn receive(&mut self, bytes: Bytes) -> bool {
+    pub(super) fn receive(&mut self, bytes: usize) -> bool {
         let first = self.unread_bytes == 0;
-        self.unread_bytes += bytes.len();
-        self.arrived += bytes.len() as u64;
-        self.unread.push_back(bytes);
+        self.unread_bytes += bytes;
         first
     }
 
@@ -217,7 +225,8 @@ impl End {
 
     /// Bytes that `peer` sent and that are not here yet.
     pub(super) fn missing_of(&self, peer: &End) -> usize {
-        (peer.sent_bytes - self.arrived) as usize
+        let arrived = self.consumed + self.unread_bytes as u64;
+        (peer.sent_bytes - arrived) as usize
     }
 
     /// Only the next `kept` bytes arrive here from now on.
@@ -232,33 +241,25 @@ impl End {
         self.arrives_still.is_some()
     }
 
-    /// What of these bytes arrives.
-    pub(super) fn before_loss(&mut self, mut bytes: Bytes) -> Bytes {
-        if let Some(left) = &mut self.arrives_still {
-            bytes.truncate(*left);
-            *left -= bytes.len();
-        }
+    /// How many of these bytes arrive.
+    pub(super) fn before_loss(&mut self, bytes: usize) -> usize {
+        let Some(left) = &mut self.arrives_still else { return bytes };
+        let bytes = bytes.min(*left);
+        *left -= bytes;
         bytes
     }
 
-    /// Reads at most so much of what arrived.
-    pub(super) fn read(&mut self, most: usize, to: &mut impl BufMut) -> Read {
-        let most = most.min(self.unread_bytes);
-        let mut at = 0;
-        while at < most {
-            let Some(chunk) = self.unread.front_mut() else { break };
-            let count = chunk.len().min(most - at);
-            to.put_slice(&chunk[..count]);
-            at += count;
-            if count == chunk.len() {
-                self.unread.pop_front();
-            } else {
-                chunk.advance(count);
-            }
-        }
-        self.unread_bytes -= at;
-        self.consumed += at as u64;
-        match at {
+    /// Reads at most so much of what arrived from `peer`.
+    fn read(&mut self, peer: &mut End, most: usize, to: &mut impl BufMut) -> Read {
+        let count = most.min(self.unread_bytes);
+        let (front, back) = peer.stream.as_slices();
+        let first = count.min(front.len());
+        to.put_slice(&front[..first]);
+        to.put_slice(&back[..count - first]);
+        peer.stream.drain(..count);
+        self.unread_bytes -= count;
+        self.consumed += count as u64;
+        match count {
             0 if self.unread_bytes == 0 && self.ended => Read::End,
             0 => Read::Nothing,
             count => Read::Bytes(count),
@@ -276,8 +277,10 @@ impl End {
         Some(self.consumed)
     }
 
-    /// What it had to send is forgotten.
+    /// What it had to send and is not on the wire is forgotten.
     pub(super) fn clear_sending(&mut self) {
+        let queued: usize = self.packets.iter().map(|packet| packet.bytes).sum();
+        self.stream.truncate(self.stream.len() - queued);
         self.packets.clear();
         self.waiting_bytes = 0;
     }
@@ -286,7 +289,6 @@ impl End {
     pub(super) fn vanish(&mut self) {
         self.life = Life::Gone;
         self.clear_sending();
-        self.unread.clear();
         self.unread_bytes = 0;
         self.held.clear();
     }
@@ -302,6 +304,15 @@ impl End {
 }
 
 impl Connection {
+    /// Reads at one of its ends.
+    pub(super) fn read(&mut self, accepted: bool, most: usize, to: &mut impl BufMut) -> Read {
+        let [dialled, other] = &mut self.ends;
+        match accepted {
+            false => dialled.read(other, most, to),
+            true => other.read(dialled, most, to),
+        }
+    }
+
     /// Nobody has to do with it any more.
     pub(super) fn is_over(&self) -> bool {
         let [one, other] = &self.ends;

@@ -7,7 +7,6 @@ use super::trace::{Arrival, Delivery};
 use super::wires::Sending;
 use super::{EndId, Event, Network};
 use crate::proto::Time;
-use bytes::Bytes;
 use std::time::Duration;
 
 /// Sending.
@@ -68,7 +67,7 @@ impl Network {
             this.queued = false;
             return;
         };
-        let nanos = this.way.spec.wire_nanos(frame.len());
+        let nanos = this.way.spec.wire_nanos(frame);
         let wire = self.wires.interfaces[interface].wire;
         self.wires.wires[wire].busy = true;
         self.wires.interfaces[interface].state = Sending::OnWire(end, frame);
@@ -97,10 +96,10 @@ impl Network {
         }
     }
 
-    fn frame_left(&mut self, end: EndId, frame: Bytes) {
+    fn frame_left(&mut self, end: EndId, frame: usize) {
         let Some(this) = self.end_mut(end) else { return };
         let interface = this.way.interface;
-        let tell = this.frame_left(frame.len());
+        let tell = this.frame_left(frame);
         this.queued = this.has_frame();
         let queued = this.queued;
         self.dispatch(end, Item::Bytes(frame));
@@ -136,7 +135,7 @@ impl Network {
         let jitter = if jitter == 0 { 0 } else { self.random.below(jitter + 1) };
         let mut at = after_nanos(self.now.after(way.spec.latency), jitter);
         if let (Some(port), Item::Bytes(frame)) = (way.port, &item) {
-            at = self.through_port(port, at, way.spec.wire_nanos(frame.len()));
+            at = self.through_port(port, at, way.spec.wire_nanos(*frame));
         }
         let to = end.peer();
         if let Some(there) = self.end_mut(to) {
@@ -232,13 +231,13 @@ impl Network {
         self.forget_if_over(end);
     }
 
-    fn handle_bytes(&mut self, end: EndId, bytes: Bytes) {
+    fn handle_bytes(&mut self, end: EndId, bytes: usize) {
         let Some(this) = self.end_mut(end) else { return };
         let bytes = this.before_loss(bytes);
-        if bytes.is_empty() {
+        if bytes == 0 {
             return;
         }
-        self.arrived(end, Arrival::Bytes(bytes.len() as u32));
+        self.arrived(end, Arrival::Bytes(bytes as u32));
         if self.end_mut(end).is_some_and(|this| this.receive(bytes)) {
             self.tell(Event::Readable(end));
         }

@@ -7,7 +7,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 /// What can happen by itself.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
     /// The interface's host has spent the cost of a packet.
     Prepared(usize),

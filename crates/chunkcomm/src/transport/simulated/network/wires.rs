@@ -2,7 +2,6 @@
 
 use super::{EndId, HostId, LinkSpec};
 use crate::proto::Time;
-use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -48,8 +47,8 @@ pub(super) enum Sending {
     Preparing(EndId),
     /// The wire is another's.
     Waiting(EndId),
-    /// These bytes are being put on the wire.
-    OnWire(EndId, Bytes),
+    /// So many bytes are being put on the wire.
+    OnWire(EndId, usize),
 }
 
 /// What carries one frame at a time.
