@@ -21,6 +21,18 @@ const FORBIDDEN: &[&str] = &[
     "std::process",
 ];
 
+/// What stands on `proto` and beside it.
+const ABOVE: &[&str] = &[
+    "crate::transport",
+    "crate::driver",
+    "crate::channel",
+    "crate::node",
+    "crate::simulation",
+    "crate::call::",
+    "crate::cluster",
+    "crate::process",
+];
+
 /// Whose order is by chance.
 const UNORDERED: &[&str] = &["HashMap", "HashSet"];
 
@@ -58,7 +70,7 @@ fn name_none_of(words: &[&str], sources: &[PathBuf]) {
 
 #[test]
 fn the_machines_of_every_crate_are_pure() {
-    name_none_of(FORBIDDEN, &sources("chunkcomm/src/proto", 40));
+    name_none_of(&[FORBIDDEN, ABOVE].concat(), &sources("chunkcomm/src/proto", 40));
     name_none_of(FORBIDDEN, &sources("farm/src/proto", 6));
     let numbers_alone = ["chunkcomm::", "std::sync", "std::time"];
     name_none_of(&[FORBIDDEN, &numbers_alone].concat(), &sources("pipeline/src/proto", 5));
@@ -69,4 +81,10 @@ fn the_model_of_a_network_is_pure_and_has_no_order_by_chance() {
     let mut model = sources("chunkcomm/src/transport/simulated/network", 7);
     model.push(crates().join("chunkcomm/src/transport/simulated/network.rs"));
     name_none_of(&[FORBIDDEN, UNORDERED].concat(), &model);
+}
+
+#[test]
+fn the_seeds_are_pure_and_have_no_order_by_chance() {
+    let seeds = sources("chunkcomm/src/simulation/seeds", 15);
+    name_none_of(&[FORBIDDEN, UNORDERED].concat(), &seeds);
 }

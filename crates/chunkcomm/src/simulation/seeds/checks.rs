@@ -1,7 +1,6 @@
 //! What must hold of the ends of a session together, and at the end of a run.
 
 use super::end::{Closing, End, Over, STATE_NAMES, Sent};
-use super::plan::Way;
 use super::world::World;
 use crate::proto::limits::{ACK_DELAY_MS, DEAD_MS_DEFAULT, SUSPECT_MS_DEFAULT};
 use std::time::Duration;
@@ -12,9 +11,10 @@ const LOOKS_MAX: u32 = 20_000;
 /// A link that nothing is in the way of recovers in this time: dialler, acceptor.
 const RECOVERS: [Duration; 2] = [Duration::from_secs(8), Duration::from_millis(9500)];
 
-/// A connection is dialled and talked over in this time: the first wait of a backoff
-/// and some latencies.
-const DIALS: Duration = Duration::from_millis(200);
+/// A connection is dialled and talked over in this time: the first wait of a backoff,
+/// what is done in no time, and so many times from one end to the other.
+const DIALS: Duration = Duration::from_millis(100);
+const DIALS_CROSSINGS: u32 = 6;
 
 /// What is done in no time takes up to this long.
 const SLACK: Duration = Duration::from_millis(100);
@@ -66,21 +66,19 @@ impl World<'_> {
         }
         let [_, acked, _] = end.link.numbers();
         let together = end.connection.is_some() && end.connection == peer.connection;
-        let stalled = end.connection.is_some_and(|it| {
-            self.network.is_cut(it)
-                || [0, 1].iter().any(|s| self.network.is_stalled_for_ever(it, *s))
-        });
+        let useless = end.connection.is_some_and(|it| self.is_useless(it));
         let healthy = self.pairs[pair].healthy_from;
         let behind = peer.link.received() > acked;
         let busy = !peer.writer.packet.head.is_empty();
-        if !together || stalled || !behind || busy || healthy > self.now || peer.over.is_some() {
+        if !together || useless || !behind || busy || healthy > self.now || peer.over.is_some() {
             self.ends[id].quiet.lag = None;
             return;
         }
         let known = end.quiet.lag.filter(|lag| lag.1 == acked && lag.0 >= healthy);
         let (since, received) = (known.map_or(self.now, |lag| lag.0), peer.link.received());
         self.ends[id].quiet.lag = Some((since, acked));
-        let bound = 2 * self.plan.pairs[pair].latency + Duration::from_millis(ACK_DELAY_MS) + SLACK;
+        let bound =
+            2 * self.plan.pairs[pair].crossing + Duration::from_millis(ACK_DELAY_MS) + SLACK;
         if self.now > since.after(bound) {
             let text = format!("end {id}: {received} received and only {acked} acknowledged");
             self.violate(&text);
@@ -95,14 +93,13 @@ impl World<'_> {
     /// A healthy connection is not given up.
     pub(super) fn check_suspect(&mut self, id: usize) {
         let Some(connection) = self.ends[id].connection else { return };
-        let severed = Way::Both.sides().iter().any(|side| {
-            self.network.is_cut(connection) || self.network.is_stalled_for_ever(connection, *side)
-        });
+        let useless = self.is_useless(connection);
         let gone = self.other(id).is_none_or(|other| {
             self.ends[other].over.is_some() || self.ends[other].connection != Some(connection)
         });
-        let suspect = Duration::from_millis(SUSPECT_MS_DEFAULT) + 2 * SLACK;
-        if !severed && !gone && self.healthy_for(id) > suspect {
+        let crossing = self.plan.pairs[self.pair_of(id)].crossing;
+        let suspect = Duration::from_millis(SUSPECT_MS_DEFAULT) + 2 * SLACK + 2 * crossing;
+        if !useless && !gone && self.healthy_for(id) > suspect {
             self.violate(&format!("end {id} gives a healthy connection up"));
         }
     }
@@ -119,7 +116,8 @@ impl World<'_> {
             return self.violate(&format!("end {id} is dead after {awake:?}"));
         }
         let other = self.other(id).is_some_and(|other| self.ends[other].over.is_none());
-        if !other || self.healthy_for(id) <= RECOVERS[end.side] {
+        let dials = DIALS + DIALS_CROSSINGS * self.plan.pairs[self.pair_of(id)].crossing;
+        if !other || self.healthy_for(id) <= RECOVERS[end.side] + dials {
             return;
         }
         // A dialler that nothing waits for may not know that its connection is of no
@@ -130,7 +128,7 @@ impl World<'_> {
         let unaware = end.side == 1
             && self.other(id).is_some_and(|other| {
                 let other = &self.ends[other];
-                other.connection.is_some() || self.now < other.quiet.lost.after(DIALS)
+                other.connection.is_some() || self.now < other.quiet.lost.after(dials)
             });
         if unaware && !asks {
             self.counts.unaware += 1;

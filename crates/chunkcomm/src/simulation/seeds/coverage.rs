@@ -30,6 +30,12 @@ pub struct Coverage {
     /// Sessions that died at their acceptor while their dialler, which waited for
     /// nothing, did not know that its connection was of no use.
     pub unaware: u64,
+    /// Seeds with links, with a shared medium, with a switch.
+    pub wirings: [u64; 3],
+    /// Writes that found the buffers full.
+    pub full: u64,
+    /// Ways on which a part of what was under way got lost, and not all.
+    pub torn: u64,
     /// Faults by where they found an end.
     pub(super) faults: [[u64; STATE_NAMES.len() + 1]; FAULT_NAMES.len()],
     /// Ends of sessions by their cause.
@@ -50,6 +56,10 @@ impl Coverage {
         self.resumes += other.resumes;
         self.dials += other.dials;
         self.unaware += other.unaware;
+        self.full += other.full;
+        self.torn += other.torn;
+        let pairs = self.wirings.iter_mut().zip(other.wirings);
+        pairs.for_each(|(mine, theirs)| *mine += theirs);
         let pairs = self.turned_away.iter_mut().zip(other.turned_away);
         pairs.for_each(|(mine, theirs)| *mine += theirs);
         let pairs = self.faults.iter_mut().flatten().zip(other.faults.iter().flatten());
@@ -76,6 +86,13 @@ impl fmt::Display for Coverage {
             f,
             "{} messages in {} packets, {} of them again, {} of these skipped as a whole",
             self.messages, self.packets, self.again, self.duplicates,
+        )?;
+        let [links, media, switches] = self.wirings;
+        writeln!(
+            f,
+            "networks: {links} of links, {media} of a shared medium, {switches} of a switch; \
+             {} writes found no room, {} ways lost a part of what was on them",
+            self.full, self.torn,
         )?;
         write!(f, "ends:")?;
         for (name, count) in OVER_NAMES.iter().zip(self.over) {

@@ -4,13 +4,13 @@
 mod words;
 
 use super::end::Over;
-use super::network::Written;
 use super::world::{Event, Session, World};
 use crate::proto::Time;
 use crate::proto::backoff::Backoff;
 use crate::proto::hello::{HELLO_BYTES, Hello, Name};
 use crate::proto::planted;
 use crate::proto::resume::{RESUME_BYTES, Resume};
+use crate::transport::simulated::network::Read;
 use std::time::Duration;
 
 /// A connection that is not had in this time is tried anew.
@@ -169,61 +169,37 @@ impl World<'_> {
 
     /// A connection of a pair is dialled.
     pub(super) fn call(&mut self, pair: usize, talk: Talk) -> usize {
-        let plan = &self.plan.pairs[pair];
-        let state = self.pairs[pair];
-        let mut latency = plan.latency;
-        if self.random.one_in(2) {
-            latency += plan.latency * self.random.below(100) as u32 / 400;
-        }
-        let connection = self.network.connect(plan.nodes, latency, plan.capacity);
-        for side in [0, 1] {
-            self.network.stall(connection, side, state.held_until[side]);
-        }
         let mut late = Duration::ZERO;
-        if self.now < state.late_until {
+        if self.now < self.pairs[pair].late_until {
             late = Duration::from_nanos(self.random.below(4_000_000_000));
         }
-        self.talks.push([talk, Talk::Over]);
+        let connection = self.connect(pair, talk, late);
         self.counts.dials += 1;
-        let there = self.now.max(state.held_until[1]).after(latency + late);
-        self.at(there, Event::Accepted { connection });
         self.after(ATTEMPT_DEADLINE, Event::Timeout { connection, side: 0 });
         connection
     }
 
-    /// There is nobody at the address.
-    pub(super) fn refuse(&mut self, connection: usize) {
-        let nodes = self.network.get(connection).nodes;
-        if !self.nodes[nodes[1]].silent {
-            let latency = self.network.get(connection).latency;
-            self.after(latency, Event::Refused { connection });
-        }
-    }
-
     pub(super) fn accepted(&mut self, connection: usize) {
-        let held = self.pairs[self.pair_of_connection(connection)].held_until[0];
-        let latency = self.network.get(connection).latency;
-        self.talks[connection][1] = Talk::Stranger;
-        self.say_hello(
-            connection,
-            1,
-            self.nodes[self.network.get(connection).nodes[1]].incarnation,
-        );
-        self.at(self.now.max(held).after(latency), Event::Connected { connection });
-        self.after(WORD_DEADLINE, Event::Timeout { connection, side: 1 });
-        if self.network.is_closed(connection, 0) {
-            self.at(self.now.after(latency), Event::Learn { connection, side: 1 });
+        if self.connections[connection].closed[1] {
+            // It was for a process that is gone.
+            return;
         }
+        self.connections[connection].talks[1] = Talk::Stranger;
+        let incarnation = self.nodes[self.node_at(connection, 1)].incarnation;
+        self.say_hello(connection, 1, incarnation);
+        self.after(WORD_DEADLINE, Event::Timeout { connection, side: 1 });
+        self.hear(connection, 1);
     }
 
     pub(super) fn connected(&mut self, connection: usize) {
-        let incarnation = match self.talks[connection][0] {
+        let talk = &mut self.connections[connection].talks[0];
+        let incarnation = match *talk {
             Talk::Calls { session, attempt } => {
-                self.talks[connection][0] = Talk::Hello { session, attempt };
+                *talk = Talk::Hello { session, attempt };
                 self.sessions[session].incarnations[0]
             }
             Talk::GhostCalls { incarnation, word } => {
-                self.talks[connection][0] = Talk::Ghost { word };
+                *talk = Talk::Ghost { word };
                 incarnation
             }
             _ => return,
@@ -232,15 +208,10 @@ impl World<'_> {
         self.hear(connection, 0);
     }
 
-    pub(super) fn pair_of_connection(&self, connection: usize) -> usize {
-        let nodes = self.network.get(connection).nodes;
-        self.plan.pairs.iter().position(|pair| pair.nodes == nodes).unwrap_or(0)
-    }
-
+    /// What does not find its peer there gets lost: the silence is noticed.
     fn say(&mut self, connection: usize, side: usize, bytes: &[u8]) {
-        let late = Duration::ZERO;
-        if let Written::Some(_, at) = self.network.write(connection, side, bytes, self.now, late) {
-            self.arrives(connection, 1 - side, at);
+        if let Ok(count) = self.write_to(connection, side, bytes) {
+            assert_eq!(count, bytes.len(), "the smallest queue holds what is said first");
         }
     }
 
@@ -249,51 +220,54 @@ impl World<'_> {
         self.say(connection, side, &hello.encode());
     }
 
-    /// Something arrived, or the end of it.
-    pub(super) fn has_news(&mut self, connection: usize, side: usize) {
-        let node = &self.nodes[self.network.get(connection).nodes[side]];
-        if node.stopped_until > self.now {
-            return self.at(node.stopped_until, Event::Hear { connection, side });
-        }
-        if node.up {
-            self.hear(connection, side);
-        }
-    }
-
     pub(super) fn hear(&mut self, connection: usize, side: usize) {
-        let wants = match self.talks[connection][side] {
+        let wants = match self.connections[connection].talks[side] {
             Talk::Linked { end } => return self.hear_linked(end, connection),
             Talk::Hello { .. } | Talk::Stranger | Talk::Ghost { .. } => HELLO_BYTES,
             Talk::Answer { .. } | Talk::Word { .. } | Talk::GhostSpoke { .. } => RESUME_BYTES,
-            _ => return,
+            // Nothing comes to who is not there yet, but that it will not be.
+            Talk::Calls { .. } | Talk::GhostCalls { .. } => 1,
+            Talk::Handed { .. } | Talk::Over => return,
         };
-        if self.network.readable(connection, side) < wants {
-            if self.network.has_ended(connection, side) {
-                self.broke(connection, side);
-            }
-            return;
+        let mut bytes = std::mem::take(&mut self.connections[connection].heard[side]);
+        let read = self.read_from(connection, side, wants - bytes.len(), &mut bytes);
+        if bytes.len() == wants {
+            return self.heard(connection, side, &bytes);
         }
-        let mut bytes = Vec::with_capacity(wants);
-        self.network.read(connection, side, wants, &mut bytes);
-        self.heard(connection, side, &bytes);
+        self.connections[connection].heard[side] = bytes;
+        if matches!(read, Ok(Read::End) | Err(_)) {
+            self.broke(connection, side);
+        }
     }
 
     fn hear_linked(&mut self, end: usize, connection: usize) {
         if self.ends[end].connection == Some(connection) {
+            // News of either kind: it may be broken.
+            (self.ends[end].may_read, self.ends[end].may_write) = (true, true);
             return self.poll(end);
         }
         if planted::is!(OldConnectionStillRead) && self.ends[end].over.is_none() {
             let side = self.ends[end].side;
             let mut bytes = std::mem::take(&mut self.ends[end].unread);
-            self.network.read(connection, side, usize::MAX, &mut bytes);
+            // Nothing of it, and its end, are no news.
+            let _ = self.read_from(connection, side, usize::MAX, &mut bytes);
             self.ends[end].unread = bytes;
+            self.poll(end);
+        }
+    }
+
+    pub(super) fn has_room(&mut self, connection: usize, side: usize) {
+        if let Talk::Linked { end } = self.connections[connection].talks[side]
+            && self.ends[end].connection == Some(connection)
+        {
+            self.ends[end].may_write = true;
             self.poll(end);
         }
     }
 
     /// The connection ended before the talk did.
     fn broke(&mut self, connection: usize, side: usize) {
-        match self.talks[connection][side] {
+        match self.connections[connection].talks[side] {
             Talk::Calls { .. } | Talk::Hello { .. } | Talk::Answer { .. } => {
                 self.failed(connection);
             }
@@ -305,7 +279,7 @@ impl World<'_> {
     pub(super) fn failed(&mut self, connection: usize) {
         let (Talk::Calls { session, .. }
         | Talk::Hello { session, .. }
-        | Talk::Answer { session, .. }) = self.talks[connection][0]
+        | Talk::Answer { session, .. }) = self.connections[connection].talks[0]
         else {
             return self.hang_up(connection, 0);
         };
@@ -331,40 +305,12 @@ impl World<'_> {
     }
 
     pub(super) fn timeout(&mut self, connection: usize, side: usize) {
-        match self.talks[connection][side] {
+        match self.connections[connection].talks[side] {
             Talk::Calls { .. } | Talk::Hello { .. } | Talk::Answer { .. } => {
                 self.failed(connection);
             }
             Talk::Handed { .. } | Talk::Linked { .. } | Talk::Over => {}
             _ => self.hang_up(connection, side),
-        }
-    }
-
-    /// One side hangs up; what it wrote last may get lost with what it did not read.
-    pub(super) fn hang_up(&mut self, connection: usize, side: usize) {
-        if self.network.readable(connection, side) > 0 && self.random.one_in(2) {
-            let under_way = self.network.under_way(connection, 1 - side) as u64;
-            let kept = self.random.below(under_way + 1) as usize;
-            let at = self.now.after(self.network.get(connection).latency);
-            let stalled = self.network.is_stalled_for_ever(connection, 1 - side);
-            self.network.cut(connection, [kept, kept]);
-            if !stalled {
-                self.at(at, Event::Learn { connection, side: 1 - side });
-            }
-        }
-        if let Some(at) = self.network.close(connection, side, self.now) {
-            self.at(at, Event::Learn { connection, side: 1 - side });
-        }
-        if !planted::is!(OldConnectionStillRead) {
-            self.talks[connection][side] = Talk::Over;
-        }
-    }
-
-    /// The end that has this side of a connection.
-    pub(super) fn linked(&self, connection: usize, side: usize) -> Option<usize> {
-        match self.talks[connection][side] {
-            Talk::Linked { end } if self.ends[end].over.is_none() => Some(end),
-            _ => None,
         }
     }
 

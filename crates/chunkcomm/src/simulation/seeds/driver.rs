@@ -3,11 +3,11 @@
 mod writing;
 
 use super::end::{Closing, Over};
-use super::network::Written;
 use super::world::{Event, World};
 use crate::proto::Time;
 use crate::proto::liveness::Alive;
 use crate::proto::planted;
+use crate::transport::simulated::network::Read;
 use std::time::Duration;
 
 /// Turns of reading and writing at one time.
@@ -83,33 +83,33 @@ impl World<'_> {
         let (Some(connection), side) = (self.ends[id].connection, self.ends[id].side) else {
             return Turn::Rest;
         };
-        let readable = self.network.readable(connection, side);
-        if readable == 0 {
-            if !self.network.has_ended(connection, side) {
-                return Turn::Rest;
-            }
-            self.disconnect(id);
-            return Turn::Progress;
+        if !self.ends[id].may_read {
+            return Turn::Rest;
         }
         let crumbs = self.plan.crumbs;
         let end = &mut self.ends[id];
         let most = if end.random.one_in(crumbs) { end.random.range(1, 40) } else { 64 * 1024 };
-        let count = readable.min(most as usize);
         let now = Time(self.now.0 + self.nodes[end.node].ahead);
-        let outcome = match end.direct() {
-            Some((channel, left)) if end.random.one_in(2) => {
-                let room = self.network.read(connection, side, count.min(left), &mut end.unread);
-                self.read_direct(id, channel, now);
-                self.has_room(connection, 1 - side, room);
-                self.ends[id].handle_unread(now)
+        let direct = end.direct().filter(|_| end.random.one_in(2));
+        let most = direct.map_or(most as usize, |(_, left)| left.min(most as usize));
+        let mut unread = std::mem::take(&mut end.unread);
+        let read = self.read_from(connection, side, most, &mut unread);
+        self.ends[id].unread = unread;
+        match read {
+            Ok(Read::Bytes(_)) => {}
+            Ok(Read::Nothing) => {
+                self.ends[id].may_read = false;
+                return Turn::Rest;
             }
-            _ => {
-                let room = self.network.read(connection, side, count, &mut end.unread);
-                let outcome = end.handle_unread(now);
-                self.has_room(connection, 1 - side, room);
-                outcome
+            Ok(Read::End) | Err(_) => {
+                self.disconnect(id);
+                return Turn::Progress;
             }
-        };
+        }
+        if let Some((channel, _)) = direct {
+            self.read_direct(id, channel);
+        }
+        let outcome = self.ends[id].handle_unread(now);
         self.ends[id].link.heard(now);
         self.quiet_since(id);
         if let Err(error) = outcome {
@@ -127,7 +127,7 @@ impl World<'_> {
     }
 
     /// Bytes of a fragment were read to where they belong, past the decoder.
-    fn read_direct(&mut self, id: usize, channel: u32, now: Time) {
+    fn read_direct(&mut self, id: usize, channel: u32) {
         let end = &mut self.ends[id];
         let bytes = std::mem::take(&mut end.unread);
         end.decoder.skip_fragment(bytes.len() as u32);
@@ -136,15 +136,6 @@ impl World<'_> {
             end.large_done(channel, counted);
         }
         end.touched.push(channel);
-        let _ = now;
-    }
-
-    /// Whoever waits for room in the buffers may go on.
-    fn has_room(&mut self, connection: usize, side: usize, room: bool) {
-        if room && let Some(other) = self.linked(connection, side) {
-            let latency = self.network.get(connection).latency;
-            self.wake_at(other, self.now.after(latency));
-        }
     }
 
     // ---- resting ----
@@ -249,12 +240,8 @@ impl World<'_> {
         let Some(connection) = end.connection.take() else { return };
         if !closed && end.last_word.is_none() && end.writer.offset == 0 {
             let farewell = end.link.farewell();
-            let late = Duration::ZERO;
-            if let Written::Some(_, at) =
-                self.network.write(connection, side, &farewell, self.now, late)
-            {
-                self.arrives(connection, 1 - side, at);
-            }
+            // Said if it can be: the peer may be gone, or the buffers full.
+            let _ = self.write_to(connection, side, &farewell);
         }
         self.hang_up(connection, side);
     }

@@ -155,6 +155,9 @@ pub(super) struct End {
     pub(super) rings: Rings,
     pub(super) attempts: Attempts,
     pub(super) connection: Option<usize>,
+    /// There may be something to read on it, or room to write.
+    pub(super) may_read: bool,
+    pub(super) may_write: bool,
     pub(super) writer: Writer,
     pub(super) unread: Vec<u8>,
     pub(super) decoder: Decoder,
@@ -227,6 +230,8 @@ impl End {
             rings: Rings::default(),
             attempts: Attempts::default(),
             connection: None,
+            may_read: false,
+            may_write: false,
             writer: Writer::default(),
             unread: Vec::new(),
             decoder: Decoder::new(PACKET_BYTES_TUNED),
@@ -260,6 +265,12 @@ impl End {
         if self.wrong.is_none() {
             self.wrong = Some(what());
         }
+    }
+
+    /// It has a connection.
+    pub(super) fn link_to(&mut self, connection: usize) {
+        self.connection = Some(connection);
+        (self.may_read, self.may_write) = (true, true);
     }
 
     /// The ring of kept packets is within its bound.

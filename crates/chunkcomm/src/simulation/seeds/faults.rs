@@ -1,12 +1,13 @@
 //! What goes wrong, when it does.
 
+use super::connections::{Connection, NEVER, PORT};
 use super::dialling::Talk;
 use super::end::{Over, STATE_NAMES};
-use super::network::NEVER;
 use super::plan::{Fault, Way, When, silence};
 use super::world::{Event, World};
 use crate::proto::Time;
 use crate::proto::resume::{Kind, Resume};
+use crate::transport::simulated::network::HostId;
 use std::time::Duration;
 
 impl World<'_> {
@@ -144,16 +145,15 @@ impl World<'_> {
         if self.ends[end].connection.is_some() {
             return self.ends[end].state();
         }
-        let nodes = self.plan.pairs[pair].nodes;
-        let talks = (0..self.network.count()).any(|connection| {
-            let talk = self.talks[connection][side];
+        let talks = |it: &Connection| {
+            let talk = it.talks[side];
             let talks = matches!(
                 talk,
                 Talk::Hello { .. } | Talk::Answer { .. } | Talk::Handed { .. } | Talk::Word { .. }
             );
-            talks && self.network.get(connection).nodes == nodes
-        });
-        if talks { STATE_NAMES.len() } else { self.ends[end].state() }
+            talks && it.pair == pair
+        };
+        if self.connections.iter().any(talks) { STATE_NAMES.len() } else { self.ends[end].state() }
     }
 
     /// Nothing is to be expected of a pair before `until`.
@@ -167,39 +167,30 @@ impl World<'_> {
         pairs.filter(|pair| self.plan.pairs[*pair].nodes.contains(&node)).collect()
     }
 
-    /// The connections of a pair that are not closed.
-    fn connections_of(&self, pair: usize) -> Vec<usize> {
-        let nodes = self.plan.pairs[pair].nodes;
-        let open = |id: &usize| {
-            let closed = self.network.is_closed(*id, 0) && self.network.is_closed(*id, 1);
-            self.network.get(*id).nodes == nodes && !closed && !self.network.is_cut(*id)
-        };
-        (0..self.network.count()).filter(open).collect()
-    }
-
     pub(super) fn cut_pair(&mut self, pair: usize) {
         let mut last = self.now;
         for connection in self.connections_of(pair) {
-            let kept = [0, 1].map(|side| {
-                let under_way = self.network.under_way(connection, side) as u64;
-                if self.random.one_in(3) { 0 } else { self.random.below(under_way + 1) as usize }
-            });
-            self.network.cut(connection, kept);
+            let mut waits = [NEVER; 2];
             for side in [0, 1] {
+                let end = self.end_at(connection, side);
+                match self.random.below(3) {
+                    0 => self.network.lose(self.now, end, 0),
+                    _ => self.lose_some(connection, side),
+                }
                 let wait = match self.random.below(10) {
                     0 => {
-                        self.not_told(connection, side, Duration::ZERO);
+                        waits[side] = self.not_told(pair, side, Duration::ZERO);
                         continue;
                     }
                     1 => self.random.below(2_000_000_000),
                     2 | 3 => 0,
                     _ => self.random.below(5_000_000),
                 };
-                let at = self.now.after(Duration::from_nanos(wait));
-                last = last.max(at);
-                self.at(at, Event::Learn { connection, side });
-                self.has_news(connection, side);
+                waits[side] = Duration::from_nanos(wait);
+                last = last.max(self.now.after(waits[side]));
             }
+            self.connections[connection].cut = true;
+            self.network.cut(self.now, self.end_at(connection, 0), waits[0], waits[1]);
         }
         self.unhealthy(pair, last);
     }
@@ -209,17 +200,32 @@ impl World<'_> {
         for side in way.sides() {
             let held = &mut self.pairs[pair].held_until[*side];
             *held = (*held).max(until);
-            for connection in self.connections_of(pair) {
-                self.network.stall(connection, *side, until);
-            }
+            let [from, to] = self.way(pair, *side);
+            self.network.partition(self.now, from, to);
+            self.at(until, Event::Heal { pair, side: *side });
         }
         self.unhealthy(pair, until);
+    }
+
+    /// One of the times is over in which nothing gets through to a side.
+    pub(super) fn heal(&mut self, pair: usize, side: usize) {
+        if self.now >= self.pairs[pair].held_until[side] {
+            let [from, to] = self.way(pair, side);
+            self.network.heal(self.now, from, to);
+        }
+    }
+
+    /// From where to where the way to a side of a pair leads.
+    fn way(&self, pair: usize, side: usize) -> [HostId; 2] {
+        let nodes = self.plan.pairs[pair].nodes;
+        [nodes[1 - side], nodes[side]].map(|node| self.nodes[node].host)
     }
 
     fn sever(&mut self, pair: usize, way: Way) {
         for connection in self.connections_of(pair) {
             for side in way.sides() {
-                self.network.stall(connection, *side, NEVER);
+                self.network.stall(self.now, self.end_at(connection, *side), NEVER);
+                self.connections[connection].severed[*side] = true;
             }
             self.unanswered(connection);
         }
@@ -229,16 +235,19 @@ impl World<'_> {
     /// Nobody answers the dialler's system: it gives the connection up.
     fn unanswered(&mut self, connection: usize) {
         let keep_alive = silence().keep_alive();
-        self.not_told(connection, 0, keep_alive.timeout - keep_alive.idle);
+        let pair = self.connections[connection].pair;
+        let wait = self.not_told(pair, 0, keep_alive.timeout - keep_alive.idle);
+        if wait < NEVER {
+            self.after(wait, Event::GiveUp { connection, side: 0 });
+        }
     }
 
     /// Nobody tells a side that its connection is gone. The dialler's system asks
     /// before long, but not before `from`; the last question may just have passed, and
-    /// what is written meanwhile puts the next one off.
-    fn not_told(&mut self, connection: usize, side: usize, from: Duration) {
-        let asks = self.plan.pairs[self.pair_of_connection(connection)].asks;
-        if side == 1 || !asks {
-            return;
+    /// what is written meanwhile puts the next one off. Says when it knows.
+    fn not_told(&mut self, pair: usize, side: usize, from: Duration) -> Duration {
+        if side == 1 || !self.plan.pairs[pair].asks {
+            return NEVER;
         }
         let keep_alive = silence().keep_alive();
         let last = match self.random.below(4) {
@@ -246,8 +255,7 @@ impl World<'_> {
             _ => from + keep_alive.idle + keep_alive.interval,
         };
         let times = [from, last].map(|it| it.as_nanos());
-        let wait = self.random.range(times[0] as u64, times[1] as u64);
-        self.after(Duration::from_nanos(wait), Event::Learn { connection, side });
+        Duration::from_nanos(self.random.range(times[0] as u64, times[1] as u64))
     }
 
     fn pause(&mut self, node: usize, time: Duration) {
@@ -284,22 +292,39 @@ impl World<'_> {
                 self.dialling[dialling].generation += 1;
             }
         }
-        for connection in 0..self.network.count() {
-            let nodes = self.network.get(connection).nodes;
-            for side in (0..2).filter(|side| nodes[*side] == node) {
-                if silent {
-                    self.network.stall(connection, 1 - side, NEVER);
-                    self.unanswered(connection);
-                }
-                self.hang_up(connection, side);
-            }
-        }
-        let until = back.map_or(NEVER, |back| self.now.after(back));
-        if until < NEVER {
+        self.connections_go(node, silent);
+        let until = back.map_or(Time(u64::MAX), |back| self.now.after(back));
+        if back.is_some() {
             self.at(until, Event::Restart { node });
         }
         for pair in self.pairs_of(node) {
             self.unhealthy(pair, until);
+        }
+    }
+
+    /// The connections of a node's process go with it.
+    fn connections_go(&mut self, node: usize, silent: bool) {
+        let host = self.nodes[node].host;
+        if silent {
+            self.network.crash(self.now, host);
+        } else {
+            self.network.unlisten(host, PORT);
+        }
+        for connection in 0..self.connections.len() {
+            for side in [0, 1] {
+                let it = &self.connections[connection];
+                let there = side == 0 || it.accepted;
+                if !there || it.closed[side] || self.node_at(connection, side) != node {
+                    continue;
+                }
+                if silent {
+                    self.connections[connection].closed[side] = true;
+                    self.connections[connection].talks[side] = Talk::Over;
+                    self.unanswered(connection);
+                } else {
+                    self.hang_up(connection, side);
+                }
+            }
         }
     }
 
@@ -308,19 +333,14 @@ impl World<'_> {
         let it = &mut self.nodes[node];
         it.incarnation = incarnation;
         it.up = true;
-        it.silent = false;
+        if std::mem::take(&mut it.silent) {
+            self.network.restart(self.now, it.host);
+        }
+        let host = it.host;
+        self.network.listen(host, PORT).expect("the one before is gone");
         for pair in self.pairs_of(node) {
             if self.plan.pairs[pair].nodes[0] == node {
                 self.at(self.now, Event::Begin { pair });
-            }
-        }
-        // What still comes for the old one is refused.
-        for connection in 0..self.network.count() {
-            let nodes = self.network.get(connection).nodes;
-            for side in (0..2).filter(|side| nodes[1 - *side] == node) {
-                if !self.network.is_closed(connection, side) && self.random.one_in(2) {
-                    self.at(self.now, Event::Learn { connection, side });
-                }
             }
         }
     }

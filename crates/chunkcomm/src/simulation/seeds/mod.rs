@@ -1,31 +1,31 @@
 //! Both ends of sessions, and small meshes, under virtual time and by seed: the
-//! machines of `proto` with a model of the driver around them, a network of
-//! byte streams, applications, and faults.
+//! machines of `proto` with a model of the driver around them, the
+//! network model between them, applications, and faults.
 //!
-//! A seed stands for nodes, links, channels, messages and faults (`plan`). The
+//! A seed stands for nodes, what joins them, channels, messages and faults (`plan`). The
 //! same seed gives the same trace. What may never happen is checked at every
 //! step: a message that is lost, repeated, changed or out of order; an
 //! acknowledgement of what did not arrive; memory beyond what was promised; a
 //! session that ends without cause, or not although it should; a question or an
 //! acknowledgement that is not answered in time; what the text forbids to take.
 //!
-//! Reading order: `plan` (what a seed is), `network` (byte streams), `end` (one
-//! end: machine, driver's memory, application), `world` (events), `driver` (turns
-//! of one end), `dialling` (connections), `applications`, `faults`, `checks`,
-//! `coverage`; `graphs` is a simulation of its own, of many channels without faults.
+//! Reading order: `plan` (what a seed is), `end` (one end: machine, driver's memory,
+//! application), `world` (events, ours and the network's), `connections` (who talks on
+//! the network's), `driver` (turns of one end), `dialling` (until an end has its
+//! connection), `applications`, `faults`, `checks`, `coverage`; `graphs` is a simulation of its own, of many channels without faults.
 //!
 //! Run it with `cargo run --release -p chunkcomm --features simulation,planted
 //! --bin chunkcomm-simulate -- --help`.
 
 mod applications;
 mod checks;
+mod connections;
 mod coverage;
 mod dialling;
 mod driver;
 mod end;
 mod faults;
 mod graphs;
-mod network;
 mod plan;
 mod rings;
 mod world;

@@ -1,4 +1,8 @@
-//! What a seed stands for: nodes, links, what they send, and what goes wrong.
+//! What a seed stands for: nodes, what joins them, what they send, and what goes wrong.
+
+mod joining;
+
+pub(super) use joining::Wiring;
 
 use super::end::STATE_NAMES;
 use crate::proto::Time;
@@ -9,6 +13,8 @@ use crate::proto::limits::{
 use crate::proto::link::LinkConfig;
 use crate::proto::liveness::Silence;
 use crate::proto::random::Random;
+use crate::transport::simulated::network::LinkSpec;
+use joining::link;
 use std::time::Duration;
 
 /// Largest message of all.
@@ -154,8 +160,11 @@ pub(super) struct Planned {
 pub(super) struct Pair {
     /// The first one dials.
     pub(super) nodes: [usize; 2],
-    pub(super) latency: Duration,
-    pub(super) capacity: usize,
+    /// What joins the two.
+    pub(super) spec: LinkSpec,
+    /// What is written at one end has arrived at the other after this, while nothing is
+    /// in the way but what was written before.
+    pub(super) crossing: Duration,
     /// Which sides close.
     pub(super) closes: [bool; 2],
     /// They close without waiting for what the other still sends.
@@ -170,6 +179,7 @@ pub(super) struct Pair {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) nodes: usize,
+    pub(super) wiring: Wiring,
     pub(super) pairs: Vec<Pair>,
     /// One after the other.
     pub(super) faults: Vec<Planned>,
@@ -199,16 +209,25 @@ impl Plan {
             1 if random.one_in(2) => 4,
             _ => 2,
         };
+        let wiring = random.pick(&[Wiring::Links, Wiring::Links, Wiring::Medium, Wiring::Switch]);
+        let count = nodes * (nodes - 1) / 2;
+        // All pairs have to do with one wire.
+        let one_for_all = link(&mut random, count as u64);
         let mut pairs = Vec::new();
         for one in 0..nodes {
             for other in one + 1..nodes {
-                pairs.push(pair(&mut random, [one, other]));
+                let link = match wiring {
+                    Wiring::Links => link(&mut random, 1),
+                    Wiring::Medium | Wiring::Switch => one_for_all,
+                };
+                pairs.push(pair(&mut random, [one, other], link));
             }
         }
         let work = Duration::from_millis(random.pick(&[20, 200, 1000, 5000]));
         let channels = 6 * pairs.len() as u64;
         let mut plan = Plan {
             nodes,
+            wiring,
             faults: Vec::new(),
             work,
             messages: MESSAGES_MIN.div_ceil(channels) + random.below(30),
@@ -310,17 +329,11 @@ fn planned(random: &mut Random, gap: Duration, fault: Fault) -> Planned {
     Planned { gap, when, patience: nanos(random, MS, 3000 * MS), fault }
 }
 
-fn pair(random: &mut Random, nodes: [usize; 2]) -> Pair {
-    let far = random.one_in(3);
-    let (latency, capacity) = if far {
-        (nanos(random, MS, 20 * MS), random.pick(&[64, 256, 1024]) * 1024)
-    } else {
-        (nanos(random, 5_000, 300_000), random.pick(&[1, 8, 64, 256]) * 1024)
-    };
+fn pair(random: &mut Random, nodes: [usize; 2], (spec, crossing): (LinkSpec, Duration)) -> Pair {
     Pair {
         nodes,
-        latency,
-        capacity,
+        spec,
+        crossing,
         closes: random.pick(&[[true, false], [false, true], [true, true]]),
         early: random.one_in(8),
         modest: random.one_in(4),

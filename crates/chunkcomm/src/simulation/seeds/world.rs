@@ -1,12 +1,13 @@
 //! The heap of events, and who they are for.
 
+use super::connections::{Connection, PORT};
 use super::coverage::Coverage;
-use super::dialling::{Dialling, Talk};
+use super::dialling::Dialling;
 use super::end::End;
-use super::network::Network;
-use super::plan::Plan;
+use super::plan::{Plan, Wiring};
 use crate::proto::Time;
 use crate::proto::random::Random;
+use crate::transport::simulated::network::{HostId, Network};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
@@ -34,19 +35,24 @@ pub(super) enum Event {
     Refused {
         connection: usize,
     },
-    /// Bytes arrive.
-    Arrive {
-        connection: usize,
-        side: usize,
-    },
-    /// A process that was stopped looks at what arrived.
+    /// Something arrived at a side, or it is broken.
     Hear {
         connection: usize,
         side: usize,
     },
-    /// A side learns that a connection is gone.
-    Learn {
+    /// There is room at a side that had none.
+    Room {
         connection: usize,
+        side: usize,
+    },
+    /// The system of a side gives a connection up.
+    GiveUp {
+        connection: usize,
+        side: usize,
+    },
+    /// Something gets through to a side of a pair again.
+    Heal {
+        pair: usize,
         side: usize,
     },
     /// A dialler has waited.
@@ -94,6 +100,7 @@ pub(super) enum Event {
 /// One node.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
+    pub(super) host: HostId,
     pub(super) incarnation: u128,
     pub(super) up: bool,
     /// It went without a word: nobody answers.
@@ -126,6 +133,26 @@ pub(super) struct PairState {
     pub(super) late_until: Time,
 }
 
+/// The hosts of the nodes, joined, each listening.
+fn hosts(network: &mut Network, plan: &Plan) -> Vec<HostId> {
+    let hosts: Vec<HostId> =
+        (0..plan.nodes).map(|node| network.add_host(&format!("node {node}"))).collect();
+    match plan.wiring {
+        Wiring::Links => {
+            for pair in &plan.pairs {
+                let [one, other] = pair.nodes.map(|node| hosts[node]);
+                network.link(one, other, pair.spec);
+            }
+        }
+        Wiring::Medium => network.shared_medium(&hosts, plan.pairs[0].spec),
+        Wiring::Switch => network.switch(&hosts, plan.pairs[0].spec),
+    }
+    for host in &hosts {
+        network.listen(*host, PORT).expect("nobody else is there");
+    }
+    hosts
+}
+
 /// Everything.
 pub(super) struct World<'a> {
     pub(super) seed: u64,
@@ -133,7 +160,7 @@ pub(super) struct World<'a> {
     pub(super) now: Time,
     pub(super) random: Random,
     pub(super) network: Network,
-    pub(super) talks: Vec<[Talk; 2]>,
+    pub(super) connections: Vec<Connection>,
     pub(super) nodes: Vec<Node>,
     pub(super) pairs: Vec<PairState>,
     pub(super) sessions: Vec<Session>,
@@ -156,20 +183,22 @@ impl<'a> World<'a> {
     pub(super) fn new(seed: u64, trace: Option<&'a mut dyn FnMut(String)>) -> World<'a> {
         let plan = Plan::of(seed);
         let mut random = Random::fork(seed, 2);
-        let node = |_| Node {
+        let mut network = Network::new(random.next_u64());
+        let node = |host| Node {
+            host,
             incarnation: u128::from(random.next_u64()),
             up: true,
             silent: false,
             stopped_until: Time(0),
             ahead: EPOCH,
         };
-        let nodes = (0..plan.nodes).map(node).collect();
+        let nodes = hosts(&mut network, &plan).into_iter().map(node).collect();
         let mut world = World {
             seed,
             now: Time(0),
             random,
-            network: Network::default(),
-            talks: Vec::new(),
+            network,
+            connections: Vec::new(),
             nodes,
             pairs: vec![PairState::default(); plan.pairs.len()],
             sessions: Vec::new(),
@@ -186,6 +215,7 @@ impl<'a> World<'a> {
             trace,
             plan,
         };
+        world.counts.wirings[world.plan.wiring as usize] = 1;
         for pair in 0..world.plan.pairs.len() {
             world.at(Time(0), Event::Begin { pair });
         }
@@ -225,10 +255,7 @@ impl<'a> World<'a> {
     }
 
     pub(super) fn run(&mut self) {
-        while let Some(Reverse((time, _, event))) = self.heap.pop() {
-            if time > self.last_fault.max(Time(0).after(2 * self.plan.work)).after(PATIENCE) {
-                break;
-            }
+        while let Some((time, event)) = self.next_event() {
             self.now = time;
             self.counts.events += 1;
             if self.counts.events > EVENTS_MAX {
@@ -240,15 +267,26 @@ impl<'a> World<'a> {
             }
         }
         self.check_over();
+        let digest = self.network.digest();
+        self.note(12, [digest, 0], || format!("the network's digest is {digest:016x}"));
+    }
+
+    /// Ours, which are first at one time, or the network's; none when it is all over.
+    fn next_event(&mut self) -> Option<(Time, Event)> {
+        let end = self.last_fault.max(Time(0).after(2 * self.plan.work)).after(PATIENCE);
+        let ours = self.heap.peek().map_or(end, |Reverse((time, ..))| end.min(*time));
+        if let Some((time, event)) = self.network.next_event_by(Time(ours.0.saturating_sub(1))) {
+            // A call may have let it happen at the time that it is.
+            return Some((time.max(self.now), self.translated(event)));
+        }
+        let Reverse((time, _, event)) = self.heap.pop()?;
+        (time <= end).then_some((time, event))
     }
 
     fn event(&mut self, event: Event) {
         let Some(node) = self.node_of(event) else { return };
         if let Some(node) = node {
             if !self.nodes[node].up {
-                if let Event::Accepted { connection } = event {
-                    self.refuse(connection);
-                }
                 return;
             }
             let until = self.nodes[node].stopped_until;
@@ -261,17 +299,12 @@ impl<'a> World<'a> {
             Event::Accepted { connection } => self.accepted(connection),
             Event::Connected { connection } => self.connected(connection),
             Event::Refused { connection } => self.failed(connection),
-            Event::Arrive { connection, side } => {
-                if let Some(held) = self.network.arrive(connection, side, self.now) {
-                    self.arrives(connection, side, held);
-                }
-                self.has_news(connection, side);
+            Event::GiveUp { connection, side } => {
+                self.network.give_up(self.now, self.end_at(connection, side));
             }
-            Event::Learn { connection, side } => {
-                self.network.learn(connection, side);
-                self.has_news(connection, side);
-            }
+            Event::Heal { pair, side } => self.heal(pair, side),
             Event::Hear { connection, side } => self.hear(connection, side),
+            Event::Room { connection, side } => self.has_room(connection, side),
             Event::Dial { session, generation } => self.dial(session, generation),
             Event::Timeout { connection, side } => self.timeout(connection, side),
             Event::Adopt { connection, side } => self.adopt(connection, side),
@@ -288,10 +321,10 @@ impl<'a> World<'a> {
     /// Whose process an event needs; `None` in `None` when it needs none. `None`
     /// when it is for nobody.
     fn node_of(&self, event: Event) -> Option<Option<usize>> {
-        let by_side = |connection: usize, side: usize| self.network.get(connection).nodes[side];
+        let by_side = |connection: usize, side: usize| self.node_at(connection, side);
         Some(Some(match event {
-            Event::Arrive { .. }
-            | Event::Learn { .. }
+            Event::GiveUp { .. }
+            | Event::Heal { .. }
             | Event::Fault { .. }
             | Event::Cut { .. }
             | Event::Restart { .. } => return Some(None),
@@ -300,7 +333,8 @@ impl<'a> World<'a> {
             }
             Event::Timeout { connection, side }
             | Event::Adopt { connection, side }
-            | Event::Hear { connection, side } => by_side(connection, side),
+            | Event::Hear { connection, side }
+            | Event::Room { connection, side } => by_side(connection, side),
             Event::Accepted { connection } => by_side(connection, 1),
             Event::Dial { session, .. } => self.plan.pairs[self.sessions[session].pair].nodes[0],
             Event::Begin { pair } => self.plan.pairs[pair].nodes[0],

@@ -13,17 +13,18 @@ use std::time::Duration;
 
 impl World<'_> {
     pub(super) fn heard(&mut self, connection: usize, side: usize, bytes: &[u8]) {
-        let talk = self.talks[connection][side];
+        let talk = self.connections[connection].talks[side];
         self.note(11, [connection as u64, side as u64], || {
             format!("connection {connection}, side {side}: heard what {talk:?} waits for")
         });
-        match self.talks[connection][side] {
+        match talk {
             Talk::Hello { session, attempt } => {
                 let theirs = incarnation_of(bytes);
                 self.dialler_heard_hello(connection, session, attempt, theirs);
             }
             Talk::Stranger => {
-                self.talks[connection][1] = Talk::Word { incarnation: incarnation_of(bytes) };
+                self.connections[connection].talks[1] =
+                    Talk::Word { incarnation: incarnation_of(bytes) };
                 self.hear(connection, 1);
             }
             Talk::Word { incarnation } => self.acceptor_heard_word(connection, incarnation, bytes),
@@ -32,7 +33,7 @@ impl World<'_> {
             }
             Talk::Ghost { mut word } => {
                 word.addressee = incarnation_of(bytes);
-                self.talks[connection][0] = Talk::GhostSpoke { word };
+                self.connections[connection].talks[0] = Talk::GhostSpoke { word };
                 self.say(connection, 0, &word.encode());
             }
             Talk::GhostSpoke { word } => {
@@ -68,7 +69,7 @@ impl World<'_> {
         } else {
             self.sessions[session].incarnations[1] = theirs;
         }
-        self.talks[connection][0] = Talk::Answer { session, attempt };
+        self.connections[connection].talks[0] = Talk::Answer { session, attempt };
         self.say(connection, 0, &word.encode());
         self.hear(connection, 0);
     }
@@ -86,8 +87,8 @@ impl World<'_> {
             (Kind::Agreed, None) => {
                 let end = self.begin_end(session, 0);
                 self.dialling[session].connection = None;
-                self.talks[connection][0] = Talk::Linked { end };
-                self.ends[end].connection = Some(connection);
+                self.connections[connection].talks[0] = Talk::Linked { end };
+                self.ends[end].link_to(connection);
                 self.poll(end);
             }
             (Kind::Agreed, Some(end)) => {
@@ -108,7 +109,7 @@ impl World<'_> {
 
     fn acceptor_heard_word(&mut self, connection: usize, incarnation: u128, bytes: &[u8]) {
         let word = word_of(bytes);
-        let ours = self.nodes[self.network.get(connection).nodes[1]].incarnation;
+        let ours = self.nodes[self.node_at(connection, 1)].incarnation;
         let meant = word.addressee == ours;
         let mine = |it: &Session| it.number == word.session && it.incarnations[0] == incarnation;
         let session = self.sessions.iter().rposition(mine);
@@ -136,8 +137,8 @@ impl World<'_> {
         }
         let end = self.begin_end(session, 1);
         self.say(connection, 1, &Resume { kind: Kind::Agreed, received: 0, ..*word }.encode());
-        self.talks[connection][1] = Talk::Linked { end };
-        self.ends[end].connection = Some(connection);
+        self.connections[connection].talks[1] = Talk::Linked { end };
+        self.ends[end].link_to(connection);
         self.poll(end);
     }
 
@@ -207,7 +208,7 @@ impl World<'_> {
     }
 
     fn hand(&mut self, connection: usize, side: usize, end: usize, attempt: u32, received: u64) {
-        self.talks[connection][side] = Talk::Handed { end, attempt, received };
+        self.connections[connection].talks[side] = Talk::Handed { end, attempt, received };
         let wait = match self.random.below(4) {
             0 => Duration::from_nanos(self.random.below(50_000_000)),
             _ => Duration::from_nanos(self.random.below(20_000)),
@@ -216,7 +217,8 @@ impl World<'_> {
     }
 
     pub(in super::super) fn adopt(&mut self, connection: usize, side: usize) {
-        let Talk::Handed { end: id, attempt, received } = self.talks[connection][side] else {
+        let Talk::Handed { end: id, attempt, received } = self.connections[connection].talks[side]
+        else {
             return;
         };
         let now = self.local(self.ends[id].node);
@@ -232,9 +234,9 @@ impl World<'_> {
         if received < acked || received > written {
             end.fail(|| format!("{received} was believed between {acked} and {written}"));
         }
-        end.connection = Some(connection);
+        end.link_to(connection);
         end.note_acknowledged();
-        self.talks[connection][side] = Talk::Linked { end: id };
+        self.connections[connection].talks[side] = Talk::Linked { end: id };
         self.quiet_since(id);
         self.note(9, [id as u64, received], || {
             format!("end {id} adopts connection {connection}, which has {received}")

@@ -1,7 +1,6 @@
 //! The writing half of a turn: packets from the machine to the network.
 
 use super::super::end::{Closing, Over};
-use super::super::network::{NEVER, Written};
 use super::super::plan::Wrong;
 use super::super::world::{Event, World};
 use super::Turn;
@@ -9,6 +8,7 @@ use crate::proto::Time;
 use crate::proto::limits::FRAGMENT_BYTES_MAX;
 use crate::proto::link::Transmit;
 use crate::proto::packet::{FRAGMENT_HEAD_BYTES, HEADER_BYTES, Packet};
+use crate::transport::simulated::network::NetworkError;
 use std::time::Duration;
 
 impl World<'_> {
@@ -16,12 +16,19 @@ impl World<'_> {
         let now = self.local(self.ends[id].node);
         let end = &mut self.ends[id];
         let Some(connection) = end.connection else { return Turn::Rest };
+        if !end.may_write {
+            return Turn::Rest;
+        }
         if end.writer.packet.head.is_empty() && !self.next_packet(id, now) {
             return self.nothing_to_write(id);
         }
         match self.write_some(id, connection) {
-            Written::Full => Turn::Rest,
-            Written::Broken => {
+            Ok(false) => {
+                self.ends[id].may_write = false;
+                self.counts.full += 1;
+                Turn::Rest
+            }
+            Err(_) => {
                 // What the peer said last may tell more.
                 while matches!(self.read(id), Turn::Progress) {}
                 if self.ends[id].over.is_none() && self.ends[id].connection == Some(connection) {
@@ -29,7 +36,7 @@ impl World<'_> {
                 }
                 Turn::Progress
             }
-            Written::Some(..) => {
+            Ok(true) => {
                 self.packet_written(id);
                 Turn::Progress
             }
@@ -116,9 +123,8 @@ impl World<'_> {
         self.ends[id].rings.progress = progress;
     }
 
-    /// Writes as much of the packet at hand as goes.
-    fn write_some(&mut self, id: usize, connection: usize) -> Written {
-        let mut last = Written::Some(0, self.now);
+    /// Writes as much of the packet at hand as goes; true when that is all.
+    fn write_some(&mut self, id: usize, connection: usize) -> Result<bool, NetworkError> {
         loop {
             let end = &mut self.ends[id];
             let Packet { head, tail } = &end.writer.packet;
@@ -129,27 +135,18 @@ impl World<'_> {
                 None => &[],
             };
             if rest.is_empty() {
-                return last;
+                return Ok(true);
             }
             let mut count = rest.len();
             if end.random.one_in(8) {
                 count = 1 + end.random.below(count as u64) as usize;
             }
-            let late = match end.random.below(16) {
-                0 => Duration::from_nanos(end.random.below(1_000_000)),
-                _ => Duration::ZERO,
-            };
-            let side = end.side;
-            last = self.network.write(connection, side, &rest[..count], self.now, late);
-            let Written::Some(count, at) = last else { return last };
+            let way = self.connections[connection].end(end.side);
+            let count = self.network.write(self.now, way, &rest[..count])?;
             end.writer.offset += count;
-            self.arrives(connection, 1 - side, at);
-        }
-    }
-
-    pub(in super::super) fn arrives(&mut self, connection: usize, side: usize, at: Time) {
-        if at < NEVER {
-            self.at(at, Event::Arrive { connection, side });
+            if count == 0 {
+                return Ok(false);
+            }
         }
     }
 
