@@ -7,7 +7,7 @@
 //! channel of their node has brought so much. So most windows are full for ever,
 //! most senders wait for ever, and the oracle knows which may: a channel whose
 //! receiver is not yet at its end, and keeps receiving, must bring every message.
-//! No faults: those are the other simulation's.
+//! No faults: those are the other simulation's. The links are the network model's.
 
 mod end;
 
@@ -15,9 +15,13 @@ use crate::proto::Time;
 use crate::proto::limits::{OPEN_CREDIT_DIVISOR, WINDOW_BYTES_INITIAL};
 use crate::proto::planted::{self, Bug};
 use crate::proto::random::Random;
+use crate::transport::simulated::network::{HostId, LinkSpec, Network};
 use end::{End, Receiver, Taker};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
+
+/// When the links are all there.
+const BEGIN: Time = Time(1_000_000_000);
 
 /// Between two looks at all nodes.
 const STEP: Duration = Duration::from_millis(1);
@@ -66,6 +70,7 @@ struct Edge {
 
 struct Graph {
     random: Random,
+    network: Network,
     now: Time,
     /// The two ends of a link follow each other.
     ends: Vec<End>,
@@ -105,18 +110,16 @@ impl Graph {
     fn new(seed: u64) -> Graph {
         let mut random = Random::fork(seed, 31);
         let nodes = random.range(2, 6) as usize;
-        let mut graph = Graph {
-            now: Time(1_000_000_000),
-            ends: Vec::new(),
-            edges: Vec::new(),
-            trace: seed,
-            random,
-        };
+        let mut network = Network::new(random.next_u64());
+        let hosts: Vec<HostId> =
+            (0..nodes).map(|node| network.add_host(&format!("node {node}"))).collect();
+        let mut graph =
+            Graph { network, now: BEGIN, ends: Vec::new(), edges: Vec::new(), trace: seed, random };
         for one in 0..nodes {
             for other in one + 1..nodes {
                 // A path at least, so that every node has a link.
                 if other == one + 1 || graph.random.one_in(2) {
-                    graph.link([one, other]);
+                    graph.link([one, other], [hosts[one], hosts[other]]);
                 }
             }
         }
@@ -125,7 +128,12 @@ impl Graph {
     }
 
     /// A link with its channels, in both directions.
-    fn link(&mut self, nodes: [usize; 2]) {
+    fn link(&mut self, nodes: [usize; 2], hosts: [HostId; 2]) {
+        let spec = self.spec();
+        self.network.link(hosts[0], hosts[1], spec);
+        let port = self.network.listen(hosts[1], 0).expect("there are more ports than nodes");
+        let dialled = self.network.dial(Time(0), hosts[0], hosts[1], port).expect("just joined");
+        let ways = [dialled, dialled.peer()];
         let counts = [0, 1].map(|_| self.random.range(1, 8));
         let first = self.ends.len();
         for side in 0..2 {
@@ -134,7 +142,8 @@ impl Graph {
             let credit = [windows[side], windows[1 - side]];
             let key = self.random.next_u64();
             // The receiver knows what must come.
-            self.ends.push(End::new(nodes[side], credit, key, &mut self.random, self.now));
+            let place = (nodes[side], ways[side]);
+            self.ends.push(End::new(place, credit, key, &mut self.random, self.now));
         }
         for side in 0..2 {
             for _ in 0..counts[1 - side] {
@@ -142,6 +151,20 @@ impl Graph {
                 let id = self.ends[from].open(&mut self.random, self.now);
                 self.edges.push(Edge { from, id, to });
             }
+        }
+    }
+
+    /// Buffers from less than a packet to more than all windows.
+    fn spec(&mut self) -> LinkSpec {
+        let random = &mut self.random;
+        LinkSpec {
+            latency: Duration::from_micros(random.range(1, 2000)),
+            jitter: Duration::from_micros(random.below(100)),
+            bytes_per_second: random.pick(&[4_000_000, 100_000_000, u64::MAX]),
+            cost_per_packet: Duration::from_micros(random.below(10)),
+            frame_bytes: random.pick(&[1460, 64 * 1024]),
+            queue_bytes: random.pick(&[512, 8 * 1024, 256 * 1024]),
+            window_bytes: random.pick(&[512, 8 * 1024, 256 * 1024]),
         }
     }
 
@@ -218,18 +241,14 @@ impl Graph {
     /// Every end has a look, in any order. False when nothing moved.
     fn step(&mut self) -> bool {
         self.now = self.now.after(STEP);
+        // Everybody looks at every step, so that nobody need be told of anything.
+        while self.network.poll_event(self.now).is_some() {}
         self.open_gates();
         let mut moved = false;
         let first = self.random.below(self.ends.len() as u64) as usize;
         for at in 0..self.ends.len() {
             let at = (first + at) % self.ends.len();
-            let (low, high) = self.ends.split_at_mut(at | 1);
-            let (one, other) = if at.is_multiple_of(2) {
-                (&mut low[at], &mut high[0])
-            } else {
-                (&mut high[0], &mut low[at - 1])
-            };
-            let progress = one.look(other, &mut self.random, self.now);
+            let progress = self.ends[at].look(&mut self.network, &mut self.random, self.now);
             for part in [self.now.0, progress] {
                 self.trace = (self.trace ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 self.trace = self.trace.rotate_left(23);

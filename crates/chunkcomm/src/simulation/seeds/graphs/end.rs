@@ -1,5 +1,5 @@
-//! One end of a link in a graph: its machine, its senders and receivers, and the
-//! bytes that are on their way to it.
+//! One end of a link in a graph: its machine, its senders and receivers, and its end
+//! of a connection.
 
 use super::super::PATTERN_BYTES;
 use super::super::pattern;
@@ -16,6 +16,7 @@ use crate::proto::message::{self, PREFIX_BYTES_MAX};
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::{ChannelKind, Decoder, Item, Lane, Packet};
 use crate::proto::random::Random;
+use crate::transport::simulated::network::{EndId, Network, Read};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -109,9 +110,7 @@ pub(super) struct End {
     packet: Packet,
     number: u64,
     offset: usize,
-    /// What arrived here, and what fits.
-    pipe: Vec<u8>,
-    pipe_max: usize,
+    way: EndId,
     /// Read, and not a whole record yet.
     unread: Vec<u8>,
     decoder: Decoder,
@@ -120,7 +119,7 @@ pub(super) struct End {
 impl End {
     /// `windows`: bytes of ours, and of the peer's.
     pub(super) fn new(
-        node: usize,
+        (node, way): (usize, EndId),
         windows: [u64; 2],
         key: u64,
         random: &mut Random,
@@ -155,8 +154,7 @@ impl End {
             packet: Packet::default(),
             number: 0,
             offset: 0,
-            pipe: Vec::new(),
-            pipe_max: random.pick(&[512, 8 * 1024, 256 * 1024]),
+            way,
             unread: Vec::new(),
             decoder: Decoder::new(PACKET_BYTES_TUNED),
         }
@@ -182,17 +180,17 @@ impl End {
             || self.senders[channel as usize - 1].staged < self.messages(channel)
     }
 
-    /// Produces, writes to `peer`, reads and takes; says how much moved.
-    pub(super) fn look(&mut self, peer: &mut End, random: &mut Random, now: Time) -> u64 {
+    /// Produces, writes, reads and takes; says how much moved.
+    pub(super) fn look(&mut self, network: &mut Network, random: &mut Random, now: Time) -> u64 {
         let mut moved = self.produce(now);
         for _ in 0..TURNS_MAX {
-            let wrote = self.write(peer, now);
+            let wrote = self.write(network, now);
             if wrote == 0 {
                 break;
             }
             moved += wrote;
         }
-        moved += self.read(random, now);
+        self.read(network, random, now);
         self.link.poll_alive(now);
         moved + self.take(now)
     }
@@ -218,7 +216,7 @@ impl End {
         moved
     }
 
-    fn write(&mut self, peer: &mut End, now: Time) -> u64 {
+    fn write(&mut self, network: &mut Network, now: Time) -> u64 {
         if self.packet.head.is_empty() {
             let transmit = self.link.poll_transmit(&mut self.rings, now, &mut self.packet);
             for channel in std::mem::take(&mut self.rings.restaged) {
@@ -228,28 +226,29 @@ impl End {
             self.number = number;
             self.offset = 0;
         }
+        let head = &self.packet.head;
         let tail = self.packet.tail.as_deref().unwrap_or(&[]);
-        let bytes = self.packet.head.iter().chain(tail).skip(self.offset);
-        let before = peer.pipe.len();
-        peer.pipe.extend(bytes.take(peer.pipe_max.saturating_sub(before)));
-        self.offset += peer.pipe.len() - before;
+        let from = self.offset.min(head.len());
+        let parts = [&head[from..], &tail[self.offset - from..]];
+        let written = network.write_parts(now, self.way, &parts).expect("no link ever breaks");
+        self.offset += written;
         if self.offset == self.packet.bytes() {
             self.link.written(self.number, &mut self.packet);
             // One without number is nobody's to keep.
             self.packet = Packet::default();
         }
         // A look that only asks would move for ever.
-        if self.number == 0 { 0 } else { (peer.pipe.len() - before) as u64 }
+        if self.number == 0 { 0 } else { written as u64 }
     }
 
-    fn read(&mut self, random: &mut Random, now: Time) -> u64 {
-        let all = self.pipe.len();
-        let most = if random.one_in(3) { random.range(1, 3000) as usize } else { all };
-        if all == 0 {
-            return 0;
-        }
+    fn read(&mut self, network: &mut Network, random: &mut Random, now: Time) {
+        let most = if random.one_in(3) { random.range(1, 3000) as usize } else { usize::MAX };
         let mut bytes = std::mem::take(&mut self.unread);
-        bytes.extend(self.pipe.drain(..most.min(all)));
+        let read = network.read_to(now, self.way, most, &mut bytes).expect("no link ever breaks");
+        if read == Read::Nothing {
+            self.unread = bytes;
+            return;
+        }
         let mut at = 0;
         loop {
             match self.decoder.next(&bytes, &mut at) {
@@ -265,7 +264,6 @@ impl End {
         self.unread = bytes;
         self.link.heard(now);
         self.link.poll_acknowledged();
-        0
     }
 
     fn item(&mut self, item: Item<'_>, now: Time) {
