@@ -69,7 +69,6 @@ pub(crate) use opening::Reach;
 use crate::channel::ChannelOptions;
 use crate::error::TypeRefused;
 use crate::node::fingerprint::{Fingerprint, described};
-use crate::proto::call::wire::VERSION;
 use serde::de::DeserializeOwned;
 
 /// What two ends compare of a service's types.
@@ -87,8 +86,8 @@ impl Prints {
     {
         let options = ChannelOptions { schema: schema.cloned(), ..ChannelOptions::default() };
         Ok(Prints {
-            request: described::<Req>(&options)?.in_role(&format!("request/{VERSION}")),
-            answer: described::<Resp>(&options)?.in_role(&format!("answer/{VERSION}")),
+            request: described::<Req>(&options)?.in_role("request/1"),
+            answer: described::<Resp>(&options)?.in_role("answer/1"),
         })
     }
 }

@@ -101,6 +101,8 @@ pub(crate) struct PeerInfo {
     pub(crate) incarnation: u128,
     /// The number of the session with it, drawn by the dialler.
     pub(crate) session: u64,
+    /// The newest version of the protocol that both ends speak.
+    pub(crate) version: u16,
     pub(crate) message_bytes_max: u64,
     pub(crate) packet_bytes_max: usize,
 }

@@ -25,7 +25,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 /// The name of the channel; no user's name begins with a zero byte by accident.
 pub(crate) const WORDS_CHANNEL: &str = "\0chunkcomm.words";
 
-/// Which words those are. Another number when they change.
+/// Which words those are: compared in the place of their type. How they are said goes by the
+/// version that the link agreed on, and this stays.
 const WORDS_SCHEMA: &str = "chunkcomm.words/1";
 
 /// No more words are heard while so many wait to be said: who makes us answer and does not listen

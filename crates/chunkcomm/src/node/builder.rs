@@ -9,12 +9,14 @@ use super::admission::UserTls;
 use crate::Address;
 use crate::credential::Credential;
 use crate::proto::flush::Policy;
+use crate::proto::hello::{VERSION_MAX, VERSION_MIN};
 use crate::proto::limits::{
     AGE_BOUND_MS_DEFAULT, DEAD_MS_DEFAULT, MESSAGE_BYTES_DEFAULT, PROBE_MS_DEFAULT,
     RESEND_BYTES_DEFAULT, SUSPECT_MS_DEFAULT, WINDOW_BYTES_LINK_DEFAULT,
 };
 use crate::proto::liveness::Silence;
 use crate::registry::Registry;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +41,8 @@ pub(super) struct Settings {
     pub(super) session: bool,
     pub(super) resend_bytes_max: usize,
     pub(super) silence: Silence,
+    /// The oldest and the newest version of the protocol.
+    pub(super) versions: (u16, u16),
 }
 
 /// Settings of a node to be built; see [`Node::builder`](super::Node::builder).
@@ -83,6 +87,7 @@ impl Default for NodeBuilder {
                     dead: Duration::from_millis(DEAD_MS_DEFAULT),
                 },
                 session: true,
+                versions: (VERSION_MIN, VERSION_MAX),
             },
             age_bound_set: false,
             listen: Vec::new(),
@@ -241,6 +246,15 @@ impl NodeBuilder {
     /// Processes do not begin before the node is told which cluster it is of.
     pub(crate) fn of_cluster(mut self) -> NodeBuilder {
         self.of_cluster = true;
+        self
+    }
+
+    /// Speaks only these of the versions of the protocol that this release speaks
+    /// ([`VERSION_MIN`] to [`VERSION_MAX`]), as another release does: to try what nodes of
+    /// both do together before they have to, or to keep one out. Who has none of them is
+    /// refused, by an error that names both ranges.
+    pub fn protocol_versions(mut self, versions: RangeInclusive<u16>) -> NodeBuilder {
+        self.settings.versions = (*versions.start(), *versions.end());
         self
     }
 

@@ -59,6 +59,13 @@ impl Peer {
         self.address.as_ref()
     }
 
+    /// The version of the protocol that this node and the peer go by: the newest that both
+    /// speak ([`NodeBuilder::protocol_versions`](crate::NodeBuilder::protocol_versions)).
+    #[must_use]
+    pub fn protocol_version(&self) -> u16 {
+        self.link.peer.version
+    }
+
     /// Largest message that the peer takes, in encoded bytes.
     #[must_use]
     pub fn message_bytes_max(&self) -> u64 {

@@ -57,6 +57,7 @@ impl NodeShared {
             name: hello::display_name(hello),
             incarnation: hello.incarnation,
             session: origin.session,
+            version: agreement.version,
             message_bytes_max: hello.message_bytes_max,
             packet_bytes_max: self.hello.packet_bytes_max as usize,
         });

@@ -35,9 +35,22 @@ pub const HELLO_BYTES: usize = 192;
 pub const NONCE_BYTES: usize = 32;
 
 /// The oldest version of the protocol that this code speaks.
+///
+/// There is one version for all that the library itself says: packets, words of clusters, calls,
+/// of ends that move and of processes. The two ends of a connection go by the newest that both
+/// speak, so that a release whose range is 3 to 4 works with one whose range is 2 to 3, and no
+/// channel compares a version of its own. While the oldest is not raised, a new version may
+///
+/// - add words, at the end of their enum, which are only said to a peer that speaks it, and
+///   which a peer does well without;
+/// - change the form of a word, if both forms are written and read, by the version of the link.
 pub const VERSION_MIN: u16 = 1;
 
 /// The newest version of the protocol that this code speaks.
+///
+/// | version | what it brought |
+/// |---|---|
+/// | 1 | the first |
 pub const VERSION_MAX: u16 = 1;
 
 /// The flag of an end that has a credential: both ends prove behind the hellos that they have the

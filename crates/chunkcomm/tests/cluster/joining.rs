@@ -354,9 +354,8 @@ fn nodes_with_other_processes_are_refused() {
     });
 }
 
-/// Programs of two versions of this crate, whose words to the manager differ.
 #[test]
-fn words_of_another_version_are_named_on_both_sides() {
+fn who_says_something_else_to_the_manager_is_told_both_kinds_of_words() {
     on_one_thread(async {
         let schema = |it: &str| ChannelOptions::default().schema(it);
         let both_are_named = |text: &str| {

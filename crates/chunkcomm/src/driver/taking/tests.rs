@@ -71,6 +71,7 @@ impl Rig {
             name: "peer".into(),
             incarnation: 1,
             session: 1,
+            version: 1,
             message_bytes_max: 1 << 20,
             packet_bytes_max: 1 << 16,
         });

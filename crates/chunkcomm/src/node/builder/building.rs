@@ -166,6 +166,7 @@ impl NodeBuilder {
             Name::truncated(&settings.name),
             u128::from_le_bytes(random),
         );
+        (hello.version_min, hello.version_max) = settings.versions;
         // Larger packets than we build ourselves are taken up to the default, or what
         // that may grow to.
         let packet = settings.packet_bytes_max.unwrap_or(PACKET_BYTES_TUNED);

@@ -3,15 +3,14 @@
 //! ```text
 //!   kind u8 | slot u32 | the rest: a value, a text, or nothing
 //! ```
+//!
+//! Which words there are goes by the version that the link agreed on.
 
 use super::super::packet::Lane;
 use std::fmt;
 
 /// Bytes before the value of a request or an answer.
 pub const HEAD_BYTES: usize = 5;
-
-/// Raised when the words change; part of what the two ends compare of their types.
-pub const VERSION: u8 = 1;
 
 const HELLO: u8 = 0;
 const CALL: u8 = 1;
