@@ -239,7 +239,7 @@ fn table(rows: &[Row]) -> String {
             }
             None => ("-".to_owned(), "-".to_owned()),
         };
-        let Member { id, host, pid, addresses } = member;
+        let Member { id, host, pid, addresses, .. } = member;
         let at = addresses.first().cloned().unwrap_or_default();
         let (rank, pid) = (id.rank.to_string(), pid.to_string());
         cells.push([rank, host.clone(), pid, launcher.clone(), at, trip, rate]);

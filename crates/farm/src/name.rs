@@ -53,7 +53,8 @@ mod tests {
     #[test]
     fn each_kind_of_worker_has_its_name() {
         let id = NodeId { rank: 3, incarnation: 9 };
-        let member = Member { id, host: "pear".into(), pid: 4242, addresses: Vec::new() };
+        let member =
+            Member { id, host: "pear".into(), pid: 4242, addresses: Vec::new(), name: None };
         assert_eq!(
             WorkerName::member(2, member).to_string(),
             "worker 2 (rank 3, process 4242 on pear)"

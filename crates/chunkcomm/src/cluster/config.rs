@@ -109,8 +109,11 @@ impl ClusterConfig {
         self
     }
 
-    /// The settings of the node. Its name, cluster, addresses and credential are set by
-    /// the cluster.
+    /// The settings of the node. Its cluster, addresses and credential are set by the cluster.
+    /// A name that it is given is known to all members ([`Cluster::member_named`]); without
+    /// one it is called by its rank, as `rank-3`, in messages for people alone.
+    ///
+    /// [`Cluster::member_named`]: super::Cluster::member_named
     pub fn node(mut self, node: NodeBuilder) -> ClusterConfig {
         self.node = node;
         self

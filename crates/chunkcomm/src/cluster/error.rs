@@ -247,6 +247,45 @@ impl fmt::Display for NameError {
 
 impl Error for NameError {}
 
+/// Why there is no one member of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NamedError {
+    /// No node of that name is known.
+    Nobody {
+        /// The name.
+        name: String,
+    },
+    /// The last one that was called so died, and nobody has taken its name.
+    Dead {
+        /// The name.
+        name: String,
+        /// Its death.
+        death: Death,
+    },
+    /// These all are.
+    Several {
+        /// The name.
+        name: String,
+        /// Their ranks.
+        ranks: Vec<u32>,
+    },
+}
+
+impl fmt::Display for NamedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NamedError::Nobody { name } => write!(f, "no node of the cluster is called {name:?}"),
+            NamedError::Dead { name, death } => write!(f, "{name:?}, {death}"),
+            NamedError::Several { name, ranks } => {
+                write!(f, "{} nodes are called {name:?}: ranks {ranks:?}", ranks.len())
+            }
+        }
+    }
+}
+
+impl Error for NamedError {}
+
 /// What was not as it should be at the end. The node is closed all the same.
 #[derive(Clone, Debug)]
 #[non_exhaustive]

@@ -111,7 +111,9 @@ impl Joining {
             functions: self.config.functions.clone(),
             again: None,
         };
-        Arc::new(State::new(node, Membership::new(ready, self.config.rejoin_window)))
+        let name = self.config.node.given_name().map(str::to_owned);
+        let membership = Membership::new(ready, self.config.rejoin_window).called(name);
+        Arc::new(State::new(node, membership))
     }
 
     /// Announces the node and waits for the others.

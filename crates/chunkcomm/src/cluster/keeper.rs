@@ -239,6 +239,12 @@ impl Work {
         match event {
             Event::Came(peer, up) => self.add_line(peer, up),
             Event::Word(line, word) => {
+                let peer = self.wires.get(&line).map(|wire| &wire.peer);
+                let fault = peer.and_then(|peer| lines::check_version(peer, word.since()).err());
+                if let Some(why) = fault {
+                    peer.inspect(|peer| peer.gone(why.as_str()));
+                    return self.manager.handle_lost(line, why);
+                }
                 if let Up::Ready(ready) = &word {
                     self.watch(line, &ready.addresses);
                 }
@@ -315,6 +321,9 @@ impl Work {
             let last = matches!(word, Down::Refused(_));
             let Some(wire) = self.wires.get_mut(&line) else { continue };
             let Some(words) = &wire.words else { continue };
+            if word.since() > wire.peer.protocol_version() {
+                continue;
+            }
             if words.try_send(word).is_err() {
                 wire.peer.gone("it does not take the manager's words");
             }

@@ -19,9 +19,18 @@ const UP: &str = "chunkcomm.cluster.up";
 const DOWN: &str = "chunkcomm.cluster.down";
 
 /// The channels compare a name and no type, since what is said goes by the version that the
-/// link agreed on. The number belongs to the name.
+/// link agreed on ([`Up::since`], [`Down::since`]). The number belongs to the name.
 fn options(name: &str) -> ChannelOptions {
     ChannelOptions::default().lane(Lane::Express).schema(format!("{name}/3"))
+}
+
+/// A word of a version that was not agreed on is a fault of the one who said it.
+pub(super) fn check_version(peer: &Peer, since: u16) -> Result<(), String> {
+    let agreed = peer.protocol_version();
+    if since <= agreed {
+        return Ok(());
+    }
+    Err(format!("it said a word of version {since}, where {agreed} was agreed on"))
 }
 
 /// A line to the manager.

@@ -192,6 +192,9 @@ impl Line<'_> {
 
     async fn say(&mut self) -> Result<(), String> {
         while let Some(word) = { locked(&self.state.membership).poll_transmit() } {
+            if word.since() > self.manager.protocol_version() {
+                continue;
+            }
             self.up.send_now(&word).await.map_err(|error| error.to_string())?;
         }
         Ok(())
@@ -199,11 +202,11 @@ impl Line<'_> {
 
     fn hear(&self, message: Down) -> Result<(), String> {
         let before = self.state.look(Membership::changes);
-        let heard = self.state.change(|it| it.handle_message(message));
-        heard.map_err(|error| {
-            self.manager.gone(error.to_string());
-            error.to_string()
-        })?;
+        let heard = lines::check_version(self.manager, message.since()).and_then(|()| {
+            let heard = self.state.change(|it| it.handle_message(message));
+            heard.map_err(|error| error.to_string())
+        });
+        heard.inspect_err(|why| self.manager.gone(why.as_str()))?;
         bury_the_dead(self.state, before);
         Ok(())
     }

@@ -29,7 +29,7 @@ pub use crate::proto::cluster::membership::{Change, End};
 pub use crate::proto::cluster::{Death, Member, Mismatch, NodeId, Refusal, Signature};
 pub use changes::Changes;
 pub use config::ClusterConfig;
-pub use error::{BarrierError, EndError, JoinError, NameError, PeerError};
+pub use error::{BarrierError, EndError, JoinError, NameError, NamedError, PeerError};
 
 use crate::driver::clock;
 use crate::proto::cluster::membership::Membership;

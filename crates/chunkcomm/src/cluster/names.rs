@@ -1,8 +1,42 @@
-//! Names: what nodes provide, so that others find them.
+//! Names: what nodes are called and what they provide, so that others find them.
 
-use super::{Cluster, NameError, NodeId};
+use super::{Cluster, Member, NameError, NamedError, NodeId};
 
 impl Cluster {
+    /// The member whose node was given this name ([`NodeBuilder::name`]), as this node knows
+    /// it: everybody whose coming is known is known by name. Who dies loses its name, and
+    /// who comes later may have it.
+    ///
+    /// [`NodeBuilder::name`]: crate::NodeBuilder::name
+    ///
+    /// # Errors
+    ///
+    /// Nobody is called so now, which says whether somebody was who died; or several are:
+    /// names need not differ, and [`Cluster::members_named`] gives all. A node of a release
+    /// that does not know of names (version 1 of the protocol) has none and sees none.
+    pub fn member_named(&self, name: &str) -> Result<Member, NamedError> {
+        self.shared.state.look(|it| {
+            let mut named = it.members_named(name);
+            match (named.next(), named.next()) {
+                (Some(member), None) => Ok(member.clone()),
+                (Some(_), Some(_)) => Err(NamedError::Several {
+                    name: name.to_owned(),
+                    ranks: it.members_named(name).map(|member| member.id.rank).collect(),
+                }),
+                (None, _) => Err(match it.death_of(name) {
+                    Some(death) => NamedError::Dead { name: name.to_owned(), death: death.clone() },
+                    None => NamedError::Nobody { name: name.to_owned() },
+                }),
+            }
+        })
+    }
+
+    /// The members whose nodes were given this name, by rank.
+    #[must_use]
+    pub fn members_named(&self, name: &str) -> Vec<Member> {
+        self.shared.state.look(|it| it.members_named(name).cloned().collect())
+    }
+
     /// Says to everybody that this node provides something under `name`, and waits until
     /// the manager has told that. Several nodes may provide the same.
     ///

@@ -243,6 +243,11 @@ impl NodeBuilder {
         self
     }
 
+    /// The name that the node was given.
+    pub(crate) fn given_name(&self) -> Option<&str> {
+        Some(self.settings.name.as_str()).filter(|name| !name.is_empty())
+    }
+
     /// Processes do not begin before the node is told which cluster it is of.
     pub(crate) fn of_cluster(mut self) -> NodeBuilder {
         self.of_cluster = true;

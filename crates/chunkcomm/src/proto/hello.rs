@@ -42,7 +42,7 @@ pub const NONCE_BYTES: usize = 32;
 /// channel compares a version of its own. While the oldest is not raised, a new version may
 ///
 /// - add words, at the end of their enum, which are only said to a peer that speaks it, and
-///   which a peer does well without;
+///   which a peer does well without ([`Up::since`](crate::proto::cluster::Up::since));
 /// - change the form of a word, if both forms are written and read, by the version of the link.
 pub const VERSION_MIN: u16 = 1;
 
@@ -51,7 +51,8 @@ pub const VERSION_MIN: u16 = 1;
 /// | version | what it brought |
 /// |---|---|
 /// | 1 | the first |
-pub const VERSION_MAX: u16 = 1;
+/// | 2 | the members of a cluster know what their nodes are called |
+pub const VERSION_MAX: u16 = 2;
 
 /// The flag of an end that has a credential: both ends prove behind the hellos that they have the
 /// same one. Either both ends set it or neither.

@@ -6,6 +6,8 @@
 mod calls;
 mod faults;
 mod joining;
+mod names;
 mod processes;
+mod versions;
 #[path = "../main/support/waiting.rs"]
 mod waiting;

@@ -7,14 +7,14 @@ use chunkcomm::process::{InstantiateError, ProcessError};
 use chunkcomm::{Node, Process, Registry, SendingPort, ValueWriter};
 use std::sync::{Arc, OnceLock};
 
-struct Programs {
-    registry: Registry,
-    rank: Process<ValueWriter<u32>>,
+pub(crate) struct Programs {
+    pub(crate) registry: Registry,
+    pub(crate) rank: Process<ValueWriter<u32>>,
     pass: Process<(Vec<u32>, SendingPort<u32>)>,
     wait: Process<ValueWriter<u32>>,
 }
 
-fn programs() -> Programs {
+pub(crate) fn programs() -> Programs {
     let mut registry = Registry::new();
     let rank = registry.process("rank", |context, writer: ValueWriter<u32>| async move {
         let cluster = context.cluster().ok_or_else(no_cluster)?;

@@ -81,10 +81,12 @@ impl Joining {
 
     fn builder(&self, credential: Option<&Credential>) -> NodeBuilder {
         let mut builder = self.config.node.clone().of_cluster();
-        builder = match self.place.rank() {
-            Some(rank) => builder.name(format!("rank-{rank}")),
-            None => builder.name(format!("node-{}", std::process::id())),
-        };
+        if builder.given_name().is_none() {
+            builder = match self.place.rank() {
+                Some(rank) => builder.name(format!("rank-{rank}")),
+                None => builder.name(format!("node-{}", std::process::id())),
+            };
+        }
         if let Some(cluster) = self.place.cluster() {
             builder = builder.cluster(cluster);
         }

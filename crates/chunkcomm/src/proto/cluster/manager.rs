@@ -59,6 +59,8 @@ pub struct Manager {
     lines: BTreeMap<Line, u32>,
     /// Those who want the next free rank before all others are there.
     early: Vec<(Line, Ready)>,
+    /// What those are called who have no seat yet.
+    called: BTreeMap<Line, String>,
     names: BTreeMap<String, BTreeSet<NodeId>>,
     deaths: VecDeque<Death>,
     /// Who died since the last barrier was passed.
@@ -95,6 +97,7 @@ impl Manager {
             seats: BTreeMap::new(),
             lines: BTreeMap::new(),
             early: Vec::new(),
+            called: BTreeMap::new(),
             names: BTreeMap::new(),
             deaths: VecDeque::new(),
             died: Vec::new(),
@@ -168,6 +171,7 @@ impl Manager {
         let seated = self.lines.get(&line).copied();
         match (message, seated) {
             (Up::Ready(ready), None) => self.handle_ready(line, ready),
+            (Up::Called(name), None) if is_name(&name) => drop(self.called.insert(line, name)),
             (Up::Ready(_), Some(rank)) => {
                 self.transmits.push_back((line, Down::Refused(Refusal::Twice)));
                 self.remove_dead(rank, "it announced itself twice".to_owned());
@@ -184,6 +188,7 @@ impl Manager {
     /// The line is gone, and who used it, if it did not leave before.
     pub fn handle_lost(&mut self, line: Line, why: impl Into<String>) {
         self.early.retain(|(early, _)| *early != line);
+        self.called.remove(&line);
         if let Some(&rank) = self.lines.get(&line) {
             self.remove_dead(rank, why.into());
         }
@@ -205,6 +210,8 @@ impl Manager {
         let id = seat.member.id;
         match message {
             Up::Ready(_) => unreachable!("handled by the caller"),
+            // Its name is that of its coming.
+            Up::Called(_) => {}
             Up::Barrier(number) => {
                 seat.at = Some(number).filter(|number| next_of(seat.passed) == Some(*number));
                 self.pass_barrier();
@@ -228,8 +235,7 @@ impl Manager {
     fn provide(&mut self, rank: u32, name: String) {
         let (id, line) = (self.seats[&rank].member.id, self.seats[&rank].line);
         let has = self.names.values().filter(|ids| ids.contains(&id)).count();
-        let fits = (1..=NAME_BYTES_MAX).contains(&name.len()) && has < NAMES_A_MEMBER_MAX;
-        if !fits {
+        if !is_name(&name) || has >= NAMES_A_MEMBER_MAX {
             self.transmits.push_back((line, Down::NameRefused(name)));
         } else if self.names.entry(name.clone()).or_default().insert(id)
             && self.phase == Phase::Running
@@ -381,6 +387,10 @@ impl Manager {
             "nobody waits for a start"
         );
     }
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&name.len())
 }
 
 /// The barrier behind this one; members come to no other.

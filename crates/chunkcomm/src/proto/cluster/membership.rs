@@ -23,6 +23,8 @@ pub type Passed = Vec<NodeId>;
 /// [`Membership::poll_transmit`] until it gives nothing.
 pub struct Membership {
     ready: Ready,
+    /// What this node is called.
+    name: Option<String>,
     rejoin_window: Duration,
     standing: Standing,
     /// Where another manager is waited for, or spoken to: until then.
@@ -35,6 +37,8 @@ pub struct Membership {
     size: u32,
     members: BTreeMap<u32, Member>,
     names: BTreeMap<String, BTreeSet<NodeId>>,
+    /// What nodes are called: those of members, of who is about to be one, and of the dead.
+    called: BTreeMap<NodeId, String>,
     /// What this node provides, or asked to.
     provides: BTreeSet<String>,
     refused_names: BTreeSet<String>,
@@ -58,6 +62,7 @@ impl Membership {
         Membership {
             size: ready.size.unwrap_or(0),
             ready,
+            name: None,
             rejoin_window,
             standing: Standing::Announced,
             back_by: None,
@@ -67,6 +72,7 @@ impl Membership {
             manager: None,
             members: BTreeMap::new(),
             names: BTreeMap::new(),
+            called: BTreeMap::new(),
             provides: BTreeSet::new(),
             refused_names: BTreeSet::new(),
             deaths: Vec::new(),
@@ -78,6 +84,12 @@ impl Membership {
             changes: VecDeque::new(),
             changes_before: 0,
         }
+    }
+
+    /// The node has this name.
+    #[must_use]
+    pub fn called(self, name: Option<String>) -> Membership {
+        Membership { name, ..self }
     }
 
     /// How it stands to the manager.
@@ -118,6 +130,18 @@ impl Membership {
     #[must_use]
     pub fn deaths(&self) -> &[Death] {
         &self.deaths
+    }
+
+    /// The members whose nodes are called so, by rank.
+    pub fn members_named(&self, name: &str) -> impl Iterator<Item = &Member> {
+        self.members.values().filter(move |member| member.name.as_deref() == Some(name))
+    }
+
+    /// Who was called so and died, the last of several.
+    #[must_use]
+    pub fn death_of(&self, name: &str) -> Option<&Death> {
+        let was_called = |death: &&Death| self.called.get(&death.id).is_some_and(|it| it == name);
+        self.deaths.iter().rfind(was_called)
     }
 
     /// Who provides something under `name`, by rank.
@@ -177,6 +201,7 @@ impl Membership {
         };
         let again = self.manager.map(|_| Box::new(before()));
         self.words.clear();
+        self.words.extend(self.name.clone().map(Up::Called));
         self.words.push_back(Up::Ready(Ready { again, ..self.ready.clone() }));
         if self.asked_to_finish {
             self.words.push_back(Up::Finish);
@@ -186,7 +211,9 @@ impl Membership {
     /// What is to be said to the manager next.
     pub fn poll_transmit(&mut self) -> Option<Up> {
         let may_speak = match &self.standing {
-            Standing::Announced => matches!(self.words.front(), Some(Up::Ready(_))),
+            Standing::Announced => {
+                matches!(self.words.front(), Some(Up::Called(_) | Up::Ready(_)))
+            }
             Standing::Member | Standing::Ended(End::Left) => true,
             _ => false,
         };

@@ -5,8 +5,8 @@
 //!
 //! ```text
 //!   member                                      manager (in the process of rank 0)
-//!     Ready(rank, size, addresses) ───────────▶ gathers until all are there
-//!     ◀─────────── TaskIds(members, names, ..)  or Refused(why)
+//!     Called(name), Ready(rank, size, ..) ────▶ gathers until all are there
+//!     ◀──── Called(who, name) .., TaskIds(members, names, ..)  or Refused(why)
 //!     Barrier, Provide, Finish, Done, Leave ──▶
 //!     ◀──── Joined, Gone, Released, Provided ─  told to everybody
 //!     ◀──── Finish ──────────────────────────── asked for, or everybody is done
@@ -18,6 +18,9 @@
 //! What must agree is the size at the start, and the functions that members run for each
 //! other ([`Signature`]); everything else is a range of versions or is compared where it is
 //! used, so that programs of several versions are members of one cluster.
+//!
+//! Who speaks an older version is not told what that does not have: each word knows since when
+//! it is said ([`Up::since`], [`Down::since`]), and is left out by the driver.
 //!
 //! Reading order: this file, [`manager`], [`membership`].
 
@@ -69,11 +72,19 @@ pub struct Member {
     pub pid: u32,
     /// Where it listens, the best first.
     pub addresses: Vec<String>,
+    /// What its node is called, if it was given a name. Told by a word of its own, since the
+    /// first version did not have it.
+    #[serde(skip)]
+    pub name: Option<String>,
 }
 
 impl fmt::Display for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (process {} on {})", self.id, self.pid, self.host)
+        write!(f, "{}", self.id)?;
+        if let Some(name) = &self.name {
+            write!(f, " {name:?}")?;
+        }
+        write!(f, " (process {} on {})", self.pid, self.host)
     }
 }
 
@@ -152,6 +163,25 @@ pub enum Up {
     Done,
     /// It goes, and the others stay.
     Leave,
+    /// What its node is called; said before `Ready`.
+    Called(String),
+}
+
+impl Up {
+    /// The version of the protocol that brought the word.
+    #[must_use]
+    pub fn since(&self) -> u16 {
+        match self {
+            Up::Ready(_)
+            | Up::Barrier(_)
+            | Up::Provide(_)
+            | Up::Withdraw(_)
+            | Up::Finish
+            | Up::Done
+            | Up::Leave => 1,
+            Up::Called(_) => 2,
+        }
+    }
 }
 
 /// What the manager says to a member.
@@ -186,6 +216,28 @@ pub enum Down {
         /// Who asked.
         by: Option<NodeId>,
     },
+    /// What somebody's node is called; said before the first word that makes it known.
+    Called(NodeId, String),
+}
+
+impl Down {
+    /// The version of the protocol that brought the word.
+    #[must_use]
+    pub fn since(&self) -> u16 {
+        match self {
+            Down::TaskIds(_)
+            | Down::Refused(_)
+            | Down::Joined(_)
+            | Down::Left(_)
+            | Down::Died(_)
+            | Down::Released { .. }
+            | Down::Provided(..)
+            | Down::Withdrawn(..)
+            | Down::NameRefused(_)
+            | Down::Finish { .. } => 1,
+            Down::Called(..) => 2,
+        }
+    }
 }
 
 /// The cluster as it is when somebody becomes a member.

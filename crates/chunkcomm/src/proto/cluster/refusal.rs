@@ -32,7 +32,7 @@ pub enum Refusal {
         size: u32,
     },
     /// Another living process has this rank.
-    Taken(Member),
+    Taken(Box<Member>),
     /// These ranks were not there in time.
     Missing {
         /// Which.

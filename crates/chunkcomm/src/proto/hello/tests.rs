@@ -25,6 +25,9 @@ fn hello() -> impl Strategy<Value = Hello> {
 fn sample() -> Hello {
     let names = (Name::new("lab").unwrap(), Name::new("node-1").unwrap());
     Hello {
+        // Its own, whatever this code speaks.
+        version_min: 2,
+        version_max: 3,
         packet_bytes_max: 65_536,
         message_bytes_max: 1 << 40,
         open_credit: 1 << 33,
@@ -77,7 +80,7 @@ proptest! {
 fn the_fields_lie_where_the_module_says() {
     let bytes = sample().encode();
     assert_eq!(bytes[..8], MAGIC);
-    assert_eq!(bytes[8..14], [1, 0, 1, 0, 1, 0]);
+    assert_eq!(bytes[8..14], [2, 0, 3, 0, 1, 0]);
     assert_eq!(bytes[16], 21);
     assert_eq!(bytes[20..28], [0, 0, 1, 0, 0, 64, 0, 0]);
     assert_eq!(bytes[28..32], [3, 6, 0, 0]);
@@ -109,7 +112,7 @@ fn bytes_that_are_no_hello_are_named() {
     let error = Hello::decode(&http).unwrap_err();
     assert_eq!(error, HelloError::Magic { found: *b"GET / HT" });
     assert!(error.to_string().contains("GET / HT"), "{error}");
-    assert_eq!(change(8, 2), Err(HelloError::Versions { min: 2, max: 1 }));
+    assert_eq!(change(8, 4), Err(HelloError::Versions { min: 4, max: 3 }));
     assert_eq!(change(28, 33), Err(HelloError::Cluster));
     assert_eq!(change(64, 0xff), Err(HelloError::Cluster));
     assert_eq!(change(29, 255), Err(HelloError::Node));
@@ -129,8 +132,8 @@ fn disagreements_name_both_values() {
     let ours = sample();
     let newer = Hello { version_min: 7, version_max: 9, ..ours };
     let error = Hello::agree(&ours, &newer).unwrap_err();
-    assert_eq!(error, Disagreement::Versions { ours: (1, 1), theirs: (7, 9) });
-    assert_eq!(error.to_string(), "no common protocol version: we speak 1 to 1, the peer 7 to 9");
+    assert_eq!(error, Disagreement::Versions { ours: (2, 3), theirs: (7, 9) });
+    assert_eq!(error.to_string(), "no common protocol version: we speak 2 to 3, the peer 7 to 9");
 
     let foreign = Hello { codec: 9, ..ours };
     let error = Hello::agree(&ours, &foreign).unwrap_err();
@@ -161,6 +164,7 @@ fn what_admits_peers_is_not_negotiated() {
 #[test]
 fn an_agreement_is_what_both_can_do() {
     let theirs = Hello {
+        version_min: 3,
         version_max: 4,
         packet_bytes_max: 1024,
         message_bytes_max: u64::MAX,
@@ -168,12 +172,8 @@ fn an_agreement_is_what_both_can_do() {
         node: Name::new("other").unwrap(),
         ..sample()
     };
-    let agreement = Agreement {
-        version: VERSION_MAX,
-        packet_bytes_max: 1024,
-        message_bytes_max: 1 << 40,
-        flags: 17,
-    };
+    let agreement =
+        Agreement { version: 3, packet_bytes_max: 1024, message_bytes_max: 1 << 40, flags: 17 };
     assert_eq!(Hello::agree(&sample(), &theirs), Ok(agreement));
 }
 

@@ -68,7 +68,7 @@ async fn dialled_through(pair: &Pair, up: Flips, down: Flips) -> HelloCause {
 /// Places in each field of a hello that agree whatever their bits are: these are
 /// noticed by the proofs.
 const FIELDS: &[(&str, Flips)] = &[
-    ("the newest version", &[(10, 2)]),
+    ("the newest version", &[(10, 3)]),
     ("what was zero", &[(14, 1)]),
     ("an ability", &[(19, 0x80)]),
     ("the largest packet", &[(22, 2)]),

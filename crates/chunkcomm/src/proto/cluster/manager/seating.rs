@@ -50,7 +50,7 @@ impl Manager {
         };
         if let Some(seat) = self.seats.get(&rank) {
             let same = seat.member.id.incarnation == ready.incarnation;
-            return (!same).then(|| Refusal::Taken(seat.member.clone()));
+            return (!same).then(|| Refusal::Taken(Box::new(seat.member.clone())));
         }
         // A higher one was given to somebody who came later.
         let of_the_start = rank < self.size;
@@ -77,13 +77,17 @@ impl Manager {
         let id = NodeId { rank, incarnation: ready.incarnation };
         let Ready { host, pid, addresses, again, .. } = ready;
         let (again, before) = (again.is_some(), again.unwrap_or_default());
-        let member = Member { id, host, pid, addresses };
+        let name = self.called.remove(&line);
+        let member = Member { id, host, pid, addresses, name };
         let known = self.seats.remove(&rank);
         if let Some(known) = &known {
             self.lines.remove(&known.line);
         }
         let running = self.phase == Phase::Running;
         if running && known.is_none() {
+            if let Some(name) = &member.name {
+                self.tell_all(&Down::Called(id, name.clone()));
+            }
             self.tell_all(&Down::Joined(member.clone()));
         }
         if again {
@@ -201,6 +205,12 @@ impl Manager {
     }
 
     fn welcome(&mut self, rank: u32) {
+        let line = self.seats[&rank].line;
+        for member in self.seats.values().map(|seat| &seat.member) {
+            if let Some(name) = &member.name {
+                self.transmits.push_back((line, Down::Called(member.id, name.clone())));
+            }
+        }
         let names = self.names.iter();
         let names = names.flat_map(|(name, ids)| ids.iter().map(|id| (name.clone(), *id)));
         let task_ids = TaskIds {
@@ -212,7 +222,7 @@ impl Manager {
             deaths: self.deaths.iter().cloned().collect(),
             barrier: self.seats[&rank].passed,
         };
-        self.transmits.push_back((self.seats[&rank].line, Down::TaskIds(task_ids)));
+        self.transmits.push_back((line, Down::TaskIds(task_ids)));
     }
 }
 

@@ -20,6 +20,9 @@ impl Membership {
                 }
                 self.handle_task_ids(told);
             }
+            (Standing::Announced | Standing::Member, Down::Called(id, name)) => {
+                self.called.insert(id, name);
+            }
             (_, Down::Refused(why)) => self.standing = Standing::Ended(End::Refused(why)),
             (Standing::Member, message) => return self.handle_news(message),
             _ => return Err(WordError::OutOfTurn),
@@ -29,10 +32,13 @@ impl Membership {
 
     fn handle_news(&mut self, message: Down) -> Result<(), WordError> {
         match message {
-            Down::TaskIds(_) | Down::Refused(_) => return Err(WordError::OutOfTurn),
+            Down::TaskIds(_) | Down::Refused(_) | Down::Called(..) => {
+                return Err(WordError::OutOfTurn);
+            }
             Down::Joined(member) => self.add(member),
             Down::Left(id) => {
                 self.remove(id);
+                self.called.remove(&id);
                 self.note(Change::Left(id));
             }
             Down::Died(death) => {
@@ -96,10 +102,20 @@ impl Membership {
         for (name, id) in told.names {
             self.names.entry(name).or_default().insert(id);
         }
+        self.forget_names();
+    }
+
+    /// Of those who are not here any more and of whose death nothing is known either.
+    fn forget_names(&mut self) {
+        let members = self.members.values().map(|member| member.id);
+        let known: BTreeSet<NodeId> =
+            members.chain(self.deaths.iter().map(|death| death.id)).collect();
+        self.called.retain(|id, _| known.contains(id));
     }
 
     fn add(&mut self, member: Member) {
         let id = member.id;
+        let member = Member { name: self.called.get(&id).cloned(), ..member };
         let known = self.members.insert(id.rank, member.clone());
         if known.is_none_or(|known| known.id != id) {
             // It may have been taken for dead.
@@ -130,7 +146,8 @@ impl Membership {
 
     fn remember(&mut self, death: Death) {
         if self.deaths.len() == DEATHS_MAX {
-            self.deaths.remove(0);
+            let forgotten = self.deaths.remove(0);
+            self.called.remove(&forgotten.id);
         }
         self.deaths.push(death);
     }

@@ -32,6 +32,8 @@ fn act() -> impl Strategy<Value = Act> {
 
 struct Body {
     member: Membership,
+    /// What it has in common with the manager: words of later versions are left out.
+    version: u16,
     line: Line,
     up: VecDeque<Up>,
     down: VecDeque<Down>,
@@ -76,22 +78,30 @@ impl World {
         self.next += 1;
         let size = rank.map(|_| self.size);
         let ready = Ready { size, ..ready(rank, 0, self.next.into()) };
-        let mut member = Membership::new(ready, SECOND);
+        // Some have a name, and some of these the same.
+        let name = ["", "one", "two"][self.next as usize % 3];
+        let name = Some(name.to_owned()).filter(|name| !name.is_empty());
+        let mut member = Membership::new(ready, SECOND).called(name);
         member.announce();
         let line = Line(self.next);
         let (up, down) = (VecDeque::new(), VecDeque::new());
-        self.bodies.push(Body { member, line, up, down, entered: 0, somebody_came: false });
+        let version = 1 + (self.next % 2) as u16;
+        let body = Body { member, version, line, up, down, entered: 0, somebody_came: false };
+        self.bodies.push(body);
         self.pump();
     }
 
     /// Words go on their lines.
     fn pump(&mut self) {
         for body in &mut self.bodies {
-            body.up.extend(std::iter::from_fn(|| body.member.poll_transmit()));
+            let words = std::iter::from_fn(|| body.member.poll_transmit());
+            body.up.extend(words.filter(|word| word.since() <= body.version));
         }
         while let Some((line, down)) = self.manager.poll_transmit() {
             // What is said to the dead is lost.
-            if let Some(body) = self.bodies.iter_mut().find(|body| body.line == line) {
+            if let Some(body) = self.bodies.iter_mut().find(|body| body.line == line)
+                && down.since() <= body.version
+            {
                 body.down.push_back(down);
             }
         }
@@ -244,7 +254,10 @@ impl World {
         for body in &self.bodies {
             assert_eq!(*body.member.standing(), Standing::Member);
             let view: Vec<Member> = body.member.members().values().cloned().collect();
-            assert_eq!(view, members);
+            // Whose version has no names knows the same members without.
+            let name = |it: &Member| it.name.clone().filter(|_| body.version > 1);
+            let told = members.iter().map(|it| Member { name: name(it), ..it.clone() });
+            assert_eq!(view, told.collect::<Vec<_>>());
             for name in 0..4_u8 {
                 let name = name.to_string();
                 let providers: Vec<NodeId> = body.member.providers(&name).collect();
