@@ -291,6 +291,7 @@ impl Machine {
         if deeds.one_in(4) && self.rings.0.len() < 16 && !self.closing {
             let spec = OpenSpec {
                 lane: Lane::Bulk,
+                system: false,
                 kind: ChannelKind::Typed,
                 fingerprint: 7,
                 name: "ours".into(),

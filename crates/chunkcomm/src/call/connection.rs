@@ -4,8 +4,8 @@ use super::handling::{
     Handler, Later, Outcome, Queued, Stall, Turn, stage_answer, stage_text, unpanicked,
 };
 use super::service::Shared;
-use crate::channel::Turn as Budget;
 use crate::channel::tx::Tx;
+use crate::channel::{ChannelOptions, Turn as Budget};
 use crate::driver::events::Opened;
 use crate::driver::taking::{Next, RxEnd};
 use crate::driver::wakers::locked;
@@ -149,7 +149,8 @@ where
     let Some(Word::Hello(answers, lane)) = next_word::<Req>(rx).await else { return None };
     let name = format!("{ANSWERS_PREFIX}{answers}");
     let (node, print) = (&shared.node, &shared.prints.answer);
-    let end = node.try_open(&rx.link, &name, lane, ChannelKind::Typed, print).ok()?;
+    let options = ChannelOptions::default().lane(lane);
+    let end = node.try_open(&rx.link, &name, &options, ChannelKind::Typed, print).ok()?;
     Some(Tx::new(end, node.peer(Arc::clone(&rx.link), None)))
 }
 

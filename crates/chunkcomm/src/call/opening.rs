@@ -6,6 +6,7 @@ use super::line::{Line, Up};
 use super::runtime_of;
 use super::service::channel;
 use crate::Peer;
+use crate::channel::ChannelOptions;
 use crate::channel::tx::{Tx, Waiting};
 use crate::driver::wakers::locked;
 use crate::error::{LinkCause, LinkError, OpenError};
@@ -74,9 +75,9 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
     fn open_over(self: &Arc<Self>, peer: &Peer) -> Result<(), LinkError> {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let (node, lane) = (peer.node(), self.options.lane);
-        let print = &self.prints.request;
+        let (options, print) = (ChannelOptions::default().lane(lane), &self.prints.request);
         let name = channel(&self.service);
-        let end = node.try_open(&peer.link, &name, lane, ChannelKind::Typed, print)?;
+        let end = node.try_open(&peer.link, &name, &options, ChannelKind::Typed, print)?;
         let mut tx = Tx::new(end, peer.clone());
         let channel = LAST.fetch_add(1, Ordering::Relaxed);
         let answers = format!("{ANSWERS_PREFIX}{channel}");

@@ -45,6 +45,8 @@ pub trait Landing: Send + 'static {
 #[must_use]
 pub struct ChannelOptions {
     pub(crate) lane: Lane,
+    /// It is one of the library's own.
+    pub(crate) system: bool,
     pub(crate) schema: Option<String>,
 }
 
@@ -53,6 +55,12 @@ impl ChannelOptions {
     /// leave before bulk ones of the same link.
     pub fn lane(mut self, lane: Lane) -> ChannelOptions {
         self.lane = lane;
+        self
+    }
+
+    /// Goes before the user's channels of its lane.
+    pub(crate) fn system(mut self) -> ChannelOptions {
+        self.system = true;
         self
     }
 

@@ -21,7 +21,7 @@ const DOWN: &str = "chunkcomm.cluster.down";
 /// The channels compare a name and no type, since what is said goes by the version that the
 /// link agreed on ([`Up::since`], [`Down::since`]). The number belongs to the name.
 fn options(name: &str) -> ChannelOptions {
-    ChannelOptions::default().lane(Lane::Express).schema(format!("{name}/3"))
+    ChannelOptions::default().lane(Lane::Express).system().schema(format!("{name}/3"))
 }
 
 /// A word of a version that was not agreed on is a fault of the one who said it.

@@ -170,6 +170,7 @@ async fn next_word(line: &Line, words: &mut RxEnd) -> Option<LineWord> {
 pub(super) fn open(link: &Arc<LinkShared>) -> Result<TxEnd, LinkError> {
     let spec = OpenSpec {
         lane: Lane::Express,
+        system: true,
         kind: ChannelKind::Typed,
         fingerprint: fnv1a(WORDS_SCHEMA.as_bytes()),
         name: WORDS_CHANNEL.to_owned(),

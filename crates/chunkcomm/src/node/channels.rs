@@ -14,7 +14,7 @@ use crate::driver::taking::RxEnd;
 use crate::error::{AcceptError, LinkError, OpenError};
 use crate::proto::limits::CHANNEL_NAME_BYTES_MAX;
 use crate::proto::outbox::OpenSpec;
-use crate::proto::packet::{ChannelKind, Lane};
+use crate::proto::packet::ChannelKind;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Node {
     {
         let description = described::<T>(&options).map_err(OpenError::Type)?;
         let (end, peer) =
-            self.open_end(peer, name, options.lane, ChannelKind::Typed, &description).await?;
+            self.open_end(peer, name, &options, ChannelKind::Typed, &description).await?;
         Ok(Sender::new(end, peer))
     }
 
@@ -94,7 +94,7 @@ impl Node {
     ) -> Result<BytesSender, OpenError> {
         let fingerprint = Fingerprint::of_bytes(&options);
         let (end, peer) =
-            self.open_end(peer, name, options.lane, ChannelKind::Bytes, &fingerprint).await?;
+            self.open_end(peer, name, &options, ChannelKind::Bytes, &fingerprint).await?;
         Ok(BytesSender::new(end, peer))
     }
 
@@ -102,19 +102,19 @@ impl Node {
         &self,
         peer: &Peer,
         name: &str,
-        lane: Lane,
+        options: &ChannelOptions,
         kind: ChannelKind,
         print: &Fingerprint,
     ) -> Result<(TxEnd, Peer), OpenError> {
         if name.is_empty() || name.len() > CHANNEL_NAME_BYTES_MAX {
             return Err(OpenError::Name { bytes: name.len() });
         }
-        match self.try_open(&peer.link, name, lane, kind, print) {
+        match self.try_open(&peer.link, name, options, kind, print) {
             Ok(end) => Ok((end, peer.clone())),
             Err(error) => {
                 let Some(address) = &peer.address else { return Err(OpenError::Lost(error)) };
                 let again = self.connect(address).await.map_err(OpenError::Connect)?;
-                let end = self.try_open(&again.link, name, lane, kind, print);
+                let end = self.try_open(&again.link, name, options, kind, print);
                 Ok((end.map_err(OpenError::Lost)?, again))
             }
         }
@@ -125,11 +125,17 @@ impl Node {
         &self,
         link: &Arc<LinkShared>,
         name: &str,
-        lane: Lane,
+        options: &ChannelOptions,
         kind: ChannelKind,
         print: &Fingerprint,
     ) -> Result<TxEnd, LinkError> {
-        let spec = OpenSpec { lane, kind, fingerprint: print.hash, name: name.to_owned() };
+        let spec = OpenSpec {
+            lane: options.lane,
+            system: options.system,
+            kind,
+            fingerprint: print.hash,
+            name: name.to_owned(),
+        };
         let shared = TxShared::new(name.to_owned(), print.text.clone());
         link.open(|id| {
             let (end, ring) = TxEnd::new(link, &shared, id);

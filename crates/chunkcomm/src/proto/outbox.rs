@@ -3,7 +3,8 @@
 //! What goes first is decided when a packet is filled, not when a message was
 //! staged. Express channels go before bulk ones, but one packet in
 //! [`BULK_FIRST_EVERY`] begins with bulk; within a lane channels share by the bytes
-//! that they got (`queue`), a turn being at most a share of the packet. Credit is spent here: a channel whose
+//! that they got (`queue`), a turn being at most a share of the packet, and the system's own
+//! go before the others. Credit is spent here: a channel whose
 //! credit is used up leaves its turn until more comes, and its producer waits
 //! when its ring is full.
 
@@ -128,9 +129,12 @@ impl Outbox {
     pub fn open(&mut self, spec: OpenSpec, now: Time) -> u32 {
         let id = self.next_channel;
         self.next_channel += 1;
-        let channel = Channel::new(spec, now);
-        self.channels.insert(id, channel);
-        self.unopened.push_back(id);
+        if spec.system {
+            self.unopened.push_front(id);
+        } else {
+            self.unopened.push_back(id);
+        }
+        self.channels.insert(id, Channel::new(spec, now));
         self.admit_opens();
         id
     }
@@ -173,7 +177,7 @@ impl Outbox {
                 Lane::Express => &mut self.express,
                 Lane::Bulk => &mut self.bulk,
             };
-            channel.round = queue.push(id, channel.round);
+            channel.round = queue.push(id, channel.round, channel.ahead);
         }
     }
 

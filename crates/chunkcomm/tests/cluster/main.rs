@@ -7,6 +7,7 @@ mod calls;
 mod faults;
 mod joining;
 mod names;
+mod precedence;
 mod processes;
 mod versions;
 #[path = "../main/support/waiting.rs"]

@@ -127,7 +127,7 @@ impl End {
     fn open(&mut self, express: bool, name: &str, now: Time) -> u32 {
         let lane = if express { Lane::Express } else { Lane::Bulk };
         let name = name.to_owned();
-        let spec = OpenSpec { lane, kind: ChannelKind::Typed, fingerprint: 1, name };
+        let spec = OpenSpec { lane, system: false, kind: ChannelKind::Typed, fingerprint: 1, name };
         let id = self.link.open(spec, now);
         self.sent.insert(id, Sent::default());
         id

@@ -1,6 +1,7 @@
 //! What is known of a channel that sends, and what it counted.
 
 use super::Outbox;
+use super::queue::AHEAD_BYTES;
 use crate::proto::Time;
 use crate::proto::flush::{FlushCounts, FlushReason};
 use crate::proto::packet::{ChannelKind, Lane};
@@ -11,6 +12,9 @@ use bytes::Bytes;
 pub struct OpenSpec {
     /// Its lane.
     pub lane: Lane,
+    /// It is one of the library's own: it goes before the others of its lane. Known at this end
+    /// alone.
+    pub system: bool,
     /// Typed values or bytes.
     pub kind: ChannelKind,
     /// Of the type.
@@ -79,6 +83,8 @@ pub(super) struct Channel {
     pub(super) large: Option<Large>,
     /// The round of its lane that it has come to.
     pub(super) round: u64,
+    /// So many bytes it goes before the others of its lane.
+    pub(super) ahead: u64,
     /// In a lane's queue.
     pub(super) queued: bool,
     /// Staged, but without credit for it.
@@ -111,6 +117,7 @@ impl Channel {
     pub(super) fn new(spec: OpenSpec, now: Time) -> Channel {
         Channel {
             counters: ChannelCounters::default(),
+            ahead: if spec.system { AHEAD_BYTES } else { 0 },
             spec,
             opened: false,
             admitted: false,

@@ -121,11 +121,11 @@ impl Outbox {
             channel.queued = again;
             channel.round = queue.took(channel.round, channel.sent_bytes - before);
             if again {
-                queue.push(id, channel.round);
+                channel.round = queue.push(id, channel.round, channel.ahead);
             }
             if planted::is!(BlockedKeepsTurn) && channel.blocked {
                 channel.queued = true;
-                queue.push(id, channel.round);
+                queue.push(id, channel.round, channel.ahead);
                 return true;
             }
             match outcome {

@@ -9,21 +9,40 @@
 //! round goes next, so that a channel that owes a fragment costs nothing while the
 //! others catch up.
 //!
+//! Channels of the system are ahead of the others: one that has something begins up to
+//! [`AHEAD_BYTES`] before the round that is served, so that it is next, whatever the others have
+//! and whatever it said just before. What it takes counts as theirs does: its lead is used up by
+//! so many bytes at once, and grows again as far as the others go on. So they are never held up
+//! by more than that, though a word may be as large as the input of a process.
+//!
 //! Bound, which a test holds the outbox to: what two channels got that both had
-//! something all the time differs by at most two turns, `2 (share + fragment)`.
+//! something all the time differs by at most two turns, `2 (share + fragment)`, and by
+//! [`AHEAD_BYTES`] where one of them is the system's.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// So much a channel of the system may get before those who wait as well. One packet holds what
+/// is said at once but for the largest words; more would be felt by the others, 5 ms at
+/// 100 Mbit/s.
+pub(super) const AHEAD_BYTES: u64 = 64 * 1024;
+
 /// The channels of a lane that have something.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Queue {
     /// Round in bytes, then the channel's number.
     heap: BinaryHeap<Reverse<(u64, u32)>>,
-    /// The round of the turn that was served last.
+    /// The furthest round of the turns that were served; at least [`AHEAD_BYTES`].
     round: u64,
     /// The furthest round of all.
     latest: u64,
+}
+
+impl Default for Queue {
+    /// Whoever is ahead has a round to be in.
+    fn default() -> Queue {
+        Queue { heap: BinaryHeap::new(), round: AHEAD_BYTES, latest: AHEAD_BYTES }
+    }
 }
 
 impl Queue {
@@ -41,9 +60,10 @@ impl Queue {
     }
 
     /// `id`, which has come to `round`, has something. It keeps what it owes and has
-    /// no claim to what it left to others. Says in which round it is.
-    pub(super) fn push(&mut self, id: u32, round: u64) -> u64 {
-        let round = round.max(self.round);
+    /// no claim to what it left to others, but for what it may be `ahead`. Says in which round
+    /// it is.
+    pub(super) fn push(&mut self, id: u32, round: u64, ahead: u64) -> u64 {
+        let round = round.max(self.round - ahead);
         self.heap.push(Reverse((round, id)));
         round
     }
@@ -51,7 +71,7 @@ impl Queue {
     /// Whose turn it is; it leaves until it is pushed again.
     pub(super) fn pop(&mut self) -> Option<u32> {
         let Reverse((round, id)) = self.heap.pop()?;
-        self.round = round;
+        self.round = self.round.max(round);
         Some(id)
     }
 
@@ -82,17 +102,14 @@ mod tests {
     #[test]
     fn who_owes_is_passed_over_until_the_others_caught_up() {
         let mut queue = Queue::default();
-        let mut rounds = [0, 0];
         let mut turns = [0, 0];
-        for id in [0, 1] {
-            queue.push(id, 0);
-        }
+        let mut rounds = [0, 1].map(|id| queue.push(id, 0, 0));
         for _ in 0..900 {
             let id = queue.pop().unwrap();
             turns[id as usize] += 1;
             let round = rounds[id as usize];
             rounds[id as usize] = queue.took(round, [800, 100][id as usize]);
-            queue.push(id, rounds[id as usize]);
+            queue.push(id, rounds[id as usize], 0);
         }
         assert_eq!(turns, [100, 800]);
     }
@@ -100,25 +117,48 @@ mod tests {
     #[test]
     fn who_was_away_claims_nothing_and_still_owes() {
         let mut queue = Queue::default();
-        assert_eq!(queue.push(1, 0), 0);
+        let first = queue.push(1, 0, 0);
         queue.pop();
-        let round = queue.took(0, 1000);
-        queue.push(1, round);
+        let second = queue.took(first, 1000);
+        queue.push(1, second, 0);
         queue.pop();
-        queue.took(1000, 500);
-        assert_eq!(queue.push(2, 0), 1000, "as if it had had its part");
-        assert_eq!(queue.push(1, 1500), 1500);
+        let third = queue.took(second, 500);
+        assert_eq!(queue.push(2, 0, 0), second, "as if it had had its part");
+        assert_eq!(queue.push(1, third, 0), third);
         assert_eq!((queue.pop(), queue.pop()), (Some(2), Some(1)));
+    }
+
+    #[test]
+    fn who_is_ahead_is_next_until_it_used_that_up() {
+        let mut queue = Queue::default();
+        let (mut user, mut system) = (queue.push(1, 0, 0), queue.push(2, 0, AHEAD_BYTES));
+        let mut turns = Vec::new();
+        for _ in 0..80 {
+            let id = queue.pop().unwrap();
+            turns.push(id);
+            if id == 1 {
+                user = queue.took(user, 4096);
+                user = queue.push(1, user, 0);
+            } else {
+                system = queue.took(system, 4096);
+                system = queue.push(2, system, AHEAD_BYTES);
+            }
+        }
+        let ahead = (AHEAD_BYTES / 4096) as usize;
+        assert_eq!(turns[..ahead], vec![2; ahead]);
+        // Then in turn: nobody is left out.
+        let users = turns[ahead..].iter().filter(|id| **id == 1).count();
+        assert_eq!(users, (80 - ahead) / 2);
     }
 
     #[test]
     fn a_lane_that_was_empty_forgets_what_is_owed() {
         let mut queue = Queue::default();
-        queue.push(1, 0);
+        let round = queue.push(1, 0, 0);
         queue.pop();
-        let round = queue.took(0, 1 << 18);
+        let round = queue.took(round, 1 << 18);
         queue.filled();
-        assert_eq!(queue.push(2, 0), round);
-        assert_eq!(queue.push(1, round), round);
+        assert_eq!(queue.push(2, 0, 0), round);
+        assert_eq!(queue.push(1, round, 0), round);
     }
 }

@@ -159,8 +159,12 @@ impl Scene {
     }
 
     fn open(&mut self, lane: Lane) -> u32 {
+        self.open_as(lane, false)
+    }
+
+    fn open_as(&mut self, lane: Lane, system: bool) -> u32 {
         let name = format!("channel {}", self.expected.len());
-        let spec = OpenSpec { lane, kind: ChannelKind::Typed, fingerprint: 7, name };
+        let spec = OpenSpec { lane, system, kind: ChannelKind::Typed, fingerprint: 7, name };
         let id = self.outbox.open(spec, self.now);
         let credit = WINDOW_BYTES_INITIAL;
         self.expected.insert(id, Expected { messages: Vec::new(), credit, ended: false });

@@ -18,23 +18,101 @@ fn lanes_of_packets(packets: usize) -> Vec<Vec<u32>> {
                     scene.stage(channel, 99);
                 }
             }
-            let mut head = vec![0; HEADER_BYTES];
-            let (rings, session) = (&mut scene.rings, &mut scene.session);
-            scene.outbox.fill(rings, session, &mut head, 4096, scene.now);
-            let body_bytes = (head.len() - HEADER_BYTES) as u32;
-            head[..HEADER_BYTES]
-                .copy_from_slice(&Header { body_bytes, ..Header::default() }.encode());
-            let mut channels = Vec::new();
-            let mut at = 0;
-            let mut decoder = Decoder::new(4096);
-            while let Some(item) = decoder.next(&head, &mut at).unwrap() {
-                if let Item::Run { channel, .. } = item {
-                    channels.push(if channel == express { 1 } else { 0 });
-                }
-            }
-            channels
+            let channels = next_packet(&mut scene);
+            channels.into_iter().map(|channel| u32::from(channel == express)).collect()
         })
         .collect()
+}
+
+/// The channels of the runs of the next packet, in order.
+fn next_packet(scene: &mut Scene) -> Vec<u32> {
+    let (mut head, bytes_max) = (vec![0; HEADER_BYTES], scene.packet_bytes);
+    let (rings, session) = (&mut scene.rings, &mut scene.session);
+    scene.outbox.fill(rings, session, &mut head, bytes_max, scene.now);
+    // As the driver does with what a packet left behind.
+    for channel in std::mem::take(&mut scene.rings.restaged) {
+        scene.outbox.staged(channel, scene.now);
+    }
+    let body_bytes = (head.len() - HEADER_BYTES) as u32;
+    head[..HEADER_BYTES].copy_from_slice(&Header { body_bytes, ..Header::default() }.encode());
+    let (mut channels, mut at, mut decoder) = (Vec::new(), 0, Decoder::new(bytes_max));
+    while let Some(item) = decoder.next(&head, &mut at).unwrap() {
+        if let Item::Run { channel, .. } = item {
+            channels.push(channel);
+        }
+    }
+    channels
+}
+
+/// `count` express channels that have more than enough.
+fn saturate(scene: &mut Scene, count: usize) -> Vec<u32> {
+    scene.grant_opens(count as u64 + 1);
+    let channels: Vec<u32> = (0..count).map(|_| scene.open(Lane::Express)).collect();
+    for channel in &channels {
+        scene.outbox.handle_credit(*channel, 1 << 30);
+        (0..4000).for_each(|_| scene.stage(*channel, 99));
+    }
+    channels
+}
+
+#[test]
+fn a_word_of_the_system_is_first_in_the_next_packet() {
+    let mut scene = Scene::new(Policy::Chunked, 16 * 1024);
+    let users = saturate(&mut scene, 8);
+    next_packet(&mut scene);
+    // Opened last, and used before: the others would have to catch up.
+    let system = scene.open_as(Lane::Express, true);
+    scene.outbox.handle_credit(system, 1 << 30);
+    for words in [1, 200, 1, 1, 100, 1] {
+        (0..words).for_each(|_| scene.stage(system, 99));
+        let mut left = words * 100;
+        while left > 0 {
+            let channels = next_packet(&mut scene);
+            assert_eq!(channels[0], system, "{channels:?}");
+            left = scene.staged_bytes(system);
+            assert!(left == 0 || channels.iter().all(|it| *it == system), "{channels:?}");
+        }
+        let channels = next_packet(&mut scene);
+        assert!(channels.iter().all(|it| users.contains(it)), "{channels:?}");
+    }
+}
+
+#[test]
+fn the_open_of_a_system_channel_is_before_those_that_wait_for_credit() {
+    let mut scene = Scene::new(Policy::Chunked, 16 * 1024);
+    let waiting = OPEN_CREDIT / WINDOW_BYTES_INITIAL;
+    let users: Vec<u32> = (0..waiting + 2).map(|_| scene.open(Lane::Express)).collect();
+    let system = scene.open_as(Lane::Express, true);
+    for channel in users.iter().chain([&system]) {
+        scene.stage(*channel, 99);
+    }
+    assert!(!next_packet(&mut scene).contains(&system), "there is no credit");
+    scene.open_total += WINDOW_BYTES_INITIAL;
+    scene.outbox.handle_open_credit(WINDOW_BYTES_INITIAL, 0);
+    assert_eq!(next_packet(&mut scene), [system]);
+}
+
+#[test]
+fn a_channel_of_the_system_that_never_ends_leaves_the_others_their_part() {
+    for packet_bytes in [4 * 1024, 64 * 1024] {
+        let mut scene = Scene::new(Policy::Chunked, packet_bytes);
+        let users = saturate(&mut scene, 3);
+        let system = scene.open_as(Lane::Express, true);
+        scene.outbox.handle_credit(system, 1 << 30);
+        let mut packets = 0;
+        while scene.staged_bytes(users[0]) > packet_bytes {
+            packets += 1;
+            assert!(packets < 2000, "the others get nothing");
+            while scene.staged_bytes(system) < packet_bytes {
+                scene.stage(system, 1000);
+            }
+            next_packet(&mut scene);
+            let bound = queue::AHEAD_BYTES + shares_differ_by_at_most(packet_bytes);
+            let [got, least] = [system, users[0]].map(|it| scene.outbox.state(it).sent_bytes);
+            assert!(got <= least + bound, "{got} against {least}");
+        }
+        assert!(scene.outbox.state(system).sent_bytes > 300_000, "it has its part, too");
+    }
 }
 
 #[test]
