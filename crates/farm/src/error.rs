@@ -10,7 +10,6 @@ use chunkcomm::registry::Difference;
 use chunkcomm::{AcceptError, NodeError, OpenError, RecvError, SendError};
 
 use crate::name::WorkerName;
-use crate::proto::wire::PROTOCOL;
 
 /// How a worker was lost.
 #[derive(Clone, Debug)]
@@ -97,12 +96,14 @@ pub enum StartError {
         /// How.
         loss: Loss,
     },
-    /// A node of the cluster is of a version whose words are not understood.
-    Version {
+    /// A node of the cluster speaks no version that the farmer speaks.
+    Versions {
         /// Which worker.
         worker: WorkerName,
-        /// The number of what it speaks.
-        theirs: u32,
+        /// The oldest and the newest that the farmer speaks.
+        ours: (u16, u16),
+        /// The oldest and the newest that it speaks.
+        theirs: (u16, u16),
     },
     /// A worker's program does not have a function, or has it with other types.
     Differs {
@@ -137,10 +138,11 @@ impl fmt::Display for StartError {
             StartError::Lost { worker, loss } => {
                 write!(f, "{worker} was lost before it was ready: {loss}")
             }
-            StartError::Version { worker, theirs } => write!(
+            StartError::Versions { worker, ours, theirs } => write!(
                 f,
-                "{worker} speaks version {theirs} of what farmers and workers say to each other, \
-                 this program version {PROTOCOL}"
+                "{worker} speaks versions {} to {} of what farmers and workers say to each other, \
+                 this program {} to {}",
+                theirs.0, theirs.1, ours.0, ours.1
             ),
             StartError::Differs { worker, difference } => differs(f, worker, difference),
             StartError::Late { waited, missing } => {

@@ -1,7 +1,6 @@
 //! The farmer meets its workers: who each is, whether it has the same functions,
 //! how far away it is.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chunkcomm::codec::{decode, encode_into_vec};
@@ -13,7 +12,7 @@ use crate::crew::Crew;
 use crate::error::{Loss, StartError};
 use crate::link::Link;
 use crate::name::WorkerName;
-use crate::proto::wire::{self, Hello, HelloError, Reply, Setup};
+use crate::proto::wire::{self, Hello, HelloError, Reply, Setup, VERSIONS};
 
 /// Greetings going on at once beyond the number of workers: strangers that
 /// connect and say nothing cost no more than this.
@@ -33,10 +32,10 @@ struct Arrived {
 enum Greeted {
     /// Somebody of whom the farmer does not know; the channel is closed again.
     Stranger,
-    /// It said hello.
-    Hello(Hello, Peer, BytesReceiver),
-    /// It said hello in another version.
-    Version(u32, Peer),
+    /// It said hello; both go by this version.
+    Hello(Hello, u16, Peer, BytesReceiver),
+    /// It speaks other versions.
+    Versions((u16, u16), Peer),
     /// It is ready.
     Ready(Link),
     Failed(StartError),
@@ -68,10 +67,6 @@ async fn meet_all(
     registry: &Registry,
     links: &mut [Option<Link>],
 ) -> Result<(), StartError> {
-    let mut setup = Vec::new();
-    encode_into_vec(&Setup { functions: registry.prints() }, &mut setup)
-        .expect("names and numbers can be encoded");
-    let setup: Arc<[u8]> = setup.into();
     let mut greetings = JoinSet::new();
     let mut arrived = vec![false; links.len()];
     while links.iter().any(Option::is_none) {
@@ -92,19 +87,21 @@ async fn meet_all(
         };
         match greeted {
             Greeted::Stranger => {}
-            Greeted::Hello(hello, peer, answers) => {
+            Greeted::Hello(hello, version, peer, answers) => {
                 let known = crew.known(&hello, &peer);
                 if let Some(name) = known.filter(|name| !arrived[name.index]) {
                     arrived[name.index] = true;
                     let node = node.clone();
                     let arrived = Arrived { name: name.clone(), peer, answers };
-                    greetings.spawn(make_ready(node, arrived, Arc::clone(&setup)));
+                    let setup = Setup { version, functions: registry.prints() };
+                    greetings.spawn(make_ready(node, arrived, setup));
                 }
             }
-            Greeted::Version(theirs, peer) => {
+            Greeted::Versions(theirs, peer) => {
                 // Whoever is no node of the cluster is a stranger.
                 if let Some(name) = crew.known_member(&peer) {
-                    return Err(StartError::Version { worker: name.clone(), theirs });
+                    let (worker, ours) = (name.clone(), VERSIONS);
+                    return Err(StartError::Versions { worker, ours, theirs });
                 }
             }
             Greeted::Ready(link) => {
@@ -123,13 +120,13 @@ async fn hear_hello(peer: Peer, mut answers: BytesReceiver) -> Greeted {
         return Greeted::Stranger;
     };
     match wire::read_hello(&bytes) {
-        Ok(hello) => Greeted::Hello(hello, peer, answers),
-        Err(HelloError::Version(theirs)) => Greeted::Version(theirs, peer),
+        Ok((hello, version)) => Greeted::Hello(hello, version, peer, answers),
+        Err(HelloError::Versions(theirs)) => Greeted::Versions(theirs, peer),
         Err(HelloError::Malformed) => Greeted::Stranger,
     }
 }
 
-async fn make_ready(node: Node, arrived: Arrived, setup: Arc<[u8]>) -> Greeted {
+async fn make_ready(node: Node, arrived: Arrived, setup: Setup) -> Greeted {
     let worker = arrived.name.clone();
     match try_make_ready(node, arrived, &setup).await {
         Ok(link) => Greeted::Ready(link),
@@ -143,14 +140,16 @@ enum Failure {
     Lost(Loss),
 }
 
-async fn try_make_ready(node: Node, arrived: Arrived, setup: &[u8]) -> Result<Link, Failure> {
+async fn try_make_ready(node: Node, arrived: Arrived, setup: &Setup) -> Result<Link, Failure> {
+    let mut said = Vec::new();
+    encode_into_vec(setup, &mut said).expect("names and numbers can be encoded");
     let Arrived { name, peer, mut answers } = arrived;
     let opened = node.open_bytes(&peer, wire::TASKS).await;
     let mut tasks = opened.map_err(|source| {
         Failure::Start(StartError::Open { worker: name.clone(), source: Box::new(source) })
     })?;
     let send_lost = |error| Failure::Lost(Loss::Send(error));
-    tasks.send_slice_now(setup).await.map_err(send_lost)?;
+    tasks.send_slice_now(&said).await.map_err(send_lost)?;
     let reply = next(&mut answers).await?;
     match decode::<Reply>(&reply) {
         Ok(Reply::Ready) => {}

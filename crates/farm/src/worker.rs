@@ -179,6 +179,9 @@ pub(crate) async fn serve(
         return Ok(());
     };
     let setup: Setup = decode(&setup).map_err(|_| ServeError::Nonsense)?;
+    if !(wire::VERSIONS.0..=wire::VERSIONS.1).contains(&setup.version) {
+        return Err(ServeError::Nonsense);
+    }
     if let Some(difference) = registry.difference(&setup.functions) {
         say(&mut answers, &Reply::Differs(difference.clone())).await?;
         // The farmer reads it and closes; without this wait the word could be

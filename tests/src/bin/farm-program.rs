@@ -76,7 +76,7 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     if told(OTHER_VERSION) {
         let farmer = cluster.peer(0).await?;
         let mut answers = cluster.node().open_bytes(&farmer, "farm.results").await?;
-        answers.send_slice_now(&[9, 0, 0, 0, 7]).await?;
+        answers.send_slice_now(&[9, 0, 11, 0, 7]).await?;
         answers.closed().await;
     } else if told(FORGETS) {
         cluster.finished().await;

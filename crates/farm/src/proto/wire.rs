@@ -16,8 +16,10 @@
 //! cancelled run left behind is known from the next one's. Hello, Setup and Reply
 //! go through the codec, the rest is written and read by hand: once a task.
 //!
-//! The first 4 bytes of Hello are the version of all this, and so for ever: that
-//! others speak another one is to be told, not guessed.
+//! The first 4 bytes of the worker's first message are the oldest and the newest version of all
+//! this that it speaks, and so for ever, as is the form of Hello: that there is none in common is
+//! to be told, not guessed. The first 2 bytes of Setup are the version that both go by, the newest
+//! that both speak.
 
 use chunkcomm::codec::{EncodeError, decode, encode_into_vec};
 use chunkcomm::launch::Token;
@@ -28,10 +30,12 @@ use serde::{Deserialize, Serialize};
 pub(crate) const TASKS: &str = "farm.tasks";
 /// The channel from a worker to the farmer.
 pub(crate) const RESULTS: &str = "farm.results";
-/// Said in Hello: other numbers are not understood.
-pub(crate) const PROTOCOL: u32 = 2;
+/// The versions that this code speaks, from the oldest to the newest.
+pub(crate) const VERSIONS: (u16, u16) = (3, 3);
 
-/// The worker's first word, behind the version.
+const _: () = assert!(VERSIONS.0 <= VERSIONS.1);
+
+/// The worker's first word, behind its versions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Hello {
     /// The worker that was started with this index and this token.
@@ -43,29 +47,41 @@ pub(crate) enum Hello {
 /// Bytes that are no hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HelloError {
-    /// One of another version.
-    Version(u32),
+    /// Its versions, of which this code speaks none.
+    Versions((u16, u16)),
     Malformed,
 }
 
 /// The worker's first message.
 pub(crate) fn hello(hello: &Hello) -> Result<Vec<u8>, EncodeError> {
-    let mut bytes = PROTOCOL.to_le_bytes().to_vec();
+    let (oldest, newest) = VERSIONS;
+    let mut bytes = [oldest.to_le_bytes(), newest.to_le_bytes()].concat();
     encode_into_vec(hello, &mut bytes)?;
     Ok(bytes)
 }
 
-pub(crate) fn read_hello(bytes: &[u8]) -> Result<Hello, HelloError> {
-    let (version, hello) = bytes.split_first_chunk().ok_or(HelloError::Malformed)?;
-    match u32::from_le_bytes(*version) {
-        PROTOCOL => decode(hello).map_err(|_| HelloError::Malformed),
-        theirs => Err(HelloError::Version(theirs)),
+/// Who it is, and the version that both go by.
+pub(crate) fn read_hello(bytes: &[u8]) -> Result<(Hello, u16), HelloError> {
+    let (&[a, b, c, d], hello) = bytes.split_first_chunk().ok_or(HelloError::Malformed)?;
+    let theirs = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
+    if theirs.0 > theirs.1 {
+        return Err(HelloError::Malformed);
     }
+    let version = common(VERSIONS, theirs).ok_or(HelloError::Versions(theirs))?;
+    Ok((decode(hello).map_err(|_| HelloError::Malformed)?, version))
+}
+
+/// The newest version that is in both ranges.
+fn common(ours: (u16, u16), theirs: (u16, u16)) -> Option<u16> {
+    let newest = ours.1.min(theirs.1);
+    (newest >= ours.0.max(theirs.0)).then_some(newest)
 }
 
 /// The farmer's first word.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Setup {
+    /// What both go by.
+    pub(crate) version: u16,
     pub(crate) functions: Vec<FunctionPrint>,
 }
 
@@ -319,6 +335,35 @@ mod tests {
                 let _ = items(results);
             }
         }
+    }
+
+    #[test]
+    fn both_go_by_the_newest_version_that_both_speak() {
+        for (ours, theirs, newest) in [
+            ((3, 3), (3, 3), Some(3)),
+            ((3, 4), (2, 3), Some(3)),
+            ((2, 3), (3, 4), Some(3)),
+            ((1, 9), (4, 5), Some(5)),
+            ((3, 4), (1, 2), None),
+            ((1, 2), (3, 4), None),
+        ] {
+            assert_eq!(common(ours, theirs), newest, "{ours:?} and {theirs:?}");
+        }
+    }
+
+    #[test]
+    fn a_hello_says_its_versions_first() {
+        let said = hello(&Hello::Member).unwrap();
+        assert_eq!(read_hello(&said), Ok((Hello::Member, VERSIONS.1)));
+        let with = |oldest: u16, newest: u16| {
+            let versions = [oldest.to_le_bytes(), newest.to_le_bytes()].concat();
+            read_hello(&[&versions, &said[4..]].concat())
+        };
+        assert_eq!(with(1, VERSIONS.1 + 4), Ok((Hello::Member, VERSIONS.1)));
+        let newer = (VERSIONS.1 + 1, VERSIONS.1 + 2);
+        assert_eq!(with(newer.0, newer.1), Err(HelloError::Versions(newer)));
+        assert_eq!(with(4, 3), Err(HelloError::Malformed));
+        assert_eq!(read_hello(&said[..3]), Err(HelloError::Malformed));
     }
 
     #[test]
