@@ -60,8 +60,16 @@ mod tests {
         let error = settings.insecure_bind_beyond_loopback().build().await.unwrap_err();
         assert!(matches!(error, NodeError::NeedsTls), "{error}");
         assert!(error.to_string().contains("feature tls"), "{error}");
-        let anywhere = Node::builder().listen("0.0.0.0:0".parse().unwrap());
-        let error = anywhere.build().await.unwrap_err();
-        assert!(matches!(error, NodeError::BeyondLoopback { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn who_may_listen_where_is_as_with_the_feature() {
+        let at = |address: &str| Node::builder().listen(address.parse().unwrap());
+        for anywhere in ["0.0.0.0:0", "[::]:0"] {
+            let error = at(anywhere).build().await.unwrap_err();
+            assert!(matches!(error, NodeError::BeyondLoopback { .. }), "{error}");
+        }
+        at("127.0.0.1:0").build().await.unwrap();
+        at("0.0.0.0:0").insecure_bind_beyond_loopback().build().await.unwrap();
     }
 }
