@@ -4,6 +4,7 @@ use super::admission::Admission;
 use super::hello::{self, Side};
 use super::slots::{Slot, Slots};
 use super::{NodeShared, resume};
+use crate::Address;
 use crate::driver::clock;
 use crate::error::HelloCause;
 use crate::proto::hello::Hello;
@@ -20,18 +21,25 @@ const HELLOS_MAX: usize = 64;
 /// descriptors, pass.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
+/// After so many connections in a row that were gone before they were accepted it rests
+/// as well: a system that says so for ever would keep it busy. The system's queue of 1024
+/// such connections passes in a third of a second all the same.
+const GONE_IN_A_ROW_MAX: u32 = 64;
+
 /// Accepts connections until the node is gone; no error ends it.
 pub(super) async fn accept_loop(listener: Box<dyn Listener>, node: Weak<NodeShared>) {
     let address = listener.address();
     let slots = Slots::new(HELLOS_MAX);
+    let mut errors = Errors::default();
     loop {
         let connection = match listener.accept().await {
             Ok(connection) => connection,
             Err(error) => {
-                rest_after(&error).await;
+                errors.rest_after(&error, &address).await;
                 continue;
             }
         };
+        errors = Errors::default();
         let (slot, mut loss) = slots.take().await;
         let Some(shared) = node.upgrade() else { return };
         let (ours, admission) = (shared.hello, shared.admission.at(&address));
@@ -51,14 +59,28 @@ pub(super) async fn accept_loop(listener: Box<dyn Listener>, node: Weak<NodeShar
     }
 }
 
-/// A connection that was gone before it was accepted is no reason to let the
-/// next one wait.
-async fn rest_after(error: &io::Error) {
-    match error.kind() {
-        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset => {
-            tokio::task::yield_now().await;
+/// What `accept` has failed with since it last gave a connection.
+#[derive(Default)]
+struct Errors {
+    gone_in_a_row: u32,
+    warned: bool,
+}
+
+impl Errors {
+    async fn rest_after(&mut self, error: &io::Error, address: &Address) {
+        // A connection that was gone before it was accepted is no reason to let the next
+        // one wait.
+        if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
+            && self.gone_in_a_row < GONE_IN_A_ROW_MAX
+        {
+            self.gone_in_a_row += 1;
+            return tokio::task::yield_now().await;
         }
-        _ => clock::pause(ACCEPT_PAUSE).await,
+        self.gone_in_a_row = 0;
+        if !std::mem::replace(&mut self.warned, true) {
+            tracing::warn!(%address, %error, "no connection can be accepted for now");
+        }
+        clock::pause(ACCEPT_PAUSE).await;
     }
 }
 
@@ -84,8 +106,11 @@ async fn welcome(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Node;
     use crate::proto::hello::Name;
-    use crate::transport::memory;
+    use crate::transport::{BoxFuture, memory};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
     /// Beside its place, its socket and what the runtime keeps of a task, some
     /// hundred bytes.
@@ -101,5 +126,83 @@ mod tests {
         let welcome = welcome(connection, &ours, &admission, &slot, &node);
         let bytes = size_of_val(&welcome) + size_of_val(&admission);
         assert!(bytes <= STRANGER_BYTES_MAX, "{bytes}");
+    }
+
+    /// A listener whose `accept` fails at once, as long as there is an error to fail with.
+    struct Failing {
+        below: Box<dyn Listener>,
+        told: Arc<Told>,
+    }
+
+    #[derive(Default)]
+    struct Told {
+        /// The system's number of the error; 0 for none.
+        error: AtomicI32,
+        calls: AtomicU64,
+    }
+
+    impl Told {
+        fn calls(&self) -> u64 {
+            self.calls.load(Ordering::Relaxed)
+        }
+    }
+
+    impl Listener for Failing {
+        fn accept(&self) -> BoxFuture<'_, io::Result<Box<dyn Transport>>> {
+            let calls = self.told.calls.fetch_add(1, Ordering::Relaxed);
+            assert!(calls < 10_000_000, "it spins: time stands still meanwhile");
+            match self.told.error.load(Ordering::Relaxed) {
+                0 => self.below.accept(),
+                error => Box::pin(async move { Err(io::Error::from_raw_os_error(error)) }),
+            }
+        }
+
+        fn address(&self) -> Address {
+            self.below.address()
+        }
+    }
+
+    /// A node that dials has more than this.
+    const PATIENCE: Duration = Duration::from_secs(4);
+
+    /// Another honest peer.
+    async fn connects() -> Result<(), crate::ConnectError> {
+        let peer = Node::builder().build().await.unwrap();
+        peer.connect(&Address::Memory("failing".to_owned())).await.map(drop)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_error_ends_the_loop_or_makes_it_spin() {
+        let node = Node::builder().name("a").build().await.unwrap();
+        let told = Arc::new(Told::default());
+        let below = memory::listen("failing").unwrap();
+        let listener = Failing { below, told: Arc::clone(&told) };
+        let accepting = tokio::spawn(accept_loop(Box::new(listener), Arc::downgrade(&node.shared)));
+        connects().await.unwrap();
+        // All that Linux has.
+        for error in 1..=133 {
+            told.error.store(error, Ordering::Relaxed);
+            // The loop waits for a connection since before it could fail.
+            connects().await.unwrap();
+            let before = told.calls();
+            let waits = connects();
+            tokio::pin!(waits);
+            assert!(tokio::time::timeout(PATIENCE, &mut waits).await.is_err(), "errno {error}");
+            let calls = told.calls() - before;
+            let rests = (PATIENCE.as_millis() / ACCEPT_PAUSE.as_millis()) as u64;
+            let calls_a_rest = match io::Error::from_raw_os_error(error).kind() {
+                io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset => {
+                    u64::from(GONE_IN_A_ROW_MAX) + 1
+                }
+                _ => 1,
+            };
+            let asked = calls / calls_a_rest;
+            assert!((rests / 2..rests + 2).contains(&asked), "errno {error}: {calls} calls");
+            told.error.store(0, Ordering::Relaxed);
+            waits.await.unwrap();
+        }
+        assert!(!accepting.is_finished());
+        assert_eq!(node.refusals(), Vec::<String>::new());
+        accepting.abort();
     }
 }

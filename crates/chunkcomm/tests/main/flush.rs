@@ -1,7 +1,9 @@
 //! When packets leave: each reason in a setting where no other can hold.
 
 use crate::support::raw::RawPeer;
-use crate::support::{NEVER, Pair, limited, memory, on_both, on_one_thread, pair_of, tcp, until};
+use crate::support::{
+    NEVER, Pair, itself, limited, memory, on_both, on_one_thread, pair_of, tcp, until,
+};
 use chunkcomm::proto::packet::{AppendRecords, HEADER_BYTES, Header, Item};
 use chunkcomm::{
     AGE_BOUND_VARIABLE, FlushCounts, FlushReason, Node, NodeBuilder, NodeError, Policy, Receiver,
@@ -208,9 +210,7 @@ fn old_is_what_the_environment_says() {
     let Ok(bound) = std::env::var(AGE_BOUND_VARIABLE) else {
         for bound in ["1", "60000", "0", "60001", "soon", ""] {
             let name = "flush::old_is_what_the_environment_says";
-            let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-            child.args(["--exact", name]).env(AGE_BOUND_VARIABLE, bound);
-            let output = child.output().unwrap();
+            let output = itself(name).env(AGE_BOUND_VARIABLE, bound).output().unwrap();
             let text = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success() && text.contains("1 passed"), "{bound:?}: {text}");
         }

@@ -12,6 +12,8 @@ mod bytes;
 mod calls;
 mod cancel;
 mod ends;
+#[cfg(target_os = "linux")]
+mod exhausted;
 mod flush;
 mod gather;
 mod hello;

@@ -1,11 +1,11 @@
 //! What a node tells of itself: explanations, events, counters.
 
+use crate::support::events::Events;
 use crate::support::proxy::Proxy;
 use crate::support::{Pair, fill, limited, on_both, on_one_thread, pair, pair_of, tcp, until};
 use bytes::Bytes;
 use chunkcomm::explain::{Explanation, LinkReport};
 use chunkcomm::{Node, Policy, ReceivingStats};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 async fn of(node: &Node) -> LinkReport {
@@ -103,45 +103,10 @@ fn a_node_whose_runtime_is_blocked_is_explained_all_the_same() {
     drop(hold);
 }
 
-/// Keeps the messages of events.
-#[derive(Clone, Default)]
-struct Events(Arc<Mutex<Vec<String>>>);
-
-struct Line(String);
-
-impl tracing::field::Visit for Line {
-    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-        self.0 += &format!(" {}={value:?}", field.name());
-    }
-}
-
-impl tracing::Subscriber for Events {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target().starts_with("chunkcomm")
-    }
-    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        let mut line = Line(format!("span {}", span.metadata().name()));
-        span.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
-        tracing::span::Id::from_u64(1)
-    }
-    fn record(&self, _span: &tracing::span::Id, _values: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _span: &tracing::span::Id, _follows: &tracing::span::Id) {}
-    fn event(&self, event: &tracing::Event<'_>) {
-        let mut line = Line(event.metadata().level().to_string());
-        event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
-    }
-    fn enter(&self, _span: &tracing::span::Id) {
-        self.0.lock().unwrap().push("enter".to_owned());
-    }
-    fn exit(&self, _span: &tracing::span::Id) {}
-}
-
 #[test]
 fn lost_connections_and_what_was_not_acknowledged_are_logged() {
     let events = Events::default();
-    let seen = |text: &str| events.0.lock().unwrap().iter().any(|line| line.contains(text));
+    let seen = |text: &str| events.count(&[text]) > 0;
     let _guard = tracing::subscriber::set_default(events.clone());
     on_one_thread(async {
         let (pair, proxy) = cut_off().await;
@@ -158,11 +123,9 @@ fn lost_connections_and_what_was_not_acknowledged_are_logged() {
         until(|| seen("not acknowledged") && seen("unheard")).await;
     });
     for span in ["span connect node=\"b\" address=", "span session peer=a number="] {
-        assert!(seen(span), "{span} in {:?}", events.0.lock().unwrap());
+        assert!(seen(span), "{span} in {events:?}");
     }
-    let warned =
-        events.0.lock().unwrap().iter().any(|it| it.contains("WARN") && it.contains("of 2"));
-    assert!(warned, "{:?}", events.0.lock().unwrap());
+    assert!(events.count(&["WARN", "of 2"]) > 0, "{events:?}");
 }
 
 #[test]
@@ -176,7 +139,7 @@ fn nothing_is_told_of_a_message() {
         let _service = service.unwrap();
         let client = pair.b.call_client::<u64, u64>(&pair.peer, "twice").unwrap();
         limited(client.call(&1)).await.unwrap();
-        let before = events.0.lock().unwrap().len();
+        let before = events.count(&[]);
         assert!(before > 0);
         for number in 0..1000 {
             sender.send(&number).await.unwrap();
@@ -187,8 +150,7 @@ fn nothing_is_told_of_a_message() {
         for _ in 0..10_000 {
             limited(receiver.recv()).await.unwrap();
         }
-        let events = events.0.lock().unwrap();
-        assert_eq!(events.len(), before, "{:?}", &events[before..]);
+        assert_eq!(events.count(&[]), before, "{events:?}");
     });
 }
 

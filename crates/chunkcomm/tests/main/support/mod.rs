@@ -1,5 +1,6 @@
 //! Pairs of nodes for the tests.
 
+pub(crate) mod events;
 pub(crate) mod proxy;
 pub(crate) mod random;
 pub(crate) mod raw;
@@ -44,6 +45,13 @@ pub(crate) async fn until(mut done: impl FnMut() -> bool) {
         }
     })
     .await;
+}
+
+/// This program once more, to run one of its tests in a process of its own.
+pub(crate) fn itself(test: &str) -> std::process::Command {
+    let mut program = std::process::Command::new(std::env::current_exe().unwrap());
+    program.args(["--exact", test]);
+    program
 }
 
 /// An address in memory that no other test uses.

@@ -1,0 +1,46 @@
+//! What the library logs.
+
+use std::sync::{Arc, Mutex};
+
+/// Keeps its events and spans, each as a line, and one for each time that a span is entered.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Events(Arc<Mutex<Vec<String>>>);
+
+impl Events {
+    /// Of how many events the line has all these words.
+    pub(crate) fn count(&self, words: &[&str]) -> usize {
+        let lines = self.0.lock().unwrap();
+        lines.iter().filter(|line| words.iter().all(|word| line.contains(word))).count()
+    }
+}
+
+struct Line(String);
+
+impl tracing::field::Visit for Line {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        self.0 += &format!(" {}={value:?}", field.name());
+    }
+}
+
+impl tracing::Subscriber for Events {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("chunkcomm")
+    }
+    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        let mut line = Line(format!("span {}", span.metadata().name()));
+        span.record(&mut line);
+        self.0.lock().unwrap().push(line.0);
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _span: &tracing::span::Id, _values: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _span: &tracing::span::Id, _follows: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut line = Line(event.metadata().level().to_string());
+        event.record(&mut line);
+        self.0.lock().unwrap().push(line.0);
+    }
+    fn enter(&self, _span: &tracing::span::Id) {
+        self.0.lock().unwrap().push("enter".to_owned());
+    }
+    fn exit(&self, _span: &tracing::span::Id) {}
+}
