@@ -3,6 +3,7 @@
 //! the link of honest peers works afterwards.
 
 mod acceptors;
+mod authority;
 mod diallers;
 mod meddler;
 mod nodes;
@@ -10,6 +11,7 @@ mod pki;
 mod program;
 mod stranger;
 
+use crate::support::still::StandsStill;
 use crate::support::{Pair, pair_of, tcp, until};
 use chunkcomm::proto::credential::Seed;
 use chunkcomm::{ConnectError, Credential, HelloCause, Node, NodeBuilder};
@@ -42,12 +44,26 @@ async fn honest() -> Pair {
 /// The honest node that listens has refused a connection with these words, and its
 /// link works.
 async fn refused(pair: &Pair, case: &str, words: &[&str]) {
-    let is_it = |refusal: &String| words.iter().all(|word| refusal.contains(word));
-    let is_there = until(|| pair.a.refusals().iter().any(is_it));
+    let is_there = until(|| has_refused(pair, words));
     if tokio::time::timeout(Duration::from_secs(10), is_there).await.is_err() {
         panic!("{case}: {words:?} are not in {:?}", pair.a.refusals());
     }
     pair.is_well(case).await;
+}
+
+/// As [`refused`], and no deadline had to come for it since time stood still, no pause had to
+/// end and nobody to dial once more. So it is done within the second that it may take, which
+/// is the time of a few short messages and of one handshake.
+async fn refused_at_once(still: StandsStill, pair: &Pair, case: &str, words: &[&str]) {
+    still.until(|| !pair.a.refusals().is_empty()).await;
+    still.end(case);
+    assert!(has_refused(pair, words), "{case}: {words:?} are not in {:?}", pair.a.refusals());
+    pair.is_well(case).await;
+}
+
+fn has_refused(pair: &Pair, words: &[&str]) -> bool {
+    let is_it = |refusal: &String| words.iter().all(|word| refusal.contains(word));
+    pair.a.refusals().iter().any(is_it)
 }
 
 /// Why there is no session with who was dialled.

@@ -3,6 +3,7 @@
 use super::stranger::{Identity, Manner, Stranger, member_hello};
 use super::{cause, guarded, honest, other_seed, seed};
 use crate::support::raw::good_hello;
+use crate::support::still::StandsStill;
 use crate::support::{limited, on_one_thread};
 use chunkcomm::proto::credential::{ProofKey, Role};
 use chunkcomm::proto::hello::Disagreement;
@@ -10,12 +11,14 @@ use chunkcomm::{HelloCause, Node};
 use rustls::version::TLS12;
 use std::net::{TcpListener, TcpStream};
 
-/// What a node says of a listener that does this.
+/// What a node says of a listener that does this, at once: time stands still meanwhile.
 async fn dialled(node: &Node, does: fn(TcpStream)) -> HelloCause {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().into();
+    let still = StandsStill::begin();
     let stranger = tokio::task::spawn_blocking(move || does(listener.accept().unwrap().0));
-    let error = limited(node.connect(&address)).await.unwrap_err();
+    let error = node.connect(&address).await.unwrap_err();
+    still.end("dialled");
     stranger.await.unwrap();
     cause(error)
 }

@@ -1,9 +1,10 @@
 //! Strangers who dial a node, each with another trick.
 
 use super::stranger::{Identity, Manner, Stranger, member_hello};
-use super::{honest, other_seed, refused, seed};
+use super::{honest, other_seed, refused_at_once, seed};
 use crate::support::on_one_thread;
 use crate::support::raw::{good_hello, socket_address};
+use crate::support::still::StandsStill;
 use chunkcomm::proto::credential::{Hellos, ProofKey, Role};
 use chunkcomm::proto::hello::{FLAG_CREDENTIAL, FLAG_TLS, HELLO_BYTES, Hello, Name};
 use chunkcomm::proto::packet::Header;
@@ -297,14 +298,15 @@ fn tls_cases() -> Vec<Case> {
     ]
 }
 
-/// Each case at a node of its own, so that each refusal is that case's.
+/// Each case at a node of its own, so that each refusal is that case's; each at once.
 fn all(cases: Vec<Case>) {
     for (name, does, words) in cases {
         on_one_thread(async {
             let pair = honest().await;
             let node = socket_address(&pair.a);
+            let still = StandsStill::begin();
             tokio::task::spawn_blocking(move || does(node)).await.expect(name);
-            refused(&pair, name, words).await;
+            refused_at_once(still, &pair, name, words).await;
         });
     }
 }

@@ -1,7 +1,8 @@
 //! Somebody between two honest nodes, who changes what passes.
 
-use super::{cause, guarded, honest, refused};
+use super::{cause, guarded, honest, refused, refused_at_once};
 use crate::support::raw::socket_address;
+use crate::support::still::StandsStill;
 use crate::support::{Pair, limited, on_one_thread, until};
 use chunkcomm::proto::hello::{FLAG_CREDENTIAL, FLAG_TLS, HELLO_BYTES};
 use chunkcomm::{Address, HelloCause, Node};
@@ -62,7 +63,7 @@ async fn pass(
 async fn dialled_through(pair: &Pair, up: Flips, down: Flips) -> HelloCause {
     let (address, _) = meddling(socket_address(&pair.a), up, down).await;
     let third = guarded().name("third").build().await.unwrap();
-    cause(limited(third.connect(&address)).await.unwrap_err())
+    cause(third.connect(&address).await.unwrap_err())
 }
 
 /// Places in each field of a hello that agree whatever their bits are: these are
@@ -90,9 +91,10 @@ fn a_bit_turned_over_in_a_hello_is_noticed_by_both_ends() {
             for up in [true, false] {
                 let pair = honest().await;
                 let (up, down): (Flips, Flips) = if up { (flips, &[]) } else { (&[], flips) };
+                let still = StandsStill::begin();
                 let cause = dialled_through(&pair, up, down).await;
                 assert!(matches!(cause, HelloCause::WrongProof), "{field}: {cause}");
-                refused(&pair, field, &["did not prove"]).await;
+                refused_at_once(still, &pair, field, &["did not prove"]).await;
             }
         }
     });
@@ -102,14 +104,16 @@ fn a_bit_turned_over_in_a_hello_is_noticed_by_both_ends() {
 fn a_bit_turned_over_in_a_proof_is_noticed() {
     on_one_thread(async {
         let pair = honest().await;
+        let still = StandsStill::begin();
         let cause = dialled_through(&pair, &[(HELLO_BYTES + 7, 4)], &[]).await;
         // The one who dialled had a good proof: it learns of it in its handshake.
         assert!(matches!(cause, HelloCause::Tls(_)), "{cause}");
-        refused(&pair, "up", &["did not prove"]).await;
+        refused_at_once(still, &pair, "up", &["did not prove"]).await;
         let pair = honest().await;
+        let still = StandsStill::begin();
         let cause = dialled_through(&pair, &[], &[(HELLO_BYTES + 31, 128)]).await;
         assert!(matches!(cause, HelloCause::WrongProof), "{cause}");
-        refused(&pair, "down", &["the tls handshake failed"]).await;
+        refused_at_once(still, &pair, "down", &["the tls handshake failed"]).await;
     });
 }
 
@@ -123,9 +127,10 @@ fn flags_that_are_taken_away_admit_nobody() {
             (FLAGS, FLAGS, "peer has no credential", "peer has no credential"),
         ] {
             let pair = honest().await;
+            let still = StandsStill::begin();
             let cause = dialled_through(&pair, up, down).await.to_string();
             assert!(cause.contains(ours), "{cause}");
-            refused(&pair, "taken away", &[theirs]).await;
+            refused_at_once(still, &pair, "taken away", &[theirs]).await;
         }
     });
 }
@@ -137,8 +142,9 @@ fn flags_that_are_added_admit_nobody() {
         let (address, _) = meddling(socket_address(&pair.a), FLAGS, FLAGS).await;
         let plain = Node::builder().name("plain").build().await.unwrap();
         // It takes the other for one of its kind, and learns better from its proof.
-        let outcome = limited(plain.connect(&address)).await;
-        refused(&pair, "added", &["prove", "that it has"]).await;
+        let still = StandsStill::begin();
+        let outcome = plain.connect(&address).await;
+        refused_at_once(still, &pair, "added", &["prove", "that it has"]).await;
         drop(outcome);
     });
 }
@@ -154,8 +160,9 @@ fn what_was_overheard_cannot_be_said_again() {
         let overheard = went_up.lock().unwrap().clone();
         assert!(overheard.len() > HELLO_BYTES + 32);
         let mut again = std::net::TcpStream::connect(socket_address(&pair.a)).unwrap();
+        let still = StandsStill::begin();
         again.write_all(&overheard).unwrap();
-        refused(&pair, "said again", &["did not prove"]).await;
+        refused_at_once(still, &pair, "said again", &["did not prove"]).await;
     });
 }
 

@@ -1,70 +1,23 @@
 //! TLS of the user's own: certificates that an authority signed.
 
+use super::authority::{Authority, client, client_with, server_with};
 use super::stranger::{Identity, Manner, Stranger};
-use super::{cause, credential, other_seed, refused, seed};
+use super::{cause, credential, other_seed, refused, refused_at_once, seed};
 use crate::support::raw::{good_hello, socket_address};
-use crate::support::{limited, on_both, on_one_thread, pair_of, tcp};
+use crate::support::still::StandsStill;
+use crate::support::{Pair, limited, on_both, on_one_thread, pair_of, tcp};
+use chunkcomm::proto::credential::Role;
 use chunkcomm::proto::hello::{FLAG_TLS, Hello};
 use chunkcomm::{HelloCause, Node, NodeBuilder};
-use rcgen::{CertificateParams, CertifiedIssuer, DnType, KeyPair, PKCS_ED25519};
-use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::ServerConfig;
+use rustls::pki_types::ServerName;
+use std::net::TcpStream;
 use std::sync::Arc;
-
-/// One who signs certificates.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
-
-impl Authority {
-    fn new(name: &str) -> Authority {
-        let mut parameters = CertificateParams::new(Vec::new()).unwrap();
-        parameters.distinguished_name.push(DnType::CommonName, name);
-        parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
-        Authority(CertifiedIssuer::self_signed(parameters, key).unwrap())
-    }
-
-    fn roots(&self) -> Arc<RootCertStore> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.0.der().clone()).unwrap();
-        Arc::new(roots)
-    }
-
-    fn signs(&self, name: &str) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
-        let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
-        let parameters = CertificateParams::new([name.to_owned()]).unwrap();
-        let certificate = parameters.signed_by(&key, &self.0).unwrap();
-        (certificate.into(), PrivatePkcs8KeyDer::from(key.serialize_der()).into())
-    }
-}
-
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(ring::default_provider())
-}
-
-fn client(trusted: &Authority, shown: &Authority) -> Arc<ClientConfig> {
-    let (certificate, key) = shown.signs("node.lab");
-    let config = ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(trusted.roots())
-        .with_client_auth_cert(vec![certificate], key);
-    Arc::new(config.unwrap())
-}
+use std::time::Duration;
 
 fn server(trusted: &Authority, shown: &Authority, asks: bool) -> Arc<ServerConfig> {
     let (certificate, key) = shown.signs("node.lab");
-    let builder = ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .unwrap();
-    let verifier = WebPkiClientVerifier::builder_with_provider(trusted.roots(), provider());
-    let builder = if asks {
-        builder.with_client_cert_verifier(verifier.build().unwrap())
-    } else {
-        builder.with_no_client_auth()
-    };
-    Arc::new(builder.with_single_cert(vec![certificate], key).unwrap())
+    server_with(trusted, vec![certificate], key, asks)
 }
 
 /// A node that trusts an authority and shows what an authority signed.
@@ -95,9 +48,11 @@ fn another_authority_is_refused_at_either_end() {
         assert!(cause_there.to_string().contains("UnknownIssuer"), "{cause_there}");
         let pair = pair_of(tcp(), node(&lab, &lab), node(&lab, &lab)).await;
         let distrusted = node(&lab, &other).build().await.unwrap();
+        let still = StandsStill::begin();
         // The one who dials is done first, and learns of it later.
-        let _ = limited(distrusted.connect(&pair.a.addresses()[0])).await;
-        refused(&pair, "distrusted", &["tls", "invalid peer certificate: UnknownIssuer"]).await;
+        let _ = distrusted.connect(&pair.a.addresses()[0]).await;
+        let words = &["tls", "invalid peer certificate: UnknownIssuer"];
+        refused_at_once(still, &pair, "distrusted", words).await;
     });
 }
 
@@ -137,6 +92,7 @@ fn tls_12_is_not_spoken_though_the_configurations_allow_it() {
         let lab = Authority::new("lab");
         let pair = pair_of(tcp(), node(&lab, &lab), node(&lab, &lab)).await;
         let node = socket_address(&pair.a);
+        let still = StandsStill::begin();
         tokio::task::spawn_blocking(move || {
             let hello = Hello { flags: FLAG_TLS, ..good_hello() };
             let versions = vec![&rustls::version::TLS12];
@@ -148,7 +104,7 @@ fn tls_12_is_not_spoken_though_the_configurations_allow_it() {
         })
         .await
         .unwrap();
-        refused(&pair, "tls 1.2", &["tls"]).await;
+        refused_at_once(still, &pair, "tls 1.2", &["tls"]).await;
     });
 }
 
@@ -158,6 +114,7 @@ fn a_stranger_with_a_certificate_of_its_own_is_refused() {
         let lab = Authority::new("lab");
         let pair = pair_of(tcp(), node(&lab, &lab), node(&lab, &lab)).await;
         let node = socket_address(&pair.a);
+        let still = StandsStill::begin();
         tokio::task::spawn_blocking(move || {
             let hello = Hello { flags: FLAG_TLS, ..good_hello() };
             let identity = Some(Identity::of(&seed()));
@@ -166,7 +123,31 @@ fn a_stranger_with_a_certificate_of_its_own_is_refused() {
         })
         .await
         .unwrap();
-        refused(&pair, "its own", &["tls", "invalid peer certificate: UnknownIssuer"]).await;
+        let words = &["tls", "invalid peer certificate: UnknownIssuer"];
+        refused_at_once(still, &pair, "its own", words).await;
+    });
+}
+
+#[test]
+fn a_chain_of_certificates_may_be_long_and_not_endless() {
+    on_one_thread(async {
+        let lab = Authority::new("lab");
+        let pair = pair_of(tcp(), node(&lab, &lab), node(&lab, &lab)).await;
+        let shows = |bytes: usize| {
+            let (certificate, key) = lab.signs("node.lab");
+            let chain = vec![certificate.clone(); bytes / certificate.len()];
+            let name = ServerName::try_from("node.lab").unwrap();
+            let client = Arc::new(client_with(&lab, chain, key));
+            Node::builder().tls_config(client, server(&lab, &lab, true), Some(name)).build()
+        };
+        let long = shows(20_000).await.unwrap();
+        let peer = limited(long.connect(&pair.a.addresses()[0])).await.unwrap();
+        Pair { a: pair.a.clone(), b: long, peer }.is_well("long").await;
+        let endless = shows(24_000).await.unwrap();
+        let still = StandsStill::begin();
+        let _ = endless.connect(&pair.a.addresses()[0]).await;
+        let words = &["tls", "handshake is longer than 24 KiB"];
+        refused_at_once(still, &pair, "endless", words).await;
     });
 }
 
@@ -185,5 +166,40 @@ fn with_a_credential_beside_both_are_asked_for() {
         let third = node(&lab, &lab).credential(credential(&other_seed())).build().await.unwrap();
         let cause_there = cause(limited(third.connect(address)).await.unwrap_err());
         assert!(matches!(cause_there, HelloCause::WrongProof), "{cause_there}");
+    });
+}
+
+#[test]
+fn a_stranger_has_five_seconds_for_its_hello_and_its_tls_together() {
+    on_one_thread(async {
+        let lab = Authority::new("lab");
+        let a = node(&lab, &lab).name("a").listen(tcp()).build().await.unwrap();
+        let address = socket_address(&a);
+        let still = StandsStill::begin();
+        let connecting = tokio::task::spawn_blocking(move || TcpStream::connect(address).unwrap());
+        let stream = connecting.await.unwrap();
+        still.passes(Duration::from_secs(4)).await;
+        let speaking = tokio::task::spawn_blocking(move || {
+            let hello = Hello { flags: FLAG_TLS, ..good_hello() };
+            let mut stranger = Stranger::greets(stream, Role::Dialler, &hello.encode());
+            let mut client = Manner::member(&stranger).client();
+            let mut flight = Vec::new();
+            client.write_tls(&mut flight).unwrap();
+            stranger.says(&flight);
+            // Its answer: the node waits for the rest.
+            stranger.hears_proof();
+            stranger
+        });
+        let stranger = speaking.await.unwrap();
+        still.passes(Duration::from_millis(990)).await;
+        assert_eq!(a.refusals(), Vec::<String>::new());
+        still.passes(Duration::from_millis(20)).await;
+        still.until(|| !a.refusals().is_empty()).await;
+        assert!(
+            a.refusals()[0].contains("tls handshake was not done in time"),
+            "{:?}",
+            a.refusals()
+        );
+        drop(stranger);
     });
 }

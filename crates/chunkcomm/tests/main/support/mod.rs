@@ -4,6 +4,7 @@ pub(crate) mod events;
 pub(crate) mod proxy;
 pub(crate) mod random;
 pub(crate) mod raw;
+pub(crate) mod still;
 mod waiting;
 
 pub(crate) use waiting::{at_last, cancelled, limited, on_both, on_one_thread, on_two_threads};
