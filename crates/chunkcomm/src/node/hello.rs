@@ -5,6 +5,7 @@ use super::admission::Admission;
 use super::slots::Slot;
 use crate::driver::{clock, entropy};
 use crate::error::HelloCause;
+use crate::proto::Time;
 use crate::proto::credential::{Hellos, Role};
 use crate::proto::hello::{Agreement, Disagreement, HELLO_BYTES, Hello};
 use crate::proto::limits::PACKET_BYTES_MIN;
@@ -59,8 +60,7 @@ pub(super) async fn admit(
     let timeout = if heard { HelloCause::ProofTimeout } else { HelloCause::Timeout };
     let (theirs, agreement) = greeted.ok_or(timeout)??;
     // Whoever has proved nothing yet is still a stranger, with a stranger's time.
-    let spent = Duration::from_micros(clock::now().micros_since(begun));
-    let time = if admission.proves() { TLS_DEADLINE } else { HELLO_DEADLINE.saturating_sub(spent) };
+    let time = if admission.proves() { TLS_DEADLINE } else { strangers_time(begun) };
     if let Side::Acceptor(slot) = side
         && admission.proves()
     {
@@ -76,6 +76,12 @@ pub(super) async fn admit(
         slot.proved();
     }
     Ok((transport, theirs, agreement))
+}
+
+/// What is left of a stranger's time to one who connected then.
+pub(super) fn strangers_time(connected: Time) -> Duration {
+    let spent = Duration::from_micros(clock::now().micros_since(connected));
+    HELLO_DEADLINE.saturating_sub(spent)
 }
 
 /// Everything that has a fixed size. `heard` is set once the peer's hello is

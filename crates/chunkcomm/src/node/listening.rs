@@ -92,9 +92,13 @@ async fn welcome(
     slot: &Slot,
     node: &Weak<NodeShared>,
 ) -> Result<(), HelloCause> {
+    let connected = clock::now();
     let admitted = hello::admit(connection, ours, admission, Side::Acceptor(slot)).await?;
     let (mut connection, theirs, agreement) = admitted;
-    let Some(word) = resume::first_word(&mut *connection).await? else { return Ok(()) };
+    // Where nothing is proved everybody is a stranger until now.
+    let is_member = admission.proves() || admission.protects();
+    let time = if is_member { resume::DEADLINE } else { hello::strangers_time(connected) };
+    let Some(word) = resume::first_word(&mut *connection, time).await? else { return Ok(()) };
     slot.proved();
     match node.upgrade() {
         // In a box, as all that is for peers only.

@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 /// A peer has so long to say which session it means, and to answer.
-const DEADLINE: Duration = Duration::from_secs(5);
+pub(super) const DEADLINE: Duration = Duration::from_secs(5);
 
 /// A connection that is not had in this time is tried anew.
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(3);
@@ -58,12 +58,13 @@ pub(super) async fn ask(
     clock::within(&Handle::current(), DEADLINE, talk).await.unwrap_or(Err(HelloCause::Timeout))
 }
 
-/// What a peer that dialled says; `None` when it hung up: it had a session with
-/// this node already.
+/// What a peer that dialled says within `time`; `None` when it hung up: it had a session
+/// with this node already.
 pub(super) async fn first_word(
     transport: &mut dyn Transport,
+    time: Duration,
 ) -> Result<Option<Resume>, HelloCause> {
-    match clock::within(&Handle::current(), DEADLINE, hear(transport)).await {
+    match clock::within(&Handle::current(), time, hear(transport)).await {
         None => Err(HelloCause::Timeout),
         Some(Err(HelloCause::Io(_))) => Ok(None),
         Some(heard) => heard.map(Some),

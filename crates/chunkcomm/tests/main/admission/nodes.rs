@@ -2,13 +2,15 @@
 
 use super::stranger::{Manner, Stranger, member_hello};
 use super::{cause, credential, guarded, honest, other_seed, refused};
-use crate::support::raw::socket_address;
+use crate::support::raw::{good_hello, socket_address};
+use crate::support::still::StandsStill;
 use crate::support::{Pair, limited, memory, on_both, on_one_thread, pair_of, tcp, until};
 use chunkcomm::proto::hello::Disagreement;
 use chunkcomm::{Address, HelloCause, Node, NodeBuilder, NodeError};
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
+use tokio::io::AsyncWriteExt;
 
 /// What a node that dials the honest one says of it.
 async fn dials(pair: &Pair, settings: NodeBuilder) -> HelloCause {
@@ -172,6 +174,23 @@ fn those_who_fall_silent_are_refused_after_a_while() {
         let b = guarded().name("b").build().await.unwrap();
         let peer = b.connect(&node.addresses()[0]).await.unwrap();
         Pair { a: node, b, peer }.is_well("honest").await;
+    });
+}
+
+#[test]
+fn where_nothing_is_proved_a_stranger_has_five_seconds_until_it_names_a_session() {
+    on_one_thread(async {
+        let node = Node::builder().name("a").listen(tcp()).build().await.unwrap();
+        let address = socket_address(&node);
+        let still = StandsStill::begin();
+        let mut stranger = tokio::net::TcpStream::connect(address).await.unwrap();
+        still.passes(Duration::from_secs(4)).await;
+        stranger.write_all(&good_hello().encode()).await.unwrap();
+        still.passes(Duration::from_millis(990)).await;
+        assert_eq!(node.refusals(), Vec::<String>::new());
+        still.passes(Duration::from_millis(20)).await;
+        assert_eq!(node.refusals().len(), 1, "it keeps its place");
+        drop(stranger);
     });
 }
 
