@@ -23,6 +23,12 @@ use std::task::{Context, Poll, ready};
 /// KiB; beside these bytes the copies that are made of them count.
 const HANDSHAKE_BYTES_MAX: usize = 24 * 1024;
 
+/// What comes of it before the keys are agreed: the peer's hello, a second one too if the
+/// first named no group that suits. With the largest keys that are exchanged today one has
+/// less than 2 KiB. rustls keeps up to two copies of it until the peer has shown its
+/// certificate, and parses it to many times its size.
+const HELLO_BYTES_MAX: usize = 6 * 1024;
+
 /// Plaintext that is encrypted at once: a packet of the usual size with the head
 /// of a fragment, so that it takes one write.
 const WRITE_BYTES_MAX: usize = 68 * 1024;
@@ -113,11 +119,11 @@ impl Tls {
         connection.set_buffer_limit(Some(WRITE_BYTES_MAX));
         let incoming = Incoming::new();
         let mut tls = Tls { below, connection, incoming, taken: 0, ended: false, failed: None };
-        let mut room = HANDSHAKE_BYTES_MAX;
+        let mut came = 0;
         while tls.connection.is_handshaking() {
             poll_fn(|context| tls.poll_flush(context)).await?;
             if tls.connection.is_handshaking() {
-                tls.more_handshake(&mut room).await?;
+                tls.more_handshake(&mut came).await?;
             }
         }
         // Our last words of the handshake, if there are some.
@@ -127,7 +133,8 @@ impl Tls {
         Ok(Box::new(tls))
     }
 
-    async fn more_handshake(&mut self, room: &mut usize) -> io::Result<()> {
+    /// Some more of the peer's handshake, of which so many bytes came before.
+    async fn more_handshake(&mut self, came: &mut usize) -> io::Result<()> {
         if self.incoming.is_empty() {
             let read =
                 poll_fn(|context| self.incoming.poll_fill(context, &mut *self.below)).await?;
@@ -135,11 +142,16 @@ impl Tls {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
+        let agreed = self.connection.negotiated_key_exchange_group().is_some();
         let before = self.incoming.len();
         let fed = self.feed();
-        *room = room
-            .checked_sub(before - self.incoming.len())
-            .ok_or_else(|| wrong("the peer's TLS handshake is longer than 24 KiB"))?;
+        *came += before - self.incoming.len();
+        if !agreed && *came > HELLO_BYTES_MAX {
+            return Err(wrong("the peer's TLS hello is longer than 6 KiB"));
+        }
+        if *came > HANDSHAKE_BYTES_MAX {
+            return Err(wrong("the peer's TLS handshake is longer than 24 KiB"));
+        }
         if fed.is_err() {
             // The peer is told why; whether that arrives changes nothing here.
             let _ = poll_fn(|context| self.poll_flush(context)).await;

@@ -223,7 +223,7 @@ fn tls_cases() -> Vec<Case> {
                 bytes.extend(record(22, 16_000, &[0; 16_000]));
                 member(node).proved().says_last(&bytes);
             },
-            &["tls", "longer than 24 KiB"],
+            &["tls", "hello is longer than 6 KiB"],
         ),
         case("nothing", |node| member(node).proved().ends(), &["tls", "end of file"]),
         case(

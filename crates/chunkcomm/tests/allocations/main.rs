@@ -1,8 +1,12 @@
 //! What a message costs beside its bytes: no allocation, no wake-up; and what a
-//! channel that is never read costs at most. A program of its own, since it
+//! channel that is never read, and a stranger, cost at most. A program of its own, since it
 //! counts what everybody allocates; its tests take turns.
 
 #![allow(clippy::unwrap_used)]
+
+mod counting;
+#[cfg(feature = "tls")]
+mod strangers;
 
 use chunkcomm::{Address, CallClient, Node, NodeBuilder, Policy, Receiver, Sender, TrySendError};
 use std::future::Future;
@@ -11,47 +15,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
-
-/// The allocator that counts. Every call goes to the system's as it came, and
-/// the counters are atomics, which do not allocate: so it keeps the promises of
-/// the one below it.
-mod counting {
-    #![allow(unsafe_code)]
-
-    use std::alloc::{GlobalAlloc, Layout, System};
-    use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-
-    pub(crate) struct Counting;
-
-    pub(crate) static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-    pub(crate) static LIVE_BYTES: AtomicI64 = AtomicI64::new(0);
-
-    // SAFETY: see above.
-    unsafe impl GlobalAlloc for Counting {
-        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-            ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-            LIVE_BYTES.fetch_add(layout.size() as i64, Ordering::Relaxed);
-            // SAFETY: the caller's promise.
-            unsafe { System.alloc(layout) }
-        }
-
-        unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-            LIVE_BYTES.fetch_sub(layout.size() as i64, Ordering::Relaxed);
-            // SAFETY: the caller's promise.
-            unsafe { System.dealloc(memory, layout) }
-        }
-
-        unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-            ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-            LIVE_BYTES.fetch_add(bytes as i64 - layout.size() as i64, Ordering::Relaxed);
-            // SAFETY: the caller's promise.
-            unsafe { System.realloc(memory, layout, bytes) }
-        }
-    }
-
-    #[global_allocator]
-    static ALLOCATOR: Counting = Counting;
-}
 
 use counting::{ALLOCATIONS, LIVE_BYTES};
 

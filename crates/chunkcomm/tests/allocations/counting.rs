@@ -1,0 +1,62 @@
+//! The allocator that counts. Every call goes to the system's as it came, and the
+//! counters are atomics and a flag of the thread without a destructor, which do not
+//! allocate: so it keeps the promises of the one below it.
+
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+struct Counting;
+
+/// Of the whole program.
+pub(crate) static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+pub(crate) static LIVE_BYTES: AtomicI64 = AtomicI64::new(0);
+
+/// Of the threads that are watched; the peak is set back by who reads it.
+pub(crate) static WATCHED_BYTES: AtomicI64 = AtomicI64::new(0);
+pub(crate) static WATCHED_PEAK: AtomicI64 = AtomicI64::new(0);
+
+thread_local! {
+    static WATCHED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on what this thread allocates and frees is counted apart, too.
+pub(crate) fn watch_this_thread() {
+    WATCHED.set(true);
+}
+
+fn count(bytes: i64) {
+    LIVE_BYTES.fetch_add(bytes, Ordering::Relaxed);
+    if WATCHED.try_with(Cell::get).unwrap_or(false) {
+        let live = WATCHED_BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        WATCHED_PEAK.fetch_max(live, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: see above.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        count(layout.size() as i64);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        count(-(layout.size() as i64));
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        count(bytes as i64 - layout.size() as i64);
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(memory, layout, bytes) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
