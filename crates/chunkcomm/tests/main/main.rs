@@ -15,6 +15,7 @@ mod ends;
 #[cfg(target_os = "linux")]
 mod exhausted;
 mod flush;
+mod full_ring;
 mod gather;
 mod hello;
 mod last_words;
