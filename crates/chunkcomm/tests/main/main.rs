@@ -14,6 +14,7 @@ mod cancel;
 mod ends;
 #[cfg(target_os = "linux")]
 mod exhausted;
+mod exits;
 mod flush;
 mod full_ring;
 mod gather;

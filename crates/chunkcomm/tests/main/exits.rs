@@ -1,0 +1,180 @@
+//! What `close` called acknowledged was delivered, also when the process ends at once.
+
+use crate::support::proxy::Proxy;
+use crate::support::random::Random;
+use crate::support::{NEVER, itself, limited, on_one_thread, tcp, until};
+#[cfg(feature = "tls")]
+use chunkcomm::Credential;
+use chunkcomm::{Address, Node, NodeBuilder, Receiver};
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Set for the process that closes: where to, how it ends, a seed.
+const ERRAND: &str = "CHUNKCOMM_TEST_EXITS";
+
+/// The seed of a whole test, if it is not the usual one.
+const SEED: &str = "CHUNKCOMM_TEST_SEED";
+
+#[cfg(feature = "tls")]
+const SECRET: &str = "CHUNKCOMM_TEST_SECRET";
+
+/// How a process ends with no word to anybody.
+const ENDS: [(&str, fn()); 3] =
+    [("exit", || std::process::exit(0)), ("abort", || std::process::abort()), ("kill", killed)];
+
+#[cfg(target_os = "linux")]
+fn killed() {
+    use rustix::process::{Signal, getpid, kill_process};
+    let _ = kill_process(getpid(), Signal::KILL);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn killed() {
+    std::process::abort();
+}
+
+const ROUNDS: u64 = 8;
+
+type Message = (u32, Vec<u8>);
+
+/// What is sent by this seed.
+fn messages(random: &mut Random) -> Vec<Message> {
+    let large = random.below(3) == 0;
+    let size = move |random: &mut Random| match random.below(200) {
+        0 if large => 300_000,
+        _ => random.below(400) as usize,
+    };
+    (0..random.below(2000)).map(|at| (at as u32, vec![at as u8; size(random)])).collect()
+}
+
+/// The settings of both sides.
+fn settings() -> NodeBuilder {
+    #[cfg(feature = "tls")]
+    if let Ok(secret) = std::env::var(SECRET) {
+        return Node::builder().credential(secret.parse().unwrap());
+    }
+    Node::builder()
+}
+
+/// In a process of its own, which the tests below start. Alone it does nothing.
+#[test]
+fn the_process_that_closes() {
+    let Ok(errand) = std::env::var(ERRAND) else { return };
+    let mut words = errand.split(' ');
+    let address: Address = words.next().unwrap().parse().unwrap();
+    let how = words.next().unwrap();
+    let (_, end) = ENDS.iter().find(|(name, _)| *name == how).unwrap();
+    let mut random = Random::seeded(words.next().unwrap().parse().unwrap());
+    let messages = messages(&mut random);
+    // One in three has hardly any time to close.
+    let deadline = match random.below(3) {
+        0 => Duration::from_millis(random.below(3)),
+        _ => NEVER,
+    };
+    on_one_thread(async move {
+        let node = settings().build().await.unwrap();
+        let peer = node.connect(&address).await.unwrap();
+        let mut sender = node.open(&peer, "closed").await.unwrap();
+        for message in &messages {
+            sender.send(message).await.unwrap();
+        }
+        let acknowledged = match limited(sender.close(deadline)).await {
+            Ok(()) => "all".to_owned(),
+            Err(error) => error.channels[0].account.acknowledged.to_string(),
+        };
+        // Past what the test program would keep for later.
+        let mut output = std::io::stdout();
+        writeln!(output, "acknowledged {acknowledged}").unwrap();
+        output.flush().unwrap();
+        end();
+        unreachable!("it has ended");
+    });
+}
+
+/// Keeps everything that comes until the channel ends.
+async fn keep(mut receiver: Receiver<Message>, came: Arc<Mutex<Vec<Message>>>) {
+    while let Some(message) = receiver.recv().await.unwrap() {
+        came.lock().unwrap().push(message);
+    }
+}
+
+/// Once so many messages came what follows is lost for a while, and then the connection: who
+/// took what was written for acknowledged would be wrong.
+async fn lose(proxy: Proxy, came: Arc<Mutex<Vec<Message>>>, at: usize) {
+    until(|| came.lock().unwrap().len() >= at).await;
+    proxy.swallow(true);
+    tokio::time::sleep(Duration::from_millis(40)).await;
+    proxy.cut();
+    proxy.swallow(false);
+}
+
+/// Processes that close and end, one after the other.
+fn all_arrives(settings: impl FnOnce() -> NodeBuilder, configure: impl Fn(&mut Command)) {
+    let seed = std::env::var(SEED).map_or(5, |text| text.parse().unwrap());
+    let mut random = Random::seeded(seed);
+    on_one_thread(async {
+        let node = settings().listen(tcp()).build().await.unwrap();
+        let proxy = Proxy::before(&node).await;
+        let address = proxy.address.clone();
+        let mut in_part = 0;
+        for round in 0..ROUNDS {
+            for (how, _) in ENDS {
+                let seed = random.next() >> 1;
+                let mut child = itself("exits::the_process_that_closes");
+                // Of the round before.
+                proxy.swallow(false);
+                child.env(ERRAND, format!("{address} {how} {seed}"));
+                configure(&mut child);
+                let child = child.stdout(Stdio::piped()).stderr(Stdio::piped());
+                let child = child.spawn().unwrap();
+                let ended = tokio::task::spawn_blocking(move || child.wait_with_output());
+                let (_, receiver) = limited(node.accept("closed")).await.unwrap();
+                let came = Arc::default();
+                let keeping = tokio::spawn(keep(receiver, Arc::clone(&came)));
+                let sent = messages(&mut Random::seeded(seed));
+                let at = random.below(sent.len() as u64 + 1) as usize;
+                let losing = tokio::spawn(lose(proxy.clone(), Arc::clone(&came), at));
+                let output = limited(ended).await.unwrap().unwrap();
+                let text = String::from_utf8_lossy(&output.stdout);
+                let case = format!("round {round}, {how}, seed {seed}: {text}");
+                let said = text.split("acknowledged ").nth(1).and_then(|it| it.lines().next());
+                match said.unwrap_or_else(|| panic!("{case}")) {
+                    "all" => {
+                        limited(keeping).await.expect(&case);
+                        losing.abort();
+                        assert!(*came.lock().unwrap() == sent, "{case}");
+                    }
+                    count => {
+                        in_part += 1;
+                        let count = count.parse().unwrap();
+                        until(|| came.lock().unwrap().len() >= count).await;
+                        // Its link is dead some seconds later.
+                        keeping.abort();
+                        losing.abort();
+                        let came = came.lock().unwrap();
+                        assert!(came[..] == sent[..came.len()], "others than were sent; {case}");
+                    }
+                }
+            }
+        }
+        assert!(in_part < ROUNDS * ENDS.len() as u64 / 2, "{in_part} had no time");
+    });
+}
+
+#[test]
+fn what_was_acknowledged_was_delivered_though_the_process_ended_at_once() {
+    all_arrives(settings, |_| ());
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn what_was_acknowledged_was_delivered_inside_tls_too() {
+    let secret = chunkcomm::proto::credential::Seed::new([7; 32]).to_text();
+    let credential: Credential = secret.parse().unwrap();
+    let configure = |child: &mut Command| {
+        child.env(SECRET, secret.as_str());
+    };
+    all_arrives(|| Node::builder().credential(credential), configure);
+}
