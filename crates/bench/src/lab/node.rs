@@ -89,6 +89,14 @@ pub fn allow_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
+/// A node that explains itself when it is asked to.
+async fn build(builder: NodeBuilder) -> Result<Node, Failure> {
+    let node = builder.build().await.doing("building a node")?;
+    #[cfg(unix)]
+    node.explain_on_sigusr1().doing("handling SIGUSR1")?;
+    Ok(node)
+}
+
 impl Process {
     fn new(place: Place, dead: Duration) -> Self {
         Self {
@@ -140,7 +148,7 @@ impl Process {
 
     async fn listen(&mut self) -> Result<Reply, Failure> {
         let anywhere: Address = format!("{}:0", self.place.host).parse().doing("listening")?;
-        let node = self.builder().listen(anywhere).build().await.doing("building a node")?;
+        let node = build(self.builder().listen(anywhere)).await?;
         let address = node.addresses().first().map(ToString::to_string);
         self.listening = Some(node);
         let address = address.ok_or_else(|| Failure::broken("listening", "there is no address"))?;
@@ -154,7 +162,7 @@ impl Process {
             if dials.len() >= DIALS_MAX {
                 self.dialled(&mut dials).await?;
             }
-            let node = self.builder().build().await.doing("building a node")?;
+            let node = build(self.builder()).await?;
             let target = target.clone();
             dials.spawn(async move {
                 let peer = node.connect(&target).await.doing("connecting")?;

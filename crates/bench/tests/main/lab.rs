@@ -161,26 +161,70 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
     }
 }
 
+/// A lab that runs until it is killed, at the latest when this is dropped.
+#[cfg(target_os = "linux")]
+struct Endless(std::process::Child);
+
+#[cfg(target_os = "linux")]
+impl Endless {
+    fn start(err: Stdio) -> Endless {
+        let mut lab = Command::new(env!("CARGO_BIN_EXE_chunkperf"));
+        lab.args(["lab", "slow", "--seconds", "1000000"]).stdout(Stdio::null()).stderr(err);
+        Endless(lab.spawn().expect("chunkperf starts"))
+    }
+
+    /// Its two node processes.
+    fn nodes(&self) -> Vec<String> {
+        let path = format!("/proc/{0}/task/{0}/children", self.0.id());
+        loop {
+            let nodes = std::fs::read_to_string(&path).unwrap_or_default();
+            let nodes: Vec<String> = nodes.split_whitespace().map(str::to_owned).collect();
+            if nodes.len() == 2 {
+                return nodes;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for Endless {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_nodes_of_the_lab_explain_themselves() {
+    use rustix::process::{Pid, Signal, kill_process};
+    use std::io::{BufRead, BufReader};
+
+    let mut lab = Endless::start(Stdio::piped());
+    let mut lines = BufReader::new(lab.0.stderr.take().unwrap()).lines();
+    for node in lab.nodes() {
+        // Before it handles the signal it would end by it.
+        let handles = || {
+            let status = std::fs::read_to_string(format!("/proc/{node}/status")).unwrap();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+            u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << (Signal::USR1.as_raw() - 1) != 0
+        };
+        while !handles() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        kill_process(Pid::from_raw(node.parse().unwrap()).unwrap(), Signal::USR1).unwrap();
+        assert!(lines.any(|line| line.unwrap().starts_with("node ")), "it explains nothing");
+    }
+    assert!(lab.0.try_wait().unwrap().is_none(), "it goes on");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn no_node_process_outlives_the_lab() {
-    let mut lab = Command::new(env!("CARGO_BIN_EXE_chunkperf"))
-        .args(["lab", "slow", "--seconds", "1000000"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("chunkperf starts");
-    let path = format!("/proc/{0}/task/{0}/children", lab.id());
-    let nodes = loop {
-        let nodes = std::fs::read_to_string(&path).unwrap_or_default();
-        let nodes: Vec<String> = nodes.split_whitespace().map(str::to_owned).collect();
-        if nodes.len() == 2 {
-            break nodes;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    };
-    lab.kill().unwrap();
-    lab.wait().unwrap();
+    let lab = Endless::start(Stdio::null());
+    let nodes = lab.nodes();
+    drop(lab);
     // A process that is gone, or a corpse that nobody has fetched yet.
     let is_gone = |node: &String| {
         std::fs::read_to_string(format!("/proc/{node}/stat"))
