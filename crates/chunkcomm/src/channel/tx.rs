@@ -248,8 +248,8 @@ impl Tx {
         });
         self.reached(until, |end| end.account().acknowledged).await?;
         // What a refused channel had in the inbox counts as not consumed.
-        match self.with(|end| end.failed()) {
-            Some(error @ SendError::Refused(_)) => Err(error),
+        match self.shared.is_refused().then(|| self.with(|end| end.failed())) {
+            Some(Some(error)) => Err(error),
             _ => Ok(()),
         }
     }
@@ -299,7 +299,10 @@ impl Tx {
         }
         let cause = shared.is_lost().then(|| shared.error(peer.name(), account));
         let (channel, peer) = (shared.name.clone(), peer.name().to_owned());
-        shared.set_told();
+        if last {
+            // Others may send on, and hear of it themselves.
+            shared.set_told();
+        }
         let channels = vec![Unacknowledged { channel, peer, account, cause }];
         Err(CloseError { channels, forgotten: 0 })
     }

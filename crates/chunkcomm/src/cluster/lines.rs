@@ -13,6 +13,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::TcpStream;
 
+/// The names of both begin so.
+pub(crate) const PREFIX: &str = "chunkcomm.cluster.";
 /// To the manager.
 const UP: &str = "chunkcomm.cluster.up";
 /// From the manager.

@@ -19,7 +19,7 @@ mod error;
 mod joining;
 mod keeper;
 pub mod launch;
-mod lines;
+pub(crate) mod lines;
 mod member;
 mod names;
 mod peers;

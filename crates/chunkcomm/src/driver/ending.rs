@@ -88,9 +88,7 @@ impl Driver {
         }
         // Nothing is accepted any more: what is counted now is all.
         let mut lost = self.unacknowledged(error);
-        for (id, slot) in self.receivers.iter_mut() {
-            slot.end(Outcome::Lost(error.clone(), self.link.received_messages(id)));
-        }
+        let mut landings = Vec::new();
         for command in std::mem::take(&mut self.taken.commands).into_iter().chain(left.commands) {
             match command {
                 Command::Open { tx, ring, .. } => {
@@ -99,17 +97,23 @@ impl Driver {
                         lost.push(LostChannel::new(&tx, u64::from(ring.messages()), error));
                     }
                 }
-                Command::Land { id, landing, taken } => {
-                    if let Some(slot) = self.receivers.get(id) {
-                        land_rest(&slot.shared, landing, &taken, None);
-                    }
-                }
+                Command::Land { id, landing, taken } => landings.push((id, landing, taken)),
                 _ => {}
             }
         }
         log_end(&self.shared.peer.name, error, &lost);
         self.acceptor.lost(lost);
         self.acceptor.ended(&self.shared);
+        // Last, since the code of a user's landing may panic: who closes the node waits for
+        // what comes before.
+        for (id, slot) in self.receivers.iter_mut() {
+            slot.end(Outcome::Lost(error.clone(), self.link.received_messages(id)));
+        }
+        for (id, landing, taken) in landings {
+            if let Some(slot) = self.receivers.get(id) {
+                land_rest(&slot.shared, landing, &taken, None);
+            }
+        }
     }
 }
 

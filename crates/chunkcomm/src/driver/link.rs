@@ -123,7 +123,7 @@ impl Driver {
         let link = Link::new(&setup.config);
         setup.shared.set_packet_bytes(link.packet_bytes());
         let PeerInfo { name, session, .. } = &setup.shared.peer;
-        let span = tracing::debug_span!("session", peer = %name, number = session);
+        let span = tracing::debug_span!(parent: None, "session", peer = %name, number = session);
         Driver {
             span,
             link,
@@ -411,6 +411,7 @@ impl Driver {
     #[cold]
     #[inline(never)]
     fn silent(&mut self, alive: Alive, now: Time) -> Result<(), LinkError> {
+        let _within = self.span.clone().entered();
         tracing::debug!(peer = %self.shared.peer.name, ?alive, "the peer is silent");
         match alive {
             Alive::Dead => Err(self.dead()),

@@ -210,11 +210,13 @@ impl Error for SendAllError {
 #[derive(Debug, Clone)]
 pub struct CloseError {
     /// The channels with what was not acknowledged. For [`Node::close`](crate::Node::close)
-    /// these are also channels of sessions that ended before, and channels that were refused,
-    /// where no call on a sender has said so: who dropped the sender could not know.
+    /// these are also channels of sessions that ended before, and channels that were refused
+    /// before all of it was acknowledged, where no call on a sender has said so: who dropped
+    /// the sender could not know.
     pub channels: Vec<Unacknowledged>,
     /// So many channels of earlier sessions found no place in `channels`, the oldest ones: a
-    /// node remembers 1024 of them. The log has their accounts.
+    /// node remembers 1024 of them. A call on the sender may have said so since. The log has
+    /// their accounts.
     pub forgotten: u64,
 }
 

@@ -152,9 +152,9 @@ impl AcceptTable {
         locked(&self.0).links.iter().map(|(link, _)| Arc::clone(link)).collect()
     }
 
-    /// What was lost and nobody was told of: the caller tells it.
-    pub(super) fn take_losses(&self) -> Result<(), CloseError> {
-        locked(&self.0).losses.take()
+    /// What was lost and nobody was told of.
+    pub(super) fn tell_losses(&self) -> Result<(), CloseError> {
+        locked(&self.0).losses.tell()
     }
 
     /// Waits until the node has none of these links: their sessions have ended, and what was

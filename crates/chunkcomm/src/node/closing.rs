@@ -16,8 +16,8 @@ impl Node {
     ///
     /// After `deadline` the sessions are cut; the error has an account of the
     /// channels with messages that were not acknowledged. So it has of those that were lost
-    /// with an earlier session, or refused, after their sender was dropped: what no call on
-    /// a sender said, this one says.
+    /// with an earlier session, or by a refusal, after their sender was dropped: what no call
+    /// on a sender said, this one says.
     ///
     /// # Cancel safety
     ///
@@ -44,7 +44,7 @@ impl Node {
         for task in &self.shared.tasks {
             task.abort();
         }
-        self.shared.table.take_losses()
+        self.shared.table.tell_losses()
     }
 }
 

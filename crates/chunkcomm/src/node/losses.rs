@@ -1,8 +1,10 @@
 //! What was accepted and may not have arrived, until somebody was told.
 
+use crate::cluster::lines;
 use crate::driver::ending::LostChannel;
 use crate::error::CloseError;
 use crate::moving::line::WORDS_CHANNEL;
+use crate::proto::call;
 use std::collections::VecDeque;
 
 /// Channels that are remembered.
@@ -32,23 +34,23 @@ impl Losses {
         }
     }
 
-    /// All that nobody was told of; now the caller is.
-    pub(super) fn take(&mut self) -> Result<(), CloseError> {
-        let untold = |(it, closing): &(LostChannel, bool)| *closing || !it.shared.is_told();
-        let lost: Vec<_> = self.channels.drain(..).filter(untold).collect();
+    /// All that nobody was told of; now the caller is. What was lost while the node closed
+    /// is told to everybody who closes it.
+    pub(super) fn tell(&mut self) -> Result<(), CloseError> {
+        self.channels.retain(|(it, closing)| *closing || !it.shared.is_told());
         let forgotten = std::mem::take(&mut self.forgotten);
-        if lost.is_empty() && forgotten == 0 {
+        if self.channels.is_empty() && forgotten == 0 {
             return Ok(());
         }
-        for (channel, _) in &lost {
+        for (channel, _) in &self.channels {
             channel.shared.set_told();
         }
-        let channels = lost.into_iter().map(|(channel, _)| channel.left).collect();
+        let channels = self.channels.iter().map(|(channel, _)| channel.left.clone()).collect();
         Err(CloseError { channels, forgotten })
     }
 }
 
-/// Calls, clusters and moving ends tell whom it concerns by errors of their own.
+/// Calls, clusters and lines tell whom it concerns by errors of their own.
 fn is_of_the_library(name: &str) -> bool {
-    name.starts_with("chunkcomm.") || name == WORDS_CHANNEL
+    call::is_reserved(name) || name.starts_with(lines::PREFIX) || name == WORDS_CHANNEL
 }

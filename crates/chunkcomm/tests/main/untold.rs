@@ -1,7 +1,9 @@
 //! What was accepted and lost, and nobody was told of: closing the node says it.
 
 use crate::support::{Pair, fill, limited, on_both, on_one_thread, pair};
-use chunkcomm::{CloseError, LinkCause, OpenError, SendError, Sender, Unacknowledged};
+use chunkcomm::{
+    CloseError, Landing, LinkCause, OpenError, RecvError, SendError, Sender, Unacknowledged,
+};
 use std::time::Duration;
 
 const LATE: Duration = Duration::from_secs(20);
@@ -142,5 +144,31 @@ fn a_node_remembers_a_thousand_channels_and_counts_the_others() {
         let error = limited(b.close(LATE)).await.unwrap_err();
         assert_eq!((error.channels.len(), error.forgotten), (1024, 176));
         assert!(error.to_string().ends_with("and 176 channels of earlier sessions"));
+    });
+}
+
+/// Takes all, and panics at the end.
+struct Panics(Vec<u8>);
+
+impl Landing for Panics {
+    fn room(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+    fn advance(&mut self, _bytes: usize) {}
+    fn end(self: Box<Self>, _outcome: Result<(), RecvError>) {
+        panic!("at the end of a landing, as the test wants it");
+    }
+}
+
+#[test]
+fn a_landing_that_panics_when_its_session_ends_keeps_no_node_from_closing() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (mut sender, receiver) = pair.bytes("panics").await;
+        receiver.land(Box::new(Panics(vec![0; 10])));
+        sender.send_slice(&[1; 100]).await.unwrap();
+        limited(sender.sync()).await.unwrap();
+        pair.peer.abort();
+        limited(pair.a.close(LATE)).await.unwrap();
     });
 }

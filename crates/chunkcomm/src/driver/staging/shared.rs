@@ -80,6 +80,11 @@ impl TxShared {
         self.has_failed() && locked(&self.slow).failure.is_some()
     }
 
+    /// The peer refused it.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.has_failed() && matches!(locked(&self.slow).failure, Some(Failure::Refused(_)))
+    }
+
     /// Its sender has ended it: what is staged still leaves.
     pub(super) fn close(&self) {
         self.flags.fetch_or(FAILED, Ordering::SeqCst);
@@ -234,8 +239,11 @@ impl TxShared {
     /// Why nothing can be sent to `peer` any more, with the account at hand: who gets it
     /// knows.
     pub(crate) fn error(&self, peer: &str, account: Account) -> SendError {
-        self.set_told();
-        self.cause(peer, account)
+        let cause = self.cause(peer, account);
+        if matches!(cause, SendError::Lost(_) | SendError::Refused(_)) {
+            self.set_told();
+        }
+        cause
     }
 
     /// As `error`, for an account that nobody has read yet.
