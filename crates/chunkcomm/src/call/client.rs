@@ -218,6 +218,7 @@ where
                 | CallError::NoService { .. }
                 | CallError::NoProvider { .. }
                 | CallError::Unreachable(_)
+                | CallError::Types(_)
         );
         elsewhere && matches!(self.inner.target, Target::Named(_))
     }
