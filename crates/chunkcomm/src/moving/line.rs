@@ -33,11 +33,24 @@ const WORDS_SCHEMA: &str = "chunkcomm.words/1";
 /// costs no more memory than these.
 const WORDS_WAITING_MAX: usize = 64 * 1024;
 
+/// Inputs of processes that wait to be said: who creates more waits, too.
+const INPUTS_WAITING_BYTES_MAX: usize = 4 << 20;
+
 /// What is said.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum LineWord {
     Custody(Word),
     Process(ProcessWord),
+}
+
+impl LineWord {
+    /// Bytes of the input in it.
+    fn input_bytes(&self) -> usize {
+        match self {
+            LineWord::Process(ProcessWord::Create(create)) => create.input.0.len(),
+            _ => 0,
+        }
+    }
 }
 
 /// Our side of the line beside one link.
@@ -52,6 +65,8 @@ pub(crate) struct Line {
 #[derive(Default)]
 struct Waiting {
     count: AtomicUsize,
+    /// Of inputs in them.
+    input_bytes: AtomicUsize,
     /// None of them will be.
     over: AtomicBool,
     fewer: Notify,
@@ -61,6 +76,21 @@ impl Waiting {
     fn are_many(&self) -> bool {
         self.count.load(Ordering::Relaxed) >= WORDS_WAITING_MAX
             && !self.over.load(Ordering::Relaxed)
+    }
+
+    fn are_large(&self) -> bool {
+        self.input_bytes.load(Ordering::Relaxed) >= INPUTS_WAITING_BYTES_MAX
+            && !self.over.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, word: &LineWord) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.input_bytes.fetch_add(word.input_bytes(), Ordering::Relaxed);
+    }
+
+    fn remove(&self, word: &LineWord) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        self.input_bytes.fetch_sub(word.input_bytes(), Ordering::Relaxed);
     }
 
     fn end(&self) {
@@ -102,7 +132,7 @@ impl Line {
 
     /// Says this, in order, as soon as it can be.
     pub(crate) fn say(&self, word: LineWord) {
-        self.waiting.count.fetch_add(1, Ordering::Relaxed);
+        self.waiting.add(&word);
         // When the line has ended, nobody hears it.
         let _ = self.words.send(word);
     }
@@ -137,9 +167,18 @@ impl Line {
     }
 
     async fn wait_for_fewer(&self) {
+        self.wait_while(Waiting::are_many).await;
+    }
+
+    /// Waits until one more process can be asked for.
+    pub(crate) async fn wait_for_room(&self) {
+        self.wait_while(|waiting| waiting.are_many() || waiting.are_large()).await;
+    }
+
+    async fn wait_while(&self, waits: impl Fn(&Waiting) -> bool) {
         loop {
             let fewer = self.waiting.fewer.notified();
-            if !self.waiting.are_many() {
+            if !waits(&self.waiting) {
                 return;
             }
             fewer.await;
@@ -206,7 +245,7 @@ async fn speak(
                 let why = format!("it takes no word of ends and processes: {error}");
                 return LinkError::new(link.peer.name.clone(), LinkCause::Gone(why));
             }
-            waiting.count.fetch_sub(1, Ordering::Relaxed);
+            waiting.remove(&word);
             next = to_say.try_recv().ok();
         }
         waiting.fewer.notify_waiters();

@@ -114,7 +114,8 @@ impl Drop for ProcessHandle {
 
 impl Node {
     /// Asks `peer` to run a process with this input, whose ends move there. One message, which
-    /// leaves at once; that the process began is not waited for.
+    /// leaves at once; that the process began is not waited for. Where inputs of 4 MiB, or 65,536
+    /// words, wait to be taken by the peer, this waits.
     ///
     /// # Errors
     ///
@@ -142,6 +143,7 @@ impl Node {
         };
         let moving = self.moving();
         let line = moving.line(&peer.link);
+        line.wait_for_room().await;
         // The line is no channel that fails alone.
         let leaving = Leaving::new(moving, &line, 0);
         let (encoded, leaving) = ports::pack(&input, leaving).map_err(InstantiateError::Input)?;

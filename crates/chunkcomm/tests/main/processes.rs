@@ -1,6 +1,7 @@
 //! Processes: asked for by one message, with streams and values both ways; how they end, and that
 //! their creator learns it.
 
+use crate::support::raw::RawPeer;
 use crate::support::{
     at_last, cancelled, limited, memory, on_both, on_one_thread, on_two_threads, tcp,
 };
@@ -549,5 +550,24 @@ fn the_future_of_a_process_is_dropped_on_its_own_runtime() {
         .await;
         drop(process);
         assert_eq!(limited(dropped).await.unwrap(), std::thread::current().id());
+    });
+}
+
+#[test]
+fn who_creates_processes_that_a_peer_does_not_take_waits() {
+    on_both(|| async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().into();
+        let node = Node::builder().build().await.unwrap();
+        let (peer, _deaf) = tokio::join!(node.connect(&address), RawPeer::accept(&listener));
+        let (peer, fail) = (peer.unwrap(), programs().fail);
+        let input = "x".repeat(100_000);
+        let mut handles = Vec::new();
+        while let Some(created) = cancelled(1, node.instantiate(&peer, &fail, input.clone())).await
+        {
+            handles.push(created.unwrap());
+            assert!(handles.len() < 100, "nothing waits");
+        }
+        assert!(handles.len() > 40, "{} of 100 kB each", handles.len());
     });
 }
