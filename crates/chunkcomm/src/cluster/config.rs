@@ -90,6 +90,9 @@ impl ClusterConfig {
     /// at the same address, which our own variables give (`CHUNKCOMM_MANAGER`; also under
     /// a launcher, whose own address is of that job alone), and does not stop the others:
     /// `mpiexec -disable-auto-cleanup`, `srun --kill-on-bad-exit=0 --no-kill`.
+    ///
+    /// A rank 0 of size 1, which waits for nobody else, so begins up to 3 s later: it may be
+    /// another one's successor in a cluster that grew, whose members tell it so.
     pub fn rejoin_window(mut self, window: Duration) -> ClusterConfig {
         self.rejoin_window = window;
         self

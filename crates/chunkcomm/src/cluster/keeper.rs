@@ -36,6 +36,8 @@ pub(super) struct Start {
     /// So many nodes.
     pub(super) size: u32,
     pub(super) ready_within: Duration,
+    /// So long members of an earlier manager are waited for where nobody else is.
+    pub(super) succeeds_within: Duration,
     /// What rank 0 runs for others.
     pub(super) functions: Option<Vec<Signature>>,
 }
@@ -87,9 +89,9 @@ impl Keeper {
         let mut random = [0; 16];
         entropy::fill(&mut random).map_err(io::Error::other)?;
         let incarnation = u128::from_le_bytes(random);
-        let Start { size, ready_within, functions } = start;
+        let Start { size, ready_within, succeeds_within, functions } = start;
         let manager = Manager::new(incarnation, size, ready_within, clock::now());
-        let manager = manager.comparing(functions);
+        let manager = manager.succeeding(succeeds_within).comparing(functions);
         let (progress, seen) = watch::channel(Progress {
             others: 0,
             children: children.as_ref().map_or(0, |children| children.pids().len()),
@@ -239,10 +241,11 @@ impl Work {
         match event {
             Event::Came(peer, up) => self.add_line(peer, up),
             Event::Word(line, word) => {
-                let peer = self.wires.get(&line).map(|wire| &wire.peer);
-                let fault = peer.and_then(|peer| lines::check_version(peer, word.since()).err());
-                if let Some(why) = fault {
-                    peer.inspect(|peer| peer.gone(why.as_str()));
+                // What was on its way on a line that is over.
+                let Some(Wire { peer, .. }) = self.wires.get(&line) else { return };
+                if let Err(why) = lines::check_version(peer, word.since()) {
+                    peer.gone(why.as_str());
+                    self.wires.remove(&line);
                     return self.manager.handle_lost(line, why);
                 }
                 if let Up::Ready(ready) = &word {

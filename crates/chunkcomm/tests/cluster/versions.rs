@@ -170,7 +170,7 @@ fn a_manager_that_says_what_was_not_agreed_on_is_given_up() {
             let down = manager.open_with::<Down>(&peer, "chunkcomm.cluster.down", options("down"));
             let mut down = down.await.unwrap();
             let id = NodeId { rank: 0, incarnation: manager.incarnation() };
-            down.send_now(&Down::Called(id, "head".to_owned())).await.unwrap();
+            down.send_now(&Down::Called(vec![(id, "head".to_owned())])).await.unwrap();
             (down, words)
         };
         let (joined, _lines) = limited(async { tokio::join!(joining, saying) }).await;

@@ -14,9 +14,14 @@ use crate::launch::{Children, Launcher};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The copies that a program starts when nobody says how many: at least.
 const COPIES_MIN: usize = 2;
+
+/// A cluster that began with rank 0 alone may have grown before that was lost: its members dial
+/// again once a second at least.
+const SUCCEEDS_WITHIN: Duration = Duration::from_secs(3);
 
 /// What rank 0 has beside a member.
 pub(super) struct Lead {
@@ -167,8 +172,12 @@ impl Joining {
         let Listening { built, removed, .. } = listening;
         let state = self.state(built.node, &built.addresses);
         let size = self.place.size().unwrap_or(1);
-        let start =
-            Start { size, ready_within: self.within, functions: self.config.functions.clone() };
+        let start = Start {
+            size,
+            ready_within: self.within,
+            succeeds_within: self.config.rejoin_window.min(SUCCEEDS_WITHIN),
+            functions: self.config.functions.clone(),
+        };
         let keeper = Keeper::start(&state, start, children).map_err(|error| JoinError::System {
             what: "give random numbers",
             error: Arc::new(error),

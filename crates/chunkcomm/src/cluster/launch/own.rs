@@ -42,5 +42,9 @@ pub(super) fn variables(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError
 /// A node that comes later.
 pub(super) fn later(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
     let manager = look.manager()?;
+    if manager.is_some() && look.has(SIZE) {
+        let why = format!("who is of a start has a rank: set {RANK}, or do not set {SIZE}");
+        return Err(look.wrong(SIZE, why));
+    }
     Ok(manager.map(|manager| Place::new(Launcher::Variables, manager)))
 }

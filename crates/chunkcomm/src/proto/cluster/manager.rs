@@ -52,6 +52,8 @@ pub struct Manager {
     size: u32,
     began: Time,
     ready_by: Time,
+    /// Until then it may hear of an earlier manager.
+    alone_until: Option<Time>,
     /// Those of rank 0, which all must have.
     functions: Option<Vec<Signature>>,
     phase: Phase,
@@ -92,6 +94,7 @@ impl Manager {
             size,
             began: now,
             ready_by: now.after(ready_within),
+            alone_until: None,
             functions: None,
             phase: Phase::Gathering,
             seats: BTreeMap::new(),
@@ -110,6 +113,14 @@ impl Manager {
             told: BTreeSet::new(),
             transmits: VecDeque::new(),
         }
+    }
+
+    /// It may be another one's successor, and hear of that from others alone: without any
+    /// rank to wait for it waits so long for members that know the earlier one.
+    #[must_use]
+    pub fn succeeding(self, wait: Duration) -> Manager {
+        let alone_until = (!wait.is_zero()).then(|| self.began.after(wait));
+        Manager { alone_until, ..self }
     }
 
     /// Whoever runs functions must have these; `None`: they are not compared.
@@ -147,15 +158,23 @@ impl Manager {
     /// When [`Manager::handle_timeout`] is to be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        (self.phase == Phase::Gathering).then_some(self.ready_by)
+        let next = self.alone_until.map_or(self.ready_by, |until| until.min(self.ready_by));
+        (self.phase == Phase::Gathering).then_some(next)
     }
 
     /// Time has gone on. Who is not there when its time is over is missing, and
     /// the cluster does not start. Where members of an earlier manager announced
     /// themselves, the missing ones are dead and it goes on.
     pub fn handle_timeout(&mut self, now: Time) {
-        if self.phase != Phase::Gathering || now < self.ready_by {
+        if self.phase != Phase::Gathering {
             return;
+        }
+        if self.alone_until.is_some_and(|until| now >= until) {
+            self.alone_until = None;
+            self.start_if_all_there();
+        }
+        if self.phase != Phase::Gathering || now < self.ready_by {
+            return self.check();
         }
         if self.again {
             self.start();
@@ -234,8 +253,8 @@ impl Manager {
 
     fn provide(&mut self, rank: u32, name: String) {
         let (id, line) = (self.seats[&rank].member.id, self.seats[&rank].line);
-        let has = self.names.values().filter(|ids| ids.contains(&id)).count();
-        if !is_name(&name) || has >= NAMES_A_MEMBER_MAX {
+        let others = self.names.iter().filter(|(it, ids)| **it != name && ids.contains(&id));
+        if !is_name(&name) || others.count() >= NAMES_A_MEMBER_MAX {
             self.transmits.push_back((line, Down::NameRefused(name)));
         } else if self.names.entry(name.clone()).or_default().insert(id)
             && self.phase == Phase::Running
@@ -389,7 +408,7 @@ impl Manager {
     }
 }
 
-fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     (1..=NAME_BYTES_MAX).contains(&name.len())
 }
 

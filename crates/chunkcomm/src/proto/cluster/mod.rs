@@ -46,6 +46,9 @@ pub const NAMES_A_MEMBER_MAX: usize = 1024;
 /// Of so many deaths the last ones are remembered.
 pub const DEATHS_MAX: usize = 4096;
 
+/// Names of members that are remembered, those of ranks that there may be.
+pub const CALLED_MAX: usize = 65_536;
+
 /// One life of one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct NodeId {
@@ -216,8 +219,8 @@ pub enum Down {
         /// Who asked.
         by: Option<NodeId>,
     },
-    /// What somebody's node is called; said before the first word that makes it known.
-    Called(NodeId, String),
+    /// What nodes are called; said before the first word that makes them known.
+    Called(Vec<(NodeId, String)>),
 }
 
 impl Down {
@@ -235,7 +238,7 @@ impl Down {
             | Down::Withdrawn(..)
             | Down::NameRefused(_)
             | Down::Finish { .. } => 1,
-            Down::Called(..) => 2,
+            Down::Called(_) => 2,
         }
     }
 }

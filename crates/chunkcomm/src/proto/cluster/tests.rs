@@ -15,6 +15,7 @@ use std::time::Duration;
 mod new_manager;
 mod running;
 mod starting;
+mod wire;
 mod world;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -86,7 +86,7 @@ impl Manager {
         let running = self.phase == Phase::Running;
         if running && known.is_none() {
             if let Some(name) = &member.name {
-                self.tell_all(&Down::Called(id, name.clone()));
+                self.tell_all(&Down::Called(vec![(id, name.clone())]));
             }
             self.tell_all(&Down::Joined(member.clone()));
         }
@@ -140,7 +140,8 @@ impl Manager {
 
     /// In a cluster that has not started.
     pub(super) fn start_if_all_there(&mut self) {
-        if self.missing().is_empty() {
+        let alone = self.alone_until.is_some() && self.size == 1 && !self.again;
+        if self.missing().is_empty() && !alone {
             self.start();
         }
     }
@@ -206,10 +207,10 @@ impl Manager {
 
     fn welcome(&mut self, rank: u32) {
         let line = self.seats[&rank].line;
-        for member in self.seats.values().map(|seat| &seat.member) {
-            if let Some(name) = &member.name {
-                self.transmits.push_back((line, Down::Called(member.id, name.clone())));
-            }
+        let named = self.members().filter_map(|it| Some((it.id, it.name.clone()?)));
+        let named: Vec<_> = named.collect();
+        if !named.is_empty() {
+            self.transmits.push_back((line, Down::Called(named)));
         }
         let names = self.names.iter();
         let names = names.flat_map(|(name, ids)| ids.iter().map(|id| (name.clone(), *id)));

@@ -1,7 +1,8 @@
 //! What a member does with the words of its manager.
 
 use super::{Change, End, Membership, Standing, WordError};
-use crate::proto::cluster::{DEATHS_MAX, Death, Down, Member, NodeId, TaskIds};
+use crate::proto::cluster::manager::is_name;
+use crate::proto::cluster::{CALLED_MAX, DEATHS_MAX, Death, Down, Member, NodeId, TaskIds};
 use std::collections::BTreeSet;
 
 impl Membership {
@@ -20,8 +21,10 @@ impl Membership {
                 }
                 self.handle_task_ids(told);
             }
-            (Standing::Announced | Standing::Member, Down::Called(id, name)) => {
-                self.called.insert(id, name);
+            (Standing::Announced | Standing::Member, Down::Called(named)) => {
+                let room = CALLED_MAX.saturating_sub(self.called.len());
+                let named = named.into_iter().filter(|(_, name)| is_name(name));
+                self.called.extend(named.take(room));
             }
             (_, Down::Refused(why)) => self.standing = Standing::Ended(End::Refused(why)),
             (Standing::Member, message) => return self.handle_news(message),
@@ -32,7 +35,7 @@ impl Membership {
 
     fn handle_news(&mut self, message: Down) -> Result<(), WordError> {
         match message {
-            Down::TaskIds(_) | Down::Refused(_) | Down::Called(..) => {
+            Down::TaskIds(_) | Down::Refused(_) | Down::Called(_) => {
                 return Err(WordError::OutOfTurn);
             }
             Down::Joined(member) => self.add(member),

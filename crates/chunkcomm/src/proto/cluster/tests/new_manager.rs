@@ -72,6 +72,42 @@ fn who_died_or_left_before_is_not_waited_for_and_is_known_as_it_was() {
 }
 
 #[test]
+fn a_manager_of_one_rank_listens_for_members_of_an_earlier_one_before_it_starts() {
+    let id = |rank, incarnation| NodeId { rank, incarnation };
+    let members = vec![id(0, 50), id(1, 101), id(2, 102)];
+    let before = Before { members, ..Before::default() };
+    // They had come later, without a size.
+    let later = |rank: u32| {
+        let ready = ready(rank, 1, 100 + u128::from(rank));
+        Up::Ready(Ready { size: None, again: Some(Box::new(before.clone())), ..ready })
+    };
+    let wait = SECOND / 2;
+    let new = || Manager::new(78, 1, SECOND, Time(0)).succeeding(wait);
+    let mut manager = new();
+    manager.handle_message(Line(0), Up::Ready(ready(0, 1, 100)));
+    assert_eq!(*manager.phase(), Phase::Gathering, "others may know better");
+    assert_eq!(manager.poll_timeout(), Some(Time(0).after(wait)));
+    manager.handle_message(Line(1), later(1));
+    assert_eq!(*manager.phase(), Phase::Gathering, "rank 2 lived");
+    manager.handle_timeout(Time(0).after(wait));
+    assert_eq!(*manager.phase(), Phase::Gathering);
+    manager.handle_message(Line(2), later(2));
+    assert_eq!(*manager.phase(), Phase::Running);
+    for (_, down) in said(&mut manager) {
+        let Down::TaskIds(ids) = down else { panic!("{down:?}") };
+        let there: Vec<_> = ids.members.iter().map(|member| member.id).collect();
+        assert_eq!(there, [id(0, 100), id(1, 101), id(2, 102)]);
+        let died: Vec<_> = ids.deaths.iter().map(|death| death.id).collect();
+        assert_eq!(died, [id(0, 50)]);
+    }
+    // Where nobody comes it begins alone.
+    let mut manager = new();
+    manager.handle_message(Line(0), Up::Ready(ready(0, 1, 100)));
+    manager.handle_timeout(Time(0).after(wait));
+    assert_eq!(*manager.phase(), Phase::Running);
+}
+
+#[test]
 fn a_death_while_the_members_come_back_is_one_and_not_the_end() {
     let id = |rank| NodeId { rank, incarnation: 100 + u128::from(rank) };
     let before = Before { members: [0, 1, 2].map(id).to_vec(), ..Before::default() };
