@@ -33,7 +33,7 @@ fn a_node_without_descriptors_goes_on_and_accepts_again_afterwards() {
         return;
     }
     let events = Events::default();
-    let _guard = tracing::subscriber::set_default(events.clone());
+    let _guard = events.listen();
     let failed = || events.count(&["WARN", "no connection can be accepted", "os error 24"]);
     on_one_thread(async {
         let pair = pair().await;

@@ -40,7 +40,9 @@ fn is_full(link: &LinkReport) -> bool {
 /// The channel has credit, and yet what it accepted does not leave.
 fn waits_for_the_ring(link: &LinkReport, channel: &str) {
     let report = link.sending.iter().find(|it| it.channel == channel).unwrap();
-    assert!(report.waits_for.is_none() && report.credit_bytes > 0, "{link}");
+    // Somebody may wait in `send` by now.
+    let its_turn = report.waits_for.as_ref().is_none_or(|it| it.starts_with("its turn"));
+    assert!(its_turn && report.credit_bytes > 0, "{link}");
     assert!(report.staged > 0, "{link}");
 }
 

@@ -107,7 +107,7 @@ fn a_node_whose_runtime_is_blocked_is_explained_all_the_same() {
 fn lost_connections_and_what_was_not_acknowledged_are_logged() {
     let events = Events::default();
     let seen = |text: &str| events.count(&[text]) > 0;
-    let _guard = tracing::subscriber::set_default(events.clone());
+    let _guard = events.listen();
     on_one_thread(async {
         let (pair, proxy) = cut_off().await;
         until(|| seen("the connection was lost")).await;
@@ -131,7 +131,7 @@ fn lost_connections_and_what_was_not_acknowledged_are_logged() {
 #[test]
 fn nothing_is_told_of_a_message() {
     let events = Events::default();
-    let _guard = tracing::subscriber::set_default(events.clone());
+    let _guard = events.listen();
     on_one_thread(async {
         let pair = pair().await;
         let (mut sender, mut receiver) = pair.channel::<u64>("silent").await;
