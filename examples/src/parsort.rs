@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::by_policy::Team;
 use crate::command_line::{parse, write_out};
-use crate::program::run_program;
+use crate::program::{on_a_thread, run_program};
 use options::Options;
 use table::Row;
 use ways::{Way, Workers};
@@ -32,9 +32,27 @@ struct Job {
     ways: Vec<Way>,
     /// How often all of them.
     rounds: u32,
+    /// Of the numbers as they were read.
+    digest: Digest,
     numbers: ReceivingPort<i64>,
     /// One for each sorting: the ways in order, round by round.
     outcomes: SendingPort<Outcome>,
+}
+
+/// What is the same of the same numbers in any order, and of others hardly ever: their count, sum,
+/// and sum of squares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Digest([u64; 3]);
+
+impl Digest {
+    fn of(numbers: &[i64]) -> Digest {
+        let add = |[count, sum, squares]: [u64; 3], number: &i64| {
+            let number = number.cast_unsigned();
+            let square = number.wrapping_mul(number);
+            [count + 1, sum.wrapping_add(number), squares.wrapping_add(square)]
+        };
+        Digest(numbers.iter().fold([0; 3], add))
+    }
 }
 
 /// One sorting.
@@ -110,7 +128,8 @@ async fn ask(
     let (outcomes, mut told) = cluster.node().sending_port()?;
     let workers = team.helpers.iter().copied().cycle().take(options.workers as usize).collect();
     let (ways, rounds) = (options.ways(), options.repeat);
-    let job = Job { workers, ways, rounds, numbers: input, outcomes };
+    let digest = Digest::of(numbers);
+    let job = Job { workers, ways, rounds, digest, numbers: input, outcomes };
     let process = cluster.instantiate(team.caller, caller, job).await?;
     let sending = async {
         let mut to_caller = to_caller.connect().await?;
@@ -137,8 +156,16 @@ async fn call(cluster: &Cluster, workers: &Workers, job: Job) -> Result<(), Fail
     let mut from = job.numbers.connect().await?.into_receiver().await?;
     let mut numbers = Vec::new();
     while from.recv_many(&mut numbers, usize::MAX).await? > 0 {}
-    let mut expected = numbers.clone();
-    expected.sort_unstable();
+    if Digest::of(&numbers) != job.digest {
+        return Err(Failure::new("other numbers came than were read"));
+    }
+    let unsorted = numbers.clone();
+    let sorted = move || {
+        let mut sorted = unsorted;
+        sorted.sort_unstable();
+        sorted
+    };
+    let expected = on_a_thread(sorted).await.map_err(|error| Failure::new(error.to_string()))?;
     let numbers = numbers.into();
     for _ in 0..job.rounds {
         for &way in &job.ways {

@@ -8,8 +8,8 @@
 //! `GET /metrics`: counters, see [`metrics`].
 
 use std::fmt::Display;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use axum::Router;
 use axum::body::Bytes;
@@ -17,7 +17,7 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use chunkcomm::{Peer, Sender};
+use chunkcomm::{ChannelStats, Peer, Sender};
 use tokio::sync::Mutex;
 
 use super::event::{self, Event};
@@ -30,6 +30,8 @@ pub const BODY_BYTES_MAX: usize = 1 << 20;
 pub struct Service {
     /// Until the service ends: what is accepted is accepted before that.
     channel: Mutex<Option<Sender<Event>>>,
+    /// The channel's counters when it was last at hand.
+    counted: std::sync::Mutex<Option<ChannelStats>>,
     collector: Peer,
     accepted: AtomicU64,
     refused: AtomicU64,
@@ -41,12 +43,23 @@ impl Service {
     pub fn new(channel: Sender<Event>) -> Service {
         let collector = channel.peer().clone();
         let (accepted, refused) = (AtomicU64::new(0), AtomicU64::new(0));
-        Service { channel: Mutex::new(Some(channel)), collector, accepted, refused }
+        let (channel, counted) = (Mutex::new(Some(channel)), std::sync::Mutex::default());
+        Service { channel, counted, collector, accepted, refused }
     }
 
     /// The channel, to be closed: later requests are refused. Waits for a request that ships.
     pub async fn take(&self) -> Option<Sender<Event>> {
         self.channel.lock().await.take()
+    }
+
+    /// The channel's counters. A request that ships may wait for the collector: then those of
+    /// before it.
+    fn channel_stats(&self) -> Option<ChannelStats> {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(channel) = self.channel.try_lock() {
+            *counted = channel.as_ref().map(Sender::stats);
+        }
+        *counted
     }
 
     async fn ship(&self, body: &[u8]) -> Result<usize, (StatusCode, String)> {
@@ -89,7 +102,7 @@ async fn take_events(State(service): State<Arc<Service>>, body: Bytes) -> Respon
 }
 
 async fn give_metrics(State(service): State<Arc<Service>>) -> Response {
-    let channel = service.channel.lock().await.as_ref().map(Sender::stats);
+    let channel = service.channel_stats();
     let requests = Requests {
         accepted: service.accepted.load(Ordering::Relaxed),
         refused: service.refused.load(Ordering::Relaxed),
