@@ -87,12 +87,8 @@ pub fn run() -> ExitCode {
 async fn work(mut options: Options) -> Result<(), Failure> {
     options.cluster.nodes.get_or_insert(NODES);
     // From the start, so that a signal in between is not lost.
-    let mut asked = Box::pin(stop_signal()?);
-    let joined = tokio::select! {
-        joined = options.cluster.join() => joined?,
-        () = &mut asked => return Err("asked to end before all nodes were there".into()),
-    };
-    let Some(cluster) = joined else { return Ok(()) };
+    let asked = stop_signal()?;
+    let Some(cluster) = options.cluster.join().await? else { return Ok(()) };
     let done = match (cluster.size(), cluster.rank()) {
         (NODES, 0) => serving::serve(&cluster, &options, asked).await,
         (NODES, _) => write_events(&cluster, &options, asked).await,
