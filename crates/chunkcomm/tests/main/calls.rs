@@ -359,14 +359,17 @@ fn a_call_that_is_late_drops_its_handler_and_a_slot_of_it_is_not_mixed_up() {
         let pair = pair().await;
         let (service, gate, count) = gated(&pair.a, ServiceOptions::default());
         let client = client::<u64, u64>(&pair, "gated");
+        // The channel is open, so that every call is sent before it is late.
+        gate.add_permits(1);
+        assert_eq!(limited(client.call(&0)).await.unwrap(), 1);
         let hasty = client.clone().timeout(Duration::from_millis(20));
         for number in 0..5 {
             let error = limited(hasty.call(&number)).await.unwrap_err();
             assert!(matches!(error, CallError::Timeout { .. }), "{error}");
             assert_eq!(error.to_string(), "service \"gated\" did not answer within 20ms");
         }
-        until(|| count.now() == 0).await;
-        assert_eq!(service.stats().cancelled, 5);
+        // On a busy machine it may be some time until the service has heard of all.
+        until(|| service.stats().cancelled == 5 && count.now() == 0).await;
         gate.add_permits(2);
         // Those that have time, and those that never had any.
         assert_eq!(limited(client.call(&10)).await.unwrap(), 11);
