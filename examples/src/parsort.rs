@@ -53,6 +53,14 @@ impl Digest {
         };
         Digest(numbers.iter().fold([0; 3], add))
     }
+
+    /// These are the numbers that it is of.
+    fn check(self, numbers: &[i64]) -> Result<(), Failure> {
+        if Digest::of(numbers) == self {
+            return Ok(());
+        }
+        Err(Failure::new("other numbers came than were read"))
+    }
 }
 
 /// One sorting.
@@ -156,9 +164,7 @@ async fn call(cluster: &Cluster, workers: &Workers, job: Job) -> Result<(), Fail
     let mut from = job.numbers.connect().await?.into_receiver().await?;
     let mut numbers = Vec::new();
     while from.recv_many(&mut numbers, usize::MAX).await? > 0 {}
-    if Digest::of(&numbers) != job.digest {
-        return Err(Failure::new("other numbers came than were read"));
-    }
+    job.digest.check(&numbers)?;
     let unsorted = numbers.clone();
     let sorted = move || {
         let mut sorted = unsorted;
@@ -175,4 +181,29 @@ async fn call(cluster: &Cluster, workers: &Workers, job: Job) -> Result<(), Fail
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_numbers_than_were_read_are_refused() {
+        let read = [3, -1, 7, 7, 0, i64::MIN];
+        let digest = Digest::of(&read);
+        let mut other_order = read;
+        other_order.reverse();
+        assert!(digest.check(&other_order).is_ok());
+        let others: [&[i64]; 5] = [
+            &[],
+            &read[1..],
+            &[3, -1, 7, 7, 0, i64::MIN, 0],
+            &[3, -1, 7, 7, 1, i64::MIN],
+            // Of the same sum.
+            &[4, -2, 7, 7, 0, i64::MIN],
+        ];
+        for numbers in others {
+            assert!(digest.check(numbers).is_err(), "{numbers:?}");
+        }
+    }
 }

@@ -179,6 +179,43 @@ fn what_was_answered_before_the_end_is_collected_once() {
     }
 }
 
+/// A collector that stands still: a request with events waits for it, one for the counters not.
+#[test]
+fn metrics_are_given_while_events_wait_for_the_collector() {
+    let running = Running::start("slow");
+    let (mut posts, mut looks) = (running.client(), running.client());
+    let text = "x".repeat(1_000);
+    let many: Vec<_> = (0..900).map(|number| json(&format!("{text}-{number}"))).collect();
+    let body = format!("[{}]", many.join(","));
+    proc::signal(running.collector.0.id(), Signal::STOP);
+    let sent = AtomicU64::new(0);
+    let answered = std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            // More than the link keeps and the sockets hold, so that some wait.
+            let mut answered = 0;
+            for _ in 0..40 {
+                sent.fetch_add(1, Ordering::SeqCst);
+                assert_eq!(posts.post("/events", &body).unwrap().status, 202);
+                answered += 1;
+            }
+            answered
+        });
+        let mut before = u64::MAX;
+        proc::until_some("no request waits for the collector", || {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            let now = sent.load(Ordering::SeqCst);
+            (std::mem::replace(&mut before, now) == now && now < 40).then_some(())
+        });
+        let metrics = looks.get("/metrics").unwrap();
+        assert_eq!(metrics.status, 200);
+        assert!(!sending.is_finished());
+        proc::signal(running.collector.0.id(), Signal::CONT);
+        sending.join().unwrap()
+    });
+    running.stop();
+    assert_eq!((answered, running.ends().len()), (40, 36_000));
+}
+
 /// It has begun before the end, and its body comes after.
 #[test]
 fn a_request_that_has_begun_is_finished() {

@@ -212,6 +212,16 @@ fn a_variable_that_is_missing_is_named() {
 }
 
 #[test]
+fn a_size_without_a_rank_is_no_later_comer() {
+    let later = [("CHUNKCOMM_MANAGER", "first.lab:7000")];
+    let place = detect(&later).unwrap();
+    assert_eq!((place.launcher(), place.rank()), (Launcher::Variables, None));
+    let error = detect(&[later[0], ("CHUNKCOMM_SIZE", "2")]).unwrap_err().to_string();
+    assert!(error.starts_with("CHUNKCOMM_SIZE is \"2\": "), "{error}");
+    assert!(error.contains("set CHUNKCOMM_RANK, or do not set CHUNKCOMM_SIZE"), "{error}");
+}
+
+#[test]
 fn lists_of_hosts_are_expanded() {
     let cases = [
         ("a", "a"),

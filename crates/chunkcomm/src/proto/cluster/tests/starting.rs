@@ -21,6 +21,30 @@ fn everybody_is_told_the_addresses_once_all_are_there() {
     }
 }
 
+/// The queue of a member holds so many words as there may be in a start of any size.
+#[test]
+fn a_start_is_as_many_words_however_many_nodes_have_names() {
+    for size in [3, 300] {
+        let mut manager = Manager::new(77, size, SECOND, Time(0));
+        for rank in 0..size {
+            let line = Line(rank.into());
+            manager.handle_message(line, Up::Called(format!("node {rank}")));
+            manager.handle_message(line, Up::Ready(ready(rank, size, 100 + u128::from(rank))));
+        }
+        let told = said(&mut manager);
+        for rank in 0..u64::from(size) {
+            let words = told.iter().filter(|(line, _)| *line == rank).map(|(_, down)| down);
+            match words.collect::<Vec<_>>()[..] {
+                [Down::Called(named), Down::TaskIds(ids)] => {
+                    assert_eq!((named.len(), ids.members.len()), (size as usize, size as usize));
+                    assert!(named.iter().all(|(id, name)| *name == format!("node {}", id.rank)));
+                }
+                ref other => panic!("{} words to rank {rank} of {size}", other.len()),
+            }
+        }
+    }
+}
+
 #[test]
 fn who_is_not_ready_in_time_is_named() {
     let mut manager = Manager::new(77, 4, Duration::from_millis(1500), Time(0));
