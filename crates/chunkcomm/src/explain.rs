@@ -126,7 +126,9 @@ pub struct ReceivingReport {
 }
 
 impl Explanation {
-    /// Nothing waits on any link.
+    /// No link waits for its peer, and no channel that sends: not for credit or room, and
+    /// not for an acknowledgement that somebody waits for. Receivers that wait for a message,
+    /// calls in flight and the node's other waits do not count.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.links.iter().all(|link| {
