@@ -224,12 +224,18 @@ fn an_accept_that_is_dropped_while_it_refuses_has_refused() {
             fill(&mut sender).await;
             let refusing = DeltaReceiver::<u32>::accept(&right, "odd", vec![0; LEN + 1]);
             let refused = limited(cancelled(waits, refusing)).await;
-            if refused.is_none() {
-                // Perhaps dropped before it knew what to refuse.
-                let again = DeltaReceiver::<u32>::accept(&right, "odd", vec![0; LEN + 1]);
-                let _ = tokio::time::timeout(Duration::from_millis(20), again).await;
-            }
-            let error = limited(sender.finish()).await.unwrap_err();
+            let told = async {
+                if refused.is_none() {
+                    // Perhaps dropped before it knew what to refuse.
+                    let again = DeltaReceiver::<u32>::accept(&right, "odd", vec![0; LEN + 1]);
+                    tokio::select! {
+                        told = sender.finish() => return told,
+                        _ = again => {}
+                    }
+                }
+                sender.finish().await
+            };
+            let error = limited(told).await.unwrap_err();
             assert!(matches!(error, DeltaSendError::Mismatch(_)), "{waits}: {error}");
             if let Some(refused) = refused {
                 assert!(matches!(refused.unwrap_err(), DeltaRecvError::Mismatch(_)));

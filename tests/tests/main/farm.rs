@@ -80,7 +80,7 @@ async fn as_completed_gives_each_result_once_when_it_comes() {
     let mut farm = builder.prefetch(Prefetch::Fixed(1)).start().await.unwrap();
     let mut order = Vec::new();
     // The first keeps one worker busy while the other does the rest.
-    let tasks = std::iter::once(1_000).chain([0; 30]);
+    let tasks = std::iter::once(5_000).chain([0; 30]);
     let stats = farm.run_as_completed(&functions.sleep, tasks, |index, _| order.push(index)).await;
     assert_eq!(stats.unwrap().tasks, 31);
     assert_eq!(order.last(), Some(&0), "{order:?}");

@@ -4,6 +4,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use super::ports::free_address;
 use super::proc;
 use chunkcomm::{Cluster, ClusterConfig};
 use chunkcomm_farm::{Farm, FarmBuilder, Loss, Model, Prefetch, RunError, StartError, serve_in};
@@ -38,9 +39,7 @@ impl Others {
 
 /// A cluster of so many nodes; to the others these variables are told, too.
 async fn cluster(size: u32, variables: &[(&str, &str)]) -> (Cluster, Others) {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let manager = listener.local_addr().unwrap().to_string();
-    drop(listener);
+    let manager = free_address();
     let place = |rank: u32| {
         let (rank, size) = (rank.to_string(), size.to_string());
         let manager = manager.clone();

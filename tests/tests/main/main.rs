@@ -19,6 +19,7 @@ mod nodes_ssh;
 mod nodes_ssh_ends;
 mod parsort;
 mod pipeline;
+mod ports;
 mod proc;
 mod pure;
 #[path = "../../../crates/chunkcomm/tests/main/support/random.rs"]

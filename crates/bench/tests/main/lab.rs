@@ -54,7 +54,7 @@ fn a_stream_survives_cuts_whichever_way_it_goes() {
 #[test]
 fn a_stream_survives_connections_that_swallow() {
     for how in ["one-way", "blackhole"] {
-        let options = ["--cuts", "2", "--how", how, "--dead", "2s", "--resume-max", "60s"];
+        let options = ["--cuts", "2", "--how", how, "--dead", "5s", "--resume-max", "60s"];
         assert_eq!(held("cuts", &options)[0]["cuts"], 2);
     }
 }
@@ -70,7 +70,7 @@ fn a_broken_promise_is_exit_status_1_and_stands_in_the_row() {
 #[test]
 fn a_session_outlives_a_stop_and_not_a_death() {
     for whom in ["receiver", "sender"] {
-        let options = ["--dead", "1s", "--for", "200ms", "--for", "2500ms", "--kill"];
+        let options = ["--dead", "3s", "--for", "200ms", "--for", "6s", "--kill"];
         let rows = held("stop", &[&options[..], &["--whom", whom]].concat());
         let survived: Vec<_> = rows.iter().map(|row| row["survived"].as_bool()).collect();
         assert_eq!((survived[0], survived[2]), (Some(true), Some(false)), "{whom}");

@@ -18,6 +18,9 @@ const COST_RATIO_MAX: f64 = 1.1;
 /// Connections of the final, each with so many pairs: how fast one is differs by a third from one
 /// to the next with where its memory happens to lie, and stays so while it lasts.
 const OPENINGS: usize = 5;
+
+/// The fastest of so many slices is what ours makes at saturation.
+const SATURATION_SLICES: usize = 3;
 const PAIRS: usize = 2;
 
 /// Of fewer messages too few are beyond the 99th percentile to tell it.
@@ -113,7 +116,12 @@ pub(super) fn saturation(
     let mut ours = open(bench, cell, setting.node(PolicyKind::Chunked))?;
     let plan = lengths.plan(Rate::Saturation)?;
     let count = slices::warm_up(&plan, |count| ours.slice(bench, count.messages))?;
-    Ok(ours.slice(bench, count)?.rate())
+    // An interruption makes a slice slower, and none faster.
+    let mut most = 0.0_f64;
+    for _ in 0..SATURATION_SLICES {
+        most = most.max(ours.slice(bench, count)?.rate());
+    }
+    Ok(most)
 }
 
 /// Heats and final of a cell.
