@@ -53,7 +53,7 @@ fn a_chain_needs_a_second_node() {
     // As a launcher's number it is found out when the cluster is there.
     let mut command = CASCADE.command(&[]);
     command.env("CHUNKCOMM_RANK", "0").env("CHUNKCOMM_SIZE", "1");
-    let manager = super::ports::free_address();
+    let manager = super::nodes::free_address();
     let output = command.env("CHUNKCOMM_MANAGER", manager).output().unwrap();
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{told}");

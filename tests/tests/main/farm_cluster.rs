@@ -4,7 +4,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::ports::free_address;
+use super::nodes::free_address;
 use super::proc;
 use chunkcomm::{Cluster, ClusterConfig};
 use chunkcomm_farm::{Farm, FarmBuilder, Loss, Model, Prefetch, RunError, StartError, serve_in};

@@ -19,6 +19,7 @@ mod nodes_ssh;
 mod nodes_ssh_ends;
 mod parsort;
 mod pipeline;
+#[path = "../../../crates/chunkcomm/tests/main/support/ports.rs"]
 mod ports;
 mod proc;
 mod pure;

@@ -128,6 +128,11 @@ fn failure(rank: &str, size: &str, port: u16, ready_ms: &str) -> String {
     error
 }
 
+/// What `CHUNKCOMM_MANAGER` may say.
+pub(crate) fn free_address() -> String {
+    format!("127.0.0.1:{}", free_port())
+}
+
 /// How long rank 0 says that it waited for the others: as long as it was to, and longer where the
 /// machine was busy.
 pub(crate) fn waited(told: &str) -> Duration {
@@ -166,9 +171,8 @@ fn ranks_that_disagree_about_the_size_say_so() {
 
 #[cfg(target_os = "linux")]
 mod killed {
-    use super::super::ports::free_address;
     use super::super::proc;
-    use super::PROGRAM;
+    use super::{PROGRAM, free_address};
     use rustix::process::Signal;
     use std::io::Read as _;
     use std::process::{Command, Stdio};

@@ -2,8 +2,7 @@
 //! the others end, in order or with an error that names somebody, and no process is left. A
 //! moment is drawn by a seed, which is printed.
 
-use super::nodes::PROGRAM;
-use super::ports::free_address;
+use super::nodes::{PROGRAM, free_address};
 use super::proc;
 use super::random::Random;
 use rustix::process::Signal;

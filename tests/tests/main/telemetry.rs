@@ -1,7 +1,7 @@
 //! The example program `telemetry`: service and collector as processes that are started by hand, and
 //! clients over real connections.
 
-use super::ports::free_address;
+use super::nodes::free_address;
 use super::proc;
 use chunkcomm_examples::telemetry::client::Client;
 use chunkcomm_examples::telemetry::event;

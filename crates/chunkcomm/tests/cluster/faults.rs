@@ -1,6 +1,7 @@
 //! Nodes that die when no program would end them.
 
-use crate::joining::{LONG, config, port};
+use crate::joining::{LONG, config};
+use crate::ports::free_port;
 use crate::waiting::{limited, on_one_thread};
 use chunkcomm::LinkCause;
 use chunkcomm::cluster::Cluster;
@@ -24,7 +25,7 @@ fn the_third_node() {
 #[test]
 fn who_is_killed_while_all_end_is_not_waited_for() {
     on_one_thread(async {
-        let port = port();
+        let port = free_port();
         let mut third = std::process::Command::new(std::env::current_exe().unwrap());
         third.args(["--exact", "faults::the_third_node"]).env(PORT, port.to_string());
         let mut third = third.stdout(std::process::Stdio::null()).spawn().unwrap();

@@ -1,5 +1,6 @@
 //! Clusters within one process: nodes by our own variables, on loopback.
 
+use crate::ports::free_port;
 use crate::waiting::{at_last, cancelled, limited, on_both, on_one_thread};
 use chunkcomm::cluster::{
     BarrierError, Change, Cluster, ClusterConfig, End, EndError, JoinError, NameError, PeerError,
@@ -9,12 +10,6 @@ use chunkcomm::{ChannelOptions, Credential, Node, Policy, Registry};
 use std::time::Duration;
 
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-
-/// A port that is free now.
-pub(crate) fn port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
 
 pub(crate) fn config(rank: Option<u32>, size: u32, port: u16) -> ClusterConfig {
     let manager = format!("127.0.0.1:{port}");
@@ -32,7 +27,7 @@ pub(crate) async fn cluster(
     size: u32,
     with: impl Fn(ClusterConfig) -> ClusterConfig,
 ) -> (Vec<Cluster>, u16) {
-    let port = port();
+    let port = free_port();
     let joining: Vec<_> = (0..size)
         .map(|rank| tokio::spawn(Cluster::join(with(config(Some(rank), size, port)))))
         .collect();
@@ -225,7 +220,7 @@ fn nodes_come_later_and_take_the_ranks_of_the_dead() {
 #[test]
 fn pods_reach_each_other_before_their_names_are_published() {
     on_one_thread(async {
-        let (port, credential) = (port(), Credential::generate().unwrap());
+        let (port, credential) = (free_port(), Credential::generate().unwrap());
         let joining = (0..3).map(|index: u32| {
             let variables = [
                 ("JOB_COMPLETION_INDEX", index.to_string()),
@@ -253,8 +248,8 @@ fn pods_reach_each_other_before_their_names_are_published() {
 #[test]
 fn who_is_not_there_is_named() {
     on_one_thread(async {
-        let port = port();
-        let soon = |rank| config(Some(rank), 4, port).ready_within(Duration::from_millis(300));
+        let port = free_port();
+        let soon = |rank| config(Some(rank), 4, port).ready_within(Duration::from_secs(3));
         let (first, third) = tokio::join!(Cluster::join(soon(0)), Cluster::join(soon(2)));
         for error in [first.unwrap_err(), third.unwrap_err()] {
             let text = error.to_string();
@@ -269,7 +264,7 @@ fn who_is_not_there_is_named() {
 #[test]
 fn ranks_that_disagree_about_the_size_all_hear_of_it() {
     on_one_thread(async {
-        let port = port();
+        let port = free_port();
         // Rank 2 may come when the others have given up already.
         let (first, second, third) = tokio::join!(
             Cluster::join(config(Some(0), 3, port)),
@@ -362,7 +357,7 @@ fn who_says_something_else_to_the_manager_is_told_both_kinds_of_words() {
             let named = ["chunkcomm.cluster.up/0", "chunkcomm.cluster.up/3"];
             assert!(named.iter().all(|it| text.contains(it)), "{text}");
         };
-        let port = port();
+        let port = free_port();
         let address: chunkcomm::Address = format!("127.0.0.1:{port}").parse().unwrap();
         let manager = Node::builder().listen(address.clone()).build().await.unwrap();
         let up = schema("chunkcomm.cluster.up/0");
@@ -501,7 +496,7 @@ fn anybody_may_ask_for_the_stop() {
 #[test]
 fn nodes_with_another_credential_are_told_so() {
     on_one_thread(async {
-        let port = port();
+        let port = free_port();
         let with = |rank| {
             let made = Credential::generate().unwrap();
             config(Some(rank), 2, port).credential(made).ready_within(Duration::from_secs(2))

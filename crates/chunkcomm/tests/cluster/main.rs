@@ -7,6 +7,8 @@ mod calls;
 mod faults;
 mod joining;
 mod names;
+#[path = "../main/support/ports.rs"]
+mod ports;
 mod precedence;
 mod processes;
 mod versions;

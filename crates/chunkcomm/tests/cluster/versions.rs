@@ -1,6 +1,7 @@
 //! Releases whose ranges of versions differ, in one cluster.
 
-use crate::joining::{LONG, cluster, config, end_all, port};
+use crate::joining::{LONG, cluster, config, end_all};
+use crate::ports::free_port;
 use crate::processes::{Programs, programs};
 use crate::waiting::{limited, on_both, on_one_thread};
 use chunkcomm::call::ServiceOptions;
@@ -153,7 +154,7 @@ fn a_word_of_a_version_that_was_not_agreed_on_ends_the_link() {
 fn a_manager_that_says_what_was_not_agreed_on_is_given_up() {
     on_one_thread(async {
         use chunkcomm::proto::cluster::{Down, NodeId};
-        let (port, programs) = (port(), programs());
+        let (port, programs) = (free_port(), programs());
         let address: chunkcomm::Address = format!("127.0.0.1:{port}").parse().unwrap();
         let manager = Node::builder().listen(address).build().await.unwrap();
         let options = |it: &str| {

@@ -2,7 +2,7 @@
 
 use crate::support::raw::{RawPeer, bytes_fingerprint};
 use crate::support::{
-    NEVER, all, fill, limited, memory, on_both, on_one_thread, pair, pair_of, tcp, until,
+    NEVER, all, announced, fill, limited, memory, on_both, on_one_thread, pair, pair_of, tcp, until,
 };
 use chunkcomm::proto::limits::HELD_OPENS_MAX;
 use chunkcomm::proto::packet::Item;
@@ -18,6 +18,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 #[test]
 fn try_send_says_full_and_accepts_again_when_the_receiver_took_something() {
@@ -45,10 +46,12 @@ fn send_waits_while_the_outbox_is_full_and_goes_on() {
         let pair = pair().await;
         let (mut sender, mut receiver) = pair.channel::<u64>("wait").await;
         let accepted = fill(&mut sender, &0).await;
+        let (waits, waiting) = oneshot::channel();
         let mut waits = tokio::spawn(async move {
-            sender.send(&7).await.unwrap();
+            announced(sender.send(&7), waits).await.unwrap();
             sender
         });
+        waiting.await.unwrap();
         let early = tokio::time::timeout(Duration::from_millis(20), &mut waits).await;
         assert!(early.is_err(), "nothing was taken, and there is room");
         for _ in 0..accepted {

@@ -407,7 +407,11 @@ fn senders_of_any_kind_are_waited_for_together() {
         fill(&mut texts, &"text".to_owned()).await;
         let mut ends: [&mut dyn SendingEnd; 3] = [&mut numbers, &mut texts, &mut raw];
         assert_eq!(limited(any_ready(&mut ends, 100)).await.unwrap(), 2);
-        while raw.try_send(&message(1, 5000)).is_ok() || raw.capacity() >= 100 {
+        let credit_waits = raw.peer().stats().credit_waits;
+        while raw.peer().stats().credit_waits == credit_waits
+            || raw.try_send(&message(1, 5000)).is_ok()
+            || raw.capacity() >= 100
+        {
             let _ = raw.try_send(&message(1, 90));
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

@@ -417,7 +417,13 @@ fn a_service_that_closes_answers_what_it_has_and_refuses_what_comes() {
             assert_eq!(limited(call).await.unwrap().unwrap(), number as u64 + 1);
         }
         limited(closing).await.unwrap().unwrap();
-        let error = limited(client.call(&9)).await.unwrap_err();
+        // Its end has arrived, and may not have been looked at.
+        let error = loop {
+            match limited(client.call(&9)).await.unwrap_err() {
+                CallError::Ended { .. } => tokio::time::sleep(Duration::from_millis(1)).await,
+                error => break error,
+            }
+        };
         assert!(matches!(error, CallError::NoService { .. }), "{error}");
     });
 }
@@ -455,7 +461,7 @@ fn a_service_that_does_not_close_in_time_or_is_dropped_says_so_to_its_callers() 
 fn calls_in_flight_learn_that_the_server_is_gone_and_later_ones_find_it_again() {
     on_both(|| async {
         let ms = Duration::from_millis;
-        let quick = || Node::builder().liveness(ms(100), ms(200), ms(400));
+        let quick = || Node::builder().liveness(ms(100), ms(500), ms(2_000));
         let server = quick().name("server").listen(tcp()).build().await.unwrap();
         let proxy = Proxy::before(&server).await;
         let (_service, _gate, count) = gated(&server, ServiceOptions::default());
@@ -469,6 +475,13 @@ fn calls_in_flight_learn_that_the_server_is_gone_and_later_ones_find_it_again() 
             })
             .collect();
         until(|| count.now() == 20).await;
+        // That they arrived is known here, too.
+        limited(async {
+            while node.explain().await.links.iter().any(|it| it.acknowledged < it.sent) {
+                tokio::time::sleep(ms(1)).await;
+            }
+        })
+        .await;
         // Another process takes its place.
         let again = quick().name("again").listen(tcp()).build().await.unwrap();
         let _service =

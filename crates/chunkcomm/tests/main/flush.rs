@@ -34,6 +34,12 @@ async fn only_since(before: FlushCounts, pair: &Pair, reason: FlushReason) {
     }
 }
 
+/// The counts at `b` when it has sent so many messages.
+async fn counted(pair: &Pair, messages: u64) -> FlushCounts {
+    until(|| pair.peer.stats().messages_sent == messages).await;
+    pair.peer.stats().flushes
+}
+
 async fn open(settings: NodeBuilder, name: &str) -> (Pair, Sender<Small>) {
     let pair = pair_of(tcp(), Node::builder(), settings).await;
     let sender = pair.b.open(&pair.peer, name).await.unwrap();
@@ -118,7 +124,7 @@ fn fit_the_next_message_does_not_fit_in_the_rest() {
         let pair = pair_of(tcp(), Node::builder(), waits()).await;
         let (mut one, mut from_one) = grown(&pair, "one").await;
         let (mut two, _from_two) = grown(&pair, "two").await;
-        let before = pair.peer.stats().flushes;
+        let before = counted(&pair, 12).await;
         for sender in [&mut one, &mut two] {
             for _ in 0..4 {
                 sender.send(&sixth()).await.unwrap();
@@ -177,14 +183,14 @@ fn old_a_runtime_that_was_busy_for_the_age_bound() {
         let pair = pair_of(tcp(), Node::builder(), settings).await;
         let (mut sender, mut receiver) = pair.channel::<Small>("busy").await;
         until(|| pair.peer.stats().message_packets_sent == 1).await;
-        let idle = pair.peer.stats().flushes.get(FlushReason::Idle);
-        assert_eq!(idle, 1, "the open");
+        // If the machine was busy, the open was old, too.
+        let old = pair.peer.stats().flushes.get(FlushReason::Old);
         sender.send(&(0, 0)).await.unwrap();
         // The driver has not run since the message was staged.
         std::thread::sleep(Duration::from_millis(3));
         assert_eq!(limited(receiver.recv()).await.unwrap(), Some((0, 0)));
         until(|| pair.peer.stats().message_packets_sent == 2).await;
-        assert_eq!(pair.peer.stats().flushes.get(FlushReason::Old), 1);
+        assert_eq!(pair.peer.stats().flushes.get(FlushReason::Old), old + 1);
     });
 }
 

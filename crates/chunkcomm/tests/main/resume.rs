@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 /// A node that gives up early.
 fn hasty() -> NodeBuilder {
     let ms = Duration::from_millis;
-    Node::builder().liveness(ms(20), ms(100), ms(400))
+    Node::builder().liveness(ms(20), ms(100), ms(2_000))
 }
 
 /// Two nodes with a proxy between them.
@@ -118,7 +118,7 @@ fn a_silent_peer_is_dead_in_time_and_the_error_has_the_account() {
         sender.send_all(0..5u64).await.unwrap();
         let SendError::Lost(lost) = limited(sender.closed()).await else { panic!("not lost") };
         assert_eq!((lost.account.accepted, lost.account.acknowledged), (15, 10));
-        let LinkCause::Dead { silence_ms: 400, .. } = lost.link.cause() else {
+        let LinkCause::Dead { silence_ms: 2_000, .. } = lost.link.cause() else {
             panic!("{}", lost.link)
         };
         assert_eq!(lost.link.peer(), "a");

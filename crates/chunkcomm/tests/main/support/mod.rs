@@ -159,7 +159,13 @@ pub(crate) async fn fill<T: Serialize>(sender: &mut Sender<T>, value: &T) -> u64
     let credit_waits = sender.peer().stats().credit_waits;
     let mut accepted = 0;
     let mut full_in_a_row = 0;
-    while full_in_a_row < 10 || sender.peer().stats().credit_waits == credit_waits {
+    let mut waits = false;
+    while full_in_a_row < 10 {
+        if !waits {
+            // Before it waits there may be room again.
+            full_in_a_row = 0;
+            waits = sender.peer().stats().credit_waits > credit_waits;
+        }
         match sender.try_send(value) {
             Ok(()) => {
                 accepted += 1;

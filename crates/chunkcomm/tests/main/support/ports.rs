@@ -19,8 +19,3 @@ pub(crate) fn free_port() -> u16 {
     }
     panic!("the ports from {first} on are taken")
 }
-
-/// The same, with the host: what `CHUNKCOMM_MANAGER` says.
-pub(crate) fn free_address() -> String {
-    format!("127.0.0.1:{}", free_port())
-}
