@@ -68,7 +68,9 @@ impl Others<'_> {
                 self.take_acknowledged();
                 self.fail(channel, Failure::Terminated);
             }
-            Event::Refused { channel, refusal, text } => self.refused(channel, refusal, text),
+            Event::Refused { channel, refusal, text, sent } => {
+                self.refused(channel, refusal, text, sent);
+            }
             Event::Described { channel, text } => {
                 self.acceptor.described(self.shared, channel, text);
             }
@@ -99,7 +101,7 @@ impl Others<'_> {
         }
     }
 
-    fn refused(&mut self, channel: u32, refusal: Refusal, text: &str) {
+    fn refused(&mut self, channel: u32, refusal: Refusal, text: &str, sent: u64) {
         let Some(slot) = self.senders.slots.get(channel) else { return };
         if slot.discard {
             // It was refused before: the answer is on its way.
@@ -117,7 +119,7 @@ impl Others<'_> {
         self.fail(channel, Failure::Refused(reason));
         self.take_acknowledged();
         let Some(slot) = self.senders.slots.get_mut(channel) else { return };
-        let accepted = self.link.sent_messages(channel) + u64::from(slot.ring.messages());
+        let accepted = sent + u64::from(slot.ring.messages());
         if accepted > slot.shared.acked() {
             let lost = LostChannel::refused(&slot.shared, &self.shared.peer.name, accepted);
             self.acceptor.lost(vec![lost]);

@@ -1,6 +1,6 @@
 //! What was accepted and lost, and nobody was told of: closing the node says it.
 
-use crate::support::{Pair, fill, limited, on_both, on_one_thread, pair};
+use crate::support::{Pair, fill, limited, on_both, on_one_thread, pair, until};
 use chunkcomm::{
     CloseError, Landing, LinkCause, OpenError, RecvError, SendError, Sender, Unacknowledged,
 };
@@ -82,6 +82,24 @@ fn what_was_accepted_on_a_refused_channel_is_said_when_its_sender_is_gone() {
         assert_eq!((channel, said), ("refused", accepted));
         assert!(matches!(cause, Some(SendError::Refused(_))), "{error}");
         assert!(error.to_string().contains("refused: the sender's type is"), "{error}");
+    });
+}
+
+#[test]
+fn a_message_of_which_a_part_was_sent_to_who_refuses_it_is_in_the_account() {
+    on_both(|| async {
+        let pair = pair().await;
+        let mut sender: Sender<Vec<u64>> = pair.b.open(&pair.peer, "half").await.unwrap();
+        // More than its window holds: the rest waits for who takes the first part.
+        sender.send(&vec![7; 1_000_000]).await.unwrap();
+        until(|| pair.peer.stats().packet_bytes_sent > 8 * 1024).await;
+        drop(sender);
+        limited(pair.a.accept::<String>("half")).await.unwrap_err();
+        pair.is_well("beside").await;
+        let error = limited(pair.b.close(LATE)).await.unwrap_err();
+        let (channel, accepted, acknowledged, cause) = only(&error);
+        assert_eq!((channel, accepted, acknowledged), ("half", 1, 0));
+        assert!(matches!(cause, Some(SendError::Refused(_))), "{error}");
     });
 }
 

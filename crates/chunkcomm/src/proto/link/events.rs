@@ -75,6 +75,8 @@ pub enum Event<'a> {
         refusal: Refusal,
         /// The receiver's type, or empty.
         text: &'a str,
+        /// Messages of it that were put in packets, one in fragments included.
+        sent: u64,
     },
     /// The type of a channel that we refused.
     Described {

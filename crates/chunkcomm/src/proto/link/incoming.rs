@@ -240,8 +240,9 @@ impl Link {
                 Ok(Event::None)
             }
             Item::Refuse { channel, refusal, text } => {
+                let sent = self.sent_messages(channel);
                 self.outbox.terminate(channel, now);
-                Ok(Event::Refused { channel, refusal, text })
+                Ok(Event::Refused { channel, refusal, text, sent })
             }
             Item::Describe { channel, text } => Ok(Event::Described { channel, text }),
             Item::Bye => Ok(Event::Bye),

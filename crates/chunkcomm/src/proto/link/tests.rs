@@ -262,7 +262,7 @@ impl End {
                 self.sent.get_mut(&channel).unwrap().terminated = true;
                 self.rings.discard(channel);
             }
-            Event::Refused { channel, refusal, text } => {
+            Event::Refused { channel, refusal, text, .. } => {
                 assert_eq!((refusal, text.len()), (Refusal::TypeMismatch, TEXT_BYTES_MAX));
                 self.sent.get_mut(&channel).unwrap().refused = true;
                 self.rings.discard(channel);
