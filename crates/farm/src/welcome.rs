@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use chunkcomm::codec::{decode, encode_into_vec};
-use chunkcomm::{AcceptError, BytesReceiver, Node, Peer, Registry};
+use chunkcomm::{AcceptError, BytesReceiver, BytesSender, Node, Peer, Registry};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -17,6 +17,9 @@ use crate::proto::wire::{self, Hello, HelloError, Reply, Setup, VERSIONS};
 /// Greetings going on at once beyond the number of workers: strangers that
 /// connect and say nothing cost no more than this.
 const STRANGERS_MAX: usize = 16;
+
+/// So long it may take a worker that is not wanted to hear so.
+const PARTING: Duration = Duration::from_secs(1);
 
 /// Round trips measured with a new worker; the shortest counts.
 const PINGS: usize = 5;
@@ -39,6 +42,9 @@ enum Greeted {
     /// It is ready.
     Ready(Link),
     Failed(StartError),
+    /// It has other functions, and waits until this channel is closed before it ends: its end
+    /// would be heard before its word.
+    Differs(StartError, BytesSender),
 }
 
 /// Waits until every worker of the crew is ready; gives their links by index.
@@ -109,6 +115,11 @@ async fn meet_all(
                 links[at] = Some(link);
             }
             Greeted::Failed(error) => return Err(error),
+            Greeted::Differs(error, tasks) => {
+                // It may be gone by then, which is no matter.
+                let _ = tasks.close(PARTING).await;
+                return Err(error);
+            }
         }
     }
     Ok(())
@@ -131,12 +142,14 @@ async fn make_ready(node: Node, arrived: Arrived, setup: Setup) -> Greeted {
     match try_make_ready(node, arrived, &setup).await {
         Ok(link) => Greeted::Ready(link),
         Err(Failure::Start(error)) => Greeted::Failed(error),
+        Err(Failure::Differs(error, tasks)) => Greeted::Differs(error, tasks),
         Err(Failure::Lost(loss)) => Greeted::Failed(StartError::Lost { worker, loss }),
     }
 }
 
 enum Failure {
     Start(StartError),
+    Differs(StartError, BytesSender),
     Lost(Loss),
 }
 
@@ -155,7 +168,7 @@ async fn try_make_ready(node: Node, arrived: Arrived, setup: &Setup) -> Result<L
         Ok(Reply::Ready) => {}
         Ok(Reply::Differs(difference)) => {
             let difference = Box::new(difference);
-            return Err(Failure::Start(StartError::Differs { worker: name, difference }));
+            return Err(Failure::Differs(StartError::Differs { worker: name, difference }, tasks));
         }
         Err(_) => return Err(Failure::Lost(Loss::Nonsense)),
     }

@@ -184,9 +184,9 @@ pub(crate) async fn serve(
     }
     if let Some(difference) = registry.difference(&setup.functions) {
         say(&mut answers, &Reply::Differs(difference.clone())).await?;
-        // The farmer reads it and closes; without this wait the word could be
+        // The farmer reads it and closes, or is gone; without this wait the word could be
         // lost with the process.
-        while tasks.recv().await?.is_some() {}
+        while matches!(tasks.recv().await, Ok(Some(_))) {}
         return Err(ServeError::Differs(Box::new(difference)));
     }
     say(&mut answers, &Reply::Ready).await?;
