@@ -1,6 +1,6 @@
 //! The example program `mandelbrot`, run as its user runs it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use chunkcomm_examples::mandelbrot::colours::{colour, paint};
 use chunkcomm_examples::mandelbrot::view::{Region, View};
@@ -173,7 +173,7 @@ fn killed(
     arguments: &[&str],
     victim: u32,
     token: &str,
-    picture: &Path,
+    picture: &std::path::Path,
 ) -> Option<(std::process::ExitStatus, String)> {
     use super::nodes_faults::{TOKEN, end_of};
     use super::proc;

@@ -184,7 +184,9 @@ fn old_a_runtime_that_was_busy_for_the_age_bound() {
         let (mut sender, mut receiver) = pair.channel::<Small>("busy").await;
         until(|| pair.peer.stats().message_packets_sent == 1).await;
         // If the machine was busy, the open was old, too.
-        let old = pair.peer.stats().flushes.get(FlushReason::Old);
+        let flushes = pair.peer.stats().flushes;
+        let old = flushes.get(FlushReason::Old);
+        assert_eq!(flushes.get(FlushReason::Idle) + old, 1, "the open");
         sender.send(&(0, 0)).await.unwrap();
         // The driver has not run since the message was staged.
         std::thread::sleep(Duration::from_millis(3));
