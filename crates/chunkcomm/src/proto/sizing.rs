@@ -5,10 +5,15 @@
 //! the paper on dynamic chunking, section 3.2, equation 5). While a stream saturates
 //! the link, the time between two full packets is that sum. Both are measured:
 //! lambda by the writes of small packets, the sum by the rate at which full ones
-//! leave. A full packet then grows, by doubling, until lambda is a
-//! twelfth of the time between two. Where bytes are dear (tiny messages,
-//! a slow wire, a slow receiver) it stays as small as it began, which costs the
-//! least memory, cache and delay of others.
+//! leave. While lambda is more than a twelfth of the time between two, a full packet
+//! of twice the size is tried. Where bytes are dear (tiny messages, a slow wire, a
+//! slow receiver) it stays as small as it began, which costs the least memory, cache
+//! and delay of others.
+//!
+//! The model takes beta for a constant. It is not: bytes that the packets on their way
+//! drive out of a core's cache are dearer, by half and more. So a size that was tried
+//! stays only if a byte was cheaper by it, and from time to time twice the size and the
+//! first one are tried again.
 //!
 //! When packets leave because a link is idle, none is full and their size is what
 //! waited: a stream below saturation has no use for this. What several channels
@@ -21,8 +26,19 @@ use super::Time;
 /// most.
 const SHARE_DIVISOR: u64 = 12;
 
-/// So many full packets in a row show a rate.
+/// So many full packets in a row show what a byte costs.
 const FULL_IN_ROW: u32 = 16;
+
+/// The least of so many rows is what it costs at a size: others may have been on the
+/// machine.
+const ROWS: u32 = 8;
+
+/// A larger packet stays if a byte costs less by such a part of it.
+const CHEAPER_DIVISOR: u64 = 24;
+
+/// A size that is not to be changed rests for so many times [`ROWS`]: at 64 KiB a
+/// quarter of a gigabyte, against which what a try takes is little.
+const RESTS: u32 = 32;
 
 /// After so many packets in a row that are less than half full the size is what it
 /// was at first.
@@ -56,6 +72,31 @@ pub struct Sizing {
     since: Time,
     since_bytes: u64,
     part: u32,
+    shown: Shown,
+    /// The size is tried: the one before it, and what a KiB cost by that.
+    tried: Option<(usize, u64)>,
+    /// The next to be tried is a larger one.
+    upward: bool,
+    /// How often it rests before the next try.
+    rests: u32,
+}
+
+/// What bytes cost, by the rows that were seen last.
+#[derive(Debug)]
+struct Shown {
+    rows: u32,
+    /// Least time for a KiB, in picoseconds.
+    ps_a_kib: u64,
+}
+
+impl Shown {
+    const NOTHING: Shown = Shown { rows: 0, ps_a_kib: u64::MAX };
+
+    fn see(&mut self, nanos: u64, bytes: u64) {
+        self.rows += 1;
+        let ps_a_kib = nanos.saturating_mul(1024 * 1000) / bytes.max(1);
+        self.ps_a_kib = self.ps_a_kib.min(ps_a_kib);
+    }
 }
 
 impl Sizing {
@@ -72,6 +113,10 @@ impl Sizing {
             since: Time(0),
             since_bytes: 0,
             part: 0,
+            shown: Shown::NOTHING,
+            tried: None,
+            upward: true,
+            rests: 0,
         }
     }
 
@@ -113,6 +158,8 @@ impl Sizing {
         if self.part >= PART_IN_ROW {
             self.part = 0;
             self.bytes = self.first;
+            self.shown = Shown::NOTHING;
+            (self.tried, self.upward, self.rests) = (None, true, 0);
         }
         // One message a packet is what it was asked to be, not full.
         if part || !full {
@@ -127,15 +174,48 @@ impl Sizing {
         self.full += 1;
         if self.full > FULL_IN_ROW {
             self.full = 0;
-            self.grow(now.0.saturating_sub(self.since.0));
+            self.row(now.0.saturating_sub(self.since.0));
         }
     }
 
     /// [`FULL_IN_ROW`] full packets took so long.
-    fn grow(&mut self, nanos: u64) {
-        let between = nanos / u64::from(FULL_IN_ROW);
-        if between < SHARE_DIVISOR * self.write_ns {
-            self.bytes = (2 * self.bytes).min(self.largest);
+    fn row(&mut self, nanos: u64) {
+        self.shown.see(nanos, self.since_bytes);
+        if self.shown.rows < ROWS {
+            return;
+        }
+        let cost = std::mem::replace(&mut self.shown, Shown::NOTHING).ps_a_kib;
+        match self.tried.take() {
+            Some((before, cost_before)) => self.judge(before, cost_before, cost),
+            None if self.rests > 0 => self.rests -= 1,
+            None => self.try_next(cost),
+        }
+    }
+
+    /// By the size that is tried a KiB costs `cost`.
+    fn judge(&mut self, before: usize, cost_before: u64, cost: u64) {
+        let cheaper = |larger: u64, smaller: u64| larger < smaller - smaller / CHEAPER_DIVISOR;
+        let stays = match self.bytes > before {
+            true => cheaper(cost, cost_before),
+            false => !cheaper(cost_before, cost),
+        };
+        if !stays {
+            self.bytes = before;
+            self.upward = !self.upward;
+            self.rests = RESTS;
+        }
+    }
+
+    /// A KiB costs `cost`: by another size it may cost less.
+    fn try_next(&mut self, cost: u64) {
+        let between = cost.saturating_mul(self.bytes as u64) / (1024 * 1000);
+        let writes_cost = between < SHARE_DIVISOR * self.write_ns;
+        let larger = if writes_cost { (2 * self.bytes).min(self.largest) } else { self.bytes };
+        self.upward = if self.upward { larger > self.bytes } else { self.first == self.bytes };
+        let next = if self.upward { larger } else { self.first };
+        if next != self.bytes {
+            self.tried = Some((self.bytes, cost));
+            self.bytes = next;
         }
     }
 }
@@ -146,14 +226,27 @@ mod tests {
 
     const KIB: usize = 1024;
 
-    /// A stream at saturation, in a model of `write_ns` a packet and `ns_a_kib`.
-    fn settles(sizing: &mut Sizing, write_ns: u64, ns_a_kib: u64) -> usize {
-        let mut now = Time(1);
-        for _ in 0..1_000 {
-            sizing.left(sizing.bytes(), true, now);
-            now.0 += write_ns + ns_a_kib * (sizing.bytes() / KIB) as u64;
+    /// So many packets of a stream at saturation from `now` on, in a model of `write_ns` a
+    /// packet and `ns_a_kib` in a packet of so many bytes; the size of the last one.
+    fn streams(
+        sizing: &mut Sizing,
+        now: &mut Time,
+        packets: u32,
+        write_ns: u64,
+        ns_a_kib: impl Fn(usize) -> u64,
+    ) -> usize {
+        for packet in 0..packets {
+            let bytes = sizing.bytes();
+            sizing.left(bytes, true, *now);
+            now.0 += write_ns + ns_a_kib(bytes) * (bytes / KIB) as u64;
+            // Every second row something else has the machine for a while.
+            now.0 += if packet % (2 * FULL_IN_ROW) == 3 { 1_000_000 } else { 0 };
         }
         sizing.bytes()
+    }
+
+    fn settles(sizing: &mut Sizing, write_ns: u64, ns_a_kib: u64) -> usize {
+        streams(sizing, &mut Time(1), 1_000, write_ns, |_| ns_a_kib)
     }
 
     #[test]
@@ -164,6 +257,25 @@ mod tests {
         }
         let mut fixed = Sizing::new(64 * KIB, 64 * KIB);
         assert_eq!(settles(&mut fixed, 4_000, 20), 64 * KIB);
+    }
+
+    #[test]
+    fn a_size_stays_only_if_bytes_are_cheaper_by_it() {
+        let dear_above = |limit: usize| move |bytes| if bytes > limit * KIB { 300 } else { 200 };
+        let mut sizing = Sizing::new(64 * KIB, 256 * KIB);
+        let mut now = Time(1);
+        for limit in [64, 128, 256, 128, 64] {
+            // Long enough for rests and tries of both others.
+            let packets = 4 * (RESTS + 4) * ROWS * (FULL_IN_ROW + 1);
+            streams(&mut sizing, &mut now, packets, 4_000, dear_above(limit));
+            // Of many packets nearly all have that size.
+            let mut of_that_size = 0;
+            for _ in 0..100 {
+                let bytes = streams(&mut sizing, &mut now, 97, 4_000, dear_above(limit));
+                of_that_size += u32::from(bytes == limit * KIB);
+            }
+            assert!(of_that_size > 90, "{of_that_size} times {limit} KiB");
+        }
     }
 
     #[test]
