@@ -59,6 +59,7 @@ impl Driver {
     /// What was under way on the connection is as if it had not left.
     pub(super) fn cut(&mut self, now: Time) {
         self.transport = None;
+        self.watch.stop();
         self.unwritable = None;
         self.attempts.lost();
         self.writer.cut(&mut self.link);

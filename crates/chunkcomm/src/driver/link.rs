@@ -8,6 +8,7 @@ use super::cycles::{Looks, SharedBoard};
 use super::events::{Acceptor, Others};
 use super::mail::{LinkShared, PeerInfo, Taken, thread_token};
 use super::reading::{Ask, Inbound, ReadError, Reader, RxSlot};
+use super::watching::Watch;
 use super::writing::{TxSlots, Writer};
 use crate::error::{LinkCause, LinkError};
 use crate::proto::Time;
@@ -95,6 +96,7 @@ pub(crate) struct Driver {
     pub(super) read_waits: bool,
     /// Bytes written since the transport was last read from, or the system asked.
     pub(super) written_unread: usize,
+    pub(super) watch: Watch,
     pub(super) writer: Writer,
     pub(super) alarm: Alarm,
     pub(super) taken: Taken,
@@ -138,6 +140,7 @@ impl Driver {
             receivers: IdMap::default(),
             read_waits: false,
             written_unread: 0,
+            watch: Watch::default(),
             writer: Writer::default(),
             alarm: Alarm::default(),
             taken: Taken::default(),
@@ -182,7 +185,8 @@ impl Driver {
 
     #[inline]
     fn whom_to_ask(&self) -> Ask {
-        if self.written_unread < UNREAD_BYTES_MAX { Ask::Runtime } else { Ask::System }
+        let seldom = self.written_unread < UNREAD_BYTES_MAX && !self.watch.is_on();
+        if seldom { Ask::Runtime } else { Ask::System }
     }
 
     /// Reads once.
@@ -211,6 +215,7 @@ impl Driver {
             self.written_unread = 0;
         }
         let outcome = ready!(outcome);
+        self.watch.heard(self.reader.last_bytes);
         self.link.heard(now);
         self.note_acknowledged();
         match outcome {
@@ -343,12 +348,24 @@ impl Driver {
             }
             match self.turn(context, now) {
                 Ok(Turn::Progress) => {}
+                Ok(Turn::Rest) => return Ok(self.looks_on()),
                 Ok(turn) => return Ok(matches!(turn, Turn::Yield)),
                 Err(Broken::Session(error)) => return Err(error),
                 Err(Broken::Connection(cause)) => self.disconnect(now, cause)?,
             }
         }
         Ok(true)
+    }
+
+    /// There is nothing to do: whether the next look for what arrives is at once.
+    #[inline]
+    fn looks_on(&mut self) -> bool {
+        let sleeps = self.transport.as_ref().is_some_and(|transport| transport.sleeps());
+        let (was_on, goes_on) = (self.watch.is_on(), sleeps && self.watch.goes_on());
+        if goes_on && !was_on {
+            self.rest();
+        }
+        goes_on
     }
 
     /// Writes once, and reads once unless that waits.

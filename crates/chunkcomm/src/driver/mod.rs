@@ -4,9 +4,9 @@
 //! Reading order: [`ring`] (where a message is staged), [`staging`] (the sending
 //! end of a channel), [`inbox`] and [`taking`] (the receiving end), [`mail`] (what the ends
 //! tell the driver), [`link`] (the driver of one peer), [`reading`] and
-//! [`writing`] (its two halves), [`commands`] (what it is asked), [`connection`] (one is lost,
-//! another comes), [`ending`], [`cycles`] (waits that last), [`events`] (channels that begin and end), [`buffers`], [`clock`],
-//! [`entropy`].
+//! [`writing`] (its two halves), [`watching`] (whether it sleeps), [`commands`] (what it is asked),
+//! [`connection`] (one is lost, another comes), [`ending`], [`cycles`] (waits that last),
+//! [`events`] (channels that begin and end), [`buffers`], [`clock`], [`entropy`].
 
 pub(crate) mod buffers;
 pub(crate) mod clock;
@@ -27,4 +27,5 @@ pub(crate) mod ring;
 pub(crate) mod staging;
 pub(crate) mod taking;
 pub(crate) mod wakers;
+mod watching;
 pub(crate) mod writing;

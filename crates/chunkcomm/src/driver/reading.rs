@@ -65,6 +65,8 @@ pub(crate) struct Reader {
     in_bulk: bool,
     last_read: Time,
     pub(crate) reads: u64,
+    /// Of the last read, if it went to the buffer.
+    pub(crate) last_bytes: usize,
 }
 
 impl Reader {
@@ -78,6 +80,7 @@ impl Reader {
             in_bulk: false,
             last_read: Time(0),
             reads: 0,
+            last_bytes: 0,
         }
     }
 
@@ -157,6 +160,8 @@ impl Reader {
         let mut both = [IoSliceMut::new(destination), IoSliceMut::new(&mut self.buffer[..ahead])];
         let read = ready!(transport.poll_read_two(context, &mut both)).map_err(ReadError::Io)?;
         self.reads += 1;
+        // Of what comes next the runtime tells.
+        self.last_bytes = 0;
         if read == 0 {
             return Poll::Ready(Err(ReadError::End));
         }
@@ -188,6 +193,7 @@ impl Reader {
         });
         let read = read.map_err(ReadError::Io)?;
         self.reads += 1;
+        self.last_bytes = read;
         if read == 0 {
             return Poll::Ready(Err(ReadError::End));
         }

@@ -41,6 +41,11 @@ pub(crate) trait Transport: Send {
         self.poll_read(context, buffer)
     }
 
+    /// Whoever waits for it sleeps until the system wakes it, and could look instead.
+    fn sleeps(&self) -> bool {
+        false
+    }
+
     /// Reads into the first buffer, what is left into the second.
     fn poll_read_two(
         &mut self,
@@ -182,6 +187,11 @@ macro_rules! transport_over_readiness {
                     }
                     Err(error) => std::task::Poll::Ready(Err(error.into())),
                 }
+            }
+
+            #[cfg(target_os = "linux")]
+            fn sleeps(&self) -> bool {
+                true
             }
 
             fn poll_read_two(
