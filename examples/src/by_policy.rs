@@ -10,6 +10,7 @@ use std::time::Duration;
 use chunkcomm::cluster::End;
 use chunkcomm::cluster::launch::Launcher;
 use chunkcomm::{Cluster, ClusterConfig, Node, Policy, Registry};
+use chunkcomm_pipeline::patterns::pin;
 use clap::{Args, ValueEnum};
 
 use crate::cluster_options::{ClusterOptions, join};
@@ -37,6 +38,16 @@ enum Policies {
     Chunked,
     /// All send each message at once
     Unbuffered,
+}
+
+/// Where the nodes run that one process starts on its machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seats {
+    /// Where the system puts them.
+    Any,
+    /// Those of a team on a processor each, as far as there are so many: for nodes of one thread
+    /// that wake each other, which else may take turns on one ([`pin`]).
+    OneEach,
 }
 
 /// Nodes that send alike.
@@ -96,13 +107,14 @@ impl Policies {
 impl TeamOptions {
     /// Joins the cluster; rank 0 does `lead` with the teams, the others run `processes` for it
     /// until it is done. Nodes that this process starts itself, where `--nodes` does not say how
-    /// many, are `each` for a team.
+    /// many, are `each` for a team, and run as `seats` says.
     ///
     /// # Errors
     /// `lead` failed, the cluster ended before it was done, or there are too few nodes.
     pub async fn run(
         &self,
         each: u32,
+        seats: Seats,
         processes: &Registry,
         lead: impl AsyncFnOnce(&Cluster, &[Team]) -> Result<(), Box<dyn Error>>,
     ) -> Result<(), Box<dyn Error>> {
@@ -110,7 +122,13 @@ impl TeamOptions {
             self.cluster.join().await?;
             return Ok(());
         }
-        let cluster = join(self.config(each, processes)?).await?;
+        let (config, launcher) = self.config(each, processes)?;
+        let cluster = join(config).await?;
+        // After the copies were started, which would have the same place.
+        let one_machine = matches!(launcher, Launcher::User | Launcher::Copy);
+        if seats == Seats::OneEach && one_machine && self.cluster.hosts.is_none() {
+            pin((cluster.rank() / self.policy.teams()) as usize);
+        }
         if cluster.rank() > 0 {
             cluster.finished().await;
             return Ok(cluster.end(END_DEADLINE).await?);
@@ -132,7 +150,11 @@ impl TeamOptions {
         }
     }
 
-    fn config(&self, each: u32, processes: &Registry) -> Result<ClusterConfig, Box<dyn Error>> {
+    fn config(
+        &self,
+        each: u32,
+        processes: &Registry,
+    ) -> Result<(ClusterConfig, Launcher), Box<dyn Error>> {
         let mut config = self.cluster.config();
         let place = config.place()?;
         let own_copies = place.launcher() == Launcher::User;
@@ -154,7 +176,7 @@ impl TeamOptions {
         };
         let policy = if gathers { Policy::Chunked } else { Policy::Unbuffered };
         let node = Node::builder().policy(policy).processes(processes);
-        Ok(config.registry(processes).node(node))
+        Ok((config.registry(processes).node(node), place.launcher()))
     }
 }
 

@@ -17,7 +17,7 @@ use chunkcomm::{Cluster, Process, ReceivingPort, Registry, SendingPort, ValueWri
 use clap::Parser;
 use serde::{Deserialize, Serialize};
 
-use crate::by_policy::{Team, TeamOptions};
+use crate::by_policy::{Seats, Team, TeamOptions};
 use crate::command_line::{numbers, parse, write_out};
 use crate::program::run_program;
 use table::Row;
@@ -26,7 +26,7 @@ use table::Row;
 #[command(
     name = "echo",
     about = "Sends items to another node and back, gathered and each at once, and compares",
-    after_help = "By default there are 4 nodes: for each policy one that sends and one that sends back."
+    after_help = "By default there are 4 nodes: for each policy one that sends and one that sends back. On one machine these two have a processor each."
 )]
 struct Options {
     #[command(flatten)]
@@ -108,7 +108,7 @@ async fn work(options: &Options) -> Result<(), Box<dyn Error>> {
     });
     let lead =
         async |cluster: &Cluster, teams: &[Team]| lead(cluster, teams, &caller, options).await;
-    options.teams.run(2, &registry, lead).await
+    options.teams.run(2, Seats::OneEach, &registry, lead).await
 }
 
 /// Rank 0: has the callers take turns, size by size, and prints how long they took.

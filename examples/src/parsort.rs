@@ -17,7 +17,7 @@ use chunkcomm::process::Failure;
 use chunkcomm::{Cluster, Process, ReceivingPort, Registry, SendingPort};
 use serde::{Deserialize, Serialize};
 
-use crate::by_policy::Team;
+use crate::by_policy::{Seats, Team};
 use crate::command_line::{parse, write_out};
 use crate::program::{on_a_thread, run_program};
 use options::Options;
@@ -93,7 +93,7 @@ async fn work(options: &Options) -> Result<(), Box<dyn Error>> {
     });
     let lead =
         async |cluster: &Cluster, teams: &[Team]| lead(cluster, teams, &caller, options).await;
-    options.teams.run(1 + options.workers, &registry, lead).await
+    options.teams.run(1 + options.workers, Seats::Any, &registry, lead).await
 }
 
 /// Rank 0: has everything sorted by the callers, and prints how long that took.
