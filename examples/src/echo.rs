@@ -26,7 +26,7 @@ use table::Row;
 #[command(
     name = "echo",
     about = "Sends items to another node and back, gathered and each at once, and compares",
-    after_help = "By default there are 4 nodes: for each policy one that sends and one that sends back. On one machine these two have a processor each."
+    after_help = "By default there are 4 nodes: for each policy one that sends and one that sends back. Started by the program itself, on Linux, these two have a processor each where there are two."
 )]
 struct Options {
     #[command(flatten)]

@@ -215,7 +215,7 @@ impl Driver {
             self.written_unread = 0;
         }
         let outcome = ready!(outcome);
-        self.watch.heard(self.reader.last_bytes);
+        self.watch.heard(self.reader.gathered());
         self.link.heard(now);
         self.note_acknowledged();
         match outcome {
@@ -347,9 +347,13 @@ impl Driver {
                 return Ok(false);
             }
             match self.turn(context, now) {
-                Ok(Turn::Progress) => {}
-                Ok(Turn::Rest) => return Ok(self.looks_on()),
-                Ok(turn) => return Ok(matches!(turn, Turn::Yield)),
+                Ok(Turn::Progress) => self.watch.pause(),
+                Ok(Turn::Yield) => return Ok(true),
+                Ok(Turn::Blocked) => {
+                    self.watch.pause();
+                    return Ok(false);
+                }
+                Ok(Turn::Rest) => return Ok(self.looks_on(now)),
                 Err(Broken::Session(error)) => return Err(error),
                 Err(Broken::Connection(cause)) => self.disconnect(now, cause)?,
             }
@@ -359,11 +363,11 @@ impl Driver {
 
     /// There is nothing to do: whether the next look for what arrives is at once.
     #[inline]
-    fn looks_on(&mut self) -> bool {
+    fn looks_on(&mut self, now: Time) -> bool {
         let sleeps = self.transport.as_ref().is_some_and(|transport| transport.sleeps());
         let (was_on, goes_on) = (self.watch.is_on(), sleeps && self.watch.goes_on());
         if goes_on && !was_on {
-            self.rest();
+            self.publish(now);
         }
         goes_on
     }
@@ -394,13 +398,21 @@ impl Driver {
         }
     }
 
-    /// There is nothing to do: rests until woken.
-    fn poll_rest(&mut self, context: &mut Context<'_>, now: Time) -> Result<(), LinkError> {
+    /// Tells the counters; says when to do so again at the latest.
+    fn publish(&mut self, now: Time) -> Option<Time> {
         self.rest();
         #[cfg(feature = "metrics")]
-        let metrics = self.publish_metrics(now);
+        return self.publish_metrics(now);
         #[cfg(not(feature = "metrics"))]
-        let metrics = None;
+        {
+            let _ = now;
+            None
+        }
+    }
+
+    /// There is nothing to do: rests until woken.
+    fn poll_rest(&mut self, context: &mut Context<'_>, now: Time) -> Result<(), LinkError> {
+        let metrics = self.publish(now);
         let (alive, at) = self.link.poll_alive(now);
         if alive != Alive::Fine {
             self.silent(alive, now)?;

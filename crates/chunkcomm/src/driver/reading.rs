@@ -66,7 +66,7 @@ pub(crate) struct Reader {
     last_read: Time,
     pub(crate) reads: u64,
     /// Of the last read, if it went to the buffer.
-    pub(crate) last_bytes: usize,
+    last_bytes: usize,
 }
 
 impl Reader {
@@ -110,6 +110,18 @@ impl Reader {
         self.buffer.is_empty()
     }
 
+    /// Bytes of the last read, if it went to the buffer and the next one will.
+    pub(crate) fn gathered(&self) -> usize {
+        if self.direct().is_some() { 0 } else { self.last_bytes }
+    }
+
+    /// What comes next goes straight to the memory of a fragment: its channel, and the bytes that
+    /// are missing.
+    fn direct(&self) -> Option<(u32, u32)> {
+        let left = self.decoder.fragment_left();
+        left.filter(|(_, left)| *left >= DIRECT_BYTES_MIN && self.filled == 0)
+    }
+
     /// Reads once and handles what came.
     pub(crate) fn poll_read(
         &mut self,
@@ -121,11 +133,9 @@ impl Reader {
         if self.buffer.is_empty() {
             self.buffer = self.buffers.take();
         }
-        let outcome = match self.decoder.fragment_left() {
-            Some((channel, left)) if left >= DIRECT_BYTES_MIN && self.filled == 0 => {
-                self.poll_direct(context, transport, inbound, channel, left)
-            }
-            _ => self.poll_buffer(context, transport, inbound, ask),
+        let outcome = match self.direct() {
+            Some((channel, left)) => self.poll_direct(context, transport, inbound, channel, left),
+            None => self.poll_buffer(context, transport, inbound, ask),
         };
         if outcome.is_ready() {
             self.last_read = inbound.now;

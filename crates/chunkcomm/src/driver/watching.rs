@@ -69,6 +69,14 @@ impl Watch {
         self.is_on()
     }
 
+    /// There is something else to do first: what is left of the looks begins anew.
+    #[inline]
+    pub(super) fn pause(&mut self) {
+        if self.is_on() {
+            (self.much, self.looks) = (true, 0);
+        }
+    }
+
     /// There is no connection.
     pub(super) fn stop(&mut self) {
         (self.much, self.looks) = (false, 0);
@@ -125,6 +133,18 @@ mod tests {
             gaps += 1;
         }
         assert!(gaps < 32 + 20, "{gaps} gaps");
+    }
+
+    #[test]
+    fn what_is_to_be_written_comes_before_the_looks() {
+        let mut watch = Watch::default();
+        watch.pause();
+        assert_eq!(looks(&mut watch), 0);
+        watch.heard(MUCH_BYTES);
+        assert!(watch.goes_on());
+        watch.pause();
+        assert!(!watch.is_on());
+        assert_eq!(looks(&mut watch), LOOKS_MAX, "not in vain so far");
     }
 
     #[test]
