@@ -16,8 +16,6 @@ use crate::proto::attempts::Attempts;
 use crate::proto::flush::Yield;
 use crate::proto::ids::IdMap;
 use crate::proto::link::{Event, Link, LinkConfig, Transmit};
-use crate::proto::liveness::Alive;
-use crate::stats::PeerStats;
 use crate::transport::Transport;
 use std::future::Future;
 use std::pin::Pin;
@@ -336,40 +334,30 @@ impl Driver {
         Ok(Turn::Rest)
     }
 
-    /// Turns until there is nothing to do; `Ok(true)` wants to be asked again.
-    fn turns(&mut self, context: &mut Context<'_>, now: Time) -> Result<bool, LinkError> {
+    /// Turns until there is nothing to do, or others should run.
+    fn turns(&mut self, context: &mut Context<'_>, now: Time) -> Result<Next, LinkError> {
         self.note_thread(now);
         self.look_if_due(now);
         self.read_waits = false;
         for _ in 0..TURNS_MAX {
             self.handle_mail(now)?;
             if self.transport.is_none() {
-                return Ok(false);
+                return Ok(Next::Rest);
             }
             match self.turn(context, now) {
                 Ok(Turn::Progress) => self.watch.pause(),
-                Ok(Turn::Yield) => return Ok(true),
+                Ok(Turn::Yield) => return Ok(Next::Again),
                 Ok(Turn::Blocked) => {
                     self.watch.pause();
-                    return Ok(false);
+                    return Ok(Next::Rest);
                 }
-                Ok(Turn::Rest) => return Ok(self.looks_on(now)),
+                Ok(Turn::Rest) if self.looks_on(now) => return Ok(Next::Again),
+                Ok(Turn::Rest) => return Ok(Next::Rest),
                 Err(Broken::Session(error)) => return Err(error),
                 Err(Broken::Connection(cause)) => self.disconnect(now, cause)?,
             }
         }
-        Ok(true)
-    }
-
-    /// There is nothing to do: whether the next look for what arrives is at once.
-    #[inline]
-    fn looks_on(&mut self, now: Time) -> bool {
-        let sleeps = self.transport.as_ref().is_some_and(|transport| transport.sleeps());
-        let (was_on, goes_on) = (self.watch.is_on(), sleeps && self.watch.goes_on());
-        if goes_on && !was_on {
-            self.publish(now);
-        }
-        goes_on
+        Ok(Next::Again)
     }
 
     /// Writes once, and reads once unless that waits.
@@ -397,72 +385,6 @@ impl Driver {
             }
         }
     }
-
-    /// Tells the counters; says when to do so again at the latest.
-    fn publish(&mut self, now: Time) -> Option<Time> {
-        self.rest();
-        #[cfg(feature = "metrics")]
-        return self.publish_metrics(now);
-        #[cfg(not(feature = "metrics"))]
-        {
-            let _ = now;
-            None
-        }
-    }
-
-    /// There is nothing to do: rests until woken.
-    fn poll_rest(&mut self, context: &mut Context<'_>, now: Time) -> Result<(), LinkError> {
-        let metrics = self.publish(now);
-        let (alive, at) = self.link.poll_alive(now);
-        if alive != Alive::Fine {
-            self.silent(alive, now)?;
-        }
-        // What the link has to say waits for the packet that is being written, or
-        // for a connection.
-        let can_write =
-            self.transport.is_some() && !self.writer.is_busy() && self.unwritable.is_none();
-        let link = if can_write { self.link.next_deadline() } else { None };
-        let rest = self.transport.as_ref().and_then(|_| self.reader.rest_deadline());
-        let look = self.looks.deadline(&self.link, now);
-        let last = self.unwritable.as_ref().map(|(_, until)| *until);
-        let mut deadline = at;
-        for other in [link, self.recheck, rest, metrics, look, last] {
-            deadline = deadline.min(other.unwrap_or(deadline));
-        }
-        let probes = alive == Alive::Probe && can_write;
-        if probes || self.alarm.poll(context, Some(deadline), now).is_ready() {
-            context.waker().wake_by_ref();
-        }
-        Ok(())
-    }
-
-    /// The peer is silent.
-    #[cold]
-    #[inline(never)]
-    fn silent(&mut self, alive: Alive, now: Time) -> Result<(), LinkError> {
-        let _within = self.span.clone().entered();
-        tracing::debug!(peer = %self.shared.peer.name, ?alive, "the peer is silent");
-        match alive {
-            Alive::Dead => Err(self.dead()),
-            Alive::Suspect if self.dials() => {
-                let silent = std::io::Error::from(std::io::ErrorKind::TimedOut);
-                self.disconnect(now, LinkCause::Io(Arc::new(silent)))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Everything was done that could be: publishes and gives back.
-    pub(super) fn rest(&mut self) {
-        let (counters, writer) = (self.link.counters(), &self.writer);
-        let duplicates = self.reader.duplicates();
-        let stats =
-            PeerStats::from_counters(&counters, writer.writes, self.reader.reads, duplicates);
-        self.shared.publish_stats(stats);
-        if self.reader.is_at_rest() {
-            self.link.rest();
-        }
-    }
 }
 
 /// What a turn came to.
@@ -476,6 +398,14 @@ enum Turn {
     Rest,
 }
 
+/// When the driver is to be polled next.
+enum Next {
+    /// Behind what is runnable now.
+    Again,
+    /// When it is woken.
+    Rest,
+}
+
 impl Future for Driver {
     type Output = ();
 
@@ -484,22 +414,20 @@ impl Future for Driver {
         this.shared.set_waker(context.waker());
         // Asked once a poll: that is short against all deadlines.
         let now = clock::now();
-        match this.turns(context, now) {
+        let done = this.turns(context, now).and_then(|next| match next {
+            Next::Rest => this.poll_rest(context, now),
+            Next::Again => {
+                context.waker().wake_by_ref();
+                Ok(())
+            }
+        });
+        match done {
+            Ok(()) => Poll::Pending,
             Err(error) => {
                 this.end(&error);
-                return Poll::Ready(());
+                Poll::Ready(())
             }
-            Ok(true) => {
-                context.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            Ok(false) => {}
         }
-        if let Err(error) = this.poll_rest(context, now) {
-            this.end(&error);
-            return Poll::Ready(());
-        }
-        Poll::Pending
     }
 }
 

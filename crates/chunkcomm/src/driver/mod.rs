@@ -4,7 +4,8 @@
 //! Reading order: [`ring`] (where a message is staged), [`staging`] (the sending
 //! end of a channel), [`inbox`] and [`taking`] (the receiving end), [`mail`] (what the ends
 //! tell the driver), [`link`] (the driver of one peer), [`reading`] and
-//! [`writing`] (its two halves), [`watching`] (whether it sleeps), [`commands`] (what it is asked),
+//! [`writing`] (its two halves), [`resting`] and [`watching`] (when it sleeps and whether),
+//! [`commands`] (what it is asked),
 //! [`connection`] (one is lost, another comes), [`ending`], [`cycles`] (waits that last),
 //! [`events`] (channels that begin and end), [`buffers`], [`clock`], [`entropy`].
 
@@ -23,6 +24,7 @@ pub(crate) mod mail;
 mod metrics;
 pub(crate) mod reading;
 mod report;
+mod resting;
 pub(crate) mod ring;
 pub(crate) mod staging;
 pub(crate) mod taking;
