@@ -288,6 +288,9 @@ impl Driver {
                 self.link.written(self.writer.number, &mut self.writer.packet);
                 self.link.count_writes(self.writer.packet_writes);
                 self.senders.written(&self.writer.carried, &self.link);
+                if !self.writer.carried.is_empty() {
+                    self.watch.told();
+                }
                 self.shared.set_packet_bytes(self.link.packet_bytes());
                 if self.link.has_acknowledged() {
                     self.note_acknowledged();

@@ -29,7 +29,7 @@ const AHEAD_BYTES: usize = 64;
 
 /// A link is at rest when nothing came for so long. It looks then, since the
 /// acknowledgement of what came last is due later.
-const REST_AFTER: Duration = Duration::from_millis(ACK_DELAY_MS / 2);
+pub(super) const REST_AFTER: Duration = Duration::from_millis(ACK_DELAY_MS / 2);
 
 /// Who says whether something arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -91,3 +91,6 @@ impl Driver {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,11 +15,14 @@ const MUCH_BYTES: usize = 16 * 1024;
 
 /// Looks after a read of much: each is a system call that finds nothing, half a microsecond
 /// or so.
-const LOOKS_MAX: u32 = 64;
+pub(super) const LOOKS_MAX: u32 = 64;
 
 /// Sleeps without a look before after the first that was in vain, and at most: looks that are
 /// always in vain then take a microsecond of each sleep.
 const SLEEPS: [u32; 2] = [4, 32];
+
+/// Reads of much without a message of ours between them: the peer alone is talking.
+const ALONE_READS: u32 = 8;
 
 /// The watch on one connection.
 #[derive(Debug, Default)]
@@ -31,6 +34,8 @@ pub(super) struct Watch {
     /// Sleeps until the next look, and how many there will be after one in vain.
     sleeps: u32,
     sleeps_next: u32,
+    /// Reads of much since a message of ours was written.
+    alone: u32,
 }
 
 impl Watch {
@@ -43,11 +48,19 @@ impl Watch {
     /// So many bytes were read.
     #[inline]
     pub(super) fn heard(&mut self, bytes: usize) {
-        self.much = bytes >= MUCH_BYTES;
+        let much = bytes >= MUCH_BYTES;
+        self.alone = self.alone.saturating_add(u32::from(much));
+        self.much = much && self.alone < ALONE_READS;
         if self.is_on() {
             self.looks = 0;
             self.sleeps_next /= 2;
         }
+    }
+
+    /// Messages were written.
+    #[inline]
+    pub(super) fn told(&mut self) {
+        self.alone = 0;
     }
 
     /// There is nothing to do: look again, or sleep?
@@ -107,6 +120,7 @@ mod tests {
     fn as_long_as_something_comes_it_looks_each_time() {
         let mut watch = Watch::default();
         for _ in 0..10_000 {
+            watch.told();
             watch.heard(MUCH_BYTES);
             assert!(watch.goes_on() && watch.is_on());
         }
@@ -119,6 +133,7 @@ mod tests {
         let mut watch = Watch::default();
         let mut in_vain = |gaps: u32| {
             let each = (0..gaps).map(|_| {
+                watch.told();
                 watch.heard(MUCH_BYTES);
                 looks(&mut watch)
             });
@@ -128,11 +143,29 @@ mod tests {
         assert_eq!(in_vain(4 + 28 + 100 * 33), 104);
         let mut gaps = 0;
         while watch.sleeps_next > 0 {
+            watch.told();
             watch.heard(MUCH_BYTES);
             watch.goes_on();
             gaps += 1;
         }
         assert!(gaps < 32 + 20, "{gaps} gaps");
+    }
+
+    #[test]
+    fn who_only_takes_what_comes_sleeps() {
+        let mut watch = Watch::default();
+        let mut reads = |count: u32| {
+            let each = (0..count).map(|_| {
+                watch.heard(MUCH_BYTES);
+                watch.goes_on()
+            });
+            each.filter(|looks| *looks).count()
+        };
+        assert_eq!(reads(1000), ALONE_READS as usize - 1);
+        watch.heard(MUCH_BYTES);
+        watch.told();
+        watch.heard(MUCH_BYTES);
+        assert!(watch.goes_on(), "a conversation again");
     }
 
     #[test]

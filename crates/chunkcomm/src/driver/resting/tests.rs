@@ -1,0 +1,318 @@
+//! A driver on a connection by script, polled by hand.
+
+use crate::driver::clock;
+use crate::driver::connection::AfterLoss;
+use crate::driver::ending::LostChannel;
+use crate::driver::events::{Acceptor, Opened};
+use crate::driver::link::{Driver, DriverSetup};
+use crate::driver::mail::{Command, LinkShared, PeerInfo};
+use crate::driver::reading::REST_AFTER;
+use crate::driver::staging::{Staged, TxEnd, TxShared};
+use crate::driver::wakers::locked;
+use crate::driver::watching::LOOKS_MAX;
+use crate::proto::cycle::Board;
+use crate::proto::flush::Policy;
+use crate::proto::link::LinkConfig;
+use crate::proto::liveness::Silence;
+use crate::proto::outbox::OpenSpec;
+use crate::proto::packet::{ChannelKind, HEADER_BYTES, Header, Lane};
+#[cfg(target_os = "linux")]
+use crate::transport::Below;
+use crate::transport::Transport;
+use std::future::Future;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+/// What there is to read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Comes {
+    #[default]
+    Nothing,
+    /// What is missing of the last heartbeat.
+    Rest,
+    /// Heartbeats, as fast as they are read.
+    Much,
+}
+
+/// What a connection does, and what was done to it.
+#[derive(Default)]
+struct State {
+    comes: Comes,
+    /// Nothing can be written.
+    full: bool,
+    /// Whoever waits for it sleeps.
+    sleeps: bool,
+    /// Bytes read so far.
+    read: usize,
+    /// How often it was asked itself while nothing was there.
+    looks: u32,
+    written: usize,
+}
+
+#[derive(Clone, Default)]
+struct Scripted(Arc<Mutex<State>>);
+
+impl Scripted {
+    fn with<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        change(&mut locked(&self.0))
+    }
+}
+
+impl Transport for Scripted {
+    fn poll_read(&mut self, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.with(|state| {
+            let missing = state.read.next_multiple_of(HEADER_BYTES) - state.read;
+            let bytes = match state.comes {
+                Comes::Nothing => 0,
+                Comes::Rest => missing.min(buffer.len()),
+                Comes::Much => buffer.len(),
+            };
+            if bytes == 0 {
+                return Poll::Pending;
+            }
+            let heartbeat = Header::default().encode();
+            for byte in &mut buffer[..bytes] {
+                *byte = heartbeat[state.read % HEADER_BYTES];
+                state.read += 1;
+            }
+            Poll::Ready(Ok(bytes))
+        })
+    }
+
+    fn poll_read_now(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        self.with(|state| state.looks += u32::from(state.comes == Comes::Nothing));
+        self.poll_read(context, buffer)
+    }
+
+    fn sleeps(&self) -> bool {
+        self.with(|state| state.sleeps)
+    }
+
+    fn poll_read_two(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &mut [IoSliceMut<'_>; 2],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_read(context, &mut buffers[0])
+    }
+
+    fn poll_write(
+        &mut self,
+        _: &mut Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.with(|state| {
+            if state.full {
+                return Poll::Pending;
+            }
+            let bytes = buffers.iter().map(|buffer| buffer.len()).sum();
+            state.written += bytes;
+            Poll::Ready(Ok(bytes))
+        })
+    }
+
+    fn poll_shutdown(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn into_below(self: Box<Self>) -> io::Result<Below> {
+        Ok(Below::Nothing(self))
+    }
+}
+
+struct Nobody;
+
+impl Acceptor for Nobody {
+    fn opened(&self, opened: Opened) -> Result<(), Box<Opened>> {
+        Err(Box::new(opened))
+    }
+
+    fn described(&self, _: &Arc<LinkShared>, _: u32, _: &str) {}
+
+    fn lost(&self, _: Vec<LostChannel>) {}
+
+    fn ended(&self, _: &Arc<LinkShared>) {}
+}
+
+fn link() -> Arc<LinkShared> {
+    LinkShared::new(PeerInfo {
+        name: "peer".into(),
+        incarnation: 1,
+        session: 1,
+        version: 1,
+        message_bytes_max: 1 << 20,
+        packet_bytes_max: 1 << 16,
+    })
+}
+
+fn driver(connection: &Scripted, shared: &Arc<LinkShared>) -> Driver {
+    // Nothing is due while the test runs, however slowly.
+    let long = Duration::from_secs(3600);
+    let config = LinkConfig {
+        policy: Policy::Chunked,
+        age_bound: Duration::from_millis(1),
+        packet_bytes_max: 1 << 16,
+        packet_bytes_tuned: 1 << 16,
+        windows_bytes_max: 1 << 20,
+        message_bytes_max: 1 << 20,
+        peer_open_credit: 1 << 16,
+        session: true,
+        resend_bytes_max: 1 << 20,
+        silence: Silence { probe: long, suspect: 3 * long, dead: 10 * long },
+        now: clock::now(),
+    };
+    Driver::new(DriverSetup {
+        shared: Arc::clone(shared),
+        transport: Box::new(connection.clone()),
+        config,
+        after_loss: AfterLoss::End,
+        acceptor: Arc::new(Nobody),
+        buffers: Arc::default(),
+        board: Arc::new(Mutex::new(Board::new(2, "we"))),
+        one_thread: true,
+    })
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A driver, its connection, and the sending end of a channel.
+struct Node {
+    driver: Driver,
+    connection: Scripted,
+    sender: TxEnd,
+}
+
+impl Node {
+    fn new(sleeps: bool) -> Node {
+        let connection = Scripted::default();
+        connection.with(|state| state.sleeps = sleeps);
+        let link = link();
+        let shared = TxShared::new("words".into(), "bytes".into());
+        let spec = OpenSpec {
+            lane: Lane::Bulk,
+            system: false,
+            kind: ChannelKind::Bytes,
+            fingerprint: 0,
+            name: "words".into(),
+        };
+        let sender = link.open(|id| {
+            let (end, ring) = TxEnd::new(&link, &shared, id);
+            (Command::Open { id, spec, tx: Arc::clone(&shared), ring }, end)
+        });
+        let mut node =
+            Node { driver: driver(&connection, &link), connection, sender: sender.unwrap() };
+        // By full reads it learns that more would be there, and has a larger buffer when it
+        // needs one again.
+        node.hear_much(false);
+        node.connection.with(|state| state.comes = Comes::Rest);
+        node.settle();
+        std::thread::sleep(REST_AFTER + Duration::from_millis(1));
+        node.settle();
+        node.connection.with(|state| state.comes = Comes::Nothing);
+        node
+    }
+
+    fn say(&mut self) {
+        assert_eq!(self.sender.stage_slice(b"word").unwrap(), Staged::Done);
+    }
+
+    /// Polls once: does it want to be polled again?
+    fn poll(&mut self) -> bool {
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let polled = Pin::new(&mut self.driver).poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        woken.0.load(Ordering::Relaxed)
+    }
+
+    /// Polls until it sleeps; says how often it looked meanwhile.
+    fn settle(&mut self) -> u32 {
+        self.connection.with(|state| state.looks = 0);
+        let polls = (0..10_000).find(|_| !self.poll());
+        assert!(polls.is_some(), "it does not sleep");
+        self.connection.with(|state| state.looks)
+    }
+
+    /// Heartbeats come as fast as they are read, then no more; words go the other way
+    /// meanwhile if it `talks`.
+    fn hear_much(&mut self, talks: bool) {
+        self.connection.with(|state| state.comes = Comes::Much);
+        for _ in 0..10 {
+            if talks {
+                self.say();
+            }
+            assert!(self.poll(), "there is more to read");
+        }
+        self.connection.with(|state| state.comes = Comes::Nothing);
+    }
+
+    fn written(&self) -> usize {
+        self.connection.with(|state| state.written)
+    }
+}
+
+#[tokio::test]
+async fn in_a_conversation_it_asks_the_connection_itself_and_sleeps_then() {
+    let mut node = Node::new(true);
+    assert_eq!(node.settle(), 0, "nothing came");
+    node.hear_much(true);
+    assert_eq!(node.settle(), LOOKS_MAX);
+    assert_eq!(node.settle(), 0, "woken for something else it does not look");
+}
+
+#[tokio::test]
+async fn who_only_listens_sleeps() {
+    let mut node = Node::new(true);
+    node.hear_much(false);
+    assert_eq!(node.settle(), 0);
+}
+
+#[tokio::test]
+async fn what_comes_while_it_looks_is_read() {
+    let mut node = Node::new(true);
+    node.hear_much(true);
+    for _ in 0..LOOKS_MAX / 2 {
+        assert!(node.poll());
+    }
+    let read = node.connection.with(|state| state.read);
+    node.hear_much(true);
+    assert!(node.connection.with(|state| state.read) > read);
+    assert_eq!(node.settle(), LOOKS_MAX, "it begins anew");
+}
+
+#[tokio::test]
+async fn a_connection_that_nobody_sleeps_at_is_not_looked_at() {
+    let mut node = Node::new(false);
+    node.hear_much(true);
+    assert_eq!(node.settle(), 0);
+}
+
+#[tokio::test]
+async fn a_connection_that_takes_nothing_is_not_looked_at() {
+    let mut node = Node::new(true);
+    node.hear_much(true);
+    assert!(node.poll() && node.poll(), "it looks");
+    node.connection.with(|state| state.full = true);
+    node.say();
+    let written = node.written();
+    assert_eq!(node.settle(), 1, "beside the write; it is woken when that can go on");
+    node.connection.with(|state| state.full = false);
+    assert_eq!(node.settle(), LOOKS_MAX, "and then it looks");
+    assert!(node.written() > written);
+}
