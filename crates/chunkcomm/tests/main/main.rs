@@ -29,6 +29,7 @@ mod ports;
 mod processes;
 mod resume;
 mod serialize;
+mod silence;
 mod sinks;
 mod streams;
 mod support;

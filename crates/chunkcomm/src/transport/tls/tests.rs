@@ -83,6 +83,65 @@ async fn keys_are_changed_when_they_are_used_up() {
     both_ways(a, b).await;
 }
 
+/// Shakes hands; what follows the handshake, such as tickets, arrives too.
+fn shaken(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) -> ClientConnection {
+    let mut client = ClientConnection::new(Arc::clone(client), identity::name()).unwrap();
+    let mut server = ServerConnection::new(Arc::clone(server)).unwrap();
+    while client.wants_write() || server.wants_write() {
+        let mut bytes = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut bytes).unwrap();
+        }
+        server.read_tls(&mut &bytes[..]).unwrap();
+        server.process_new_packets().unwrap();
+        bytes.clear();
+        while server.wants_write() {
+            server.write_tls(&mut bytes).unwrap();
+        }
+        client.read_tls(&mut &bytes[..]).unwrap();
+        client.process_new_packets().unwrap();
+    }
+    assert!(!client.is_handshaking() && !server.is_handshaking());
+    client
+}
+
+#[test]
+fn no_ticket_is_given_or_taken_and_nothing_is_said_early() {
+    use rustls::HandshakeKind::{Full, Resumed};
+    let allowing_all = || {
+        let strict = configs(&SEED).unwrap();
+        let mut client = ClientConfig::clone(&strict.client);
+        client.resumption = rustls::client::Resumption::in_memory_sessions(8);
+        client.enable_early_data = true;
+        let mut server = ServerConfig::clone(&strict.server);
+        server.session_storage = rustls::server::ServerSessionMemoryCache::new(8);
+        server.send_tls13_tickets = 4;
+        server.max_early_data_size = 1024;
+        server.send_half_rtt_data = true;
+        (client, server)
+    };
+    // Whether the second connection resumes the first, and the tickets that it got.
+    let twice = |client: ClientConfig, server: ServerConfig| {
+        let (client, server) = (Arc::new(client), Arc::new(server));
+        shaken(&client, &server);
+        let early = ClientConnection::new(Arc::clone(&client), identity::name()).unwrap();
+        let says_early = { early }.early_data().is_some();
+        let second = shaken(&client, &server);
+        (second.handshake_kind().unwrap(), second.tls13_tickets_received(), says_early)
+    };
+    let (client, server) = allowing_all();
+    assert_eq!(twice(client, server), (Resumed, 4, true), "the user's own, as they are");
+    let ours = |(client, server)| {
+        let configs = TlsConfigs::new(&client, &server);
+        (ClientConfig::clone(&configs.client), ServerConfig::clone(&configs.server))
+    };
+    let ((lax, _), (_, server)) = (allowing_all(), ours(allowing_all()));
+    assert_eq!((server.max_early_data_size, server.send_half_rtt_data), (0, false));
+    assert_eq!(twice(lax, server), (Full, 0, false), "ours is dialled");
+    let ((client, _), (_, lax)) = (ours(allowing_all()), allowing_all());
+    assert_eq!(twice(client, lax), (Full, 4, false), "ours dials");
+}
+
 /// A provider whose keys are good for a few records.
 fn provider_of_short_keys() -> rustls::crypto::CryptoProvider {
     use rustls::crypto::ring::{cipher_suite::TLS13_AES_128_GCM_SHA256, default_provider};

@@ -92,19 +92,22 @@ fn tls_12_is_not_spoken_though_the_configurations_allow_it() {
         let lab = Authority::new("lab");
         let pair = pair_of(tcp(), node(&lab, &lab), node(&lab, &lab)).await;
         let node = socket_address(&pair.a);
+        let (certificate, key) = lab.signs("node.lab");
         let still = StandsStill::begin();
         tokio::task::spawn_blocking(move || {
             let hello = Hello { flags: FLAG_TLS, ..good_hello() };
             let versions = vec![&rustls::version::TLS12];
+            // Everything else about it is right.
+            let identity = Some(Identity::signed(certificate, &key));
             Stranger::dials(node, &hello).speaks_tls(|it| Manner {
                 versions,
-                identity: None,
+                identity,
                 protocols: vec![it.binding()],
             });
         })
         .await
         .unwrap();
-        refused_at_once(still, &pair, "tls 1.2", &["tls"]).await;
+        refused_at_once(still, &pair, "tls 1.2", &["the peer speaks no TLS 1.3"]).await;
     });
 }
 

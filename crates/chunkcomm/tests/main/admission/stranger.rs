@@ -162,6 +162,14 @@ impl Identity {
         Identity { chain: vec![certificate.into()], key }
     }
 
+    /// A certificate that somebody signed, with its key in PKCS #8.
+    pub(super) fn signed(
+        certificate: CertificateDer<'static>,
+        key: &PrivateKeyDer<'_>,
+    ) -> Identity {
+        Identity { chain: vec![certificate], key: key.secret_der().to_vec() }
+    }
+
     /// These certificates with the key of others.
     pub(super) fn with_key_of(self, other: &Identity) -> Identity {
         Identity { chain: self.chain, key: other.key.clone() }
