@@ -1,5 +1,5 @@
-//! What a stranger costs where only the user's PKI admits, so that it may speak TLS before it
-//! has proved anything.
+//! What a stranger costs: where only the user's PKI admits, so that it may speak TLS before it
+//! has proved anything, and where it may not.
 
 #[path = "../main/admission/authority.rs"]
 mod authority;
@@ -8,8 +8,8 @@ use super::alone;
 use super::counting::{WATCHED_BYTES, WATCHED_PEAK, watch_this_thread};
 use authority::{Authority, client, client_with, server_with};
 use chunkcomm::proto::credential::{Hellos, Role};
-use chunkcomm::proto::hello::{FLAG_TLS, HELLO_BYTES, Hello, Name};
-use chunkcomm::{Address, Node};
+use chunkcomm::proto::hello::{FLAG_CREDENTIAL, FLAG_TLS, HELLO_BYTES, Hello, Name};
+use chunkcomm::{Address, Credential, Node, NodeBuilder};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 use std::io::{Read, Write};
@@ -22,6 +22,10 @@ use std::time::Duration;
 /// What one may hold while the node waits for more of it.
 const HELD_BYTES_MAX: i64 = 64 * 1024;
 
+/// The same where none speaks TLS before it has proved that it has the credential, or where
+/// there is none.
+const HELD_UNPROVED_BYTES_MAX: i64 = 4096;
+
 /// What the node may need at one moment to look at what came of one: its messages are parsed
 /// into parts that are larger than they are on the wire, and dropped before the node looks at
 /// anything else.
@@ -30,14 +34,18 @@ const PARSED_BYTES_MAX: i64 = 256 * 1024;
 /// The most that was held when the node had nothing to do but wait.
 static HELD_PEAK: AtomicI64 = AtomicI64::new(0);
 
-/// A node on a thread of its own, on which nothing else allocates; it lives until the sender
-/// is dropped.
-fn node_apart(lab: &Authority) -> (SocketAddr, tokio::sync::oneshot::Sender<()>) {
+/// A node that admits whom this authority signed.
+fn with_pki(lab: &Authority) -> NodeBuilder {
     let (certificate, key) = lab.signs("node.lab");
     // What users show has some 4 KiB.
     let chain = vec![certificate.clone(); 4096 / certificate.len()];
     let server = server_with(lab, chain, key, true);
-    let settings = Node::builder().tls_config(client(lab, lab), server, None);
+    Node::builder().tls_config(client(lab, lab), server, None)
+}
+
+/// A node on a thread of its own, on which nothing else allocates; it lives until the sender
+/// is dropped.
+fn node_apart(settings: NodeBuilder) -> (SocketAddr, tokio::sync::oneshot::Sender<()>) {
     let settings = settings.listen("127.0.0.1:0".parse().unwrap());
     let (tell, told) = mpsc::channel();
     let (keeps, kept) = tokio::sync::oneshot::channel();
@@ -65,15 +73,20 @@ struct Stranger {
 }
 
 impl Stranger {
-    /// One whose hello fits.
+    /// One whose hello fits a node with a PKI.
     fn dials(node: SocketAddr) -> Stranger {
+        Stranger::dials_with(node, FLAG_TLS)
+    }
+
+    /// One whose hello has these flags.
+    fn dials_with(node: SocketAddr, flags: u32) -> Stranger {
         let name = |text| Name::new(text).unwrap();
         let hello = Hello {
             packet_bytes_max: 64 * 1024,
             message_bytes_max: 32 << 20,
             open_credit: 8 << 20,
             initial_window: 16 * 1024,
-            flags: FLAG_TLS,
+            flags,
             ..Hello::new(name("default"), name("stranger"), 5)
         };
         let mut stream = TcpStream::connect(node).unwrap();
@@ -198,7 +211,7 @@ const CASES: &[Case] = &[
 fn a_stranger_who_may_speak_tls_holds_64_kib_at_most() {
     let _turn = alone();
     let lab = Authority::new("lab");
-    let (address, _keeps) = node_apart(&lab);
+    let (address, _keeps) = node_apart(with_pki(&lab));
     let before = WATCHED_BYTES.load(Ordering::Relaxed);
     let mut most_held = 0;
     for (name, does) in CASES {
@@ -216,4 +229,59 @@ fn a_stranger_who_may_speak_tls_holds_64_kib_at_most() {
     }
     // Most of a chain is held until its rest comes.
     assert!(most_held > 20_000, "{most_held}");
+}
+
+/// What strangers say behind hellos that fit, or in their place.
+const UNPROVED: &[(&str, bool, &[u8])] = &[
+    ("not even a hello", false, &[]),
+    ("zeros in place of half a hello", false, &[0; HELLO_BYTES / 2]),
+    ("garbage in place of a hello", false, &[0xA5; 60_000]),
+    ("a hello and no more", true, &[]),
+    ("a hello and half a proof", true, &[7; 16]),
+    ("a hello and garbage", true, &[0xA5; 60_000]),
+];
+
+/// What the node holds when it has dealt with those who are gone.
+fn settled() -> i64 {
+    let mut seen = [0; 4];
+    loop {
+        seen.rotate_right(1);
+        seen[0] = WATCHED_BYTES.load(Ordering::Relaxed);
+        if seen == [seen[0]; 4] {
+            return seen[0];
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_stranger_who_has_proved_nothing_holds_4_kib_at_most() {
+    let _turn = alone();
+    let guarded = Node::builder().credential(Credential::generate().unwrap());
+    let kinds = [("credential", guarded, FLAG_CREDENTIAL | FLAG_TLS), ("open", Node::builder(), 0)];
+    let mut nodes = Vec::new();
+    for (kind, settings, flags) in kinds {
+        let (address, keeps) = node_apart(settings);
+        nodes.push(keeps);
+        // What is made once is made in the first round.
+        for round in 0..2 {
+            for (name, greets, says) in UNPROVED {
+                let before = settled();
+                HELD_PEAK.store(0, Ordering::Relaxed);
+                let mut stranger = if *greets {
+                    Stranger::dials_with(address, flags)
+                } else {
+                    Stranger { stream: TcpStream::connect(address).unwrap(), binding: Vec::new() }
+                };
+                stranger.says(says);
+                settled();
+                stranger.ends();
+                let held = HELD_PEAK.load(Ordering::Relaxed) - before;
+                println!("{kind}, {name}: {held} bytes held");
+                let most = HELD_UNPROVED_BYTES_MAX;
+                assert!(round == 0 || held <= most, "{kind}, {name}: {held} bytes held");
+                assert!(held > 0, "{kind}, {name}: nothing was counted");
+            }
+        }
+    }
 }
