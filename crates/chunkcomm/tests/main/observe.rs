@@ -2,9 +2,11 @@
 
 use crate::support::events::Events;
 use crate::support::proxy::Proxy;
+use crate::support::raw::RawPeer;
 use crate::support::{Pair, fill, limited, on_both, on_one_thread, pair, pair_of, tcp, until};
 use bytes::Bytes;
 use chunkcomm::explain::{Explanation, LinkReport};
+use chunkcomm::proto::packet::{AppendRecords, Header, Item};
 use chunkcomm::{Node, Policy, ReceivingStats};
 use std::time::Duration;
 
@@ -47,6 +49,41 @@ fn a_channel_without_credit_and_one_that_nobody_reads_are_named() {
         while !quiet {
             quiet = pair.b.explain().await.is_quiet();
         }
+    });
+}
+
+#[test]
+fn the_numbers_of_packets_are_those_on_the_wire() {
+    on_one_thread(async {
+        let node = Node::builder().listen(tcp()).build().await.unwrap();
+        let mut raw = RawPeer::connect(&node).await;
+        raw.open(1, "by hand").await;
+        raw.packet(|body| body.open_credit(1 << 20)).await;
+        let (peer, _receiver) = limited(node.accept_bytes("by hand")).await.unwrap();
+        let mut sender = limited(node.open_bytes(&peer, "counted")).await.unwrap();
+        let mut last = 0;
+        while last < 5 {
+            limited(sender.send_now(Bytes::from_static(b"one"))).await.unwrap();
+            let number = raw.find(|item| match item {
+                Item::Packet(header) if header.sequence > last => Some(header.sequence),
+                _ => None,
+            });
+            last = limited(number).await.unwrap();
+        }
+        raw.packet_as(Header { ack: last - 2, ..Header::default() }, |_| ()).await;
+        let link = limited(async {
+            loop {
+                let link = of(&node).await;
+                if link.acknowledged > 0 {
+                    return link;
+                }
+            }
+        })
+        .await;
+        assert_eq!((link.sent, link.acknowledged, link.received), (last, last - 2, 2), "{link}");
+        let [sending] = &link.sending[..] else { panic!("{link}") };
+        assert_eq!((sending.staged, sending.sent), (0, last));
+        assert!((1..last).contains(&sending.acknowledged), "{link}");
     });
 }
 
