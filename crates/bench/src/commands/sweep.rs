@@ -4,7 +4,7 @@
 //! the best of them is found. In its *final* that one and the library, which is given no setting,
 //! alternate anew, on fresh connections, and only these pairs are reported: the best of many noisy
 //! figures looks better than it is, but not when it is measured once more. A final whose target is
-//! missed goes on, up to six times as long, and all of its pairs count: p99 of a slice moves by a
+//! missed goes on, up to ten times as long, and all of its pairs count: p99 of a slice moves by a
 //! quarter from one to the next.
 //!
 //! The best is one setting. At saturation it is the one with the highest rate. Below, where the

@@ -14,6 +14,10 @@ pub const SLICES_MIN: usize = 10;
 /// more on a shared machine.
 pub const SLICES_FINE: usize = 50;
 
+/// How fast a connection is differs by a third from one to the next with where its memory happens
+/// to lie, and stays so while it lasts: a fine ratio has so many slices on each.
+const SLICES_A_CONNECTION: usize = 5;
+
 /// A slice this long is long against a wake-up and short against the machine's moods.
 pub const SLICE_SECONDS: f64 = 0.2;
 
@@ -141,6 +145,16 @@ impl Plan {
         Ok(Self { slices, total, first_try })
     }
 
+    /// The same in parts of so many slices at most.
+    fn parts(&self, slices_max: usize) -> Vec<Self> {
+        let indices: Vec<usize> = (0..self.slices).collect();
+        let part = |indices: &[usize]| {
+            let share = |total| indices.iter().map(|index| self.share(total, *index)).sum();
+            Self { slices: indices.len(), total: self.total.map(share), ..*self }
+        };
+        indices.chunks(slices_max).map(part).collect()
+    }
+
     /// Messages of slice `index` when the total is given: they add up to it.
     fn share(&self, total: u64, index: usize) -> u64 {
         let slices = self.slices as u64;
@@ -190,6 +204,23 @@ pub fn run(
         }
     })?;
     Ok(Outcome { stats: before.zip(ours.stats()), ..outcome })
+}
+
+/// As [`run`], for a fine ratio: on one pair of connections after the other, which `open` makes.
+///
+/// # Errors
+/// If a connection or a slice fails.
+pub fn run_fine(
+    bench: &mut Bench,
+    plan: &Plan,
+    mut open: impl FnMut(&mut Bench) -> Result<[Box<dyn Contender>; 2], Failure>,
+) -> Result<Outcome, Failure> {
+    let mut outcome = Outcome::default();
+    for part in plan.parts(SLICES_A_CONNECTION) {
+        let [mut ours, mut baseline] = open(bench)?;
+        outcome.extend(run(bench, &mut *ours, Some(&mut baseline), &part)?);
+    }
+    Ok(outcome)
 }
 
 /// How many messages the next slice has.
@@ -260,6 +291,17 @@ pub fn warm_up(
 }
 
 impl Outcome {
+    /// More pairs of the same.
+    pub fn extend(&mut self, more: Self) {
+        self.ours.extend(more.ours);
+        self.baseline.extend(more.baseline);
+        self.stats = match (self.stats, more.stats) {
+            // Each of its own node: what they did is the difference of the sums.
+            (Some(all), Some(more)) => Some((all.0.plus(&more.0), all.1.plus(&more.1))),
+            (all, more) => all.or(more),
+        };
+    }
+
     /// Messages of ours.
     pub fn messages(&self) -> u64 {
         self.ours.iter().map(|slice| slice.messages).sum()
@@ -318,6 +360,15 @@ mod tests {
         let plan = Plan::new(Some(1003), 1, true).unwrap();
         let sum: u64 = (0..plan.slices).map(|index| plan.share(1003, index)).sum();
         assert_eq!((plan.slices, sum), (10, 1003));
+    }
+
+    #[test]
+    fn parts_have_all_slices_and_messages() {
+        let plan = Plan { slices: 12, total: Some(1003), first_try: 1 };
+        let parts = plan.parts(5);
+        assert_eq!(parts.iter().map(|part| part.slices).collect::<Vec<_>>(), [5, 5, 2]);
+        assert_eq!(parts.iter().filter_map(|part| part.total).sum::<u64>(), 1003);
+        assert!(Plan { total: None, ..plan }.parts(5).iter().all(|part| part.total.is_none()));
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub(super) struct Lengths {
 
 impl Lengths {
     pub(super) const USUAL: Self =
-        Self { heats: 3, extra_rounds: 5, paced_seconds: [0.2, 1.0], messages: None };
+        Self { heats: 5, extra_rounds: 9, paced_seconds: [0.2, 1.0], messages: None };
     pub(super) const QUICK: Self =
         Self { heats: 1, extra_rounds: 0, paced_seconds: [0.0, 0.0], messages: Some(20) };
 
@@ -79,18 +79,6 @@ impl Duel {
     pub(super) fn ratios(&self) -> [Ratio; 3] {
         let of = |figure: fn(&Slice) -> f64| self.outcome.ratio(figure);
         [of(Slice::rate), of(Slice::p99_us), of(Slice::cpu_us_per_message)]
-    }
-
-    /// More pairs of the same.
-    fn extend(&mut self, more: Outcome) {
-        let all = &mut self.outcome;
-        all.ours.extend(more.ours);
-        all.baseline.extend(more.baseline);
-        all.stats = match (all.stats, more.stats) {
-            // Each of its own node: what they did is the difference of the sums.
-            (Some(all), Some(more)) => Some((all.0.plus(&more.0), all.1.plus(&more.1))),
-            (all, more) => all.or(more),
-        };
     }
 
     pub(super) fn is_met(&self, rate: Rate) -> bool {
@@ -141,7 +129,7 @@ pub(super) fn run(
             break;
         }
         for _ in 0..OPENINGS {
-            duel.extend(pairs(bench, setting, cell, best, lengths)?);
+            duel.outcome.extend(pairs(bench, setting, cell, best, lengths)?);
         }
     }
     Ok(duel)
