@@ -17,6 +17,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// What one may hold while the node waits for more of it.
@@ -43,13 +44,26 @@ fn with_pki(lab: &Authority) -> NodeBuilder {
     Node::builder().tls_config(client(lab, lab), server, None)
 }
 
-/// A node on a thread of its own, on which nothing else allocates; it lives until the sender
-/// is dropped.
-fn node_apart(settings: NodeBuilder) -> (SocketAddr, tokio::sync::oneshot::Sender<()>) {
+/// The thread of a node; what the node held is free again when this was dropped.
+struct Apart {
+    keeps: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        self.keeps = None;
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(std::thread::panicking() || matches!(ended, Some(Ok(()))), "the node panicked");
+    }
+}
+
+/// A node on a thread of its own, on which nothing else allocates.
+fn node_apart(settings: NodeBuilder) -> (SocketAddr, Apart) {
     let settings = settings.listen("127.0.0.1:0".parse().unwrap());
     let (tell, told) = mpsc::channel();
     let (keeps, kept) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || {
+    let thread = std::thread::spawn(move || {
         watch_this_thread();
         let rest = || {
             HELD_PEAK.fetch_max(WATCHED_BYTES.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -63,7 +77,8 @@ fn node_apart(settings: NodeBuilder) -> (SocketAddr, tokio::sync::oneshot::Sende
         });
     });
     let Address::Tcp { host, port } = told.recv().unwrap() else { panic!("not TCP") };
-    (SocketAddr::new(host.parse().unwrap(), port), keeps)
+    let apart = Apart { keeps: Some(keeps), thread: Some(thread) };
+    (SocketAddr::new(host.parse().unwrap(), port), apart)
 }
 
 struct Stranger {
