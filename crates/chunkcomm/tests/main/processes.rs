@@ -273,11 +273,14 @@ fn a_dropped_handle_ends_the_process() {
         // What it held was dropped.
         assert_eq!(limited(from.recv()).await.unwrap(), None);
         two.nothing_is_left().await;
-        // One that did not begin yet ends, too, with the ends in its input.
+        // One that hardly began or did not begin yet ends, too, with the ends in its input.
         let (out, mut from) = two.here.sending_port().unwrap();
         drop(two.here.instantiate(&two.peer, &two.programs.wait, out).await.unwrap());
-        let never = limited(from.recv()).await;
-        assert!(matches!(never, Err(PortError::Dropped { .. }) | Ok(None)), "{never:?}");
+        let mut last = limited(from.recv()).await;
+        if matches!(last, Ok(Some(1))) {
+            last = limited(from.recv()).await;
+        }
+        assert!(matches!(last, Err(PortError::Dropped { .. }) | Ok(None)), "{last:?}");
         two.nothing_is_left().await;
     });
 }
