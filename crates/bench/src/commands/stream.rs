@@ -84,17 +84,9 @@ pub fn run(args: &StreamArgs) -> Result<Verdict, Failure> {
     let setting = args.common.setting()?;
     let plan = Plan::cut(args.total(), FIRST_TRY, args.against.is_some(), args.slices())?;
     let mut bench = Bench::start(&setting)?;
-    let outcome = if args.is_fine() {
-        slices::run_fine(&mut bench, &plan, |bench| {
-            let node = args.node(&setting);
-            let without = NodeKind { session: false, ..node };
-            Ok([near(bench, args.kind(node))?, near(bench, args.kind(without))?])
-        })?
-    } else {
-        let mut ours = near(&mut bench, args.kind(args.node(&setting)))?;
-        let mut baseline = args.baseline(&mut bench, &setting)?;
-        slices::run(&mut bench, &mut *ours, baseline.as_mut(), &plan)?
-    };
+    let outcome = slices::run_on(&mut bench, &plan, args.is_fine(), |bench| {
+        Ok((near(bench, args.kind(args.node(&setting)))?, args.baseline(bench, &setting)?))
+    })?;
     args.row(&outcome).print(args.common.json);
     Ok(Verdict::Fine)
 }

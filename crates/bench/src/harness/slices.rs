@@ -206,19 +206,25 @@ pub fn run(
     Ok(Outcome { stats: before.zip(ours.stats()), ..outcome })
 }
 
-/// As [`run`], for a fine ratio: on one pair of connections after the other, which `open` makes.
+/// Ours, and the baseline if there is one.
+pub type Contenders = (Box<dyn Contender>, Option<Box<dyn Contender>>);
+
+/// As [`run`], on connections that `open` makes: for a `fine` ratio on several, one pair after
+/// the other.
 ///
 /// # Errors
 /// If a connection or a slice fails.
-pub fn run_fine(
+pub fn run_on(
     bench: &mut Bench,
     plan: &Plan,
-    mut open: impl FnMut(&mut Bench) -> Result<[Box<dyn Contender>; 2], Failure>,
+    fine: bool,
+    mut open: impl FnMut(&mut Bench) -> Result<Contenders, Failure>,
 ) -> Result<Outcome, Failure> {
     let mut outcome = Outcome::default();
-    for part in plan.parts(SLICES_A_CONNECTION) {
-        let [mut ours, mut baseline] = open(bench)?;
-        outcome.extend(run(bench, &mut *ours, Some(&mut baseline), &part)?);
+    let slices_max = if fine { SLICES_A_CONNECTION } else { plan.slices };
+    for part in plan.parts(slices_max) {
+        let (mut ours, mut baseline) = open(bench)?;
+        outcome.extend(run(bench, &mut *ours, baseline.as_mut(), &part)?);
     }
     Ok(outcome)
 }
