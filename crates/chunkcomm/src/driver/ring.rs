@@ -2,8 +2,8 @@
 //! them. Neither takes a lock.
 //!
 //! Published is one word: how many bytes and how many messages were ever
-//! committed (both wrapping), so that the two are always seen together. A full
-//! ring may grow: the producer goes on in a larger one and leaves a link to it
+//! committed (both wrapping), so that the two are always seen together. A ring may
+//! grow and shrink: the producer goes on in another one and leaves a link to it
 //! in the old one, which it never touches again.
 //!
 //! # Why the unsafe code is sound
@@ -170,11 +170,11 @@ impl Producer {
         self.commit(bytes, 1);
     }
 
-    /// Goes on in a larger ring; the consumer follows when this one is empty.
-    pub(crate) fn grow(&mut self, capacity: usize) {
+    /// Goes on in another ring; the consumer follows when this one is empty.
+    pub(crate) fn replace(&mut self, capacity: usize) {
         let next = Ring::new(capacity);
         let set = self.ring.next.set(Arc::clone(&next));
-        assert!(set.is_ok(), "only the producer of the newest ring grows it");
+        assert!(set.is_ok(), "only the producer of the newest ring replaces it");
         *self = Producer { ring: next, position: 0, bytes: 0, messages: 0, free: capacity };
     }
 }
@@ -199,7 +199,7 @@ impl Consumer {
         }
     }
 
-    /// Messages staged in this ring and those that it grew to.
+    /// Messages staged in this ring and those that came after it.
     pub(crate) fn messages(&self) -> u32 {
         let (_, messages) = unpack(self.ring.committed.0.load(Ordering::Acquire));
         let mut sum = messages.wrapping_sub(self.messages);
@@ -251,7 +251,7 @@ mod tests {
     use std::collections::VecDeque;
 
     proptest! {
-        /// Against a queue of bytes, with messages of any size, wraps and growth.
+        /// Against a queue of bytes, with messages of any size, wraps, growth and shrinking.
         #[test]
         fn the_ring_is_a_queue(steps in prop::collection::vec((0usize..60, any::<u8>(), 0usize..100), 1..400)) {
             let (mut producer, mut consumer) = ring(64);
@@ -266,9 +266,8 @@ mod tests {
                         producer.push(&message[..1], &message[1..]);
                     }
                     oracle.extend(&message);
-                } else if producer.capacity() < 1024 && value < 60 {
-                    let capacity = producer.capacity();
-                    producer.grow(capacity * 2);
+                } else if value < 60 {
+                    producer.replace(64 + 16 * usize::from(value));
                 }
                 let (front, back, _) = consumer.peek();
                 let staged: Vec<u8> = front.iter().chain(back).copied().collect();
@@ -297,7 +296,7 @@ mod tests {
                 if producer.free() < 5 {
                     if next.is_multiple_of(1000) && producer.capacity() < 4000 {
                         let capacity = producer.capacity();
-                        producer.grow(capacity * 3);
+                        producer.replace(capacity * 3);
                     }
                     std::thread::yield_now();
                     continue;

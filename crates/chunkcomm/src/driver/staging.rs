@@ -108,7 +108,7 @@ impl TxEnd {
     /// Encoded bytes that can be staged without waiting, at least for a message
     /// that goes through the ring.
     pub(crate) fn capacity(&mut self) -> usize {
-        // A ring stays when packets get smaller again.
+        // A ring may be larger than a packet for a while.
         let grown = self.ring_bytes_max.saturating_sub(self.producer.capacity());
         self.producer.free() + grown
     }
@@ -185,19 +185,31 @@ impl TxEnd {
 
     /// True when `bytes` can be staged; grows the ring for it if that is allowed.
     fn make_room(&mut self, bytes: usize) -> bool {
-        if self.producer.free_seen() >= bytes || self.producer.free() >= bytes {
+        if self.producer.free_seen() >= bytes || self.look() >= bytes {
             return true;
         }
-        self.note_packet_bytes();
         while self.producer.capacity() < self.ring_bytes_max {
             let capacity = (self.producer.capacity() * RING_GROWTH).min(self.ring_bytes_max);
-            self.producer.grow(capacity);
+            self.producer.replace(capacity);
             if self.producer.free() >= bytes {
                 return true;
             }
         }
         self.tell_no_room();
         false
+    }
+
+    /// Free bytes as seen now. A ring that is larger than a packet is left for a smaller
+    /// one: to write through all of it takes more of the cache than a message is worth.
+    /// It must be empty: while a channel waits for credit the size of packets may rise
+    /// and fall as often as it likes, and each time another ring would be filled.
+    fn look(&mut self) -> usize {
+        let free = self.producer.free();
+        self.note_packet_bytes();
+        if free == self.producer.capacity() && free > self.ring_bytes_max {
+            self.producer.replace(self.ring_bytes_max);
+        }
+        self.producer.free_seen()
     }
 
     /// A ring holds a full packet.
@@ -309,3 +321,6 @@ impl Drop for TxEnd {
         self.end();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -112,7 +112,7 @@ impl TxEnd {
     ) -> Result<Staged, SendError> {
         // The ring may have been emptied since it was looked at last.
         let contiguous = self.producer.contiguous().len();
-        self.producer.free();
+        self.look();
         let needed = self.last_prefix + self.last_bytes;
         if contiguous < needed && self.producer.contiguous().len() >= needed {
             return self.stage(value, scratch);

@@ -1,0 +1,106 @@
+use super::*;
+use crate::driver::mail::PeerInfo;
+
+const KIB: usize = 1024;
+
+/// A channel's end, the consumer of its ring, and what was staged and not yet taken.
+struct Rig {
+    end: TxEnd,
+    consumer: Consumer,
+    staged: u32,
+    taken: u32,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let link = LinkShared::new(PeerInfo {
+            name: "peer".into(),
+            incarnation: 1,
+            session: 1,
+            version: 1,
+            message_bytes_max: 1 << 20,
+            packet_bytes_max: 1 << 18,
+        });
+        let shared = TxShared::new("numbers".into(), "bytes".into());
+        let (end, consumer) = TxEnd::new(&link, &shared, 1);
+        Rig { end, consumer, staged: 0, taken: 0 }
+    }
+
+    /// Stages numbers until there is no room, a packet having so many bytes; says how many.
+    fn fill(&mut self, packet_bytes: usize) -> u32 {
+        self.end.link.set_packet_bytes(packet_bytes);
+        let before = self.staged;
+        while self.end.stage_slice(&self.staged.to_le_bytes()).unwrap() == Staged::Done {
+            self.staged += 1;
+        }
+        self.staged - before
+    }
+
+    /// Takes up to so many numbers of the ring that is the oldest: they come in order.
+    fn take(&mut self, messages: u32) {
+        let (front, back, staged) = self.consumer.peek();
+        let messages = messages.min(staged);
+        let bytes: Vec<u8> =
+            front.iter().chain(back).copied().take(5 * messages as usize).collect();
+        for message in bytes.chunks(5) {
+            assert_eq!(message[0], 4, "the length goes before");
+            assert_eq!(message[1..], self.taken.to_le_bytes());
+            self.taken += 1;
+        }
+        self.consumer.consume(bytes.len(), messages);
+    }
+
+    fn take_all(&mut self) {
+        while self.taken < self.staged {
+            self.take(u32::MAX);
+        }
+    }
+}
+
+#[test]
+fn a_ring_is_as_large_as_a_packet_when_packets_get_smaller_again() {
+    let mut rig = Rig::new();
+    for packet_kib in [64, 256, 128, 256, 64] {
+        rig.fill(packet_kib * KIB);
+        rig.take_all();
+        assert!(rig.fill(packet_kib * KIB) > 0);
+        assert_eq!(rig.end.ring_bytes(), packet_kib * KIB - PACKET_OVERHEAD_BYTES);
+        rig.take_all();
+    }
+}
+
+#[test]
+fn values_that_never_fill_a_ring_leave_a_large_one_too() {
+    let mut rig = Rig::new();
+    rig.fill(256 * KIB);
+    rig.take_all();
+    rig.end.link.set_packet_bytes(64 * KIB);
+    let mut scratch = Vec::new();
+    for _ in 0..100_000 {
+        assert_eq!(rig.end.stage(&7u32, &mut scratch).unwrap(), Staged::Done);
+        let (front, back, messages) = rig.consumer.peek();
+        let bytes = front.len() + back.len();
+        rig.consumer.consume(bytes, messages);
+    }
+    assert_eq!(rig.end.ring_bytes(), 64 * KIB - PACKET_OVERHEAD_BYTES);
+}
+
+#[test]
+fn a_channel_that_waits_for_credit_holds_no_more_when_packets_grow_and_shrink() {
+    let mut rig = Rig::new();
+    rig.fill(256 * KIB);
+    for _ in 0..10 {
+        assert_eq!(rig.fill(64 * KIB), 0);
+        assert_eq!(rig.fill(256 * KIB), 0);
+    }
+    // What is taken makes room for as much: nothing is left while something is staged.
+    rig.take(1_000);
+    rig.take_all();
+    rig.fill(256 * KIB);
+    for _ in 0..100 {
+        rig.take(100);
+        assert_eq!(rig.fill(64 * KIB), 100);
+        assert_eq!(rig.fill(256 * KIB), 0);
+    }
+    rig.take_all();
+}
