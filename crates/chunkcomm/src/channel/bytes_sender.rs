@@ -1,6 +1,6 @@
 //! [`BytesSender`]: the user's own bytes, without codec, to one peer.
 
-use super::Turn;
+use super::SendingTurn;
 use super::blocking::block_on;
 use super::calls::{calls_of_every_sender, calls_of_every_sink};
 use super::tx::{Tx, Waiting};
@@ -23,7 +23,7 @@ use std::time::Duration;
 #[derive(Clone)]
 pub struct BytesSender {
     tx: Tx,
-    turn: Turn,
+    turn: SendingTurn,
 }
 
 impl fmt::Debug for BytesSender {
@@ -37,7 +37,7 @@ impl fmt::Debug for BytesSender {
 
 impl BytesSender {
     pub(crate) fn new(end: TxEnd, peer: Peer) -> BytesSender {
-        BytesSender { tx: Tx::new(end, peer), turn: Turn::default() }
+        BytesSender { tx: Tx::new(end, peer), turn: SendingTurn::default() }
     }
 
     pub(crate) fn tx(&mut self) -> &mut Tx {

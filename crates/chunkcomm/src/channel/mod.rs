@@ -73,27 +73,36 @@ impl ChannelOptions {
     }
 }
 
-/// Messages after which `send` and `recv` take one unit of the task's budget,
-/// so that a task that always has something to do lets others run.
-pub(crate) const MESSAGES_A_BUDGET_UNIT: u32 = 32;
+/// Messages after which `recv` takes one unit of the task's budget, so that a task that
+/// always has something to do lets others run.
+const RECEIVED_A_BUDGET_UNIT: u32 = 32;
 
-/// Counts messages towards the task's budget.
+/// The same for `send`. What a task sends until the budget of 128 units is used up fills a
+/// packet, even of the smallest messages: tokio lets the task go on only after it has looked
+/// at its sockets, and the driver, who runs before, would find an idle link and half a
+/// packet. Larger messages fill their ring first, and wait for the driver.
+const SENT_A_BUDGET_UNIT: u32 = 128;
+
+pub(crate) type ReceivingTurn = Turn<RECEIVED_A_BUDGET_UNIT>;
+pub(crate) type SendingTurn = Turn<SENT_A_BUDGET_UNIT>;
+
+/// Counts messages towards the task's budget, of which so many cost one unit.
 #[derive(Debug, Default)]
-pub(crate) struct Turn(u32);
+pub(crate) struct Turn<const MESSAGES: u32>(u32);
 
 /// A clone's turn begins anew.
-impl Clone for Turn {
-    fn clone(&self) -> Turn {
+impl<const MESSAGES: u32> Clone for Turn<MESSAGES> {
+    fn clone(&self) -> Turn<MESSAGES> {
         Turn::default()
     }
 }
 
-impl Turn {
+impl<const MESSAGES: u32> Turn<MESSAGES> {
     /// One more message; true when the budget is to be asked.
     #[inline]
     pub(crate) fn over(&mut self) -> bool {
         self.0 += 1;
-        if self.0 < MESSAGES_A_BUDGET_UNIT {
+        if self.0 < MESSAGES {
             return false;
         }
         self.0 = 0;
