@@ -119,10 +119,10 @@ impl Link {
         self.reuse(packet);
     }
 
-    /// Size of a full packet, header included.
+    /// What a channel stages at most, in a packet's bytes with the header.
     #[must_use]
-    pub fn packet_bytes(&self) -> usize {
-        self.sizing.bytes()
+    pub fn ring_bytes(&self) -> usize {
+        self.sizing.ring_bytes()
     }
 
     /// Is the write of a packet of `bytes` to be timed, for [`Link::wrote`]?
