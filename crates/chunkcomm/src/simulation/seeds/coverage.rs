@@ -1,7 +1,7 @@
 //! What the seeds met.
 
 use super::end::{OVER_NAMES, STATE_NAMES};
-use super::plan::FAULT_NAMES;
+use super::plan::{FAULT_NAMES, FAULTS_MIN, MESSAGES_MIN};
 use std::fmt;
 
 /// Counts of one seed or of many.
@@ -36,6 +36,11 @@ pub struct Coverage {
     pub full: u64,
     /// Ways on which a part of what was under way got lost, and not all.
     pub torn: u64,
+    /// Seeds of whose faults fewer found an end than a seed is to have, and seeds in which
+    /// fewer messages arrived: sessions ended before.
+    pub short_of: [u64; 2],
+    /// Faults that found an end.
+    pub met: u64,
     /// Faults by where they found an end.
     pub(super) faults: [[u64; STATE_NAMES.len() + 1]; FAULT_NAMES.len()],
     /// Ends of sessions by their cause.
@@ -62,6 +67,9 @@ impl Coverage {
         pairs.for_each(|(mine, theirs)| *mine += theirs);
         let pairs = self.turned_away.iter_mut().zip(other.turned_away);
         pairs.for_each(|(mine, theirs)| *mine += theirs);
+        let pairs = self.short_of.iter_mut().zip(other.short_of);
+        pairs.for_each(|(mine, theirs)| *mine += theirs);
+        self.met += other.met;
         let pairs = self.faults.iter_mut().flatten().zip(other.faults.iter().flatten());
         pairs.for_each(|(mine, theirs)| *mine += theirs);
         let pairs = self.over.iter_mut().zip(other.over);
@@ -99,7 +107,14 @@ impl fmt::Display for Coverage {
             write!(f, " {name} {count};")?;
         }
         writeln!(f, " {} dead because an idle dialler did not know", self.unaware)?;
-        writeln!(f, "\nfaults by the state in which they found an end:")?;
+        let [faults, messages] = self.short_of;
+        writeln!(
+            f,
+            "\n{} faults found an end; fewer than {FAULTS_MIN} in {faults} seeds, fewer than \
+             {MESSAGES_MIN} messages arrived in {messages}",
+            self.met,
+        )?;
+        writeln!(f, "faults by the state in which they found an end:")?;
         write!(f, "{:>15}", "")?;
         for name in FAULT_NAMES {
             write!(f, "{name:>9}")?;

@@ -106,6 +106,7 @@ impl World<'_> {
 
     /// Notes where the fault finds the ends that it is about.
     fn count_fault(&mut self, fault: Fault) {
+        let mut met = false;
         for pair in 0..self.plan.pairs.len() {
             let nodes = self.plan.pairs[pair].nodes;
             let sides = match fault {
@@ -130,15 +131,17 @@ impl World<'_> {
                 _ => [false; 2],
             };
             for side in (0..2).filter(|side| sides[*side]) {
-                self.count_state(fault, pair, side);
+                met |= self.count_state(fault, pair, side);
             }
         }
+        self.counts.met += u64::from(met);
     }
 
-    fn count_state(&mut self, fault: Fault, pair: usize, side: usize) {
-        let Some(end) = self.end_of(pair, side) else { return };
+    fn count_state(&mut self, fault: Fault, pair: usize, side: usize) -> bool {
+        let Some(end) = self.end_of(pair, side) else { return false };
         let state = self.state_of(end, pair, side);
         self.counts.faults[fault.index()][state] += 1;
+        true
     }
 
     fn state_of(&self, end: usize, pair: usize, side: usize) -> usize {

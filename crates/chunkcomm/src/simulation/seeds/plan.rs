@@ -21,8 +21,8 @@ use std::time::Duration;
 pub(super) const MESSAGE_BYTES_MAX: u64 = 200_000;
 
 /// A seed has at least so many faults and messages.
-const FAULTS_MIN: u64 = 5;
-const MESSAGES_MIN: u64 = 1000;
+pub(super) const FAULTS_MIN: u64 = 5;
+pub(super) const MESSAGES_MIN: u64 = 1000;
 
 /// In which direction between the two nodes of a pair: to the side with this
 /// number, or both.

@@ -4,7 +4,7 @@ use super::connections::{Connection, PORT};
 use super::coverage::Coverage;
 use super::dialling::Dialling;
 use super::end::End;
-use super::plan::{Plan, Wiring};
+use super::plan::{FAULTS_MIN, MESSAGES_MIN, Plan, Wiring};
 use crate::proto::Time;
 use crate::proto::random::Random;
 use crate::transport::simulated::network::{HostId, Network};
@@ -372,6 +372,7 @@ impl<'a> World<'a> {
             }
         }
         counts.sessions = self.sessions.len() as u64;
+        counts.short_of = [counts.met < FAULTS_MIN, counts.messages < MESSAGES_MIN].map(u64::from);
         counts
     }
 }
