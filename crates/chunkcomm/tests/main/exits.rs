@@ -73,6 +73,8 @@ fn the_process_that_closes() {
         0 => Duration::from_millis(random.below(3)),
         _ => NEVER,
     };
+    // The sender, or the node with all that it has.
+    let closes_node = random.below(2) == 0;
     on_one_thread(async move {
         let node = settings().build().await.unwrap();
         let peer = node.connect(&address).await.unwrap();
@@ -80,9 +82,20 @@ fn the_process_that_closes() {
         for message in &messages {
             sender.send(message).await.unwrap();
         }
-        let acknowledged = match limited(sender.close(deadline)).await {
+        let closed = if closes_node {
+            drop(sender);
+            limited(node.close(deadline)).await
+        } else {
+            limited(sender.close(deadline)).await
+        };
+        let acknowledged = match closed {
             Ok(()) => "all".to_owned(),
-            Err(error) => error.channels[0].account.acknowledged.to_string(),
+            Err(error) => {
+                // Only channels with something that was not acknowledged are told.
+                let told = error.channels.first();
+                let count = told.map_or(messages.len() as u64, |it| it.account.acknowledged);
+                count.to_string()
+            }
         };
         // Past what the test program would keep for later.
         let mut output = std::io::stdout();
@@ -118,7 +131,7 @@ fn all_arrives(settings: impl FnOnce() -> NodeBuilder, configure: impl Fn(&mut C
         let node = settings().listen(tcp()).build().await.unwrap();
         let proxy = Proxy::before(&node).await;
         let address = proxy.address.clone();
-        let mut in_part = 0;
+        let (mut in_part, mut lost) = (0, 0);
         for round in 0..ROUNDS {
             for (how, _) in ENDS {
                 let seed = random.next() >> 1;
@@ -137,6 +150,7 @@ fn all_arrives(settings: impl FnOnce() -> NodeBuilder, configure: impl Fn(&mut C
                 let at = random.below(sent.len() as u64 + 1) as usize;
                 let losing = tokio::spawn(lose(proxy.clone(), Arc::clone(&came), at));
                 let output = limited(ended).await.unwrap().unwrap();
+                lost += u64::from(losing.is_finished());
                 let text = String::from_utf8_lossy(&output.stdout);
                 let case = format!("round {round}, {how}, seed {seed}: {text}");
                 let said = text.split("acknowledged ").nth(1).and_then(|it| it.lines().next());
@@ -159,7 +173,10 @@ fn all_arrives(settings: impl FnOnce() -> NodeBuilder, configure: impl Fn(&mut C
                 }
             }
         }
-        assert!(in_part < ROUNDS * ENDS.len() as u64 / 2, "{in_part} had no time");
+        let all = ROUNDS * ENDS.len() as u64;
+        println!("seed {seed}: {in_part} of {all} had no time, {lost} lost their connection");
+        assert!(in_part < all / 2, "{in_part} had no time");
+        assert!(lost > 0, "none lost its connection");
     });
 }
 
