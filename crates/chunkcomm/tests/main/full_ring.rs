@@ -9,7 +9,7 @@ use crate::support::raw::RawPeer;
 use crate::support::{Pair, all, cancelled, limited, on_both, on_one_thread, tcp};
 use chunkcomm::explain::LinkReport;
 use chunkcomm::proto::limits::{PACKET_BYTES_TUNED, RESEND_BYTES_MIN};
-use chunkcomm::proto::packet::{AppendRecords, Header, Item};
+use chunkcomm::proto::packet::{AppendRecords, FLAG_ACK_NOW, Header, Item};
 use chunkcomm::{BytesSender, ChannelOptions, Lane, Node, NodeBuilder, Sender, TrySendError};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -172,6 +172,37 @@ fn acks_and_credit_pass_a_full_ring_and_nothing_else_does() {
         }
         limited(closing).await.unwrap().unwrap();
         assert_eq!(came, (0..accepted).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn questions_and_their_answers_pass_a_full_ring() {
+    on_one_thread(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().into();
+        // It asks soon, and gives nobody up meanwhile.
+        let [probe, suspect, dead] = [1, 120, 240].map(Duration::from_secs);
+        let builder = settings().liveness(probe, suspect, dead);
+        let node = builder.build().await.unwrap();
+        let (peer, mut raw) = tokio::join!(node.connect(&address), RawPeer::accept(&listener));
+        let peer = peer.unwrap();
+        let mut sender = node.open_bytes_with(&peer, "full", express()).await.unwrap();
+        raw.packet_as(Header::default(), |body| body.credit(1, 4 << 20)).await;
+        let (_, last, _) = fill(&node, &mut sender, &mut raw).await;
+        let unnumbered = |item: Item<'_>| match item {
+            Item::Packet(header) => {
+                assert_eq!(header.sequence, 0, "a packet that is to be kept");
+                Some(header.flags & FLAG_ACK_NOW != 0)
+            }
+            _ => None,
+        };
+        // What the silent peer is asked is no part of what it has not acknowledged.
+        while !limited(raw.find(unnumbered)).await.unwrap() {}
+        // And what it asks is answered.
+        raw.packet_as(Header { flags: FLAG_ACK_NOW, ..Header::default() }, |_| ()).await;
+        while limited(raw.find(unnumbered)).await.unwrap() {}
+        let still = link(&node).await;
+        assert!(is_full(&still) && still.sent == last, "{still}");
     });
 }
 
