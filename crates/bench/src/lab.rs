@@ -72,9 +72,18 @@ impl Lab {
     /// # Errors
     /// If one of them does not start.
     pub async fn pair(&self) -> Result<Pair, Failure> {
+        self.pair_apart(Duration::ZERO).await
+    }
+
+    /// As `pair`, each byte taking so long from one to the other.
+    ///
+    /// # Errors
+    /// If one of them does not start.
+    pub async fn pair_apart(&self, delay: Duration) -> Result<Pair, Failure> {
         let mut dialler = Process::start(self, 0).await?;
         let mut acceptor = Process::start(self, 1).await?;
         let proxy = Proxy::start(acceptor.listen().await?).doing("starting the proxy")?;
+        proxy.delay(delay);
         let (dialled, met) = tokio::join!(dialler.dial(1, proxy.address()), acceptor.meet(1));
         dialled.and(met)?;
         Ok(Pair { dialler, acceptor, proxy, ended: self.ended() })

@@ -68,9 +68,13 @@ struct CutsArgs {
     /// How long a connection carries data before it is cut, on average
     #[arg(long, value_name = "DUR", default_value = "20ms", value_parser = values::some_time)]
     every: Duration,
-    /// What is done to it; one-way and blackhole take seconds each to be noticed
+    /// What is done to it; one-way, blackhole and stall take seconds each to be noticed
     #[arg(long, value_enum, default_value_t = cuts::How::Mixed)]
     how: cuts::How,
+    /// Each byte takes so long from node to node, beside what it takes anyway; a resume takes it
+    /// several times
+    #[arg(long, value_name = "DUR", default_value = "0s", value_parser = values::duration)]
+    delay: Duration,
     /// Which way the stream goes, seen from the node that dialled
     #[arg(long, value_enum, default_value_t = cuts::Flow::Forth)]
     direction: cuts::Flow,
@@ -187,6 +191,7 @@ pub fn run(args: &LabArgs) -> Result<Verdict, Failure> {
                 cuts: args.cuts,
                 every: args.every,
                 how: args.how,
+                delay: args.delay,
                 flow: args.direction,
                 bytes: args.size,
                 resume_max: args.resume_max,
@@ -194,6 +199,7 @@ pub fn run(args: &LabArgs) -> Result<Verdict, Failure> {
             args.lab.scenario("cuts", async |lab, promises, row| {
                 row.set("how", name_of(args.how))
                     .set("direction", name_of(args.direction))
+                    .set("delay_us", args.delay.as_secs_f64() * 1e6)
                     .set("payload_bytes", args.size);
                 cuts::run(lab, &plan, promises, row).await
             })

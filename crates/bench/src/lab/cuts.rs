@@ -43,6 +43,15 @@ pub enum How {
     OneWay,
     /// Both directions become blackholes.
     Blackhole,
+    /// Both directions stand still until another connection carries the stream; then they go on.
+    Stall,
+}
+
+impl How {
+    /// The nodes find out by themselves.
+    fn is_silent(self) -> bool {
+        matches!(self, Self::OneWay | Self::Blackhole | Self::Stall)
+    }
 }
 
 /// Which way the stream goes.
@@ -75,6 +84,8 @@ pub struct Plan {
     pub every: Duration,
     /// What is done to it.
     pub how: How,
+    /// Each byte takes so long from node to node, beside what it takes anyway.
+    pub delay: Duration,
     /// Which way the stream goes.
     pub flow: Flow,
     /// Encoded bytes of a message.
@@ -94,7 +105,7 @@ pub async fn run(
     row: &mut Row,
 ) -> Result<(), Failure> {
     let directions = plan.flow.directions();
-    let mut pair = lab.pair().await?;
+    let mut pair = lab.pair_apart(plan.delay).await?;
     pair.begin(directions, plan.bytes).await?;
     let limit = lab.dead + lab.late_max;
     let mut cutting = Cutting { lab, plan, pair: &mut pair };
@@ -122,6 +133,10 @@ impl Cutting<'_> {
         loop {
             // After the last cut too: the stream is to end on a connection that works.
             let Some(wire) = self.carrying().await else { return false };
+            // What stood still arrives at a session that went on without it.
+            if self.plan.how == How::Stall {
+                self.pair.proxy.wires().iter().for_each(|wire| wire.release());
+            }
             let left = self.plan.cuts.saturating_sub(struck(&self.pair.proxy));
             if left == 0 {
                 return true;
@@ -150,7 +165,7 @@ impl Cutting<'_> {
     /// Lets some of the next connections be cut while they open.
     fn arm_openings(&mut self, left: usize) {
         let random = &mut self.lab.random;
-        if matches!(self.plan.how, How::OneWay | How::Blackhole) {
+        if self.plan.how.is_silent() {
             // The resume that is measured is then the one after such a fault.
             return;
         }
@@ -167,11 +182,11 @@ impl Cutting<'_> {
     async fn strike(&mut self, wire: &Arc<Wire>) {
         let random = &mut self.lab.random;
         let Some(how) = cut(self.plan.how, random) else {
-            let ways: &[_] = match self.plan.how {
-                How::OneWay => &[random.one_of(&[Direction::Forth, Direction::Back])],
-                _ => &[Direction::Forth, Direction::Back],
-            };
-            wire.swallow(ways);
+            match self.plan.how {
+                How::OneWay => wire.swallow(&[random.one_of(&[Direction::Forth, Direction::Back])]),
+                How::Stall => wire.stall(),
+                _ => wire.swallow(&[Direction::Forth, Direction::Back]),
+            }
             return;
         };
         match random.below(4) {
@@ -203,7 +218,7 @@ fn cut(how: How, random: &mut super::random::Random) -> Option<Cut> {
         How::Reset => Some(Cut::Reset),
         How::Close => Some(Cut::Close),
         How::HalfOpen => Some(Cut::HalfOpen),
-        How::OneWay | How::Blackhole => None,
+        How::OneWay | How::Blackhole | How::Stall => None,
     }
 }
 

@@ -41,6 +41,7 @@ struct Shared {
     target: SocketAddr,
     wires: Mutex<Vec<Arc<Wire>>>,
     next: Mutex<VecDeque<Conducts>>,
+    delay: Mutex<Duration>,
     /// Counts what happened, so that a scenario can wait for the next event.
     events: watch::Sender<u64>,
 }
@@ -59,6 +60,7 @@ impl Proxy {
             target,
             wires: Mutex::default(),
             next: Mutex::default(),
+            delay: Mutex::default(),
             events: watch::channel(0).0,
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
@@ -90,6 +92,11 @@ impl Proxy {
     /// behave well again.
     pub fn arm_next(&self, conducts: impl IntoIterator<Item = Conducts>) {
         lock(&self.shared.next).extend(conducts);
+    }
+
+    /// Each byte of connections that are dialled from now on arrives so much later.
+    pub fn delay(&self, delay: Duration) {
+        *lock(&self.shared.delay) = delay;
     }
 
     /// Waits until something is so, looking whenever anything happened; false when it has not
@@ -125,7 +132,10 @@ impl Shared {
 
     /// Makes a connection known before its first byte passes.
     fn admit(&self) -> Arc<Wire> {
-        let conducts = lock(&self.next).pop_front().unwrap_or_default();
+        let mut conducts = lock(&self.next).pop_front().unwrap_or_default();
+        let delay = *lock(&self.delay);
+        conducts.forth.delay += delay;
+        conducts.back.delay += delay;
         let mut wires = self.wires();
         let wire = Arc::new(Wire::new(wires.len(), conducts, self.events.clone()));
         wires.push(Arc::clone(&wire));

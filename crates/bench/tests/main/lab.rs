@@ -52,11 +52,19 @@ fn a_stream_survives_cuts_whichever_way_it_goes() {
 }
 
 #[test]
-fn a_stream_survives_connections_that_swallow() {
-    for how in ["one-way", "blackhole"] {
+fn a_stream_survives_connections_that_swallow_or_stand_still() {
+    for how in ["one-way", "blackhole", "stall"] {
         let options = ["--cuts", "2", "--how", how, "--dead", "5s", "--resume-max", "60s"];
         assert_eq!(held("cuts", &options)[0]["cuts"], 2);
     }
+}
+
+#[test]
+fn a_stream_survives_cuts_on_a_long_way() {
+    let row = &held("cuts", &[CUTS, &["--delay", "3ms"]].concat())[0];
+    assert_eq!(row["cuts"], 12);
+    // Each side's hello has to cross at least, and then the stream.
+    assert!(row["beyond_backoff_p50_us"].as_f64().is_some_and(|us| us >= 9_000.0), "{row}");
 }
 
 #[test]

@@ -131,7 +131,24 @@ impl Wire {
         }
     }
 
-    /// When it was cut, or bytes began to vanish.
+    /// Both directions stand still until they are released.
+    pub fn stall(&self) {
+        self.struck_ns.store(now_ns(), Ordering::Relaxed);
+        self.set_stalled(true);
+    }
+
+    /// What stood still goes on.
+    pub fn release(&self) {
+        self.set_stalled(false);
+    }
+
+    fn set_stalled(&self, stalled: bool) {
+        for lane in [&self.forth, &self.back] {
+            lane.set(|conduct| conduct.stalled = stalled);
+        }
+    }
+
+    /// When it was cut, or bytes began to vanish or to stand still.
     pub fn struck_ns(&self) -> Option<u64> {
         Some(self.struck_ns.load(Ordering::Relaxed)).filter(|&at| at > 0)
     }
