@@ -16,14 +16,11 @@
 //! first one are tried again.
 //!
 //! When packets leave because a link is idle, none is full and their size is what
-//! waited. What waits for longer than usual, behind a process that had no processor for a
-//! while, does not leave at once: while a link is not saturated a full packet is small, so
-//! that the peer takes the first while the next is written. What several channels
+//! waited: a stream below saturation has no use for this. What several channels
 //! have on their way is bounded besides by the time that it takes
 //! ([`pace`](super::pace)).
 
 use super::Time;
-use super::limits::{INLINE_BYTES_MAX, PACKET_OVERHEAD_BYTES};
 
 /// The cost of a write is to be such a part of the time between two full packets at
 /// most.
@@ -47,11 +44,6 @@ const RESTS: u32 = 32;
 /// was at first.
 const PART_IN_ROW: u32 = 256;
 
-/// While a link is not saturated a full packet has such a part of its first size, but holds
-/// the longest message of a ring.
-const SMALL_DIVISOR: usize = 4;
-const SMALL_MIN: usize = INLINE_BYTES_MAX + 2 * PACKET_OVERHEAD_BYTES;
-
 /// A packet up to this many bytes tells the cost of a write.
 pub const SMALL_WRITE_BYTES: usize = 2 * 1024;
 
@@ -71,8 +63,6 @@ const WRITE_NS_MAX: u64 = 50_000;
 /// after it.
 #[derive(Debug)]
 pub struct Sizing {
-    /// Before there was a row of full ones.
-    small: usize,
     first: usize,
     largest: usize,
     bytes: usize,
@@ -110,19 +100,13 @@ impl Shown {
 }
 
 impl Sizing {
-    /// Packets of a quarter of `first` bytes that may grow to `first`, and from there to
-    /// `largest`. If these are the same it is the size.
+    /// Packets of `first` bytes that may grow to `largest`.
     #[must_use]
     pub fn new(first: usize, largest: usize) -> Sizing {
-        let small = match largest > first {
-            true => (first / SMALL_DIVISOR).max(SMALL_MIN).min(first),
-            false => first,
-        };
         Sizing {
-            small,
             first,
             largest: largest.max(first),
-            bytes: small,
+            bytes: first,
             write_ns: WRITE_NS,
             writes: 0,
             full: 0,
@@ -140,13 +124,6 @@ impl Sizing {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
-    }
-
-    /// What a channel stages at most: a full packet, and not less than the first size, so
-    /// that senders seldom wait for the driver.
-    #[must_use]
-    pub fn ring_bytes(&self) -> usize {
-        self.bytes.max(self.first)
     }
 
     /// The largest that a packet gets.
@@ -180,7 +157,7 @@ impl Sizing {
         self.part = if part { self.part + 1 } else { 0 };
         if self.part >= PART_IN_ROW {
             self.part = 0;
-            self.bytes = self.small;
+            self.bytes = self.first;
             self.shown = Shown::NOTHING;
             (self.tried, self.upward, self.rests) = (None, true, 0);
         }
@@ -203,10 +180,6 @@ impl Sizing {
 
     /// [`FULL_IN_ROW`] full packets took so long.
     fn row(&mut self, nanos: u64) {
-        if self.bytes < self.first {
-            self.bytes = self.first;
-            return;
-        }
         self.shown.see(nanos, self.since_bytes);
         if self.shown.rows < ROWS {
             return;
@@ -330,25 +303,13 @@ mod tests {
         for _ in 0..PART_IN_ROW {
             sizing.left(1_000, false, Time(1));
         }
-        assert_eq!(sizing.bytes(), 16 * KIB);
+        assert_eq!(sizing.bytes(), 64 * KIB);
         // Full packets with others between them are no stream at saturation.
         for _ in 0..10 * FULL_IN_ROW {
-            sizing.left(16 * KIB, true, Time(1));
+            sizing.left(64 * KIB, true, Time(1));
             sizing.left(1_000, false, Time(1));
         }
-        assert_eq!(sizing.bytes(), 16 * KIB);
-    }
-
-    #[test]
-    fn a_packet_is_small_until_a_row_of_them_was_full() {
-        for (first, small) in [(64, 16 * KIB), (16, SMALL_MIN), (4, 4 * KIB)] {
-            let mut sizing = Sizing::new(first * KIB, 256 * KIB);
-            for _ in 0..=FULL_IN_ROW {
-                assert_eq!(sizing.bytes(), small, "first {first} KiB");
-                sizing.left(small, true, Time(1));
-            }
-            assert_eq!(sizing.bytes(), first * KIB);
-        }
+        assert_eq!(sizing.bytes(), 64 * KIB);
     }
 
     #[test]
@@ -357,6 +318,6 @@ mod tests {
         for _ in 0..1_000 {
             sizing.left(50, true, Time(1));
         }
-        assert_eq!(sizing.bytes(), 16 * KIB);
+        assert_eq!(sizing.bytes(), 64 * KIB);
     }
 }

@@ -119,10 +119,10 @@ impl Link {
         self.reuse(packet);
     }
 
-    /// What a channel stages at most, in a packet's bytes with the header.
+    /// Size of a full packet, header included.
     #[must_use]
-    pub fn ring_bytes(&self) -> usize {
-        self.sizing.ring_bytes()
+    pub fn packet_bytes(&self) -> usize {
+        self.sizing.bytes()
     }
 
     /// Is the write of a packet of `bytes` to be timed, for [`Link::wrote`]?
