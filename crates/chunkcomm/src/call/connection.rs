@@ -5,7 +5,7 @@ use super::handling::{
 };
 use super::service::Shared;
 use crate::channel::tx::Tx;
-use crate::channel::{ChannelOptions, ReceivingTurn as Budget};
+use crate::channel::{ChannelOptions, Turn as Budget};
 use crate::driver::events::Opened;
 use crate::driver::taking::{Next, RxEnd};
 use crate::driver::wakers::locked;

@@ -2,7 +2,7 @@
 
 use super::blocking::block_on;
 use super::receiver::outcome_of;
-use super::{Landing, ReceivingTurn};
+use super::{Landing, Turn};
 use crate::driver::taking::{Found, Next, RxEnd};
 use crate::error::{RecvError, TryRecvError};
 use crate::node::Peer;
@@ -19,7 +19,7 @@ pub struct BytesReceiver {
     peer: Peer,
     /// The channel's, as its sender opened it.
     fingerprint: u64,
-    turn: ReceivingTurn,
+    turn: Turn,
 }
 
 impl fmt::Debug for BytesReceiver {
@@ -33,7 +33,7 @@ impl fmt::Debug for BytesReceiver {
 
 impl BytesReceiver {
     pub(crate) fn new(end: RxEnd, peer: Peer, fingerprint: u64) -> BytesReceiver {
-        BytesReceiver { end, peer, fingerprint, turn: ReceivingTurn::default() }
+        BytesReceiver { end, peer, fingerprint, turn: Turn::default() }
     }
 
     /// The peer at the other end.

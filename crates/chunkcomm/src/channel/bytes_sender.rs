@@ -1,6 +1,6 @@
 //! [`BytesSender`]: the user's own bytes, without codec, to one peer.
 
-use super::SendingTurn;
+use super::Turn;
 use super::blocking::block_on;
 use super::calls::{calls_of_every_sender, calls_of_every_sink};
 use super::tx::{Tx, Waiting};
@@ -23,7 +23,7 @@ use std::time::Duration;
 #[derive(Clone)]
 pub struct BytesSender {
     tx: Tx,
-    turn: SendingTurn,
+    turn: Turn,
 }
 
 impl fmt::Debug for BytesSender {
@@ -37,7 +37,7 @@ impl fmt::Debug for BytesSender {
 
 impl BytesSender {
     pub(crate) fn new(end: TxEnd, peer: Peer) -> BytesSender {
-        BytesSender { tx: Tx::new(end, peer), turn: SendingTurn::default() }
+        BytesSender { tx: Tx::new(end, peer), turn: Turn::default() }
     }
 
     pub(crate) fn tx(&mut self) -> &mut Tx {
@@ -64,7 +64,7 @@ impl BytesSender {
     }
 
     async fn send_waiting(&mut self, message: Waiting<'_>) -> Result<(), SendError> {
-        if self.turn.over() {
+        if self.turn.over() && self.turn.asks(self.tx.is_home()) {
             tokio::task::coop::consume_budget().await;
         }
         match self.tx.stage_waiting(&message)? {

@@ -73,39 +73,38 @@ impl ChannelOptions {
     }
 }
 
-/// Messages after which `recv` takes one unit of the task's budget, so that a task that
-/// always has something to do lets others run.
-const RECEIVED_A_BUDGET_UNIT: u32 = 32;
+/// Messages after which `send` and `recv` take one unit of the task's budget,
+/// so that a task that always has something to do lets others run.
+pub(crate) const MESSAGES_A_BUDGET_UNIT: u32 = 32;
 
-/// The same for `send`. What a task sends until the budget of 128 units is used up fills a
-/// packet, even of the smallest messages: tokio lets the task go on only after it has looked
-/// at its sockets, and the driver, who runs before, would find an idle link and half a
-/// packet. Larger messages fill their ring first, and wait for the driver.
-const SENT_A_BUDGET_UNIT: u32 = 128;
+/// The same for a sender on the thread of its driver. What it sends until the budget of 128
+/// units is used up fills a packet, even of the smallest messages: tokio lets the task go on
+/// only after it has looked at its sockets, and the driver, who runs before, would find an
+/// idle link and half a packet. Larger messages fill their ring first, and wait.
+const MESSAGES_A_BUDGET_UNIT_AT_HOME: u32 = 128;
 
-pub(crate) type ReceivingTurn = Turn<RECEIVED_A_BUDGET_UNIT>;
-pub(crate) type SendingTurn = Turn<SENT_A_BUDGET_UNIT>;
-
-/// Counts messages towards the task's budget, of which so many cost one unit.
+/// Counts messages towards the task's budget.
 #[derive(Debug, Default)]
-pub(crate) struct Turn<const MESSAGES: u32>(u32);
+pub(crate) struct Turn(u32);
 
 /// A clone's turn begins anew.
-impl<const MESSAGES: u32> Clone for Turn<MESSAGES> {
-    fn clone(&self) -> Turn<MESSAGES> {
+impl Clone for Turn {
+    fn clone(&self) -> Turn {
         Turn::default()
     }
 }
 
-impl<const MESSAGES: u32> Turn<MESSAGES> {
-    /// One more message; true when the budget is to be asked.
+impl Turn {
+    /// One more message; true when the budget may have to be asked.
     #[inline]
     pub(crate) fn over(&mut self) -> bool {
-        self.0 += 1;
-        if self.0 < MESSAGES {
-            return false;
-        }
-        self.0 = 0;
-        true
+        self.0 = self.0.wrapping_add(1);
+        self.0.is_multiple_of(MESSAGES_A_BUDGET_UNIT)
+    }
+
+    /// A turn was over: the budget is to be asked by a sender who is `home`, on its driver's
+    /// thread, or is not.
+    pub(crate) fn asks(&self, home: bool) -> bool {
+        !home || self.0.is_multiple_of(MESSAGES_A_BUDGET_UNIT_AT_HOME)
     }
 }

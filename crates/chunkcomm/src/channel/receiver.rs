@@ -1,6 +1,6 @@
 //! [`Receiver`]: values of one type from one peer.
 
-use super::ReceivingTurn;
+use super::Turn;
 use super::blocking::block_on;
 use crate::driver::inbox::Outcome;
 use crate::driver::taking::{Next, RxEnd};
@@ -32,7 +32,7 @@ use std::task::{Context, Poll, ready};
 pub struct Receiver<T> {
     end: RxEnd,
     peer: Peer,
-    turn: ReceivingTurn,
+    turn: Turn,
     /// For values with ends in them, which arrive when they are decoded: takes what
     /// is there to its end.
     drain: Option<fn(&mut Receiver<T>)>,
@@ -109,7 +109,7 @@ impl<T: DeserializeOwned> Receiver<T> {
     pub(crate) fn new(end: RxEnd, peer: Peer, carries: bool) -> Receiver<T> {
         let drain: fn(&mut Receiver<T>) = |receiver| while receiver.take().is_some() {};
         let drain = carries.then_some(drain);
-        Receiver { end, peer, turn: ReceivingTurn::default(), drain, types: PhantomData }
+        Receiver { end, peer, turn: Turn::default(), drain, types: PhantomData }
     }
 
     /// The next value; `None` when the sender is done and all was taken.

@@ -3,7 +3,7 @@
 use super::blocking::block_on;
 use super::calls::{calls_of_every_sender, calls_of_every_sink};
 use super::tx::{Tx, Waiting};
-use super::{SENT_A_BUDGET_UNIT, SendingTurn};
+use super::{MESSAGES_A_BUDGET_UNIT, Turn};
 use crate::driver::staging::{Staged, TxEnd};
 use crate::error::{CloseError, SendAllError, SendError, TrySendError};
 use crate::node::Peer;
@@ -39,13 +39,13 @@ use std::time::Duration;
 /// alive; it does not wait for acknowledgements, as [`Sender::close`] does.
 pub struct Sender<T> {
     tx: Tx,
-    turn: SendingTurn,
+    turn: Turn,
     types: PhantomData<fn(&T)>,
 }
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Sender<T> {
-        Sender { tx: self.tx.clone(), turn: SendingTurn::default(), types: PhantomData }
+        Sender { tx: self.tx.clone(), turn: Turn::default(), types: PhantomData }
     }
 }
 
@@ -60,7 +60,7 @@ impl<T> fmt::Debug for Sender<T> {
 
 impl<T> Sender<T> {
     pub(crate) fn new(end: TxEnd, peer: Peer) -> Sender<T> {
-        Sender { tx: Tx::new(end, peer), turn: SendingTurn::default(), types: PhantomData }
+        Sender { tx: Tx::new(end, peer), turn: Turn::default(), types: PhantomData }
     }
 
     pub(crate) fn tx(&mut self) -> &mut Tx {
@@ -162,7 +162,7 @@ impl<T: Serialize> Sender<T> {
                 None if count == 0 => break,
                 None => {}
             }
-            if since_budget >= SENT_A_BUDGET_UNIT * 2 {
+            if since_budget >= MESSAGES_A_BUDGET_UNIT * 8 {
                 since_budget = 0;
                 tokio::task::coop::consume_budget().await;
             }
@@ -215,6 +215,12 @@ impl<T: Serialize> Future for Sending<'_, T> {
 impl<T: Serialize> Sending<'_, T> {
     #[cold]
     fn poll_slowly(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        if !self.waits && !self.sender.turn.asks(self.sender.tx.is_home()) {
+            self.waits = self.sender.tx.stage(self.value)? == Staged::Full;
+            if !self.waits {
+                return Poll::Ready(Ok(()));
+            }
+        }
         let budget = ready!(tokio::task::coop::poll_proceed(context));
         if !self.waits {
             // The turn was over; nothing is staged yet.

@@ -102,6 +102,11 @@ impl Tx {
         self.slot.get_mut().unwrap_or_else(PoisonError::into_inner).with(act)
     }
 
+    /// This thread is the driver's.
+    pub(crate) fn is_home(&mut self) -> bool {
+        self.with(|end| end.link.is_home())
+    }
+
     /// Stages `value`; with `Full` it lies encoded in the scratch.
     #[inline(always)]
     pub(crate) fn stage<T: Serialize>(&mut self, value: &T) -> Result<Staged, SendError> {
