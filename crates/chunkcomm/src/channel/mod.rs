@@ -108,3 +108,17 @@ impl Turn {
         !home || self.0.is_multiple_of(MESSAGES_A_BUDGET_UNIT_AT_HOME)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_at_home_asks_for_its_budget_less_often() {
+        for (home, once_in) in [(false, 32), (true, 128)] {
+            let mut turn = Turn::default();
+            let asked = (1..=1024).filter(|_| turn.over() && turn.asks(home));
+            assert!(asked.eq((1..=1024 / once_in).map(|nth| nth * once_in)), "home: {home}");
+        }
+    }
+}

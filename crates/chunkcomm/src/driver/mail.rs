@@ -144,6 +144,19 @@ impl LinkShared {
         })
     }
 
+    /// Of a link that nobody drives, to a peer that takes packets of so many bytes.
+    #[cfg(test)]
+    pub(crate) fn undriven(packet_bytes_max: usize) -> Arc<LinkShared> {
+        LinkShared::new(PeerInfo {
+            name: "peer".into(),
+            incarnation: 1,
+            session: 1,
+            version: 1,
+            message_bytes_max: 1 << 20,
+            packet_bytes_max,
+        })
+    }
+
     /// The driver runs on this thread only, for as long as it is not said anew.
     /// True when that is a change.
     pub(crate) fn set_home(&self, token: usize) -> bool {

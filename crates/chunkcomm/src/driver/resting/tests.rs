@@ -5,7 +5,7 @@ use crate::driver::connection::AfterLoss;
 use crate::driver::ending::LostChannel;
 use crate::driver::events::{Acceptor, Opened};
 use crate::driver::link::{Driver, DriverSetup};
-use crate::driver::mail::{Command, LinkShared, PeerInfo};
+use crate::driver::mail::{Command, LinkShared};
 use crate::driver::reading::REST_AFTER;
 use crate::driver::staging::{Staged, TxEnd, TxShared};
 use crate::driver::wakers::locked;
@@ -144,14 +144,7 @@ impl Acceptor for Nobody {
 }
 
 fn link() -> Arc<LinkShared> {
-    LinkShared::new(PeerInfo {
-        name: "peer".into(),
-        incarnation: 1,
-        session: 1,
-        version: 1,
-        message_bytes_max: 1 << 20,
-        packet_bytes_max: 1 << 16,
-    })
+    LinkShared::undriven(1 << 16)
 }
 
 fn driver(connection: &Scripted, shared: &Arc<LinkShared>) -> Driver {

@@ -1,5 +1,4 @@
 use super::*;
-use crate::driver::mail::PeerInfo;
 
 const KIB: usize = 1024;
 
@@ -13,14 +12,7 @@ struct Rig {
 
 impl Rig {
     fn new() -> Rig {
-        let link = LinkShared::new(PeerInfo {
-            name: "peer".into(),
-            incarnation: 1,
-            session: 1,
-            version: 1,
-            message_bytes_max: 1 << 20,
-            packet_bytes_max: 1 << 18,
-        });
+        let link = LinkShared::undriven(1 << 18);
         let shared = TxShared::new("numbers".into(), "bytes".into());
         let (end, consumer) = TxEnd::new(&link, &shared, 1);
         Rig { end, consumer, staged: 0, taken: 0 }

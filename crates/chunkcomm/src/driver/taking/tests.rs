@@ -67,14 +67,7 @@ struct Rig {
 
 impl Rig {
     fn new() -> Rig {
-        let link = LinkShared::new(PeerInfo {
-            name: "peer".into(),
-            incarnation: 1,
-            session: 1,
-            version: 1,
-            message_bytes_max: 1 << 20,
-            packet_bytes_max: 1 << 16,
-        });
+        let link = LinkShared::undriven(1 << 16);
         let shared = RxShared::new("inbox", 7);
         Rig {
             end: RxEnd::new(Arc::clone(&shared), Arc::clone(&link)),
