@@ -1,5 +1,5 @@
 use super::*;
-use crate::driver::mail::{PeerInfo, Taken};
+use crate::driver::mail::Taken;
 use proptest::prelude::*;
 use std::task::Waker;
 
