@@ -16,11 +16,15 @@
 //! first one are tried again.
 //!
 //! When packets leave because a link is idle, none is full and their size is what
-//! waited: a stream below saturation has no use for this. What several channels
+//! waited. Where full ones come in bursts, and the link has done with each before the next,
+//! they have the first size. What waits for longer than usual, behind a process that had no processor for a
+//! while, does not leave at once: while a link is not saturated a full packet is small, so
+//! that the peer takes the first while the next is written. What several channels
 //! have on their way is bounded besides by the time that it takes
 //! ([`pace`](super::pace)).
 
 use super::Time;
+use super::limits::{INLINE_BYTES_MAX, PACKET_OVERHEAD_BYTES};
 
 /// The cost of a write is to be such a part of the time between two full packets at
 /// most.
@@ -44,6 +48,18 @@ const RESTS: u32 = 32;
 /// was at first.
 const PART_IN_ROW: u32 = 256;
 
+/// A packet behind which nothing waited counts against saturation as much as so many full
+/// ones count for it ...
+const DRAINED_WEIGHT: u32 = 16;
+/// ... and at this sum a larger size than the first is given up: full packets in bursts,
+/// each of which the link has done with before the next, arrive the later the larger they are.
+const DRAINED_MAX: u32 = 16 * DRAINED_WEIGHT;
+
+/// While a link is not saturated a full packet has such a part of its first size, but holds
+/// the longest message of a ring.
+const SMALL_DIVISOR: usize = 4;
+const SMALL_MIN: usize = INLINE_BYTES_MAX + 2 * PACKET_OVERHEAD_BYTES;
+
 /// A packet up to this many bytes tells the cost of a write.
 pub const SMALL_WRITE_BYTES: usize = 2 * 1024;
 
@@ -58,11 +74,26 @@ const WRITE_NS: u64 = 4_000;
 /// A write that took longer was interrupted.
 const WRITE_NS_MAX: u64 = 50_000;
 
+/// Why no more went into a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closed {
+    /// It was full, or held the one message that it was asked to hold.
+    Full,
+    /// The next message did not fit, in it or in the ring.
+    Fit,
+    /// More waits, but not so much may be on its way ([`pace`](super::pace)).
+    Bounded,
+    /// Nothing more waits.
+    Drained,
+}
+
 /// The size of a full packet. Order of calls: [`Sizing::left`] for every packet with
 /// messages; [`Sizing::times`] before a write and, if it says so, [`Sizing::wrote`]
 /// after it.
 #[derive(Debug)]
 pub struct Sizing {
+    /// Before there was a row of full ones.
+    small: usize,
     first: usize,
     largest: usize,
     bytes: usize,
@@ -72,6 +103,7 @@ pub struct Sizing {
     since: Time,
     since_bytes: u64,
     part: u32,
+    drained: u32,
     shown: Shown,
     /// The size is tried: the one before it, and what a KiB cost by that.
     tried: Option<(usize, u64)>,
@@ -100,19 +132,26 @@ impl Shown {
 }
 
 impl Sizing {
-    /// Packets of `first` bytes that may grow to `largest`.
+    /// Packets of a quarter of `first` bytes that may grow to `first`, and from there to
+    /// `largest`. If these are the same it is the size.
     #[must_use]
     pub fn new(first: usize, largest: usize) -> Sizing {
+        let small = match largest > first {
+            true => (first / SMALL_DIVISOR).max(SMALL_MIN).min(first),
+            false => first,
+        };
         Sizing {
+            small,
             first,
             largest: largest.max(first),
-            bytes: first,
+            bytes: small,
             write_ns: WRITE_NS,
             writes: 0,
             full: 0,
             since: Time(0),
             since_bytes: 0,
             part: 0,
+            drained: 0,
             shown: Shown::NOTHING,
             tried: None,
             upward: true,
@@ -124,6 +163,13 @@ impl Sizing {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// What a channel stages at most: a full packet, and not less than the first size, so
+    /// that senders seldom wait for the driver.
+    #[must_use]
+    pub fn ring_bytes(&self) -> usize {
+        self.bytes.max(self.first)
     }
 
     /// The largest that a packet gets.
@@ -148,21 +194,32 @@ impl Sizing {
         }
     }
 
-    /// A packet of `bytes` with messages left, because it was full or not.
-    pub fn left(&mut self, bytes: usize, full: bool, now: Time) {
+    /// A packet of `bytes` with messages left at `now`.
+    pub fn left(&mut self, bytes: usize, closed: Closed, now: Time) {
         if self.largest == self.first {
             return;
         }
         let part = bytes < self.bytes / 2;
+        if self.bytes < self.first {
+            self.left_small(part, closed);
+            return;
+        }
         self.part = if part { self.part + 1 } else { 0 };
         if self.part >= PART_IN_ROW {
             self.part = 0;
-            self.bytes = self.first;
-            self.shown = Shown::NOTHING;
-            (self.tried, self.upward, self.rests) = (None, true, 0);
+            self.begin_with(self.small);
+        }
+        match closed {
+            Closed::Full | Closed::Fit => self.drained = self.drained.saturating_sub(1),
+            Closed::Bounded => {}
+            Closed::Drained => self.drained += DRAINED_WEIGHT,
+        }
+        if self.drained >= DRAINED_MAX {
+            self.drained = DRAINED_MAX;
+            self.begin_with(self.bytes.min(self.first));
         }
         // One message a packet is what it was asked to be, not full.
-        if part || !full {
+        if part || !matches!(closed, Closed::Full | Closed::Fit) {
             self.full = 0;
             return;
         }
@@ -175,6 +232,28 @@ impl Sizing {
         if self.full > FULL_IN_ROW {
             self.full = 0;
             self.row(now.0.saturating_sub(self.since.0));
+        }
+    }
+
+    /// Full packets have `bytes`, and nothing is known of what they cost.
+    fn begin_with(&mut self, bytes: usize) {
+        self.bytes = bytes;
+        self.shown = Shown::NOTHING;
+        (self.tried, self.upward, self.rests) = (None, true, 0);
+    }
+
+    /// While packets are small: a row of them behind which more waited shows a stream that
+    /// saturates the link.
+    fn left_small(&mut self, part: bool, closed: Closed) {
+        let behind = match closed {
+            Closed::Full => !part,
+            Closed::Fit | Closed::Bounded => true,
+            Closed::Drained => false,
+        };
+        self.full = if behind { self.full + 1 } else { 0 };
+        if self.full > FULL_IN_ROW {
+            self.full = 0;
+            self.bytes = self.first;
         }
     }
 
@@ -237,7 +316,7 @@ mod tests {
     ) -> usize {
         for packet in 0..packets {
             let bytes = sizing.bytes();
-            sizing.left(bytes, true, *now);
+            sizing.left(bytes, Closed::Full, *now);
             now.0 += write_ns + ns_a_kib(bytes) * (bytes / KIB) as u64;
             // Every second row something else has the machine for a while.
             now.0 += if packet % (2 * FULL_IN_ROW) == 3 { 1_000_000 } else { 0 };
@@ -295,20 +374,76 @@ mod tests {
     fn a_stream_that_saturates_no_more_gives_its_size_back() {
         let mut sizing = Sizing::new(64 * KIB, 256 * KIB);
         settles(&mut sizing, 4_000, 20);
-        for _ in 1..PART_IN_ROW {
-            sizing.left(1_000, false, Time(1));
+        for packet in 1..=PART_IN_ROW {
+            sizing.left(1_000, Closed::Drained, Time(1));
+            let kib = match packet {
+                1..16 => 256,
+                16..PART_IN_ROW => 64,
+                _ => 16,
+            };
+            assert_eq!(sizing.bytes(), kib * KIB, "after {packet} packets");
         }
-        assert_eq!(sizing.bytes(), 256 * KIB);
-        sizing.left(200 * KIB, false, Time(1));
-        for _ in 0..PART_IN_ROW {
-            sizing.left(1_000, false, Time(1));
-        }
-        assert_eq!(sizing.bytes(), 64 * KIB);
         // Full packets with others between them are no stream at saturation.
         for _ in 0..10 * FULL_IN_ROW {
-            sizing.left(64 * KIB, true, Time(1));
-            sizing.left(1_000, false, Time(1));
+            sizing.left(16 * KIB, Closed::Full, Time(1));
+            sizing.left(1_000, Closed::Drained, Time(1));
         }
+        assert_eq!(sizing.bytes(), 16 * KIB);
+    }
+
+    #[test]
+    fn bursts_that_the_link_has_done_with_have_the_first_size() {
+        // Bursts of so many full packets and a rest.
+        for (burst, bytes) in [(4, 64 * KIB), (200, 256 * KIB)] {
+            let mut sizing = Sizing::new(64 * KIB, 256 * KIB);
+            let mut now = Time(1);
+            streams(&mut sizing, &mut now, 1_000, 4_000, |_| 20);
+            assert_eq!(sizing.bytes(), 256 * KIB);
+            let mut of_that_size = 0;
+            for _ in 0..200 {
+                streams(&mut sizing, &mut now, burst, 4_000, |_| 20);
+                sizing.left(sizing.bytes() * 3 / 4, Closed::Drained, now);
+                of_that_size += u32::from(sizing.bytes() == bytes);
+            }
+            assert!(of_that_size > 150, "bursts of {burst}: {of_that_size} times {bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn a_packet_is_small_until_a_row_of_them_was_full() {
+        for (first, small) in [(64, 16 * KIB), (16, SMALL_MIN), (4, 4 * KIB)] {
+            let mut sizing = Sizing::new(first * KIB, 256 * KIB);
+            for _ in 0..=FULL_IN_ROW {
+                assert_eq!(sizing.bytes(), small, "first {first} KiB");
+                sizing.left(small, Closed::Full, Time(1));
+            }
+            assert_eq!(sizing.bytes(), first * KIB);
+        }
+    }
+
+    #[test]
+    fn a_packet_is_small_until_more_waited_behind_a_row_of_them() {
+        let mut sizing = Sizing::new(64 * KIB, 256 * KIB);
+        for _ in 0..FULL_IN_ROW {
+            sizing.left(16 * KIB, Closed::Full, Time(1));
+        }
+        sizing.left(16 * KIB, Closed::Drained, Time(1));
+        // A ring of 64 KiB has a rest behind four of them.
+        for _ in 0..FULL_IN_ROW / 4 {
+            sizing.left(2 * KIB, Closed::Fit, Time(1));
+            for _ in 0..3 {
+                assert_eq!(sizing.bytes(), 16 * KIB);
+                sizing.left(15 * KIB, Closed::Fit, Time(1));
+            }
+        }
+        sizing.left(1 * KIB, Closed::Drained, Time(1));
+        // What may be on its way leaves room for one and a half.
+        for _ in 0..FULL_IN_ROW / 2 {
+            assert_eq!(sizing.bytes(), 16 * KIB);
+            sizing.left(16 * KIB, Closed::Full, Time(1));
+            sizing.left(7 * KIB, Closed::Bounded, Time(1));
+        }
+        sizing.left(16 * KIB, Closed::Full, Time(1));
         assert_eq!(sizing.bytes(), 64 * KIB);
     }
 
@@ -316,8 +451,8 @@ mod tests {
     fn a_message_a_packet_grows_nothing() {
         let mut sizing = Sizing::new(64 * KIB, 256 * KIB);
         for _ in 0..1_000 {
-            sizing.left(50, true, Time(1));
+            sizing.left(50, Closed::Full, Time(1));
         }
-        assert_eq!(sizing.bytes(), 64 * KIB);
+        assert_eq!(sizing.bytes(), 16 * KIB);
     }
 }

@@ -10,6 +10,7 @@ use crate::proto::packet::{
     AppendRecords, FLAG_ACK_NOW, HEADER_BYTES, Header, Packet, RECORD_BYTES,
 };
 use crate::proto::planted;
+use crate::proto::sizing::Closed;
 
 impl Link {
     /// The next packet, if one is to leave, in place of the empty `packet`. Called
@@ -119,10 +120,10 @@ impl Link {
         self.reuse(packet);
     }
 
-    /// Size of a full packet, header included.
+    /// What a channel stages at most, in a packet's bytes with the header.
     #[must_use]
-    pub fn packet_bytes(&self) -> usize {
-        self.sizing.bytes()
+    pub fn ring_bytes(&self) -> usize {
+        self.sizing.ring_bytes()
     }
 
     /// Is the write of a packet of `bytes` to be timed, for [`Link::wrote`]?
@@ -309,8 +310,13 @@ impl Link {
         let reason = if fit { FlushReason::Fit } else { reason };
         counters.flushes.add(reason);
         self.outbox.count_flush(reason);
-        let full = matches!(reason, FlushReason::Full | FlushReason::Fit);
-        self.sizing.left(bytes, full, now);
+        let closed = match reason {
+            FlushReason::Full => Closed::Full,
+            FlushReason::Fit => Closed::Fit,
+            _ if self.outbox.is_idle() => Closed::Drained,
+            _ => Closed::Bounded,
+        };
+        self.sizing.left(bytes, closed, now);
         self.outbox.set_packet_room(packet_room(self.sizing.bytes()));
         if let Some(oldest) = filled.oldest {
             let waited = now.micros_since(oldest);
