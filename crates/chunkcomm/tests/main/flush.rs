@@ -6,8 +6,8 @@ use crate::support::{
 };
 use chunkcomm::proto::packet::{AppendRecords, HEADER_BYTES, Header, Item};
 use chunkcomm::{
-    AGE_BOUND_VARIABLE, FlushCounts, FlushReason, Node, NodeBuilder, NodeError, Policy, Receiver,
-    Sender, TryRecvError,
+    AGE_BOUND_VARIABLE, ChannelOptions, FlushCounts, FlushReason, Lane, Node, NodeBuilder,
+    NodeError, Policy, Receiver, Sender, TryRecvError,
 };
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -352,6 +352,34 @@ fn chunked_gathers_what_a_loop_sends() {
         assert!(stats.messages_per_packet_mean() >= 10.0, "{stats:?}");
         assert!(stats.messages_per_packet_max >= 100, "{stats:?}");
         assert!(stats.writes < 5_000, "{stats:?}");
+    });
+}
+
+/// The unit of tokio's budget that a sender asks for is worth many messages there: else the
+/// budget is used up, and the packet leaves, when it is half full.
+#[test]
+fn a_loop_beside_its_driver_fills_packets_with_tiny_messages() {
+    on_one_thread(async {
+        const MESSAGES: u64 = 200_000;
+        let pair = pair_of(tcp(), Node::builder(), Node::builder()).await;
+        // Of bulk less than a packet may be on its way where a receiver is slow.
+        let options = ChannelOptions::default().lane(Lane::Express);
+        let mut sender = pair.b.open_with::<[u8; 8]>(&pair.peer, "tiny", options).await.unwrap();
+        let (_, mut receiver) = limited(pair.a.accept::<[u8; 8]>("tiny")).await.unwrap();
+        let sending = tokio::spawn(async move {
+            for number in 0..MESSAGES {
+                sender.send(&number.to_le_bytes()).await.unwrap();
+            }
+            sender.sync().await.unwrap();
+        });
+        for number in 0..MESSAGES {
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some(number.to_le_bytes()));
+        }
+        limited(sending).await.unwrap();
+        until(|| pair.peer.stats().messages_sent == MESSAGES).await;
+        let stats = pair.peer.stats();
+        // 64 KiB hold 7281 of them.
+        assert!(stats.messages_per_packet_max > 6_000, "{stats:?}");
     });
 }
 
