@@ -82,8 +82,8 @@ impl Lab {
     pub async fn pair_apart(&self, delay: Duration) -> Result<Pair, Failure> {
         let mut dialler = Process::start(self, 0).await?;
         let mut acceptor = Process::start(self, 1).await?;
-        let proxy = Proxy::start(acceptor.listen().await?).doing("starting the proxy")?;
-        proxy.delay(delay);
+        let target = acceptor.listen().await?;
+        let proxy = Proxy::start_apart(target, delay).doing("starting the proxy")?;
         let (dialled, met) = tokio::join!(dialler.dial(1, proxy.address()), acceptor.meet(1));
         dialled.and(met)?;
         Ok(Pair { dialler, acceptor, proxy, ended: self.ended() })

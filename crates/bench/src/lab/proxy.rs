@@ -41,7 +41,7 @@ struct Shared {
     target: SocketAddr,
     wires: Mutex<Vec<Arc<Wire>>>,
     next: Mutex<VecDeque<Conducts>>,
-    delay: Mutex<Duration>,
+    delay: Duration,
     /// Counts what happened, so that a scenario can wait for the next event.
     events: watch::Sender<u64>,
 }
@@ -52,6 +52,15 @@ impl Proxy {
     /// # Errors
     /// If the system gives no port.
     pub fn start(target: SocketAddr) -> io::Result<Self> {
+        Self::start_apart(target, Duration::ZERO)
+    }
+
+    /// As [`Proxy::start`], as if `target` were so much further away: each byte arrives `delay`
+    /// later, either way and on every connection.
+    ///
+    /// # Errors
+    /// If the system gives no port.
+    pub fn start_apart(target: SocketAddr, delay: Duration) -> io::Result<Self> {
         let socket = TcpSocket::new_v4()?;
         socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let listener = socket.listen(BACKLOG)?;
@@ -60,7 +69,7 @@ impl Proxy {
             target,
             wires: Mutex::default(),
             next: Mutex::default(),
-            delay: Mutex::default(),
+            delay,
             events: watch::channel(0).0,
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
@@ -92,11 +101,6 @@ impl Proxy {
     /// behave well again.
     pub fn arm_next(&self, conducts: impl IntoIterator<Item = Conducts>) {
         lock(&self.shared.next).extend(conducts);
-    }
-
-    /// Each byte of connections that are dialled from now on arrives so much later.
-    pub fn delay(&self, delay: Duration) {
-        *lock(&self.shared.delay) = delay;
     }
 
     /// Waits until something is so, looking whenever anything happened; false when it has not
@@ -133,9 +137,8 @@ impl Shared {
     /// Makes a connection known before its first byte passes.
     fn admit(&self) -> Arc<Wire> {
         let mut conducts = lock(&self.next).pop_front().unwrap_or_default();
-        let delay = *lock(&self.delay);
-        conducts.forth.delay += delay;
-        conducts.back.delay += delay;
+        conducts.forth.delay += self.delay;
+        conducts.back.delay += self.delay;
         let mut wires = self.wires();
         let wire = Arc::new(Wire::new(wires.len(), conducts, self.events.clone()));
         wires.push(Arc::clone(&wire));

@@ -98,6 +98,45 @@ async fn a_stalled_lane_reads_nothing_until_it_is_released() {
 }
 
 #[tokio::test]
+async fn a_stalled_connection_keeps_what_was_written_until_it_is_released() {
+    let (mut dialler, mut acceptor, _proxy, wire) = pair(Conducts::default()).await;
+    assert_eq!(wire.struck_ns(), None);
+    wire.stall();
+    assert!(wire.struck_ns().is_some());
+    for stream in [&mut dialler, &mut acceptor] {
+        stream.write_all(b"later").await.unwrap();
+        stream.shutdown().await.unwrap();
+    }
+    // Long enough for what passes.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!((wire.forth.passed(), wire.back.passed(), wire.is_live()), (0, 0, true));
+    wire.release();
+    assert_eq!(read_all(&mut acceptor).await, (b"later".to_vec(), true));
+    assert_eq!(read_all(&mut dialler).await, (b"later".to_vec(), true));
+}
+
+#[tokio::test]
+async fn who_is_further_away_answers_later_on_every_connection() {
+    let delay = Duration::from_millis(20);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let proxy = Proxy::start_apart(listener.local_addr().unwrap(), delay).unwrap();
+    // What a connection was told besides is added.
+    let mut slow = Conducts::default();
+    slow.back.delay = delay;
+    for (armed, times) in [(None, 2), (Some(slow), 3), (None, 2)] {
+        proxy.arm_next(armed);
+        let mut dialler = TcpStream::connect(proxy.address()).await.unwrap();
+        let (mut acceptor, _) = listener.accept().await.unwrap();
+        let start = tokio::time::Instant::now();
+        dialler.write_all(b"x").await.unwrap();
+        assert_eq!(acceptor.read_u8().await.unwrap(), b'x');
+        acceptor.write_all(b"y").await.unwrap();
+        assert_eq!(dialler.read_u8().await.unwrap(), b'y');
+        assert!(start.elapsed() >= times * delay);
+    }
+}
+
+#[tokio::test]
 async fn a_blackhole_swallows_one_direction() {
     let (mut dialler, mut acceptor, proxy, wire) = pair(Conducts::default()).await;
     wire.forth.set(|conduct| conduct.blackhole = true);
