@@ -168,7 +168,7 @@ fn many(options: &Options) -> bool {
         options.from + options.seeds - 1,
         options.seeds as f64 / seconds,
     );
-    violations == 0
+    violations == 0 && coverage.short_of == [0, 0]
 }
 
 /// Takes seeds as they come until there are none.
@@ -184,6 +184,8 @@ fn some(options: &Options, next: &AtomicU64, found: &AtomicU64, start: Instant) 
         if outcome.violation.is_some() {
             found.fetch_add(1, Ordering::Relaxed);
             tell(&outcome, None);
+        } else if outcome.coverage.short_of != [0, 0] {
+            println!("seed {}: fewer faults or messages than a seed is to have", outcome.seed);
         }
         if (count + 1).is_multiple_of(options.seeds.div_ceil(10)) {
             let (seconds, found) = (start.elapsed().as_secs_f64(), found.load(Ordering::Relaxed));

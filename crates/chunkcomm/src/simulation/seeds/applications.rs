@@ -17,10 +17,10 @@ impl World<'_> {
         let random = Random::fork(number, 77 + side as u64);
         let place = [session, side, nodes[side]];
         let mut end = End::new(place, number << 1, &configs[side], random, self.now);
-        let first = self.sessions[session].first;
+        let many = self.sessions[session].first || self.is_short();
         let channels = end.random.range(3, 6);
         for _ in 0..channels {
-            let messages = if first { self.plan.messages } else { end.random.range(1, 40) };
+            let messages = if many { self.plan.messages } else { end.random.range(1, 40) };
             let channel = end.open(messages, self.plan.work, now[side]);
             let wait = Duration::from_nanos(self.random.below(2_000_000));
             self.after(wait, Event::Produce { end: id, channel });

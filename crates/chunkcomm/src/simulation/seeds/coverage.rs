@@ -37,7 +37,7 @@ pub struct Coverage {
     /// Ways on which a part of what was under way got lost, and not all.
     pub torn: u64,
     /// Seeds of whose faults fewer found an end than a seed is to have, and seeds in which
-    /// fewer messages arrived: sessions ended before.
+    /// fewer messages arrived. There are to be none.
     pub short_of: [u64; 2],
     /// Faults that found an end.
     pub met: u64,

@@ -19,8 +19,9 @@ const ATTEMPT_DEADLINE: Duration = Duration::from_secs(3);
 /// A peer has so long to say which session it means.
 const WORD_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Sessions that a pair begins, one after the other.
+/// Sessions that a pair begins, one after the other; while the seed is short.
 const SESSIONS_MAX: u32 = 6;
+const SESSIONS_MAX_SHORT: u32 = 60;
 
 /// A dialler dials at most so often, and so much more often each second.
 const DIALS_MAX: u64 = 24;
@@ -89,17 +90,36 @@ pub(super) struct Dialling {
 impl World<'_> {
     /// The dialler of a pair begins a session.
     pub(super) fn begin(&mut self, pair: usize) {
+        self.leave_liar(pair);
         let state = self.pairs[pair];
         let over = |session: usize| {
-            let end = self.sessions[session].ends[0];
-            end.is_some_and(|end| self.ends[end].over.is_some())
+            let Session { ends, incarnations, .. } = self.sessions[session];
+            let node = self.plan.pairs[pair].nodes[0];
+            match ends[0] {
+                Some(end) => self.ends[end].over.is_some(),
+                // Whoever began it may be gone.
+                None => incarnations[0] != self.nodes[node].incarnation,
+            }
         };
-        if state.session.is_some_and(|session| !over(session)) || state.begun >= SESSIONS_MAX {
+        let most = if self.is_short() { SESSIONS_MAX_SHORT } else { SESSIONS_MAX };
+        if state.session.is_some_and(|session| !over(session)) || state.begun >= most {
             return;
         }
         self.pairs[pair].begun += 1;
+        self.last_begun = self.now;
         let session = self.new_session(pair);
         self.dial(session, 0);
+    }
+
+    /// The dialler gives up a session of which one end has long departed from the protocol and
+    /// was not found out, for what else the seed is to have.
+    fn leave_liar(&mut self, pair: usize) {
+        let Some(session) = self.pairs[pair].session else { return };
+        let [Some(dialler), Some(acceptor)] = self.sessions[session].ends else { return };
+        let lies = [dialler, acceptor].iter().any(|end| self.ends[*end].departed);
+        if lies && self.is_short() {
+            self.finish(dialler, Over::Dead);
+        }
     }
 
     fn new_session(&mut self, pair: usize) -> usize {
@@ -141,15 +161,16 @@ impl World<'_> {
     }
 
     pub(super) fn dial(&mut self, session: usize, generation: u32) {
-        let dialling = &mut self.dialling[session];
-        if dialling.generation != generation {
+        if self.dialling[session].generation != generation {
             return;
         }
         let end = self.sessions[session].ends[0];
         let all = self.next_fault == self.plan.faults.len();
-        if end.is_none() && all && self.now > self.last_fault.after(GIVES_UP) {
+        let rests = end.is_none() && all && self.now > self.last_fault.after(GIVES_UP);
+        if rests && !self.is_short() {
             return;
         }
+        let dialling = &mut self.dialling[session];
         if !planted::is!(AttemptNotCounted) || dialling.attempt == 0 {
             dialling.attempt += 1;
         }
@@ -329,8 +350,12 @@ impl World<'_> {
         let pair = self.sessions[session].pair;
         let clean = matches!(over, Over::Closed | Over::ClosedByPeer | Over::Crashed);
         let more = self.next_fault < self.plan.faults.len() || self.now < self.last_fault;
-        if !clean && more {
-            let wait = Duration::from_nanos(self.random.below(50_000_000));
+        if (!clean && more) || self.is_short() {
+            // Not all sessions are to be over before the next fault.
+            let begun = Duration::from_millis(40 * u64::from(self.pairs[pair].begun));
+            let more = if clean { self.plan.work / 4 + begun } else { Duration::ZERO };
+            let most = Duration::from_millis(50) + more;
+            let wait = Duration::from_nanos(self.random.below(most.as_nanos() as u64));
             self.after(wait, Event::Begin { pair });
         }
     }

@@ -3,12 +3,21 @@
 use super::connections::{Connection, NEVER, PORT};
 use super::dialling::Talk;
 use super::end::{Over, STATE_NAMES};
-use super::plan::{Fault, Way, When, silence};
+use super::plan::{FAULTS_MIN, Fault, Way, When, silence};
 use super::world::{Event, World};
 use crate::proto::Time;
 use crate::proto::resume::{Kind, Resume};
 use crate::transport::simulated::network::HostId;
 use std::time::Duration;
+
+/// Who departs from the protocol is found out within this, or not at all.
+const FOUND_OUT: Duration = Duration::from_secs(30);
+
+/// A seed has at most so many.
+const FAULTS_MAX: usize = 200;
+
+/// A node comes back after so long, though it was not to, if the seed goes on with it.
+const BACK: Duration = Duration::from_secs(3);
 
 impl World<'_> {
     /// A fault comes, unless it waits for what it is to meet.
@@ -29,6 +38,12 @@ impl World<'_> {
         self.next_fault += 1;
         self.last_fault = self.last_fault.max(self.now.after(planned.fault.time()));
         self.fault(index, planned.fault);
+        if self.next_fault == self.plan.faults.len()
+            && self.counts.met < FAULTS_MIN
+            && self.next_fault < FAULTS_MAX
+        {
+            self.plan.plan_another(&mut self.random);
+        }
         if let Some(next) = self.plan.faults.get(self.next_fault) {
             self.after(next.gap, Event::Fault { index: self.next_fault });
         }
@@ -93,6 +108,7 @@ impl World<'_> {
             Fault::Wrong { pair, side, how } => {
                 if let Some(end) = self.end_of(pair, side) {
                     self.ends[end].departs = Some(how);
+                    self.after(FOUND_OUT, Event::Begin { pair });
                 }
             }
         }
@@ -296,8 +312,10 @@ impl World<'_> {
             }
         }
         self.connections_go(node, silent);
+        let back = back.or_else(|| self.is_short().then_some(BACK));
         let until = back.map_or(Time(u64::MAX), |back| self.now.after(back));
         if back.is_some() {
+            self.last_fault = self.last_fault.max(until);
             self.at(until, Event::Restart { node });
         }
         for pair in self.pairs_of(node) {

@@ -20,7 +20,8 @@ use std::time::Duration;
 /// Largest message of all.
 pub(super) const MESSAGE_BYTES_MAX: u64 = 200_000;
 
-/// A seed has at least so many faults and messages.
+/// In a seed at least so many faults find an end, and so many messages arrive. While it is
+/// short of them further sessions follow the first, and further faults the planned ones.
 pub(super) const FAULTS_MIN: u64 = 5;
 pub(super) const MESSAGES_MIN: u64 = 1000;
 
@@ -279,6 +280,14 @@ impl Plan {
             let when = When::State { pair, side, state };
             self.faults.push(Planned { gap, when, patience, fault });
         }
+    }
+
+    /// One fault more than was planned, for sessions that go on.
+    pub(super) fn plan_another(&mut self, random: &mut Random) {
+        let fault = self.fault(random, false);
+        let gap = nanos(random, 0, self.work.as_nanos() as u64 / 4);
+        let when = if fault.pair().is_some() { When::Linked } else { When::Any };
+        self.faults.push(Planned { gap, when, patience: Duration::from_secs(20), fault });
     }
 
     fn any_pair(&self, random: &mut Random) -> usize {

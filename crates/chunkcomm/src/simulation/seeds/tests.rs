@@ -15,9 +15,7 @@ fn seeds_show_no_violation_and_run_the_same_way_twice() {
         }
         coverage.add(&outcome.coverage);
     }
-    assert!(coverage.messages > 900 * SEEDS, "{coverage}");
-    // Some sessions end before: their seeds are counted.
-    assert!(coverage.met > 5 * SEEDS && coverage.short_of[0] < SEEDS / 2, "{coverage}");
+    assert_eq!(coverage.short_of, [0, 0], "{coverage}");
     assert!(coverage.resumes > 5 * SEEDS && coverage.duplicates > 0, "{coverage}");
     // Networks of each kind, with full buffers and cuts in the midst of what was under way.
     assert!(coverage.wirings.iter().all(|seeds| *seeds >= SEEDS / 10), "{coverage}");

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The clocks of nodes begin here.
 const EPOCH: u64 = 1_000_000_000;
 
-/// Everything is over so long after the last fault.
+/// Everything is over so long after the last fault, and the last session's beginning.
 const PATIENCE: Duration = Duration::from_secs(100);
 
 /// A seed has at most so many events.
@@ -171,6 +171,8 @@ pub(super) struct World<'a> {
     pub(super) hash: u64,
     /// When the last fault that came is over.
     pub(super) last_fault: Time,
+    /// When the last session was begun.
+    pub(super) last_begun: Time,
     pub(super) next_fault: usize,
     /// Until when the next fault waits for what it is to meet.
     pub(super) fault_until: Option<Time>,
@@ -208,6 +210,7 @@ impl<'a> World<'a> {
             violation: None,
             hash: seed,
             last_fault: Time(0),
+            last_begun: Time(0),
             next_fault: 0,
             fault_until: None,
             heap: BinaryHeap::new(),
@@ -273,7 +276,8 @@ impl<'a> World<'a> {
 
     /// Ours, which are first at one time, or the network's; none when it is all over.
     fn next_event(&mut self) -> Option<(Time, Event)> {
-        let end = self.last_fault.max(Time(0).after(2 * self.plan.work)).after(PATIENCE);
+        let last = self.last_fault.max(self.last_begun);
+        let end = last.max(Time(0).after(2 * self.plan.work)).after(PATIENCE);
         let ours = self.heap.peek().map_or(end, |Reverse((time, ..))| end.min(*time));
         if let Some((time, event)) = self.network.next_event_by(Time(ours.0.saturating_sub(1))) {
             // A call may have let it happen at the time that it is.
@@ -357,12 +361,28 @@ impl<'a> World<'a> {
         self.sessions[self.ends[end].session].pair
     }
 
+    /// Messages that arrived.
+    fn arrived(&self) -> u64 {
+        let inboxes = self.ends.iter().flat_map(|end| &end.inboxes);
+        inboxes.map(|inbox| inbox.arrived).sum()
+    }
+
+    /// Are there fewer faults that found an end, and fewer messages that arrived, than a seed
+    /// is to have?
+    pub(super) fn is_short_of(&self) -> [bool; 2] {
+        [self.counts.met < FAULTS_MIN, self.arrived() < MESSAGES_MIN]
+    }
+
+    /// Is there to be another session?
+    pub(super) fn is_short(&self) -> bool {
+        self.is_short_of().contains(&true)
+    }
+
     /// What was met.
     pub(super) fn coverage(&self) -> Coverage {
         let mut counts = self.counts.clone();
         for end in &self.ends {
             let counters = end.link.counters();
-            counts.messages += end.inboxes.iter().map(|inbox| inbox.arrived).sum::<u64>();
             counts.packets += counters.packets_sent;
             counts.again += counters.packets_resent;
             counts.duplicates += end.decoder.duplicates();
@@ -372,7 +392,8 @@ impl<'a> World<'a> {
             }
         }
         counts.sessions = self.sessions.len() as u64;
-        counts.short_of = [counts.met < FAULTS_MIN, counts.messages < MESSAGES_MIN].map(u64::from);
+        counts.messages = self.arrived();
+        counts.short_of = self.is_short_of().map(u64::from);
         counts
     }
 }
