@@ -436,7 +436,7 @@ mod tests {
                 sizing.left(15 * KIB, Closed::Fit, Time(1));
             }
         }
-        sizing.left(1 * KIB, Closed::Drained, Time(1));
+        sizing.left(KIB, Closed::Drained, Time(1));
         // What may be on its way leaves room for one and a half.
         for _ in 0..FULL_IN_ROW / 2 {
             assert_eq!(sizing.bytes(), 16 * KIB);
