@@ -1,0 +1,109 @@
+//! Whatever is done to a connection, in any order.
+
+use super::*;
+use proptest::prelude::*;
+
+#[derive(Debug, Clone)]
+enum Act {
+    Write { accepted: bool, bytes: usize },
+    Read { accepted: bool, bytes: usize },
+    Pass { micros: u64 },
+    Partition { back: bool },
+    Heal { back: bool },
+    Stall { accepted: bool, micros: u64 },
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        4 => (any::<bool>(), 1..500usize)
+            .prop_map(|(accepted, bytes)| Act::Write { accepted, bytes }),
+        4 => (any::<bool>(), 1..500usize)
+            .prop_map(|(accepted, bytes)| Act::Read { accepted, bytes }),
+        4 => (0..500u64).prop_map(|micros| Act::Pass { micros }),
+        1 => any::<bool>().prop_map(|back| Act::Partition { back }),
+        1 => any::<bool>().prop_map(|back| Act::Heal { back }),
+        1 => (any::<bool>(), 0..2000u64)
+            .prop_map(|(accepted, micros)| Act::Stall { accepted, micros }),
+    ];
+    proptest::collection::vec(act, 1..80)
+}
+
+/// A connection that is written to and read at random.
+struct Streams {
+    network: Network,
+    ends: [EndId; 2],
+    written: [u64; 2],
+    read: [u64; 2],
+}
+
+impl Streams {
+    fn write(&mut self, side: usize, bytes: usize) {
+        let from = self.written[side];
+        let bytes: Vec<u8> = (from..from + bytes as u64).map(|at| (at % 251) as u8).collect();
+        let now = self.network.now();
+        self.written[side] += self.network.write(now, self.ends[side], &bytes).unwrap() as u64;
+    }
+
+    /// Reads at most so much; false when there was nothing.
+    fn read(&mut self, side: usize, bytes: usize) -> bool {
+        let mut buffer = vec![0; bytes];
+        let now = self.network.now();
+        let Read::Bytes(count) = self.network.read(now, self.ends[side], &mut buffer).unwrap()
+        else {
+            return false;
+        };
+        for byte in &buffer[..count] {
+            assert_eq!(u64::from(*byte), self.read[side] % 251, "order at side {side}");
+            self.read[side] += 1;
+        }
+        assert!(self.read[side] <= self.written[1 - side]);
+        true
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let until = self.network.now().after(time);
+        while self.network.poll_event(until).is_some() {}
+    }
+}
+
+proptest! {
+    #[test]
+    fn streams_are_whole_and_in_order_whatever_happens(seed in any::<u64>(), acts in acts()) {
+        let (mut network, spec) =
+            (Network::new(seed), LinkSpec { jitter: Duration::from_micros(200), ..SLOW });
+        let (a, b) = (network.add_host("a"), network.add_host("b"));
+        network.shared_medium(&[a, b], spec);
+        network.listen(b, 1).unwrap();
+        let end = network.dial(Time(0), a, b, 1).unwrap();
+        let ends = [end, end.peer()];
+        let mut streams = Streams { network, ends, written: [0; 2], read: [0; 2] };
+        streams.pass(Duration::from_millis(1));
+        for act in acts {
+            let now = streams.network.now();
+            let ways = |back: bool| if back { (b, a) } else { (a, b) };
+            match act {
+                Act::Write { accepted, bytes } => streams.write(usize::from(accepted), bytes),
+                Act::Read { accepted, bytes } => {
+                    streams.read(usize::from(accepted), bytes);
+                }
+                Act::Pass { micros } => streams.pass(Duration::from_micros(micros)),
+                Act::Partition { back } => {
+                    streams.network.partition(now, ways(back).0, ways(back).1);
+                }
+                Act::Heal { back } => streams.network.heal(now, ways(back).0, ways(back).1),
+                Act::Stall { accepted, micros } => {
+                    let end = streams.ends[usize::from(accepted)];
+                    streams.network.stall(now, end, Duration::from_micros(micros));
+                }
+            }
+        }
+        let now = streams.network.now();
+        streams.network.heal(now, a, b);
+        streams.network.heal(now, b, a);
+        for _ in 0..200 {
+            streams.pass(Duration::from_millis(1));
+            while streams.read(0, 100) || streams.read(1, 100) {}
+        }
+        prop_assert_eq!(streams.read, [streams.written[1], streams.written[0]]);
+    }
+}
