@@ -132,8 +132,8 @@ impl NodeBuilder {
 
     /// Size of a full packet in bytes, header included: 1 KiB to 1 MiB. A larger one
     /// saves system calls and delays small messages of other channels. By default the
-    /// link tunes it: 64 KiB, up to 256 KiB while a stream saturates the link and
-    /// its writes cost more than a twelfth of its time.
+    /// link tunes it: 16 KiB, 64 KiB once a stream saturates the link, and up to 256 KiB
+    /// while its writes cost more than a twelfth of its time.
     pub fn packet_bytes_max(mut self, bytes: usize) -> NodeBuilder {
         self.settings.packet_bytes_max = Some(bytes);
         self

@@ -1,9 +1,9 @@
 //! Every limit by its name, with the relations between them checked when the
 //! crate is compiled.
 
-/// Default size of a full packet on the wire, header included. Larger ones cost
-/// latency and cache (64 KiB still lies in a core's second-level cache), smaller
-/// ones a system call more often.
+/// Default size of a full packet of a stream that saturates its link, header included.
+/// Larger ones cost latency and cache (64 KiB still lies in a core's second-level cache),
+/// smaller ones a system call more often.
 pub const PACKET_BYTES_DEFAULT: usize = 64 * 1024;
 
 /// Largest size that a full packet grows to where none was set.
