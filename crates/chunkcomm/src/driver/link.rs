@@ -121,7 +121,7 @@ impl Driver {
         let read_buffers = ReadBuffers::new(setup.buffers, lent_bytes_max);
         let packet_bytes_max = setup.shared.peer.packet_bytes_max;
         let link = Link::new(&setup.config);
-        setup.shared.set_packet_bytes(link.ring_bytes());
+        setup.shared.set_ring_bytes(link.ring_bytes());
         let PeerInfo { name, session, .. } = &setup.shared.peer;
         let span = tracing::debug_span!(parent: None, "session", peer = %name, number = session);
         Driver {
@@ -291,7 +291,7 @@ impl Driver {
                 if !self.writer.carried.is_empty() {
                     self.watch.told();
                 }
-                self.shared.set_packet_bytes(self.link.ring_bytes());
+                self.shared.set_ring_bytes(self.link.ring_bytes());
                 if self.link.has_acknowledged() {
                     self.note_acknowledged();
                 }

@@ -76,8 +76,9 @@ pub(crate) struct LinkShared {
     mail: Mutex<Letters>,
     has_mail: AtomicBool,
     waker: OnceLock<Waker>,
-    /// Size of a full packet, header included.
-    packet_bytes: AtomicUsize,
+    /// What a channel's ring holds: a full packet with its header, and more while these are
+    /// small.
+    ring_bytes: AtomicUsize,
     /// The thread that always polls the driver (a token of it), or 0.
     home: AtomicUsize,
     stats: Mutex<PeerStats>,
@@ -137,7 +138,7 @@ impl LinkShared {
             mail: Mutex::default(),
             has_mail: AtomicBool::new(false),
             waker: OnceLock::new(),
-            packet_bytes: AtomicUsize::new(PACKET_BYTES_DEFAULT),
+            ring_bytes: AtomicUsize::new(PACKET_BYTES_DEFAULT),
             home: AtomicUsize::new(0),
             stats: Mutex::default(),
             trouble: Mutex::default(),
@@ -174,15 +175,15 @@ impl LinkShared {
         self.home.load(Ordering::Relaxed) == thread_token()
     }
 
-    /// Size of a full packet, header included.
-    pub(crate) fn packet_bytes(&self) -> usize {
-        self.packet_bytes.load(Ordering::Relaxed)
+    /// What a channel's ring holds, as a packet with its header.
+    pub(crate) fn ring_bytes(&self) -> usize {
+        self.ring_bytes.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_packet_bytes(&self, bytes: usize) {
+    pub(crate) fn set_ring_bytes(&self, bytes: usize) {
         // Who reads it on another core is not disturbed for nothing.
-        if self.packet_bytes() != bytes {
-            self.packet_bytes.store(bytes, Ordering::Relaxed);
+        if self.ring_bytes() != bytes {
+            self.ring_bytes.store(bytes, Ordering::Relaxed);
         }
     }
 

@@ -70,8 +70,8 @@ impl TxEnd {
         shared: &Arc<TxShared>,
         id: u32,
     ) -> (TxEnd, Consumer) {
-        let packet_bytes = link.packet_bytes();
-        let ring_bytes_max = packet_bytes - PACKET_OVERHEAD_BYTES;
+        let ring_bytes = link.ring_bytes();
+        let ring_bytes_max = ring_bytes - PACKET_OVERHEAD_BYTES;
         let (producer, consumer) = ring(RING_BYTES_INITIAL.min(ring_bytes_max));
         let end = TxEnd {
             producer,
@@ -81,7 +81,7 @@ impl TxEnd {
             accepted: 0,
             no_room_told: 0,
             since_wake: 0,
-            wake_step: packet_bytes / 4,
+            wake_step: ring_bytes / 4,
             last_bytes: 0,
             last_prefix: 1,
             send_waits: 0,
@@ -205,18 +205,18 @@ impl TxEnd {
     /// and fall as often as it likes, and each time another ring would be filled.
     fn look(&mut self) -> usize {
         let free = self.producer.free();
-        self.note_packet_bytes();
+        self.note_ring_bytes();
         if free == self.producer.capacity() && free > self.ring_bytes_max {
             self.producer.replace(self.ring_bytes_max);
         }
         self.producer.free_seen()
     }
 
-    /// A ring holds a full packet.
-    fn note_packet_bytes(&mut self) {
-        let packet_bytes = self.link.packet_bytes();
-        self.ring_bytes_max = packet_bytes - PACKET_OVERHEAD_BYTES;
-        self.wake_step = packet_bytes / 4;
+    /// A ring holds a full packet; while these are small, several.
+    fn note_ring_bytes(&mut self) {
+        let ring_bytes = self.link.ring_bytes();
+        self.ring_bytes_max = ring_bytes - PACKET_OVERHEAD_BYTES;
+        self.wake_step = ring_bytes / 4;
     }
 
     /// What is staged may leave: more cannot come before it does.

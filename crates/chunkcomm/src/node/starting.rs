@@ -8,7 +8,7 @@ use crate::driver::link::{Driver, DriverSetup};
 use crate::driver::mail::{LinkShared, PeerInfo};
 use crate::driver::wakers::locked;
 use crate::proto::hello::{Agreement, Hello};
-use crate::proto::limits::{PACKET_BYTES_DEFAULT, PACKET_BYTES_TUNED};
+use crate::proto::limits::{PACKET_BYTES_DEFAULT, PACKET_BYTES_SMALL, PACKET_BYTES_TUNED};
 use crate::proto::link::LinkConfig;
 use crate::transport::Transport;
 use std::io;
@@ -63,15 +63,17 @@ impl NodeShared {
         });
         let settings = &self.settings;
         let packet_bytes_agreed = agreement.packet_bytes_max as usize;
-        let [first, tuned] = match settings.packet_bytes_max {
-            Some(bytes) => [bytes; 2],
-            None => [PACKET_BYTES_DEFAULT, PACKET_BYTES_TUNED],
+        let sizes = match settings.packet_bytes_max {
+            Some(bytes) => [bytes; 3],
+            None => [PACKET_BYTES_SMALL, PACKET_BYTES_DEFAULT, PACKET_BYTES_TUNED],
         };
+        let [small, first, tuned] = sizes.map(|bytes| bytes.min(packet_bytes_agreed));
         let config = LinkConfig {
             policy: settings.policy,
             age_bound: settings.age_bound,
-            packet_bytes_max: first.min(packet_bytes_agreed),
-            packet_bytes_tuned: tuned.min(packet_bytes_agreed),
+            packet_bytes_small: small,
+            packet_bytes_max: first,
+            packet_bytes_tuned: tuned,
             windows_bytes_max: settings.window_bytes_max,
             message_bytes_max: settings.message_bytes_max,
             peer_open_credit: hello.open_credit,

@@ -1,6 +1,11 @@
 //! Every limit by its name, with the relations between them checked when the
 //! crate is compiled.
 
+/// Size of a full packet before a stream saturates its link, where none was set: what
+/// waited behind a pause goes in parts, and the peer takes the first while the next is
+/// written. It holds the longest message of a ring.
+pub const PACKET_BYTES_SMALL: usize = 16 * 1024;
+
 /// Default size of a full packet of a stream that saturates its link, header included.
 /// Larger ones cost latency and cache (64 KiB still lies in a core's second-level cache),
 /// smaller ones a system call more often.
@@ -142,7 +147,9 @@ const _: () = {
     assert!(FRAGMENT_BYTES_MIN <= FRAGMENT_BYTES_MAX);
     assert!(FRAGMENT_BYTES_MIN as u64 <= WINDOW_BYTES_INITIAL / 2);
     assert!(PACKET_OVERHEAD_BYTES + CHANNEL_NAME_BYTES_MAX < PACKET_BYTES_MIN);
-    assert!(PACKET_BYTES_MIN <= PACKET_BYTES_DEFAULT);
+    assert!(INLINE_BYTES_MAX + 2 * PACKET_OVERHEAD_BYTES <= PACKET_BYTES_SMALL);
+    assert!(PACKET_BYTES_MIN <= PACKET_BYTES_SMALL);
+    assert!(PACKET_BYTES_SMALL <= PACKET_BYTES_DEFAULT);
     assert!(LARGE_BYTES_MIN as usize + PACKET_OVERHEAD_BYTES + 5 < PACKET_BYTES_MIN);
     assert!(PACKET_BYTES_DEFAULT <= PACKET_BYTES_TUNED);
     assert!(PACKET_BYTES_TUNED <= PACKET_BYTES_LARGEST);

@@ -41,10 +41,13 @@ pub struct LinkConfig {
     pub policy: Policy,
     /// Age bound of `Chunked`.
     pub age_bound: Duration,
-    /// Size of our full packets at first, header included.
+    /// Size of our full packets before a stream saturates the link, header included. The
+    /// longest message of a ring fits.
+    pub packet_bytes_small: usize,
+    /// Their size when one does, at first; a channel's ring holds as much.
     pub packet_bytes_max: usize,
-    /// What they may grow to ([`sizing`](super::sizing)); not above the former: they do
-    /// not.
+    /// What they may grow to then ([`sizing`](super::sizing)). All three the same: it is
+    /// not tuned.
     pub packet_bytes_tuned: usize,
     /// Memory for all windows that we grant.
     pub windows_bytes_max: u64,
@@ -106,7 +109,9 @@ impl Link {
     #[must_use]
     pub fn new(config: &LinkConfig) -> Link {
         let gathering = Gathering::new(config.policy, config.age_bound);
-        let room = packet_room(config.packet_bytes_max);
+        let sizes = [config.packet_bytes_small, config.packet_bytes_max, config.packet_bytes_tuned];
+        let sizing = Sizing::new(sizes);
+        let room = packet_room(sizing.bytes());
         let budget = LinkBudget::new(config.windows_bytes_max, config.message_bytes_max);
         Link {
             outbox: Outbox::new(gathering, room, config.peer_open_credit),
@@ -118,7 +123,7 @@ impl Link {
             incoming: IdMap::default(),
             control: VecDeque::new(),
             grants: VecDeque::new(),
-            sizing: Sizing::new(config.packet_bytes_max, config.packet_bytes_tuned),
+            sizing,
             packet: Header::default(),
             packet_fragment_bytes: 0,
             sync_wanted: false,

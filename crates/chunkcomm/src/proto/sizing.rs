@@ -7,8 +7,8 @@
 //! lambda by the writes of small packets, the sum by the rate at which full ones
 //! leave. While lambda is more than a twelfth of the time between two, a full packet
 //! of twice the size is tried. Where bytes are dear (tiny messages, a slow wire, a
-//! slow receiver) it stays as small as it began, which costs the least memory, cache
-//! and delay of others.
+//! slow receiver) it stays at the size that a saturated link begins with, which costs the
+//! least memory, cache and delay of others.
 //!
 //! The model takes beta for a constant. It is not: bytes that the packets on their way
 //! drive out of a core's cache are dearer, by half and more. So a size that was tried
@@ -17,14 +17,13 @@
 //!
 //! When packets leave because a link is idle, none is full and their size is what
 //! waited. Where full ones come in bursts, and the link has done with each before the next,
-//! they have the first size. What waits for longer than usual, behind a process that had no processor for a
-//! while, does not leave at once: while a link is not saturated a full packet is small, so
-//! that the peer takes the first while the next is written. What several channels
-//! have on their way is bounded besides by the time that it takes
+//! they have the first size. What waits for longer than usual, behind a process that had
+//! no processor for a while, does not leave at once: while a link is not saturated a full
+//! packet is small, so that the peer takes the first while the next is written. What
+//! several channels have on their way is bounded besides by the time that it takes
 //! ([`pace`](super::pace)).
 
 use super::Time;
-use super::limits::{INLINE_BYTES_MAX, PACKET_OVERHEAD_BYTES};
 
 /// The cost of a write is to be such a part of the time between two full packets at
 /// most.
@@ -44,8 +43,8 @@ const CHEAPER_DIVISOR: u64 = 24;
 /// quarter of a gigabyte, against which what a try takes is little.
 const RESTS: u32 = 32;
 
-/// After so many packets in a row that are less than half full the size is what it
-/// was at first.
+/// After so many packets in a row that are less than half full, or leave nothing waiting
+/// behind them, the size is small again.
 const PART_IN_ROW: u32 = 256;
 
 /// A packet behind which nothing waited counts against saturation as much as so many full
@@ -54,11 +53,6 @@ const DRAINED_WEIGHT: u32 = 16;
 /// ... and at this sum a larger size than the first is given up: full packets in bursts,
 /// each of which the link has done with before the next, arrive the later the larger they are.
 const DRAINED_MAX: u32 = 16 * DRAINED_WEIGHT;
-
-/// While a link is not saturated a full packet has such a part of its first size, but holds
-/// the longest message of a ring.
-const SMALL_DIVISOR: usize = 4;
-const SMALL_MIN: usize = INLINE_BYTES_MAX + 2 * PACKET_OVERHEAD_BYTES;
 
 /// A packet up to this many bytes tells the cost of a write.
 pub const SMALL_WRITE_BYTES: usize = 2 * 1024;
@@ -77,13 +71,14 @@ const WRITE_NS_MAX: u64 = 50_000;
 /// Why no more went into a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closed {
-    /// It was full, or held the one message that it was asked to hold.
+    /// It was full, in its bytes or by what may be on its way ([`pace`](super::pace)), or
+    /// held the one message that it was asked to hold.
     Full,
     /// The next message did not fit, in it or in the ring.
     Fit,
-    /// More waits, but not so much may be on its way ([`pace`](super::pace)).
-    Bounded,
-    /// Nothing more waits.
+    /// It left before, as an urgent one does, and more waits.
+    Early,
+    /// Nothing more waits that has credit.
     Drained,
 }
 
@@ -132,19 +127,16 @@ impl Shown {
 }
 
 impl Sizing {
-    /// Packets of a quarter of `first` bytes that may grow to `first`, and from there to
-    /// `largest`. If these are the same it is the size.
+    /// Packets that have the first of these sizes, none less than the one before it, until a
+    /// stream saturates the link, then the second, and grow to the third. If all are the same
+    /// it is the size.
     #[must_use]
-    pub fn new(first: usize, largest: usize) -> Sizing {
-        let small = match largest > first {
-            true => (first / SMALL_DIVISOR).max(SMALL_MIN).min(first),
-            false => first,
-        };
+    pub fn new([small, first, largest]: [usize; 3]) -> Sizing {
         Sizing {
             small,
             first,
             largest: largest.max(first),
-            bytes: small,
+            bytes: small.min(first),
             write_ns: WRITE_NS,
             writes: 0,
             full: 0,
@@ -196,7 +188,7 @@ impl Sizing {
 
     /// A packet of `bytes` with messages left at `now`.
     pub fn left(&mut self, bytes: usize, closed: Closed, now: Time) {
-        if self.largest == self.first {
+        if self.largest == self.small {
             return;
         }
         let part = bytes < self.bytes / 2;
@@ -204,15 +196,14 @@ impl Sizing {
             self.left_small(part, closed);
             return;
         }
-        self.part = if part { self.part + 1 } else { 0 };
+        self.part = if part || closed == Closed::Drained { self.part + 1 } else { 0 };
         if self.part >= PART_IN_ROW {
             self.part = 0;
             self.begin_with(self.small);
         }
         match closed {
-            Closed::Full | Closed::Fit => self.drained = self.drained.saturating_sub(1),
-            Closed::Bounded => {}
             Closed::Drained => self.drained += DRAINED_WEIGHT,
+            _ => self.drained = self.drained.saturating_sub(1),
         }
         if self.drained >= DRAINED_MAX {
             self.drained = DRAINED_MAX;
@@ -247,7 +238,7 @@ impl Sizing {
     fn left_small(&mut self, part: bool, closed: Closed) {
         let behind = match closed {
             Closed::Full => !part,
-            Closed::Fit | Closed::Bounded => true,
+            Closed::Fit | Closed::Early => true,
             Closed::Drained => false,
         };
         self.full = if behind { self.full + 1 } else { 0 };
@@ -304,6 +295,7 @@ mod tests {
     use super::*;
 
     const KIB: usize = 1024;
+    const SIZES: [usize; 3] = [16 * KIB, 64 * KIB, 256 * KIB];
 
     /// So many packets of a stream at saturation from `now` on, in a model of `write_ns` a
     /// packet and `ns_a_kib` in a packet of so many bytes; the size of the last one.
@@ -331,17 +323,17 @@ mod tests {
     #[test]
     fn a_packet_grows_until_its_write_is_a_small_part_of_its_cost() {
         for (ns_a_kib, size) in [(1_200, 64), (500, 128), (300, 256), (20, 256)] {
-            let mut sizing = Sizing::new(64 * KIB, 256 * KIB);
+            let mut sizing = Sizing::new(SIZES);
             assert_eq!(settles(&mut sizing, 4_000, ns_a_kib), size * KIB, "{ns_a_kib} ns a KiB");
         }
-        let mut fixed = Sizing::new(64 * KIB, 64 * KIB);
+        let mut fixed = Sizing::new([64 * KIB; 3]);
         assert_eq!(settles(&mut fixed, 4_000, 20), 64 * KIB);
     }
 
     #[test]
     fn a_size_stays_only_if_bytes_are_cheaper_by_it() {
         let dear_above = |limit: usize| move |bytes| if bytes > limit * KIB { 300 } else { 200 };
-        let mut sizing = Sizing::new(64 * KIB, 256 * KIB);
+        let mut sizing = Sizing::new(SIZES);
         let mut now = Time(1);
         for limit in [64, 128, 256, 128, 64] {
             // Long enough for rests and tries of both others.
@@ -359,7 +351,7 @@ mod tests {
 
     #[test]
     fn what_writes_cost_is_measured_and_an_interruption_is_not_believed() {
-        let mut cheap = Sizing::new(64 * KIB, 256 * KIB);
+        let mut cheap = Sizing::new(SIZES);
         for _ in 0..100 {
             cheap.wrote(500);
             cheap.wrote(1_000_000);
@@ -372,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_stream_that_saturates_no_more_gives_its_size_back() {
-        let mut sizing = Sizing::new(64 * KIB, 256 * KIB);
+        let mut sizing = Sizing::new(SIZES);
         settles(&mut sizing, 4_000, 20);
         for packet in 1..=PART_IN_ROW {
             sizing.left(1_000, Closed::Drained, Time(1));
@@ -395,7 +387,7 @@ mod tests {
     fn bursts_that_the_link_has_done_with_have_the_first_size() {
         // Bursts of so many full packets and a rest.
         for (burst, bytes) in [(4, 64 * KIB), (200, 256 * KIB)] {
-            let mut sizing = Sizing::new(64 * KIB, 256 * KIB);
+            let mut sizing = Sizing::new(SIZES);
             let mut now = Time(1);
             streams(&mut sizing, &mut now, 1_000, 4_000, |_| 20);
             assert_eq!(sizing.bytes(), 256 * KIB);
@@ -410,20 +402,31 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_small_until_a_row_of_them_was_full() {
-        for (first, small) in [(64, 16 * KIB), (16, SMALL_MIN), (4, 4 * KIB)] {
-            let mut sizing = Sizing::new(first * KIB, 256 * KIB);
-            for _ in 0..=FULL_IN_ROW {
-                assert_eq!(sizing.bytes(), small, "first {first} KiB");
-                sizing.left(small, Closed::Full, Time(1));
-            }
-            assert_eq!(sizing.bytes(), first * KIB);
+    fn a_peer_that_takes_no_more_than_the_first_size_gets_small_packets_too() {
+        let mut sizing = Sizing::new([16 * KIB, 64 * KIB, 64 * KIB]);
+        for _ in 0..=FULL_IN_ROW {
+            assert_eq!(sizing.bytes(), 16 * KIB);
+            sizing.left(16 * KIB, Closed::Full, Time(1));
         }
+        assert_eq!(settles(&mut sizing, 4_000, 20), 64 * KIB);
+    }
+
+    /// One of 40 KiB now and then, which is gone before the next, fills nothing.
+    #[test]
+    fn what_leaves_nothing_behind_lets_packets_be_small_again() {
+        let mut sizing = Sizing::new(SIZES);
+        settles(&mut sizing, 4_000, 2_000);
+        assert_eq!(sizing.bytes(), 64 * KIB);
+        for packet in 0..PART_IN_ROW {
+            let bytes = if packet % 100 == 50 { 40 * KIB } else { 100 };
+            sizing.left(bytes, Closed::Drained, Time(1));
+        }
+        assert_eq!(sizing.bytes(), 16 * KIB);
     }
 
     #[test]
     fn a_packet_is_small_until_more_waited_behind_a_row_of_them() {
-        let mut sizing = Sizing::new(64 * KIB, 256 * KIB);
+        let mut sizing = Sizing::new(SIZES);
         for _ in 0..FULL_IN_ROW {
             sizing.left(16 * KIB, Closed::Full, Time(1));
         }
@@ -441,7 +444,7 @@ mod tests {
         for _ in 0..FULL_IN_ROW / 2 {
             assert_eq!(sizing.bytes(), 16 * KIB);
             sizing.left(16 * KIB, Closed::Full, Time(1));
-            sizing.left(7 * KIB, Closed::Bounded, Time(1));
+            sizing.left(7 * KIB, Closed::Early, Time(1));
         }
         sizing.left(16 * KIB, Closed::Full, Time(1));
         assert_eq!(sizing.bytes(), 64 * KIB);
@@ -449,7 +452,7 @@ mod tests {
 
     #[test]
     fn a_message_a_packet_grows_nothing() {
-        let mut sizing = Sizing::new(64 * KIB, 256 * KIB);
+        let mut sizing = Sizing::new(SIZES);
         for _ in 0..1_000 {
             sizing.left(50, Closed::Full, Time(1));
         }

@@ -153,6 +153,7 @@ fn driver(connection: &Scripted, shared: &Arc<LinkShared>) -> Driver {
     let config = LinkConfig {
         policy: Policy::Chunked,
         age_bound: Duration::from_millis(1),
+        packet_bytes_small: 1 << 16,
         packet_bytes_max: 1 << 16,
         packet_bytes_tuned: 1 << 16,
         windows_bytes_max: 1 << 20,

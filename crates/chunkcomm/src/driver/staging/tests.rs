@@ -20,7 +20,7 @@ impl Rig {
 
     /// Stages numbers until there is no room, a packet having so many bytes; says how many.
     fn fill(&mut self, packet_bytes: usize) -> u32 {
-        self.end.link.set_packet_bytes(packet_bytes);
+        self.end.link.set_ring_bytes(packet_bytes);
         let before = self.staged;
         while self.end.stage_slice(&self.staged.to_le_bytes()).unwrap() == Staged::Done {
             self.staged += 1;
@@ -66,7 +66,7 @@ fn values_that_never_fill_a_ring_leave_a_large_one_too() {
     let mut rig = Rig::new();
     rig.fill(256 * KIB);
     rig.take_all();
-    rig.end.link.set_packet_bytes(64 * KIB);
+    rig.end.link.set_ring_bytes(64 * KIB);
     let mut scratch = Vec::new();
     for _ in 0..100_000 {
         assert_eq!(rig.end.stage(&7u32, &mut scratch).unwrap(), Staged::Done);

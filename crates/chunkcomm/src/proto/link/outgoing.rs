@@ -310,13 +310,16 @@ impl Link {
         let reason = if fit { FlushReason::Fit } else { reason };
         counters.flushes.add(reason);
         self.outbox.count_flush(reason);
-        let closed = match reason {
-            FlushReason::Full => Closed::Full,
-            FlushReason::Fit => Closed::Fit,
-            _ if self.outbox.is_idle() => Closed::Drained,
-            _ => Closed::Bounded,
-        };
-        self.sizing.left(bytes, closed, now);
+        // The end of a large message fills its packet, whatever its size, and tells nothing.
+        if !tail || bytes >= self.sizing.bytes() / 32 * 31 {
+            let closed = match reason {
+                FlushReason::Full => Closed::Full,
+                FlushReason::Fit => Closed::Fit,
+                _ if self.outbox.is_idle() => Closed::Drained,
+                _ => Closed::Early,
+            };
+            self.sizing.left(bytes, closed, now);
+        }
         self.outbox.set_packet_room(packet_room(self.sizing.bytes()));
         if let Some(oldest) = filled.oldest {
             let waited = now.micros_since(oldest);

@@ -22,6 +22,7 @@ mod ends;
 mod faults;
 mod lanes;
 mod large;
+mod sizes;
 
 const MESSAGE_BYTES_MAX: u64 = 300_000;
 
@@ -89,6 +90,7 @@ fn config(packet_bytes_max: usize, windows_bytes_max: u64, peers: u64) -> LinkCo
     LinkConfig {
         policy: Policy::Chunked,
         age_bound: Duration::from_millis(1),
+        packet_bytes_small: packet_bytes_max,
         packet_bytes_max,
         packet_bytes_tuned: packet_bytes_max,
         windows_bytes_max,

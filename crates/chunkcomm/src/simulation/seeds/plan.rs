@@ -8,7 +8,7 @@ use super::end::STATE_NAMES;
 use crate::proto::Time;
 use crate::proto::flush::Policy;
 use crate::proto::limits::{
-    DEAD_MS_DEFAULT, OPEN_CREDIT_DIVISOR, PROBE_MS_DEFAULT, SUSPECT_MS_DEFAULT,
+    DEAD_MS_DEFAULT, OPEN_CREDIT_DIVISOR, PACKET_BYTES_SMALL, PROBE_MS_DEFAULT, SUSPECT_MS_DEFAULT,
 };
 use crate::proto::link::LinkConfig;
 use crate::proto::liveness::Silence;
@@ -362,6 +362,7 @@ pub(super) fn configs(random: &mut Random, now: [Time; 2]) -> [LinkConfig; 2] {
         age_bound: Duration::from_millis(1),
         packet_bytes_max: random.pick(&[1024, 4096, 16 * 1024, 64 * 1024]),
         // Set below: one that is not tuned, one that is.
+        packet_bytes_small: 0,
         packet_bytes_tuned: 0,
         windows_bytes_max: windows[side],
         message_bytes_max: MESSAGE_BYTES_MAX,
@@ -371,7 +372,10 @@ pub(super) fn configs(random: &mut Random, now: [Time; 2]) -> [LinkConfig; 2] {
         silence: silence(),
         now: now[side],
     });
-    configs[1].packet_bytes_tuned = 4 * configs[1].packet_bytes_max;
+    let [fixed, tuned] = &mut configs;
+    (fixed.packet_bytes_small, fixed.packet_bytes_tuned) = (fixed.packet_bytes_max, 0);
+    tuned.packet_bytes_small = tuned.packet_bytes_max.min(PACKET_BYTES_SMALL);
+    tuned.packet_bytes_tuned = 4 * tuned.packet_bytes_max;
     configs
 }
 

@@ -129,6 +129,7 @@ impl End {
         let config = LinkConfig {
             policy: if random.one_in(8) { Policy::Unbuffered } else { Policy::Chunked },
             age_bound: Duration::from_millis(1),
+            packet_bytes_small: packet_bytes_max,
             packet_bytes_max,
             packet_bytes_tuned: 4 * packet_bytes_max,
             windows_bytes_max: windows[0],
