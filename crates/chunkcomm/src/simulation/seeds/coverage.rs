@@ -39,8 +39,14 @@ pub struct Coverage {
     /// Seeds of whose faults fewer found an end than a seed is to have, and seeds in which
     /// fewer messages arrived. There are to be none.
     pub short_of: [u64; 2],
-    /// Faults that found an end.
+    /// Faults that found an end; of a burst one.
     pub met: u64,
+    /// Sessions in which an end departed from the protocol.
+    pub departures: u64,
+    /// Those of them that ended with an error for it.
+    pub found_out: u64,
+    /// Those that were given up because they did not.
+    pub left: u64,
     /// Faults by where they found an end.
     pub(super) faults: [[u64; STATE_NAMES.len() + 1]; FAULT_NAMES.len()],
     /// Ends of sessions by their cause.
@@ -70,10 +76,21 @@ impl Coverage {
         let pairs = self.short_of.iter_mut().zip(other.short_of);
         pairs.for_each(|(mine, theirs)| *mine += theirs);
         self.met += other.met;
+        self.departures += other.departures;
+        self.found_out += other.found_out;
+        self.left += other.left;
         let pairs = self.faults.iter_mut().flatten().zip(other.faults.iter().flatten());
         pairs.for_each(|(mine, theirs)| *mine += theirs);
         let pairs = self.over.iter_mut().zip(other.over);
         pairs.for_each(|(mine, theirs)| *mine += theirs);
+    }
+
+    /// Has every seed what it is to have, and was who departed from the protocol found out
+    /// as often as is to be expected of many?
+    #[must_use]
+    pub fn is_enough(&self) -> bool {
+        let few = self.departures < 100;
+        self.short_of == [0, 0] && (few || self.departures <= 2 * self.found_out)
     }
 
     /// Cuts in each state of an end, by name, and how many there were.
@@ -113,6 +130,11 @@ impl fmt::Display for Coverage {
             "\n{} faults found an end; fewer than {FAULTS_MIN} in {faults} seeds, fewer than \
              {MESSAGES_MIN} messages arrived in {messages}",
             self.met,
+        )?;
+        writeln!(
+            f,
+            "in {} sessions an end departed from the protocol: {} found it out, {} were given up",
+            self.departures, self.found_out, self.left,
         )?;
         writeln!(f, "faults by the state in which they found an end:")?;
         write!(f, "{:>15}", "")?;

@@ -30,6 +30,9 @@ const DIALS_A_SECOND_MAX: u64 = 8;
 /// Whoever nobody answers gives up so long after the last fault.
 const GIVES_UP: Duration = Duration::from_secs(15);
 
+/// Who departs from the protocol is found out within this, or not at all.
+const FOUND_OUT: Duration = Duration::from_secs(30);
+
 /// How far the talk at one side of a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Talk {
@@ -116,10 +119,20 @@ impl World<'_> {
     fn leave_liar(&mut self, pair: usize) {
         let Some(session) = self.pairs[pair].session else { return };
         let [Some(dialler), Some(acceptor)] = self.sessions[session].ends else { return };
-        let lies = [dialler, acceptor].iter().any(|end| self.ends[*end].departed);
-        if lies && self.is_short() {
+        let long = [dialler, acceptor].iter().any(|end| {
+            let end = &self.ends[*end];
+            end.departed && self.now >= end.departed_at.after(FOUND_OUT)
+        });
+        if long && self.ends[dialler].over.is_none() && self.is_short() {
+            self.counts.left += 1;
             self.finish(dialler, Over::Dead);
         }
+    }
+
+    /// An end has departed from the protocol.
+    pub(super) fn has_departed(&mut self, id: usize) {
+        (self.ends[id].departed, self.ends[id].departed_at) = (true, self.now);
+        self.after(FOUND_OUT, Event::Begin { pair: self.pair_of(id) });
     }
 
     fn new_session(&mut self, pair: usize) -> usize {
@@ -353,8 +366,8 @@ impl World<'_> {
         if (!clean && more) || self.is_short() {
             // Not all sessions are to be over before the next fault.
             let begun = Duration::from_millis(40 * u64::from(self.pairs[pair].begun));
-            let more = if clean { self.plan.work / 4 + begun } else { Duration::ZERO };
-            let most = Duration::from_millis(50) + more;
+            let rest = if clean { self.plan.work / 4 + begun } else { Duration::ZERO };
+            let most = Duration::from_millis(50) + rest;
             let wait = Duration::from_nanos(self.random.below(most.as_nanos() as u64));
             self.after(wait, Event::Begin { pair });
         }

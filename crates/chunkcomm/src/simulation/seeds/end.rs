@@ -176,6 +176,8 @@ pub(super) struct End {
     pub(super) departs: Option<Wrong>,
     /// It did so: the other may end the session with an error.
     pub(super) departed: bool,
+    /// And when.
+    pub(super) departed_at: Time,
     /// Was asked for an acknowledgement and has not answered.
     pub(super) asked: bool,
     /// The highest ack that it said.
@@ -246,6 +248,7 @@ impl End {
             wake_at: None,
             departs: None,
             departed: false,
+            departed_at: Time(0),
             asked: false,
             said: 0,
             written: 0,

@@ -10,14 +10,11 @@ use crate::proto::resume::{Kind, Resume};
 use crate::transport::simulated::network::HostId;
 use std::time::Duration;
 
-/// Who departs from the protocol is found out within this, or not at all.
-const FOUND_OUT: Duration = Duration::from_secs(30);
-
 /// A seed has at most so many.
 const FAULTS_MAX: usize = 200;
 
 /// A node comes back after so long, though it was not to, if the seed goes on with it.
-const BACK: Duration = Duration::from_secs(3);
+const BACK: Duration = Duration::from_secs(20);
 
 impl World<'_> {
     /// A fault comes, unless it waits for what it is to meet.
@@ -37,7 +34,11 @@ impl World<'_> {
         self.fault_until = None;
         self.next_fault += 1;
         self.last_fault = self.last_fault.max(self.now.after(planned.fault.time()));
+        let before = self.counts.met;
         self.fault(index, planned.fault);
+        if planned.is_repeated() {
+            self.counts.met = before;
+        }
         if self.next_fault == self.plan.faults.len()
             && self.counts.met < FAULTS_MIN
             && self.next_fault < FAULTS_MAX
@@ -108,7 +109,6 @@ impl World<'_> {
             Fault::Wrong { pair, side, how } => {
                 if let Some(end) = self.end_of(pair, side) {
                     self.ends[end].departs = Some(how);
-                    self.after(FOUND_OUT, Event::Begin { pair });
                 }
             }
         }

@@ -156,6 +156,13 @@ pub(super) struct Planned {
     pub(super) fault: Fault,
 }
 
+impl Planned {
+    /// Is it one more of a burst?
+    pub(super) fn is_repeated(&self) -> bool {
+        self.patience == Duration::ZERO
+    }
+}
+
 /// A link between two nodes.
 #[derive(Debug, Clone)]
 pub(super) struct Pair {

@@ -1,3 +1,4 @@
+use super::end::Over;
 use super::*;
 
 /// Seeds of a plain run.
@@ -16,6 +17,9 @@ fn seeds_show_no_violation_and_run_the_same_way_twice() {
         coverage.add(&outcome.coverage);
     }
     assert_eq!(coverage.short_of, [0, 0], "{coverage}");
+    // Which is not for sessions that end where they should not, and others that follow.
+    let dead = coverage.over[Over::Dead.index()];
+    assert!(coverage.sessions < 6 * SEEDS && dead < SEEDS, "{coverage}");
     assert!(coverage.resumes > 5 * SEEDS && coverage.duplicates > 0, "{coverage}");
     // Networks of each kind, with full buffers and cuts in the midst of what was under way.
     assert!(coverage.wirings.iter().all(|seeds| *seeds >= SEEDS / 10), "{coverage}");

@@ -3,7 +3,7 @@
 use super::connections::{Connection, PORT};
 use super::coverage::Coverage;
 use super::dialling::Dialling;
-use super::end::End;
+use super::end::{End, Over};
 use super::plan::{FAULTS_MIN, MESSAGES_MIN, Plan, Wiring};
 use crate::proto::Time;
 use crate::proto::random::Random;
@@ -392,6 +392,14 @@ impl<'a> World<'a> {
             }
         }
         counts.sessions = self.sessions.len() as u64;
+        for session in &self.sessions {
+            let ends = session.ends.iter().flatten().map(|end| &self.ends[*end]);
+            let protocol = |end: &End| matches!(end.over, Some(Over::Protocol(_)));
+            let [departed, found_out] =
+                ends.fold([false; 2], |[a, b], end| [a | end.departed, b | protocol(end)]);
+            counts.departures += u64::from(departed);
+            counts.found_out += u64::from(departed && found_out);
+        }
         counts.messages = self.arrived();
         counts.short_of = self.is_short_of().map(u64::from);
         counts

@@ -182,7 +182,7 @@ impl World<'_> {
             _ => return received,
         }
         end.departs = None;
-        end.departed = true;
+        self.has_departed(id);
         self.note(8, [id as u64, received], || format!("end {id} departs: it says {received}"));
         received
     }

@@ -108,7 +108,7 @@ impl World<'_> {
             _ => return,
         }
         end.departs = None;
-        end.departed = true;
+        self.has_departed(id);
         self.note(2, [id as u64, number], || format!("end {id} departs at packet {number}"));
     }
 
