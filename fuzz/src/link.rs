@@ -91,6 +91,7 @@ impl Machine {
         let link = Link::new(&LinkConfig {
             policy: policies[usize::from(deeds.byte() % 3)],
             age_bound: Duration::from_millis(1),
+            packet_bytes_small: PACKET_BYTES_MAX,
             packet_bytes_max: PACKET_BYTES_MAX,
             packet_bytes_tuned: PACKET_BYTES_MAX,
             windows_bytes_max: WINDOWS_BYTES_MAX,
