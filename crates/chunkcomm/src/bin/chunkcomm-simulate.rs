@@ -26,9 +26,9 @@ channels with the smallest windows, some of which nobody receives from.
   --graph SEED    one graph alone, run twice
 
 Exit status: 0 when all is well (with --planted: when all were found), 1 when
-not, when a seed met fewer than five faults or a thousand messages, or when
-fewer than half of a hundred ends or more in the wrong were found out, 2 for bad
-usage. Each tenth of the seeds is told on standard error.
+not, when a seed met fewer than five faults or a thousand messages, or when in
+2000 seeds or more fewer than half of the ends in the wrong were found out, 2
+for bad usage. Each tenth of the seeds is told on standard error.
 ";
 
 struct Options {

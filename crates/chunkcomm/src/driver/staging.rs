@@ -108,7 +108,7 @@ impl TxEnd {
     /// Encoded bytes that can be staged without waiting, at least for a message
     /// that goes through the ring.
     pub(crate) fn capacity(&mut self) -> usize {
-        // A ring may be larger than a packet for a while.
+        // A ring may be larger than that for a while.
         let grown = self.ring_bytes_max.saturating_sub(self.producer.capacity());
         self.producer.free() + grown
     }
@@ -199,7 +199,7 @@ impl TxEnd {
         false
     }
 
-    /// Free bytes as seen now. A ring that is larger than a packet is left for a smaller
+    /// Free bytes as seen now. A ring that is larger than it is to be is left for a smaller
     /// one: to write through all of it takes more of the cache than a message is worth.
     /// It must be empty: while a channel waits for credit the size of packets may rise
     /// and fall as often as it likes, and each time another ring would be filled.

@@ -65,7 +65,7 @@ pub const MESSAGE_BYTES_DEFAULT: u64 = 32 * 1024 * 1024;
 /// Smallest ring of a channel, in bytes.
 pub const RING_BYTES_INITIAL: usize = 1024;
 
-/// A full ring grows by this factor, up to what one packet holds.
+/// A full ring grows by this factor, up to what one packet of a saturated link holds.
 pub const RING_GROWTH: usize = 4;
 
 /// Bytes of large messages that a channel may have accepted and not yet sent;

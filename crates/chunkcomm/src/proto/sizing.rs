@@ -83,7 +83,7 @@ pub enum Closed {
 }
 
 /// The size of a full packet. Order of calls: [`Sizing::left`] for every packet with
-/// messages; [`Sizing::times`] before a write and, if it says so, [`Sizing::wrote`]
+/// messages but those that the end of a large one closes before they are full; [`Sizing::times`] before a write and, if it says so, [`Sizing::wrote`]
 /// after it.
 #[derive(Debug)]
 pub struct Sizing {

@@ -310,7 +310,7 @@ impl Link {
         let reason = if fit { FlushReason::Fit } else { reason };
         counters.flushes.add(reason);
         self.outbox.count_flush(reason);
-        // The end of a large message fills its packet, whatever its size, and tells nothing.
+        // The end of a large message closes its packet; if that is not full it tells nothing.
         if !tail || bytes >= self.sizing.bytes() / 32 * 31 {
             let closed = match reason {
                 FlushReason::Full => Closed::Full,

@@ -39,7 +39,7 @@ pub struct Coverage {
     /// Seeds of whose faults fewer found an end than a seed is to have, and seeds in which
     /// fewer messages arrived. There are to be none.
     pub short_of: [u64; 2],
-    /// Faults that found an end; of a burst one.
+    /// Faults that found an end; of a burst the first.
     pub met: u64,
     /// Sessions in which an end departed from the protocol.
     pub departures: u64,
@@ -89,8 +89,9 @@ impl Coverage {
     /// as often as is to be expected of many?
     #[must_use]
     pub fn is_enough(&self) -> bool {
-        let few = self.departures < 100;
-        self.short_of == [0, 0] && (few || self.departures <= 2 * self.found_out)
+        let few = self.seeds < 2_000;
+        let found_out = self.found_out > 0 && self.departures <= 2 * self.found_out;
+        self.short_of == [0, 0] && (few || found_out)
     }
 
     /// Cuts in each state of an end, by name, and how many there were.

@@ -380,7 +380,8 @@ pub(super) fn configs(random: &mut Random, now: [Time; 2]) -> [LinkConfig; 2] {
         now: now[side],
     });
     let [fixed, tuned] = &mut configs;
-    (fixed.packet_bytes_small, fixed.packet_bytes_tuned) = (fixed.packet_bytes_max, 0);
+    fixed.packet_bytes_small = fixed.packet_bytes_max;
+    fixed.packet_bytes_tuned = fixed.packet_bytes_max;
     tuned.packet_bytes_small = tuned.packet_bytes_max.min(PACKET_BYTES_SMALL);
     tuned.packet_bytes_tuned = 4 * tuned.packet_bytes_max;
     configs
