@@ -137,8 +137,8 @@ fn one(seed: u64, bug: Option<Bug>, trace: bool) -> bool {
         println!("and {:016x} the second time", second.trace);
     }
     tell(&first, bug);
-    let short = first.coverage.short_of != [0, 0];
-    first.violation.is_none() && first.trace == second.trace && (bug.is_some() || !short)
+    let enough = bug.is_some() || first.coverage.is_enough();
+    first.violation.is_none() && first.trace == second.trace && enough
 }
 
 fn tell(outcome: &Outcome, bug: Option<Bug>) {
@@ -187,7 +187,7 @@ fn some(options: &Options, next: &AtomicU64, found: &AtomicU64, start: Instant) 
         if outcome.violation.is_some() {
             found.fetch_add(1, Ordering::Relaxed);
             tell(&outcome, None);
-        } else if outcome.coverage.short_of != [0, 0] {
+        } else if !outcome.coverage.is_enough() {
             let seed = outcome.seed;
             println!(
                 "seed {seed}: fewer faults or messages than a seed is to have\n  replay: \

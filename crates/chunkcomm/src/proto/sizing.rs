@@ -51,7 +51,8 @@ const PART_IN_ROW: u32 = 256;
 /// ones count for it ...
 const DRAINED_WEIGHT: u32 = 16;
 /// ... and at this sum a larger size than the first is given up: full packets in bursts,
-/// each of which the link has done with before the next, arrive the later the larger they are.
+/// each of which the link has done with before the next, arrive the later the larger they
+/// are.
 const DRAINED_MAX: u32 = 16 * DRAINED_WEIGHT;
 
 /// A packet up to this many bytes tells the cost of a write.
@@ -83,8 +84,8 @@ pub enum Closed {
 }
 
 /// The size of a full packet. Order of calls: [`Sizing::left`] for every packet with
-/// messages but those that the end of a large one closes before they are full; [`Sizing::times`] before a write and, if it says so, [`Sizing::wrote`]
-/// after it.
+/// messages but those that the end of a large one closes before they are full;
+/// [`Sizing::times`] before a write and, if it says so, [`Sizing::wrote`] after it.
 #[derive(Debug)]
 pub struct Sizing {
     /// Before there was a row of full ones.
@@ -132,11 +133,12 @@ impl Sizing {
     /// it is the size.
     #[must_use]
     pub fn new([small, first, largest]: [usize; 3]) -> Sizing {
+        debug_assert!(small <= first && first <= largest, "{small}, {first}, {largest}");
         Sizing {
             small,
             first,
-            largest: largest.max(first),
-            bytes: small.min(first),
+            largest,
+            bytes: small,
             write_ns: WRITE_NS,
             writes: 0,
             full: 0,
