@@ -295,6 +295,7 @@ impl Machine {
                 system: false,
                 kind: ChannelKind::Typed,
                 fingerprint: 7,
+                stream: None,
                 name: "ours".into(),
             };
             let channel = self.link.open(spec, self.now);

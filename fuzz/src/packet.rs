@@ -6,7 +6,7 @@ use chunkcomm::proto::cycle::{HOPS_MAX, Hop};
 use chunkcomm::proto::limits::FRAGMENT_BYTES_MAX;
 use chunkcomm::proto::message::next_in_run;
 use chunkcomm::proto::packet::{
-    AppendRecords, ChannelKind, Decoder, Header, Item, Lane, Refusal, WireError,
+    AppendRecords, ChannelKind, Decoder, Header, Item, Lane, Refusal, StreamStart, WireError,
 };
 
 use crate::deeds::Deeds;
@@ -263,9 +263,10 @@ impl Found {
                 to.fragment(channel, message_bytes, bytes);
             }
             Item::FragmentBytes { bytes, .. } => to.extend_from_slice(bytes),
-            Item::Open { channel, lane, kind, fingerprint, name } => {
-                to.open(channel, lane, kind, fingerprint, name);
+            Item::Open { channel, lane, kind, fingerprint, stream, name } => {
+                to.open_for(channel, lane, kind, fingerprint, stream, name);
             }
+            Item::Settled { channel, total, last } => to.settled(channel, total, last),
             Item::End { channel, messages } => to.end(channel, messages),
             Item::Terminate { channel } => to.terminate(channel),
             Item::Credit { channel, total } => to.credit(channel, total),
@@ -288,6 +289,9 @@ type Once<'a> = (usize, Option<(u64, bool)>, &'a [u8]);
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut body = Vec::new();
     body.open(1, Lane::Bulk, ChannelKind::Typed, 7, "channel");
+    let stream = StreamStart { id: 9, first: 5, sent_before: 8 };
+    body.open_for(4, Lane::Express, ChannelKind::Bytes, 7, Some(stream), "stream");
+    body.settled(4, 6, true);
     body.run(1, 6, 2);
     body.extend_from_slice(&[2, 8, 9, 2, 8, 9]);
     body.end(1, 2);

@@ -94,7 +94,7 @@ impl fmt::Display for Address {
 }
 
 /// Why a text is not an [`Address`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct AddressError {
     text: String,
     fault: Fault,
@@ -130,6 +130,8 @@ impl fmt::Display for AddressError {
         )
     }
 }
+
+crate::debug_with_causes!(AddressError);
 
 impl std::error::Error for AddressError {}
 

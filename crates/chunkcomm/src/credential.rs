@@ -131,7 +131,7 @@ fn exposed(_file: &File) -> io::Result<Option<u32>> {
 }
 
 /// Why there is no credential.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum CredentialError {
     /// The system gives no random numbers.
@@ -171,11 +171,11 @@ impl CredentialError {
 impl fmt::Display for FileFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            FileFault::Io(error) => error.fmt(f),
-            FileFault::Text(fault) => fault.fmt(f),
+            FileFault::Io(_) => f.write_str("cannot be read or written"),
+            FileFault::Text(fault) => write!(f, "cannot be used: {fault}"),
             FileFault::Exposed { mode } => write!(
                 f,
-                "others than its user can read or change it (mode {mode:04o}): chmod 600 mends that"
+                "is not taken: others than its user can read or change it (mode {mode:04o}): chmod 600 mends that"
             ),
         }
     }
@@ -187,18 +187,21 @@ impl fmt::Display for CredentialError {
             CredentialError::Random(_) => f.write_str("the system gives no random numbers"),
             CredentialError::Text(_) => f.write_str("the text is no credential"),
             CredentialError::File { path, fault } => {
-                write!(f, "credential file {}: {fault}", path.display())
+                write!(f, "credential file {} {fault}", path.display())
             }
         }
     }
 }
+
+crate::debug_with_causes!(CredentialError);
 
 impl Error for CredentialError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             CredentialError::Random(error) => Some(error.as_ref()),
             CredentialError::Text(fault) => Some(fault),
-            // The fault is part of the message.
+            CredentialError::File { fault: FileFault::Io(error), .. } => Some(error.as_ref()),
+            // Any other fault is part of the message.
             CredentialError::File { .. } => None,
         }
     }
@@ -236,7 +239,7 @@ mod tests {
         let again = Credential::generate().unwrap();
         assert_ne!(again.reveal(), made.reveal());
         let error = again.save(&path).unwrap_err().to_string();
-        assert!(error.contains("credential: "), "{error} names no file");
+        assert!(error.contains(&*path.to_string_lossy()), "{error} names no file");
         assert_eq!(Credential::load(&path).unwrap().reveal(), made.reveal());
     }
 

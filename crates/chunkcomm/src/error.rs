@@ -1,4 +1,9 @@
 //! What can go wrong, by operation. Causes that many share are cheap to clone.
+//!
+//! One rule for all messages: `{}` says what this error knows, and leaves out the message of its
+//! `source()`. An error that only passes another one on has the message and source of that one.
+//! `{:?}` is the message with all causes ([`with_causes`](crate::with_causes)), since `main`
+//! prints that.
 
 mod link;
 mod node;
@@ -6,11 +11,32 @@ mod port;
 mod recv;
 mod send;
 
+use std::fmt;
+
 pub use link::{LinkCause, LinkError};
 pub use node::{AcceptError, ConnectError, HelloCause, NodeError, OpenError, TypeRefused};
 pub use port::{HandOverError, PortError, ValueError};
 pub use recv::{DecodeFailed, RecvError, TryRecvError};
 pub use send::{
     Account, ChannelLost, ChannelName, ChannelRefused, CloseError, RefusalReason, SendAllError,
-    SendError, TrySendError, Unacknowledged,
+    SendError, SendToAllError, TrySendError, Unacknowledged,
 };
+
+/// A channel in an error's text: the library's own channels have names that tell people nothing.
+struct Named<'a>(&'a str);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Named(name) = self;
+        if name.starts_with(crate::moving::home::PORT_PREFIX) {
+            f.write_str("the channel of a port")
+        } else if name.starts_with('\0') || name.starts_with("chunkcomm.") {
+            f.write_str("a channel of the library")
+        } else {
+            write!(f, "channel {name:?}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -44,7 +44,7 @@ pub const PORTABLE_VARIABLE: &str = "CHUNKCOMM_PORTABLE";
 pub const CHILD_COUNT_MAX: usize = 4096;
 
 /// Why no children were started; those already started are gone again.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum LaunchError {
     /// This process was itself started by a launcher. A program whose `main`
@@ -81,8 +81,8 @@ impl fmt::Display for LaunchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LaunchError::Nested => f.write_str(
-                "this process was started by a launcher and starts none itself: \
-                 main must ask for its place as a child before anything else",
+                "this process was started by a launcher and starts none itself: main must ask for \
+                 its place before anything else (launch::child, or serve_if_started in a farm)",
             ),
             LaunchError::Count(count) => {
                 write!(f, "{count} children were asked for; allowed are 1 to {CHILD_COUNT_MAX}")
@@ -96,6 +96,8 @@ impl fmt::Display for LaunchError {
         }
     }
 }
+
+crate::debug_with_causes!(LaunchError);
 
 impl std::error::Error for LaunchError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

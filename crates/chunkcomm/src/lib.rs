@@ -7,8 +7,9 @@
 //! that ship large ones. The straightforward program is the fast one: no batch
 //! sizes, no flush timers. A link survives lost connections, and nobody joins
 //! without the cluster's credential, which also encrypts TCP. Not for requests over
-//! the open internet, and not where messages must survive their process: what a
-//! session that is given up had not acknowledged is unknown to both ends.
+//! the open internet, and not where messages must survive their sender's process: what a
+//! session that is given up had not acknowledged is unknown to both ends. Across restarts of the
+//! receiver [`Node::open_redelivering`] delivers what the receiver has not settled.
 //!
 //! ```
 //! use chunkcomm::Node;
@@ -45,8 +46,9 @@
 //!
 //! *Accepted*: `send` returned `Ok`; the message is in our outbox.
 //! *Acknowledged*: it is in the peer's inbox. *Consumed*: `recv` took it.
-//! `flush` hands what was accepted to the transport, `sync` waits until it is
-//! acknowledged, `close` ends a channel that way.
+//! *Settled*: the receiver says that it is done with it ([`Receiver::settle`]), on channels
+//! that are opened for that. `flush` hands what was accepted to the transport, `sync` waits until
+//! it is acknowledged, `sync_settled` until it is settled, `close` ends a channel.
 //!
 //! # Layers
 //!
@@ -72,6 +74,11 @@
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 mod readme {}
+
+/// The guide's program is compiled.
+#[cfg(all(doctest, unix))]
+#[doc = include_str!("../../../docs/guide/services.md")]
+mod guide_of_services {}
 
 mod address;
 pub mod call;
@@ -106,18 +113,23 @@ pub use channel::value::{Value, ValuePort, ValueSource, ValueWriter};
 pub use channel::{ChannelOptions, Landing};
 pub use cluster::{Cluster, ClusterConfig};
 pub use credential::{Credential, CredentialError, FileFault};
+pub use driver::taking::Delivery;
 pub use error::{
     AcceptError, Account, ChannelLost, ChannelName, ChannelRefused, CloseError, ConnectError,
     DecodeFailed, HandOverError, HelloCause, LinkCause, LinkError, NodeError, OpenError, PortError,
-    RecvError, RefusalReason, SendAllError, SendError, TryRecvError, TrySendError, TypeRefused,
-    Unacknowledged, ValueError,
+    RecvError, RefusalReason, SendAllError, SendError, SendToAllError, TryRecvError, TrySendError,
+    TypeRefused, Unacknowledged, ValueError,
 };
-pub use node::{AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, Node, NodeBuilder, Peer};
+pub use node::{
+    AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, LinkEvent, LinkEvents, Node, NodeBuilder, Peer,
+    Redelivery,
+};
 pub use process::{Process, ProcessContext, ProcessHandle};
+pub use proto::causes::with_causes;
 pub use proto::codec;
 pub use proto::flush::{FlushCounts, FlushReason, Policy};
 pub use proto::packet::Lane;
-pub use registry::Registry;
+pub use registry::{Function, Registry};
 #[cfg(feature = "tls")]
 pub use rustls;
 pub use stats::{ChannelStats, PeerStats, ReceivingStats};

@@ -133,6 +133,8 @@ pub struct ChannelStats {
     pub written: u64,
     /// Of these, known to be in the peer's inbox.
     pub acknowledged: u64,
+    /// Of these, settled by the receiver; 0 where nothing is.
+    pub settled: u64,
     /// Bytes of its messages that were put in packets.
     pub bytes: u64,
     /// Packets with messages of the channel.

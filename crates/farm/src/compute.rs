@@ -7,7 +7,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use chunkcomm::registry::{CallError, Entry};
+use chunkcomm::registry::Entry;
+use chunkcomm::with_causes;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::proto::wire::{self, Assignment};
@@ -28,7 +29,7 @@ pub(crate) fn run_tasks(
         match inputs.next() {
             Ok(Some(input)) => match wire::put_item(answer, |out| entry.call(input, out)) {
                 Ok(()) => index += 1,
-                Err(error) => break describe(&error),
+                Err(error) => break with_causes(&error),
             },
             Ok(None) => {
                 let ended = Instant::now();
@@ -44,14 +45,6 @@ pub(crate) fn run_tasks(
 
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// An error and its source in one line: it crosses a process as text.
-fn describe(error: &CallError) -> String {
-    match std::error::Error::source(error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
 }
 
 /// An assignment that the thread has answered.

@@ -1,13 +1,13 @@
 //! The workers as processes, threads and nodes of a cluster: who they are, and who
 //! ended.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread;
 
 use chunkcomm::cluster::Change;
-use chunkcomm::launch::{Children, Launcher, Token};
+use chunkcomm::launch::{ChildExit, Children, Launcher, Token};
 use chunkcomm::{Cluster, Peer, Registry};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
@@ -30,8 +30,8 @@ pub(crate) struct Crew {
     /// Held so that the receiver waits, rather than tells that all have ended.
     tells: UnboundedSender<(usize, Loss)>,
     processes: Option<Children>,
-    /// Threads and processes that have not ended.
-    running: usize,
+    /// The end of each worker that has ended, by index; for a node its death.
+    ended: BTreeMap<usize, Loss>,
     /// Tells of the deaths of nodes.
     watch: JoinSet<()>,
     /// Kept alive as long as its nodes work here.
@@ -53,7 +53,7 @@ impl Crew {
             ends,
             tells,
             processes: None,
-            running: 0,
+            ended: BTreeMap::new(),
             watch: JoinSet::new(),
             _cluster: None,
         })
@@ -82,7 +82,6 @@ impl Crew {
             })
             .map_err(|source| StartError::Thread { worker: worker.clone(), source })?;
         self.names.push(worker);
-        self.running += 1;
         Ok(())
     }
 
@@ -103,7 +102,6 @@ impl Crew {
             self.names.push(WorkerName::process(first + at, pid));
         }
         self.processes = Some(children);
-        self.running += count;
         Ok(())
     }
 
@@ -164,21 +162,28 @@ impl Crew {
     /// is left.
     pub(crate) fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<(WorkerName, Loss)> {
         if let Poll::Ready(Some((index, loss))) = self.ends.poll_recv(context) {
-            let name = self.names[index].clone();
-            self.running -= usize::from(name.member.is_none());
-            return Poll::Ready((name, loss));
+            return Poll::Ready(self.note(index, loss));
         }
         let exited = match &mut self.processes {
             Some(children) => children.poll_exited(context),
             None => Poll::Pending,
         };
         if let Poll::Ready(Some(exit)) = exited {
-            self.running -= 1;
-            let named = self.names.iter().find(|name| name.pid == Some(exit.pid));
-            let name = named.expect("a child is a worker").clone();
-            return Poll::Ready((name, Loss::Exited(exit)));
+            return Poll::Ready(self.note_exit(exit));
         }
         Poll::Pending
+    }
+
+    /// Keeps how a worker ended.
+    pub(crate) fn note(&mut self, index: usize, loss: Loss) -> (WorkerName, Loss) {
+        self.ended.insert(index, loss.clone());
+        (self.names[index].clone(), loss)
+    }
+
+    fn note_exit(&mut self, exit: ChildExit) -> (WorkerName, Loss) {
+        let named = self.names.iter().find(|name| name.pid == Some(exit.pid));
+        let index = named.expect("a child is a worker").index;
+        self.note(index, Loss::Exited(exit))
     }
 
     /// Waits for the next end of a worker.
@@ -191,12 +196,24 @@ impl Crew {
 
     /// Kills the worker processes that still run and reaps them.
     pub(crate) fn dismiss(&mut self) {
-        self.processes = None;
+        let Some(mut children) = self.processes.take() else { return };
+        while let Some(exit) = children.try_exited() {
+            self.note_exit(exit);
+        }
+        for name in self.names.iter().filter(|name| name.pid.is_some()) {
+            self.ended.entry(name.index).or_insert(Loss::Dismissed);
+        }
     }
 
-    /// Threads and processes that have not ended.
-    pub(crate) fn running(&self) -> usize {
-        self.running
+    /// Returns whether threads or processes have not ended.
+    pub(crate) fn is_running(&self) -> bool {
+        let running = |name: &WorkerName| name.member.is_none() && self.how_ended(name).is_none();
+        self.names.iter().any(running)
+    }
+
+    /// Returns how this worker ended, if it has.
+    pub(crate) fn how_ended(&self, worker: &WorkerName) -> Option<&Loss> {
+        self.ended.get(&worker.index)
     }
 }
 
@@ -211,6 +228,8 @@ impl Loss {
         match self {
             Loss::Exited(exit) => exit.status.is_some_and(|status| status.success()),
             Loss::Ended(told) => told.is_empty(),
+            // As a node of a cluster says that it is done.
+            Loss::Closed => true,
             _ => false,
         }
     }

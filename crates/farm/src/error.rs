@@ -1,5 +1,6 @@
 //! What can go wrong, an enum an operation. Every message names the worker.
 
+use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use chunkcomm::cluster::Death;
 use chunkcomm::codec::{DecodeError, EncodeError};
 use chunkcomm::launch::{ChildExit, LaunchError};
 use chunkcomm::registry::Difference;
-use chunkcomm::{AcceptError, NodeError, OpenError, RecvError, SendError};
+use chunkcomm::{AcceptError, NodeError, OpenError, RecvError, SendError, with_causes};
 
 use crate::name::WorkerName;
 
@@ -29,6 +30,8 @@ pub enum Loss {
     Closed,
     /// It sent what is no answer to what it was asked.
     Nonsense,
+    /// The farm killed its process when it lost another worker.
+    Dismissed,
     /// It had not ended after this time, and was killed if it is a process.
     Late(Duration),
 }
@@ -47,6 +50,7 @@ impl fmt::Display for Loss {
             Loss::Send(error) => error.fmt(f),
             Loss::Closed => f.write_str("it closed its channel"),
             Loss::Nonsense => f.write_str("it sent what is no answer to any assignment"),
+            Loss::Dismissed => f.write_str("it was killed since another worker was lost"),
             Loss::Late(waited) => {
                 write!(f, "it was still at work after {} s", waited.as_secs_f64())
             }
@@ -54,8 +58,21 @@ impl fmt::Display for Loss {
     }
 }
 
+/// Hint for a program whose workers do not come: the calls that it may have forgotten.
+const SERVE_HINT: &str = "(a worker process must call serve_if_started first in main, a node of a \
+                          cluster serve_in)";
+
+impl Loss {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Loss::Link(error) => error.source(),
+            Loss::Send(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
 /// Why a farm did not start. No worker process is left.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum StartError {
     /// A number that the builder was given is not possible.
@@ -129,6 +146,9 @@ impl fmt::Display for StartError {
             }
             StartError::Node(_) => f.write_str("the farmer's node could not be built"),
             StartError::Signal(_) => f.write_str("the signal SIGUSR1 could not be handled"),
+            StartError::Launch(LaunchError::Nested) => {
+                write!(f, "a worker process was asked to start workers {SERVE_HINT}")
+            }
             StartError::Launch(_) => f.write_str("the worker processes could not be started"),
             StartError::Thread { worker, .. } => write!(f, "{worker} could not be started"),
             StartError::Accept(_) => f.write_str("the farmer could not wait for its workers"),
@@ -136,7 +156,12 @@ impl fmt::Display for StartError {
                 write!(f, "the channel to {worker} could not be opened")
             }
             StartError::Lost { worker, loss } => {
-                write!(f, "{worker} was lost before it was ready: {loss}")
+                write!(f, "{worker} was lost before it was ready: {loss}")?;
+                let exited = |exit: &ChildExit| exit.status.is_some_and(|it| it.code().is_some());
+                match loss {
+                    Loss::Exited(exit) if exited(exit) => write!(f, " {SERVE_HINT}"),
+                    _ => Ok(()),
+                }
             }
             StartError::Versions { worker, ours, theirs } => write!(
                 f,
@@ -150,10 +175,7 @@ impl fmt::Display for StartError {
                 for (at, worker) in missing.iter().enumerate() {
                     write!(f, "{}{worker}", if at == 0 { "" } else { ", " })?;
                 }
-                f.write_str(
-                    " (a worker process must call serve_if_started first in main, a node of a \
-                     cluster serve_in)",
-                )
+                write!(f, " {SERVE_HINT}")
             }
         }
     }
@@ -167,8 +189,10 @@ fn differs(f: &mut fmt::Formatter<'_>, worker: &WorkerName, found: &Difference) 
     }
 }
 
-impl std::error::Error for StartError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+chunkcomm::debug_with_causes!(StartError);
+
+impl Error for StartError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             StartError::Node(source) => Some(source),
             StartError::Signal(source) => Some(source),
@@ -176,6 +200,7 @@ impl std::error::Error for StartError {
             StartError::Thread { source, .. } => Some(source),
             StartError::Accept(source) => Some(source),
             StartError::Open { source, .. } => Some(&**source),
+            StartError::Lost { loss, .. } => loss.source(),
             _ => None,
         }
     }
@@ -183,7 +208,7 @@ impl std::error::Error for StartError {
 
 /// Why a run ended without all results. Which of its tasks were done is not
 /// known, beyond the results already handed on.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum RunError {
     /// The function is not in the farm's registry. The farm can go on.
@@ -219,15 +244,18 @@ pub enum RunError {
         /// What is wrong with it.
         source: DecodeError,
     },
-    /// An assignment is larger than a message may be, or could not be sent for
-    /// another cause that leaves the worker alive. The farm can go on.
-    Send {
+    /// An assignment is larger than a message may be. The farm can go on.
+    TooLarge {
         /// The first of its tasks.
         index: u64,
-        /// To whom it was to go.
+        /// Number of its tasks.
+        count: u32,
+        /// The worker that it was for.
         worker: WorkerName,
-        /// What the channel said, with both sizes.
-        source: SendError,
+        /// Encoded bytes of the assignment.
+        bytes: u64,
+        /// Bytes that the worker takes, by the setting `message_bytes_max` of its node.
+        bytes_max: u64,
     },
     /// A worker was lost. So is the farm: further runs give the same error.
     Lost {
@@ -253,8 +281,15 @@ impl fmt::Display for RunError {
             RunError::Result { index, worker, .. } => {
                 write!(f, "the result of task {index} from {worker} could not be decoded")
             }
-            RunError::Send { index, worker, .. } => {
-                write!(f, "task {index} could not be sent to {worker}")
+            RunError::TooLarge { index, count, worker, bytes, bytes_max } => {
+                match count {
+                    1 => write!(f, "task {index} is too large")?,
+                    _ => write!(f, "the {count} tasks from {index} on are too large together")?,
+                }
+                write!(
+                    f,
+                    " for {worker}: {bytes} bytes, allowed are {bytes_max} (message_bytes_max)"
+                )
             }
             RunError::Lost { worker, unanswered, loss } => {
                 let plural = if *unanswered == 1 { "" } else { "s" };
@@ -267,20 +302,22 @@ impl fmt::Display for RunError {
     }
 }
 
-impl std::error::Error for RunError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+chunkcomm::debug_with_causes!(RunError);
+
+impl Error for RunError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             RunError::Input { source, .. } => Some(source),
             RunError::Result { source, .. } => Some(source),
-            RunError::Send { source, .. } => Some(source),
+            RunError::Lost { loss, .. } => loss.source(),
             _ => None,
         }
     }
 }
 
-/// Workers that did not end well when the farm was finished; their processes are
-/// gone nevertheless.
-#[derive(Clone, Debug)]
+/// Workers that did not end well when the farm was finished, first the one that a run
+/// lost; their processes are gone nevertheless.
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct FinishError {
     /// Which, and how they ended.
@@ -292,12 +329,17 @@ impl fmt::Display for FinishError {
         f.write_str("the farm did not end well: ")?;
         for (at, (worker, loss)) in self.workers.iter().enumerate() {
             write!(f, "{}{worker}: {loss}", if at == 0 { "" } else { "; " })?;
+            if let Some(cause) = loss.source() {
+                write!(f, ": {}", with_causes(cause))?;
+            }
         }
         Ok(())
     }
 }
 
-impl std::error::Error for FinishError {}
+chunkcomm::debug_with_causes!(FinishError);
+
+impl Error for FinishError {}
 
 #[cfg(test)]
 mod tests {
@@ -322,5 +364,17 @@ mod tests {
             failed.to_string(),
             "task 17 of \"row\" failed at worker 0 (thread): function \"row\" panicked: no"
         );
+        let worker = WorkerName::thread(0);
+        let large = |count| RunError::TooLarge {
+            index: 16,
+            count,
+            worker: worker.clone(),
+            bytes: 2_000_001,
+            bytes_max: 1_000_000,
+        };
+        let sizes = "for worker 0 (thread): 2000001 bytes, allowed are 1000000 (message_bytes_max)";
+        assert_eq!(large(1).to_string(), format!("task 16 is too large {sizes}"));
+        let together = format!("the 8 tasks from 16 on are too large together {sizes}");
+        assert_eq!(large(8).to_string(), together);
     }
 }

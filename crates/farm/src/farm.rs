@@ -24,6 +24,9 @@ use crate::stats::{Outcome, RunStats, Traffic};
 /// is the better word, and comes within this time.
 const CAUSE_WAIT: Duration = Duration::from_secs(2);
 
+/// In the place of a deadline that the clock cannot count to: a year.
+const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// A farmer and its workers, ready to run tasks.
 ///
 /// Its runs are one at a time and use the same workers. Dropping it kills and
@@ -48,7 +51,8 @@ impl std::fmt::Debug for Farm {
 }
 
 impl Farm {
-    /// Begins to set up a farm whose tasks are functions of this registry.
+    /// Begins to set up a farm whose tasks are functions of this registry, or of a clone where
+    /// another farm is to have it too.
     #[must_use]
     pub fn builder(registry: Registry) -> FarmBuilder {
         FarmBuilder::new(registry)
@@ -173,10 +177,7 @@ impl Farm {
                 traffic: self.traffic().with(&before, u64::saturating_sub),
             }),
             Err(RunError::Lost { worker, unanswered, loss }) => {
-                let loss = self.give_up(&worker, loss).await;
-                let error = RunError::Lost { worker, unanswered, loss };
-                self.lost = Some(error.clone());
-                Err(error)
+                Err(self.give_up(worker, unanswered, loss).await)
             }
             Err(error) => Err(error),
         }
@@ -216,56 +217,55 @@ impl Farm {
     }
 
     /// A worker is lost and so is the farm: finds the cause, ends the others.
-    async fn give_up(&mut self, worker: &WorkerName, mut loss: Loss) -> Loss {
+    async fn give_up(&mut self, worker: WorkerName, unanswered: u32, mut loss: Loss) -> RunError {
         let deadline = Instant::now() + CAUSE_WAIT;
         while !loss.is_a_cause() {
-            match timeout_at(deadline, self.crew.ended()).await {
-                Ok((ended, cause)) if ended == *worker => loss = cause,
-                Ok(_) => {}
-                Err(_) => break,
+            if let Some(cause) = self.crew.how_ended(&worker) {
+                loss = cause.clone();
+            } else if timeout_at(deadline, self.crew.ended()).await.is_err() {
+                break;
             }
         }
+        self.crew.note(worker.index, loss.clone());
         self.crew.dismiss();
         self.links.iter_mut().for_each(Link::end_tasks);
-        loss
+        let error = RunError::Lost { worker, unanswered, loss };
+        self.lost = Some(error.clone());
+        error
     }
 
-    /// Lets the workers end by themselves, and waits for it: processes are
-    /// reaped, and nodes of a cluster have ended [`serve_in`](crate::serve_in). Tasks that a dropped run left behind are given up, a task that
-    /// runs in a worker's I/O loop is waited for, and a process that is still
-    /// there after `deadline` is killed.
+    /// Lets the workers end by themselves and returns as soon as all of them have: processes
+    /// are reaped, and nodes of a cluster have ended [`serve_in`](crate::serve_in). Tasks that a
+    /// dropped run left behind are given up, and a task that runs in a worker's I/O loop is
+    /// waited for. A process that is still there after `deadline` is killed.
     ///
     /// # Errors
-    /// [`FinishError`] names the workers that ended otherwise; no process is left
-    /// in any case.
+    /// [`FinishError`] names the workers that ended otherwise, first the one that a run lost;
+    /// no process is left in any case.
     ///
     /// # Cancel safety
     /// When the future is dropped the worker processes are killed and reaped.
     pub async fn finish(mut self, deadline: Duration) -> Result<(), FinishError> {
-        let until = Instant::now() + deadline;
+        let now = Instant::now();
+        let until = now.checked_add(deadline).unwrap_or(now + FOR_EVER);
         self.links.iter_mut().for_each(Link::end_tasks);
-        let mut missing = self.crew.names().to_vec();
-        missing.retain(|name| name.member.is_none());
-        let mut workers = Vec::new();
-        while self.crew.running() > 0 {
-            let Ok((worker, loss)) = timeout_at(until, self.crew.ended()).await else {
-                break;
-            };
-            missing.retain(|name| *name != worker);
-            // Of a node its link tells.
-            if worker.member.is_none() && !loss.is_orderly() {
-                workers.push((worker, loss));
-            }
-        }
-        if self.crew.running() > 0 {
-            workers.extend(missing.into_iter().map(|name| (name, Loss::Late(deadline))));
-        }
-        for link in self.links.iter_mut().filter(|link| link.name.member.is_some()) {
+        while self.crew.is_running() && timeout_at(until, self.crew.ended()).await.is_ok() {}
+        let lost = match &self.lost {
+            Some(RunError::Lost { worker, .. }) => Some(worker.index),
+            _ => None,
+        };
+        let nodes = self.links.iter_mut().filter(|link| link.name.member.is_some());
+        for link in nodes.filter(|link| Some(link.name.index) != lost) {
             let ended = timeout_at(until, link.answers_end()).await;
-            if let Err(loss) = ended.unwrap_or(Err(Loss::Late(deadline))) {
-                workers.push((link.name.clone(), loss));
-            }
+            let how = ended.unwrap_or(Err(Loss::Late(deadline))).err().unwrap_or(Loss::Closed);
+            self.crew.note(link.name.index, how);
         }
+        let how = |name: &WorkerName| {
+            let how = self.crew.how_ended(name).cloned().unwrap_or(Loss::Late(deadline));
+            (Some(name.index) == lost || !how.is_orderly()).then(|| (name.clone(), how))
+        };
+        let mut workers: Vec<_> = self.crew.names().iter().filter_map(how).collect();
+        workers.sort_by_key(|(name, _)| Some(name.index) != lost);
         if workers.is_empty() { Ok(()) } else { Err(FinishError { workers }) }
     }
 }

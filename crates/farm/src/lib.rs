@@ -56,8 +56,14 @@
 //! # When a worker dies
 //!
 //! The run ends with an error that names it, by index and process id, in a cluster by
-//! rank and host, and how it ended; so does the farm. Nothing waits for ever, and no process is left, even
-//! when the farmer is killed. Giving the tasks to another worker is not done yet.
+//! rank and host, and how it ended; so does the farm, whose other worker processes are killed.
+//! Nothing waits for ever, and no process is left, even when the farmer is killed. Giving the
+//! tasks to another worker is not done yet: run those without a result on a new farm, as the
+//! example `mishaps` does.
+//!
+//! A worker process that is silent is not taken for dead: it may compute. One that was stopped
+//! (`SIGSTOP`) is waited for until it goes on. Give a run a timeout where that is too long:
+//! dropping the farm then ends all of it. In a cluster silence is death.
 //!
 //! # Where tasks run
 //!

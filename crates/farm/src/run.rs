@@ -175,7 +175,9 @@ where
             match self.links[worker].send(&self.assignment, context) {
                 Sent::Accepted => {}
                 Sent::Stalled => plan.schedule.handle_stalled(worker),
-                Sent::Failed(error) => return Err(self.account.not_sent(worker, first, error)),
+                Sent::Failed(error) => {
+                    return Err(self.account.not_sent(worker, first, count, error));
+                }
             }
         }
         Ok(())
@@ -267,12 +269,13 @@ where
     }
 
     /// Either the worker is gone, or the channel did not take this assignment.
-    fn not_sent(&mut self, worker: usize, index: u64, source: SendError) -> RunError {
-        match source {
-            SendError::TooLarge { .. } | SendError::Encode(_) => {
-                RunError::Send { index, worker: self.workers[worker].worker.clone(), source }
+    fn not_sent(&mut self, worker: usize, index: u64, count: u32, error: SendError) -> RunError {
+        match error {
+            SendError::TooLarge { bytes, bytes_max } => {
+                let worker = self.workers[worker].worker.clone();
+                RunError::TooLarge { index, count, worker, bytes, bytes_max }
             }
-            _ => self.lost(worker, Loss::Send(source)),
+            _ => self.lost(worker, Loss::Send(error)),
         }
     }
 }

@@ -47,7 +47,6 @@ pub async fn serve_in(cluster: &Cluster, registry: &Registry) -> Result<(), Serv
 }
 
 /// Why a node could not serve a farm to its end.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The farmer cannot be reached.
@@ -97,6 +96,8 @@ impl fmt::Display for ServeError {
         }
     }
 }
+
+chunkcomm::debug_with_causes!(ServeError);
 
 impl std::error::Error for ServeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -94,7 +94,9 @@ impl NodeSettings {
     pub(crate) const VARIABLE: &'static str = "CHUNKCOMM_FARM_WORKER";
 
     pub(crate) fn node(&self) -> NodeBuilder {
-        let mut builder = Node::builder().policy(self.policy).liveness(PROBE, SUSPECT, DEAD);
+        // The error of a run says what was lost.
+        let builder = Node::builder().quiet();
+        let mut builder = builder.policy(self.policy).liveness(PROBE, SUSPECT, DEAD);
         if let Some(bytes) = self.message_bytes_max {
             builder = builder.message_bytes_max(bytes);
         }

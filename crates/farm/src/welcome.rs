@@ -1,11 +1,12 @@
 //! The farmer meets its workers: who each is, whether it has the same functions,
 //! how far away it is.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use chunkcomm::codec::{decode, encode_into_vec};
 use chunkcomm::{AcceptError, BytesReceiver, BytesSender, Node, Peer, Registry};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use crate::crew::Crew;
@@ -14,9 +15,10 @@ use crate::link::Link;
 use crate::name::WorkerName;
 use crate::proto::wire::{self, Hello, HelloError, Reply, Setup, VERSIONS};
 
-/// Greetings going on at once beyond the number of workers: strangers that
-/// connect and say nothing cost no more than this.
-const STRANGERS_MAX: usize = 16;
+/// Channels whose hello is awaited, beyond the number of workers; with one more the oldest is
+/// closed. A worker says hello as it opens its channel, so the oldest are strangers that say
+/// nothing. Far fewer, and a burst of these could push a worker out; more cost memory.
+const STRANGERS_MAX: usize = 256;
 
 /// So long it may take a worker that is not wanted to hear so.
 const PARTING: Duration = Duration::from_secs(1);
@@ -74,21 +76,29 @@ async fn meet_all(
     links: &mut [Option<Link>],
 ) -> Result<(), StartError> {
     let mut greetings = JoinSet::new();
+    let mut unheard: VecDeque<AbortHandle> = VecDeque::new();
     let mut arrived = vec![false; links.len()];
     while links.iter().any(Option::is_none) {
         let greeted = tokio::select! {
-            accepted = node.accept_bytes(wire::RESULTS),
-                if greetings.len() < links.len() + STRANGERS_MAX =>
-            {
+            accepted = node.accept_bytes(wire::RESULTS) => {
                 match accepted {
-                    Ok((peer, answers)) => drop(greetings.spawn(hear_hello(peer, answers))),
+                    Ok((peer, answers)) => {
+                        unheard.retain(|greeting| !greeting.is_finished());
+                        if unheard.len() >= links.len() + STRANGERS_MAX {
+                            unheard.pop_front().inspect(AbortHandle::abort);
+                        }
+                        unheard.push_back(greetings.spawn(hear_hello(peer, answers)));
+                    }
                     // A stranger's channel of another kind.
                     Err(AcceptError::Mismatch { .. }) => {}
                     Err(error) => return Err(StartError::Accept(error)),
                 }
                 continue;
             }
-            Some(greeted) = greetings.join_next() => greeted.expect("a greeting does not panic"),
+            Some(greeted) = greetings.join_next() => match greeted {
+                Err(error) if error.is_cancelled() => continue,
+                greeted => greeted.expect("a greeting does not panic"),
+            },
             (worker, loss) = crew.ended() => return Err(StartError::Lost { worker, loss }),
         };
         match greeted {

@@ -14,7 +14,7 @@
 //! that two full channels cannot block each other.
 
 use std::error::Error;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::process;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,11 +23,13 @@ use chunkcomm::codec::{decode, encode_into_vec};
 use chunkcomm::launch::{self, Token};
 use chunkcomm::registry::Entry;
 use chunkcomm::{
-    AcceptError, Address, BytesReceiver, BytesSender, Node, Peer, Registry, SendError, TryRecvError,
+    AcceptError, Address, BytesReceiver, BytesSender, Node, Peer, Registry, SendError,
+    TryRecvError, with_causes,
 };
 use tokio::runtime::Builder;
 
 use crate::compute::{ComputeThread, Computed, nanos, run_tasks};
+use crate::name::WorkerName;
 use crate::proto::placement::{Place, Placement};
 use crate::proto::wire::{self, Hello, Reply, Setup};
 use crate::serving::ServeError;
@@ -53,13 +55,7 @@ impl fmt::Display for Stopped {
 
 impl<E: Error> From<E> for Stopped {
     fn from(error: E) -> Stopped {
-        let mut text = error.to_string();
-        let mut source = error.source();
-        while let Some(error) = source {
-            let _ = write!(text, ": {error}");
-            source = error.source();
-        }
-        Stopped(text)
+        Stopped(with_causes(&error))
     }
 }
 
@@ -90,7 +86,7 @@ pub(crate) struct Post {
 /// worker processes are copies of the program, and this is where they part from
 /// it. A worker that cannot go on says why on stderr and ends with status 1; one
 /// that gets the signal `SIGUSR1` prints [`Node::explain`](chunkcomm::Node::explain)
-/// there and goes on.
+/// there and goes on. Its standard input is empty, its output and stderr are the farmer's.
 pub fn serve_if_started(registry: &Registry) {
     let Some(settings) = std::env::var_os(NodeSettings::VARIABLE) else {
         return;
@@ -98,14 +94,11 @@ pub fn serve_if_started(registry: &Registry) {
     let Some(place) = launch::child() else {
         return;
     };
+    let first = std::env::var(FIRST_INDEX).ok().and_then(|text| text.parse::<usize>().ok());
+    let index = first.unwrap_or_default() + place.index;
     let stopped = match settings.to_string_lossy().parse::<NodeSettings>() {
         Ok(settings) => {
-            let (farmer, index, token) = (Farmer::At(place.parent), place.index, place.token);
-            let first: usize = std::env::var(FIRST_INDEX)
-                .ok()
-                .and_then(|text| text.parse().ok())
-                .unwrap_or_default();
-            let index = first + index;
+            let (farmer, token) = (Farmer::At(place.parent), place.token);
             let post = Post { farmer, index, token, settings, explains: true };
             serve_on_own_thread(&post, registry)
         }
@@ -114,7 +107,7 @@ pub fn serve_if_started(registry: &Registry) {
     match stopped {
         Ok(()) => process::exit(0),
         Err(error) => {
-            eprintln!("farm worker {} stops: {error}", place.index);
+            eprintln!("{} stops: {error}", WorkerName::process(index, process::id()));
             process::exit(STATUS_FAILED);
         }
     }
@@ -328,10 +321,15 @@ impl Desk {
             return Err(error.into());
         }
         // Too large to be sent: the task's fault, so the run ends, not the worker.
-        let Ok(wire::Answer::Done { run, first, .. }) = wire::read_answer(&self.answer) else {
+        let Ok(wire::Answer::Done { run, first, count, .. }) = wire::read_answer(&self.answer)
+        else {
             return Err(error.into());
         };
-        let text = format!("its result could not be sent: {}", Stopped::from(error));
+        let results = match count {
+            1 => "its result".to_owned(),
+            _ => format!("the results of the {count} tasks from this one on"),
+        };
+        let text = format!("{results} could not be sent: {}", Stopped::from(error));
         wire::write_failure(&mut self.answer, run, first, &text);
         Ok(self.answers.send_slice(&self.answer).await?)
     }

@@ -21,7 +21,7 @@ pub struct Mismatch {
 }
 
 /// Why a delta cannot be sent, or forwarded.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum DeltaSendError {
     /// The channel could not be opened.
@@ -83,6 +83,11 @@ impl fmt::Display for DeltaSendError {
     }
 }
 
+// The machines of `proto` know nobody.
+chunkcomm::debug_with_causes!(OpeningFault);
+
+chunkcomm::debug_with_causes!(DeltaSendError);
+
 impl std::error::Error for DeltaSendError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
@@ -95,7 +100,7 @@ impl std::error::Error for DeltaSendError {
 }
 
 /// Why a delta cannot be received.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum DeltaRecvError {
     /// The channel could not be accepted.
@@ -166,6 +171,8 @@ impl fmt::Display for DeltaRecvError {
         }
     }
 }
+
+chunkcomm::debug_with_causes!(DeltaRecvError);
 
 impl std::error::Error for DeltaRecvError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

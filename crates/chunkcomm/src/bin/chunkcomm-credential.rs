@@ -1,7 +1,7 @@
 //! Makes the file that the nodes of a cluster share: `chunkcomm-credential new FILE`.
 
 use chunkcomm::Credential;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -26,7 +26,13 @@ const STATUS_USAGE: u8 = 2;
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let words: Vec<&OsString> = words.iter().collect();
+    let is_option = |word: &OsStr| word.as_encoded_bytes().starts_with(b"-");
     let done = match words[..] {
+        [_, file] if is_option(file) => {
+            let file = file.display();
+            eprintln!("chunkcomm-credential: {file}: there is no such option; a file is ./{file}");
+            return ExitCode::from(STATUS_USAGE);
+        }
         [command, file] if command == "new" => new(Path::new(file)),
         [command, file] if command == "check" => check(Path::new(file)),
         [option] if option == "--help" || option == "-h" || option == "help" => Ok(HELP.to_owned()),
@@ -41,7 +47,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("chunkcomm-credential: {error}");
+            eprintln!("chunkcomm-credential: {error:?}");
             ExitCode::FAILURE
         }
     }

@@ -108,7 +108,7 @@ pub(super) async fn serve<Req, H>(
     let judged = table.judge(opened, ChannelKind::Typed, &prints.request, shared.node.runtime());
     let mut rx = match judged.await {
         Ok(rx) => rx,
-        Err(error) => return tracing::warn!(%service, %error, "a client was refused"),
+        Err(error) => return tracing::warn!(%service, ?error, "a client was refused"),
     };
     let client = rx.link.peer.name.clone();
     let Some(tx) = open_answers::<Req, H>(&shared, &mut rx).await else {
@@ -124,7 +124,7 @@ pub(super) async fn serve<Req, H>(
     };
     match ran {
         Err(Broken::Protocol(what)) => tracing::warn!(%service, %client, what, "a client is cut"),
-        Err(Broken::Send(error)) => tracing::debug!(%service, %client, %error, "no more answers"),
+        Err(Broken::Send(error)) => tracing::debug!(%service, %client, ?error, "no more answers"),
         // What was answered arrives, or the client is gone.
         Ok(()) => drop(connection.tx.close(LAST_ANSWERS).await),
     }
@@ -151,7 +151,7 @@ where
     let (node, print) = (&shared.node, &shared.prints.answer);
     let options = ChannelOptions::default().lane(lane);
     let end = node.try_open(&rx.link, &name, &options, ChannelKind::Typed, print).ok()?;
-    Some(Tx::new(end, node.peer(Arc::clone(&rx.link), None)))
+    Some(Tx::new(end, node.peer(Arc::clone(&rx.link))))
 }
 
 impl<Req, H> Connection<Req, H>

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Why a call has no answer.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum CallError {
     /// The handler gave an error: the service is well.
@@ -187,11 +187,13 @@ impl fmt::Display for CallError {
             CallError::Unsendable { service, text } => {
                 write!(f, "service {service:?} could not send its answer: {text}")
             }
-            CallError::Answer(error) => write!(f, "the answer could not be decoded: {error}"),
+            CallError::Answer(_) => f.write_str("the answer could not be decoded"),
             CallError::Protocol { peer, what } => write!(f, "{peer} broke the protocol: {what}"),
         }
     }
 }
+
+crate::debug_with_causes!(CallError);
 
 impl Error for CallError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
@@ -199,13 +201,14 @@ impl Error for CallError {
             CallError::Unreachable(error) => error.source(),
             CallError::Link { link, .. } => link.source(),
             CallError::Request(error) => error.source(),
+            CallError::Answer(error) => Some(error),
             _ => None,
         }
     }
 }
 
 /// Why a service does not begin.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The name is empty or longer than 240 bytes.
@@ -237,10 +240,12 @@ impl fmt::Display for ServeError {
     }
 }
 
+crate::debug_with_causes!(ServeError);
+
 impl Error for ServeError {}
 
 /// A service did not close in time: what was left was cut off.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ServiceCloseError {
     /// The service.
     pub service: Arc<str>,
@@ -259,5 +264,7 @@ impl fmt::Display for ServiceCloseError {
         )
     }
 }
+
+crate::debug_with_causes!(ServiceCloseError);
 
 impl Error for ServiceCloseError {}

@@ -9,6 +9,7 @@ use crate::channel::tx::{Tx, Waiting};
 use crate::driver::clock;
 use crate::driver::staging::{Staged, TxEnd};
 use crate::driver::wakers::locked;
+use crate::driver::waking::share_last_woken;
 use crate::error::{LinkError, RefusalReason, SendError};
 use crate::explain::CallsReport;
 use crate::node::waits::Caller;
@@ -149,6 +150,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
             up.armed = Some(deadline);
             if let Some(reader) = up.reader.take() {
                 reader.wake();
+                share_last_woken();
             }
         }
     }
@@ -242,6 +244,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         {
             // It waits for room.
             reader.wake();
+            share_last_woken();
         }
         drop(state);
         drop(unwanted);

@@ -9,6 +9,7 @@ use crate::Peer;
 use crate::channel::ChannelOptions;
 use crate::channel::tx::{Tx, Waiting};
 use crate::driver::wakers::locked;
+use crate::driver::waking::share_last_woken;
 use crate::error::{LinkCause, LinkError, OpenError};
 use crate::proto::call::{ANSWERS_PREFIX, wire};
 use crate::proto::packet::ChannelKind;
@@ -38,7 +39,7 @@ impl Reach for ToPeer {
     fn dial(&self) -> Pin<Box<dyn Future<Output = Result<Peer, CallError>> + Send + '_>> {
         Box::pin(async {
             let peer = locked(&self.0).clone();
-            let Some(address) = peer.address() else {
+            let Some(address) = peer.dialled() else {
                 let why = peer.link.ended().unwrap_or_else(|| closed(&peer));
                 return Err(CallError::Unreachable(OpenError::Lost(why)));
             };
@@ -98,6 +99,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         let ending = Ending { line: Arc::downgrade(self), number, answers, node: node.clone() };
         let print = self.prints.answer.clone();
         let reading = runtime_of(&node).spawn(answers::read(ending, peer.clone(), print));
+        share_last_woken();
         match &mut locked(&self.state).up {
             Some(up) if up.number == number => up.reading = Some(reading.abort_handle()),
             _ => reading.abort(),

@@ -8,6 +8,7 @@ use super::{Prints, runtime_of};
 use crate::Node;
 use crate::driver::clock;
 use crate::driver::wakers::locked;
+use crate::driver::waking::share_last_woken;
 use crate::proto::call::serving::Serving;
 use crate::proto::call::{REQUESTS_PREFIX, SERVICE_NAME_BYTES_MAX};
 use serde::Serialize;
@@ -175,6 +176,7 @@ impl Node {
         });
         let (stop, stopped) = watch::channel(false);
         let accepting = shared.runtime.spawn(accept_all(Arc::clone(&shared), stopped));
+        share_last_woken();
         let (node, served) = (self.clone(), shared);
         Ok(Service { name, node, served, stop, accepting, withdraw: None, retired: false })
     }

@@ -1,9 +1,10 @@
 //! [`BytesReceiver`]: the user's own bytes, without codec, from one peer.
 
 use super::blocking::block_on;
+use super::calls::calls_of_every_receiver;
 use super::receiver::outcome_of;
 use super::{Landing, Turn};
-use crate::driver::taking::{Found, Next, RxEnd};
+use crate::driver::taking::{Delivery, Found, Next, RxEnd};
 use crate::error::{RecvError, TryRecvError};
 use crate::node::Peer;
 use crate::stats::ReceivingStats;
@@ -32,6 +33,8 @@ impl fmt::Debug for BytesReceiver {
 }
 
 impl BytesReceiver {
+    calls_of_every_receiver!();
+
     pub(crate) fn new(end: RxEnd, peer: Peer, fingerprint: u64) -> BytesReceiver {
         BytesReceiver { end, peer, fingerprint, turn: Turn::default() }
     }
@@ -52,6 +55,13 @@ impl BytesReceiver {
     #[must_use]
     pub fn stats(&self) -> ReceivingStats {
         self.end.stats()
+    }
+
+    /// Tells the sender that nothing more is wanted, as
+    /// [`Receiver::close`](crate::Receiver::close) does. Messages that have left the sender
+    /// already still come, up to the channel's end.
+    pub fn close(&mut self) {
+        self.end.stop();
     }
 
     pub(crate) fn end(&mut self) -> &mut RxEnd {

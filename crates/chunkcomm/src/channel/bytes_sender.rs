@@ -52,8 +52,8 @@ impl BytesSender {
     ///
     /// # Errors
     ///
-    /// [`SendError::TooLarge`] when `bytes` is more than a channel ever has room
-    /// for at once; else the channel ended.
+    /// [`SendError::TooLargeToReserve`] when `bytes` is more than a channel ever has
+    /// room for at once; else the channel ended.
     ///
     /// # Cancel safety
     ///
@@ -127,7 +127,7 @@ impl BytesSender {
     /// As `send`.
     pub async fn send_now(&mut self, message: Bytes) -> Result<(), SendError> {
         self.send(message).await?;
-        self.tx.with(|end| end.urgent());
+        self.tx.with(TxEnd::urgent);
         Ok(())
     }
 
@@ -142,7 +142,7 @@ impl BytesSender {
     /// As `send`.
     pub async fn send_slice_now(&mut self, message: &[u8]) -> Result<(), SendError> {
         self.send_slice(message).await?;
-        self.tx.with(|end| end.urgent());
+        self.tx.with(TxEnd::urgent);
         Ok(())
     }
 

@@ -54,8 +54,26 @@ macro_rules! calls_of_every_sender {
             self.tx.sync().await
         }
 
-        /// Ends the channel and waits until everything accepted is acknowledged.
-        /// With clones alive only this sender ends.
+        /// Waits until the receiver has settled everything accepted so far.
+        ///
+        /// The receiver settles by [`Receiver::settle`](crate::Receiver::settle) or by taking the
+        /// next message. `sync` waits for less: a message that was received and not settled may be
+        /// lost with the receiver.
+        ///
+        /// # Errors
+        ///
+        /// [`SendError::NotSettled`] on a channel that was opened without settling; else as
+        /// `sync`. A redelivering sender waits for its peer's return.
+        ///
+        /// # Cancel safety
+        ///
+        /// Dropped early, what was asked still happens.
+        pub async fn sync_settled(&mut self) -> Result<(), SendError> {
+            self.tx.sync_settled().await
+        }
+
+        /// Ends the channel and waits until everything accepted is acknowledged. A redelivering
+        /// sender waits until everything is settled. With clones alive only this sender ends.
         ///
         /// # Errors
         ///
@@ -109,4 +127,35 @@ macro_rules! calls_of_every_sink {
     };
 }
 
-pub(super) use {calls_of_every_sender, calls_of_every_sink};
+/// The calls of a receiver whose field `end` is its [`RxEnd`](crate::driver::taking::RxEnd).
+macro_rules! calls_of_every_receiver {
+    () => {
+        /// Settles every message taken so far: the sender need not keep them any more.
+        ///
+        /// The sender is told by the next packet. On a channel without settling nothing happens.
+        ///
+        /// Without this call a message is settled when the next message, or the channel's end, is
+        /// asked for; see [`Self::settle_by_hand`].
+        pub fn settle(&mut self) {
+            self.end.settle();
+        }
+
+        /// Lets only [`Self::settle`] settle messages from now on.
+        ///
+        /// For programs that store a message after they have taken the next. The call comes before
+        /// the first message is taken.
+        pub fn settle_by_hand(&mut self) {
+            self.end.settle_by_hand();
+        }
+
+        /// Returns the stream and the number of the message taken last, and whether it may have
+        /// been delivered before. `None` before the first message, and on a channel without
+        /// settling.
+        #[must_use]
+        pub fn delivery(&self) -> Option<Delivery> {
+            self.end.delivery()
+        }
+    };
+}
+
+pub(super) use {calls_of_every_receiver, calls_of_every_sender, calls_of_every_sink};

@@ -5,7 +5,7 @@ use super::ends::SendingEnd;
 use super::sender::Sender;
 use super::tx::{Tx, Waiting};
 use crate::driver::staging::Staged;
-use crate::error::{SendAllError, SendError};
+use crate::error::{SendError, SendToAllError};
 use crate::proto::codec;
 use bytes::Bytes;
 use serde::Serialize;
@@ -13,28 +13,63 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Sends `value` to all of `senders`; it is encoded once.
+/// Sends `value` to all of `senders` that can take it; it is encoded once.
+///
+/// Sends in the order of the slice. A sender whose outbox is full is waited for, which holds up
+/// those behind it. A sender that fails is passed over.
+///
+/// ```
+/// use chunkcomm::{Node, send_to_all};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let node = Node::builder().build().await?;
+/// let peer = node.local().await?;
+/// let mut senders = Vec::new();
+/// for name in ["one", "two"] {
+///     senders.push(node.open::<u32>(&peer, name).await?);
+/// }
+/// drop(node.accept::<u32>("one").await?);
+/// let (_, mut two) = node.accept::<u32>("two").await?;
+/// senders[0].closed().await;
+///
+/// if let Err(skipped) = send_to_all(&mut senders, &7).await {
+///     // From the last to the first, so that the indices stay right.
+///     for (index, error) in skipped.failed.iter().rev() {
+///         println!("no more for {}: {error}", senders[*index].name());
+///         senders.remove(*index);
+///     }
+/// }
+/// assert_eq!(senders.len(), 1);
+/// assert_eq!(two.recv().await?, Some(7));
+/// # Ok(())
+/// # }
+/// ```
 ///
 /// # Errors
 ///
-/// The first failure, with the number of senders that accepted before it. Those
-/// after it are not tried.
+/// The senders that did not accept it, by index, each with the reason; all others accepted
+/// it once. A value that cannot be encoded was accepted by none. After
+/// [`SendError::TooLarge`] and [`SendError::Encode`] a sender can be used for other values.
 ///
 /// # Cancel safety
 ///
-/// Dropped before it returns, some of the first senders accepted.
+/// Dropped before it returns, it leaves the value with the senders before the one that it
+/// waited for: their [`stats`](Sender::stats) count it. Those behind are to be tried anew.
 pub async fn send_to_all<T: Serialize>(
     senders: &mut [Sender<T>],
     value: &T,
-) -> Result<(), SendAllError> {
+) -> Result<(), SendToAllError> {
     let mut encoded = Vec::new();
-    let failed = |accepted, error| SendAllError { accepted, error };
-    codec::encode_into_vec(value, &mut encoded)
-        .map_err(|error| failed(0, SendError::Encode(Arc::new(error))))?;
+    if let Err(error) = codec::encode_into_vec(value, &mut encoded) {
+        let error = SendError::Encode(Arc::new(error));
+        let failed = (0..senders.len()).map(|index| (index, error.clone())).collect();
+        return none_failed(failed);
+    }
     to_all(senders.iter_mut().map(Sender::tx), &Bytes::from(encoded)).await
 }
 
-/// Sends `message` to all of `senders`; above 8 KiB they share its bytes.
+/// As [`send_to_all`], for bytes; above 8 KiB the senders share them.
 ///
 /// # Errors
 ///
@@ -42,26 +77,35 @@ pub async fn send_to_all<T: Serialize>(
 ///
 /// # Cancel safety
 ///
-/// Dropped before it returns, some of the first senders accepted.
+/// As [`send_to_all`].
 pub async fn send_bytes_to_all(
     senders: &mut [BytesSender],
     message: &Bytes,
-) -> Result<(), SendAllError> {
+) -> Result<(), SendToAllError> {
     to_all(senders.iter_mut().map(BytesSender::tx), message).await
 }
 
 async fn to_all(
     senders: impl Iterator<Item = &mut Tx>,
     message: &Bytes,
-) -> Result<(), SendAllError> {
-    for (accepted, tx) in senders.enumerate() {
-        let failed = |error| SendAllError { accepted, error };
+) -> Result<(), SendToAllError> {
+    let mut failed = Vec::new();
+    for (index, tx) in senders.enumerate() {
         let waiting = Waiting::Bytes(message);
-        if tx.stage_waiting(&waiting).map_err(failed)? == Staged::Full {
-            tx.stage_later(waiting).await.map_err(failed)?;
+        let sent = match tx.stage_waiting(&waiting) {
+            Ok(Staged::Full) => tx.stage_later(waiting).await,
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = sent {
+            failed.push((index, error));
         }
     }
-    Ok(())
+    none_failed(failed)
+}
+
+fn none_failed(failed: Vec<(usize, SendError)>) -> Result<(), SendToAllError> {
+    if failed.is_empty() { Ok(()) } else { Err(SendToAllError { failed }) }
 }
 
 /// Waits until one of `senders` accepts a message of `bytes` encoded bytes

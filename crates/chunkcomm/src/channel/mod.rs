@@ -21,6 +21,7 @@ pub(crate) mod value;
 
 use crate::error::RecvError;
 use crate::proto::packet::Lane;
+use std::time::Duration;
 
 /// Where the bytes of a channel land: memory of the caller's.
 ///
@@ -48,6 +49,11 @@ pub struct ChannelOptions {
     /// It is one of the library's own.
     pub(crate) system: bool,
     pub(crate) schema: Option<String>,
+    pub(crate) accept_within: Option<Duration>,
+    /// Whether the receiver settles.
+    pub(crate) settled: bool,
+    /// The number of the stream, if the receiver settles.
+    pub(crate) stream: Option<u128>,
 }
 
 impl ChannelOptions {
@@ -55,6 +61,21 @@ impl ChannelOptions {
     /// leave before bulk ones of the same link.
     pub fn lane(mut self, lane: Lane) -> ChannelOptions {
         self.lane = lane;
+        self
+    }
+
+    /// Lets the receiver tell the sender which messages it has settled; off by default, set by the
+    /// opening end.
+    ///
+    /// The receiver settles by hand ([`Receiver::settle`](crate::Receiver::settle)), or when it
+    /// takes the next message. The sender waits for that by
+    /// [`Sender::sync_settled`](crate::Sender::sync_settled). It counts settled messages in
+    /// [`ChannelStats::settled`](crate::ChannelStats::settled).
+    ///
+    /// Messages that are not settled when the session ends are lost, as without this option.
+    /// [`Node::open_redelivering`](crate::Node::open_redelivering) sends such messages again.
+    pub fn settled(mut self) -> ChannelOptions {
+        self.settled = true;
         self
     }
 
@@ -69,6 +90,17 @@ impl ChannelOptions {
     /// then the user promises that what one end encodes the other can decode.
     pub fn schema(mut self, name: impl Into<String>) -> ChannelOptions {
         self.schema = Some(name.into());
+        self
+    }
+
+    /// Accepts within this time or fails, by [`AcceptError::Late`](crate::AcceptError::Late); no
+    /// limit by default.
+    ///
+    /// It has no effect where a channel is opened. Without a limit a service waits for its next
+    /// client as long as that takes. A name that may be misspelt is reported after 5 s by a
+    /// warning at both ends.
+    pub fn accept_within(mut self, deadline: Duration) -> ChannelOptions {
+        self.accept_within = Some(deadline);
         self
     }
 }

@@ -3,6 +3,7 @@
 
 mod staying;
 
+use crate::driver::staging::TxEnd;
 pub use staying::{Arriving, Departing};
 
 use super::ChannelOptions;
@@ -172,7 +173,7 @@ impl<T: Serialize + DeserializeOwned> ReceivingPort<T> {
         let (there, here) = node.sending_port_on::<T>(lane(self.express))?;
         let mut back = self.back.connect().await?;
         back.hand_over(there).await.map_err(|failed| PortError::Send(failed.error))?;
-        back.tx().with(|end| end.urgent());
+        back.tx().with(TxEnd::urgent);
         Ok(here)
     }
 }

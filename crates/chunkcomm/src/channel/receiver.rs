@@ -2,8 +2,9 @@
 
 use super::Turn;
 use super::blocking::block_on;
+use super::calls::calls_of_every_receiver;
 use crate::driver::inbox::Outcome;
-use crate::driver::taking::{Next, RxEnd};
+use crate::driver::taking::{Delivery, Next, RxEnd};
 use crate::error::{DecodeFailed, RecvError, TryRecvError};
 use crate::moving::crossing;
 use crate::node::Peer;
@@ -21,7 +22,8 @@ use std::task::{Context, Poll, ready};
 /// accepted them.
 ///
 /// Values are decoded when they are taken. Dropping the receiver ends the
-/// sender: its next call says that the receiver is gone.
+/// sender: its next call says that the receiver is gone. [`Receiver::close`] does so
+/// too, and loses nothing that was acknowledged.
 ///
 /// There is no `recv_into`: a value is decoded from where its bytes arrived. For
 /// large messages in the caller's own memory there is
@@ -79,6 +81,27 @@ impl<T> Receiver<T> {
     pub fn stats(&self) -> ReceivingStats {
         self.end.stats()
     }
+
+    /// Tells the sender that nothing more is wanted.
+    ///
+    /// Messages that have left the sender already still come: [`Receiver::recv`] goes on to the
+    /// channel's end. The end follows within a round trip. While there is no connection, it
+    /// follows when there is one again.
+    ///
+    /// The sender gets the same error as from a dropped receiver:
+    /// [`SendError::Terminated`](crate::SendError::Terminated). Messages that it had accepted and
+    /// not yet written are given up, also the rest of a large message that is on its way.
+    ///
+    /// The difference from a drop is in the account. When `None` has followed the close, the
+    /// messages acknowledged to the sender are exactly those that were taken here. A dropped
+    /// receiver throws away messages that were acknowledged and not taken.
+    ///
+    /// A second close, or one of a channel that has ended, changes nothing.
+    pub fn close(&mut self) {
+        self.end.stop();
+    }
+
+    calls_of_every_receiver!();
 
     #[cold]
     fn decode_error(&self, error: DecodeError) -> RecvError {

@@ -30,7 +30,8 @@ use std::time::Duration;
 ///
 /// Memory: a ring of at most one packet a channel, a third more until what was
 /// staged before it grew has left, and large messages (above
-/// 8 KiB encoded) of up to 1 MiB together, or one.
+/// 8 KiB encoded) of up to 1 MiB together, or one. A link keeps the memory of up to four
+/// large messages for a second after the last.
 ///
 /// `Sink` is implemented for values by value. When it is ready, an item of any
 /// size is accepted at once; if a clone took the room since, the item is kept and
@@ -75,8 +76,8 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     ///
-    /// [`SendError::TooLarge`] when `bytes` is more than a channel ever has room
-    /// for at once; else the channel ended.
+    /// [`SendError::TooLargeToReserve`] when `bytes` is more than a channel ever has
+    /// room for at once; else the channel ended.
     ///
     /// # Cancel safety
     ///
@@ -124,7 +125,7 @@ impl<T: Serialize> Sender<T> {
     /// As `send`.
     pub async fn send_now(&mut self, value: &T) -> Result<(), SendError> {
         self.send(value).await?;
-        self.tx.with(|end| end.urgent());
+        self.tx.with(TxEnd::urgent);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ mod packing;
 mod sink;
 
 use crate::driver::clock;
-use crate::driver::staging::{Staged, TxEnd, TxShared};
+use crate::driver::staging::{Settling, Staged, TxEnd, TxShared};
 use crate::driver::wakers::locked;
 use crate::error::{Account, CloseError, SendError, TrySendError, Unacknowledged};
 use crate::node::Peer;
@@ -188,7 +188,7 @@ impl Tx {
     pub(crate) async fn reserve(&mut self, bytes: usize) -> Result<(), SendError> {
         let bytes_max = self.with(|end| end.inline_bytes_max());
         if bytes > bytes_max {
-            return Err(SendError::TooLarge { bytes: bytes as u64, bytes_max: bytes_max as u64 });
+            return Err(SendError::TooLargeToReserve { bytes, bytes_max });
         }
         poll_fn(|context| self.poll_reserve(context, bytes)).await
     }
@@ -251,12 +251,20 @@ impl Tx {
             end.flush(true);
             end.accepted()
         });
-        self.reached(until, |end| end.account().acknowledged).await?;
-        // What a refused channel had in the inbox counts as not consumed.
-        match self.shared.is_refused().then(|| self.with(|end| end.failed())) {
-            Some(Some(error)) => Err(error),
-            _ => Ok(()),
+        self.reached(until, |end| end.account().acknowledged).await
+    }
+
+    /// Waits until the receiver has settled what was accepted so far.
+    pub(crate) async fn sync_settled(&mut self) -> Result<(), SendError> {
+        if matches!(self.shared.settling, Settling::No) {
+            return Err(SendError::NotSettled);
         }
+        poll_fn(|context| self.poll_held(context)).await?;
+        let until = self.with(|end| {
+            end.flush(false);
+            end.accepted()
+        });
+        self.reached(until, |end| end.shared.settled()).await
     }
 
     async fn reached(
@@ -266,11 +274,11 @@ impl Tx {
     ) -> Result<(), SendError> {
         poll_fn(|context| {
             if self.with(|end| count(end) >= until) {
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(self.not_refused());
             }
             self.shared.wait(context.waker());
             if self.with(|end| count(end) >= until) {
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(self.not_refused());
             }
             match self.with(|end| end.lost()) {
                 Some(error) => Poll::Ready(Err(error)),
@@ -278,6 +286,15 @@ impl Tx {
             }
         })
         .await
+    }
+
+    /// Returns the error of a refused channel: nobody takes what it wrote or has in the peer's
+    /// inbox.
+    fn not_refused(&mut self) -> Result<(), SendError> {
+        match self.shared.is_refused().then(|| self.with(|end| end.failed())) {
+            Some(Some(error)) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Ends the channel and waits until that is acknowledged, at most until
@@ -298,8 +315,10 @@ impl Tx {
         // With the last end the channel's end is on its way now.
         let done = poll_fn(|context| poll_closed(&shared, accepted, last, context));
         let in_time = clock::within(peer.runtime(), deadline, done).await;
-        let account = Account { accepted, acknowledged: shared.acked().min(accepted) };
-        if in_time.is_some() && account.unknown() == 0 && held.is_none() {
+        let done = shared.settling.stream().map_or(shared.acked(), |_| shared.settled());
+        let account = Account { accepted, acknowledged: done.min(accepted) };
+        let arrived = account.unknown() == 0 && !shared.is_refused();
+        if in_time.is_some() && arrived && held.is_none() {
             return Ok(());
         }
         let cause = shared.is_lost().then(|| shared.error(peer.name(), account));
@@ -337,6 +356,7 @@ impl Tx {
             accepted: end.accepted(),
             written: end.written(),
             acknowledged: end.account().acknowledged,
+            settled: self.shared.settled(),
             ring_bytes: end.ring_bytes(),
             send_waits: end.send_waits,
         };
@@ -356,7 +376,7 @@ fn stage_shared<T: Serialize>(
     scratch: &mut Vec<u8>,
     held: &mut Option<Bytes>,
 ) -> Result<Staged, SendError> {
-    scratch.clear();
+    locked(end).prepare(scratch);
     codec::encode_into_vec(value, scratch).map_err(|error| SendError::Encode(Arc::new(error)))?;
     let mut end = locked(end);
     match stage_held(&mut end, held)? {
@@ -374,9 +394,12 @@ fn poll_closed(
     context: &mut Context<'_>,
 ) -> Poll<()> {
     shared.wait(context.waker());
+    if shared.settling.stream().is_some() && !shared.is_lost() {
+        return if shared.settled() >= accepted { Poll::Ready(()) } else { Poll::Pending };
+    }
     // The end of a channel whose receiver is gone matters to nobody.
     let enough = !last || shared.is_lost();
-    if shared.is_settled() || enough && shared.acked() >= accepted {
+    if shared.is_final() || enough && shared.acked() >= accepted {
         Poll::Ready(())
     } else {
         Poll::Pending

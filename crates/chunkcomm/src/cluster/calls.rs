@@ -6,6 +6,7 @@ use crate::call::{
     CallClient, CallError, CallOptions, Directory, Reach, ServeError, Service, ServiceOptions,
 };
 use crate::error::OpenError;
+use crate::proto::causes::with_causes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -159,7 +160,7 @@ impl Reach for ToMember {
 
 fn unreachable(service: &str, error: PeerError) -> CallError {
     match error {
-        PeerError::Connect { cause, .. } => CallError::Unreachable(OpenError::Connect(cause)),
-        error => CallError::NoProvider { service: service.into(), why: Some(error.to_string()) },
+        PeerError::Connect { cause, .. } => CallError::Unreachable(OpenError::Connect(*cause)),
+        error => CallError::NoProvider { service: service.into(), why: Some(with_causes(&error)) },
     }
 }

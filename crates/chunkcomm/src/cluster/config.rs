@@ -1,7 +1,7 @@
 //! [`ClusterConfig`]: the settings of a cluster to be joined.
 
 use super::JoinError;
-use super::launch::{Environment, Meet, Place, PlaceError, ssh};
+use super::launch::{Environment, Launcher, Meet, Place, PlaceError, ssh};
 use crate::credential::Credential;
 use crate::proto::cluster::Signature;
 use crate::registry::FunctionPrint;
@@ -12,6 +12,9 @@ use std::time::Duration;
 
 /// Who is not ready in this time is named.
 const READY_WITHIN_DEFAULT: Duration = Duration::from_secs(30);
+
+/// Least number of copies, itself counted, that a program starts when nobody says a number.
+const COPIES_MIN: usize = 2;
 
 /// The environment variable that sets `ready_within`, in milliseconds.
 const READY_VARIABLE: &str = "CHUNKCOMM_READY_MS";
@@ -145,18 +148,48 @@ impl ClusterConfig {
         Place::detect(&self.environment)
     }
 
-    /// What was detected and why, for people; with a hosts file also what would be started
-    /// where, and the commands that copy the program there.
+    /// Explains to people what was detected and why, and what
+    /// [`Cluster::join`](super::Cluster::join) does then.
+    ///
+    /// With a hosts file it adds what would be started where, and the commands that copy the
+    /// program there.
     ///
     /// # Errors
-    /// A variable makes no sense, or the hosts file cannot be used.
+    /// A variable makes no sense, or the hosts file or the number of nodes cannot be used.
     pub fn explain(&self) -> Result<String, JoinError> {
         let place = self.place()?;
-        let mut text = place.explain();
-        if let (Meet::Start, Some(hosts)) = (&place.meet, &self.hosts) {
-            text += &ssh::explain(self, hosts)?;
+        self.ready_time()?;
+        self.check_nodes(&place)?;
+        Ok(match (&place.meet, &self.hosts) {
+            (Meet::Start, Some(hosts)) => place.explain_with_hosts() + &ssh::explain(self, hosts)?,
+            (Meet::Start, None) => place.explain() + &format!("nodes       {}\n", self.copies()),
+            (_, Some(hosts)) => {
+                let by = place.launcher();
+                let path = hosts.display();
+                place.explain()
+                    + &format!("hosts file  {path} is not read: {by} started the nodes\n")
+            }
+            (_, None) => place.explain(),
+        })
+    }
+
+    /// Returns the number of nodes of a process that starts copies of itself, this one counted.
+    pub(super) fn copies(&self) -> u32 {
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.nodes.unwrap_or_else(|| processors().max(COPIES_MIN) as u32)
+    }
+
+    /// Checks that the number of nodes asked for is the number that a launcher started.
+    pub(super) fn check_nodes(&self, place: &Place) -> Result<(), JoinError> {
+        let by = place.launcher();
+        match (self.nodes, place.size()) {
+            // Copies and nodes over ssh have the command line of the one who starts them.
+            _ if matches!(by, Launcher::Copy | Launcher::Ssh) => Ok(()),
+            (Some(asked), Some(started)) if asked != started => {
+                Err(JoinError::Nodes { asked, started, by: by.to_string() })
+            }
+            _ => Ok(()),
         }
-        Ok(text)
     }
 
     pub(super) fn ready_time(&self) -> Result<Duration, PlaceError> {

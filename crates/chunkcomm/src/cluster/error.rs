@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Why a process did not become a member.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum JoinError {
     /// The environment makes no sense.
@@ -63,8 +63,23 @@ pub enum JoinError {
         /// What went wrong last.
         last: String,
     },
+    /// The place of rank 0 that this node was given makes no sense.
+    Told {
+        /// The fault of that place.
+        why: String,
+    },
+    /// Rank 0 and this node do not take each other: another attempt would go no better.
+    Admission(ConnectError),
     /// The manager does not take this node, or the cluster did not start.
     Refused(Refusal),
+    /// On rank 0: nodes were not ready in time, and connections had been refused, which may
+    /// have been theirs.
+    TurnedAway {
+        /// The nodes that were not ready.
+        missing: Refusal,
+        /// The reasons for which the last connections were refused, each once.
+        refusals: Vec<String>,
+    },
     /// The membership ended before it began.
     Ended(End),
     /// The system refused something.
@@ -103,12 +118,19 @@ impl fmt::Display for JoinError {
             JoinError::NoManager { waited, last } => {
                 write!(f, "rank 0 was not reached within {waited:?}: {last}")
             }
+            JoinError::Told { why } => write!(f, "where rank 0 is makes no sense: {why}"),
+            JoinError::Admission(error) => write!(f, "rank 0 cannot be joined: {error}"),
             JoinError::Refused(why) => why.fmt(f),
+            JoinError::TurnedAway { missing, refusals } => {
+                write!(f, "{missing}; rank 0 refused connections: {}", refusals.join("; "))
+            }
             JoinError::Ended(end) => end.fmt(f),
             JoinError::System { what, .. } => write!(f, "the system does not {what}"),
         }
     }
 }
+
+crate::debug_with_causes!(JoinError);
 
 impl Error for JoinError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
@@ -121,6 +143,7 @@ impl Error for JoinError {
             JoinError::Launch(error) => error.source(),
             JoinError::Hosts(error) => error.source(),
             JoinError::Pmi(error) => error.source(),
+            JoinError::Admission(error) => error.source(),
             _ => None,
         }
     }
@@ -139,7 +162,7 @@ impl From<PmiError> for JoinError {
 }
 
 /// Why there is no link with a rank.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum PeerError {
     /// Nobody has had this rank, or its node has left.
@@ -161,7 +184,7 @@ pub enum PeerError {
         /// The rank.
         rank: u32,
         /// Why.
-        cause: ConnectError,
+        cause: Box<ConnectError>,
     },
     /// The cluster has ended.
     Ended(End),
@@ -183,6 +206,8 @@ impl fmt::Display for PeerError {
     }
 }
 
+crate::debug_with_causes!(PeerError);
+
 impl Error for PeerError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
@@ -193,7 +218,7 @@ impl Error for PeerError {
 }
 
 /// Why a barrier was not passed by everybody.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BarrierError {
     /// These died since the barrier before. All who came were told the same; the next
@@ -218,10 +243,12 @@ impl fmt::Display for BarrierError {
     }
 }
 
+crate::debug_with_causes!(BarrierError);
+
 impl Error for BarrierError {}
 
 /// Why a name is not provided, or nobody was found who does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NameError {
     /// It is empty or longer than 255 bytes, or this node provides 1024 already.
@@ -245,10 +272,12 @@ impl fmt::Display for NameError {
     }
 }
 
+crate::debug_with_causes!(NameError);
+
 impl Error for NameError {}
 
 /// Why there is no one member of a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NamedError {
     /// No node of that name is known.
@@ -284,10 +313,12 @@ impl fmt::Display for NamedError {
     }
 }
 
+crate::debug_with_causes!(NamedError);
+
 impl Error for NamedError {}
 
 /// What was not as it should be at the end. The node is closed all the same.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum EndError {
     /// Rank 0 cannot leave: the manager is there. It can end the cluster.
@@ -335,5 +366,7 @@ impl fmt::Display for EndError {
         }
     }
 }
+
+crate::debug_with_causes!(EndError);
 
 impl Error for EndError {}

@@ -7,7 +7,7 @@ mod leading;
 
 use super::launch::{Launcher, Meet, Place, Pmi, PmiError, Removed, ssh};
 use super::member::{self, Way};
-use super::{Cluster, ClusterConfig, End, JoinError, Shared, State, WeakCluster};
+use super::{Cluster, ClusterConfig, End, JoinError, Refusal, Shared, State, WeakCluster};
 use crate::credential::Credential;
 use crate::driver::clock;
 use crate::proto::Time;
@@ -31,12 +31,13 @@ struct Joining {
 }
 
 pub(super) async fn join(config: ClusterConfig) -> Result<Cluster, JoinError> {
+    outlive_sigusr1()?;
     let place = config.place()?;
     let within = config.ready_time()?;
     let until = clock::now().after(within);
     let credential = config.given_credential()?;
     let joining = Joining { config, place, within, until, credential };
-    joining.check_nodes()?;
+    joining.config.check_nodes(&joining.place)?;
     match joining.place.meet.clone() {
         Meet::Start => match joining.config.hosts.clone() {
             Some(path) => ssh::supervise(&joining.config, &path, joining.credential.as_ref()).await,
@@ -57,23 +58,25 @@ pub(super) async fn join(config: ClusterConfig) -> Result<Cluster, JoinError> {
     }
 }
 
-impl Joining {
-    /// What was asked for must be what a launcher started.
-    fn check_nodes(&self) -> Result<(), JoinError> {
-        match (self.config.nodes, self.place.size()) {
-            (Some(asked), Some(started)) if asked != started => {
-                let by = self.place.launcher();
-                // There the command line is that of the one who starts.
-                let fits = matches!(by, Launcher::Copy | Launcher::Ssh);
-                if fits {
-                    return Ok(());
-                }
-                Err(JoinError::Nodes { asked, started, by: by.to_string() })
-            }
-            _ => Ok(()),
-        }
-    }
+/// Keeps SIGUSR1 from ending the process, from the call on. Hydra without its clean-up sends the
+/// signal to all that are left when one process dies, also to those that still join. This comes
+/// first: a handler that waited for the node would come too late for these.
+#[cfg(unix)]
+fn outlive_sigusr1() -> Result<(), JoinError> {
+    use tokio::signal::unix::{SignalKind, signal};
+    // A handler stays when nobody listens to it any more.
+    signal(SignalKind::user_defined1()).map(drop).map_err(|error| JoinError::System {
+        what: "let SIGUSR1 be handled",
+        error: Arc::new(error),
+    })
+}
 
+#[cfg(not(unix))]
+fn outlive_sigusr1() -> Result<(), JoinError> {
+    Ok(())
+}
+
+impl Joining {
     /// Speaks with the launcher, which blocks.
     async fn with_launcher<R: Send + 'static>(
         &self,
@@ -138,11 +141,12 @@ impl Joining {
                 Some(JoinError::NoManager { waited: self.within + ANSWER_GRACE, last })
             }
         };
-        if let Some(error) = end {
+        if let Some(mut error) = end {
             if let Some(lead) = &mut lead {
-                if let (Launcher::Ssh, JoinError::Refused(why)) = (self.place.launcher(), &error) {
+                error = with_refusals(error, &state.node);
+                if self.place.launcher() == Launcher::Ssh {
                     // Should nobody listen any more, it is known there.
-                    let _ = ssh::tell_not_started(why);
+                    let _ = ssh::tell_not_started(&error);
                 }
                 lead.keeper.dismiss(&state).await;
             }
@@ -168,6 +172,19 @@ impl Joining {
         let own = WeakCluster(Arc::downgrade(&cluster.shared));
         cluster.node().moving().set_cluster(own);
         Ok(cluster)
+    }
+}
+
+/// On rank 0: a node that is missing may be one whose connections were refused.
+fn with_refusals(error: JoinError, node: &Node) -> JoinError {
+    let mut refusals = node.refusals();
+    refusals.sort_unstable();
+    refusals.dedup();
+    match error {
+        JoinError::Refused(missing @ Refusal::Missing { .. }) if !refusals.is_empty() => {
+            JoinError::TurnedAway { missing, refusals }
+        }
+        error => error,
     }
 }
 

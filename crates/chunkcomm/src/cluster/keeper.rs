@@ -6,6 +6,7 @@ use crate::driver::clock;
 use crate::driver::entropy;
 use crate::launch::{ChildExit, Children};
 use crate::proto::Time;
+use crate::proto::causes::with_causes;
 use crate::proto::cluster::manager::{Line, Manager, Phase};
 use crate::proto::cluster::membership::End;
 use crate::proto::cluster::{Down, Signature, Up};
@@ -186,7 +187,7 @@ async fn read(line: Line, mut up: Receiver<Up>, events: mpsc::Sender<Event>) {
                 }
             }
             Ok(None) => break "it ended without a word".to_owned(),
-            Err(error) => break error.to_string(),
+            Err(error) => break with_causes(&error),
         }
     };
     let _ = events.send(Event::Lost(line, why)).await;

@@ -6,6 +6,7 @@ use crate::driver::clock;
 use crate::driver::wakers::locked;
 use crate::proto::Time;
 use crate::proto::backoff::Backoff;
+use crate::proto::causes::with_causes;
 use crate::proto::cluster::membership::{Change, Membership, Standing};
 use crate::proto::cluster::{Death, Down, Up};
 use crate::{Node, Peer, Receiver, SendError, Sender};
@@ -27,12 +28,14 @@ impl Way {
     pub(super) async fn go(&self, node: &Node) -> Result<Peer, String> {
         let mut why = "no address is known".to_owned();
         match self {
-            Way::Here => return node.local().await.map_err(|error| error.to_string()),
+            Way::Here => {
+                return node.local().await.map_err(|error| with_causes(&error));
+            }
             Way::There(addresses) => {
                 for address in addresses {
-                    match node.connect(address).await {
+                    match node.connect_within(address, Duration::ZERO).await {
                         Ok(peer) => return Ok(peer),
-                        Err(error) => why = error.to_string(),
+                        Err(error) => why = with_causes(&error),
                     }
                 }
             }
@@ -91,7 +94,7 @@ async fn talk(state: &State, manager: &Peer) -> Option<String> {
     state.keep_link(manager);
     let up = match lines::open_up(&state.node, manager).await {
         Ok(up) => up,
-        Err(error) => return Some(error.to_string()),
+        Err(error) => return Some(with_causes(&error)),
     };
     let changed = state.changed.subscribe();
     state.change(Membership::announce);
@@ -100,9 +103,11 @@ async fn talk(state: &State, manager: &Peer) -> Option<String> {
         return Some(why);
     }
     let down = tokio::select! {
-        down = lines::accept_down(&state.node, manager) => down.map_err(|error| error.to_string()),
-        error = manager.closed() => Err(error.to_string()),
-        error = refused(&mut line.up) => Err(error.to_string()),
+        down = lines::accept_down(&state.node, manager) => {
+            down.map_err(|error| with_causes(&error))
+        }
+        error = manager.closed() => Err(with_causes(&error)),
+        error = refused(&mut line.up) => Err(with_causes(&error)),
         () = deserted(manager, &mut line.losses) => Err(line.desert()),
     };
     match down {
@@ -121,7 +126,7 @@ async fn refused(up: &mut Sender<Up>) -> SendError {
 
 /// Waits until nobody listens any more where the manager was.
 async fn deserted(manager: &Peer, losses: &mut u64) {
-    match manager.address() {
+    match manager.dialled() {
         Some(address) => lines::deserted(manager, address, losses).await,
         None => std::future::pending().await,
     }
@@ -183,7 +188,9 @@ impl Line<'_> {
         let rest = self.until.map(|until| Duration::from_micros(until.micros_since(now)) + STEP);
         tokio::select! {
             biased;
-            heard = down.recv() => Next::Heard(heard.map_err(|error| error.to_string())),
+            heard = down.recv() => {
+                Next::Heard(heard.map_err(|error| with_causes(&error)))
+            }
             _ = self.changed.changed() => Next::Words,
             () = deserted => Next::Deserted,
             () = clock::pause(rest.unwrap_or_default()), if rest.is_some() => Next::Late,
@@ -195,7 +202,8 @@ impl Line<'_> {
             if word.since() > self.manager.protocol_version() {
                 continue;
             }
-            self.up.send_now(&word).await.map_err(|error| error.to_string())?;
+            let said = self.up.send_now(&word).await;
+            said.map_err(|error| with_causes(&error))?;
         }
         Ok(())
     }

@@ -122,9 +122,12 @@ impl Cluster {
     ///
     /// Call it first thing in `main`, on every node, with the same settings. In a
     /// process that was started by another one of the cluster, standard input is that
-    /// one's. With a hosts file the process that the user started only passes on what
-    /// the nodes print: there the call does not return, but ends the process with the
-    /// highest exit status of the nodes.
+    /// one's, and on Unix empty for the program. With a hosts file the process that the user
+    /// started only passes on what the nodes print: there the call does not return, but ends the
+    /// process with the highest exit status of the nodes.
+    ///
+    /// From the call on the signal SIGUSR1 does not end the process: some launchers send it to
+    /// all that are left when one dies (`mpiexec -disable-auto-cleanup`).
     ///
     /// # Errors
     ///

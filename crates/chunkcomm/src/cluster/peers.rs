@@ -3,6 +3,7 @@
 use super::{Cluster, Member, PeerError, is_fatal};
 use crate::error::ConnectError;
 use crate::{Address, Peer};
+use std::time::Duration;
 
 impl Cluster {
     /// A link to the node of this rank: the one that is there, else it is dialled now.
@@ -22,7 +23,11 @@ impl Cluster {
         }
         let member = self.member(rank).ok_or_else(|| self.nobody(rank))?;
         if member.id == self.shared.id {
-            return state.node.local().await.map_err(|cause| PeerError::Connect { rank, cause });
+            return state
+                .node
+                .local()
+                .await
+                .map_err(|cause| PeerError::Connect { rank, cause: cause.into() });
         }
         if let Some(peer) = state.link(member.id.incarnation) {
             return Ok(peer);
@@ -47,12 +52,12 @@ impl Cluster {
         let mut cause = ConnectError::Closed;
         for address in &member.addresses {
             let Ok(address) = address.parse::<Address>() else { continue };
-            match self.node().connect(&address).await {
+            match self.node().connect_within(&address, Duration::ZERO).await {
                 Ok(peer) if peer.incarnation() == member.id.incarnation => return Ok(peer),
                 Ok(_) => return Err(PeerError::Replaced { rank }),
                 Err(error) => cause = error,
             }
         }
-        Err(PeerError::Connect { rank, cause })
+        Err(PeerError::Connect { rank, cause: cause.into() })
     }
 }

@@ -1,5 +1,6 @@
 //! What the ends of channels ask of a driver.
 
+use super::keeping::Keeping;
 use super::link::{Closing, Driver};
 use super::mail::Command;
 use super::staging::Failure;
@@ -43,9 +44,19 @@ impl Driver {
     fn command(&mut self, command: Command, now: Time) -> Result<(), LinkError> {
         match command {
             Command::Open { id, spec, tx, ring } => {
-                let given = self.link.open(spec, now);
+                let stream = tx.settling.stream().zip(spec.stream);
+                let keeping = stream.map(|(kept, it)| Keeping::new(Arc::clone(kept), it.first));
+                let given = self.link.open(*spec, now);
                 assert_eq!(given, id, "channels are numbered where they are posted");
-                self.senders.slots.insert(id, TxSlot { shared: tx, ring, discard: false });
+                if keeping.is_some() {
+                    // It may have been staged for an earlier channel.
+                    tx.set_queued();
+                    self.link.staged(id, now);
+                    if let Some(messages) = tx.ended() {
+                        self.link.end(id, messages, now);
+                    }
+                }
+                self.senders.slots.insert(id, TxSlot { shared: tx, ring, keeping, discard: false });
             }
             Command::Urgent { id, until, at } => self.link.urgent(id, until, at),
             Command::NoRoom { id, until, at } => self.link.no_room(id, until, at),
@@ -57,12 +68,18 @@ impl Driver {
                     slot.shared.set_report_step(self.link.report_step(id));
                 }
             }
+            Command::Settled { id } => {
+                if let Some(slot) = self.receivers.get(id) {
+                    self.link.settle(id, slot.shared.take_settled(), now);
+                }
+            }
             Command::LargeDemanded { id } => self.link.demand_large(id),
             Command::LargeTaken { id } => self.link.large_taken(id),
             Command::Finished { id } => {
                 self.receivers.remove(id);
                 self.link.finished(id);
             }
+            Command::Stop { id } => self.link.stop(id),
             Command::Terminate { id } => {
                 self.receivers.remove(id);
                 self.link.terminate(id);
@@ -102,7 +119,7 @@ impl Driver {
         // A large message may have waited for a receiver that waits.
         self.link.demand_large(id);
         let mut fits = taken.iter().all(|bytes| slot.put_taken(bytes));
-        let mut rest = RxEnd::new(Arc::clone(&slot.shared), Arc::clone(&self.shared));
+        let mut rest = RxEnd::new(Arc::clone(&slot.shared), Arc::clone(&self.shared), None);
         while let Some(fit) = rest.take_with(|bytes| slot.put_taken(bytes)) {
             fits &= fit;
         }

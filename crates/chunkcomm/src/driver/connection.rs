@@ -49,7 +49,7 @@ impl Driver {
         tracing::info!(peer = %self.shared.peer.name, attempt = self.attempts.last(), %trouble,
             "the connection was lost");
         self.shared.set_trouble(trouble);
-        self.cut(now);
+        self.cut(now, cause);
         if let AfterLoss::Dial(dialler) = &self.after_loss {
             dialler.redial(&self.shared, self.attempts.last());
         }
@@ -57,8 +57,10 @@ impl Driver {
     }
 
     /// What was under way on the connection is as if it had not left.
-    pub(super) fn cut(&mut self, now: Time) {
-        self.transport = None;
+    fn cut(&mut self, now: Time, cause: LinkCause) {
+        if self.transport.take().is_some() {
+            self.acceptor.cut_off(&self.shared, &self.error(cause));
+        }
         self.watch.stop();
         self.unwritable = None;
         self.attempts.lost();
@@ -72,7 +74,8 @@ impl Driver {
         let over = closes || matches!(self.after_loss, AfterLoss::End);
         let offer = self.attempts.offer(attempt, over);
         if offer == Offer::Taken && self.transport.is_some() {
-            self.cut(now);
+            // The peer has lost it, and knows so first.
+            self.cut(now, LinkCause::ConnectionLost);
         }
         offer
     }
@@ -94,6 +97,7 @@ impl Driver {
         self.note_acknowledged();
         let _within = self.span.enter();
         tracing::info!(peer = %self.shared.peer.name, attempt, received, "the session goes on");
+        self.acceptor.resumed(&self.shared, attempt);
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! Waits for credit that last, and what peers say of theirs: the driver's part in
-//! finding cycles. What is one, the node's [`Board`] decides.
+//! finding cycles. What is one, the node's [`Board`] decides. A warning names each channel of
+//! which the peer has never taken anything: perhaps nobody there accepts it.
 
 use super::events::Others;
 use super::link::Driver;
@@ -8,9 +9,16 @@ use super::wakers::locked;
 use super::writing::TxSlots;
 use crate::proto::Time;
 use crate::proto::cycle::{Blocked, Board, LOOK, Told, hops};
+use crate::proto::limits::WINDOW_BYTES_INITIAL;
 use crate::proto::link::Link;
 use crate::proto::outbox;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// From the first look that finds a channel untaken, some time of [`LOOK`] after it began to wait,
+/// until it is spoken of: 5 s in all.
+const UNTAKEN_FOR: Duration = Duration::from_secs(4);
 
 /// The waits of a node, which its links have in common. Nobody comes here whose
 /// waits do not last.
@@ -22,12 +30,15 @@ pub(super) struct Looks {
     link: u64,
     /// The next look; `None` while nothing waits.
     due: Option<Time>,
+    /// Channels of which the peer has taken nothing while somebody waits, with the time since
+    /// when; `None` after their warning.
+    untaken: BTreeMap<u32, Option<Time>>,
 }
 
 impl Looks {
     pub(super) fn new(board: SharedBoard) -> Looks {
         let link = locked(&board).join();
-        Looks { board, link, due: None }
+        Looks { board, link, due: None, untaken: BTreeMap::new() }
     }
 
     /// Looks what waits.
@@ -44,6 +55,27 @@ impl Looks {
         let peer = node_of(shared.peer.incarnation);
         let told = locked(&self.board).look(self.link, peer, blocked, now);
         link.tell(told);
+    }
+
+    /// Returns the channels that are now to be warned of.
+    fn untaken<'a>(&mut self, link: &Link, senders: &'a TxSlots, now: Time) -> Vec<&'a str> {
+        let untaken = |id: u32| {
+            let state = link.channel_state(id);
+            state.blocked == outbox::Blocked::Credit
+                && state.sent_bytes + state.credit_bytes <= WINDOW_BYTES_INITIAL
+        };
+        self.untaken.retain(|id, since| since.is_none() || untaken(*id));
+        let mut names = Vec::new();
+        for (id, slot) in senders.slots.iter() {
+            if slot.shared.is_waited_for() && untaken(id) {
+                let since = self.untaken.entry(id).or_insert(Some(now));
+                if since.is_some_and(|since| now >= since.after(UNTAKEN_FOR)) {
+                    *since = None;
+                    names.push(slot.shared.name.as_str());
+                }
+            }
+        }
+        names
     }
 
     /// When to look next, if anything waits for credit.
@@ -70,6 +102,13 @@ impl Driver {
     pub(super) fn look_if_due(&mut self, now: Time) {
         if self.looks.due.is_some_and(|due| now >= due) {
             self.looks.look(&mut self.link, &self.senders, &self.shared, now);
+            for name in self.looks.untaken(&self.link, &self.senders, now) {
+                self.acceptor.warn(&format!(
+                    "channel {name:?} to {}: nobody there has taken anything of it for 5 s; does \
+                     it accept a channel of this name?",
+                    self.shared.peer.name
+                ));
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The end of a session: everybody on it learns why, and what arrived.
 
 use super::inbox::Outcome;
+use super::keeping::Returned;
 use super::link::{Closing, Driver};
 use super::mail::Command;
 use super::staging::{Failure, TxShared};
@@ -18,7 +19,7 @@ pub(crate) struct LostChannel {
 
 impl LostChannel {
     /// Of a session that ended.
-    fn new(shared: &Arc<TxShared>, accepted: u64, link: &LinkError) -> LostChannel {
+    pub(crate) fn new(shared: &Arc<TxShared>, accepted: u64, link: &LinkError) -> LostChannel {
         let account = Account { accepted, acknowledged: shared.acked() };
         let (channel, peer) = (shared.name.clone(), link.peer().to_owned());
         let lost = ChannelLost { channel: channel.clone(), link: link.clone(), account };
@@ -57,6 +58,18 @@ impl Driver {
         channels
     }
 
+    /// Streams go on elsewhere, unless this node closes.
+    fn takes_back(&self, shared: &TxShared) -> bool {
+        matches!(self.closing, Closing::No) && shared.settling.stream().is_some()
+    }
+
+    fn give_back_streams(&mut self) {
+        let channels: Vec<u32> = self.senders.slots.keys().collect();
+        for channel in channels {
+            self.senders.give_back(channel);
+        }
+    }
+
     /// Tells the peer that the session was given up, if that can be done at once.
     pub(super) fn say_gone(&mut self) {
         let Some(transport) = &mut self.transport else { return };
@@ -77,12 +90,17 @@ impl Driver {
         let _within = self.span.clone().entered();
         self.rest();
         self.looks.leave();
+        self.shared.large_out.end();
+        self.shared.large_in.end();
         #[cfg(feature = "metrics")]
         self.publish_last_metrics();
         if !error.is_closed() || matches!(self.closing, Closing::No | Closing::Draining) {
             self.say_gone();
         }
         let left = self.shared.end(error);
+        if matches!(self.closing, Closing::No) {
+            self.give_back_streams();
+        }
         for slot in self.senders.slots.values() {
             slot.shared.fail(Failure::Lost(error.clone()));
         }
@@ -91,6 +109,12 @@ impl Driver {
         let mut landings = Vec::new();
         for command in std::mem::take(&mut self.taken.commands).into_iter().chain(left.commands) {
             match command {
+                Command::Open { tx, ring, spec, .. } if self.takes_back(&tx) => {
+                    let start = spec.stream.unwrap_or_default();
+                    if let Some(stream) = tx.settling.stream().cloned() {
+                        stream.give_back(Returned::unopened(tx, ring, start));
+                    }
+                }
                 Command::Open { tx, ring, .. } => {
                     tx.fail(Failure::Lost(error.clone()));
                     if ring.messages() > 0 {
@@ -102,8 +126,7 @@ impl Driver {
             }
         }
         log_end(&self.shared.peer.name, error, &lost);
-        self.acceptor.lost(lost);
-        self.acceptor.ended(&self.shared);
+        self.acceptor.ended(&self.shared, error, lost);
         // Last, since the code of a user's landing may panic: who closes the node waits for
         // what comes before.
         for (id, slot) in self.receivers.iter_mut() {
@@ -119,11 +142,11 @@ impl Driver {
 
 fn log_end(peer: &str, error: &LinkError, lost: &[LostChannel]) {
     if lost.is_empty() {
-        return tracing::debug!(peer, cause = %error, "the session ended");
+        return tracing::debug!(peer, cause = ?error, "the session ended");
     }
     for LostChannel { left, .. } in lost {
         let (name, account) = (&left.channel, &left.account);
-        tracing::warn!(peer, channel = %name, %account, cause = %error,
+        tracing::warn!(peer, channel = %name, %account, cause = ?error,
             "the session ended with messages that are not acknowledged");
     }
 }

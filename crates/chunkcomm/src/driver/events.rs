@@ -8,7 +8,7 @@ use super::reading::RxSlot;
 use super::staging::Failure;
 use super::taking::RxEnd;
 use super::writing::TxSlots;
-use crate::error::{LinkCause, RefusalReason};
+use crate::error::{LinkCause, LinkError, RefusalReason};
 use crate::proto::Time;
 use crate::proto::cycle::Board;
 use crate::proto::ids::IdMap;
@@ -21,21 +21,33 @@ pub(crate) struct Opened {
     pub(crate) receiver: RxEnd,
     pub(crate) kind: ChannelKind,
     pub(crate) fingerprint: u64,
+    pub(crate) since: Time,
+    /// Whether people were warned that nobody accepts it.
+    pub(crate) spoken_of: bool,
 }
 
 /// Who takes the channels that peers open.
 pub(crate) trait Acceptor: Send + Sync {
-    /// A peer opened a channel. `Err` gives it back to be refused.
-    fn opened(&self, opened: Opened) -> Result<(), Box<Opened>>;
+    /// A peer opened a channel, and may open `left` more. `Err` gives it back to be refused.
+    fn opened(&self, opened: Opened, left: u64) -> Result<(), Box<Opened>>;
 
     /// The sender's type of a channel that was refused for its type.
     fn described(&self, link: &Arc<LinkShared>, channel: u32, text: &str);
 
-    /// What was accepted on these channels may not have arrived.
+    /// The peer refused these channels; messages accepted on them may not have arrived.
     fn lost(&self, channels: Vec<LostChannel>);
 
-    /// The session ended.
-    fn ended(&self, link: &Arc<LinkShared>);
+    /// People are to know this.
+    fn warn(&self, what: &str);
+
+    /// The session has lost its connection.
+    fn cut_off(&self, link: &Arc<LinkShared>, error: &LinkError);
+
+    /// The session goes on, on connection `attempt`.
+    fn resumed(&self, link: &Arc<LinkShared>, attempt: u32);
+
+    /// The session ended; messages accepted on these channels may not have arrived.
+    fn ended(&self, link: &Arc<LinkShared>, error: &LinkError, lost: Vec<LostChannel>);
 }
 
 /// Handles the events that are not for a receiver's inbox.
@@ -52,9 +64,8 @@ pub(super) struct Others<'a> {
 impl Others<'_> {
     pub(super) fn handle(&mut self, event: Event<'_>, now: Time) {
         match event {
-            Event::Opened { channel, kind, fingerprint, name, .. } => {
-                self.opened(channel, kind, fingerprint, name);
-            }
+            Event::Opened { .. } => self.opened(event, now),
+            Event::Settled { channel, total, last } => self.senders.settled(channel, total, last),
             Event::Ended { channel } => {
                 let Some(slot) = self.receivers.get_mut(channel) else { return };
                 let landed = slot.landing.is_some();
@@ -66,7 +77,15 @@ impl Others<'_> {
             }
             Event::Terminated { channel } => {
                 self.take_acknowledged();
-                self.fail(channel, Failure::Terminated);
+                match self.senders.slots.get_mut(channel) {
+                    // The receiver may still settle the messages that it has: its last word
+                    // follows.
+                    Some(slot) if slot.keeping.is_some() => slot.discard = true,
+                    Some(slot) if !slot.shared.end_acked() => {
+                        self.fail(channel, Failure::Terminated);
+                    }
+                    _ => {}
+                }
             }
             Event::Refused { channel, refusal, text, sent } => {
                 self.refused(channel, refusal, text, sent);
@@ -88,13 +107,15 @@ impl Others<'_> {
         }
     }
 
-    fn opened(&mut self, channel: u32, kind: ChannelKind, fingerprint: u64, name: &str) {
+    fn opened(&mut self, event: Event<'_>, since: Time) {
+        let Event::Opened { channel, kind, fingerprint, stream, name, .. } = event else { return };
         let shared = RxShared::new(name, channel);
         shared.set_report_step(self.link.report_step(channel));
         self.receivers.insert(channel, RxSlot::new(Arc::clone(&shared)));
-        let receiver = RxEnd::new(shared, Arc::clone(self.shared));
-        let opened = Opened { receiver, kind, fingerprint };
-        if let Err(refused) = self.acceptor.opened(opened) {
+        let receiver = RxEnd::new(shared, Arc::clone(self.shared), stream);
+        let opened = Opened { receiver, kind, fingerprint, since, spoken_of: false };
+        let left = self.link.opens_left();
+        if let Err(refused) = self.acceptor.opened(opened, left) {
             refused.receiver.disarm();
             self.receivers.remove(channel);
             self.link.refuse(channel, Refusal::NotAccepted, "");
@@ -102,6 +123,9 @@ impl Others<'_> {
     }
 
     fn refused(&mut self, channel: u32, refusal: Refusal, text: &str, sent: u64) {
+        if refusal == Refusal::NotAccepted && self.senders.give_back(channel) {
+            return;
+        }
         let Some(slot) = self.senders.slots.get(channel) else { return };
         if slot.discard {
             // It was refused before: the answer is on its way.
@@ -116,12 +140,14 @@ impl Others<'_> {
             Refusal::KindMismatch => RefusalReason::KindMismatch,
             Refusal::NotAccepted => RefusalReason::NotAccepted,
         };
+        let (shared, staged) = (Arc::clone(&slot.shared), u64::from(slot.ring.messages()));
         self.fail(channel, Failure::Refused(reason));
         self.take_acknowledged();
-        let Some(slot) = self.senders.slots.get_mut(channel) else { return };
-        let accepted = sent + u64::from(slot.ring.messages());
-        if accepted > slot.shared.acked() {
-            let lost = LostChannel::refused(&slot.shared, &self.shared.peer.name, accepted);
+        // Messages in the peer's inbox are lost as well: nobody takes them from there. The machine
+        // has no count of a channel whose end was acknowledged.
+        let accepted = (sent + staged).max(shared.acked());
+        if accepted > 0 {
+            let lost = LostChannel::refused(&shared, &self.shared.peer.name, accepted);
             self.acceptor.lost(vec![lost]);
         }
     }
@@ -130,6 +156,10 @@ impl Others<'_> {
         if let Some(slot) = self.senders.slots.get_mut(channel) {
             slot.discard = true;
             slot.shared.fail(failure);
+            // A stream that failed is not opened again.
+            if let Some(keeping) = slot.keeping.take() {
+                keeping.end();
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::error::LinkError;
 use crate::proto::link::Counted;
 use bytes::Bytes;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
@@ -66,6 +66,10 @@ pub(crate) struct RxShared {
     queue: Mutex<RxQueue>,
     /// The receiver says what it consumed in steps of so many bytes.
     report_step: AtomicU64,
+    /// Messages of the stream that the receiver has settled.
+    settled: AtomicU64,
+    /// Whether the driver was told of some and has not looked yet.
+    settled_told: AtomicBool,
 }
 
 impl RxShared {
@@ -83,7 +87,22 @@ impl RxShared {
                 dropped: false,
             }),
             report_step: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
+            settled_told: AtomicBool::new(false),
         })
+    }
+
+    /// Notes that the receiver has settled `total` messages of its stream. Returns whether the
+    /// driver must be told.
+    pub(crate) fn settle(&self, total: u64) -> bool {
+        let before = self.settled.swap(total, Ordering::AcqRel);
+        before != total && !self.settled_told.swap(true, Ordering::AcqRel)
+    }
+
+    /// Returns the number of settled messages, for the driver that was told.
+    pub(crate) fn take_settled(&self) -> u64 {
+        self.settled_told.store(false, Ordering::SeqCst);
+        self.settled.load(Ordering::SeqCst)
     }
 
     pub(crate) fn report_step(&self) -> u64 {

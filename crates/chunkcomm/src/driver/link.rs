@@ -304,6 +304,7 @@ impl Driver {
         for carried in self.link.poll_acknowledged() {
             self.senders.acknowledged(carried);
         }
+        self.senders.forget_ended();
     }
 
     fn next_packet(&mut self, now: Time) -> Transmit {
@@ -414,7 +415,7 @@ impl Future for Driver {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        this.shared.set_waker(context.waker());
+        this.shared.driver_runs(context.waker());
         // Asked once a poll: that is short against all deadlines.
         let now = clock::now();
         let done = this.turns(context, now).and_then(|next| match next {

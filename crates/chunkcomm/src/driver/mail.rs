@@ -1,13 +1,18 @@
 //! What the ends of channels tell the driver of their link, and how it is
 //! woken.
 
+use super::large::LargeMemory;
+use super::ring::Consumer;
 use super::staging::TxShared;
 use super::wakers::{Wakers, locked};
+use super::waking::DriverWaker;
+use crate::Address;
 use crate::channel::Landing;
 use crate::error::{LinkCause, LinkError};
 use crate::explain::LinkReport;
 use crate::proto::Time;
 use crate::proto::attempts::Offer;
+use crate::proto::hello::VERSION_MAX;
 use crate::proto::limits::PACKET_BYTES_DEFAULT;
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::Refusal;
@@ -21,7 +26,7 @@ use tokio::sync::oneshot;
 /// What an end of a channel wants of the driver.
 pub(crate) enum Command {
     /// A channel begins; its number is the next one.
-    Open { id: u32, spec: OpenSpec, tx: Arc<TxShared>, ring: super::ring::Consumer },
+    Open { id: u32, spec: Box<OpenSpec>, tx: Arc<TxShared>, ring: Consumer },
     /// Messages up to this number leave at once.
     Urgent { id: u32, until: u64, at: Time },
     /// A message waits for room behind those up to this number.
@@ -32,12 +37,16 @@ pub(crate) enum Command {
     End { id: u32, messages: u64, at: Time },
     /// A receiver took runs of this many bytes.
     Consumed { id: u32, bytes: u64 },
+    /// A receiver has settled messages of its stream.
+    Settled { id: u32 },
     /// A receiver waits for a large message that waits for that.
     LargeDemanded { id: u32 },
     /// A receiver took the large message in the link's memory.
     LargeTaken { id: u32 },
     /// A receiver took the last of its channel.
     Finished { id: u32 },
+    /// A receiver wants only the messages that are on their way.
+    Stop { id: u32 },
     /// A receiver was dropped.
     Terminate { id: u32 },
     /// An open is refused.
@@ -73,9 +82,13 @@ struct Letters {
 /// What a link's driver and the ends of its channels share.
 pub(crate) struct LinkShared {
     pub(crate) peer: PeerInfo,
+    /// Memory for large messages that are encoded.
+    pub(crate) large_out: Arc<LargeMemory>,
+    /// Memory for large messages that arrive.
+    pub(crate) large_in: LargeMemory,
     mail: Mutex<Letters>,
     has_mail: AtomicBool,
-    waker: OnceLock<Waker>,
+    waker: OnceLock<DriverWaker>,
     /// What a channel's ring holds: a full packet with its header, and more while these are
     /// small.
     ring_bytes: AtomicUsize,
@@ -102,10 +115,22 @@ pub(crate) struct PeerInfo {
     pub(crate) incarnation: u128,
     /// The number of the session with it, drawn by the dialler.
     pub(crate) session: u64,
+    pub(crate) beginning: Beginning,
     /// The newest version of the protocol that both ends speak.
     pub(crate) version: u16,
     pub(crate) message_bytes_max: u64,
     pub(crate) packet_bytes_max: usize,
+}
+
+/// The way in which a session began.
+#[derive(Debug, Clone)]
+pub(crate) enum Beginning {
+    /// This node dialled the address.
+    Dialled(Address),
+    /// The peer dialled, from this address if it has one.
+    Accepted(Option<Address>),
+    /// The peer is this node.
+    Local,
 }
 
 /// A channel staged something where there was nothing.
@@ -126,6 +151,7 @@ pub(crate) struct Taken {
 }
 
 /// A number that is the same on one thread and differs between threads.
+#[inline]
 pub(crate) fn thread_token() -> usize {
     thread_local!(static TOKEN: u8 = const { 0 });
     TOKEN.with(|token| std::ptr::from_ref(token) as usize)
@@ -135,6 +161,8 @@ impl LinkShared {
     pub(crate) fn new(peer: PeerInfo) -> Arc<LinkShared> {
         Arc::new(LinkShared {
             peer,
+            large_out: Arc::default(),
+            large_in: LargeMemory::default(),
             mail: Mutex::default(),
             has_mail: AtomicBool::new(false),
             waker: OnceLock::new(),
@@ -145,6 +173,25 @@ impl LinkShared {
         })
     }
 
+    /// Returns the link of a stream that has no channel yet; it drops every command.
+    pub(crate) fn nowhere(
+        peer: String,
+        address: &Address,
+        message_bytes_max: u64,
+    ) -> Arc<LinkShared> {
+        let link = LinkShared::new(PeerInfo {
+            name: peer.clone(),
+            beginning: Beginning::Dialled(address.clone()),
+            incarnation: 0,
+            session: 0,
+            version: VERSION_MAX,
+            message_bytes_max,
+            packet_bytes_max: PACKET_BYTES_DEFAULT,
+        });
+        link.end(&LinkError::new(peer, LinkCause::ConnectionLost));
+        link
+    }
+
     /// Of a link that nobody drives, to a peer that takes packets of so many bytes.
     #[cfg(test)]
     pub(crate) fn undriven(packet_bytes_max: usize) -> Arc<LinkShared> {
@@ -152,6 +199,7 @@ impl LinkShared {
             name: "peer".into(),
             incarnation: 1,
             session: 1,
+            beginning: Beginning::Local,
             version: 1,
             message_bytes_max: 1 << 20,
             packet_bytes_max,
@@ -187,14 +235,16 @@ impl LinkShared {
         }
     }
 
-    /// Notes who is to be woken for mail; a task's waker stays the same.
-    pub(crate) fn set_waker(&self, waker: &Waker) {
-        self.waker.get_or_init(|| waker.clone());
+    /// Notes that the driver runs in this task, which mail wakes from now on. A task's waker stays
+    /// the same.
+    #[inline]
+    pub(crate) fn driver_runs(&self, waker: &Waker) {
+        self.waker.get_or_init(|| DriverWaker::here(waker)).runs();
     }
 
     pub(crate) fn wake(&self) {
         if let Some(waker) = self.waker.get() {
-            waker.wake_by_ref();
+            waker.wake();
         }
     }
 
@@ -309,6 +359,12 @@ impl LinkShared {
 
     pub(crate) fn publish_stats(&self, stats: PeerStats) {
         *locked(&self.stats) = stats;
+    }
+
+    /// Ends the session, which is cut off, in favour of another.
+    pub(crate) fn give_way(&self, sessions_max: usize) {
+        let cause = LinkCause::GaveWay { sessions_max };
+        self.command(Command::Abort(LinkError::new(self.peer.name.clone(), cause)));
     }
 
     /// Why there is no connection, or why the last one was lost.

@@ -3,11 +3,12 @@
 //!
 //! Reading order: [`ring`] (where a message is staged), [`staging`] (the sending
 //! end of a channel), [`inbox`] and [`taking`] (the receiving end), [`mail`] (what the ends
-//! tell the driver), [`link`] (the driver of one peer), [`reading`] and
-//! [`writing`] (its two halves), [`resting`] and [`watching`] (when it sleeps and whether),
-//! [`commands`] (what it is asked),
-//! [`connection`] (one is lost, another comes), [`ending`], [`cycles`] (waits that last),
-//! [`events`] (channels that begin and end), [`buffers`], [`clock`], [`entropy`].
+//! tell the driver), [`waking`] (so that it runs beside them), [`keeping`] (what a stream sends
+//! again), [`large`] (memory of large messages), [`link`] (the driver of one peer), [`reading`]
+//! and [`writing`] (its two halves), [`resting`] and [`watching`] (when it sleeps and whether),
+//! [`commands`] (what it is asked), [`connection`] (one is lost, another comes), [`ending`],
+//! [`cycles`] (waits that last), [`events`] (channels that begin and end), [`buffers`], [`clock`],
+//! [`entropy`].
 
 pub(crate) mod buffers;
 pub(crate) mod clock;
@@ -18,6 +19,8 @@ pub(crate) mod ending;
 pub(crate) mod entropy;
 pub(crate) mod events;
 pub(crate) mod inbox;
+pub(crate) mod keeping;
+pub(crate) mod large;
 pub(crate) mod link;
 pub(crate) mod mail;
 #[cfg(feature = "metrics")]
@@ -29,5 +32,6 @@ pub(crate) mod ring;
 pub(crate) mod staging;
 pub(crate) mod taking;
 pub(crate) mod wakers;
+pub(crate) mod waking;
 mod watching;
 pub(crate) mod writing;

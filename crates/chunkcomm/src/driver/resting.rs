@@ -40,8 +40,9 @@ impl Driver {
         let rest = self.transport.as_ref().and_then(|_| self.reader.rest_deadline());
         let look = self.looks.deadline(&self.link, now);
         let last = self.unwritable.as_ref().map(|(_, until)| *until);
+        let large = [self.shared.large_out.rest(now), self.shared.large_in.rest(now)];
         let mut deadline = at;
-        for other in [link, self.recheck, rest, metrics, look, last] {
+        for other in [link, self.recheck, rest, metrics, look, last].into_iter().chain(large) {
             deadline = deadline.min(other.unwrap_or(deadline));
         }
         let probes = alive == Alive::Probe && can_write;

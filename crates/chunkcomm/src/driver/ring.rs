@@ -6,6 +6,10 @@
 //! grow and shrink: the producer goes on in another one and leaves a link to it
 //! in the old one, which it never touches again.
 //!
+//! A ring that *keeps* holds read bytes until the consumer releases them: a stream's messages
+//! until their receiver has settled them. The consumer can go back and read them again. Its
+//! producer may use all of the memory, and stays a bounded number of unread bytes ahead.
+//!
 //! # Why the unsafe code is sound
 //!
 //! The memory is a slice of `UnsafeCell<u8>`, valid and initialised for the
@@ -19,6 +23,10 @@
 //!   as free stays its own. It reads `taken` with acquire, which pairs with the
 //!   consumer's release in [`Consumer::consume`]: the consumer's reads of the
 //!   bytes are over.
+//! - In a ring that keeps, `released` has that part: the producer counts by it. It only grows, and
+//!   never passes the place where the consumer may begin again: bytes are released in the order of
+//!   reading ([`Kept::release`]). `taken` goes back with the consumer there, and only tells how
+//!   far ahead the producer is.
 //! - The consumer reads only bytes counted committed. It reads `committed` with
 //!   acquire, which pairs with the producer's release in [`Producer::commit`]:
 //!   the bytes are written. `committed` only grows meanwhile.
@@ -38,6 +46,8 @@ struct Ring {
     memory: Box<[UnsafeCell<u8>]>,
     committed: Line<AtomicU64>,
     taken: Line<AtomicU32>,
+    /// Bytes that the producer may overwrite, in a ring that keeps.
+    released: AtomicU32,
     next: OnceLock<Arc<Ring>>,
 }
 
@@ -47,6 +57,7 @@ unsafe impl Sync for Ring {}
 // SAFETY: bytes may be moved between threads.
 unsafe impl Send for Ring {}
 
+#[inline]
 fn pack(bytes: u32, messages: u32) -> u64 {
     u64::from(bytes) | (u64::from(messages) << 32)
 }
@@ -63,6 +74,7 @@ impl Ring {
             memory,
             committed: Line(AtomicU64::new(0)),
             taken: Line(AtomicU32::new(0)),
+            released: AtomicU32::new(0),
             next: OnceLock::new(),
         })
     }
@@ -71,6 +83,7 @@ impl Ring {
     ///
     /// The caller is the only one to touch these bytes while the slice lives.
     #[allow(clippy::mut_from_ref)]
+    #[inline]
     unsafe fn bytes_mut(&self, start: usize, count: usize) -> &mut [u8] {
         let cells = &self.memory[start..start + count];
         // SAFETY: the cells are in bounds and contiguous, `UnsafeCell<u8>` has the
@@ -91,8 +104,14 @@ impl Ring {
 /// A ring of `capacity` bytes with its two ends.
 pub(crate) fn ring(capacity: usize) -> (Producer, Consumer) {
     let ring = Ring::new(capacity);
-    let producer =
-        Producer { ring: Arc::clone(&ring), position: 0, bytes: 0, messages: 0, free: capacity };
+    let producer = Producer {
+        ring: Arc::clone(&ring),
+        position: 0,
+        bytes: 0,
+        messages: 0,
+        free: capacity,
+        unread_max: None,
+    };
     (producer, Consumer { ring, position: 0, bytes: 0, messages: 0 })
 }
 
@@ -105,6 +124,8 @@ pub(crate) struct Producer {
     messages: u32,
     /// Free bytes, as last seen.
     free: usize,
+    /// In a ring that keeps: most bytes that the consumer has not read.
+    unread_max: Option<usize>,
 }
 
 impl Producer {
@@ -116,8 +137,40 @@ impl Producer {
     /// Free bytes as seen now.
     pub(crate) fn free(&mut self) -> usize {
         let taken = self.ring.taken.0.load(Ordering::Acquire);
-        self.free = self.capacity() - self.bytes.wrapping_sub(taken) as usize;
+        let unread = self.bytes.wrapping_sub(taken) as usize;
+        self.free = match self.unread_max {
+            None => self.capacity() - unread,
+            Some(unread_max) => {
+                let held = self.held() as usize;
+                (self.capacity() - held).min(unread_max.saturating_sub(unread))
+            }
+        };
         self.free
+    }
+
+    /// Returns the bytes that the consumer has, read or not, in a ring that keeps.
+    fn held(&self) -> u32 {
+        self.bytes.wrapping_sub(self.ring.released.load(Ordering::Acquire))
+    }
+
+    /// Returns whether, as last seen, only bytes that the consumer has not read keep the producer
+    /// from going on.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.unread_max.is_some() && self.free < self.capacity() - self.held() as usize
+    }
+
+    /// Returns whether nothing in the ring is the consumer's.
+    pub(crate) fn is_empty(&mut self) -> bool {
+        match self.unread_max {
+            None => self.free() == self.capacity(),
+            Some(_) => self.held() == 0,
+        }
+    }
+
+    /// Keeps read bytes until they are released, and stages at most `unread_bytes_max` before they
+    /// are read. The first call comes before anything is staged.
+    pub(crate) fn keep(&mut self, unread_bytes_max: usize) {
+        self.unread_max = Some(unread_bytes_max);
     }
 
     /// Free bytes as last seen, without looking: at most [`Producer::free`].
@@ -175,7 +228,10 @@ impl Producer {
         let next = Ring::new(capacity);
         let set = self.ring.next.set(Arc::clone(&next));
         assert!(set.is_ok(), "only the producer of the newest ring replaces it");
-        *self = Producer { ring: next, position: 0, bytes: 0, messages: 0, free: capacity };
+        let unread_max = self.unread_max;
+        *self =
+            Producer { ring: next, position: 0, bytes: 0, messages: 0, free: capacity, unread_max };
+        self.free();
     }
 }
 
@@ -242,6 +298,39 @@ impl Consumer {
         self.messages = self.messages.wrapping_add(messages);
         self.ring.taken.0.store(self.bytes, Ordering::Release);
     }
+
+    /// As `consume`, in a ring that keeps: returns the stretch that is to be released.
+    pub(crate) fn consume_kept(&mut self, bytes: usize, messages: u32) -> Kept {
+        let (ring, position) = (Arc::clone(&self.ring), self.position);
+        let from = Consumer { ring, position, bytes: self.bytes, messages: self.messages };
+        self.consume(bytes, messages);
+        Kept { from, until: self.bytes }
+    }
+
+    /// Gives all read bytes back to the producer.
+    pub(crate) fn release(&mut self) {
+        self.ring.released.store(self.bytes, Ordering::Release);
+    }
+}
+
+/// A stretch of a ring that was read and is not released.
+pub(crate) struct Kept {
+    /// Where it begins.
+    from: Consumer,
+    until: u32,
+}
+
+impl Kept {
+    /// Gives the bytes back to the producer. Bytes read before them were given back already.
+    pub(crate) fn release(self) {
+        self.from.ring.released.store(self.until, Ordering::Release);
+    }
+
+    /// Reads again from here on; bytes read before this were released.
+    pub(crate) fn rewind(self) -> Consumer {
+        self.from.ring.taken.0.store(self.from.bytes, Ordering::Release);
+        self.from
+    }
 }
 
 #[cfg(test)]
@@ -283,6 +372,48 @@ mod tests {
                 oracle.drain(..count);
             }
             prop_assert!(oracle.is_empty());
+        }
+    }
+
+    proptest! {
+        /// Against a queue: what was read is read again after a rewind, and released in order.
+        #[test]
+        fn a_ring_that_keeps_reads_again(steps in prop::collection::vec((0usize..40, any::<u8>(), 0usize..3), 1..400)) {
+            let (mut producer, mut consumer) = ring(64);
+            producer.keep(48);
+            // Bytes that are not released, and the number of them that were read.
+            let (mut oracle, mut read) = (VecDeque::<u8>::new(), 0);
+            let mut kept: VecDeque<(Kept, usize)> = VecDeque::new();
+            for (bytes, value, release) in steps {
+                if producer.free() > bytes {
+                    producer.push(&[value], &vec![value; bytes]);
+                    oracle.extend(std::iter::repeat_n(value, bytes + 1));
+                    prop_assert!(oracle.len() - read <= 48 + 40 || producer.capacity() > 64);
+                } else if value < 20 && producer.capacity() < 1000 {
+                    let capacity = producer.capacity() + 64;
+                    producer.replace(capacity);
+                }
+                let (front, back, _) = consumer.peek();
+                let staged: Vec<u8> = front.iter().chain(back).copied().collect();
+                let expected = oracle.iter().skip(read).take(staged.len()).copied();
+                prop_assert!(expected.eq(staged.iter().copied()));
+                let take = staged.len().min(usize::from(value));
+                if take > 0 {
+                    kept.push_back((consumer.consume_kept(take, 0), take));
+                    read += take;
+                }
+                for _ in 0..release.min(kept.len()) {
+                    let Some((piece, bytes)) = kept.pop_front() else { break };
+                    piece.release();
+                    oracle.drain(..bytes);
+                    read -= bytes;
+                }
+                if value > 240 && let Some((first, _)) = kept.pop_front() {
+                    consumer = first.rewind();
+                    kept.clear();
+                    read = 0;
+                }
+            }
         }
     }
 

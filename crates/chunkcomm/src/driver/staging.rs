@@ -14,7 +14,7 @@
 mod encoding;
 mod shared;
 
-pub(crate) use shared::{Failure, TxShared};
+pub(crate) use shared::{Failure, Settling, TxShared};
 
 use super::clock;
 use super::mail::{Command, LinkShared, Notice};
@@ -22,12 +22,11 @@ use super::ring::{Consumer, Producer, ring};
 use super::wakers::locked;
 use crate::error::{Account, SendError};
 use crate::proto::limits::{
-    INLINE_BYTES_MAX, LARGE_STAGED_BYTES_MAX, PACKET_OVERHEAD_BYTES, RING_BYTES_INITIAL,
-    RING_GROWTH,
+    INLINE_BYTES_MAX, PACKET_OVERHEAD_BYTES, RING_BYTES_INITIAL, RING_GROWTH,
 };
 use crate::proto::message::{self, PREFIX_BYTES_MAX, TAG_LARGE};
 use bytes::Bytes;
-use shared::{FAILED, QUEUED};
+use shared::{FAILED, MOVED, QUEUED};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
@@ -48,6 +47,8 @@ pub(crate) struct TxEnd {
     /// Bytes of the last message and of its prefix: what the next probably needs.
     last_bytes: usize,
     last_prefix: usize,
+    /// Bytes of the last message, if that was a large one.
+    last_large: usize,
     pub(crate) send_waits: u64,
     /// The driver was told that nothing more comes.
     ended: bool,
@@ -72,7 +73,10 @@ impl TxEnd {
     ) -> (TxEnd, Consumer) {
         let ring_bytes = link.ring_bytes();
         let ring_bytes_max = ring_bytes - PACKET_OVERHEAD_BYTES;
-        let (producer, consumer) = ring(RING_BYTES_INITIAL.min(ring_bytes_max));
+        let (mut producer, consumer) = ring(RING_BYTES_INITIAL.min(ring_bytes_max));
+        if shared.settling.stream().is_some() {
+            producer.keep(ring_bytes_max);
+        }
         let end = TxEnd {
             producer,
             ring_bytes_max,
@@ -84,6 +88,7 @@ impl TxEnd {
             wake_step: ring_bytes / 4,
             last_bytes: 0,
             last_prefix: 1,
+            last_large: 0,
             send_waits: 0,
             ended: false,
             shared: Arc::clone(shared),
@@ -161,21 +166,32 @@ impl TxEnd {
 
     /// Stages a message that travels as its own slice, without copy.
     pub(crate) fn stage_large(&mut self, payload: &Bytes) -> Result<Staged, SendError> {
+        if self.takes_large(payload.len())? == Staged::Full {
+            return Ok(Staged::Full);
+        }
+        self.push_large(payload.clone())
+    }
+
+    /// Whether a large message of `bytes` can be staged now.
+    fn takes_large(&mut self, bytes: usize) -> Result<Staged, SendError> {
         self.check_alive()?;
         let bytes_max = self.link.peer.message_bytes_max;
-        if payload.len() as u64 > bytes_max {
-            return Err(SendError::TooLarge { bytes: payload.len() as u64, bytes_max });
+        if bytes as u64 > bytes_max {
+            return Err(SendError::TooLarge { bytes: bytes as u64, bytes_max });
         }
         if !self.make_room(1) {
             return Ok(Staged::Full);
         }
+        // The driver only lowers it.
+        let fits = self.shared.admits_large(bytes);
+        Ok(if fits { Staged::Done } else { Staged::Full })
+    }
+
+    /// Stages a large message that can be staged.
+    fn push_large(&mut self, payload: Bytes) -> Result<Staged, SendError> {
         let mut slow = locked(&self.shared.slow);
-        let fits = slow.large_bytes + payload.len() <= LARGE_STAGED_BYTES_MAX;
-        if slow.large_bytes > 0 && !fits {
-            return Ok(Staged::Full);
-        }
         slow.large_bytes += payload.len();
-        slow.large.push_back(payload.clone());
+        slow.large.push_back(payload);
         self.shared.large_pending.fetch_add(1, Ordering::Release);
         drop(slow);
         self.producer.push(&[TAG_LARGE], &[]);
@@ -188,8 +204,9 @@ impl TxEnd {
         if self.producer.free_seen() >= bytes || self.look() >= bytes {
             return true;
         }
-        while self.producer.capacity() < self.ring_bytes_max {
-            let capacity = (self.producer.capacity() * RING_GROWTH).min(self.ring_bytes_max);
+        let bytes_max = self.grown_bytes_max();
+        while self.producer.capacity() < bytes_max {
+            let capacity = (self.producer.capacity() * RING_GROWTH).min(bytes_max);
             self.producer.replace(capacity);
             if self.producer.free() >= bytes {
                 return true;
@@ -204,12 +221,22 @@ impl TxEnd {
     /// It must be empty: while a channel waits for credit the size of packets may rise
     /// and fall as often as it likes, and each time another ring would be filled.
     fn look(&mut self) -> usize {
-        let free = self.producer.free();
         self.note_ring_bytes();
-        if free == self.producer.capacity() && free > self.ring_bytes_max {
+        self.producer.free();
+        if self.producer.capacity() > self.ring_bytes_max && self.producer.is_empty() {
             self.producer.replace(self.ring_bytes_max);
         }
         self.producer.free_seen()
+    }
+
+    /// Returns the size to which the ring may grow now. A ring that keeps grows for the kept
+    /// messages, not for those that the driver has not taken.
+    fn grown_bytes_max(&self) -> usize {
+        match self.shared.settling.stream() {
+            None => self.ring_bytes_max,
+            Some(_) if self.producer.is_ahead() => self.producer.capacity(),
+            Some(stream) => stream.bytes_max.max(self.ring_bytes_max),
+        }
     }
 
     /// A ring holds a full packet; while these are small, several.
@@ -217,14 +244,25 @@ impl TxEnd {
         let ring_bytes = self.link.ring_bytes();
         self.ring_bytes_max = ring_bytes - PACKET_OVERHEAD_BYTES;
         self.wake_step = ring_bytes / 4;
+        if self.shared.settling.stream().is_some() {
+            self.producer.keep(self.ring_bytes_max);
+        }
     }
 
     /// What is staged may leave: more cannot come before it does.
     fn tell_no_room(&mut self) {
         if self.no_room_told != self.accepted {
             self.no_room_told = self.accepted;
-            let (id, until) = (self.id, self.accepted);
-            self.link.command(Command::NoRoom { id, until, at: clock::now() });
+            let until = self.accepted;
+            let keeps = self.shared.settling.stream().is_some() && !self.producer.is_ahead();
+            let (link, id) = self.channel();
+            let at = clock::now();
+            link.command(if keeps {
+                // The peer reports at once which of the messages in the way are settled.
+                Command::Flush { id, until, at, sync: true }
+            } else {
+                Command::NoRoom { id, until, at }
+            });
         }
     }
 
@@ -250,6 +288,19 @@ impl TxEnd {
         Ok(())
     }
 
+    /// The link, and the channel's number there: a stream may have got another one.
+    fn channel(&mut self) -> (&LinkShared, u32) {
+        if self.shared.flags.load(Ordering::SeqCst) & MOVED != 0 {
+            let mut slow = locked(&self.shared.slow);
+            self.shared.flags.fetch_and(!MOVED, Ordering::SeqCst);
+            if let Some((link, id)) = slow.moved.take() {
+                self.link = link;
+                self.id = id;
+            }
+        }
+        (&self.link, self.id)
+    }
+
     #[cold]
     fn tell_driver(&mut self, flags: u8) -> Result<(), SendError> {
         if flags & FAILED != 0 {
@@ -257,6 +308,7 @@ impl TxEnd {
             return Err(self.error());
         }
         let bytes = std::mem::take(&mut self.since_wake);
+        self.channel();
         if self.shared.flags.fetch_or(QUEUED, Ordering::SeqCst) & QUEUED == 0 {
             // A runtime of one thread runs its tasks in the order they were woken.
             let bytes = if self.link.is_home() { bytes } else { 0 };
@@ -268,15 +320,17 @@ impl TxEnd {
     }
 
     /// Everything accepted so far leaves at once.
-    pub(crate) fn urgent(&self) {
-        let (id, until) = (self.id, self.accepted);
-        self.link.command(Command::Urgent { id, until, at: clock::now() });
+    pub(crate) fn urgent(&mut self) {
+        let until = self.accepted;
+        let (link, id) = self.channel();
+        link.command(Command::Urgent { id, until, at: clock::now() });
     }
 
     /// Everything accepted so far leaves, and is acknowledged at once if `sync`.
-    pub(crate) fn flush(&self, sync: bool) {
-        let (id, until) = (self.id, self.accepted);
-        self.link.command(Command::Flush { id, until, at: clock::now(), sync });
+    pub(crate) fn flush(&mut self, sync: bool) {
+        let until = self.accepted;
+        let (link, id) = self.channel();
+        link.command(Command::Flush { id, until, at: clock::now(), sync });
     }
 
     /// Messages accepted and acknowledged.
@@ -305,8 +359,11 @@ impl TxEnd {
 
     fn end(&mut self) {
         if !std::mem::replace(&mut self.ended, true) {
-            let (id, messages) = (self.id, self.accepted);
-            self.link.command(Command::End { id, messages, at: clock::now() });
+            let messages = self.accepted;
+            // First: the task that opens the stream's next channel looks for it.
+            self.shared.set_ended(messages);
+            let (link, id) = self.channel();
+            link.command(Command::End { id, messages, at: clock::now() });
         }
     }
 

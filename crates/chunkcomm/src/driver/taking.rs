@@ -10,6 +10,7 @@ use super::mail::{Command, LinkShared};
 use crate::channel::Landing;
 use crate::proto::link::Counted;
 use crate::proto::message;
+use crate::proto::packet::StreamStart;
 use crate::stats::ReceivingStats;
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -44,13 +45,41 @@ pub(crate) struct RxEnd {
     taken: u32,
     consumed: u64,
     finished: bool,
+    /// The channel has ended and all of it was taken; the receiver may still settle.
+    ended: bool,
+    settles: Option<Settles>,
     /// Counted a run: those that were left behind.
     left: ReceivingStats,
 }
 
+/// Way in which a receiver settles the messages of a stream.
+#[derive(Debug, Clone, Copy)]
+struct Settles {
+    stream: StreamStart,
+    by_hand: bool,
+}
+
+/// Place of a message in its stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Delivery {
+    /// The stream's random number: the same for all messages of one sender, over all its channels.
+    pub stream: u128,
+    /// The message's number in its stream, from 0.
+    pub number: u64,
+    /// Whether the message may have been delivered before, by an earlier channel of the stream.
+    pub redelivered: bool,
+}
+
 impl RxEnd {
-    pub(crate) fn new(shared: Arc<RxShared>, link: Arc<LinkShared>) -> RxEnd {
+    pub(crate) fn new(
+        shared: Arc<RxShared>,
+        link: Arc<LinkShared>,
+        stream: Option<StreamStart>,
+    ) -> RxEnd {
         RxEnd {
+            ended: false,
+            settles: stream.map(|stream| Settles { stream, by_hand: false }),
             shared,
             link,
             runs: VecDeque::new(),
@@ -155,7 +184,11 @@ impl RxEnd {
         match self.take()? {
             Found::Small(bytes) => Some(decode(bytes)),
             Found::SmallOf(bytes, range) => Some(decode(&bytes[range])),
-            Found::Large(bytes) => Some(decode(&bytes)),
+            Found::Large(bytes) => {
+                let decoded = decode(&bytes);
+                self.link.large_in.give(bytes);
+                Some(decoded)
+            }
         }
     }
 
@@ -235,6 +268,9 @@ impl RxEnd {
     }
 
     fn leave_current(&mut self) {
+        if self.settles.is_some_and(|settles| !settles.by_hand) {
+            self.settle();
+        }
         let Some(run) = self.current.take() else { return };
         let (length, messages) = match &run {
             Run::Shared { bytes, messages } => (bytes.len(), *messages),
@@ -256,6 +292,29 @@ impl RxEnd {
             });
         }
         self.count(length);
+    }
+
+    /// Settles every message that was taken.
+    #[cold]
+    pub(crate) fn settle(&mut self) {
+        let Some(Settles { stream, .. }) = self.settles else { return };
+        if self.shared.settle(stream.first + self.stats().messages) {
+            self.link.command(Command::Settled { id: self.shared.id });
+        }
+    }
+
+    /// Ends the settling of messages by taking the next one.
+    pub(crate) fn settle_by_hand(&mut self) {
+        if let Some(settles) = &mut self.settles {
+            settles.by_hand = true;
+        }
+    }
+
+    /// Returns the place in its stream of the message taken last.
+    pub(crate) fn delivery(&self) -> Option<Delivery> {
+        let StreamStart { id, first, sent_before } = self.settles?.stream;
+        let number = first + self.stats().messages.checked_sub(1)?;
+        Some(Delivery { stream: id, number, redelivered: number < sent_before })
     }
 
     /// What was taken so far.
@@ -348,6 +407,11 @@ impl RxEnd {
         once();
     }
 
+    /// Tells the sender that nothing more is wanted; messages that it has sent still come.
+    pub(crate) fn stop(&self) {
+        self.link.command(Command::Stop { id: self.shared.id });
+    }
+
     /// Forgets the channel without telling the peer: it was refused.
     pub(crate) fn disarm(mut self) {
         self.finished = true;
@@ -356,7 +420,9 @@ impl RxEnd {
 
     fn finish(&mut self) {
         self.leave_current();
-        if !self.finished {
+        self.ended = true;
+        // Messages taken from a stream may be settled until the receiver is dropped.
+        if !self.finished && self.settles.is_none() {
             self.finished = true;
             self.link.command(Command::Finished { id: self.shared.id });
         }
@@ -386,13 +452,17 @@ impl RxEnd {
 
 impl Drop for RxEnd {
     fn drop(&mut self) {
-        if !self.finished {
-            self.shared.with_queue(|queue| {
-                queue.dropped = true;
-                queue.runs.clear();
-            });
-            self.link.command(Command::Terminate { id: self.shared.id });
+        if self.finished {
+            return;
         }
+        if self.ended {
+            return self.link.command(Command::Finished { id: self.shared.id });
+        }
+        self.shared.with_queue(|queue| {
+            queue.dropped = true;
+            queue.runs.clear();
+        });
+        self.link.command(Command::Terminate { id: self.shared.id });
     }
 }
 

@@ -1,8 +1,9 @@
 //! The writing half of a driver: the rings of the channels as the machine sees
 //! them, and the one packet that is being written.
 
-use super::ring::Consumer;
-use super::staging::TxShared;
+use super::keeping::Keeping;
+use super::ring::{Consumer, ring};
+use super::staging::{Settling, TxShared};
 use crate::proto::ids::IdMap;
 use crate::proto::link::Link;
 use crate::proto::outbox::{Staged, View};
@@ -18,8 +19,18 @@ use std::task::{Context, Poll, ready};
 pub(crate) struct TxSlot {
     pub(crate) shared: Arc<TxShared>,
     pub(crate) ring: Consumer,
+    /// For a stream: the messages that were sent and are not settled.
+    pub(crate) keeping: Option<Keeping>,
     /// What is staged is not to be sent: the receiver is gone.
     pub(crate) discard: bool,
+}
+
+impl TxSlot {
+    /// A channel whose messages concern nobody.
+    fn over() -> TxSlot {
+        let shared = TxShared::new(String::new(), String::new(), Settling::No);
+        TxSlot { shared, ring: ring(1).1, keeping: None, discard: true }
+    }
 }
 
 /// The channels that send.
@@ -28,6 +39,9 @@ pub(crate) struct TxSlots {
     pub(crate) slots: IdMap<TxSlot>,
     /// Channels in which something was staged while a packet was filled.
     pub(crate) restaged: Vec<u32>,
+    /// Channels whose end is acknowledged, until all records that came with that are handled: a
+    /// refusal may be among them.
+    ended: Vec<u32>,
 }
 
 impl Staged for TxSlots {
@@ -45,7 +59,10 @@ impl Staged for TxSlots {
 
     fn consume(&mut self, channel: u32, bytes: usize, messages: u32) {
         let Some(slot) = self.slots.get_mut(channel) else { return };
-        slot.ring.consume(bytes, messages);
+        match &mut slot.keeping {
+            None => slot.ring.consume(bytes, messages),
+            Some(keeping) => keeping.consume(&mut slot.ring, bytes, messages),
+        }
         if !slot.ring.is_empty() || slot.shared.not_queued(&mut slot.ring) {
             self.restaged.push(channel);
         }
@@ -53,7 +70,12 @@ impl Staged for TxSlots {
     }
 
     fn take_large(&mut self, channel: u32) -> Bytes {
-        self.slots.get(channel).map_or_else(Bytes::new, |slot| slot.shared.take_large())
+        let Some(slot) = self.slots.get_mut(channel) else { return Bytes::new() };
+        let bytes = slot.shared.take_large();
+        if let Some(keeping) = &mut slot.keeping {
+            keeping.keep_large(bytes.clone());
+        }
+        bytes
     }
 }
 
@@ -76,9 +98,54 @@ impl TxSlots {
             slot.shared.set_acked(carried.messages);
             if carried.end {
                 slot.shared.set_end_acked();
-                self.slots.remove(carried.channel);
+                self.ended.push(carried.channel);
             }
         }
+    }
+
+    /// Lets go of the channels whose end is acknowledged.
+    pub(crate) fn forget_ended(&mut self) {
+        while let Some(channel) = self.ended.pop() {
+            self.remove_if_done(channel);
+        }
+    }
+
+    /// Notes that the receiver has settled `total` messages. Nothing follows if that is its `last`
+    /// word.
+    pub(crate) fn settled(&mut self, channel: u32, total: u64, last: bool) {
+        let Some(slot) = self.slots.get_mut(channel) else { return };
+        match &mut slot.keeping {
+            None => slot.shared.set_settled(total),
+            Some(keeping) => keeping.settle(total, &slot.shared),
+        }
+        if !self.remove_if_done(channel) && last {
+            self.give_back(channel);
+        }
+    }
+
+    /// The peer has the end of `channel`, and nothing of it is to be settled.
+    fn remove_if_done(&mut self, channel: u32) -> bool {
+        let Some(slot) = self.slots.get(channel) else { return false };
+        let is_settled = |keeping: &Keeping| keeping.is_done(&slot.shared);
+        if !slot.shared.end_acked() || !slot.keeping.as_ref().is_none_or(is_settled) {
+            return false;
+        }
+        if let Some(keeping) = self.slots.remove(channel).and_then(|slot| slot.keeping) {
+            keeping.end();
+        }
+        true
+    }
+
+    /// Gives the messages that are not settled back to the stream, when its channel has ended
+    /// before it. Returns false for a channel without a stream.
+    pub(crate) fn give_back(&mut self, channel: u32) -> bool {
+        let Some(slot) = self.slots.get_mut(channel) else { return false };
+        let Some(keeping) = slot.keeping.take() else { return false };
+        // Anything that still comes of this channel no longer concerns the stream.
+        let over = TxSlot::over();
+        let TxSlot { shared, ring, .. } = std::mem::replace(slot, over);
+        keeping.give_back(ring, &shared);
+        true
     }
 }
 

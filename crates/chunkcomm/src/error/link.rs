@@ -6,8 +6,9 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-/// Why the session with a peer ended.
-#[derive(Debug, Clone)]
+/// Why the session with a peer ended, or lost its connection
+/// ([`LinkEvent::CutOff`](crate::LinkEvent::CutOff)).
+#[derive(Clone)]
 pub struct LinkError {
     inner: Arc<LinkErrorInner>,
 }
@@ -41,6 +42,12 @@ pub enum LinkCause {
     Restarted,
     /// This node was told that the peer is gone.
     Gone(String),
+    /// It was cut off for longest when another peer began a session, and
+    /// [`NodeBuilder::sessions_max`](crate::NodeBuilder::sessions_max) allows no more.
+    GaveWay {
+        /// The limit.
+        sessions_max: usize,
+    },
     /// The peer did what the protocol does not allow.
     Protocol(ProtocolError),
     /// The messages of a run do not fill it: the peer's bytes are corrupt.
@@ -97,6 +104,11 @@ impl fmt::Display for LinkError {
                 write!(f, "another process answers where {peer} was")
             }
             LinkCause::Gone(why) => write!(f, "{peer} is gone: {why}"),
+            LinkCause::GaveWay { sessions_max } => write!(
+                f,
+                "the session with {peer}, cut off, gave way to a new one: sessions_max allows \
+                 {sessions_max}"
+            ),
             LinkCause::Protocol(error) => write!(f, "{peer} broke the protocol: {error}"),
             LinkCause::CorruptRun { channel } => {
                 write!(
@@ -115,6 +127,8 @@ impl fmt::Display for LinkError {
         }
     }
 }
+
+crate::debug_with_causes!(LinkError);
 
 impl Error for LinkError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

@@ -1,15 +1,17 @@
 //! What can go wrong in building a node, connecting, opening and accepting.
 
-use super::{LinkError, RefusalReason};
+use super::{LinkError, Named, RefusalReason};
 use crate::Address;
 use crate::credential::CredentialError;
+use crate::proto::hello::VERSION_STREAMS;
 use std::error::Error;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Why a node could not be built.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum NodeError {
     /// An address cannot be listened at.
@@ -70,6 +72,8 @@ impl fmt::Display for NodeError {
     }
 }
 
+crate::debug_with_causes!(NodeError);
+
 impl Error for NodeError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
@@ -81,30 +85,67 @@ impl Error for NodeError {
 }
 
 /// Why there is no link with a peer.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The address does not answer.
     Unreachable {
         /// The address.
         address: Address,
-        /// Why.
+        /// The error of the last attempt.
         error: Arc<io::Error>,
+        /// Time for which it was tried; zero after a single attempt.
+        tried: Duration,
     },
     /// What answers is not a node that this one can talk to.
     Hello {
         /// The address.
         address: Address,
-        /// What does not fit.
+        /// The mismatch in the last attempt.
         cause: HelloCause,
+        /// Time for which it was tried; zero after a single attempt.
+        tried: Duration,
     },
     /// The node is closed.
     Closed,
+    /// The runtime that drove the node is gone.
+    RuntimeGone,
+}
+
+impl ConnectError {
+    /// Returns whether another attempt may go better: the peer may be about to start, or the
+    /// connection was cut. False where two nodes do not fit: another credential, cluster or
+    /// version, or a peer that is no node.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            ConnectError::Unreachable { error, .. } => system_may_pass(error),
+            ConnectError::Hello { cause, .. } => cause.may_pass(),
+            ConnectError::Closed | ConnectError::RuntimeGone => false,
+        }
+    }
+
+    /// As this, after several attempts.
+    pub(crate) fn after(mut self, time: Duration) -> ConnectError {
+        if let ConnectError::Unreachable { tried, .. } | ConnectError::Hello { tried, .. } =
+            &mut self
+        {
+            *tried = time;
+        }
+        self
+    }
+}
+
+/// A name that is not known yet, a socket that is not there yet, a port where nobody listens:
+/// all may be in a moment.
+fn system_may_pass(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
+    !matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported)
 }
 
 /// Why a peer is not talked to: what does not fit in its hello, its proof or its
 /// TLS.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum HelloCause {
     /// It is not a hello.
@@ -134,6 +175,34 @@ pub enum HelloCause {
     Session(crate::proto::resume::ResumeError),
     /// The peer takes no session: it is closing.
     Refused,
+    /// No further session is taken:
+    /// [`NodeBuilder::sessions_max`](crate::NodeBuilder::sessions_max) allows this many.
+    Full {
+        /// The limit of the node that was dialled.
+        sessions_max: u64,
+    },
+}
+
+impl HelloCause {
+    fn may_pass(&self) -> bool {
+        match self {
+            HelloCause::Io(_)
+            | HelloCause::NoProof(_)
+            | HelloCause::Timeout
+            | HelloCause::ProofTimeout
+            | HelloCause::TlsTimeout
+            | HelloCause::GaveWay
+            | HelloCause::Refused
+            | HelloCause::Full { .. } => true,
+            // The connection ended, or its bytes do not fit.
+            HelloCause::Tls(error) => error.kind() != io::ErrorKind::InvalidData,
+            HelloCause::Wrong(_)
+            | HelloCause::Disagreement(_)
+            | HelloCause::WrongProof
+            | HelloCause::System(_)
+            | HelloCause::Session(_) => false,
+        }
+    }
 }
 
 impl fmt::Display for HelloCause {
@@ -141,27 +210,30 @@ impl fmt::Display for HelloCause {
         match self {
             HelloCause::Wrong(error) => error.fmt(f),
             HelloCause::Disagreement(error) => error.fmt(f),
-            HelloCause::Io(error) => write!(f, "the connection ended before the hello: {error}"),
+            HelloCause::Io(_) => f.write_str("the connection ended before the hello"),
             HelloCause::Session(error) => error.fmt(f),
             HelloCause::Refused => f.write_str("the peer takes no new session: it is closing"),
+            HelloCause::Full { sessions_max } => write!(
+                f,
+                "no new session is taken: all {sessions_max} that sessions_max allows are connected"
+            ),
             HelloCause::Timeout => f.write_str("no hello came in time"),
             HelloCause::WrongProof => f.write_str(
                 "the peer did not prove that it has this node's credential: it has another, or \
                  what the two said was changed on the way",
             ),
-            HelloCause::NoProof(error) => write!(
-                f,
-                "the connection ended before the peer proved that it has the credential: {error}"
+            HelloCause::NoProof(_) => f.write_str(
+                "the connection ended before the peer proved that it has the credential",
             ),
             HelloCause::ProofTimeout => {
                 f.write_str("the peer did not prove in time that it has the credential")
             }
-            HelloCause::Tls(error) => write!(f, "the tls handshake failed: {error}"),
+            HelloCause::Tls(_) => f.write_str("the tls handshake failed"),
             HelloCause::TlsTimeout => f.write_str("the tls handshake was not done in time"),
             HelloCause::GaveWay => {
                 f.write_str("too many connected at once, and this one had come least far")
             }
-            HelloCause::System(error) => write!(f, "the system gave no random numbers: {error}"),
+            HelloCause::System(_) => f.write_str("the system gave no random numbers"),
         }
     }
 }
@@ -169,19 +241,28 @@ impl fmt::Display for HelloCause {
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ConnectError::Unreachable { address, error } => {
-                write!(f, "{address} cannot be reached: {error}")
+            ConnectError::Unreachable { address, tried, .. } => {
+                write!(f, "{address} cannot be reached")?;
+                fmt_tried(f, *tried)
             }
-            ConnectError::Hello { address, cause } => {
-                write!(f, "no session with {address}: {cause}")
+            ConnectError::Hello { address, cause, tried } => {
+                write!(f, "no session with {address}: {cause}")?;
+                fmt_tried(f, *tried)
             }
             ConnectError::Closed => f.write_str("the node is closed"),
+            ConnectError::RuntimeGone => f.write_str("the runtime that drove the node is gone"),
         }
     }
 }
 
-impl HelloCause {
-    fn io_error(&self) -> Option<&(dyn Error + 'static)> {
+fn fmt_tried(f: &mut fmt::Formatter<'_>, tried: Duration) -> fmt::Result {
+    if tried.is_zero() { Ok(()) } else { write!(f, " (tried for {:.1} s)", tried.as_secs_f64()) }
+}
+
+crate::debug_with_causes!(HelloCause);
+
+impl Error for HelloCause {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             HelloCause::Io(error)
             | HelloCause::NoProof(error)
@@ -192,17 +273,20 @@ impl HelloCause {
     }
 }
 
+crate::debug_with_causes!(ConnectError);
+
 impl Error for ConnectError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            ConnectError::Hello { cause, .. } => cause.io_error(),
+            ConnectError::Unreachable { error, .. } => Some(error.as_ref()),
+            ConnectError::Hello { cause, .. } => cause.source(),
             _ => None,
         }
     }
 }
 
 /// Why a channel could not be opened.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum OpenError {
     /// The session ended, and the peer could not be dialled again.
@@ -216,6 +300,16 @@ pub enum OpenError {
     },
     /// Values of this type cannot be sent.
     Type(TypeRefused),
+    /// The channel was to be settled, and the peer speaks an older version of the protocol,
+    /// without settling.
+    NoStreams {
+        /// The peer's name.
+        peer: String,
+        /// The version that both speak.
+        version: u16,
+    },
+    /// The system gave no random bytes for the number of a stream.
+    NoRandomness,
 }
 
 /// A type whose values cannot be sent.
@@ -242,9 +336,16 @@ impl fmt::Display for OpenError {
                 write!(f, "the name of a channel has {bytes} bytes, allowed are 1 to 255")
             }
             OpenError::Type(refused) => refused.fmt(f),
+            OpenError::NoStreams { peer, version } => write!(
+                f,
+                "{peer} speaks version {version} of the protocol, settling needs {VERSION_STREAMS}"
+            ),
+            OpenError::NoRandomness => f.write_str("the system has no random numbers"),
         }
     }
 }
+
+crate::debug_with_causes!(OpenError);
 
 impl Error for OpenError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
@@ -257,7 +358,7 @@ impl Error for OpenError {
 }
 
 /// Why `accept` gave no channel. After each, `accept` can be called again.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum AcceptError {
     /// A peer opened the channel with another type; it was refused.
@@ -271,20 +372,41 @@ pub enum AcceptError {
     },
     /// Values of this type cannot be received.
     Type(TypeRefused),
+    /// No peer opened the channel in the time that was given.
+    Late {
+        /// The channel's name.
+        channel: String,
+        /// That time.
+        waited: Duration,
+        /// The channels that peers have opened and nobody has accepted, as `"name" by peer`.
+        held: Vec<String>,
+    },
     /// The node is closed.
     Closed,
+    /// The runtime that drove the node is gone: no channel will come any more.
+    RuntimeGone,
 }
 
 impl fmt::Display for AcceptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AcceptError::Mismatch { channel, peer, reason } => {
-                write!(f, "channel {channel:?} of {peer} was refused: {reason}")
+                write!(f, "{} of {peer} was refused: {reason}", Named(channel))
             }
             AcceptError::Type(refused) => refused.fmt(f),
+            AcceptError::Late { channel, waited, held } => {
+                write!(f, "no peer opened channel {channel:?} within {waited:?}")?;
+                match &held[..] {
+                    [] => Ok(()),
+                    held => write!(f, "; opened and not accepted: {}", held.join(", ")),
+                }
+            }
             AcceptError::Closed => f.write_str("the node is closed"),
+            AcceptError::RuntimeGone => f.write_str("the runtime that drove the node is gone"),
         }
     }
 }
+
+crate::debug_with_causes!(AcceptError);
 
 impl Error for AcceptError {}

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Why the two ends of a channel do not meet, or nothing comes by it any more.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum PortError {
     /// The far end was dropped before it was connected.
@@ -61,6 +61,8 @@ impl fmt::Display for PortError {
     }
 }
 
+crate::debug_with_causes!(PortError);
+
 impl Error for PortError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
@@ -84,7 +86,7 @@ pub struct HandOverError<T> {
 
 impl<T> fmt::Debug for HandOverError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HandOverError").field("error", &self.error).finish_non_exhaustive()
+        f.write_str(&crate::with_causes(self))
     }
 }
 
@@ -101,7 +103,7 @@ impl<T> Error for HandOverError<T> {
 }
 
 /// Why a [`Value`](crate::Value) has no value.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum ValueError {
     /// Its writer was dropped without writing.
@@ -123,6 +125,8 @@ impl fmt::Display for ValueError {
         }
     }
 }
+
+crate::debug_with_causes!(ValueError);
 
 impl Error for ValueError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

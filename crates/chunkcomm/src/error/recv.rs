@@ -1,13 +1,13 @@
 //! What can go wrong in receiving.
 
-use super::LinkError;
+use super::{LinkError, Named};
 use crate::proto::codec::DecodeError;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
 /// Why a receiver cannot go on, or one message could not be taken.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum RecvError {
     /// The session ended before the sender was done.
@@ -41,30 +41,30 @@ impl fmt::Display for RecvError {
         match self {
             RecvError::Lost { channel, link, arrived } => write!(
                 f,
-                "channel {channel:?}: {link}; {arrived} messages had arrived, whether more were \
-                 sent is unknown"
+                "{link}; {}: {arrived} messages had arrived, whether more were sent is unknown",
+                Named(channel)
             ),
             RecvError::Decode(failed) => {
-                let DecodeFailed { channel, peer, error } = &**failed;
-                write!(
-                    f,
-                    "channel {channel:?}: a message from {peer} could not be decoded: {error}"
-                )
+                let DecodeFailed { channel, peer, .. } = &**failed;
+                write!(f, "{}: a message from {peer} could not be decoded", Named(channel))
             }
             RecvError::BufferTooSmall { bytes, buffer_bytes } => {
                 write!(f, "the next message has {bytes} bytes, the buffer {buffer_bytes}")
             }
             RecvError::LandingFull { channel } => {
-                write!(f, "channel {channel:?}: more came than the landing has room for")
+                write!(f, "{}: more came than the landing has room for", Named(channel))
             }
         }
     }
 }
 
+crate::debug_with_causes!(RecvError);
+
 impl Error for RecvError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             RecvError::Lost { link, .. } => link.source(),
+            RecvError::Decode(failed) => Some(&failed.error),
             _ => None,
         }
     }
@@ -82,7 +82,7 @@ pub struct DecodeFailed {
 }
 
 /// Why `try_recv` gave no message.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum TryRecvError {
     /// None is there just now.
@@ -102,6 +102,8 @@ impl fmt::Display for TryRecvError {
         }
     }
 }
+
+crate::debug_with_causes!(TryRecvError);
 
 impl Error for TryRecvError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

@@ -1,6 +1,7 @@
 //! What can go wrong in sending and closing.
 
-use super::LinkError;
+use super::{LinkError, Named};
+use crate::proto::causes::with_causes;
 use crate::proto::codec::EncodeError;
 use std::error::Error;
 use std::fmt;
@@ -36,12 +37,12 @@ impl fmt::Display for Account {
 }
 
 /// Why nothing can be sent on a channel any more, or one message cannot.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum SendError {
     /// The session ended.
     Lost(Arc<ChannelLost>),
-    /// The receiver was dropped.
+    /// The receiver was dropped or closed.
     Terminated(Arc<ChannelName>),
     /// The peer refused the channel.
     Refused(Arc<ChannelRefused>),
@@ -53,13 +54,25 @@ pub enum SendError {
         /// What the peer takes.
         bytes_max: u64,
     },
-    /// The value's `Serialize` refused; nothing was sent, others can be.
+    /// More room was asked for than the channel ever has for one message. Such a message may still
+    /// be sent: a large one needs no room of this kind.
+    TooLargeToReserve {
+        /// Bytes that were asked for.
+        bytes: usize,
+        /// Most bytes that the channel ever has room for at once.
+        bytes_max: usize,
+    },
+    /// The value's `Serialize` refused, or it lies too deep in itself; nothing was sent, others
+    /// can be.
     Encode(Arc<EncodeError>),
     /// An item was given to the `Sink` without asking whether it is ready, and
     /// there was no room; it was not accepted.
     NotReady,
     /// This sender was closed.
     Closed,
+    /// The channel was opened without [`ChannelOptions::settled`](crate::ChannelOptions::settled):
+    /// its receiver settles nothing.
+    NotSettled,
 }
 
 /// A channel whose session ended.
@@ -108,6 +121,8 @@ pub enum RefusalReason {
     KindMismatch,
     /// Nobody accepted, and too many opens wait.
     NotAccepted,
+    /// The peer is too old to settle messages.
+    NoStreams,
 }
 
 impl fmt::Display for RefusalReason {
@@ -117,6 +132,9 @@ impl fmt::Display for RefusalReason {
                 write!(f, "the sender's type is {sender}, the receiver's is {receiver}")
             }
             RefusalReason::KindMismatch => f.write_str("one end sends values, the other bytes"),
+            RefusalReason::NoStreams => {
+                f.write_str("its messages are to be settled, which the peer's version cannot")
+            }
             RefusalReason::NotAccepted => f.write_str("nobody accepted it, and too many wait"),
         }
     }
@@ -127,25 +145,35 @@ impl fmt::Display for SendError {
         match self {
             SendError::Lost(lost) => {
                 let ChannelLost { channel, link, account } = &**lost;
-                write!(f, "channel {channel:?}: {link}; {account}")
+                write!(f, "{link}; {}: {account}", Named(channel))
             }
             SendError::Terminated(name) => {
                 let ChannelName { channel, peer } = &**name;
-                write!(f, "channel {channel:?}: {peer} dropped the receiver")
+                write!(f, "{}: {peer} closed or dropped the receiver", Named(channel))
             }
             SendError::Refused(refused) => {
                 let ChannelRefused { channel, peer, reason } = &**refused;
-                write!(f, "channel {channel:?} was refused by {peer}: {reason}")
+                write!(f, "{} was refused by {peer}: {reason}", Named(channel))
             }
             SendError::TooLarge { bytes, bytes_max } => {
                 write!(f, "a message of {bytes} bytes, where the peer takes at most {bytes_max}")
             }
+            SendError::TooLargeToReserve { bytes, bytes_max } => write!(
+                f,
+                "room for {bytes} bytes was to be reserved, where a channel has room for at most \
+                 {bytes_max}; a larger message is sent without"
+            ),
             SendError::Encode(_) => f.write_str("a message could not be encoded"),
             SendError::NotReady => f.write_str("the sink was not ready for an item"),
             SendError::Closed => f.write_str("the sender is closed"),
+            SendError::NotSettled => f.write_str(
+                "the channel was opened without ChannelOptions::settled, its receiver settles nothing",
+            ),
         }
     }
 }
+
+crate::debug_with_causes!(SendError);
 
 impl Error for SendError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
@@ -158,7 +186,7 @@ impl Error for SendError {
 }
 
 /// Why `try_send` did not accept a message.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum TrySendError {
     /// The outbox of the channel is full just now.
@@ -176,6 +204,8 @@ impl fmt::Display for TrySendError {
     }
 }
 
+crate::debug_with_causes!(TrySendError);
+
 impl Error for TrySendError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
@@ -186,7 +216,7 @@ impl Error for TrySendError {
 }
 
 /// `send_all` stopped.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct SendAllError {
     /// Messages that were accepted before.
     pub accepted: usize,
@@ -200,14 +230,42 @@ impl fmt::Display for SendAllError {
     }
 }
 
+crate::debug_with_causes!(SendAllError);
+
 impl Error for SendAllError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.error.source()
     }
 }
 
+/// Some of the senders of [`send_to_all`](crate::send_to_all) did not accept the message.
+#[derive(Clone)]
+pub struct SendToAllError {
+    /// The indices of these senders, in order, each with its error; at least one. All others
+    /// accepted the message.
+    pub failed: Vec<(usize, SendError)>,
+}
+
+impl fmt::Display for SendToAllError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of the senders did not accept the message", self.failed.len())?;
+        match self.failed.first() {
+            Some((index, error)) => write!(f, ", first sender {index}: {error}"),
+            None => Ok(()),
+        }
+    }
+}
+
+crate::debug_with_causes!(SendToAllError);
+
+impl Error for SendToAllError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.failed.first().and_then(|(_, error)| error.source())
+    }
+}
+
 /// Closing did not get everything acknowledged.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct CloseError {
     /// The channels with what was not acknowledged. For [`Node::close`](crate::Node::close)
     /// these are also channels of sessions that ended before, and channels that were refused
@@ -237,9 +295,9 @@ impl fmt::Display for CloseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("closed with unacknowledged messages")?;
         for it in &self.channels {
-            write!(f, "; channel {:?} to {}: {}", it.channel, it.peer, it.account)?;
+            write!(f, "; {} to {}: {}", Named(&it.channel), it.peer, it.account)?;
             match &it.cause {
-                Some(SendError::Lost(lost)) => write!(f, " ({})", lost.link)?,
+                Some(SendError::Lost(lost)) => write!(f, " ({})", with_causes(&lost.link))?,
                 Some(SendError::Refused(refused)) => write!(f, " (refused: {})", refused.reason)?,
                 _ => {}
             }
@@ -250,5 +308,7 @@ impl fmt::Display for CloseError {
         }
     }
 }
+
+crate::debug_with_causes!(CloseError);
 
 impl Error for CloseError {}

@@ -85,9 +85,9 @@ pub struct ChildPlace {
 ///
 /// To be called first thing in `main`, before threads are started. In a child
 /// the first call ties its life to the parent's: from then on a thread reads
-/// standard input and ends the process when the parent is gone, so a child has
-/// no standard input of its own. On Linux the kernel does the same, and the
-/// process is pinned where the launcher asked for it.
+/// standard input and ends the process when the parent is gone. On Linux the kernel does the same.
+/// A child has no standard input of its own: on Unix it is empty, elsewhere reading it waits. On
+/// Linux the process is pinned where the launcher asked for it.
 ///
 /// Programs that a child starts itself inherit its environment: clear the
 /// variables whose names begin with `CHUNKCOMM_` where such a program uses this
@@ -162,7 +162,8 @@ fn take_place() -> Result<ChildPlace, String> {
     let count = if env::var_os(WORDS).is_some() { variable(WORDS)? } else { 0 };
     let words = end_with_parent(parent_pid, count)?;
     if let Some(line) = words.first() {
-        let read = line.parse().map_err(|error| format!("the credential it was told: {error}"))?;
+        let read = line.parse::<Credential>();
+        let read = read.map_err(|error| format!("the credential it was told: {error:?}"))?;
         place.credential = Some(read);
     }
     Ok(place)
@@ -193,16 +194,37 @@ pub(crate) fn after_words(count: usize) -> io::Result<Vec<String>> {
     std::thread::Builder::new().name("chunkcomm-parent".into()).spawn(move || {
         let mut input = io::stdin().lock();
         let words = (0..count).map(|_| read_word(&mut input)).collect::<io::Result<Vec<_>>>();
-        let complete = words.is_ok();
+        drop(input);
+        let taken = words.and_then(|words| Ok((words, take_input()?)));
         // The caller waits for it.
-        let _ = told.send(words);
+        let mut input = match taken {
+            Ok((words, input)) => {
+                let _ = told.send(Ok(words));
+                input
+            }
+            Err(error) => return drop(told.send(Err(error))),
+        };
         let mut ignored = [0; 256];
-        while complete && input.read(&mut ignored).is_ok_and(|bytes| bytes > 0) {}
-        if complete {
-            process::exit(STATUS_ORPHAN);
-        }
+        while input.read(&mut ignored).is_ok_and(|bytes| bytes > 0) {}
+        process::exit(STATUS_ORPHAN);
     })?;
     tells.recv().unwrap_or_else(|_| Err(io::ErrorKind::UnexpectedEof.into()))
+}
+
+/// Takes the pipe from the parent away from standard input, which is empty from then on: the
+/// program, or one that it starts, would wait for ever for a word of the parent.
+#[cfg(unix)]
+fn take_input() -> io::Result<impl io::Read> {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+    let pipe = io::stdin().as_fd().try_clone_to_owned()?;
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    Ok(File::from(pipe))
+}
+
+#[cfg(not(unix))]
+fn take_input() -> io::Result<impl io::Read> {
+    Ok(io::stdin())
 }
 
 fn read_word(input: &mut io::StdinLock<'_>) -> io::Result<String> {

@@ -10,16 +10,16 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 /// What the names of channels to such ends begin with.
-const PREFIX: &str = "\0chunkcomm.port.";
+pub(crate) const PORT_PREFIX: &str = "\0chunkcomm.port.";
 
 /// The name of the channel to the end with this number.
 pub(crate) fn name_of(number: u128) -> String {
-    format!("{PREFIX}{number:032x}")
+    format!("{PORT_PREFIX}{number:032x}")
 }
 
 /// Which end a channel of this name is for.
-pub(super) fn number_of(name: &str) -> Option<u128> {
-    let number = name.strip_prefix(PREFIX)?;
+pub(crate) fn number_of(name: &str) -> Option<u128> {
+    let number = name.strip_prefix(PORT_PREFIX)?;
     u128::from_str_radix(number, 16).ok()
 }
 
@@ -78,6 +78,14 @@ impl Homes {
         let slot = locked(&self.0).remove(&number);
         if let Some(slot) = slot {
             slot.set(State::Ended(fate));
+        }
+    }
+
+    /// All ends that wait are lost.
+    pub(super) fn end_all(&self, why: &str) {
+        let homes = std::mem::take(&mut *locked(&self.0));
+        for slot in homes.values() {
+            slot.set(State::Ended(Fate::Lost { why: why.to_owned() }));
         }
     }
 

@@ -5,10 +5,12 @@ use super::Moving;
 use crate::driver::events::Opened;
 use crate::driver::inbox::Outcome;
 use crate::driver::mail::{Command, LinkShared};
-use crate::driver::staging::{Staged, TxEnd, TxShared};
+use crate::driver::staging::{Settling, Staged, TxEnd, TxShared};
 use crate::driver::taking::{Next, RxEnd};
+use crate::driver::waking::share_last_woken;
 use crate::error::{LinkCause, LinkError};
 use crate::process::words::ProcessWord;
+use crate::proto::causes::with_causes;
 use crate::proto::codec;
 use crate::proto::custody::Word;
 use crate::proto::describe::fnv1a;
@@ -126,6 +128,7 @@ impl Line {
         };
         if let Some(runtime) = runtime {
             runtime.spawn(task);
+            share_last_woken();
         }
         line
     }
@@ -135,6 +138,7 @@ impl Line {
         self.waiting.add(&word);
         // When the line has ended, nobody hears it.
         let _ = self.words.send(word);
+        share_last_woken();
     }
 
     /// Hears what the peer says by the channel that it opened.
@@ -207,14 +211,15 @@ async fn next_word(line: &Line, words: &mut RxEnd) -> Option<LineWord> {
 
 /// Opens our channel of the line.
 pub(super) fn open(link: &Arc<LinkShared>) -> Result<TxEnd, LinkError> {
-    let spec = OpenSpec {
+    let spec = Box::new(OpenSpec {
         lane: Lane::Express,
         system: true,
         kind: ChannelKind::Typed,
         fingerprint: fnv1a(WORDS_SCHEMA.as_bytes()),
+        stream: None,
         name: WORDS_CHANNEL.to_owned(),
-    };
-    let shared = TxShared::new(WORDS_CHANNEL.to_owned(), WORDS_SCHEMA.to_owned());
+    });
+    let shared = TxShared::new(WORDS_CHANNEL.to_owned(), WORDS_SCHEMA.to_owned(), Settling::No);
     link.open(|id| {
         let (end, ring) = TxEnd::new(link, &shared, id);
         (Command::Open { id, spec, tx: Arc::clone(&shared), ring }, end)
@@ -242,7 +247,8 @@ async fn speak(
     loop {
         while let Some(word) = next {
             if let Err(error) = stage(&mut end, &word, &mut scratch).await {
-                let why = format!("it takes no word of ends and processes: {error}");
+                let why = with_causes(&error);
+                let why = format!("it takes no word of ends and processes: {why}");
                 return LinkError::new(link.peer.name.clone(), LinkCause::Gone(why));
             }
             waiting.remove(&word);

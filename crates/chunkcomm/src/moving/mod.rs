@@ -17,10 +17,12 @@ use crate::driver::events::Opened;
 use crate::driver::mail::LinkShared;
 use crate::driver::staging::{TxEnd, TxShared};
 use crate::driver::wakers::locked;
+use crate::driver::waking::share_last_woken;
 use crate::error::LinkError;
 use crate::explain::MovingReport;
 use crate::node::{Node, NodeShared};
 use crate::process::Processes;
+use crate::proto::causes::with_causes;
 use crate::proto::custody::{Custody, Event, Fate, Origin};
 use home::Homes;
 use line::{Line, WORDS_CHANNEL};
@@ -144,6 +146,7 @@ impl Moving {
                 moving.custody(|custody| custody.handle_carrier_failed(number));
             }
         });
+        share_last_woken();
         number
     }
 
@@ -201,6 +204,7 @@ impl Moving {
             };
             moving.custody(|custody| custody.release(origin, fate));
         });
+        share_last_woken();
     }
 
     /// A peer opened a channel: taken if it is one of ours. `None` says that it was
@@ -215,9 +219,14 @@ impl Moving {
         }
     }
 
+    /// Nobody drives the node any more: no channel comes to an end that waits here.
+    pub(crate) fn runtime_gone(&self) {
+        self.homes.end_all("the runtime that drove the node is gone");
+    }
+
     /// Nothing is said on this line any more.
     fn line_ended(self: &Arc<Self>, line: &Arc<Line>, error: &LinkError) {
-        let why = error.to_string();
+        let why = with_causes(error);
         self.custody(|custody| {
             // At once: who finds no line would else name no cause.
             locked(&self.lines).there.retain(|it| it.number != line.number);

@@ -2,92 +2,90 @@
 //! nobody yet; and the links that a node has.
 
 use super::fingerprint::Fingerprint;
+use super::held::Held;
+use super::links::{Links, News};
 use super::losses::Losses;
+use super::redelivering::give_up;
+use super::warnings::Warnings;
 use crate::driver::clock;
 use crate::driver::ending::LostChannel;
 use crate::driver::events::{Acceptor, Opened};
-use crate::driver::mail::{Command, LinkShared};
+use crate::driver::keeping::Stream;
+use crate::driver::mail::{Beginning, Command, LinkShared};
 use crate::driver::taking::RxEnd;
 use crate::driver::wakers::{Wakers, locked};
-use crate::error::{AcceptError, CloseError, RefusalReason};
+use crate::error::{AcceptError, CloseError, LinkError, RefusalReason};
 use crate::moving::Moving;
 use crate::proto::call;
-use crate::proto::limits::{HELD_OPENS_MAX, HELD_OPENS_NODE_MAX};
 use crate::proto::packet::{ChannelKind, Refusal};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 
 /// Refused connections that are remembered.
 const REFUSALS_MAX: usize = 16;
+
+/// Types of refused senders that are remembered until their `accept` takes them.
+const DESCRIBED_MAX: usize = 256;
 
 /// How long `accept` waits for the sender's type after it refused the channel.
 const DESCRIPTION_DEADLINE: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
-struct Table {
-    /// By name; in an order that is the same in each run.
-    held: BTreeMap<String, VecDeque<Opened>>,
+pub(super) struct Table {
+    pub(super) held: Held,
     waiting: Wakers,
     /// Types of senders that were refused: link, channel, text.
     described: Vec<(Arc<LinkShared>, u32, String)>,
-    links: Vec<(Arc<LinkShared>, bool)>,
+    links: Links,
     refusals: VecDeque<String>,
     losses: Losses,
     /// Channels of calls that somebody takes; others are refused at once.
     expected: BTreeSet<String>,
+    /// Streams that are not over.
+    streams: Vec<Weak<Stream>>,
     closed: bool,
-}
-
-impl Table {
-    fn held_count(&self) -> usize {
-        self.held.values().map(VecDeque::len).sum()
-    }
-
-    /// Lets go of what nobody accepted while its session lasted; true when that
-    /// made room.
-    fn forget_ended(&mut self) -> bool {
-        let before = self.held_count();
-        for opens in self.held.values_mut() {
-            opens.retain(|held| held.receiver.link.ended().is_none());
-        }
-        self.held.retain(|_, opens| !opens.is_empty());
-        self.held_count() < before
-    }
+    /// Nobody drives the links, and none will come.
+    runtime_gone: bool,
 }
 
 /// The table of one node, and who takes the channels that are not for its user.
-pub(crate) struct AcceptTable(Mutex<Table>, Arc<Moving>);
+pub(crate) struct AcceptTable {
+    pub(super) table: Mutex<Table>,
+    moving: Arc<Moving>,
+    /// Notified of each open that is held.
+    holds: Arc<Notify>,
+    pub(super) warnings: Warnings,
+}
 
 impl Acceptor for AcceptTable {
-    fn opened(&self, opened: Opened) -> Result<(), Box<Opened>> {
-        let Some(opened) = self.1.opened(opened)? else { return Ok(()) };
-        let mut table = locked(&self.0);
-        let name = opened.receiver.shared.name.to_string();
-        if call::is_reserved(&name) && !table.expected.contains(&name) {
+    fn opened(&self, opened: Opened, left: u64) -> Result<(), Box<Opened>> {
+        let Some(opened) = self.moving.opened(opened)? else { return Ok(()) };
+        let mut table = locked(&self.table);
+        let name = &*opened.receiver.shared.name;
+        if table.closed || call::is_reserved(name) && !table.expected.contains(name) {
             return Err(Box::new(opened));
         }
-        let same_link = |held: &&Opened| Arc::ptr_eq(&held.receiver.link, &opened.receiver.link);
-        let held = table.held.values().flatten().filter(same_link).count();
-        if table.closed || held >= HELD_OPENS_MAX {
-            return Err(Box::new(opened));
-        }
-        if table.held_count() >= HELD_OPENS_NODE_MAX && !table.forget_ended() {
-            return Err(Box::new(opened));
-        }
-        table.held.entry(name).or_default().push_back(opened);
+        let gave_way = table.held.hold(opened, left)?;
         let waiting = table.waiting.take();
         drop(table);
+        self.holds.notify_one();
         waiting.wake();
+        if let Some(opened) = gave_way {
+            let (channel, peer) = (&opened.receiver.shared.name, &opened.receiver.link.peer.name);
+            tracing::warn!(%channel, %peer, "a channel that nobody accepted gave way to another");
+            refuse(opened, Refusal::NotAccepted, RefusalReason::NotAccepted);
+        }
         Ok(())
     }
 
     fn described(&self, link: &Arc<LinkShared>, channel: u32, text: &str) {
-        let mut table = locked(&self.0);
-        if table.described.len() >= HELD_OPENS_MAX {
+        let mut table = locked(&self.table);
+        if table.described.len() >= DESCRIBED_MAX {
             table.described.remove(0);
         }
         table.described.push((Arc::clone(link), channel, text.to_owned()));
@@ -97,34 +95,49 @@ impl Acceptor for AcceptTable {
     }
 
     fn lost(&self, channels: Vec<LostChannel>) {
-        let mut table = locked(&self.0);
+        let mut table = locked(&self.table);
         let closed = table.closed;
         table.losses.add(channels, closed);
     }
 
-    fn ended(&self, link: &Arc<LinkShared>) {
-        let mut table = locked(&self.0);
-        table.links.retain(|(known, _)| !Arc::ptr_eq(known, link));
+    fn warn(&self, what: &str) {
+        self.warnings.say(what);
+    }
+
+    fn cut_off(&self, link: &Arc<LinkShared>, error: &LinkError) {
+        let watching = locked(&self.table).links.cut_off(link, error);
+        watching.wake();
+    }
+
+    fn resumed(&self, link: &Arc<LinkShared>, attempt: u32) {
+        let watching = locked(&self.table).links.resumed(link, attempt);
+        watching.wake();
+    }
+
+    fn ended(&self, link: &Arc<LinkShared>, error: &LinkError, lost: Vec<LostChannel>) {
+        let mut table = locked(&self.table);
+        let watching = table.links.remove(link, error, &lost);
+        let closed = table.closed;
+        table.losses.add(lost, closed);
         table.described.retain(|(known, _, _)| !Arc::ptr_eq(known, link));
-        if table.held_count() > HELD_OPENS_MAX / 4 {
-            table.forget_ended();
-        }
         let waiting = table.waiting.take();
         drop(table);
         waiting.wake();
+        watching.wake();
     }
 }
 
 impl AcceptTable {
-    pub(super) fn new(moving: Arc<Moving>) -> AcceptTable {
-        AcceptTable(Mutex::default(), moving)
+    pub(super) fn new(moving: Arc<Moving>, holds: Arc<Notify>, warnings: Warnings) -> AcceptTable {
+        AcceptTable { table: Mutex::default(), moving, holds, warnings }
     }
 
-    pub(super) fn add_link(&self, link: &Arc<LinkShared>, dialled: bool) {
-        let mut table = locked(&self.0);
-        table.links.push((Arc::clone(link), dialled));
+    pub(super) fn add_link(&self, link: &Arc<LinkShared>) {
+        let mut table = locked(&self.table);
+        let watching = table.links.add(link);
         let closed = table.closed;
         drop(table);
+        watching.wake();
         if closed {
             link.close();
         }
@@ -132,38 +145,39 @@ impl AcceptTable {
 
     /// A live link with this peer that was begun here.
     pub(super) fn dialled(&self, incarnation: u128) -> Option<Arc<LinkShared>> {
-        let table = locked(&self.0);
-        let found = table.links.iter().find(|(link, dialled)| {
-            *dialled && link.peer.incarnation == incarnation && link.ended().is_none()
+        let table = locked(&self.table);
+        let found = table.links.iter().find(|link| {
+            let dialled = matches!(link.peer.beginning, Beginning::Dialled(_));
+            dialled && link.peer.incarnation == incarnation && link.ended().is_none()
         });
-        found.map(|(link, _)| Arc::clone(link))
+        found.cloned()
     }
 
     /// The session with this number that this peer began.
     pub(super) fn accepted(&self, incarnation: u128, session: u64) -> Option<Arc<LinkShared>> {
-        let table = locked(&self.0);
-        let found = table.links.iter().find(|(link, dialled)| {
-            !dialled && link.peer.incarnation == incarnation && link.peer.session == session
+        let table = locked(&self.table);
+        let found = table.links.iter().find(|link| {
+            let accepted = matches!(link.peer.beginning, Beginning::Accepted(_));
+            accepted && link.peer.incarnation == incarnation && link.peer.session == session
         });
-        found.map(|(link, _)| Arc::clone(link))
+        found.cloned()
     }
 
     pub(crate) fn links(&self) -> Vec<Arc<LinkShared>> {
-        locked(&self.0).links.iter().map(|(link, _)| Arc::clone(link)).collect()
+        locked(&self.table).links.iter().cloned().collect()
     }
 
     /// What was lost and nobody was told of.
     pub(super) fn tell_losses(&self) -> Result<(), CloseError> {
-        locked(&self.0).losses.tell()
+        locked(&self.table).losses.tell()
     }
 
     /// Waits until the node has none of these links: their sessions have ended, and what was
     /// lost is known.
     pub(super) async fn gone(&self, links: &[Arc<LinkShared>]) {
         poll_fn(|context| {
-            let mut table = locked(&self.0);
-            let is_one =
-                |(link, _): &(Arc<LinkShared>, bool)| links.iter().any(|it| Arc::ptr_eq(it, link));
+            let mut table = locked(&self.table);
+            let is_one = |link: &Arc<LinkShared>| links.iter().any(|it| Arc::ptr_eq(it, link));
             if !table.links.iter().any(is_one) {
                 return Poll::Ready(());
             }
@@ -176,7 +190,7 @@ impl AcceptTable {
     /// Waits until the node has no link.
     pub(super) async fn all_ended(&self) {
         poll_fn(|context| {
-            let mut table = locked(&self.0);
+            let mut table = locked(&self.table);
             if table.links.is_empty() {
                 return Poll::Ready(());
             }
@@ -186,24 +200,95 @@ impl AcceptTable {
         .await;
     }
 
+    /// Adds a stream that is given up when the node closes.
+    pub(super) fn add_stream(&self, stream: &Arc<Stream>) {
+        let mut table = locked(&self.table);
+        table.streams.retain(|known| known.strong_count() > 0);
+        table.streams.push(Arc::downgrade(stream));
+    }
+
+    /// Ends the streams that have no channel: their unsettled messages are lost.
+    fn give_up_streams(&self) {
+        let streams = std::mem::take(&mut locked(&self.table).streams);
+        let lost: Vec<LostChannel> =
+            streams.iter().filter_map(Weak::upgrade).filter_map(|it| give_up(&it)).collect();
+        locked(&self.table).losses.add(lost, true);
+    }
+
     pub(super) fn close(&self) {
-        let mut table = locked(&self.0);
+        self.give_up_streams();
+        let mut table = locked(&self.table);
         table.closed = true;
-        let held = std::mem::take(&mut table.held);
-        let waiting = table.waiting.take();
+        let held = table.held.clear();
+        let (waiting, watching) = (table.waiting.take(), table.links.take_waiting());
         drop(table);
         // Their senders learn that nobody takes them.
         drop(held);
         waiting.wake();
+        watching.wake();
+    }
+
+    /// Adds a watcher of the links; returns its number.
+    pub(super) fn watch(&self) -> u64 {
+        locked(&self.table).links.watch()
+    }
+
+    pub(super) fn unwatch(&self, watcher: u64) {
+        locked(&self.table).links.unwatch(watcher);
+    }
+
+    pub(super) fn poll_news(&self, watcher: u64, context: &mut Context<'_>) -> Poll<Option<News>> {
+        let mut table = locked(&self.table);
+        let closed = table.closed;
+        table.links.poll_news(watcher, closed, context)
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        locked(&self.0).closed
+        locked(&self.table).closed
+    }
+
+    /// Tells the calls that wait in the node that nobody drives it any more.
+    pub(super) fn runtime_gone(&self) {
+        let mut table = locked(&self.table);
+        table.runtime_gone = true;
+        let waiting = table.waiting.take();
+        drop(table);
+        waiting.wake();
+        self.moving.runtime_gone();
+    }
+
+    pub(super) fn runtime_is_gone(&self) -> bool {
+        locked(&self.table).runtime_gone
+    }
+
+    /// Waits until the node is closed, or its runtime gone.
+    pub(super) async fn over(&self) {
+        poll_fn(|context| {
+            let mut table = locked(&self.table);
+            if table.closed || table.runtime_gone {
+                return Poll::Ready(());
+            }
+            table.waiting.add(context.waker());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Makes room for one more session that a peer begins, where `sessions_max` are allowed:
+    /// the one that has been cut off for longest gives way. False when all are connected.
+    pub(super) fn make_room_for_session(&self, sessions_max: usize) -> bool {
+        let mut table = locked(&self.table);
+        if table.links.begun_by_peers() < sessions_max {
+            return true;
+        }
+        let Some(link) = table.links.take_longest_cut_off() else { return false };
+        link.give_way(sessions_max);
+        true
     }
 
     pub(super) fn refuse(&self, refusal: String) {
         tracing::warn!(%refusal, "a connection was refused");
-        let mut table = locked(&self.0);
+        let mut table = locked(&self.table);
         if table.refusals.len() == REFUSALS_MAX {
             table.refusals.pop_front();
         }
@@ -211,20 +296,19 @@ impl AcceptTable {
     }
 
     pub(super) fn refusals(&self) -> Vec<String> {
-        locked(&self.0).refusals.iter().cloned().collect()
+        locked(&self.table).refusals.iter().cloned().collect()
     }
 
     /// Holds a channel again that was accepted, before all others of its name.
     pub(super) fn give_back(&self, opened: Opened) {
-        let mut table = locked(&self.0);
+        let mut table = locked(&self.table);
         if table.closed {
             drop(table);
             // Its sender learns that nobody takes it.
             drop(opened);
             return;
         }
-        let name = opened.receiver.shared.name.to_string();
-        table.held.entry(name).or_default().push_front(opened);
+        table.held.give_back(opened);
         let waiting = table.waiting.take();
         drop(table);
         waiting.wake();
@@ -232,34 +316,40 @@ impl AcceptTable {
 
     /// From now on channels of calls under `name` are held; false when they were.
     pub(crate) fn expect(&self, name: &str) -> bool {
-        locked(&self.0).expected.insert(name.to_owned())
+        locked(&self.table).expected.insert(name.to_owned())
     }
 
     /// From now on they are refused, also those that are held.
     pub(crate) fn expect_no_more(&self, name: &str) {
-        let mut table = locked(&self.0);
+        let mut table = locked(&self.table);
         table.expected.remove(name);
-        let held = table.held.remove(name);
+        let held = table.held.take_all(name);
         drop(table);
         // Their senders learn that nobody takes them.
         drop(held);
     }
 
-    /// Waits for a channel under `name`; it must be of this kind and type.
-    pub(super) async fn accept(
-        &self,
-        name: &str,
-        kind: ChannelKind,
-        print: &Fingerprint,
-        runtime: &Handle,
-    ) -> Result<RxEnd, AcceptError> {
-        let opened = self.take(name).await?;
-        self.judge(opened, kind, print, runtime).await
-    }
-
     /// Waits for a channel under `name`, which is then to be judged.
     pub(crate) async fn take(&self, name: &str) -> Result<Opened, AcceptError> {
+        locked(&self.table).held.want(name);
+        let _wanted = Wanted { table: self, name };
         poll_fn(|context| self.poll_take(name, context)).await
+    }
+
+    /// As `take`, within `deadline`.
+    pub(super) async fn take_within(
+        &self,
+        name: &str,
+        deadline: Duration,
+        runtime: &Handle,
+    ) -> Result<Opened, AcceptError> {
+        let late = || AcceptError::Late {
+            channel: name.to_owned(),
+            waited: deadline,
+            held: self.held_names(),
+        };
+        let taken = clock::within(runtime, deadline, self.take(name)).await;
+        taken.unwrap_or_else(|| Err(late()))
     }
 
     /// A channel that was taken must be of this kind and type; else it is refused, and
@@ -293,18 +383,15 @@ impl AcceptTable {
         name: &str,
         context: &mut Context<'_>,
     ) -> Poll<Result<Opened, AcceptError>> {
-        let mut table = locked(&self.0);
-        if let Some(held) = table.held.get_mut(name) {
-            let opened = held.pop_front();
-            if held.is_empty() {
-                table.held.remove(name);
-            }
-            if let Some(opened) = opened {
-                return Poll::Ready(Ok(opened));
-            }
+        let mut table = locked(&self.table);
+        if let Some(opened) = table.held.take(name) {
+            return Poll::Ready(Ok(opened));
         }
         if table.closed {
             return Poll::Ready(Err(AcceptError::Closed));
+        }
+        if table.runtime_gone {
+            return Poll::Ready(Err(AcceptError::RuntimeGone));
         }
         table.waiting.add(context.waker());
         Poll::Pending
@@ -316,7 +403,7 @@ impl AcceptTable {
         channel: u32,
         context: &mut Context<'_>,
     ) -> Poll<Option<String>> {
-        let mut table = locked(&self.0);
+        let mut table = locked(&self.table);
         let is_it =
             |it: &(Arc<LinkShared>, u32, String)| it.1 == channel && Arc::ptr_eq(&it.0, link);
         if let Some(at) = table.described.iter().position(is_it) {
@@ -327,6 +414,28 @@ impl AcceptTable {
         }
         table.waiting.add(context.waker());
         Poll::Pending
+    }
+}
+
+/// An `accept` that waits for an open of this name.
+struct Wanted<'a> {
+    table: &'a AcceptTable,
+    name: &'a str,
+}
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        locked(&self.table.table).held.want_no_more(self.name);
+    }
+}
+
+impl Drop for AcceptTable {
+    /// The node and all its links are gone: losses that nobody was told of are reported now.
+    fn drop(&mut self) {
+        let table = self.table.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(untold) = table.losses.untold() {
+            self.warnings.say_unheard(&untold);
+        }
     }
 }
 

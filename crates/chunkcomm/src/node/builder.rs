@@ -11,8 +11,9 @@ use crate::credential::Credential;
 use crate::proto::flush::Policy;
 use crate::proto::hello::{VERSION_MAX, VERSION_MIN};
 use crate::proto::limits::{
-    AGE_BOUND_MS_DEFAULT, DEAD_MS_DEFAULT, MESSAGE_BYTES_DEFAULT, PROBE_MS_DEFAULT,
-    RESEND_BYTES_DEFAULT, SUSPECT_MS_DEFAULT, WINDOW_BYTES_LINK_DEFAULT,
+    AGE_BOUND_MS_DEFAULT, CONNECT_MS_DEFAULT, DEAD_MS_DEFAULT, MESSAGE_BYTES_DEFAULT,
+    PROBE_MS_DEFAULT, RESEND_BYTES_DEFAULT, SESSIONS_MAX_DEFAULT, SUSPECT_MS_DEFAULT,
+    WINDOW_BYTES_LINK_DEFAULT,
 };
 use crate::proto::liveness::Silence;
 use crate::registry::Registry;
@@ -41,8 +42,11 @@ pub(super) struct Settings {
     pub(super) session: bool,
     pub(super) resend_bytes_max: usize,
     pub(super) silence: Silence,
+    pub(super) connect_deadline: Duration,
+    pub(super) sessions_max: usize,
     /// The oldest and the newest version of the protocol.
     pub(super) versions: (u16, u16),
+    pub(super) quiet: bool,
 }
 
 /// Settings of a node to be built; see [`Node::builder`](super::Node::builder).
@@ -86,8 +90,11 @@ impl Default for NodeBuilder {
                     suspect: Duration::from_millis(SUSPECT_MS_DEFAULT),
                     dead: Duration::from_millis(DEAD_MS_DEFAULT),
                 },
+                connect_deadline: Duration::from_millis(CONNECT_MS_DEFAULT),
+                sessions_max: SESSIONS_MAX_DEFAULT,
                 session: true,
                 versions: (VERSION_MIN, VERSION_MAX),
+                quiet: false,
             },
             age_bound_set: false,
             listen: Vec::new(),
@@ -166,6 +173,19 @@ impl NodeBuilder {
     /// Drives the links on a thread of their own, for programs whose tasks
     /// compute without yielding. Costs a wake-up of that thread a message that
     /// finds it asleep. Needs no runtime around.
+    ///
+    /// Without it the runtime that the node is built on drives them:
+    ///
+    /// | the node's runtime | its links are served |
+    /// |---|---|
+    /// | of one thread | while it is polled: no task may compute for long |
+    /// | of several | while a worker is free, but for the case below |
+    /// | `io_thread` | always |
+    ///
+    /// A worker that tokio woke for a timer or another socket keeps the runtime from
+    /// looking at any socket while its task computes, though other workers are free.
+    /// Peers give up a node that is silent for the last time of
+    /// [`liveness`](Self::liveness).
     pub fn io_thread(mut self) -> NodeBuilder {
         self.io_thread = true;
         self
@@ -183,8 +203,31 @@ impl NodeBuilder {
     /// anew, and until its session is dead. A lost connection may take the last of
     /// these to come back. 1 s, 3 s and 10 s by default; a peer that nothing waits
     /// for is asked every 30 s.
+    ///
+    /// Where either node takes messages above 32 MiB, the last two are longer by 1 s for
+    /// each further 32 MiB: a node that encodes or decodes such a message on the thread
+    /// of its links does not answer meanwhile.
     pub fn liveness(mut self, probe: Duration, suspect: Duration, dead: Duration) -> NodeBuilder {
         self.settings.silence = Silence { probe, suspect, dead };
+        self
+    }
+
+    /// Sets the time for which [`Node::connect`](super::Node::connect), and `open` where a session
+    /// has ended, try to reach a peer: 10 s by default. With `Duration::ZERO` they try once.
+    pub fn connect_deadline(mut self, deadline: Duration) -> NodeBuilder {
+        self.settings.connect_deadline = deadline;
+        self
+    }
+
+    /// Limits the live sessions that peers may have begun with this node: 16,384 by default, at
+    /// least one.
+    ///
+    /// Sessions that this node dialled do not count. At the limit a newcomer gets the place of the
+    /// session that has been cut off for longest, which would be the next to be dead. While all
+    /// are connected, the newcomer is refused. A session at rest costs about 6 KiB, and a
+    /// connected one a file descriptor.
+    pub fn sessions_max(mut self, sessions: usize) -> NodeBuilder {
+        self.settings.sessions_max = sessions;
         self
     }
 
@@ -267,6 +310,16 @@ impl NodeBuilder {
     /// TLS of the user's: anybody who can reach the address may join.
     pub fn insecure_bind_beyond_loopback(mut self) -> NodeBuilder {
         self.insecure = true;
+        self
+    }
+
+    /// Writes no warning to standard error.
+    ///
+    /// A node warns when it ends with messages of which nobody knows whether they arrived, and
+    /// when nobody has accepted a channel for 5 s. It warns on `tracing`; if the program has no
+    /// subscriber for that, in one line on standard error.
+    pub fn quiet(mut self) -> NodeBuilder {
+        self.settings.quiet = true;
         self
     }
 

@@ -7,22 +7,26 @@ use crate::channel::bytes_receiver::BytesReceiver;
 use crate::channel::bytes_sender::BytesSender;
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
+use crate::driver::clock;
+use crate::driver::entropy;
 use crate::driver::events::Opened;
 use crate::driver::mail::{Command, LinkShared};
-use crate::driver::staging::{TxEnd, TxShared};
+use crate::driver::staging::{Settling, TxEnd, TxShared};
 use crate::driver::taking::RxEnd;
 use crate::error::{AcceptError, LinkError, OpenError};
+use crate::proto::hello::VERSION_STREAMS;
 use crate::proto::limits::CHANNEL_NAME_BYTES_MAX;
 use crate::proto::outbox::OpenSpec;
-use crate::proto::packet::ChannelKind;
+use crate::proto::packet::{ChannelKind, StreamStart};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Node {
     /// Opens a channel of `T` to `peer` under `name`. That costs no round trip:
-    /// data may follow at once. If the session has ended and the peer's address
-    /// is known, a new session is begun.
+    /// data may follow at once. If the session has ended and it was this node that
+    /// dialled, a new session is begun.
     ///
     /// # Errors
     ///
@@ -109,10 +113,16 @@ impl Node {
         if name.is_empty() || name.len() > CHANNEL_NAME_BYTES_MAX {
             return Err(OpenError::Name { bytes: name.len() });
         }
+        if options.settled && peer.protocol_version() < VERSION_STREAMS {
+            let (peer, version) = (peer.name().to_owned(), peer.protocol_version());
+            return Err(OpenError::NoStreams { peer, version });
+        }
+        let stream = if options.settled { Some(stream_id()?) } else { None };
+        let options = &ChannelOptions { stream, ..options.clone() };
         match self.try_open(&peer.link, name, options, kind, print) {
             Ok(end) => Ok((end, peer.clone())),
             Err(error) => {
-                let Some(address) = &peer.address else { return Err(OpenError::Lost(error)) };
+                let Some(address) = peer.dialled() else { return Err(OpenError::Lost(error)) };
                 let again = self.connect(address).await.map_err(OpenError::Connect)?;
                 let end = self.try_open(&again.link, name, options, kind, print);
                 Ok((end.map_err(OpenError::Lost)?, again))
@@ -129,22 +139,29 @@ impl Node {
         kind: ChannelKind,
         print: &Fingerprint,
     ) -> Result<TxEnd, LinkError> {
-        let spec = OpenSpec {
+        let spec = Box::new(OpenSpec {
             lane: options.lane,
             system: options.system,
             kind,
             fingerprint: print.hash,
+            stream: options.stream.map(|id| StreamStart { id, first: 0, sent_before: 0 }),
             name: name.to_owned(),
-        };
-        let shared = TxShared::new(name.to_owned(), print.text.clone());
+        });
+        let settling = if options.stream.is_some() { Settling::Counted } else { Settling::No };
+        let shared = TxShared::new(name.to_owned(), print.text.clone(), settling);
         link.open(|id| {
             let (end, ring) = TxEnd::new(link, &shared, id);
             (Command::Open { id, spec, tx: Arc::clone(&shared), ring }, end)
         })
     }
 
-    /// Waits for a peer that opens a channel of `T` under `name`. Opens that come
-    /// before are held, up to 256 a link; further ones are refused.
+    /// Waits for a peer that opens a channel of `T` under `name`.
+    ///
+    /// Calls that wait are served first. Opens that nobody waits for yet are held: 7/8 of the
+    /// channels for which [`NodeBuilder::window_bytes_max`](crate::NodeBuilder::window_bytes_max)
+    /// has memory left on a link (448 by default while none was accepted), and 4096 of a node, of
+    /// which each link has its share. Further opens are refused: the next call on their sender
+    /// says so, or else `Node::close`.
     ///
     /// # Errors
     ///
@@ -180,8 +197,29 @@ impl Node {
         T: Serialize + DeserializeOwned,
     {
         let print = described::<T>(&options).map_err(AcceptError::Type)?;
-        let (end, peer) = self.accept_end(name, ChannelKind::Typed, &print).await?;
+        let (end, peer) = self.accept_end(name, &options, ChannelKind::Typed, &print).await?;
         Ok((peer.clone(), Receiver::new(end, peer, print.carries)))
+    }
+
+    /// As [`Node::accept`], for `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::accept`], and [`AcceptError::Late`] with the names of the channels that peers
+    /// have opened and nobody accepts.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Node::accept`].
+    pub async fn accept_within<T>(
+        &self,
+        name: &str,
+        deadline: Duration,
+    ) -> Result<(Peer, Receiver<T>), AcceptError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        self.accept_with(name, ChannelOptions::default().accept_within(deadline)).await
     }
 
     /// As [`Node::accept`], for bytes.
@@ -213,24 +251,44 @@ impl Node {
         options: ChannelOptions,
     ) -> Result<(Peer, BytesReceiver), AcceptError> {
         let print = Fingerprint::of_bytes(&options);
-        let (end, peer) = self.accept_end(name, ChannelKind::Bytes, &print).await?;
+        let (end, peer) = self.accept_end(name, &options, ChannelKind::Bytes, &print).await?;
         Ok((peer.clone(), BytesReceiver::new(end, peer, print.hash)))
     }
 
     async fn accept_end(
         &self,
         name: &str,
+        options: &ChannelOptions,
         kind: ChannelKind,
         print: &Fingerprint,
     ) -> Result<(RxEnd, Peer), AcceptError> {
-        let _wait = self.waits().begin(format!("a peer to open channel {name:?}"));
-        let end = self.shared.table.accept(name, kind, print, &self.shared.runtime).await?;
-        let peer = self.peer(Arc::clone(&end.link), None);
+        let _wait = self.waits().begin_accept(name);
+        let (table, runtime) = (&self.shared.table, &self.shared.runtime);
+        let opened = match options.accept_within {
+            None => table.take(name).await?,
+            Some(deadline) => table.take_within(name, deadline, runtime).await?,
+        };
+        let end = table.judge(opened, kind, print, runtime).await?;
+        let peer = self.peer(Arc::clone(&end.link));
         Ok((end, peer))
+    }
+
+    /// Largest message that this node takes, in encoded bytes.
+    pub(super) fn message_bytes_max(&self) -> u64 {
+        self.shared.hello.message_bytes_max
     }
 
     /// Holds a channel of bytes again that was accepted.
     pub(crate) fn give_back(&self, receiver: RxEnd, fingerprint: u64) {
-        self.shared.table.give_back(Opened { receiver, kind: ChannelKind::Bytes, fingerprint });
+        let (kind, since) = (ChannelKind::Bytes, clock::now());
+        let opened = Opened { receiver, kind, fingerprint, since, spoken_of: false };
+        self.shared.table.give_back(opened);
     }
+}
+
+/// The number of a new stream.
+pub(super) fn stream_id() -> Result<u128, OpenError> {
+    let mut random = [0; 16];
+    entropy::fill(&mut random).map_err(|_| OpenError::NoRandomness)?;
+    Ok(u128::from_le_bytes(random))
 }

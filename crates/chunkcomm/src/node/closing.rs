@@ -1,10 +1,13 @@
 //! The end of a node and of its sessions.
 
+use super::accepting::AcceptTable;
 use super::{Node, NodeShared};
 use crate::driver::clock;
 use crate::driver::mail::Command;
 use crate::driver::wakers::locked;
 use crate::error::{CloseError, LinkCause, LinkError};
+use std::future::{Future, pending};
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Node {
@@ -57,5 +60,24 @@ impl Drop for NodeShared {
         for link in self.table.links() {
             link.close();
         }
+    }
+}
+
+/// Lasts as long as the runtime or the node, and tells those who wait in the node that nobody
+/// drives it any more.
+pub(super) fn until_the_runtime_ends(table: &Arc<AcceptTable>) -> impl Future<Output = ()> + use<> {
+    let ends = EndsWithIt(Arc::clone(table));
+    async move {
+        let _ends = ends;
+        pending::<()>().await;
+    }
+}
+
+/// A runtime that ends drops its tasks, and with one of them this.
+struct EndsWithIt(Arc<AcceptTable>);
+
+impl Drop for EndsWithIt {
+    fn drop(&mut self) {
+        self.0.runtime_gone();
     }
 }

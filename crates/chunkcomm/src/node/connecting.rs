@@ -5,11 +5,13 @@ use super::resume::{self, Dialler};
 use super::starting::Origin;
 use super::{Node, NodeShared, Peer};
 use crate::driver::connection::AfterLoss;
-use crate::driver::entropy;
-use crate::driver::mail::LinkShared;
+use crate::driver::mail::{Beginning, LinkShared};
 use crate::driver::wakers::locked;
+use crate::driver::{clock, entropy};
 use crate::error::{ConnectError, HelloCause};
 use crate::launch::portable_only;
+use crate::proto::Time;
+use crate::proto::backoff::Backoff;
 use crate::proto::hello::Hello;
 use crate::proto::liveness::KeepAlive;
 use crate::proto::resume::{Kind, Resume};
@@ -17,59 +19,141 @@ use crate::transport::memory;
 use crate::{Address, transport};
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 use tracing::Instrument as _;
+
+/// Most time for one attempt, hello and TLS included. Where packets are swallowed the system would
+/// ask ever more rarely, and not notice that the peer is there.
+const ATTEMPT_MAX: Duration = Duration::from_secs(10);
 
 impl Node {
     /// Connects to the node that listens at `address`. A live session with that
     /// node which was begun here is used again.
     ///
+    /// A peer that cannot be reached yet, or whose connection breaks off, is dialled again
+    /// until it is there, for [`NodeBuilder::connect_deadline`](crate::NodeBuilder), 10 s by
+    /// default: it may be about to start. A fault that cannot pass by itself is returned at once.
+    ///
     /// # Errors
     ///
-    /// The address does not answer, or what answers does not fit. Other links
-    /// are not concerned.
+    /// The address does not answer, or the answer does not fit: the cause of the last attempt, and
+    /// the time for which it was tried. Other links are not concerned.
     ///
     /// # Cancel safety
     ///
     /// Dropped before it returns, the connection is given up, or the session is
     /// there for the next call.
     pub async fn connect(&self, address: &Address) -> Result<Peer, ConnectError> {
+        self.connect_within(address, self.shared.settings.connect_deadline).await
+    }
+
+    /// As [`Node::connect`], with a deadline of its own. `Duration::ZERO` is one attempt, which
+    /// takes 10 s at most. With `Duration::MAX` it waits until the peer is there, which may be
+    /// done in the background:
+    ///
+    /// ```
+    /// # async fn example(node: chunkcomm::Node, address: chunkcomm::Address) {
+    /// let dialling = tokio::spawn(async move {
+    ///     node.connect_within(&address, std::time::Duration::MAX).await
+    /// });
+    /// // Something else; to stop it, `dialling.abort()`.
+    /// let peer = dialling.await;
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::connect`]. A fault that cannot pass by itself ([`ConnectError::may_pass`]) is
+    /// returned at once with any deadline.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Node::connect`].
+    pub async fn connect_within(
+        &self,
+        address: &Address,
+        deadline: Duration,
+    ) -> Result<Peer, ConnectError> {
         let _wait = self.waits().begin(format!("{address} to connect"));
+        let begun = clock::now();
+        let mut backoff = Backoff::new(self.incarnation() as u64 ^ begun.0);
+        let mut last = None;
+        loop {
+            let left = deadline.saturating_sub(since(begun));
+            let limit = if deadline.is_zero() { ATTEMPT_MAX } else { left.min(ATTEMPT_MAX) };
+            let error = match self.attempt(address, limit).await {
+                Some(Ok(peer)) => return Ok(peer),
+                Some(Err(error)) => error,
+                // The error of an earlier attempt says more.
+                None => last.take().unwrap_or_else(|| no_answer(address)),
+            };
+            if !error.may_pass() || deadline.is_zero() {
+                return Err(error);
+            }
+            let (tried, wait) = (since(begun), backoff.wait());
+            if wait >= deadline.saturating_sub(tried) {
+                return Err(error.after(tried));
+            }
+            last = Some(error);
+            let over = self.shared.table.over();
+            let _ = clock::within(&self.shared.runtime, wait, over).await;
+        }
+    }
+
+    /// One attempt; `None` when it takes longer than `limit`.
+    async fn attempt(
+        &self,
+        address: &Address,
+        limit: Duration,
+    ) -> Option<Result<Peer, ConnectError>> {
         let node = self.clone();
         let dialled = address.clone();
         // On the node's runtime, whose reactor the connection belongs to.
         let span = tracing::debug_span!("connect", node = self.name(), %address);
-        let dialling = async move { node.dial(&dialled).await };
+        let runtime = self.shared.runtime.clone();
+        let dialling = async move { clock::within(&runtime, limit, node.dial(&dialled)).await };
         let task = self.shared.runtime.spawn(dialling.instrument(span));
-        let link = task.await.map_err(|_| ConnectError::Closed)??;
-        Ok(self.peer(link, Some(address.clone())))
+        match task.await {
+            Ok(dialled) => Some(dialled?.map(|link| self.peer(link))),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // Nobody else ends the task.
+                Err(_) => Some(Err(ConnectError::RuntimeGone)),
+            },
+        }
     }
 
     async fn dial(&self, address: &Address) -> Result<Arc<LinkShared>, ConnectError> {
         if self.shared.table.is_closed() {
             return Err(ConnectError::Closed);
         }
-        let unreachable =
-            |error| ConnectError::Unreachable { address: address.clone(), error: Arc::new(error) };
+        let unreachable = |error| unreachable(address, error);
         let home = self.shared.home;
         let keep_alive = self.shared.keep_alive();
         let transport =
             transport::connect(address, home, keep_alive.as_ref()).await.map_err(unreachable)?;
         let admission = self.shared.admission.at(address);
         let admitted = hello::admit(transport, &self.shared.hello, &admission, Side::Dialler);
-        let wrong = |cause| ConnectError::Hello { address: address.clone(), cause };
+        let wrong = |cause| {
+            let (address, tried) = (address.clone(), Duration::ZERO);
+            ConnectError::Hello { address, cause, tried }
+        };
         let (mut transport, theirs, agreement) = admitted.await.map_err(wrong)?;
         if let Some(link) = self.shared.table.dialled(theirs.incarnation) {
             return Ok(link);
         }
         let word = self.shared.new_session(theirs.incarnation).map_err(unreachable)?;
         let answer = resume::ask(&mut *transport, &word).await.map_err(wrong)?;
-        if answer.kind != Kind::Agreed {
-            return Err(wrong(HelloCause::Refused));
+        match (answer.kind, answer.received) {
+            (Kind::Agreed, _) => {}
+            (_, 0) => return Err(wrong(HelloCause::Refused)),
+            (_, sessions_max) => return Err(wrong(HelloCause::Full { sessions_max })),
         }
         let transport = self.shared.spun(transport).map_err(unreachable)?;
         let dialler = self.shared.dialler(address);
         let after_loss = self.shared.after_loss(dialler);
-        let origin = Origin { session: word.session, dialled: true, after_loss };
+        let beginning = Beginning::Dialled(address.clone());
+        let origin = Origin { session: word.session, beginning, after_loss };
         Ok(self.shared.start(transport, &(theirs, agreement), origin))
     }
 
@@ -77,7 +161,7 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// The node is closed.
+    /// The node is closed, or its runtime gone.
     ///
     /// # Cancel safety
     ///
@@ -85,7 +169,7 @@ impl Node {
     pub async fn local(&self) -> Result<Peer, ConnectError> {
         let mut local = self.shared.local.lock().await;
         if let Some(link) = local.as_ref().filter(|link| link.ended().is_none()) {
-            return Ok(self.peer(Arc::clone(link), None));
+            return Ok(self.peer(Arc::clone(link)));
         }
         if self.shared.table.is_closed() {
             return Err(ConnectError::Closed);
@@ -94,14 +178,31 @@ impl Node {
         let hello = &self.shared.hello;
         let agreement = Hello::agree(hello, hello).map_err(|_| ConnectError::Closed)?;
         let both = |transport| {
-            let origin = Origin { session: 0, dialled: false, after_loss: AfterLoss::End };
+            let (beginning, after_loss) = (Beginning::Local, AfterLoss::End);
+            let origin = Origin { session: 0, beginning, after_loss };
             self.shared.start(transport, &(*hello, agreement), origin)
         };
         let link = both(ours);
         both(theirs);
+        if self.shared.table.runtime_is_gone() {
+            return Err(ConnectError::RuntimeGone);
+        }
         *local = Some(Arc::clone(&link));
-        Ok(self.peer(link, None))
+        Ok(self.peer(link))
     }
+}
+
+fn since(begun: Time) -> Duration {
+    Duration::from_micros(clock::now().micros_since(begun))
+}
+
+fn unreachable(address: &Address, error: io::Error) -> ConnectError {
+    let (address, error) = (address.clone(), Arc::new(error));
+    ConnectError::Unreachable { address, error, tried: Duration::ZERO }
+}
+
+fn no_answer(address: &Address) -> ConnectError {
+    unreachable(address, io::Error::new(io::ErrorKind::TimedOut, "it does not answer"))
 }
 
 impl NodeShared {

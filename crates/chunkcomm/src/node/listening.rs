@@ -7,6 +7,7 @@ use super::{NodeShared, resume};
 use crate::Address;
 use crate::driver::clock;
 use crate::error::HelloCause;
+use crate::proto::causes::with_causes;
 use crate::proto::hello::Hello;
 use crate::transport::{Listener, Transport};
 use std::io;
@@ -52,7 +53,7 @@ pub(super) async fn accept_loop(listener: Box<dyn Listener>, node: Weak<NodeShar
                 welcomed = welcome(connection, &ours, &admission, &slot, &node) => welcomed,
             };
             if let (Err(cause), Some(shared)) = (welcomed, node.upgrade()) {
-                shared.table.refuse(cause.to_string());
+                shared.table.refuse(with_causes(&cause));
             }
             drop(slot);
         });

@@ -2,13 +2,20 @@
 
 use crate::cluster::lines;
 use crate::driver::ending::LostChannel;
-use crate::error::CloseError;
+use crate::error::{CloseError, Unacknowledged};
+use crate::moving::home;
 use crate::moving::line::WORDS_CHANNEL;
 use crate::proto::call;
 use std::collections::VecDeque;
 
 /// Channels that are remembered.
 const CHANNELS_MAX: usize = 1024;
+
+/// Beginnings of the names of channels of the crates that stand on this one.
+const OF_CRATES: &str = "chunkcomm-";
+
+/// Most channels that a node names at its end.
+const CHANNELS_NAMED: usize = 4;
 
 /// Channels of which something may not have arrived. Who calls their sender is told, and
 /// they are forgotten then; the others wait for the node to be closed.
@@ -25,7 +32,12 @@ impl Losses {
             return;
         }
         self.channels.retain(|(it, closing)| *closing || !it.shared.is_told());
-        let accounted_for = |it: &LostChannel| is_of_the_library(&it.shared.name);
+        // An end that was dropped before its port was connected refuses what then comes to it: as
+        // with a receiver that was dropped, nobody wanted it.
+        let unwanted = |it: &LostChannel| {
+            it.left.account.unknown() == 0 && home::number_of(&it.shared.name).is_some()
+        };
+        let accounted_for = |it: &LostChannel| is_of_the_library(&it.shared.name) || unwanted(it);
         self.channels
             .extend(lost.into_iter().filter(|it| !accounted_for(it)).map(|it| (it, closing)));
         while !closing && self.channels.len() > CHANNELS_MAX {
@@ -48,6 +60,34 @@ impl Losses {
         let channels = self.channels.iter().map(|(channel, _)| channel.left.clone()).collect();
         Err(CloseError { channels, forgotten })
     }
+
+    /// Returns, in one line, the losses of a gone node that nobody was told of.
+    pub(super) fn untold(&self) -> Option<String> {
+        let is_untold = |it: &&LostChannel| !it.shared.is_told() && !tells_itself(&it.shared.name);
+        let untold = || self.channels.iter().map(|(it, _)| it).filter(is_untold);
+        let messages: u64 = untold().map(|it| it.left.account.unknown()).sum();
+        if messages == 0 {
+            return None;
+        }
+        let mut text = format!(
+            "it ended, and whether {messages} messages arrived is unknown: Node::close waits for that"
+        );
+        for LostChannel { left, .. } in untold().take(CHANNELS_NAMED) {
+            let Unacknowledged { channel, peer, account, .. } = left;
+            text += &format!("; channel {channel:?} to {peer}: {account}");
+        }
+        match untold().count().saturating_sub(CHANNELS_NAMED) as u64 + self.forgotten {
+            0 => {}
+            more => text += &format!("; and {more} channels more"),
+        }
+        Some(text)
+    }
+}
+
+/// Returns whether losses on this channel are not told to people: calls, clusters and lines, and
+/// the crates that stand on this one, have errors of their own.
+pub(super) fn tells_itself(name: &str) -> bool {
+    is_of_the_library(name) || name.starts_with(OF_CRATES)
 }
 
 /// Calls, clusters and lines tell whom it concerns by errors of their own.

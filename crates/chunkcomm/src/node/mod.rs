@@ -4,8 +4,11 @@
 //! [`listening`] (those who connect) with [`slots`] (how many may be at it); [`hello`] (how a
 //! connection becomes a link) with [`admission`] (what peers must prove), [`resume`] (for which
 //! session it is), [`starting`] (a session's driver); [`channels`] with [`accepting`] (who takes
-//! those that peers open) and [`fingerprint`] (of what type); [`reaching`] (the home of a channel
-//! end that came in a message); [`explaining`]; [`closing`].
+//! those that peers open), [`held`] (opens that wait for that) and [`fingerprint`] (of what type);
+//! [`reaching`] (the home of a channel end that came in a message); [`redelivering`] (senders that
+//! outlive their peer); [`links`] and [`events`] (changes of the links); [`explaining`], with
+//! [`unaccepted`] (names that may be misspelt); [`closing`], with [`losses`] (messages that may
+//! not have arrived); [`warnings`] (how people hear of both).
 
 pub(crate) mod accepting;
 mod admission;
@@ -13,22 +16,30 @@ mod builder;
 mod channels;
 mod closing;
 mod connecting;
+mod events;
 mod explaining;
 pub(crate) mod fingerprint;
+mod held;
 mod hello;
 mod io_thread;
+mod links;
 mod listening;
 mod losses;
 mod peer;
 mod reaching;
+mod redelivering;
 mod resume;
 mod slots;
 mod starting;
+mod unaccepted;
 pub(crate) mod waits;
+mod warnings;
 
 pub use builder::{AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, NodeBuilder};
+pub use events::{LinkEvent, LinkEvents};
 pub(crate) use fingerprint::{Fingerprint, described};
 pub use peer::Peer;
+pub use redelivering::Redelivery;
 
 use crate::Address;
 use crate::driver::buffers::Buffers;
@@ -52,6 +63,9 @@ use waits::Waits;
 /// A node is a value; a program may have several. Clones are the same node.
 /// When the last clone and everything that belongs to it (peers, senders,
 /// receivers) is dropped, its links send what was accepted and end.
+///
+/// Its links are served by the runtime that it is built on, or always by
+/// [`NodeBuilder::io_thread`], where it is said how a computing task holds them up.
 #[derive(Clone)]
 pub struct Node {
     pub(crate) shared: Arc<NodeShared>,
@@ -119,7 +133,7 @@ impl Node {
     pub fn gone(&self, incarnation: u128, why: &str) {
         for link in self.shared.table.links() {
             if link.peer.incarnation == incarnation {
-                self.peer(link, None).gone(why);
+                self.peer(link).gone(why);
             }
         }
     }
@@ -127,7 +141,7 @@ impl Node {
     /// Everybody whom there is a link with.
     pub(crate) fn peers(&self) -> Vec<Peer> {
         let links = self.shared.table.links();
-        links.into_iter().map(|link| self.peer(link, None)).collect()
+        links.into_iter().map(|link| self.peer(link)).collect()
     }
 
     /// The last connections that were refused, oldest first: who, and why.
@@ -152,7 +166,7 @@ impl Node {
     }
 
     /// The peer at the other end of this link.
-    pub(crate) fn peer(&self, link: Arc<LinkShared>, address: Option<Address>) -> Peer {
-        Peer { link, node: Arc::clone(&self.shared), address }
+    pub(crate) fn peer(&self, link: Arc<LinkShared>) -> Peer {
+        Peer { link, node: Arc::clone(&self.shared) }
     }
 }

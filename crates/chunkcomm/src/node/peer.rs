@@ -2,30 +2,51 @@
 
 use super::{Node, NodeShared};
 use crate::Address;
-use crate::driver::mail::{Command, LinkShared};
+use crate::driver::mail::{Beginning, Command, LinkShared};
 use crate::error::{LinkCause, LinkError};
 use crate::stats::PeerStats;
 use std::fmt;
 use std::future::poll_fn;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// A peer as a node sees it: the session with it.
 ///
 /// It outlives the connection, but not the session: when that has ended,
-/// [`Node::open`] dials again if the peer's address is known.
+/// [`Node::open`] dials again if it was this node that dialled.
+///
+/// Two are equal when they are of the same session of the same node, wherever they came
+/// from: [`Node::connect`], [`Node::accept`], [`Node::events`]. A peer that was restarted,
+/// or whose session was given up and begun anew, is another one; its
+/// [`name`](Peer::name) may be the same, and after a restart its
+/// [`incarnation`](Peer::incarnation) differs, too. As the key of a map it is sound,
+/// though clippy's `mutable_key_type` warns: what changes in a peer is not compared.
 #[derive(Clone)]
 pub struct Peer {
     pub(crate) link: Arc<LinkShared>,
     /// Keeps the node alive.
     pub(super) node: Arc<NodeShared>,
-    pub(super) address: Option<Address>,
+}
+
+impl PartialEq for Peer {
+    fn eq(&self, other: &Peer) -> bool {
+        Arc::ptr_eq(&self.link, &other.link)
+    }
+}
+
+impl Eq for Peer {}
+
+impl Hash for Peer {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.link.peer.incarnation, self.link.peer.session).hash(state);
+    }
 }
 
 impl fmt::Debug for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Peer")
             .field("name", &self.name())
-            .field("address", &self.address)
+            .field("address", &self.address())
             .finish_non_exhaustive()
     }
 }
@@ -53,10 +74,24 @@ impl Peer {
         self.link.peer.incarnation
     }
 
-    /// The address that was dialled, if it was this node that dialled.
+    /// The address that this node dialled for the session. Where it was the peer that
+    /// dialled, the address that its first connection came from: with a port that nobody
+    /// listens at, and `None` if that has no address (Unix sockets, memory).
     #[must_use]
     pub fn address(&self) -> Option<&Address> {
-        self.address.as_ref()
+        match &self.link.peer.beginning {
+            Beginning::Dialled(address) => Some(address),
+            Beginning::Accepted(from) => from.as_ref(),
+            Beginning::Local => None,
+        }
+    }
+
+    /// Where it can be dialled again.
+    pub(crate) fn dialled(&self) -> Option<&Address> {
+        match &self.link.peer.beginning {
+            Beginning::Dialled(address) => Some(address),
+            Beginning::Accepted(_) | Beginning::Local => None,
+        }
     }
 
     /// The version of the protocol that this node and the peer go by: the newest that both

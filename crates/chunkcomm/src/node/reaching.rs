@@ -7,6 +7,7 @@ use crate::channel::ports::HomeAddress;
 use crate::error::{ConnectError, PortError};
 use crate::moving::Moving;
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Node {
     pub(crate) fn moving(&self) -> &Arc<Moving> {
@@ -34,12 +35,12 @@ impl Node {
         }
         let there = |link: &Arc<_>| is_there(link, home.incarnation);
         if let Some(link) = self.shared.table.links().into_iter().find(there) {
-            return Ok(self.peer(link, None));
+            return Ok(self.peer(link));
         }
         let mut failed = None;
         for address in &home.addresses {
             let Ok(address) = address.parse::<Address>() else { continue };
-            match self.connect(&address).await {
+            match self.connect_within(&address, Duration::ZERO).await {
                 Ok(peer) if peer.incarnation() == home.incarnation => return Ok(peer),
                 // Somebody else has the address now, or it is another machine's loopback.
                 Ok(_) => {}

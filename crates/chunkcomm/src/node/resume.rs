@@ -11,6 +11,7 @@ use crate::driver::mail::{Command, LinkShared};
 use crate::error::{HelloCause, LinkCause, LinkError};
 use crate::proto::attempts::Offer;
 use crate::proto::backoff::Backoff;
+use crate::proto::causes::with_causes;
 use crate::proto::hello::{Agreement, Hello};
 use crate::proto::liveness::KeepAlive;
 use crate::proto::resume::{Kind, RESUME_BYTES, Resume};
@@ -85,9 +86,16 @@ impl NodeShared {
         let known = self.table.accepted(peer, word.session);
         match (word.kind, known) {
             (Kind::New, None) if ours && !self.table.is_closed() => {
+                let sessions_max = self.settings.sessions_max;
+                if !self.table.make_room_for_session(sessions_max) {
+                    let sessions_max = sessions_max as u64;
+                    say(&mut *transport, &answer(Kind::Unknown, sessions_max)).await?;
+                    return Err(HelloCause::Full { sessions_max });
+                }
                 say(&mut *transport, &answer(Kind::Agreed, 0)).await?;
+                let from = transport.came_from();
                 let transport = self.spun(transport).map_err(broken)?;
-                self.start_accepted(transport, theirs, word.session);
+                self.start_accepted(transport, theirs, word.session, from);
                 Ok(())
             }
             (Kind::Again, Some(link)) if ours => {
@@ -174,7 +182,7 @@ impl Dialler {
         let admitted = hello::admit(transport, &self.hello, &self.admission, Side::Dialler);
         let (mut transport, theirs) = match admitted.await {
             Ok((transport, theirs, _)) => (transport, theirs),
-            Err(cause) => return Attempt::Failed(cause.to_string()),
+            Err(cause) => return Attempt::Failed(with_causes(&cause)),
         };
         if theirs.incarnation != link.peer.incarnation {
             return Attempt::Hopeless(LinkCause::Restarted);
@@ -191,7 +199,7 @@ impl Dialler {
         };
         let answer = match ask(&mut *transport, &word).await {
             Ok(answer) => answer,
-            Err(cause) => return Attempt::Failed(cause.to_string()),
+            Err(cause) => return Attempt::Failed(with_causes(&cause)),
         };
         match answer.kind {
             Kind::Agreed => {}

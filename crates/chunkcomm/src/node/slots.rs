@@ -1,8 +1,8 @@
 //! The places of those who connected and are not admitted yet. Their number is
-//! bounded; when all are taken and nobody gets on, a newcomer gets the place of one
-//! who has not said anything, so that the silent lock nobody out. While somebody
-//! gets on, newcomers wait in the system's queue: peers that were cut off together
-//! would otherwise take each other's places for ever.
+//! bounded; when all are taken and nobody gets on, a newcomer gets the place of the connection
+//! that came least far. So neither silent strangers nor members that stall lock anybody out. While
+//! somebody gets on, newcomers wait in the system's queue: peers that were cut off together would
+//! otherwise take each other's places for ever.
 
 use crate::driver::clock;
 use crate::driver::wakers::locked;
@@ -14,10 +14,16 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
-/// A place is kept so long at least, and since the last one who proved itself. A
-/// peer on a LAN needs less, even beside many others; with 64 places the system's
-/// queue of 1024 connections passes within a second, though all be strangers'.
+/// Least time for which a place is kept, after its own last step and after the last step of any:
+/// 50 ms. A peer on a LAN needs less, even beside many others; with 64 places the system's queue
+/// of 1024 connections passes within a second, though all be strangers'.
 const KEPT_MIN: Duration = Duration::from_millis(50);
+
+/// Most time for which a place is kept without a step of its own, while newcomers wait and others
+/// get on: 150 ms. So 64 places pass the system's queue within the 3 s that a peer gives an
+/// attempt to dial again, whatever those in it do. Bytes that came are read before a place is
+/// taken away, so that slowness of this node does not count against a peer.
+const KEPT_MAX: Duration = Duration::from_millis(150);
 
 /// How far one who connected has come. Whoever is further keeps its place longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,15 +46,16 @@ pub(super) struct Slots {
 
 #[derive(Default)]
 struct Places {
-    /// Oldest first.
+    /// In the order in which they came.
     taken: VecDeque<Place>,
     next_id: u64,
-    /// When somebody proved itself last.
+    /// Time of the last step of any connection.
     got_on: Time,
 }
 
 struct Place {
     id: u64,
+    /// Time when it came, or last proved itself.
     since: Time,
     stage: Arc<AtomicU8>,
     /// Dropped, it tells the one who has the place to leave.
@@ -72,26 +79,25 @@ impl Slots {
 
     /// A place, taken from another if need be; waits while those who have one get on.
     pub(super) async fn take(self: &Arc<Self>) -> (Slot, Loss) {
-        if locked(&self.places).taken.len() >= self.count_max {
-            // What has come meanwhile is read before anybody is judged: this process
-            // may have been late.
-            tokio::task::yield_now().await;
-        }
         loop {
             let freed = self.freed.notified();
+            if locked(&self.places).taken.len() >= self.count_max {
+                // Bytes that came meanwhile are read before a place is taken away: this process
+                // may have been late.
+                tokio::task::yield_now().await;
+            }
             match self.try_take(clock::now()) {
                 Ok(taken) => return taken,
                 // Either way it is looked again.
-                Err(Some(wait)) => {
+                Err(wait) => {
                     let _ = clock::within(&Handle::current(), wait, freed).await;
                 }
-                Err(None) => freed.await,
             }
         }
     }
 
-    /// A place, or how long until one may be taken from another, if any may.
-    fn try_take(self: &Arc<Self>, now: Time) -> Result<(Slot, Loss), Option<Duration>> {
+    /// Returns a place, or the time until one may be taken from another connection.
+    fn try_take(self: &Arc<Self>, now: Time) -> Result<(Slot, Loss), Duration> {
         let mut places = locked(&self.places);
         if places.taken.len() >= self.count_max {
             places.make_room(now)?;
@@ -108,19 +114,20 @@ impl Slots {
 
 impl Places {
     /// Takes the place of the one who came least far of those who had their time, of
-    /// several the oldest.
-    fn make_room(&mut self, now: Time) -> Result<(), Option<Duration>> {
-        let stage = |place: &Place| place.stage.load(Ordering::Relaxed);
-        let kept_until = |place: &Place| place.since.max(self.got_on).after(KEPT_MIN);
-        let mut unproved = self.taken.iter().filter(|place| stage(place) < Stage::Proved as u8);
-        // They stand in the order in which they came.
-        let first = kept_until(unproved.next().ok_or(None)?);
+    /// several the one that has not got on for longest.
+    fn make_room(&mut self, now: Time) -> Result<(), Duration> {
+        let kept_until = |place: &Place| {
+            let by_others = place.since.max(self.got_on).after(KEPT_MIN);
+            by_others.min(place.since.after(KEPT_MAX))
+        };
+        let first = self.taken.iter().map(kept_until).min().unwrap_or(now);
         if now < first {
-            return Err(Some(Duration::from_nanos(first.0 - now.0)));
+            return Err(Duration::from_nanos(first.0 - now.0));
         }
         let had_its_time = |&at: &usize| kept_until(&self.taken[at]) <= now;
-        let least =
-            (0..self.taken.len()).filter(had_its_time).min_by_key(|&at| stage(&self.taken[at]));
+        let least = (0..self.taken.len())
+            .filter(had_its_time)
+            .min_by_key(|&at| (self.taken[at].stage.load(Ordering::Relaxed), self.taken[at].since));
         if let Some(at) = least {
             self.taken.remove(at);
         }
@@ -134,14 +141,18 @@ impl Slot {
         self.stage.store(Stage::Speaking as u8, Ordering::Relaxed);
     }
 
-    /// What had to be proved was.
+    /// Notes that a step of the proof was made.
     pub(super) fn proved(&self) {
         self.proved_at(clock::now());
     }
 
     fn proved_at(&self, now: Time) {
         self.stage.store(Stage::Proved as u8, Ordering::Relaxed);
-        locked(&self.slots.places).got_on = now;
+        let mut places = locked(&self.slots.places);
+        places.got_on = now;
+        if let Some(place) = places.taken.iter_mut().find(|place| place.id == self.id) {
+            place.since = now;
+        }
     }
 }
 
@@ -177,7 +188,7 @@ mod tests {
     const LATER: Time = Time(KEPT_MIN.as_nanos() as u64);
 
     #[test]
-    fn the_oldest_silent_one_leaves_first_and_the_proved_stay() {
+    fn the_oldest_silent_one_leaves_first_and_those_that_proved_something_last() {
         let slots = Slots::new(4);
         let take = |at| slots.try_take(at);
         let mut held: Vec<_> = (0..4).map(|_| take(Time(0)).unwrap()).collect();
@@ -188,29 +199,46 @@ mod tests {
         newcomer.0.speaks();
         let second = take(LATER).unwrap();
         assert!(is_lost(&mut held[3]));
-        second.0.proved_at(Time(0));
+        second.0.proved_at(Time(1));
         // Nobody is silent any more: the oldest of those who speak.
-        let third = take(LATER).unwrap();
+        let third = take(LATER.after(Duration::from_nanos(1))).unwrap();
         assert!(is_lost(&mut held[1]));
-        third.0.proved_at(Time(0));
-        newcomer.0.proved_at(Time(0));
+        third.0.proved_at(Time(2));
+        newcomer.0.proved_at(Time(3));
         assert!(!is_lost(&mut held[0]) && !is_lost(&mut newcomer));
-        assert!(matches!(take(Time(u64::MAX)), Err(None)), "all have proved themselves");
-        drop(second);
-        assert!(take(LATER).is_ok());
+        drop(third);
+        let at = Time(3).after(KEPT_MIN);
+        assert!(take(at).is_ok());
+        assert!(!is_lost(&mut held[0]), "there was a free place");
+    }
+
+    #[test]
+    fn those_that_proved_something_and_stall_leave_too_the_longest_first() {
+        let slots = Slots::new(2);
+        let mut held = [0, 0].map(|at| slots.try_take(Time(at)).unwrap());
+        held[1].0.proved_at(Time(5));
+        held[0].0.proved_at(Time(9));
+        assert_eq!(slots.try_take(Time(9)).err(), Some(KEPT_MIN));
+        let mut newcomer = slots.try_take(Time(9).after(KEPT_MIN)).unwrap();
+        assert!(is_lost(&mut held[1]) && !is_lost(&mut held[0]));
+        // One that makes steps all the time protects no other for ever.
+        for step in 1..=20 {
+            newcomer.0.proved_at(Time(9).after(KEPT_MIN * step / 2));
+        }
+        assert!(slots.try_take(Time(9).after(KEPT_MIN * 10)).is_ok());
+        assert!(is_lost(&mut held[0]) && !is_lost(&mut newcomer));
     }
 
     #[test]
     fn everybody_has_its_time() {
         let slots = Slots::new(2);
         let mut held = [0, 5].map(|at| slots.try_take(Time(at)).unwrap());
-        let wait = |outcome: Result<_, Option<Duration>>| outcome.err().flatten();
-        assert_eq!(wait(slots.try_take(Time(5))), Some(KEPT_MIN - Duration::from_nanos(5)));
+        assert_eq!(slots.try_take(Time(5)).err(), Some(KEPT_MIN - Duration::from_nanos(5)));
         held[0].0.speaks();
         // The silent one is younger: it is not it that leaves.
         let mut newcomer = slots.try_take(LATER).unwrap();
         assert!(is_lost(&mut held[0]) && !is_lost(&mut held[1]));
-        assert_eq!(wait(slots.try_take(LATER)), Some(Duration::from_nanos(5)));
+        assert_eq!(slots.try_take(LATER).err(), Some(Duration::from_nanos(5)));
         assert!(!is_lost(&mut newcomer));
     }
 
@@ -219,7 +247,7 @@ mod tests {
         let slots = Slots::new(2);
         let mut held = [0, 0].map(|at| slots.try_take(Time(at)).unwrap());
         held[0].0.proved_at(LATER);
-        assert_eq!(slots.try_take(LATER).err(), Some(Some(KEPT_MIN)));
+        assert_eq!(slots.try_take(LATER).err(), Some(KEPT_MIN));
         assert!(!is_lost(&mut held[1]));
         assert!(slots.try_take(LATER.after(KEPT_MIN)).is_ok());
         assert!(is_lost(&mut held[1]));
@@ -230,9 +258,10 @@ mod tests {
         let slots = Slots::new(1);
         for proved in [true, false] {
             // Its time does not come in this test.
-            let held = slots.try_take(clock::now().after(KEPT_MIN * 10_000)).unwrap();
+            let at = clock::now().after(KEPT_MIN * 10_000);
+            let held = slots.try_take(at).unwrap();
             if proved {
-                held.0.proved();
+                held.0.proved_at(at);
             }
             let waiter = tokio::spawn({
                 let slots = Arc::clone(&slots);

@@ -2,10 +2,11 @@
 
 use super::resume::Dialler;
 use super::{NodeShared, hello};
+use crate::Address;
 use crate::driver::clock;
 use crate::driver::connection::AfterLoss;
 use crate::driver::link::{Driver, DriverSetup};
-use crate::driver::mail::{LinkShared, PeerInfo};
+use crate::driver::mail::{Beginning, LinkShared, PeerInfo};
 use crate::driver::wakers::locked;
 use crate::proto::hello::{Agreement, Hello};
 use crate::proto::limits::{PACKET_BYTES_DEFAULT, PACKET_BYTES_SMALL, PACKET_BYTES_TUNED};
@@ -17,7 +18,7 @@ use std::sync::Arc;
 /// How a session began, and what is done when its connection is lost.
 pub(super) struct Origin {
     pub(super) session: u64,
-    pub(super) dialled: bool,
+    pub(super) beginning: Beginning,
     pub(super) after_loss: AfterLoss,
 }
 
@@ -40,9 +41,11 @@ impl NodeShared {
         transport: Box<dyn Transport>,
         theirs: &(Hello, Agreement),
         session: u64,
+        from: Option<Address>,
     ) {
         let after_loss = if self.settings.session { AfterLoss::Wait } else { AfterLoss::End };
-        self.start(transport, theirs, Origin { session, dialled: false, after_loss });
+        let beginning = Beginning::Accepted(from);
+        self.start(transport, theirs, Origin { session, beginning, after_loss });
     }
 
     /// Starts the driver of a session at its first connection.
@@ -57,6 +60,7 @@ impl NodeShared {
             name: hello::display_name(hello),
             incarnation: hello.incarnation,
             session: origin.session,
+            beginning: origin.beginning,
             version: agreement.version,
             message_bytes_max: hello.message_bytes_max,
             packet_bytes_max: self.hello.packet_bytes_max as usize,
@@ -79,7 +83,10 @@ impl NodeShared {
             peer_open_credit: hello.open_credit,
             session: settings.session,
             resend_bytes_max: settings.resend_bytes_max,
-            silence: settings.silence,
+            // The larger of what we may decode and what the peer may.
+            silence: settings
+                .silence
+                .with_messages_of(settings.message_bytes_max.max(hello.message_bytes_max)),
             now: clock::now(),
         };
         let driver = Driver::new(DriverSetup {
@@ -92,7 +99,7 @@ impl NodeShared {
             board: Arc::clone(&self.board),
             one_thread: self.one_thread,
         });
-        self.table.add_link(&shared, origin.dialled);
+        self.table.add_link(&shared);
         self.runtime.spawn(driver);
         shared
     }

@@ -6,6 +6,7 @@ use crate::driver::wakers::locked;
 use crate::explain::{CallsReport, WaitReport};
 use crate::proto::Time;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -18,8 +19,24 @@ pub(crate) trait Caller: Send + Sync {
 #[derive(Default)]
 struct Table {
     last: u64,
-    waits: BTreeMap<u64, (String, Time)>,
+    waits: BTreeMap<u64, (What, Time)>,
     callers: Vec<Weak<dyn Caller>>,
+}
+
+/// The thing that is waited for.
+enum What {
+    /// A peer to open this channel.
+    Open(String),
+    Other(String),
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            What::Open(channel) => write!(f, "a peer to open channel {channel:?}"),
+            What::Other(what) => f.write_str(what),
+        }
+    }
 }
 
 /// The waits of one node.
@@ -41,6 +58,15 @@ impl Drop for Wait {
 impl Waits {
     /// From now on `what` is waited for.
     pub(crate) fn begin(self: &Arc<Self>, what: String) -> Wait {
+        self.add(What::Other(what))
+    }
+
+    /// From now on a peer is waited for that opens `channel`.
+    pub(super) fn begin_accept(self: &Arc<Self>, channel: &str) -> Wait {
+        self.add(What::Open(channel.to_owned()))
+    }
+
+    fn add(self: &Arc<Self>, what: What) -> Wait {
         let mut table = locked(&self.0);
         table.last += 1;
         let number = table.last;
@@ -55,12 +81,19 @@ impl Waits {
         table.callers.push(caller);
     }
 
+    /// The channels that peers are to open, as people read them.
+    pub(super) fn accepts(&self) -> Vec<String> {
+        let table = locked(&self.0);
+        let accepts = table.waits.values().filter(|(what, _)| matches!(what, What::Open(_)));
+        accepts.map(|(what, _)| what.to_string()).collect()
+    }
+
     /// Who waits for what, the oldest first.
     pub(super) fn report(&self) -> (Vec<WaitReport>, Vec<CallsReport>) {
         let now = clock::now();
         let table = locked(&self.0);
-        let wait = |(what, since): &(String, Time)| WaitReport {
-            what: what.clone(),
+        let wait = |(what, since): &(What, Time)| WaitReport {
+            what: what.to_string(),
             since: Duration::from_micros(now.micros_since(*since)),
         };
         let waits = table.waits.values().map(wait).collect();

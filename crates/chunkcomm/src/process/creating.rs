@@ -134,7 +134,7 @@ impl Node {
     where
         I: Serialize + DeserializeOwned,
     {
-        let peer = match (peer.link.ended(), peer.address()) {
+        let peer = match (peer.link.ended(), peer.dialled()) {
             (None, _) => peer.clone(),
             (Some(_), Some(address)) => {
                 self.connect(address).await.map_err(InstantiateError::Connect)?

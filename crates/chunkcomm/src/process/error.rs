@@ -2,6 +2,7 @@
 
 use crate::cluster::PeerError;
 use crate::error::{ConnectError, LinkError, SendError};
+use crate::proto::causes::with_causes;
 use crate::registry::Difference;
 use std::error::Error;
 use std::fmt;
@@ -9,7 +10,7 @@ use std::fmt;
 /// Why a process ended before it was done, as it says itself: made of any error by `?`.
 ///
 /// It crosses to the creator as text, causes behind it after colons.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Failure {
     message: String,
 }
@@ -34,22 +35,22 @@ impl fmt::Display for Failure {
     }
 }
 
+/// Prints the message of `Display`, since `main` prints an error by its `Debug`.
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 /// `Failure` is no `Error` itself, so that `?` makes it of all that are.
 impl<E: Error> From<E> for Failure {
     fn from(error: E) -> Failure {
-        let mut message = error.to_string();
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            message.push_str(": ");
-            message.push_str(&error.to_string());
-            cause = error.source();
-        }
-        Failure { message }
+        Failure { message: with_causes(&error) }
     }
 }
 
 /// How a process ended when it was not done.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum ProcessError {
     /// It returned a [`Failure`].
@@ -145,6 +146,8 @@ impl fmt::Display for ProcessError {
     }
 }
 
+crate::debug_with_causes!(ProcessError);
+
 impl Error for ProcessError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
@@ -155,7 +158,6 @@ impl Error for ProcessError {
 }
 
 /// Why a process was not asked for. Its input is dropped, with its ends.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum InstantiateError {
     /// The input cannot be encoded, or is larger than the node takes.
@@ -178,6 +180,8 @@ impl fmt::Display for InstantiateError {
         }
     }
 }
+
+crate::debug_with_causes!(InstantiateError);
 
 impl Error for InstantiateError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

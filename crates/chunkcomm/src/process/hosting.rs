@@ -209,7 +209,7 @@ fn begin(moving: &Arc<Moving>, line: &Saying, mut create: Create) {
             return;
         }
     };
-    let creator = node.peer(Arc::clone(&line.link), None);
+    let creator = node.peer(Arc::clone(&line.link));
     let context = ProcessContext { node, creator, stopped };
     moving.processes.runtime.spawn(run(entry, context, create, report));
 }

@@ -2,10 +2,10 @@
 //!
 //! The format is bincode's with fixed-width little-endian integers: 64-bit lengths, 32-bit variant
 //! indices, one byte before an optional value, nothing between fields and no names. Values are
-//! encoded by bincode. They are decoded by a reader of the same format ([`decode`]), because the
-//! bytes come from elsewhere: bincode allocates what a string claims to hold, up to a limit that
-//! has to be a constant, and lets nested values use up the stack. Here no length is believed that
-//! the remaining bytes do not cover.
+//! encoded by bincode's encoder. They are decoded by a reader of the same format ([`decode`]),
+//! because the bytes come from elsewhere: bincode allocates what a string claims to hold, up to a
+//! limit that has to be a constant, and lets nested values use up the stack. Here no length is
+//! believed that the remaining bytes do not cover.
 //!
 //! The format does not describe itself, so a few things that serde offers do not survive it:
 //!
@@ -19,33 +19,42 @@
 //!   its reader one turn per element, so more than one such element is refused
 //!   ([`DecodeError::ZeroSized`]). [`describe`](super::describe) finds such types beforehand.
 //! - A value with more than [`DEPTH_MAX`] optional values, sequences, maps and enums within each
-//!   other is refused ([`DecodeError::TooDeep`]): a long linked list travels as a `Vec`.
+//!   other is refused at both ends ([`EncodeError::Refused`], [`DecodeError::TooDeep`]): a long
+//!   linked list travels as a `Vec`.
 //!
 //! A vector of numbers is a sequence to serde, each number taken by itself. Where it is the whole
 //! message (`Sender<Vec<f32>>`) it is encoded and decoded at once, at the speed of a copy; within
 //! another value it takes about a nanosecond for each number. Bytes that are only carried within
 //! other values are faster as `bytes::Bytes` or through `serde_bytes`, and fastest of all in a
 //! channel of bytes.
+//!
+//! The memory of a decoded value is its program's. glibc gives a block of more than 32 MiB back to
+//! the system each time it is freed, and the new pages of the next take longer than to send it: a
+//! program of such values gains by an allocator that keeps its memory, or by using it again.
 
 mod decoder;
+mod encoder;
 mod numbers;
 
 use std::fmt;
 
 use bincode::config::{Configuration, Fixint, LittleEndian, standard};
-use bincode::enc::write::Writer;
+use bincode::enc::EncoderImpl;
+use bincode::enc::write::{SliceWriter, Writer};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, Expected, Unexpected};
 
 use decoder::Decoder;
+use encoder::{Levels, TOO_DEEP};
 
 /// Names the format in the handshake: nodes whose codecs differ do not talk.
 pub const CODEC_ID: u16 = 1;
 
-/// How many optional values, sequences, maps and enums of a decoded value may lie within each
-/// other. A level takes up to about 2 KiB of stack in an unoptimised build, and the threads of a
-/// runtime have 2 MiB. Structs and tuples do not count: without one of the others they cannot
-/// contain themselves.
+/// Most optional values, sequences, maps and enums of a value that may lie within each other: 128.
+///
+/// A level takes up to about 2 KiB of stack in an unoptimised build, and the threads of a runtime
+/// have 2 MiB. Structs and tuples do not count: without one of the others they cannot contain
+/// themselves.
 pub const DEPTH_MAX: u32 = 128;
 
 /// The format, as bincode is told.
@@ -53,13 +62,14 @@ const FORMAT: Configuration<LittleEndian, Fixint> =
     standard().with_little_endian().with_fixed_int_encoding();
 
 /// Why a value was not encoded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EncodeError {
     /// The value needs more bytes than there is room.
     NoRoom,
     /// The value's `Serialize` failed with this cause, or asked for what the format cannot
-    /// express, such as a sequence whose length is not known beforehand.
+    /// express: a sequence whose length is not known beforehand, or more than [`DEPTH_MAX`] values
+    /// within each other, which nobody would decode.
     Refused(Box<str>),
 }
 
@@ -71,6 +81,8 @@ impl fmt::Display for EncodeError {
         }
     }
 }
+
+crate::debug_with_causes!(EncodeError);
 
 impl std::error::Error for EncodeError {}
 
@@ -91,7 +103,7 @@ impl EncodeError {
 }
 
 /// Why bytes are not a value of the type that was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeError {
     /// The bytes end before the value does, or a length in them covers more than they hold.
@@ -128,13 +140,15 @@ impl fmt::Display for DecodeError {
             DecodeError::Text => "a string is not UTF-8",
             DecodeError::Optional => "the mark before an optional value is neither 0 nor 1",
             DecodeError::Variant => "the type has no variant of this index",
-            DecodeError::TooDeep => "more than 128 values lie within each other",
+            DecodeError::TooDeep => TOO_DEEP,
             DecodeError::ZeroSized => "a sequence has several elements that take no bytes",
             DecodeError::NotSelfDescribing => "the type needs a format that describes itself",
             DecodeError::Refused => "the type turned down the value that was read",
         })
     }
 }
+
+crate::debug_with_causes!(DecodeError);
 
 impl std::error::Error for DecodeError {}
 
@@ -167,30 +181,34 @@ impl serde::de::Error for DecodeError {
 ///
 /// # Errors
 /// [`EncodeError::NoRoom`] when `out` is too small, which costs no more than the bytes written so
-/// far; [`EncodeError::Refused`] when the value's `Serialize` fails. Either way the contents of
-/// `out` mean nothing.
+/// far; [`EncodeError::Refused`] when the value's `Serialize` fails or it lies too deep in itself.
+/// Either way the contents of `out` mean nothing.
 #[inline(always)]
 pub fn encode_into_slice<T: Serialize>(value: &T, out: &mut [u8]) -> Result<usize, EncodeError> {
     if let Some(bytes) = numbers::encoded_bytes(value) {
         numbers::encode(value, out.get_mut(..bytes).ok_or(EncodeError::NoRoom)?);
         return Ok(bytes);
     }
-    bincode::serde::encode_into_slice(value, out, FORMAT).map_err(EncodeError::of)
+    let mut encoder = EncoderImpl::new(SliceWriter::new(out), FORMAT);
+    match value.serialize(Levels::new(&mut encoder)) {
+        Ok(()) => Ok(encoder.into_writer().bytes_written()),
+        Err(error) => Err(EncodeError::of(error)),
+    }
 }
 
 /// Appends the encoded `value` to `out` and gives the number of bytes it took.
 ///
 /// # Errors
-/// [`EncodeError::Refused`] when the value's `Serialize` fails; `out` is then as it was before.
+/// [`EncodeError::Refused`] when the value's `Serialize` fails or it lies too deep in itself;
+/// `out` is then as it was before.
 #[inline]
 pub fn encode_into_vec<T: Serialize>(value: &T, out: &mut Vec<u8>) -> Result<usize, EncodeError> {
     let before = out.len();
-    if let Some(bytes) = numbers::encoded_bytes(value) {
-        out.resize(before + bytes, 0);
-        numbers::encode(value, &mut out[before..]);
+    if let Some(bytes) = numbers::append_to(value, out) {
         return Ok(bytes);
     }
-    match bincode::serde::encode_into_writer(value, Append(out), FORMAT) {
+    let mut encoder = EncoderImpl::new(Append(out), FORMAT);
+    match value.serialize(Levels::new(&mut encoder)) {
         Ok(()) => Ok(out.len() - before),
         Err(error) => {
             out.truncate(before);

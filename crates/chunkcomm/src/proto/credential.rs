@@ -48,7 +48,7 @@ impl fmt::Debug for Seed {
 }
 
 /// Why a text is not a credential.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SeedTextError {
     /// It is something else.
@@ -74,6 +74,8 @@ impl fmt::Display for SeedTextError {
         }
     }
 }
+
+crate::debug_with_causes!(SeedTextError);
 
 impl std::error::Error for SeedTextError {}
 

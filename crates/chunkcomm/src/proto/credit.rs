@@ -122,6 +122,12 @@ impl LinkBudget {
         Ok(Window { size: WINDOW_BYTES_INITIAL, consumed: 0, granted: WINDOW_BYTES_INITIAL })
     }
 
+    /// Channels that the peer may still open.
+    #[must_use]
+    pub fn opens_left(&self) -> u64 {
+        (self.open_total - self.opened) / WINDOW_BYTES_INITIAL
+    }
+
     /// A channel is gone with all that it held. Says the new total of initial
     /// windows, which the peer is to be told.
     pub fn close(&mut self, window: &Window) -> u64 {

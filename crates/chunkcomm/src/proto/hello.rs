@@ -52,7 +52,11 @@ pub const VERSION_MIN: u16 = 1;
 /// |---|---|
 /// | 1 | the first |
 /// | 2 | the members of a cluster know what their nodes are called |
-pub const VERSION_MAX: u16 = 2;
+/// | 3 | streams: their receivers settle, and unsettled messages are sent again |
+pub const VERSION_MAX: u16 = VERSION_STREAMS;
+
+/// The first version with streams.
+pub const VERSION_STREAMS: u16 = 3;
 
 /// The flag of an end that has a credential: both ends prove behind the hellos that they have the
 /// same one. Either both ends set it or neither.

@@ -72,21 +72,39 @@ pub const RING_GROWTH: usize = 4;
 /// one message is always admitted.
 pub const LARGE_STAGED_BYTES_MAX: usize = 1024 * 1024;
 
+/// Default bound on the encoded bytes that a stream keeps until its receiver has settled them:
+/// 4 MiB, as many as a window lets leave before they are settled.
+pub const KEPT_BYTES_DEFAULT: usize = 4 * 1024 * 1024;
+
+/// Largest ring, in bytes: its counters wrap at twice as much.
+pub const RING_BYTES_LARGEST: usize = 1 << 30;
+
 /// Longest name of a channel in bytes.
 pub const CHANNEL_NAME_BYTES_MAX: usize = 255;
 
 /// Longest text of a refusal or a type's description on the wire.
 pub const TEXT_BYTES_MAX: usize = 1024;
 
-/// Channels that a peer may have opened and nobody accepted yet, a link.
-pub const HELD_OPENS_MAX: usize = 256;
+/// Divisor of a link's reserve of channels for those that an `accept` waits for: 8.
+///
+/// It divides the channels that a link may have beside the accepted ones. The rest, by default
+/// 448, is for channels that nobody accepts yet. Each costs about 1 KiB beside the initial window
+/// that it has anyway. Without the reserve the rest could use up the open credit. Nothing would
+/// then be heard of a channel that is waited for.
+pub const OPEN_RESERVE_DIVISOR: u64 = 8;
 
-/// The same, all links of a node together; those of sessions that have ended
-/// make room.
-pub const HELD_OPENS_NODE_MAX: usize = 4 * HELD_OPENS_MAX;
+/// Most channels of all links of a node that peers have opened and nobody accepted yet: 4096. That
+/// is one of each of thousands of peers, or nine links full of them. With full initial windows
+/// they hold 64 MiB.
+pub const HELD_OPENS_NODE_MAX: usize = 4096;
 
-/// Answers that may wait for a peer beside one for each of its channels: a peer
-/// that makes us answer and does not read ends its session.
+/// Default of the most live sessions that peers may have begun with a node: twice the number that
+/// a cluster of eight thousand nodes needs, whichever side dials. A session at rest costs about
+/// 6 KiB.
+pub const SESSIONS_MAX_DEFAULT: usize = 16 * 1024;
+
+/// Answers that may wait for a peer beside one and a grant for each of its channels: a
+/// peer that makes us answer and does not read ends its session.
 pub const ANSWERS_MAX: usize = 4096;
 
 /// An acknowledgement leaves at the latest after so many packets.
@@ -97,6 +115,12 @@ pub const ACK_PACKETS_MAX: u64 = 64;
 /// cache: with 640 KiB a stream of small messages was 2 to 3 % slower. A packet of its
 /// own costs a tenth of a full one.
 pub const ACK_BYTES_MAX: u64 = 256 * 1024;
+
+/// Least time between two packets that leave only to report settled messages, in milliseconds.
+/// Without it, a receiver that settles each run of a saturated stream would answer each with a
+/// packet. The first report after a pause leaves at once. A packet that leaves for another reason
+/// takes the report along.
+pub const SETTLED_GAP_MS: u64 = 1;
 
 /// Fragments count that much less: what the sender keeps of them is the user's
 /// own memory.
@@ -128,6 +152,18 @@ pub const SUSPECT_MS_DEFAULT: u64 = 3_000;
 
 /// Silence after which a session is dead.
 pub const DEAD_MS_DEFAULT: u64 = 10_000;
+
+/// Default of the time for which `connect` tries, in milliseconds: a peer that is just starting,
+/// or that starts again, is there by then.
+pub const CONNECT_MS_DEFAULT: u64 = 10_000;
+
+/// Least rate at which a value is encoded or decoded, in bytes a second: thirty times below that
+/// of a sequence of single bytes, which leaves time for short strings, for new pages and for a
+/// build without optimisation.
+pub const VALUE_BYTES_A_SECOND: u64 = 32 * 1024 * 1024;
+
+/// Longest time that a peer is given for one value, in milliseconds, whatever it may send.
+pub const VALUE_MS_MAX: u64 = 600_000;
 
 /// A peer that nothing waits for is asked so often, in milliseconds.
 pub const IDLE_PROBE_MS: u64 = 30_000;

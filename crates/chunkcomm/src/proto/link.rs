@@ -67,6 +67,8 @@ pub struct LinkConfig {
 
 #[derive(Debug)]
 enum Control {
+    /// The last word of a stream's receiver: messages that it has settled.
+    Settled(u32, u64),
     Terminate(u32),
     Refuse(u32, Refusal, String),
     Describe(u32, String),
@@ -82,8 +84,13 @@ pub struct Link {
     budget: LinkBudget,
     incoming: IdMap<Incoming>,
     control: VecDeque<Control>,
-    /// Channels whose grant rose.
+    /// Channels whose grant rose, each once.
     grants: VecDeque<u32>,
+    /// Channels of which more was settled, the time when that is to be said, and the time when it
+    /// was said last.
+    settles: VecDeque<u32>,
+    settles_due: Option<Time>,
+    settles_said: Time,
     open_credit_told: u64,
     opened_before: u64,
     sizing: Sizing,
@@ -123,6 +130,9 @@ impl Link {
             incoming: IdMap::default(),
             control: VecDeque::new(),
             grants: VecDeque::new(),
+            settles: VecDeque::new(),
+            settles_due: None,
+            settles_said: Time(0),
             sizing,
             packet: Header::default(),
             packet_fragment_bytes: 0,
@@ -246,10 +256,8 @@ impl Link {
     /// When [`Link::poll_transmit`] is to be asked again at the latest.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
-        match (self.wait_until, self.session.ack_deadline()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let deadlines = [self.wait_until, self.session.ack_deadline(), self.settles_due];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Bytes of the peer came.
@@ -364,8 +372,14 @@ impl Link {
         self.grants.clear();
         let mut channels: Vec<u32> = self.incoming.keys().collect();
         channels.sort_unstable();
+        for incoming in self.incoming.values_mut() {
+            incoming.grant_owed = false;
+        }
         if !planted::is!(GrantsNotSaidAnew) {
-            self.grants.extend(channels);
+            channels.iter().for_each(|channel| self.owe_grant(*channel));
+        }
+        for channel in channels {
+            self.say_settled(channel, now);
         }
         self.probe |= self.sync_wanted;
         // It may go another way.

@@ -7,7 +7,7 @@
 //! much.
 
 use super::Time;
-use super::limits::IDLE_PROBE_MS;
+use super::limits::{IDLE_PROBE_MS, MESSAGE_BYTES_DEFAULT, VALUE_BYTES_A_SECOND, VALUE_MS_MAX};
 use super::planted;
 use std::time::Duration;
 
@@ -53,6 +53,17 @@ impl KeepAlive {
 }
 
 impl Silence {
+    /// Returns the limits for messages of up to `bytes_max`. A task that encodes or decodes one
+    /// keeps the driver on its thread from answering. Where more than the default is allowed, the
+    /// time for that is added.
+    #[must_use]
+    pub fn with_messages_of(self, bytes_max: u64) -> Silence {
+        let beyond = bytes_max.saturating_sub(MESSAGE_BYTES_DEFAULT);
+        let millis = (beyond / VALUE_BYTES_A_SECOND).saturating_mul(1_000).min(VALUE_MS_MAX);
+        let more = Duration::from_millis(millis);
+        Silence { suspect: self.suspect + more, dead: self.dead + more, ..self }
+    }
+
     /// So that the dialler is there again while the session lives. What it writes
     /// before the last question is out, such as credit, puts the questions off, and
     /// then counts as unanswered for a timeout of its own: twice the timeout and a

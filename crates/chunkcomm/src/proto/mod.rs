@@ -9,13 +9,15 @@
 //! [`session`] (what was acknowledged, and is
 //! kept until then), [`liveness`] (is the peer there), [`link`] (one peer's whole
 //! machine), [`cycle`] (who waits for whom across links); [`hello`], [`credential`]
-//! and [`resume`] come before all of them, [`codec`] and [`describe`] stand beside.
+//! and [`resume`] come before all of them, [`codec`], [`describe`] and
+//! [`causes`] (how errors show) stand beside.
 //! [`cluster`] (who is a member) and [`call`] (requests and their answers) speak over
 //! channels as users do.
 
 pub mod attempts;
 pub mod backoff;
 pub mod call;
+pub mod causes;
 pub mod cluster;
 pub mod codec;
 pub mod credential;

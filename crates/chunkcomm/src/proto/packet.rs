@@ -5,9 +5,10 @@
 //! record, 16 bytes    kind u8 | flags u8 | aux u16 | channel u32 | value u64
 //!   run        value = bytes u32, messages u32; then the messages
 //!   fragment   value = the message's bytes, aux 0; then u32 bytes, u32 0, then them
-//!   open       value = fingerprint, aux = name bytes, flags = lane and kind; the name
+//!   open       value = fingerprint, aux = name bytes, flags = lane, kind, stream;
+//!              of a stream 32 bytes: id u128, first u64, sent before u64; the name
 //!   end        value = messages of the channel in all: the sender is done
-//!   terminate  the receiver is gone
+//!   terminate  the receiver is gone, or wants no more
 //!   credit     value = bytes that the channel may send in all
 //!   open credit  value = bytes of initial windows that may be opened in all
 //!   refuse     value = reason, aux = text bytes; the text
@@ -15,6 +16,8 @@
 //!   bye        the session ends cleanly
 //!   gone       the session was given up; in a packet without number
 //!   wait       value = number, aux = chain bytes; a chain of waits ([`super::cycle`])
+//!   settled    value = messages of the stream that its receiver has settled in all,
+//!              flags = 1: its last word
 //! ```
 //!
 //! All numbers are little-endian. A packet without runs, fragments, opens and
@@ -59,6 +62,24 @@ pub enum ChannelKind {
     Typed,
     /// The user's own bytes.
     Bytes,
+}
+
+/// Bytes of a [`StreamStart`] in an open.
+pub const STREAM_BYTES: usize = 32;
+
+/// Largest number of a stream's message: all sums of two stay below `u64::MAX`.
+pub const STREAM_NUMBER_MAX: u64 = u64::MAX / 4;
+
+/// The part of a stream that a channel carries. A stream's messages are numbered from 0 and may
+/// need several channels, one after the other; its receiver settles them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct StreamStart {
+    /// The stream's random number, the same on each of its channels.
+    pub id: u128,
+    /// Number of the channel's first message.
+    pub first: u64,
+    /// Messages below this number may have left on an earlier channel.
+    pub sent_before: u64,
 }
 
 /// Why an `open` was refused.
@@ -137,9 +158,13 @@ const KIND_DESCRIBE: u8 = 9;
 const KIND_BYE: u8 = 10;
 const KIND_GONE: u8 = 11;
 const KIND_WAIT: u8 = 12;
+const KIND_SETTLED: u8 = 13;
 
 const OPEN_EXPRESS: u8 = 1;
 const OPEN_BYTES: u8 = 2;
+const OPEN_STREAM: u8 = 4;
+
+const SETTLED_LAST: u8 = 1;
 
 /// `text` cut at a character so that it has at most `bytes_max` bytes.
 #[must_use]
@@ -201,6 +226,8 @@ pub enum Item<'a> {
         kind: ChannelKind,
         /// Of the sender's type.
         fingerprint: u64,
+        /// Its part of a stream, if its receiver is to settle.
+        stream: Option<StreamStart>,
         /// Its name.
         name: &'a str,
     },
@@ -255,6 +282,15 @@ pub enum Item<'a> {
         /// The chain, well formed.
         chain: &'a [u8],
     },
+    /// The receiver of our channel has settled messages.
+    Settled {
+        /// Our number of the channel.
+        channel: u32,
+        /// Messages of its stream in all.
+        total: u64,
+        /// The receiver is gone.
+        last: bool,
+    },
 }
 
 impl Item<'_> {
@@ -262,7 +298,11 @@ impl Item<'_> {
     pub(super) fn is_numbered(&self) -> bool {
         let totals = matches!(
             self,
-            Item::Credit { .. } | Item::OpenCredit { .. } | Item::Gone | Item::Wait { .. }
+            Item::Credit { .. }
+                | Item::OpenCredit { .. }
+                | Item::Gone
+                | Item::Wait { .. }
+                | Item::Settled { .. }
         );
         let frame = matches!(self, Item::Packet(_) | Item::Repeated(_) | Item::PacketEnd { .. });
         !totals && !frame
@@ -270,7 +310,7 @@ impl Item<'_> {
 }
 
 /// What is wrong with a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WireError {
     /// The body is longer than was agreed.
@@ -290,6 +330,8 @@ pub enum WireError {
     BadReason,
     /// A chain of waits that is none.
     BadChain,
+    /// A stream with numbers above [`STREAM_NUMBER_MAX`].
+    BadStream,
     /// A fragment without bytes, or longer than its message.
     BadFragment,
     /// After a connection that broke off within a packet another one came.
@@ -313,10 +355,13 @@ impl std::fmt::Display for WireError {
                 write!(f, "packet {sequence} is not the one that broke off")
             }
             WireError::BadChain => f.write_str("a chain of waits is too long or malformed"),
+            WireError::BadStream => f.write_str("a stream's numbers are out of range"),
             WireError::BadFragment => f.write_str("a fragment is empty or longer than its message"),
         }
     }
 }
+
+crate::debug_with_causes!(WireError);
 
 impl std::error::Error for WireError {}
 

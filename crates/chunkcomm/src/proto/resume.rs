@@ -43,14 +43,15 @@ pub struct Resume {
     pub session: u64,
     /// The connection's number within the session, from 1.
     pub attempt: u32,
-    /// The last packet that the speaker has in its inbox as a whole.
+    /// The last packet that the speaker has in its inbox as a whole. In an `Unknown` that
+    /// answers `New`: the number of sessions it may have, when that is the reason; else 0.
     pub received: u64,
     /// Whom the speaker means: the other's incarnation.
     pub addressee: u128,
 }
 
 /// Why bytes are not such a word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResumeError {
     /// They do not begin as one.
@@ -69,6 +70,8 @@ impl std::fmt::Display for ResumeError {
         }
     }
 }
+
+crate::debug_with_causes!(ResumeError);
 
 impl std::error::Error for ResumeError {}
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Why a call gave no result. The registry and the process are unharmed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallError {
     /// The bytes are not an input of the function.
@@ -46,6 +46,8 @@ impl fmt::Display for CallError {
         }
     }
 }
+
+crate::debug_with_causes!(CallError);
 
 impl std::error::Error for CallError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -64,6 +64,11 @@ pub(crate) trait Transport: Send {
     /// Says that nothing more is written.
     fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
+    /// Where the peer's end of a connection that was accepted is, if that has an address.
+    fn came_from(&self) -> Option<Address> {
+        None
+    }
+
     /// Away from the runtime, as the spinner takes it.
     #[cfg(target_os = "linux")]
     fn into_below(self: Box<Self>) -> io::Result<Below>;
@@ -155,9 +160,9 @@ pub(crate) async fn listen(address: &Address, portable: bool) -> io::Result<Box<
 }
 
 /// Implements [`Transport`] for a tokio stream that can be read and written
-/// through readiness.
+/// through readiness; `$came_from` says where its peer is.
 macro_rules! transport_over_readiness {
-    ($stream:ty) => {
+    ($stream:ty, $came_from:expr) => {
         impl $crate::transport::Transport for $stream {
             fn poll_read(
                 &mut self,
@@ -225,6 +230,10 @@ macro_rules! transport_over_readiness {
                 context: &mut std::task::Context<'_>,
             ) -> std::task::Poll<std::io::Result<()>> {
                 tokio::io::AsyncWrite::poll_shutdown(std::pin::Pin::new(self), context)
+            }
+
+            fn came_from(&self) -> Option<$crate::Address> {
+                $came_from(self)
             }
 
             #[cfg(target_os = "linux")]

@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 #[cfg(target_os = "linux")]
 const BACKLOG: i32 = 1024;
 
-transport_over_readiness!(TcpStream);
+transport_over_readiness!(TcpStream, |it: &TcpStream| it.peer_addr().ok().map(Address::from));
 
 /// Connects to the first address of `host` that answers; without `keep_alive` only
 /// probes tell that the peer is gone.

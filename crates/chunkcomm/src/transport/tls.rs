@@ -307,6 +307,10 @@ impl Transport for Tls {
         self.below.poll_shutdown(context)
     }
 
+    fn came_from(&self) -> Option<crate::Address> {
+        self.below.came_from()
+    }
+
     #[cfg(target_os = "linux")]
     fn into_below(self: Box<Self>) -> io::Result<Below> {
         Ok(Below::Nothing(self))

@@ -11,7 +11,8 @@ use tokio::net::{UnixListener, UnixSocket, UnixStream};
 /// Connections that wait to be accepted; the system may allow fewer.
 const CONNECTIONS_WAITING_MAX: u32 = 1024;
 
-transport_over_readiness!(UnixStream);
+// A socket that dials has no path.
+transport_over_readiness!(UnixStream, |_: &UnixStream| None);
 
 /// Connects to the socket at `path`.
 pub(crate) async fn connect(path: &Path) -> io::Result<Box<dyn Transport>> {

@@ -14,6 +14,10 @@ struct Counting;
 pub(crate) static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 pub(crate) static LIVE_BYTES: AtomicI64 = AtomicI64::new(0);
 
+/// Number of allocations of at least [`LARGE_BYTES_MIN`] bytes.
+pub(crate) static LARGE_ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+pub(crate) const LARGE_BYTES_MIN: usize = 256 * 1024;
+
 /// Of the threads that are watched; the peak is set back by who reads it.
 pub(crate) static WATCHED_BYTES: AtomicI64 = AtomicI64::new(0);
 pub(crate) static WATCHED_PEAK: AtomicI64 = AtomicI64::new(0);
@@ -27,6 +31,13 @@ pub(crate) fn watch_this_thread() {
     WATCHED.set(true);
 }
 
+fn count_allocation(bytes: usize) {
+    ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+    if bytes >= LARGE_BYTES_MIN {
+        LARGE_ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 fn count(bytes: i64) {
     LIVE_BYTES.fetch_add(bytes, Ordering::Relaxed);
     if WATCHED.try_with(Cell::get).unwrap_or(false) {
@@ -38,7 +49,7 @@ fn count(bytes: i64) {
 // SAFETY: see above.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        count_allocation(layout.size());
         count(layout.size() as i64);
         // SAFETY: the caller's promise.
         unsafe { System.alloc(layout) }
@@ -51,7 +62,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        count_allocation(bytes);
         count(bytes as i64 - layout.size() as i64);
         // SAFETY: the caller's promise.
         unsafe { System.realloc(memory, layout, bytes) }

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod counting;
+mod large;
 #[cfg(feature = "tls")]
 mod strangers;
 

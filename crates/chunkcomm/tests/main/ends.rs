@@ -1,8 +1,10 @@
 //! Calls that meet an end: of a run, a channel, a session, a runtime.
 
-use crate::support::{limited, memory, on_both, pair, pair_of};
+use crate::support::proxy::Proxy;
+use crate::support::random::Random;
+use crate::support::{at_last, cancelled, limited, memory, on_both, pair, pair_of};
 use bytes::Bytes;
-use chunkcomm::{Landing, Node, RecvError};
+use chunkcomm::{BytesSender, Landing, Node, RecvError, SendError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -36,7 +38,11 @@ fn a_channel_opened_while_its_session_is_aborted_learns_of_it() {
         pair.peer.abort();
         if let Ok(mut sender) = pair.b.open_bytes(&pair.peer, "late").await {
             let _ = sender.send(Bytes::from_static(b"lost")).await;
-            limited(sender.closed()).await;
+            limited(pair.peer.closed()).await;
+            // A session that had ended before is dialled anew: that one is well.
+            if !sender.peer().is_alive() {
+                limited(sender.closed()).await;
+            }
         }
     });
 }
@@ -160,4 +166,118 @@ fn what_is_accepted_while_another_thread_closes_the_node_arrives() {
         // The one during whose acceptance the node closed may have left all the same.
         assert!(received == accepted || received == accepted + 1, "{received} of {accepted}");
     }
+}
+
+/// Sends messages of these sizes until nothing more is wanted; returns the numbers of messages
+/// accepted and, in the end, acknowledged.
+async fn send_until_stopped(mut sender: BytesSender, sizes: [usize; 3]) -> (u64, u64) {
+    let error = loop {
+        let number = sender.stats().accepted;
+        let mut message = vec![number as u8; sizes[number as usize % 3]];
+        message[..8].copy_from_slice(&number.to_le_bytes());
+        if let Err(error) = sender.send(message.into()).await {
+            break error;
+        }
+    };
+    assert!(matches!(error, SendError::Terminated(_)), "{error}");
+    // Messages on their way are waited for: they are known to have arrived, or were given up.
+    let accepted = sender.stats().accepted;
+    let acknowledged = match sender.close(SOON).await {
+        Ok(()) => accepted,
+        Err(left) => left.channels[0].account.acknowledged,
+    };
+    (accepted, acknowledged)
+}
+
+fn is_message(bytes: &[u8], number: u64, sizes: [usize; 3]) -> bool {
+    let rest = &bytes[8..];
+    bytes.len() == sizes[number as usize % 3]
+        && bytes[..8] == number.to_le_bytes()
+        && rest.iter().all(|byte| *byte == number as u8)
+}
+
+#[test]
+fn a_receiver_that_closed_takes_all_that_is_acknowledged_and_no_more() {
+    on_both(|| async {
+        let small = || Node::builder().window_bytes_max(256 * 1024).message_bytes_max(1 << 20);
+        let pair = pair_of(crate::support::tcp(), small(), small()).await;
+        let proxied = Proxy::before(&pair.a).await;
+        let through = Node::builder().build().await.unwrap();
+        let peer = through.connect(&proxied.address).await.unwrap();
+        let mut random = Random::seeded(5);
+        let mut given_up = 0;
+        // Small ones, some in fragments, some that wait for the memory of the link.
+        for sizes in [[16; 3], [16, 30_000, 100], [900_000, 16, 400_000]].repeat(8) {
+            let name = format!("{}", random.next());
+            let sender = through.open_bytes(&peer, &name).await.unwrap();
+            let sending = tokio::spawn(send_until_stopped(sender, sizes));
+            let (_, mut receiver) = limited(pair.a.accept_bytes(&name)).await.unwrap();
+            let mut taken = 0;
+            for _ in 0..random.below(20) {
+                let message = limited(receiver.recv()).await.unwrap().unwrap();
+                assert!(is_message(&message, taken, sizes), "message {taken}");
+                taken += 1;
+            }
+            receiver.close();
+            if random.below(3) == 0 {
+                proxied.cut();
+            }
+            receiver.close();
+            while let Some(message) = at_last!(receiver.recv()).unwrap() {
+                assert!(is_message(&message, taken, sizes), "message {taken}");
+                taken += 1;
+            }
+            let (accepted, acknowledged) = limited(sending).await.unwrap();
+            assert_eq!(acknowledged, taken, "of {accepted}");
+            given_up += accepted - acknowledged;
+            receiver.close();
+            assert!(limited(receiver.recv()).await.unwrap().is_none());
+        }
+        assert!(given_up > 0);
+        // No memory of the link is left behind.
+        let (mut sender, mut receiver) = pair.bytes("after").await;
+        sender.send(Bytes::from(vec![7; 1 << 20])).await.unwrap();
+        assert_eq!(limited(receiver.recv()).await.unwrap().unwrap().len(), 1 << 20);
+    });
+}
+
+#[test]
+fn closed_receivers_give_their_windows_back_drained_or_dropped() {
+    on_both(|| async {
+        // Two initial windows, no more.
+        let small = Node::builder().window_bytes_max(64 * 1024);
+        let pair = pair_of(memory(), small, Node::builder()).await;
+        for round in 0..12u64 {
+            let (mut sender, mut receiver) = pair.channel::<u64>("windows").await;
+            sender.send_all(0..100u64).await.unwrap();
+            limited(sender.sync()).await.unwrap();
+            receiver.close();
+            if round % 2 == 0 {
+                for number in 0..100 {
+                    assert_eq!(limited(receiver.recv()).await.unwrap(), Some(number));
+                }
+                assert_eq!(limited(receiver.recv()).await.unwrap(), None);
+            }
+            drop(receiver);
+            let error = limited(sender.closed()).await;
+            assert!(matches!(error, SendError::Terminated(_)), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_receiver_that_closed_learns_that_the_session_ended_behind_what_had_arrived() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (mut sender, mut receiver) = pair.channel::<u64>("lost").await;
+        sender.send_all(0..100u64).await.unwrap();
+        limited(sender.sync()).await.unwrap();
+        receiver.peer().abort();
+        receiver.close();
+        for number in 0..100 {
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some(number));
+        }
+        let error = limited(receiver.recv()).await.unwrap_err();
+        assert!(matches!(error, RecvError::Lost { arrived: 100, .. }), "{error}");
+    });
 }

@@ -5,6 +5,7 @@ use crate::support::{Pair, limited, on_both, on_one_thread, tcp, until};
 use chunkcomm::proto::hello::{Disagreement, HELLO_BYTES, Hello, HelloError, Name};
 use chunkcomm::{ConnectError, HelloCause, Node};
 use std::io::Write;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -103,7 +104,8 @@ async fn answered(bytes: &[u8], hang_up: bool) -> HelloCause {
         }
     };
     let (outcome, _stream) =
-        limited(async { tokio::join!(pair.b.connect(&address), answer) }).await;
+        limited(async { tokio::join!(pair.b.connect_within(&address, Duration::ZERO), answer) })
+            .await;
     let error = outcome.unwrap_err();
     pair.is_well("other links").await;
     let text = error.to_string();
@@ -151,10 +153,10 @@ fn a_stranger_that_says_nothing_is_refused_after_a_while() {
         let mut slow = std::net::TcpStream::connect(socket_address(&node)).unwrap();
         slow.write_all(&good_hello().encode()[..20]).unwrap();
         // The node has accepted both, and its deadlines run.
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
         assert_eq!(node.refusals(), Vec::<String>::new());
         tokio::time::pause();
-        tokio::time::advance(std::time::Duration::from_secs(6)).await;
+        tokio::time::advance(Duration::from_secs(6)).await;
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
@@ -174,11 +176,12 @@ fn a_listener_that_says_nothing_is_given_up_after_a_while() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().into();
         let node = Node::builder().build().await.unwrap();
-        let dialling = tokio::spawn(async move { node.connect(&address).await });
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        let dialling =
+            tokio::spawn(async move { node.connect_within(&address, Duration::ZERO).await });
+        tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(!dialling.is_finished());
         tokio::time::pause();
-        tokio::time::advance(std::time::Duration::from_secs(6)).await;
+        tokio::time::advance(Duration::from_secs(6)).await;
         let error = dialling.await.unwrap().unwrap_err();
         assert!(matches!(error, ConnectError::Hello { cause: HelloCause::Timeout, .. }), "{error}");
     });
@@ -224,7 +227,7 @@ fn nodes_of_one_cluster_find_each_other_and_others_do_not() {
         let lab = node("lab").name("a").listen(tcp()).build().await.unwrap();
         let address = &lab.addresses()[0];
         let other = node("other lab").build().await.unwrap();
-        let error = other.connect(address).await.unwrap_err();
+        let error = other.connect_within(address, Duration::ZERO).await.unwrap_err();
         let text = error.to_string();
         assert!(text.contains("\"lab\"") && text.contains("\"other lab\""), "{text}");
         until(|| lab.refusals().len() == 1).await;

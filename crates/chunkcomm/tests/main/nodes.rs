@@ -35,8 +35,8 @@ fn an_address_that_refuses() {
         let path = std::env::temp_dir().join(format!("chunkcomm-{}-nobody", std::process::id()));
         for address in [address, memory(), Address::Unix(path)] {
             let node = Node::builder().build().await.unwrap();
-            let error = limited(node.connect(&address)).await.unwrap_err();
-            let ConnectError::Unreachable { address: named, error: cause } = &error else {
+            let error = limited(node.connect_within(&address, Duration::ZERO)).await.unwrap_err();
+            let ConnectError::Unreachable { address: named, error: cause, .. } = &error else {
                 panic!("{error}")
             };
             assert_eq!(named, &address);

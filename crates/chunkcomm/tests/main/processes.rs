@@ -309,7 +309,7 @@ fn a_dropped_receiver_ends_its_producer() {
         assert_eq!(limited(from.recv()).await.unwrap(), Some(0));
         drop(from);
         let error = limited(process).await.unwrap_err();
-        assert!(error.to_string().contains("dropped the receiver"), "{error}");
+        assert!(error.to_string().contains("closed or dropped the receiver"), "{error}");
         two.nothing_is_left().await;
     });
 }

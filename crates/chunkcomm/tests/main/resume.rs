@@ -2,7 +2,7 @@
 
 use crate::support::proxy::Proxy;
 use crate::support::random::Random;
-use crate::support::raw::{RawPeer, socket_address};
+use crate::support::raw::{RawPeer, again, socket_address};
 use crate::support::{NEVER, Pair, limited, on_both, on_one_thread, tcp, until};
 use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Header, Item, Lane};
 use chunkcomm::proto::resume::{Kind, Resume};
@@ -171,12 +171,6 @@ fn giving_a_session_up_is_told_at_once() {
         let told = limited(pair.peer.closed()).await;
         assert!(matches!(told.cause(), LinkCause::Forgotten), "{told}");
     });
-}
-
-/// The first word of a further connection of session 7 of the raw peer.
-fn again(raw: &RawPeer, attempt: u32, received: u64) -> Resume {
-    let addressee = raw.theirs.incarnation;
-    Resume { kind: Kind::Again, session: 7, attempt, received, addressee }
 }
 
 async fn dial(node: &Node) -> RawPeer {

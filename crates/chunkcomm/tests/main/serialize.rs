@@ -1,6 +1,7 @@
 //! Values whose `Serialize` misbehaves.
 
 use crate::support::{all, limited, on_both, pair};
+use chunkcomm::codec::{DEPTH_MAX, EncodeError};
 use chunkcomm::{Peer, SendError, Sender, TrySendError};
 use serde::ser::{Error as _, SerializeStruct};
 use serde::{Deserialize, Serialize, Serializer};
@@ -197,5 +198,39 @@ fn one_of_ten_megabytes_passes_and_what_follows_too() {
         limited(sending).await.unwrap();
         let _: &Peer = receiver.peer();
         pair.is_well("others").await;
+    });
+}
+
+#[derive(Serialize, Deserialize, Debug, PartialEq)]
+struct List {
+    value: u8,
+    next: Option<Box<List>>,
+}
+
+impl List {
+    /// Returns a list with `others` further lists within each other.
+    fn of(others: u32) -> List {
+        let first = List { value: 0, next: None };
+        (0..others).fold(first, |list, _| List { value: 1, next: Some(Box::new(list)) })
+    }
+}
+
+#[test]
+fn a_value_that_nobody_would_decode_is_refused_where_it_is_sent() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (mut sender, mut receiver) = pair.channel::<List>("deep").await;
+        for cloned in [false, true] {
+            let _clone = cloned.then(|| sender.clone());
+            let error = limited(sender.send(&List::of(DEPTH_MAX + 1))).await.unwrap_err();
+            let SendError::Encode(cause) = &error else { panic!("{error}") };
+            assert!(matches!(**cause, EncodeError::Refused(_)), "{cause}");
+            assert!(format!("{error:?}").contains("128 values"), "{error:?}");
+            let none = limited(sender.send_all([List::of(DEPTH_MAX + 1)])).await.unwrap_err();
+            assert!(matches!(none.error, SendError::Encode(_)), "{none}");
+            // The channel is well.
+            limited(sender.send(&List::of(DEPTH_MAX))).await.unwrap();
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some(List::of(DEPTH_MAX)));
+        }
     });
 }

@@ -5,7 +5,7 @@ use crate::support::still::StandsStill;
 use crate::support::{limited, on_one_thread, tcp};
 use bytes::Bytes;
 use chunkcomm::proto::packet::{AppendRecords, Header};
-use chunkcomm::{BytesReceiver, BytesSender, Node};
+use chunkcomm::{BytesReceiver, BytesSender, Node, NodeBuilder};
 use std::time::Duration;
 
 const DEAD: Duration = Duration::from_millis(400);
@@ -24,8 +24,12 @@ struct Waiting {
 
 impl Waiting {
     async fn new() -> Waiting {
+        Waiting::of(Node::builder()).await
+    }
+
+    async fn of(builder: NodeBuilder) -> Waiting {
         let ms = Duration::from_millis;
-        let hasty = Node::builder().liveness(ms(20), ms(100), DEAD);
+        let hasty = builder.liveness(ms(20), ms(100), DEAD);
         let node = hasty.listen(tcp()).build().await.unwrap();
         let mut raw = RawPeer::connect(&node).await;
         raw.open(1, "by hand").await;
@@ -65,6 +69,20 @@ fn whoever_says_nothing_is_dead_after_its_time() {
         waiting.silent(5).await;
         assert!(waiting.lives());
         waiting.silent(steps_to_death()).await;
+        assert!(!waiting.lives());
+    });
+}
+
+/// A peer that decodes a message of gigabytes on the thread of its driver says nothing for long.
+#[test]
+fn whoever_may_take_larger_messages_is_given_the_time_to_decode_them() {
+    on_one_thread(async {
+        // Two seconds for what is above the default.
+        let builder = Node::builder().message_bytes_max(3 * 32 * 1024 * 1024);
+        let mut waiting = Waiting::of(builder).await;
+        waiting.silent(steps_to_death()).await;
+        assert!(waiting.lives());
+        waiting.silent(2 * 1_000 / STEP.as_millis() as u32).await;
         assert!(!waiting.lives());
     });
 }

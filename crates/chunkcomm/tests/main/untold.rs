@@ -2,7 +2,8 @@
 
 use crate::support::{Pair, fill, limited, on_both, on_one_thread, pair, until};
 use chunkcomm::{
-    CloseError, Landing, LinkCause, OpenError, RecvError, SendError, Sender, Unacknowledged,
+    CloseError, Landing, LinkCause, OpenError, RecvError, SendError, Sender, SendingPort,
+    Unacknowledged,
 };
 use std::time::Duration;
 
@@ -187,6 +188,23 @@ fn a_landing_that_panics_when_its_session_ends_keeps_no_node_from_closing() {
         sender.send_slice(&[1; 100]).await.unwrap();
         limited(sender.sync()).await.unwrap();
         pair.peer.abort();
+        limited(pair.a.close(LATE)).await.unwrap();
+    });
+}
+
+#[test]
+fn what_came_to_a_port_whose_end_was_dropped_is_no_loss() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (mut ways, mut ends) = pair.channel::<SendingPort<u64>>("ends").await;
+        let (there, here) = pair.b.sending_port::<u64>().unwrap();
+        ways.hand_over(there).await.unwrap();
+        let mut sender = limited(ends.recv()).await.unwrap().unwrap().connect().await.unwrap();
+        drop(here);
+        // Refused at once, or after this.
+        let _ = sender.send(&1).await;
+        drop(sender);
+        drop((ways, ends));
         limited(pair.a.close(LATE)).await.unwrap();
     });
 }

@@ -1,9 +1,10 @@
 //! Faults of the network as nodes see them, in the model's time.
 
 use super::{connect, node};
-use chunkcomm::Node;
 use chunkcomm::simulation::{self, HostId, LinkSpec, Network, Simulation};
+use chunkcomm::{LinkEvent, LinkEvents, Node};
 use std::future::pending;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const LATENCY: Duration = Duration::from_millis(1);
@@ -87,8 +88,23 @@ fn closing_gives_up_at_its_deadline() {
     });
 }
 
+/// The events of a node's links, with their times.
+type Told = Vec<(Duration, String)>;
+
+async fn note_events(mut events: LinkEvents, simulation: Simulation, told: Arc<Mutex<Told>>) {
+    while let Some(event) = events.next().await {
+        let text = match event {
+            LinkEvent::Connected { peer } => format!("{} connected", peer.name()),
+            LinkEvent::CutOff { error, .. } => error.to_string(),
+            LinkEvent::Resumed { attempt, after, .. } => format!("{attempt} after {after:?}"),
+            other => panic!("{other:?}"),
+        };
+        told.lock().unwrap().push((simulation.now(), text));
+    }
+}
+
 /// A stream over connections that are cut again and again; what its run was.
-fn cut_again_and_again(seed: u64) -> (u64, Duration) {
+fn cut_again_and_again(seed: u64) -> (u64, Duration, Told) {
     const NUMBERS: u64 = 1000;
     let mut network = Network::new(seed);
     let hosts = ["left", "right"].map(|name| network.add_host(name));
@@ -97,6 +113,8 @@ fn cut_again_and_again(seed: u64) -> (u64, Duration) {
     simulation::run(network, async |simulation| {
         let (left, right) =
             (node(&simulation, hosts[0], "left").await, node(&simulation, hosts[1], "right").await);
+        let told = Arc::default();
+        tokio::spawn(note_events(right.events(), simulation.clone(), Arc::clone(&told)));
         let peer = connect(&left, &right).await;
         let mut sender = left.open::<u64>(&peer, "numbers").await.unwrap();
         let (_, mut receiver) = right.accept::<u64>("numbers").await.unwrap();
@@ -123,15 +141,22 @@ fn cut_again_and_again(seed: u64) -> (u64, Duration) {
         }
         sending.await.unwrap();
         cutting.abort();
-        (simulation.with(|network, _| network.digest()), simulation.now())
+        let told = std::mem::take(&mut *told.lock().unwrap());
+        (simulation.with(|network, _| network.digest()), simulation.now(), told)
     })
 }
 
 #[test]
 fn cuts_lose_nothing_and_a_seed_repeats_them() {
-    let (digest, took) = cut_again_and_again(7);
+    let (digest, took, told) = cut_again_and_again(7);
     assert!(took > Duration::from_millis(500));
-    assert_eq!(cut_again_and_again(7), (digest, took));
+    assert!(told.len() > 20 && told[0].1 == "left connected", "{told:?}");
+    for cut in told[1..].chunks_exact(2) {
+        let [lost, resumed] = cut else { panic!("{cut:?}") };
+        assert!(lost.1.starts_with("the connection with left "), "{cut:?}");
+        assert!(resumed.1.ends_with(&format!("after {:?}", resumed.0 - lost.0)), "{cut:?}");
+    }
+    assert_eq!(cut_again_and_again(7), (digest, took, told));
     assert_ne!(cut_again_and_again(8).0, digest);
 }
 
@@ -146,11 +171,16 @@ fn wrong_places_are_errors() {
         assert!(again.is_err(), "the port is taken");
         let start = simulation.now();
         let nobody = simulation.address(hosts[1], 80);
-        assert!(left.connect(&nobody).await.is_err(), "nobody listens there");
+        assert!(
+            left.connect_within(&nobody, Duration::ZERO).await.is_err(),
+            "nobody listens there"
+        );
         assert_eq!(simulation.now() - start, LATENCY * 2);
         let homeless = Node::builder().build().await.unwrap();
-        let error = homeless.connect(&left.addresses()[0]).await.err().unwrap();
-        assert!(error.to_string().contains("on no simulated host"), "{error}");
+        let there = left.addresses()[0].clone();
+        let dialled = homeless.connect_within(&there, Duration::ZERO);
+        let error = format!("{:?}", dialled.await.err().unwrap());
+        assert!(error.contains("on no simulated host"), "{error}");
     });
     let outside = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let node = Node::builder().listen("sim:left/0".parse().unwrap());

@@ -348,7 +348,7 @@ async fn join_chain(
     let served = follow(place, head, &mut words, &mut orders).await;
     if let Err(error) = &served {
         // The head may be what failed.
-        let _ = words.send_now(&Word::Failed(error.to_string())).await;
+        let _ = words.send_now(&Word::Failed(chunkcomm::with_causes(error))).await;
     }
     served
 }

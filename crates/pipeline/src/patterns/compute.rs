@@ -84,14 +84,21 @@ impl fmt::Display for Compute {
 }
 
 /// A name that is no [`Compute`]; its message lists those that are.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct UnknownCompute(String);
 
 impl fmt::Display for UnknownCompute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is not one of {}", self.0, Compute::ALL.map(Compute::name).join(", "))
+        write!(
+            f,
+            "{:?} is none: allowed are {}",
+            self.0,
+            Compute::ALL.map(Compute::name).join(", ")
+        )
     }
 }
+
+chunkcomm::debug_with_causes!(UnknownCompute);
 
 impl std::error::Error for UnknownCompute {}
 
@@ -231,6 +238,6 @@ mod tests {
             assert_eq!(compute.name().parse(), Ok(compute));
         }
         let error = "cosine".parse::<Compute>().expect_err("no such compute");
-        assert_eq!(error.to_string(), "\"cosine\" is not one of empty, random, trig");
+        assert_eq!(error.to_string(), "\"cosine\" is none: allowed are empty, random, trig");
     }
 }

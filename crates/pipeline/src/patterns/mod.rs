@@ -73,7 +73,7 @@ pub fn auto_delta_bytes(compute: Compute, nodes: usize, bytes: usize) -> usize {
 }
 
 /// Why a run or a chain failed.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum PatternError {
     /// The result could not be sent on.
@@ -134,6 +134,8 @@ impl fmt::Display for PatternError {
         }
     }
 }
+
+chunkcomm::debug_with_causes!(PatternError);
 
 impl std::error::Error for PatternError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

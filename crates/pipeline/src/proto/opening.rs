@@ -106,7 +106,7 @@ pub(crate) struct Opening {
 }
 
 /// Why bytes are no opening.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpeningFault {
     /// The message has too few or too many bytes.

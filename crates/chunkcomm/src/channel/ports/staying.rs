@@ -126,7 +126,7 @@ impl<T: DeserializeOwned> Arriving<T> {
     ) -> Poll<Result<&mut Receiver<T>, PortError>> {
         if self.receiver.is_none() {
             let end = ready!(self.slot.poll_connected(context)).map_err(ended)?;
-            let peer = self.node.peer(Arc::clone(&end.link), None);
+            let peer = self.node.peer(Arc::clone(&end.link));
             self.receiver = Some(Receiver::new(end, peer, self.carries));
         }
         Poll::Ready(self.receiver.as_mut().ok_or(PortError::Stray))

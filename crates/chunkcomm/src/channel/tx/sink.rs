@@ -89,10 +89,10 @@ impl Tx {
     pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         ready!(self.poll_held(context))?;
         self.shared.wait(context.waker());
+        if self.with(|end| end.written() >= end.accepted()) {
+            return Poll::Ready(self.not_refused());
+        }
         self.with(|end| {
-            if end.written() >= end.accepted() {
-                return Poll::Ready(Ok(()));
-            }
             if let Some(error) = end.lost() {
                 return Poll::Ready(Err(error));
             }

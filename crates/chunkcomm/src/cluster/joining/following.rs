@@ -4,11 +4,11 @@ use super::building::{Built, listen_for, source_address};
 use super::{JoinError, Joining};
 use crate::cluster::launch::{Launcher, Meeting, Pmi, private_folder};
 use crate::cluster::member::Way;
-use crate::cluster::{Cluster, left};
+use crate::cluster::{Cluster, Refusal, left};
 use crate::credential::Credential;
 use crate::driver::clock;
-use crate::error::{ConnectError, HelloCause};
 use crate::proto::backoff::Backoff;
+use crate::proto::causes::with_causes;
 use crate::{Address, Peer};
 use std::io;
 use std::path::Path;
@@ -50,7 +50,7 @@ impl Joining {
     {
         let (rank, size) = pmi.rank_and_size();
         self.place.learn(rank, size);
-        self.check_nodes()?;
+        self.config.check_nodes(&self.place)?;
         if rank == 0 {
             return self.lead_by_pmi(pmi).await;
         }
@@ -61,10 +61,9 @@ impl Joining {
             Ok::<_, JoinError>(text)
         };
         let text = self.with_launcher(talk).await??;
-        let meeting = Meeting::from_text(&text).ok_or_else(|| JoinError::NoManager {
-            waited: Duration::ZERO,
+        let meeting = Meeting::from_text(&text).ok_or_else(|| JoinError::Told {
             // Not what it is: a credential may be in it.
-            last: "what it put in the launcher's key-value space makes no sense".to_owned(),
+            why: "what it put in the launcher's key-value space".to_owned(),
         })?;
         self.follow(|| Some(meeting.clone())).await
     }
@@ -73,10 +72,14 @@ impl Joining {
         if self.place.rank() == Some(0) {
             return self.lead_by_file(name).await;
         }
-        let folder = private_folder()
-            .map_err(|(path, error)| JoinError::Meeting { path, error: Arc::new(error) })?;
-        let path = folder.join(name);
-        self.follow(move || Meeting::read(&path)).await
+        // Rank 0 makes the folder, and removes it.
+        let find = || match private_folder(false) {
+            Ok(folder) => Ok(Meeting::read(&folder.join(name))),
+            Err((_, error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err((path, error)) => Err(JoinError::Meeting { path, error: Arc::new(error) }),
+        };
+        find()?;
+        self.follow(|| find().ok().flatten()).await
     }
 
     /// Who started this process over ssh says the credential, and where rank 0 is as
@@ -95,10 +98,8 @@ impl Joining {
         if self.place.rank() == Some(0) {
             return self.lead_as_told(credential).await;
         }
-        let address = told[1].parse().map_err(|error| JoinError::NoManager {
-            waited: Duration::ZERO,
-            last: format!("{error}"),
-        })?;
+        let address =
+            told[1].parse().map_err(|error| JoinError::Told { why: with_causes(&error) })?;
         let meeting = Meeting { credential: Some(credential), addresses: vec![address] };
         self.follow(|| Some(meeting.clone())).await
     }
@@ -114,13 +115,17 @@ impl Joining {
             };
             match attempt {
                 Attempt::Reached(mut built, peer) => {
-                    let way = Way::There(peer.address().cloned().into_iter().collect());
-                    self.add_to_its_name(&mut built.addresses, peer.address()).await;
+                    let way = Way::There(peer.dialled().cloned().into_iter().collect());
+                    self.add_to_its_name(&mut built.addresses, peer.dialled()).await;
                     let state = self.state(built.node, &built.addresses);
                     return self.settle(state, way, peer, None).await;
                 }
                 Attempt::NotYet(last) if left(self.until).is_zero() => {
                     return Err(JoinError::NoManager { waited: self.within, last });
+                }
+                Attempt::NotYet(_) if self.place.rank_0_has_ended() => {
+                    let why = "srun has no task of it any more".to_owned();
+                    return Err(JoinError::Refused(Refusal::DiedEarly { rank: 0, why }));
                 }
                 Attempt::NotYet(_) => {}
                 Attempt::Hopeless(error) => return Err(error),
@@ -147,13 +152,14 @@ impl Joining {
                 break;
             }
             let limit = DIAL.min(left(self.until).max(Duration::from_secs(1)));
-            match clock::within(&runtime, limit, built.node.connect(address)).await {
+            // Alone: before the next it is asked anew where rank 0 is.
+            let dialling = built.node.connect_within(address, Duration::ZERO);
+            match clock::within(&runtime, limit, dialling).await {
                 Some(Ok(peer)) => return Attempt::Reached(built, peer),
-                Some(Err(error)) if meeting.addresses.len() == 1 && is_final(&error) => {
-                    let (waited, last) = (Duration::ZERO, error.to_string());
-                    return Attempt::Hopeless(JoinError::NoManager { waited, last });
+                Some(Err(error)) if meeting.addresses.len() == 1 && !error.may_pass() => {
+                    return Attempt::Hopeless(JoinError::Admission(error));
                 }
-                Some(Err(error)) => last = error.to_string(),
+                Some(Err(error)) => last = with_causes(&error),
                 None => last = format!("{address} does not answer"),
             }
         }
@@ -207,10 +213,4 @@ fn socket_beside(manager: &Path) -> io::Result<std::path::PathBuf> {
     getrandom::fill(&mut random).map_err(io::Error::other)?;
     let name = format!("{}-{:08x}", std::process::id(), u32::from_le_bytes(random));
     Ok(manager.with_file_name(name))
-}
-
-/// Another attempt will not go better.
-fn is_final(error: &ConnectError) -> bool {
-    let ConnectError::Hello { cause, .. } = error else { return false };
-    matches!(cause, HelloCause::Wrong(_) | HelloCause::Disagreement(_) | HelloCause::WrongProof)
 }

@@ -11,13 +11,11 @@ use crate::cluster::member::Way;
 use crate::cluster::{Cluster, State};
 use crate::credential::Credential;
 use crate::launch::{Children, Launcher};
+use crate::proto::causes::with_causes;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The copies that a program starts when nobody says how many: at least.
-const COPIES_MIN: usize = 2;
 
 /// A cluster that began with rank 0 alone may have grown before that was lost: its members dial
 /// again once a second at least.
@@ -49,8 +47,7 @@ fn meeting_fault((path, error): (PathBuf, io::Error)) -> JoinError {
 impl Joining {
     /// Nobody else started this program: it starts the others on this machine.
     pub(super) async fn start_copies(mut self) -> Result<Cluster, JoinError> {
-        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-        let size = self.config.nodes.unwrap_or_else(|| processors().max(COPIES_MIN) as u32);
+        let size = self.config.copies();
         self.place.learn(0, size);
         let listening = self.listen_on_this_machine().await?;
         let children = if size > 1 { Some(self.copies(&listening, size)?) } else { None };
@@ -97,8 +94,8 @@ impl Joining {
     }
 
     pub(super) async fn lead_by_file(self, name: &str) -> Result<Cluster, JoinError> {
-        let path = private_folder().map_err(meeting_fault)?.join(name);
         let listening = self.listen_on_this_machine().await?;
+        let path = private_folder(true).map_err(meeting_fault)?.join(name);
         let meeting = listening.meeting();
         let mut leading = self.lead(listening, None).await?;
         meeting.write(&path).map_err(|error| meeting_fault((path.clone(), error)))?;
@@ -198,7 +195,7 @@ impl Leading {
         let Leading { joining, state, lead } = self;
         let local = state.node.local().await.map_err(|error| JoinError::NoManager {
             waited: joining.within,
-            last: error.to_string(),
+            last: with_causes(&error),
         })?;
         joining.settle(state, Way::Here, local, Some(lead)).await
     }

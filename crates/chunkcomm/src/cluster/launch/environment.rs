@@ -30,7 +30,7 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {
 }
 
 /// A variable that makes no sense.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct PlaceError {
     /// The variable.
     pub variable: String,
@@ -49,5 +49,7 @@ impl fmt::Display for PlaceError {
         }
     }
 }
+
+crate::debug_with_causes!(PlaceError);
 
 impl std::error::Error for PlaceError {}

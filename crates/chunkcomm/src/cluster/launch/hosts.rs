@@ -31,7 +31,8 @@ impl Host {
 }
 
 /// Reads a hosts file: a host a line, `name [slots=N] [address=A]`, everything from a
-/// `#` on left out.
+/// `#` on left out. A name is that of a host, or its address; one of IPv6 may stand in brackets.
+/// A port does not belong there: that is ssh's matter.
 ///
 /// # Errors
 /// A line that makes no sense, with its number from 1; or there is no host. A host that
@@ -56,36 +57,51 @@ pub fn parse_hosts(text: &str) -> Result<Vec<Host>, (usize, String)> {
 fn parse_line(line: &str) -> Result<Host, String> {
     let mut words = line.split_whitespace();
     let name = words.next().unwrap_or_default();
-    check_name(name)?;
-    let mut host = Host { name: name.to_owned(), slots: 1, address: None };
+    let at = name.rfind('@').map_or(0, |at| at + 1);
+    let (user, host) = name.split_at(at);
+    let name = check_name(&format!("{user}{}", checked_host(host)?))?;
+    let (mut slots, mut address) = (None, None);
     for word in words {
-        match word.split_once('=') {
+        let twice = match word.split_once('=') {
             Some(("slots", number)) => {
                 let number = number.parse().ok().filter(|number| (1..=SLOTS_MAX).contains(number));
                 let wrong = || format!("{word}: slots are a number from 1 to {SLOTS_MAX}");
-                host.slots = number.ok_or_else(wrong)?;
+                slots.replace(number.ok_or_else(wrong)?).is_some()
             }
-            Some(("address", address)) => {
-                check_name(address)?;
-                host.address = Some(address.to_owned());
-            }
+            Some(("address", host)) => address.replace(checked_host(host)?).is_some(),
             _ => return Err(format!("{word:?} is neither slots=N nor address=A")),
+        };
+        if twice {
+            return Err(format!("{word:?} comes second: each is said once"));
         }
     }
-    Ok(host)
+    Ok(Host { name, slots: slots.unwrap_or(1), address })
+}
+
+/// A name, or an address without brackets.
+fn checked_host(host: &str) -> Result<String, String> {
+    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    let address = bare.split('%').next().unwrap_or_default();
+    if bare.contains(':') && address.parse::<std::net::Ipv6Addr>().is_err() {
+        return Err(format!(
+            "{host:?} is no host: a port belongs into ssh's configuration, or into CHUNKCOMM_SSH \
+             as in \"ssh -p 2222\""
+        ));
+    }
+    check_name(bare)
 }
 
 /// A name that ssh cannot take for an option, nor a shell for more than a name.
-fn check_name(name: &str) -> Result<(), String> {
+fn check_name(name: &str) -> Result<String, String> {
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._@:%".contains(&byte);
-    if name.is_empty() || name.starts_with('-') || !name.bytes().all(letter) {
+    if name.is_empty() || name.starts_with(['-', '@']) || !name.bytes().all(letter) {
         return Err(format!("{name:?} is no host"));
     }
-    Ok(())
+    Ok(name.to_owned())
 }
 
 /// What is wrong with a hosts file, or with what it names.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum HostsError {
     /// The file cannot be read.
@@ -175,10 +191,14 @@ impl fmt::Display for HostsError {
             HostsError::Silent { host, awaited, waited } => {
                 write!(f, "rank 0 on {host} did not say {awaited} within {waited:?}")
             }
-            HostsError::Ssh { program, .. } => write!(f, "{program} cannot be started"),
+            HostsError::Ssh { program, .. } => {
+                write!(f, "{program} cannot be started (CHUNKCOMM_SSH names another ssh)")
+            }
         }
     }
 }
+
+crate::debug_with_causes!(HostsError);
 
 impl Error for HostsError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

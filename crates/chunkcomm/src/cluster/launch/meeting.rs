@@ -64,46 +64,52 @@ impl Meeting {
     }
 }
 
-/// A folder or file that is removed with this.
+/// A folder or file of the private folder that is removed with this; the last one takes the
+/// private folder along.
 #[derive(Debug)]
 pub(in crate::cluster) struct Removed(pub(in crate::cluster) PathBuf);
 
 impl Drop for Removed {
     fn drop(&mut self) {
-        // What is left behind is in a folder of this user alone.
+        // A leftover is in a folder of this user alone, and the next start removes it.
         let _ = match self.0.is_dir() {
             true => std::fs::remove_dir_all(&self.0),
             false => std::fs::remove_file(&self.0),
         };
+        // That fails while there is something else in it.
+        let _ = self.0.parent().map(std::fs::remove_dir);
     }
 }
 
-/// The folder of this user in which nodes of one machine meet. Nobody else may read it.
-pub(in crate::cluster) fn private_folder() -> Result<PathBuf, (PathBuf, io::Error)> {
+/// The folder of this user in which nodes of one machine meet; nobody else may read it. With
+/// `makes` it is made where it is not there.
+pub(in crate::cluster) fn private_folder(makes: bool) -> Result<PathBuf, (PathBuf, io::Error)> {
     let path = std::env::temp_dir().join(format!("chunkcomm-{}", user()));
-    match make_private(&path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err((path, error)),
-        Ok(()) => return Ok(path),
-    }
-    match check_private(&path) {
-        Ok(()) => Ok(path),
-        Err(error) => Err((path, error)),
-    }
+    let found = match if makes { make_private(&path) } else { check_private(&path) } {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => check_private(&path),
+        found => found,
+    };
+    found.map(|()| path.clone()).map_err(|error| (path, error))
 }
 
 /// The name of a new socket's folder: `PID-RANDOM`, within the private one.
 pub(in crate::cluster) fn socket_folder() -> Result<Removed, (PathBuf, io::Error)> {
-    let base = private_folder()?;
-    sweep(&base);
-    let mut random = [0; 4];
-    let name =
-        |random: [u8; 4]| format!("{}-{:08x}", std::process::id(), u32::from_le_bytes(random));
-    getrandom::fill(&mut random).map_err(|error| (base.clone(), io::Error::other(error)))?;
-    let path = base.join(name(random));
-    match make_private(&path) {
-        Ok(()) => Ok(Removed(path)),
-        Err(error) => Err((path, error)),
+    /// Another cluster that ends takes the private folder along when that is empty.
+    const ATTEMPTS: usize = 100;
+    let mut tried = 0;
+    loop {
+        tried += 1;
+        let base = private_folder(true)?;
+        sweep(&base);
+        let mut random = [0; 4];
+        getrandom::fill(&mut random).map_err(|error| (base.clone(), io::Error::other(error)))?;
+        let random = u32::from_le_bytes(random);
+        let path = base.join(format!("{}-{random:08x}", std::process::id()));
+        match make_private(&path) {
+            Ok(()) => return Ok(Removed(path)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && tried < ATTEMPTS => {}
+            Err(error) => return Err((path, error)),
+        }
     }
 }
 
@@ -113,6 +119,7 @@ pub(in crate::cluster) const MANAGER_SOCKET: &str = "manager";
 /// Removes what clusters left whose rank 0 was killed: nobody listens there.
 #[cfg(unix)]
 fn sweep(base: &Path) {
+    use io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound};
     let Ok(entries) = std::fs::read_dir(base) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {
         let meeting = Meeting::read(&path).and_then(|it| it.addresses.into_iter().next());
@@ -121,12 +128,24 @@ fn sweep(base: &Path) {
             _ => path.join(MANAGER_SOCKET),
         };
         let fault = std::os::unix::net::UnixStream::connect(socket).err().map(|it| it.kind());
-        let refused = fault == Some(io::ErrorKind::ConnectionRefused);
-        // A folder without its socket is one that is just being made.
-        if refused || meeting.is_some() && fault == Some(io::ErrorKind::NotFound) {
+        let dead = match fault {
+            Some(ConnectionRefused) => true,
+            // An entry without a socket is just being made, or its maker was killed meanwhile.
+            Some(NotFound | NotADirectory) => meeting.is_some() || is_old(&path),
+            _ => false,
+        };
+        if dead {
             drop(Removed(path));
         }
     }
+}
+
+/// Returns whether nothing was changed in it for longer than it takes to make it.
+#[cfg(unix)]
+fn is_old(path: &Path) -> bool {
+    const MADE_WITHIN: std::time::Duration = std::time::Duration::from_secs(60);
+    let changed = std::fs::metadata(path).and_then(|found| found.modified());
+    changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age > MADE_WITHIN))
 }
 
 #[cfg(not(unix))]
@@ -166,4 +185,47 @@ fn check_private(path: &Path) -> io::Result<()> {
         return wrong("it belongs to another user");
     }
     Ok(())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::unix::net::UnixListener;
+    use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn what_killed_clusters_left_is_swept_and_nothing_else() {
+        let base = std::env::temp_dir().join(format!("chunkcomm-sweep-{}", std::process::id()));
+        let folder = |name: &str| {
+            let path = base.join(name);
+            std::fs::create_dir_all(&path).unwrap();
+            path
+        };
+        let ages = |path: &Path| {
+            let hour_ago = SystemTime::now() - Duration::from_secs(3600);
+            File::open(path).unwrap().set_modified(hour_ago).unwrap();
+        };
+        let lives = folder("lives");
+        let _listening = UnixListener::bind(lives.join(MANAGER_SOCKET)).unwrap();
+        ages(&lives);
+        let killed = folder("killed");
+        drop(UnixListener::bind(killed.join(MANAGER_SOCKET)).unwrap());
+        // Killed before it listened, and one that is about to.
+        ages(&folder("empty"));
+        folder("new");
+        let half = base.join("job.new-7");
+        std::fs::write(&half, "-\nunix:/x").unwrap();
+        ages(&half);
+        let meeting = Meeting { credential: None, addresses: vec![Address::Unix(killed)] };
+        meeting.write(&base.join("job")).unwrap();
+        sweep(&base);
+        // The first may go after what it names.
+        sweep(&base);
+        let left = std::fs::read_dir(&base).unwrap().map(|it| it.unwrap().file_name());
+        let mut left: Vec<_> = left.collect();
+        left.sort_unstable();
+        assert_eq!(left, ["lives", "new"]);
+        std::fs::remove_dir_all(&base).unwrap();
+    }
 }

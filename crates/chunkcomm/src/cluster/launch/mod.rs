@@ -13,6 +13,10 @@
 //! | `SLURM_PROCID` in a step | Slurm's `srun` | by a file on one machine, else at the first host of the step |
 //! | `CHUNKCOMM_MANAGER` alone | a node that comes later | there |
 //! | nothing | a program started by its user | it starts copies of itself |
+//!
+//! A variable that only a launcher sets (`PMI_RANK`, `SLURM_PROCID`) without those that lead to
+//! the other nodes is an error: each of the nodes would start copies. Only rank 0 of Slurm may be
+//! without them: that is a batch script.
 
 mod environment;
 mod hosts;
@@ -152,7 +156,14 @@ impl Place {
                 break;
             }
         }
-        let mut place = place.unwrap_or_else(|| Place::new(Launcher::User, Meet::Start));
+        let mut place = match place {
+            Some(place) => place,
+            None => {
+                pmi::check_nobody(look)?;
+                slurm::check_nobody(look)?;
+                Place::new(Launcher::User, Meet::Start)
+            }
+        };
         if place.host.is_none() {
             place.host = look.own_host()?;
         }
@@ -210,6 +221,12 @@ impl Place {
         self.one_machine |= self.local_size == Some(size);
     }
 
+    /// Rank 0 has ended, as far as this process can see before it has reached it.
+    pub(super) fn rank_0_has_ended(&self) -> bool {
+        let is_seen = self.launcher == Launcher::Slurm && self.one_machine;
+        is_seen && self.size.is_some_and(slurm::rank_0_has_ended)
+    }
+
     pub(super) fn host(&self) -> Option<&str> {
         self.host.as_deref()
     }
@@ -225,17 +242,28 @@ impl Place {
     /// What was detected and why, for people: some lines.
     #[must_use]
     pub fn explain(&self) -> String {
-        let mut text = format!("launcher    {}\n", self.launcher);
         let number =
             |number: Option<u32>| number.map_or("not told yet".into(), |it| it.to_string());
-        match self.meet {
-            Meet::Start => text += "rank        0, as nobody else started this program\n",
-            _ => {
-                text += &format!("rank        {} of {}\n", number(self.rank), number(self.size));
-            }
-        }
-        text += &format!("machines    {}\n", if self.one_machine { "one" } else { "several" });
-        text += &format!("meet        {}\n", self.meet);
+        let rank = match self.meet {
+            Meet::Start => "0, as nobody else started this program".to_owned(),
+            _ => format!("{} of {}", number(self.rank), number(self.size)),
+        };
+        let machines = if self.one_machine { "one" } else { "several" };
+        self.explain_as(&rank, machines, &self.meet.to_string())
+    }
+
+    /// The same of the process that the user started where there is a hosts file.
+    pub(super) fn explain_with_hosts(&self) -> String {
+        let rank = "none: this process starts all nodes, and prints what they print";
+        let meet = "at rank 0, as this process tells them by ssh";
+        self.explain_as(rank, "those of the hosts file", meet)
+    }
+
+    fn explain_as(&self, rank: &str, machines: &str, meet: &str) -> String {
+        let mut text = format!(
+            "launcher    {}\nrank        {rank}\nmachines    {machines}\nmeet        {meet}\n",
+            self.launcher
+        );
         for (index, (name, value)) in self.found.iter().enumerate() {
             let head = if index == 0 { "because of" } else { "" };
             text += &format!("{head:11} {name}={value}\n");

@@ -49,8 +49,19 @@ pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
     }))
 }
 
+/// A launcher that gives a rank and no way to the others cannot be spoken to.
+pub(super) fn check_nobody(look: &mut Look<'_>) -> Result<(), PlaceError> {
+    if !look.has(RANK) {
+        return Ok(());
+    }
+    let why = "PMI_RANK is set, as launchers do, and neither PMI_FD nor PMI_PORT: start the program \
+               by one that speaks PMI-1 (mpiexec.hydra, srun --mpi=pmi2), or set CHUNKCOMM_RANK, \
+               CHUNKCOMM_SIZE and CHUNKCOMM_MANAGER";
+    look.needed(FD, why).map(drop)
+}
+
 /// What went wrong in speaking with the launcher.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum PmiError {
     /// The socket that `PMI_FD` or `PMI_PORT` names cannot be had.
@@ -114,6 +125,8 @@ impl fmt::Display for PmiError {
         }
     }
 }
+
+crate::debug_with_causes!(PmiError);
 
 impl Error for PmiError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

@@ -58,6 +58,23 @@ pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
     Ok(Some(place.of(rank, size)))
 }
 
+/// A task of a step without the step's variables. A batch script has rank 0 and belongs to no
+/// step: it is a user like others, and people are told so.
+pub(super) fn check_nobody(look: &mut Look<'_>) -> Result<(), PlaceError> {
+    match look.environment.get(RANK) {
+        None => Ok(()),
+        Some("0") => {
+            let what = "0, of no step that srun started, as in a batch script";
+            look.found.push((RANK.to_owned(), what.to_owned()));
+            Ok(())
+        }
+        Some(_) => {
+            let why = "SLURM_PROCID is that of a task of a step, whose other variables are needed";
+            look.needed(STEP, why).map(drop)
+        }
+    }
+}
+
 fn hosts(look: &mut Look<'_>) -> Result<Vec<String>, PlaceError> {
     let name = if look.has(STEP_HOSTS) { STEP_HOSTS } else { HOSTS };
     let list = look.needed(name, "the hosts of the step are needed")?;
@@ -65,6 +82,41 @@ fn hosts(look: &mut Look<'_>) -> Result<Vec<String>, PlaceError> {
     let hosts = hosts.ok_or_else(|| look.wrong(name, "a list such as n[1,7-9],other is needed"))?;
     hosts.iter().try_for_each(|host| look.host(name, host))?;
     Ok(hosts)
+}
+
+/// Returns whether the task of rank 0 has ended, as far as another task can see it, in a step of
+/// `size` tasks on this machine. `srun` leaves the other tasks alone unless told otherwise, and
+/// nobody tells them. So the tasks are looked for among the children of `slurmstepd`, which starts
+/// all before any of them runs.
+#[cfg(target_os = "linux")]
+pub(super) fn rank_0_has_ended(size: u32) -> bool {
+    let parent = std::os::unix::process::parent_id();
+    let name = std::fs::read_to_string(format!("/proc/{parent}/comm")).unwrap_or_default();
+    let may_be_rank_0 = |pid: &String| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.is_empty()
+            || environment.split(|byte| *byte == 0).any(|it| it == b"SLURM_PROCID=0")
+    };
+    // The list is read twice: it may lack some when another child ends meanwhile.
+    name.trim_end() == "slurmstepd"
+        && (0..2).all(|_| {
+            let tasks = children(parent);
+            !tasks.is_empty() && tasks.len() < size as usize && !tasks.iter().any(may_be_rank_0)
+        })
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn rank_0_has_ended(_size: u32) -> bool {
+    false
+}
+
+/// Returns the children of a process, of all its threads; none where the system does not tell.
+#[cfg(target_os = "linux")]
+fn children(pid: u32) -> Vec<String> {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let lists = threads.flatten().map(|it| std::fs::read_to_string(it.path().join("children")));
+    let words = |list: String| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    lists.flatten().flat_map(words).collect()
 }
 
 /// The hosts of a list such as `n[001,007-015],h2`; several brackets a host are

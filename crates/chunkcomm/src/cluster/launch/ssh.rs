@@ -18,7 +18,7 @@ mod output;
 
 use super::PORTS_DEFAULT;
 use super::hosts::{Host, HostsError, parse_hosts};
-use crate::cluster::{Cluster, ClusterConfig, JoinError, Refusal};
+use crate::cluster::{Cluster, ClusterConfig, JoinError};
 use crate::credential::Credential;
 use crate::driver::clock;
 use crate::proto::Time;
@@ -64,9 +64,12 @@ pub(in crate::cluster) fn tell_ready() -> io::Result<()> {
     tell(READY_LINE)
 }
 
-/// Says to it why the cluster has not started, and who is to blame.
-pub(in crate::cluster) fn tell_not_started(why: &Refusal) -> io::Result<()> {
-    let ranks: Vec<String> = why.ranks().iter().map(u32::to_string).collect();
+/// Tells it why the cluster has not started, and which node is to blame, where that is known.
+pub(in crate::cluster) fn tell_not_started(why: &JoinError) -> io::Result<()> {
+    let (JoinError::Refused(blamed) | JoinError::TurnedAway { missing: blamed, .. }) = why else {
+        return Ok(());
+    };
+    let ranks: Vec<String> = blamed.ranks().iter().map(u32::to_string).collect();
     // A name in it may have any letters.
     let why = why.to_string().replace(char::is_control, " ");
     tell(&format!("{NOT_STARTED_LINE}{} {why}", ranks.join(",")))
@@ -117,7 +120,7 @@ pub(in crate::cluster) fn explain(
     let ports = config.place()?.ports().unwrap_or(PORTS_DEFAULT);
     text += &format!("ports       {}-{} are open between the hosts\n", ports.start(), ports.end());
     for of_one in hosts.chunk_by(|one, next| one.name == next.name) {
-        let copying = command::copying(places.program, &of_one[0].name);
+        let copying = command::copying(&remote.ssh(), places.program, &of_one[0].name);
         text += &format!("to copy it  {copying}\n");
     }
     Ok(text)
@@ -125,13 +128,11 @@ pub(in crate::cluster) fn explain(
 
 /// The host of each rank.
 fn read(path: &Path, nodes: Option<u32>) -> Result<Vec<Host>, HostsError> {
-    let text = std::fs::read_to_string(path)
+    let bytes = std::fs::read(path)
         .map_err(|error| HostsError::Read { path: path.to_owned(), error: Arc::new(error) })?;
-    let hosts = parse_hosts(&text).map_err(|(line, why)| HostsError::Line {
-        path: path.to_owned(),
-        line,
-        why,
-    })?;
+    // Bytes that are not UTF-8 are no host's name either, and do no harm in a comment.
+    let hosts = parse_hosts(&String::from_utf8_lossy(&bytes))
+        .map_err(|(line, why)| HostsError::Line { path: path.to_owned(), line, why })?;
     let slots = hosts.iter().map(|host| host.slots).sum();
     let asked = nodes.unwrap_or(slots);
     if asked > slots {
@@ -145,6 +146,8 @@ fn read(path: &Path, nodes: Option<u32>) -> Result<Vec<Host>, HostsError> {
 struct Nodes {
     hosts: Vec<Host>,
     program: String,
+    /// The command by which hosts are reached.
+    ssh: String,
     /// Kept open: a node ends when its input does.
     inputs: Vec<Option<ChildStdin>>,
     ended: Vec<bool>,
@@ -177,6 +180,7 @@ impl Nodes {
         let mut nodes = Nodes {
             hosts: hosts.to_vec(),
             program: remote.places().program.to_owned(),
+            ssh: remote.ssh(),
             inputs: Vec::new(),
             ended: vec![false; hosts.len()],
             running: JoinSet::new(),
@@ -342,12 +346,14 @@ impl Nodes {
         match code {
             STATUS_UNREACHED => format!(
                 "ssh failed, or a signal ended the program there{words}; this must work, and ask \
-                 for nothing: ssh -o BatchMode=yes {host} true"
+                 for nothing: {} -o BatchMode=yes {host} true (CHUNKCOMM_SSH names another ssh, or \
+                 options for it)",
+                self.ssh
             ),
             126 | 127 => format!(
                 "{} is not there, or cannot be run{words}; to copy it: {}",
                 self.program,
-                command::copying(&self.program, host)
+                command::copying(&self.ssh, &self.program, host)
             ),
             _ => format!("{how}{words}"),
         }

@@ -212,6 +212,53 @@ fn a_variable_that_is_missing_is_named() {
 }
 
 #[test]
+fn a_rank_of_a_launcher_that_leads_nowhere_is_an_error_or_said() {
+    for (variables, missing) in [
+        (&[("PMI_RANK", "0"), ("PMI_SIZE", "4")][..], "PMI_FD"),
+        (&[("SLURM_PROCID", "3"), ("SLURM_NTASKS", "4")], "SLURM_STEP_ID"),
+    ] {
+        let error = detect(variables).unwrap_err();
+        assert_eq!((&*error.variable, &error.value), (missing, &None), "{error}");
+        assert!(error.to_string().contains(variables[0].0), "{error}");
+        // Whoever sets our own knows better.
+        let place = detect(&[variables, &VARIABLES].concat()).unwrap();
+        assert_eq!(place.launcher(), Launcher::Variables);
+    }
+    let batch = detect(&[("SLURM_PROCID", "0"), ("SLURM_JOB_ID", "7")]).unwrap();
+    assert_eq!((batch.launcher(), &batch.meet), (Launcher::User, &Meet::Start));
+    let said = "SLURM_PROCID=0, of no step that srun started";
+    assert!(batch.explain().contains(said), "{}", batch.explain());
+}
+
+#[test]
+fn what_is_explained_is_what_is_done() {
+    use crate::cluster::ClusterConfig;
+    let folder = std::env::temp_dir().join(format!("chunkcomm-explain-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let hosts = folder.join("hosts");
+    // A comment in Latin-1 harms nothing.
+    std::fs::write(&hosts, b"one slots=2 # im B\xfcro\ntwo\n").unwrap();
+    let config = |variables: Variables<'_>| {
+        ClusterConfig::new().environment(variables.iter().copied().collect())
+    };
+    let alone = config(&[]).nodes(5).explain().unwrap();
+    assert!(alone.contains("rank        0, as nobody else") && alone.contains("nodes       5\n"));
+    let by_hosts = config(&[]).hosts(&hosts).explain().unwrap();
+    assert!(by_hosts.contains("rank        none: this process starts all nodes"), "{by_hosts}");
+    assert!(by_hosts.contains("machines    those of the hosts file"), "{by_hosts}");
+    assert!(!by_hosts.contains("on this machine"), "{by_hosts}");
+    assert!(by_hosts.contains("rank        0-1 on one\nrank        2 on two\n"), "{by_hosts}");
+    let launched = config(&SLURM).hosts(&hosts).explain().unwrap();
+    assert!(launched.contains("is not read: Slurm started the nodes"), "{launched}");
+    let error = config(&SLURM).nodes(3).explain().unwrap_err().to_string();
+    assert_eq!(error, "3 nodes were asked for, and Slurm started 8");
+    std::fs::write(&hosts, b"one\nb\xfcro\n").unwrap();
+    let error = config(&[]).hosts(&hosts).explain().unwrap_err().to_string();
+    assert!(error.contains("hosts, line 2: ") && error.contains("is no host"), "{error}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn a_size_without_a_rank_is_no_later_comer() {
     let later = [("CHUNKCOMM_MANAGER", "first.lab:7000")];
     let place = detect(&later).unwrap();
@@ -244,6 +291,12 @@ fn hosts_files_are_read_line_by_line() {
     let hosts = parse_hosts(text).unwrap();
     let read: Vec<_> = hosts.iter().map(|it| (&*it.name, it.slots, it.reached_by())).collect();
     assert_eq!(read, [("one", 1, "one"), ("me@two", 3, "two"), ("three", 2, "10.0.0.3")]);
+    // Addresses of IPv6 as ssh takes them.
+    let hosts = parse_hosts("[::1]\nme@[fe80::1%eth0] address=[fe80::2]\n fe80::3 slots=2\n");
+    let read: Vec<_> =
+        hosts.as_deref().unwrap().iter().map(|it| (&*it.name, it.reached_by())).collect();
+    let expected = [("::1", "::1"), ("me@fe80::1%eth0", "fe80::2"), ("fe80::3", "fe80::3")];
+    assert_eq!(read, expected);
     for (text, line, part) in [
         ("", 0, "no host"),
         ("# nothing\n", 0, "no host"),
@@ -253,6 +306,15 @@ fn hosts_files_are_read_line_by_line() {
         ("one 4\n", 1, "neither slots=N nor address=A"),
         ("one address=$(id)\n", 1, "is no host"),
         ("one\none\n", 2, "twice"),
+        ("one\ntwo:2222\n", 2, "\"two:2222\" is no host: a port belongs into ssh's"),
+        ("me@10.0.0.1:22\n", 1, "a port belongs into ssh's"),
+        ("[::1]:22\n", 1, "a port belongs into ssh's"),
+        ("one address=[::1]:7\n", 1, "a port belongs into ssh's"),
+        ("[one\n", 1, "is no host"),
+        ("me@\n", 1, "is no host"),
+        ("one slots=2 slots=3\n", 1, "\"slots=3\" comes second"),
+        ("one address=a address=a\n", 1, "\"address=a\" comes second"),
+        ("one\nb\u{fffd}ro\n", 2, "is no host"),
     ] {
         let (at, why) = parse_hosts(text).unwrap_err();
         assert_eq!(at, line, "{text:?}: {why}");

@@ -104,7 +104,8 @@ impl Inbound<'_> {
             slot.shared.want_large();
         }
         let total = usize::try_from(bytes).unwrap_or(usize::MAX);
-        slot.assembling = Some(Assembling { memory: into.unwrap_or_default(), filled: 0, total });
+        let memory = into.unwrap_or_else(|| self.shared.large_in.take(total));
+        slot.assembling = Some(Assembling { memory, filled: 0, total });
     }
 
     fn large_bytes(&mut self, channel: u32, bytes: &[u8], done: Option<Counted>) {

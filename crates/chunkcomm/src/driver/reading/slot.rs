@@ -5,6 +5,9 @@ use crate::driver::inbox::{Outcome, RxShared};
 use crate::error::RecvError;
 use std::sync::Arc;
 
+/// Factor by which the memory of a large message exceeds the bytes that came, when it has to grow.
+const GROWTH: usize = 4;
+
 /// A channel that receives, as its driver has it.
 pub(crate) struct RxSlot {
     pub(crate) shared: Arc<RxShared>,
@@ -71,6 +74,8 @@ impl RxSlot {
     }
 
     pub(crate) fn end(&mut self, outcome: Outcome) {
+        // The rest of it does not come.
+        self.assembling = None;
         if let Some(landing) = self.landing.take() {
             let outcome = match &outcome {
                 Outcome::Done => Ok(()),
@@ -97,6 +102,10 @@ impl Assembling {
     fn room(&mut self, left: usize) -> &mut [u8] {
         let end = (self.filled + left).min(self.total);
         if self.memory.len() < end {
+            if self.memory.capacity() < end {
+                let wanted = self.total.min(GROWTH * end);
+                self.memory.reserve_exact(wanted - self.memory.len());
+            }
             self.memory.resize(end, 0);
         }
         &mut self.memory[self.filled..end]

@@ -7,9 +7,10 @@ use crate::driver::events::{Acceptor, Opened};
 use crate::driver::link::{Driver, DriverSetup};
 use crate::driver::mail::{Command, LinkShared};
 use crate::driver::reading::REST_AFTER;
-use crate::driver::staging::{Staged, TxEnd, TxShared};
+use crate::driver::staging::{Settling, Staged, TxEnd, TxShared};
 use crate::driver::wakers::locked;
 use crate::driver::watching::LOOKS_MAX;
+use crate::error::LinkError;
 use crate::proto::cycle::Board;
 use crate::proto::flush::Policy;
 use crate::proto::link::LinkConfig;
@@ -132,7 +133,9 @@ impl Transport for Scripted {
 struct Nobody;
 
 impl Acceptor for Nobody {
-    fn opened(&self, opened: Opened) -> Result<(), Box<Opened>> {
+    fn warn(&self, _what: &str) {}
+
+    fn opened(&self, opened: Opened, _: u64) -> Result<(), Box<Opened>> {
         Err(Box::new(opened))
     }
 
@@ -140,7 +143,11 @@ impl Acceptor for Nobody {
 
     fn lost(&self, _: Vec<LostChannel>) {}
 
-    fn ended(&self, _: &Arc<LinkShared>) {}
+    fn cut_off(&self, _: &Arc<LinkShared>, _: &LinkError) {}
+
+    fn resumed(&self, _: &Arc<LinkShared>, _: u32) {}
+
+    fn ended(&self, _: &Arc<LinkShared>, _: &LinkError, _: Vec<LostChannel>) {}
 }
 
 fn link() -> Arc<LinkShared> {
@@ -197,14 +204,15 @@ impl Node {
         let connection = Scripted::default();
         connection.with(|state| state.sleeps = sleeps);
         let link = link();
-        let shared = TxShared::new("words".into(), "bytes".into());
-        let spec = OpenSpec {
+        let shared = TxShared::new("words".into(), "bytes".into(), Settling::No);
+        let spec = Box::new(OpenSpec {
             lane: Lane::Bulk,
             system: false,
             kind: ChannelKind::Bytes,
             fingerprint: 0,
+            stream: None,
             name: "words".into(),
-        };
+        });
         let sender = link.open(|id| {
             let (end, ring) = TxEnd::new(&link, &shared, id);
             (Command::Open { id, spec, tx: Arc::clone(&shared), ring }, end)

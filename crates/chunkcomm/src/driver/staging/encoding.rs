@@ -5,7 +5,6 @@ use crate::error::SendError;
 use crate::proto::codec::{self, EncodeError};
 use crate::proto::limits::INLINE_BYTES_MAX;
 use crate::proto::message;
-use bytes::Bytes;
 use serde::Serialize;
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -13,6 +12,9 @@ use std::sync::Arc;
 /// Messages that `send_all` commits at once at most: with more the driver would
 /// learn late of the first.
 const COMMIT_MESSAGES_MAX: u32 = 64;
+
+/// The scratch that a sender keeps. A larger one was made for a large message.
+const SCRATCH_BYTES_MAX: usize = 4 * INLINE_BYTES_MAX;
 
 impl TxEnd {
     /// Stages `value`, encoded in place; if there is no room, encoded in
@@ -117,10 +119,18 @@ impl TxEnd {
         if contiguous < needed && self.producer.contiguous().len() >= needed {
             return self.stage(value, scratch);
         }
-        scratch.clear();
+        self.prepare(scratch);
         codec::encode_into_vec(value, scratch)
             .map_err(|error| SendError::Encode(Arc::new(error)))?;
         self.stage_scratch(scratch)
+    }
+
+    /// Empties `scratch` for the next message: behind a large one that is probably as large.
+    pub(crate) fn prepare(&mut self, scratch: &mut Vec<u8>) {
+        if scratch.capacity() == 0 && self.last_large > 0 {
+            *scratch = self.link.large_out.take(self.last_large);
+        }
+        scratch.clear();
     }
 
     /// Stages the encoded message in `scratch`. `Full` leaves it there.
@@ -128,17 +138,19 @@ impl TxEnd {
         if scratch.len() <= self.inline_bytes_max {
             self.last_bytes = scratch.len();
             self.last_prefix = message::prefix_bytes(scratch.len());
-            return self.stage_slice(scratch);
+            self.last_large = 0;
+            let staged = self.stage_slice(scratch)?;
+            if staged == Staged::Done && scratch.capacity() > SCRATCH_BYTES_MAX {
+                *scratch = Vec::new();
+            }
+            return Ok(staged);
         }
         self.last_bytes = 0;
-        let bytes = Bytes::from(std::mem::take(scratch));
-        match self.stage_large(&bytes) {
-            Ok(Staged::Done) => Ok(Staged::Done),
-            other => {
-                // Nobody else holds it, so that this does not copy.
-                *scratch = Vec::from(bytes);
-                other
-            }
+        if self.takes_large(scratch.len())? == Staged::Full {
+            return Ok(Staged::Full);
         }
+        self.last_large = scratch.len();
+        let message = self.link.large_out.lend(std::mem::take(scratch));
+        self.push_large(message)
     }
 }

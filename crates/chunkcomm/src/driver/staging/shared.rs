@@ -1,10 +1,13 @@
 //! What the sending end of a channel and the driver of its link share.
 
+use crate::driver::keeping::Stream;
+use crate::driver::mail::LinkShared;
 use crate::driver::ring::Consumer;
 use crate::driver::wakers::{Wakers, locked};
 use crate::error::{
     Account, ChannelLost, ChannelName, ChannelRefused, LinkError, RefusalReason, SendError,
 };
+use crate::proto::limits::LARGE_STAGED_BYTES_MAX;
 use crate::proto::outbox::ChannelCounters;
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -23,9 +26,11 @@ pub(super) const ENDED: u8 = 8;
 /// Somebody looks at what becomes of the channel, and waits for nothing.
 const WATCHED: u8 = 16;
 /// No further message of the channel will be acknowledged.
-const SETTLED: u8 = 32;
+const FINAL: u8 = 32;
 /// Somebody was told that the channel failed, and what became of its messages.
 const TOLD: u8 = 64;
+/// The stream goes on over another channel, which its sender has not looked for yet.
+pub(super) const MOVED: u8 = 128;
 
 /// Why nothing can be sent on a channel any more.
 #[derive(Debug, Clone)]
@@ -39,9 +44,34 @@ pub(crate) enum Failure {
 pub(super) struct Slow {
     pub(super) large: VecDeque<Bytes>,
     pub(super) large_bytes: usize,
+    /// A stream's next channel: its link and its number there.
+    pub(super) moved: Option<(Arc<LinkShared>, u32)>,
+    /// Number of messages after which the sender of a stream is done.
+    ended: Option<u64>,
     failure: Option<Failure>,
     waiting: Wakers,
     watching: Wakers,
+}
+
+/// Treatment of messages that the receiver has not settled.
+#[derive(Clone)]
+pub(crate) enum Settling {
+    /// The receiver settles nothing.
+    No,
+    /// They are counted.
+    Counted,
+    /// They are kept and sent again.
+    Kept(Arc<Stream>),
+}
+
+impl Settling {
+    /// The stream whose messages are kept.
+    pub(crate) fn stream(&self) -> Option<&Arc<Stream>> {
+        match self {
+            Settling::Kept(stream) => Some(stream),
+            Settling::No | Settling::Counted => None,
+        }
+    }
 }
 
 /// What the sending end of a channel and its link's driver share.
@@ -53,13 +83,18 @@ pub(crate) struct TxShared {
     pub(super) large_pending: AtomicU32,
     pub(super) written: AtomicU64,
     acked: AtomicU64,
+    settled: AtomicU64,
+    /// Where the receiver settles.
+    pub(crate) settling: Settling,
     counters: Mutex<ChannelCounters>,
     pub(super) slow: Mutex<Slow>,
 }
 
 impl TxShared {
-    pub(crate) fn new(name: String, description: String) -> Arc<TxShared> {
+    pub(crate) fn new(name: String, description: String, settling: Settling) -> Arc<TxShared> {
         Arc::new(TxShared {
+            settling,
+            settled: AtomicU64::new(0),
             name,
             description,
             flags: AtomicU8::new(0),
@@ -105,11 +140,72 @@ impl TxShared {
     pub(crate) fn take_large(&self) -> Bytes {
         let mut slow = locked(&self.slow);
         let bytes = slow.large.pop_front().unwrap_or_default();
-        slow.large_bytes -= bytes.len();
         drop(slow);
         self.large_pending.fetch_sub(1, Ordering::Release);
-        self.progress();
+        if self.settling.stream().is_none() {
+            self.large_released(bytes.len());
+        }
         bytes
+    }
+
+    /// Notes that a large message of `bytes` is no longer kept.
+    pub(crate) fn large_released(&self, bytes: usize) {
+        let mut slow = locked(&self.slow);
+        slow.large_bytes = slow.large_bytes.saturating_sub(bytes);
+        drop(slow);
+        self.progress();
+    }
+
+    /// Stages large messages again that were taken, before all others.
+    pub(crate) fn stage_large_again(&self, larges: Vec<Bytes>) {
+        let mut slow = locked(&self.slow);
+        self.large_pending.fetch_add(larges.len() as u32, Ordering::Release);
+        for large in larges.into_iter().rev() {
+            slow.large.push_front(large);
+        }
+    }
+
+    /// Returns whether there is room for a large message of `bytes` beside those that are staged
+    /// or kept. If there are none, a message of any size has room.
+    pub(super) fn admits_large(&self, bytes: usize) -> bool {
+        let staged = locked(&self.slow).large_bytes;
+        let stream = self.settling.stream();
+        let bytes_max = stream.map_or(LARGE_STAGED_BYTES_MAX, |stream| stream.bytes_max);
+        staged == 0 || staged + bytes <= bytes_max
+    }
+
+    /// Lets the stream go on over channel `id` of `link`. Its sender looks for that when it next
+    /// tells the driver something.
+    pub(crate) fn move_to(&self, link: &Arc<LinkShared>, id: u32) {
+        locked(&self.slow).moved = Some((Arc::clone(link), id));
+        self.flags.fetch_or(MOVED, Ordering::SeqCst);
+        // The next message is told, and an end that a peer had is to come again.
+        self.flags.fetch_and(!(QUEUED | ENDED), Ordering::SeqCst);
+    }
+
+    /// The driver knows that something may be staged.
+    pub(crate) fn set_queued(&self) {
+        self.flags.fetch_or(QUEUED, Ordering::SeqCst);
+    }
+
+    /// Notes that the sender is done after `messages`, whatever channel its stream has then.
+    pub(super) fn set_ended(&self, messages: u64) {
+        locked(&self.slow).ended = Some(messages);
+    }
+
+    /// Returns the number of messages in all, if the sender is done.
+    pub(crate) fn ended(&self) -> Option<u64> {
+        locked(&self.slow).ended
+    }
+
+    pub(crate) fn set_settled(&self, messages: u64) {
+        self.settled.fetch_max(messages, Ordering::AcqRel);
+        self.progress();
+    }
+
+    /// Returns the number of messages that the receiver has settled.
+    pub(crate) fn settled(&self) -> u64 {
+        self.settled.load(Ordering::Acquire)
     }
 
     /// The ring was found empty. True when something was staged meanwhile.
@@ -138,7 +234,8 @@ impl TxShared {
     }
 
     pub(crate) fn set_acked(&self, messages: u64) {
-        self.acked.store(messages, Ordering::Release);
+        // A stream may be sent again from an earlier message on.
+        self.acked.fetch_max(messages, Ordering::AcqRel);
         self.progress();
     }
 
@@ -153,8 +250,8 @@ impl TxShared {
     }
 
     /// What is acknowledged now is all that will be.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.flags.load(Ordering::Acquire) & (ENDED | SETTLED) != 0
+    pub(crate) fn is_final(&self) -> bool {
+        self.flags.load(Ordering::Acquire) & (ENDED | FINAL) != 0
     }
 
     pub(crate) fn acked(&self) -> u64 {
@@ -210,7 +307,7 @@ impl TxShared {
     pub(crate) fn fail(&self, failure: Failure) {
         // What was written to a receiver that went away is acknowledged all the same.
         if !matches!(failure, Failure::Terminated) {
-            self.flags.fetch_or(SETTLED, Ordering::Release);
+            self.flags.fetch_or(FINAL, Ordering::Release);
         }
         self.refuse_more(failure);
         let mut slow = locked(&self.slow);

@@ -13,7 +13,7 @@ struct Rig {
 impl Rig {
     fn new() -> Rig {
         let link = LinkShared::undriven(1 << 18);
-        let shared = TxShared::new("numbers".into(), "bytes".into());
+        let shared = TxShared::new("numbers".into(), "bytes".into(), Settling::No);
         let (end, consumer) = TxEnd::new(&link, &shared, 1);
         Rig { end, consumer, staged: 0, taken: 0 }
     }

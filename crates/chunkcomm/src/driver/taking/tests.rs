@@ -70,7 +70,7 @@ impl Rig {
         let link = LinkShared::undriven(1 << 16);
         let shared = RxShared::new("inbox", 7);
         Rig {
-            end: RxEnd::new(Arc::clone(&shared), Arc::clone(&link)),
+            end: RxEnd::new(Arc::clone(&shared), Arc::clone(&link), None),
             shared,
             link,
             waiting: VecDeque::new(),

@@ -2,9 +2,13 @@
 
 use super::super::accepting::AcceptTable;
 use super::super::admission::Admission;
+use super::super::closing::until_the_runtime_ends;
 use super::super::hello::display_name;
 use super::super::io_thread::IoThread;
 use super::super::listening::accept_loop;
+use super::super::unaccepted::speak_of_unaccepted;
+use super::super::waits::Waits;
+use super::super::warnings::Warnings;
 use super::super::{Node, NodeShared};
 use super::checks::setting;
 use super::{AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, CredentialFrom, NodeBuilder};
@@ -28,6 +32,7 @@ use std::io;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::Notify;
 
 impl NodeBuilder {
     /// Builds the node: listens and starts to accept.
@@ -86,7 +91,7 @@ impl NodeBuilder {
         let spinner = spinner.map_err(system)?;
         let addresses = listeners.iter().map(|listener| listener.address()).collect();
         let shared = Arc::new_cyclic(|node: &Weak<NodeShared>| {
-            let tasks: Vec<_> = listeners
+            let mut tasks: Vec<_> = listeners
                 .into_iter()
                 .map(|listener| runtime.spawn(accept_loop(listener, node.clone())).abort_handle())
                 .collect();
@@ -99,7 +104,13 @@ impl NodeBuilder {
                 name: display_name(&hello),
                 processes,
             });
-            let table = Arc::new(AcceptTable::new(Arc::clone(&moving)));
+            let (holds, waits) = (Arc::new(Notify::new()), Arc::new(Waits::default()));
+            let warnings = Warnings::new(display_name(&hello), self.settings.quiet);
+            let table = AcceptTable::new(Arc::clone(&moving), Arc::clone(&holds), warnings);
+            let table = Arc::new(table);
+            let speaks = speak_of_unaccepted(Arc::downgrade(&table), Arc::clone(&waits), holds);
+            tasks.push(runtime.spawn(speaks).abort_handle());
+            tasks.push(runtime.spawn(until_the_runtime_ends(&table)).abort_handle());
             if let Some(thread) = &io_thread {
                 thread.watch(&table);
             }
@@ -118,7 +129,7 @@ impl NodeBuilder {
                 spinner: Mutex::new(spinner),
                 local: tokio::sync::Mutex::new(None),
                 moving,
-                waits: Arc::default(),
+                waits,
                 _io_thread: io_thread,
             }
         });

@@ -33,6 +33,9 @@ impl NodeBuilder {
             let allowed = format!("at least {RESEND_BYTES_MIN}");
             return Err(setting("resend_bytes_max", settings.resend_bytes_max, allowed));
         }
+        if settings.sessions_max == 0 {
+            return Err(setting("sessions_max", 0, "at least 1"));
+        }
         let Silence { probe, suspect, dead } = settings.silence;
         if probe < Duration::from_millis(10) || suspect < probe || dead < suspect {
             let value = format!("{probe:?}, {suspect:?}, {dead:?}");

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 /// A service answered what nobody asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Unasked {
     /// The slot that it named.
     pub slot: u32,
@@ -17,6 +17,8 @@ impl fmt::Display for Unasked {
         write!(f, "call {} was answered, and it is not in flight", self.slot)
     }
 }
+
+crate::debug_with_causes!(Unasked);
 
 impl std::error::Error for Unasked {}
 

@@ -17,7 +17,7 @@ const CALL: u8 = 1;
 const CANCEL: u8 = 2;
 
 /// A message that is no word of calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct WireError;
 
 impl fmt::Display for WireError {
@@ -25,6 +25,8 @@ impl fmt::Display for WireError {
         f.write_str("a message is no request and no answer")
     }
 }
+
+crate::debug_with_causes!(WireError);
 
 impl std::error::Error for WireError {}
 

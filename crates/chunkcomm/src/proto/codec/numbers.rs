@@ -42,6 +42,23 @@ fn write<N: Number<BYTES>, const BYTES: usize>(numbers: &[N], out: &mut [u8]) {
     }
 }
 
+/// Appends `numbers` to `out`, part by part: its memory is not cleared before, and a part lies in
+/// the cache.
+fn append<N: Number<BYTES>, const BYTES: usize>(numbers: &[N], out: &mut Vec<u8>) {
+    out.reserve(COUNT_BYTES + size_of_val(numbers));
+    out.extend_from_slice(&(numbers.len() as u64).to_le_bytes());
+    let mut part = [[0; BYTES]; PART_NUMBERS];
+    for numbers in numbers.chunks(PART_NUMBERS) {
+        for (bytes, number) in part.iter_mut().zip(numbers) {
+            *bytes = number.bytes();
+        }
+        out.extend_from_slice(part[..numbers.len()].as_flattened());
+    }
+}
+
+/// Numbers that are appended at once.
+const PART_NUMBERS: usize = 512;
+
 /// Bytes of the count before a sequence.
 const COUNT_BYTES: usize = size_of::<u64>();
 
@@ -76,6 +93,17 @@ macro_rules! numbers {
             $(if let Ok(numbers) = cast!(value, &Vec<$number>) {
                 write(numbers, out);
             })*
+        }
+
+        /// Appends the encoded `value` to `out`, if it is a vector of numbers; returns the number
+        /// of bytes that it takes.
+        #[inline(always)]
+        pub(super) fn append_to<T>(value: &T, out: &mut Vec<u8>) -> Option<usize> {
+            let bytes = encoded_bytes(value)?;
+            $(if let Ok(numbers) = cast!(value, &Vec<$number>) {
+                append(numbers, out);
+            })*
+            Some(bytes)
         }
 
         /// Decodes the value that fills `bytes` exactly, if `T` is a vector of numbers.

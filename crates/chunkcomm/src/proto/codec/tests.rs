@@ -201,6 +201,17 @@ fn vectors_of_numbers_go_the_short_way_and_no_others() {
     assert_eq!(decode::<Ascending>(&reference(&vec![2u32, 1])), Err(DecodeError::Refused));
 }
 
+#[test]
+fn long_vectors_are_appended_part_by_part() {
+    for count in [511u32, 512, 513, 1024, 1300] {
+        let numbers: Vec<u32> = (0..count).map(|number| number.wrapping_mul(0x0102_0304)).collect();
+        let mut appended = vec![1, 2];
+        let expected = reference(&numbers);
+        assert_eq!(encode_into_vec(&numbers, &mut appended), Ok(expected.len()));
+        assert_eq!(appended[2..], expected);
+    }
+}
+
 proptest! {
     #[test]
     fn the_short_way_fails_as_the_long_one(
@@ -288,6 +299,67 @@ fn depth_is_bounded() {
     // What lies side by side is not deep.
     let many = vec![List { value: 1, next: None }; 4 * deepest];
     assert_eq!(decode::<Vec<List>>(&reference(&many)), Ok(many));
+}
+
+/// One of each kind of value that counts towards the depth, as what the others lie in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum Deep {
+    Leaf,
+    Newtype(Box<Deep>),
+    Tuple(u8, Box<Deep>),
+    Named { inner: Box<Deep> },
+    Some(Option<Box<Deep>>),
+    Many(Vec<Deep>),
+    Map(BTreeMap<u8, Deep>),
+}
+
+impl Deep {
+    /// This one in another, of the kind with this number.
+    fn within(self, kind: usize) -> Deep {
+        let inner = Box::new(self);
+        match kind % 6 {
+            0 => Deep::Newtype(inner),
+            1 => Deep::Tuple(1, inner),
+            2 => Deep::Named { inner },
+            3 => Deep::Some(Some(inner)),
+            4 => Deep::Many(vec![*inner]),
+            _ => Deep::Map(BTreeMap::from([(1, *inner)])),
+        }
+    }
+}
+
+#[test]
+fn who_encodes_refuses_as_too_deep_what_who_decodes_would() {
+    for first in 0..6 {
+        let (mut value, mut refused) = (Deep::Leaf, 0);
+        for kind in first..first + 140 {
+            let decoded = decode::<Deep>(&reference(&value));
+            let (mut slice, mut appended) = ([0; 4096], vec![7]);
+            let in_slice = encode_into_slice(&value, &mut slice);
+            let in_vec = encode_into_vec(&value, &mut appended);
+            if decoded == Err(DecodeError::TooDeep) {
+                let too_deep = EncodeError::Refused(TOO_DEEP.into());
+                assert_eq!(in_slice, Err(too_deep.clone()));
+                assert_eq!((in_vec, &appended[..]), (Err(too_deep), &[7][..]));
+                refused += 1;
+            } else {
+                assert_eq!(decoded.as_ref(), Ok(&value));
+                assert_eq!(in_slice, Ok(reference(&value).len()));
+                assert_eq!(appended[1..], reference(&value));
+            }
+            value = value.within(kind);
+        }
+        assert!((12..100).contains(&refused), "{refused} from {first}");
+    }
+    // A list that would use up the stack is refused before it has.
+    let mut list = List { value: 0, next: None };
+    for _ in 0..DEPTH_MAX {
+        list = List { value: 1, next: Some(Box::new(list)) };
+    }
+    assert!(encode_into_vec(&list, &mut Vec::new()).is_ok());
+    let longer = List { value: 1, next: Some(Box::new(list)) };
+    let too_deep = EncodeError::Refused(TOO_DEEP.into());
+    assert_eq!(encode_into_vec(&longer, &mut Vec::new()), Err(too_deep));
 }
 
 #[test]

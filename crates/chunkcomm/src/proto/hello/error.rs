@@ -4,7 +4,7 @@ use super::{MAGIC, Name};
 use std::fmt;
 
 /// Why bytes are not a hello.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HelloError {
     /// They do not begin with the magic number: the peer speaks another protocol.
@@ -43,10 +43,12 @@ impl fmt::Display for HelloError {
     }
 }
 
+crate::debug_with_causes!(HelloError);
+
 impl std::error::Error for HelloError {}
 
 /// Why two ends cannot talk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Disagreement {
     /// There is no version of the protocol that both speak.
@@ -121,5 +123,7 @@ impl fmt::Display for Disagreement {
         }
     }
 }
+
+crate::debug_with_causes!(Disagreement);
 
 impl std::error::Error for Disagreement {}

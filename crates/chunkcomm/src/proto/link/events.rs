@@ -1,7 +1,7 @@
 //! What comes out of the machine: events, packets, counters.
 
 use crate::proto::flush::{FlushCounts, Yield};
-use crate::proto::packet::{ChannelKind, Lane, Refusal};
+use crate::proto::packet::{ChannelKind, Lane, Refusal, StreamStart};
 
 /// How the memory of a complete large message counts until it is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub enum Event<'a> {
         kind: ChannelKind,
         /// Of the sender's type.
         fingerprint: u64,
+        /// Its part of a stream, if its receiver is to settle.
+        stream: Option<StreamStart>,
         /// Its name.
         name: &'a str,
     },
@@ -66,6 +68,15 @@ pub enum Event<'a> {
     Terminated {
         /// Our channel.
         channel: u32,
+    },
+    /// The receiver of our channel has settled messages.
+    Settled {
+        /// Our channel.
+        channel: u32,
+        /// Messages of its stream in all, as the receiver says.
+        total: u64,
+        /// The receiver is gone and settles no more.
+        last: bool,
     },
     /// Our open was refused.
     Refused {

@@ -5,20 +5,32 @@ use super::{Control, Counted, Event, Link, ProtocolError, note_acknowledged};
 use crate::proto::Time;
 use crate::proto::credit::{CreditError, REPORT_DIVISOR, Window};
 use crate::proto::limits::{
-    ACK_FRAGMENT_DIVISOR, ANSWERS_MAX, LARGE_BYTES_MIN, TEXT_BYTES_MAX, WINDOW_BYTES_INITIAL,
+    ACK_FRAGMENT_DIVISOR, ANSWERS_MAX, LARGE_BYTES_MIN, SETTLED_GAP_MS, TEXT_BYTES_MAX,
+    WINDOW_BYTES_INITIAL,
 };
-use crate::proto::packet::{FLAG_ACK_NOW, HEADER_BYTES, Header, Item, Refusal, cut};
+use crate::proto::packet::{FLAG_ACK_NOW, HEADER_BYTES, Header, Item, Refusal, StreamStart, cut};
 use crate::proto::planted;
+
+use std::time::Duration;
 
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) window: Window,
     received_bytes: u64,
+    /// Of a stream counted from its first message on, whatever channel it came by.
     received_messages: u64,
+    /// Messages of the stream that the receiver has settled; `None` where nothing is.
+    pub(super) settled: Option<u64>,
+    /// Whether that number is to be reported.
+    pub(super) settled_queued: bool,
     large: Option<LargeIncoming>,
+    /// Whether the sender was told that nothing more is wanted.
+    stopped: bool,
     /// The receiver is gone: what still comes is discarded.
     terminated: bool,
     ended: bool,
+    /// Whether it is among the channels whose grant is to be sent.
+    pub(super) grant_owed: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -44,25 +56,44 @@ enum Memory {
 }
 
 impl Incoming {
-    fn new(window: Window) -> Incoming {
+    fn new(window: Window, stream: Option<StreamStart>) -> Incoming {
         Incoming {
             window,
             received_bytes: 0,
-            received_messages: 0,
+            received_messages: stream.map_or(0, |stream| stream.first),
+            settled: stream.map(|stream| stream.first),
+            settled_queued: false,
             large: None,
+            stopped: false,
             terminated: false,
             ended: false,
+            grant_owed: false,
         }
     }
 }
 
 impl Link {
-    /// The receiver of the peer's `channel` is gone.
-    pub fn terminate(&mut self, channel: u32) {
+    /// Channels that the peer may still open.
+    #[must_use]
+    pub fn opens_left(&self) -> u64 {
+        self.budget.opens_left()
+    }
+
+    /// Ends the peer's `channel` behind the messages that have left already: its receiver wants no
+    /// more.
+    pub fn stop(&mut self, channel: u32) {
         let Some(incoming) = self.incoming.get_mut(channel) else { return };
-        if !incoming.terminated && !incoming.ended {
+        if !incoming.stopped && !incoming.terminated && !incoming.ended {
+            incoming.stopped = true;
             self.control.push_back(Control::Terminate(channel));
         }
+    }
+
+    /// The receiver of the peer's `channel` is gone.
+    pub fn terminate(&mut self, channel: u32) {
+        self.settled_last(channel);
+        self.stop(channel);
+        let Some(incoming) = self.incoming.get_mut(channel) else { return };
         incoming.terminated = true;
         self.abandon_large(channel);
         self.release_if_done(channel);
@@ -83,17 +114,58 @@ impl Link {
         self.control.push_back(Control::Describe(channel, cut(text, TEXT_BYTES_MAX).to_owned()));
     }
 
+    /// Queues the grant of `channel`. It is in the queue once, however often it rises meanwhile:
+    /// the packet has the total of its own time.
+    pub(super) fn owe_grant(&mut self, channel: u32) {
+        let Some(incoming) = self.incoming.get_mut(channel) else { return };
+        if !std::mem::replace(&mut incoming.grant_owed, true) {
+            self.grants.push_back(channel);
+        }
+    }
+
     /// The receiver of the peer's `channel` took runs of `bytes`.
     pub fn consumed(&mut self, channel: u32, bytes: u64) {
         let Some(incoming) = self.incoming.get_mut(channel) else { return };
         if incoming.window.consume(bytes, &mut self.budget) {
-            self.grants.push_back(channel);
+            self.owe_grant(channel);
+        }
+    }
+
+    /// Notes that the receiver of the peer's `channel` has settled the messages below number
+    /// `total` of its stream.
+    pub fn settle(&mut self, channel: u32, total: u64, now: Time) {
+        let Some(incoming) = self.incoming.get_mut(channel) else { return };
+        if let Some(settled) = incoming.settled.as_mut().filter(|settled| **settled < total) {
+            *settled = total;
+            self.say_settled(channel, now);
+        }
+    }
+
+    /// Queues a report to the peer of the settled messages of `channel`.
+    pub(super) fn say_settled(&mut self, channel: u32, now: Time) {
+        let Some(incoming) = self.incoming.get_mut(channel) else { return };
+        if incoming.settled.is_none() || std::mem::replace(&mut incoming.settled_queued, true) {
+            return;
+        }
+        self.settles.push_back(channel);
+        let gap = Duration::from_millis(SETTLED_GAP_MS);
+        self.settles_due.get_or_insert(now.max(self.settles_said.after(gap)));
+    }
+
+    /// Reports the total of a channel for the last time, by a record that cannot get lost. Totals
+    /// are said as long as their channel is known.
+    fn settled_last(&mut self, channel: u32) {
+        if let Some(incoming) = self.incoming.get_mut(channel)
+            && let Some(total) = incoming.settled.take()
+        {
+            self.control.push_back(Control::Settled(channel, total));
         }
     }
 
     /// The receiver of the peer's `channel` has taken everything of it, its end
     /// included.
     pub fn finished(&mut self, channel: u32) {
+        self.settled_last(channel);
         if let Some(incoming) = self.incoming.get_mut(channel) {
             incoming.terminated = true;
         }
@@ -115,7 +187,7 @@ impl Link {
         let fits = incoming.window.fits_large(large.bytes, &mut self.budget);
         large.memory = if fits { Memory::Window } else { Memory::Waiting };
         if incoming.window.granted() > granted {
-            self.grants.push_back(channel);
+            self.owe_grant(channel);
         }
         if !fits && planted::is!(LargeMemoryUnasked) {
             self.demand_large(channel);
@@ -145,7 +217,7 @@ impl Link {
         let Some(large) = &mut incoming.large else { return };
         large.memory = Memory::Granted;
         incoming.window.admit_large(large.bytes);
-        self.grants.push_back(channel);
+        self.owe_grant(channel);
     }
 
     /// The receiver took the large message of `channel` from the link's memory.
@@ -214,16 +286,17 @@ impl Link {
                 }
                 Ok(Event::LargeBytes { channel, bytes, done })
             }
-            Item::Open { channel, lane, kind, fingerprint, name } => {
+            Item::Open { channel, lane, kind, fingerprint, stream, name } => {
                 if self.incoming.contains(channel) {
                     return Err(ProtocolError::OpenedTwice(channel));
                 }
-                if self.control.len() > ANSWERS_MAX + self.incoming.len() {
-                    return Err(ProtocolError::Answers { waiting: self.control.len() });
+                let waiting = self.control.len() + self.grants.len();
+                if waiting > ANSWERS_MAX + 2 * self.incoming.len() {
+                    return Err(ProtocolError::Answers { waiting });
                 }
                 let window = self.budget.open()?;
-                self.incoming.insert(channel, Incoming::new(window));
-                Ok(Event::Opened { channel, lane, kind, fingerprint, name })
+                self.incoming.insert(channel, Incoming::new(window, stream));
+                Ok(Event::Opened { channel, lane, kind, fingerprint, stream, name })
             }
             Item::End { channel, messages } => self.handle_end(channel, messages),
             Item::Terminate { channel } => {
@@ -249,6 +322,7 @@ impl Link {
             Item::Gone if planted::is!(GoneIgnored) => Ok(Event::None),
             Item::Gone => Ok(Event::Gone),
             Item::Wait { number, chain } => Ok(Event::Wait { number, chain }),
+            Item::Settled { channel, total, last } => Ok(Event::Settled { channel, total, last }),
         }
     }
 
@@ -377,7 +451,18 @@ impl Link {
         if received != messages {
             return Err(ProtocolError::EndCount { declared: messages, received });
         }
+        self.cut_large_short(channel);
         Ok(Event::Ended { channel })
+    }
+
+    /// The rest of a large message does not come: its sender was stopped.
+    fn cut_large_short(&mut self, channel: u32) {
+        let Some(incoming) = self.incoming.get_mut(channel) else { return };
+        match incoming.large.take().map(|large| large.memory) {
+            Some(Memory::Granted) => self.large_taken(channel),
+            Some(Memory::Demanded) => self.budget.large_given_up(channel),
+            Some(Memory::Callers | Memory::Window | Memory::Waiting) | None => {}
+        }
     }
 
     fn is_terminated(&self, channel: u32) -> bool {

@@ -169,6 +169,7 @@ impl Link {
         !self.grants.is_empty()
             || self.probe
             || self.open_credit_told < self.budget.open_total()
+            || self.settles_due.is_some_and(|due| due <= now)
             || self.session.ack_due(now)
     }
 
@@ -184,6 +185,9 @@ impl Link {
         head.extend_from_slice(&[0; HEADER_BYTES]);
         if !self.grants.is_empty() || self.open_credit_told < self.budget.open_total() {
             self.write_totals(head);
+        }
+        if self.settles_due.is_some() {
+            self.write_settled(head, now);
         }
         let mut filled = Filled::default();
         let mut sequenced = false;
@@ -265,10 +269,25 @@ impl Link {
         }
         while head.len() + 2 * RECORD_BYTES <= self.sizing.bytes() / 2 {
             let Some(channel) = self.grants.pop_front() else { break };
-            if let Some(incoming) = self.incoming.get(channel) {
+            if let Some(incoming) = self.incoming.get_mut(channel) {
+                incoming.grant_owed = false;
                 head.credit(channel, incoming.window.granted());
             }
         }
+    }
+
+    #[inline(never)]
+    fn write_settled(&mut self, head: &mut Vec<u8>, now: Time) {
+        while head.len() + 2 * RECORD_BYTES <= self.sizing.bytes() / 2 {
+            let Some(channel) = self.settles.pop_front() else { break };
+            let Some(incoming) = self.incoming.get_mut(channel) else { continue };
+            incoming.settled_queued = false;
+            if let Some(total) = incoming.settled {
+                head.settled(channel, total, false);
+            }
+        }
+        self.settles_said = now;
+        self.settles_due = (!self.settles.is_empty()).then_some(now);
     }
 
     /// True when a record was written that must not be repeated.
@@ -279,6 +298,7 @@ impl Link {
             let Some(control) = self.control.pop_front() else { break };
             wrote = true;
             match control {
+                Control::Settled(channel, total) => head.settled(channel, total, true),
                 Control::Terminate(channel) => head.terminate(channel),
                 Control::Refuse(channel, refusal, text) => head.refuse(channel, refusal, &text),
                 Control::Describe(channel, text) => head.describe(channel, &text),

@@ -46,6 +46,7 @@ struct Inbox {
     unreported: u64,
     ended: bool,
     finished: bool,
+    stopped: bool,
     dropped: bool,
 }
 
@@ -129,7 +130,14 @@ impl End {
     fn open(&mut self, express: bool, name: &str, now: Time) -> u32 {
         let lane = if express { Lane::Express } else { Lane::Bulk };
         let name = name.to_owned();
-        let spec = OpenSpec { lane, system: false, kind: ChannelKind::Typed, fingerprint: 1, name };
+        let spec = OpenSpec {
+            lane,
+            system: false,
+            kind: ChannelKind::Typed,
+            fingerprint: 1,
+            stream: None,
+            name,
+        };
         let id = self.link.open(spec, now);
         self.sent.insert(id, Sent::default());
         id
@@ -257,7 +265,8 @@ impl End {
             }
             Event::Ended { channel } => {
                 let inbox = self.inboxes.get_mut(&channel).unwrap();
-                assert!(!inbox.ended && inbox.assembling.is_empty());
+                assert!(!inbox.ended && (inbox.stopped || inbox.assembling.is_empty()));
+                inbox.assembling.clear();
                 inbox.ended = true;
             }
             Event::Terminated { channel } => {
@@ -277,6 +286,7 @@ impl End {
             Event::Bye => self.bye = true,
             Event::Gone => panic!("nobody gives up"),
             Event::Wait { .. } => panic!("nobody tells of waits"),
+            Event::Settled { .. } => panic!("nobody settles"),
             Event::None => {}
         }
     }
@@ -334,6 +344,15 @@ impl End {
             self.link.finished(channel);
         } else if std::mem::take(&mut inbox.large_waits) {
             self.link.demand_large(channel);
+        }
+    }
+
+    /// The receiver wants no more.
+    fn stop(&mut self, channel: u32) {
+        let Some(inbox) = self.inboxes.get_mut(&channel) else { return };
+        if !inbox.dropped && !inbox.finished {
+            inbox.stopped = true;
+            self.link.stop(channel);
         }
     }
 

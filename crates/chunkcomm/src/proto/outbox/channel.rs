@@ -4,7 +4,7 @@ use super::Outbox;
 use super::queue::AHEAD_BYTES;
 use crate::proto::Time;
 use crate::proto::flush::{FlushCounts, FlushReason};
-use crate::proto::packet::{ChannelKind, Lane};
+use crate::proto::packet::{ChannelKind, Lane, StreamStart};
 use bytes::Bytes;
 
 /// How a channel begins.
@@ -19,6 +19,8 @@ pub struct OpenSpec {
     pub kind: ChannelKind,
     /// Of the type.
     pub fingerprint: u64,
+    /// Its part of a stream that the receiver is to settle.
+    pub stream: Option<StreamStart>,
     /// At most 255 bytes.
     pub name: String,
 }
@@ -115,6 +117,7 @@ pub(super) struct Large {
 impl Channel {
     /// One that begins at `now` and has no credit yet.
     pub(super) fn new(spec: OpenSpec, now: Time) -> Channel {
+        let first = spec.stream.map_or(0, |stream| stream.first);
         Channel {
             counters: ChannelCounters::default(),
             ahead: if spec.system { AHEAD_BYTES } else { 0 },
@@ -123,7 +126,7 @@ impl Channel {
             admitted: false,
             credit: 0,
             sent_bytes: 0,
-            sent_messages: 0,
+            sent_messages: first,
             large: None,
             round: 0,
             queued: false,

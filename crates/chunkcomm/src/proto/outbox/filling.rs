@@ -4,7 +4,7 @@ use super::channel::{Channel, Large};
 use super::{Filled, Staged};
 use crate::proto::limits::{FRAGMENT_BYTES_MAX, FRAGMENT_BYTES_MIN};
 use crate::proto::message;
-use crate::proto::packet::{AppendRecords, FRAGMENT_HEAD_BYTES, RECORD_BYTES};
+use crate::proto::packet::{AppendRecords, FRAGMENT_HEAD_BYTES, RECORD_BYTES, STREAM_BYTES};
 use crate::proto::planted;
 use crate::proto::session::{Carried, Session};
 use bytes::Bytes;
@@ -65,10 +65,11 @@ impl<S: Staged> Putting<'_, S> {
     #[inline(never)]
     fn put_open(&mut self, head: &mut Vec<u8>, bytes_max: usize) -> bool {
         let spec = &self.channel.spec;
-        if bytes_max.saturating_sub(head.len()) < RECORD_BYTES + spec.name.len() {
+        let bytes = RECORD_BYTES + STREAM_BYTES + spec.name.len();
+        if bytes_max.saturating_sub(head.len()) < bytes {
             return false;
         }
-        head.open(self.id, spec.lane, spec.kind, spec.fingerprint, &spec.name);
+        head.open_for(self.id, spec.lane, spec.kind, spec.fingerprint, spec.stream, &spec.name);
         self.channel.opened = true;
         self.carry(false);
         true

@@ -2,8 +2,9 @@
 
 use super::{
     ChannelKind, KIND_BYE, KIND_CREDIT, KIND_DESCRIBE, KIND_END, KIND_FRAGMENT, KIND_GONE,
-    KIND_OPEN, KIND_OPEN_CREDIT, KIND_REFUSE, KIND_RUN, KIND_TERMINATE, KIND_WAIT, Lane,
-    OPEN_BYTES, OPEN_EXPRESS, RECORD_BYTES, Refusal, cut,
+    KIND_OPEN, KIND_OPEN_CREDIT, KIND_REFUSE, KIND_RUN, KIND_SETTLED, KIND_TERMINATE, KIND_WAIT,
+    Lane, OPEN_BYTES, OPEN_EXPRESS, OPEN_STREAM, RECORD_BYTES, Refusal, SETTLED_LAST, StreamStart,
+    cut,
 };
 use crate::proto::limits::TEXT_BYTES_MAX;
 
@@ -14,7 +15,19 @@ pub trait AppendRecords {
     /// The head of a fragment of a message; `bytes` of it follow.
     fn fragment(&mut self, channel: u32, message_bytes: u64, bytes: u32);
     /// A channel begins.
-    fn open(&mut self, channel: u32, lane: Lane, kind: ChannelKind, fingerprint: u64, name: &str);
+    fn open(&mut self, channel: u32, lane: Lane, kind: ChannelKind, fingerprint: u64, name: &str) {
+        self.open_for(channel, lane, kind, fingerprint, None, name);
+    }
+    /// A channel begins, for its part of a stream if there is one.
+    fn open_for(
+        &mut self,
+        channel: u32,
+        lane: Lane,
+        kind: ChannelKind,
+        fingerprint: u64,
+        stream: Option<StreamStart>,
+        name: &str,
+    );
     /// A channel's sender is done after so many messages.
     fn end(&mut self, channel: u32, messages: u64);
     /// A channel's receiver is gone.
@@ -33,6 +46,8 @@ pub trait AppendRecords {
     fn gone(&mut self);
     /// A chain of waits, the last of them for the peer.
     fn wait(&mut self, number: u64, chain: &[u8]);
+    /// A channel's receiver has settled `total` messages of its stream in all.
+    fn settled(&mut self, channel: u32, total: u64, last: bool);
 }
 
 impl AppendRecords for Vec<u8> {
@@ -45,10 +60,25 @@ impl AppendRecords for Vec<u8> {
         self.extend_from_slice(&u64::from(bytes).to_le_bytes());
     }
 
-    fn open(&mut self, channel: u32, lane: Lane, kind: ChannelKind, fingerprint: u64, name: &str) {
+    fn open_for(
+        &mut self,
+        channel: u32,
+        lane: Lane,
+        kind: ChannelKind,
+        fingerprint: u64,
+        stream: Option<StreamStart>,
+        name: &str,
+    ) {
         let express = if lane == Lane::Express { OPEN_EXPRESS } else { 0 };
         let bytes = if kind == ChannelKind::Bytes { OPEN_BYTES } else { 0 };
-        record(self, KIND_OPEN, express | bytes, name.len() as u16, channel, fingerprint);
+        let settled = if stream.is_some() { OPEN_STREAM } else { 0 };
+        let flags = express | bytes | settled;
+        record(self, KIND_OPEN, flags, name.len() as u16, channel, fingerprint);
+        if let Some(StreamStart { id, first, sent_before }) = stream {
+            self.extend_from_slice(&id.to_le_bytes());
+            self.extend_from_slice(&first.to_le_bytes());
+            self.extend_from_slice(&sent_before.to_le_bytes());
+        }
         self.extend_from_slice(name.as_bytes());
     }
 
@@ -96,6 +126,10 @@ impl AppendRecords for Vec<u8> {
     fn wait(&mut self, number: u64, chain: &[u8]) {
         record(self, KIND_WAIT, 0, chain.len() as u16, 0, number);
         self.extend_from_slice(chain);
+    }
+
+    fn settled(&mut self, channel: u32, total: u64, last: bool) {
+        record(self, KIND_SETTLED, if last { SETTLED_LAST } else { 0 }, 0, channel, total);
     }
 }
 

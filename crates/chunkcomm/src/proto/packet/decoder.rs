@@ -3,8 +3,9 @@
 use super::{
     ChannelKind, FLAG_ACK_NOW, FRAGMENT_HEAD_BYTES, HEADER_BYTES, Header, Item, KIND_BYE,
     KIND_CREDIT, KIND_DESCRIBE, KIND_END, KIND_FRAGMENT, KIND_GONE, KIND_OPEN, KIND_OPEN_CREDIT,
-    KIND_REFUSE, KIND_RUN, KIND_TERMINATE, KIND_WAIT, Lane, OPEN_BYTES, OPEN_EXPRESS, RECORD_BYTES,
-    Refusal, WireError, u32_at, u64_at,
+    KIND_REFUSE, KIND_RUN, KIND_SETTLED, KIND_TERMINATE, KIND_WAIT, Lane, OPEN_BYTES, OPEN_EXPRESS,
+    OPEN_STREAM, RECORD_BYTES, Refusal, SETTLED_LAST, STREAM_BYTES, STREAM_NUMBER_MAX, StreamStart,
+    WireError, u32_at, u64_at,
 };
 use crate::proto::cycle::is_chain;
 use crate::proto::limits::{CHANNEL_NAME_BYTES_MAX, FRAGMENT_BYTES_MAX, TEXT_BYTES_MAX};
@@ -278,6 +279,7 @@ fn record_bytes(rest: &[u8]) -> Option<usize> {
     Some(match kind {
         KIND_RUN => RECORD_BYTES + (value & u64::from(u32::MAX)) as usize,
         KIND_FRAGMENT => FRAGMENT_HEAD_BYTES,
+        KIND_OPEN if rest.get(1)? & OPEN_STREAM != 0 => RECORD_BYTES + STREAM_BYTES + aux,
         KIND_OPEN | KIND_REFUSE | KIND_DESCRIBE | KIND_WAIT => RECORD_BYTES + aux,
         _ => RECORD_BYTES,
     })
@@ -305,13 +307,19 @@ fn parse(bytes: &[u8]) -> Result<Item<'_>, WireError> {
             let bytes = u32_at(tail, 0).ok_or(wrong)?;
             Item::Fragment { channel, message_bytes: value, bytes }
         }
-        KIND_OPEN => Item::Open {
-            channel,
-            lane: if flags & OPEN_EXPRESS == 0 { Lane::Bulk } else { Lane::Express },
-            kind: if flags & OPEN_BYTES == 0 { ChannelKind::Typed } else { ChannelKind::Bytes },
-            fingerprint: value,
-            name: text(tail, CHANNEL_NAME_BYTES_MAX)?,
-        },
+        KIND_OPEN => {
+            let streams = flags & OPEN_STREAM != 0;
+            let (stream, name) =
+                tail.split_at_checked(if streams { STREAM_BYTES } else { 0 }).ok_or(wrong)?;
+            Item::Open {
+                channel,
+                lane: if flags & OPEN_EXPRESS == 0 { Lane::Bulk } else { Lane::Express },
+                kind: if flags & OPEN_BYTES == 0 { ChannelKind::Typed } else { ChannelKind::Bytes },
+                fingerprint: value,
+                stream: if streams { Some(parse_stream(stream)?) } else { None },
+                name: text(name, CHANNEL_NAME_BYTES_MAX)?,
+            }
+        }
         KIND_END => Item::End { channel, messages: value },
         KIND_TERMINATE => Item::Terminate { channel },
         KIND_CREDIT => Item::Credit { channel, total: value },
@@ -330,8 +338,20 @@ fn parse(bytes: &[u8]) -> Result<Item<'_>, WireError> {
         KIND_GONE => Item::Gone,
         KIND_WAIT if is_chain(tail) => Item::Wait { number: value, chain: tail },
         KIND_WAIT => return Err(WireError::BadChain),
+        KIND_SETTLED => Item::Settled { channel, total: value, last: flags & SETTLED_LAST != 0 },
         other => return Err(WireError::UnknownRecord(other)),
     })
+}
+
+fn parse_stream(bytes: &[u8]) -> Result<StreamStart, WireError> {
+    let wrong = WireError::RecordPassesPacket;
+    let id = bytes.get(..16).and_then(|id| id.try_into().ok()).ok_or(wrong)?;
+    let first = u64_at(bytes, 16).ok_or(wrong)?;
+    let sent_before = u64_at(bytes, 24).ok_or(wrong)?;
+    if first > STREAM_NUMBER_MAX || sent_before > STREAM_NUMBER_MAX {
+        return Err(WireError::BadStream);
+    }
+    Ok(StreamStart { id: u128::from_le_bytes(id), first, sent_before })
 }
 
 fn text(bytes: &[u8], bytes_max: usize) -> Result<&str, WireError> {

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 enum Record {
     Run(u32, u32, Vec<u8>),
     Fragment(u32, u64, Vec<u8>),
-    Open(u32, bool, bool, u64, String),
+    Open(u32, bool, bool, u64, Option<StreamStart>, String),
+    Settled(u32, u64, bool),
     End(u32, u64),
     Terminate(u32),
     Credit(u32, u64),
@@ -18,6 +19,16 @@ enum Record {
     Wait(u64, Vec<u8>),
 }
 
+fn any_stream() -> impl Strategy<Value = Option<StreamStart>> {
+    let numbers = || 0..=STREAM_NUMBER_MAX;
+    let stream = (any::<u128>(), numbers(), numbers());
+    prop::option::of(stream.prop_map(|(id, first, sent_before)| StreamStart {
+        id,
+        first,
+        sent_before,
+    }))
+}
+
 fn any_record() -> impl Strategy<Value = Record> {
     let bytes = || prop::collection::vec(any::<u8>(), 1..200);
     prop_oneof![
@@ -27,8 +38,9 @@ fn any_record() -> impl Strategy<Value = Record> {
             b.len() as u64 + more,
             b
         )),
-        (any::<u32>(), any::<bool>(), any::<bool>(), any::<u64>(), "[a-zä]{0,40}")
-            .prop_map(|(c, l, k, f, n)| Record::Open(c, l, k, f, n)),
+        (any::<u32>(), any::<bool>(), any::<bool>(), any::<u64>(), any_stream(), "[a-zä]{0,40}")
+            .prop_map(|(c, l, k, f, s, n)| Record::Open(c, l, k, f, s, n)),
+        (any::<u32>(), any::<u64>(), any::<bool>()).prop_map(|(c, t, l)| Record::Settled(c, t, l)),
         (any::<u32>(), any::<u64>()).prop_map(|(c, m)| Record::End(c, m)),
         any::<u32>().prop_map(Record::Terminate),
         (any::<u32>(), any::<u64>()).prop_map(|(c, t)| Record::Credit(c, t)),
@@ -65,10 +77,11 @@ fn write(records: &[Record], sequence: u64, ack: u64) -> Vec<u8> {
                 body.fragment(*c, *total, b.len() as u32);
                 body.extend_from_slice(b);
             }
-            Record::Open(c, express, bytes, f, n) => {
+            Record::Settled(c, t, last) => body.settled(*c, *t, *last),
+            Record::Open(c, express, bytes, f, s, n) => {
                 let lane = if *express { Lane::Express } else { Lane::Bulk };
                 let kind = if *bytes { ChannelKind::Bytes } else { ChannelKind::Typed };
-                body.open(*c, lane, kind, *f, n);
+                body.open_for(*c, lane, kind, *f, *s, n);
             }
             Record::End(c, m) => body.end(*c, *m),
             Record::Terminate(c) => body.terminate(*c),
@@ -124,11 +137,13 @@ fn note(item: Item<'_>, packets: &mut Vec<Vec<Record>>) {
         Item::Fragment { channel, message_bytes, .. } => {
             Record::Fragment(channel, message_bytes, Vec::new())
         }
-        Item::Open { channel, lane, kind, fingerprint, name } => Record::Open(
+        Item::Settled { channel, total, last } => Record::Settled(channel, total, last),
+        Item::Open { channel, lane, kind, fingerprint, stream, name } => Record::Open(
             channel,
             lane == Lane::Express,
             kind == ChannelKind::Bytes,
             fingerprint,
+            stream,
             name.to_owned(),
         ),
         Item::End { channel, messages } => Record::End(channel, messages),
@@ -223,5 +238,30 @@ fn a_chain_of_waits_that_is_none_is_refused() {
     no_text[21] = 0xff;
     for wrong in [&[][..], &longest[..hop_bytes - 1], &one_more, &long_name, &no_text] {
         assert_eq!(of(wrong), Err(WireError::BadChain));
+    }
+}
+
+#[test]
+fn a_stream_with_numbers_out_of_range_is_refused() {
+    let start = |first, sent_before| StreamStart { id: 1, first, sent_before };
+    let beyond = STREAM_NUMBER_MAX + 1;
+    for (stream, fits) in [
+        (start(STREAM_NUMBER_MAX, STREAM_NUMBER_MAX), true),
+        (start(beyond, 0), false),
+        (start(0, beyond), false),
+    ] {
+        let mut body = Vec::new();
+        body.open_for(1, Lane::Bulk, ChannelKind::Bytes, 7, Some(stream), "name");
+        let header = Header { body_bytes: body.len() as u32, sequence: 1, ..Header::default() };
+        let packet = [&header.encode()[..], &body].concat();
+        let (mut decoder, mut at) = (Decoder::new(1 << 16), 0);
+        assert!(matches!(decoder.next(&packet, &mut at), Ok(Some(Item::Packet(_)))));
+        let opened = decoder.next(&packet, &mut at);
+        match opened {
+            Ok(Some(Item::Open { stream: Some(found), name, .. })) => {
+                assert!(fits && found == stream && name == "name");
+            }
+            other => assert!(!fits && other == Err(WireError::BadStream), "{other:?}"),
+        }
     }
 }

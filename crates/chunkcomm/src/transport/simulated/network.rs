@@ -110,7 +110,7 @@ pub enum Read {
 }
 
 /// Why a call on a network fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NetworkError {
     /// Neither link nor medium joins the two hosts.
@@ -133,6 +133,8 @@ impl fmt::Display for NetworkError {
         })
     }
 }
+
+crate::debug_with_causes!(NetworkError);
 
 impl std::error::Error for NetworkError {}
 

@@ -7,9 +7,10 @@ use crate::support::still::StandsStill;
 use crate::support::{limited, on_one_thread};
 use chunkcomm::proto::credential::{ProofKey, Role};
 use chunkcomm::proto::hello::Disagreement;
-use chunkcomm::{HelloCause, Node};
+use chunkcomm::{HelloCause, Node, with_causes};
 use rustls::version::TLS12;
 use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
 
 /// What a node says of a listener that does this, at once: time stands still meanwhile.
 async fn dialled(node: &Node, does: fn(TcpStream)) -> HelloCause {
@@ -17,7 +18,7 @@ async fn dialled(node: &Node, does: fn(TcpStream)) -> HelloCause {
     let address = listener.local_addr().unwrap().into();
     let still = StandsStill::begin();
     let stranger = tokio::task::spawn_blocking(move || does(listener.accept().unwrap().0));
-    let error = node.connect(&address).await.unwrap_err();
+    let error = node.connect_within(&address, Duration::ZERO).await.unwrap_err();
     still.end("dialled");
     stranger.await.unwrap();
     cause(error)
@@ -96,7 +97,7 @@ fn whoever_is_dialled_must_be_a_member() {
     on_one_thread(async {
         let pair = honest().await;
         for (number, (does, word)) in CASES.iter().enumerate() {
-            let cause = dialled(&pair.b, *does).await.to_string();
+            let cause = with_causes(&dialled(&pair.b, *does).await);
             assert!(cause.contains(word), "case {number}: {word:?} is not in {cause:?}");
             pair.is_well(&format!("after case {number}")).await;
         }

@@ -72,8 +72,8 @@ fn hello_cases() -> Vec<Case> {
         ),
         case(
             "a version of the future",
-            |node| only_says(node, &Hello { version_min: 3, version_max: 9, ..member_hello() }),
-            &["no common protocol version", "3 to 9"],
+            |node| only_says(node, &Hello { version_min: 8, version_max: 9, ..member_hello() }),
+            &["no common protocol version", "8 to 9"],
         ),
         case(
             "a version before the first",

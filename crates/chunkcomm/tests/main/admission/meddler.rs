@@ -9,6 +9,7 @@ use chunkcomm::{Address, HelloCause, Node};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -63,13 +64,13 @@ async fn pass(
 async fn dialled_through(pair: &Pair, up: Flips, down: Flips) -> HelloCause {
     let (address, _) = meddling(socket_address(&pair.a), up, down).await;
     let third = guarded().name("third").build().await.unwrap();
-    cause(third.connect(&address).await.unwrap_err())
+    cause(third.connect_within(&address, Duration::ZERO).await.unwrap_err())
 }
 
 /// Places in each field of a hello that agree whatever their bits are: these are
 /// noticed by the proofs.
 const FIELDS: &[(&str, Flips)] = &[
-    ("the newest version", &[(10, 3)]),
+    ("the newest version", &[(10, 4)]),
     ("what was zero", &[(14, 1)]),
     ("an ability", &[(19, 0x80)]),
     ("the largest packet", &[(22, 2)]),
@@ -143,7 +144,7 @@ fn flags_that_are_added_admit_nobody() {
         let plain = Node::builder().name("plain").build().await.unwrap();
         // It takes the other for one of its kind, and learns better from its proof.
         let still = StandsStill::begin();
-        let outcome = plain.connect(&address).await;
+        let outcome = plain.connect_within(&address, Duration::ZERO).await;
         refused_at_once(still, &pair, "added", &["prove", "that it has"]).await;
         drop(outcome);
     });
@@ -202,7 +203,12 @@ fn tls_belongs_to_its_hellos() {
         let address = crossing(socket_address(&pair.a)).await;
         let one = guarded().name("one").build().await.unwrap();
         let other = guarded().name("other").build().await.unwrap();
-        let both = async { tokio::join!(one.connect(&address), other.connect(&address)) };
+        let both = async {
+            tokio::join!(
+                one.connect_within(&address, Duration::ZERO),
+                other.connect_within(&address, Duration::ZERO)
+            )
+        };
         let (one, other) = limited(both).await;
         for outcome in [one, other] {
             let cause = cause(outcome.map(drop).unwrap_err());

@@ -6,7 +6,7 @@ use crate::support::raw::{good_hello, socket_address};
 use crate::support::still::StandsStill;
 use crate::support::{Pair, limited, memory, on_both, on_one_thread, pair_of, tcp, until};
 use chunkcomm::proto::hello::Disagreement;
-use chunkcomm::{Address, HelloCause, Node, NodeBuilder, NodeError};
+use chunkcomm::{Address, HelloCause, LinkEvent, Node, NodeBuilder, NodeError};
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::io::AsyncWriteExt;
 /// What a node that dials the honest one says of it.
 async fn dials(pair: &Pair, settings: NodeBuilder) -> HelloCause {
     let node = settings.name("third").build().await.unwrap();
-    cause(limited(node.connect(&pair.a.addresses()[0])).await.unwrap_err())
+    cause(limited(node.connect_within(&pair.a.addresses()[0], Duration::ZERO)).await.unwrap_err())
 }
 
 #[test]
@@ -23,6 +23,10 @@ fn members_find_each_other() {
     on_both(|| async {
         let pair = honest().await;
         pair.is_well("first").await;
+        // Also of a connection that TLS lies over it is known where it came from.
+        let told = limited(pair.a.events().next()).await;
+        let Some(LinkEvent::Connected { peer }) = told else { panic!("{told:?}") };
+        assert!(matches!(peer.address(), Some(Address::Tcp { host, .. }) if host == "127.0.0.1"));
         let (mut sender, mut receiver) = pair.bytes_back("large").await;
         let large: Vec<u8> = (0..3_000_000_u32).map(|number| (number % 251) as u8).collect();
         let large = bytes::Bytes::from(large);
@@ -232,6 +236,26 @@ fn many_silent_strangers_make_way_for_a_peer() {
 }
 
 #[test]
+fn members_that_prove_themselves_and_stall_make_way_for_a_peer() {
+    on_one_thread(async {
+        let node = guarded().name("a").listen(tcp()).build().await.unwrap();
+        let address = socket_address(&node);
+        let stall = move || Stranger::dials(address, &member_hello()).proved();
+        let stalled =
+            tokio::task::spawn_blocking(move || (0..PLACES).map(|_| stall()).collect::<Vec<_>>());
+        let stalled = limited(stalled).await.unwrap();
+        let b = guarded().name("b").build().await.unwrap();
+        // They stay, and no deadline of theirs passes.
+        let address = node.addresses()[0].clone();
+        let peer = limited(b.connect_within(&address, Duration::ZERO)).await.unwrap();
+        assert!(node.refusals().iter().all(|refusal| refusal.contains("too many connected")));
+        assert!(!node.refusals().is_empty());
+        Pair { a: node, b, peer }.is_well("honest").await;
+        drop(stalled);
+    });
+}
+
+#[test]
 fn more_peers_at_once_than_there_are_places_need_no_second_try() {
     on_one_thread(async {
         let node = guarded().name("a").listen(tcp()).build().await.unwrap();
@@ -240,7 +264,9 @@ fn more_peers_at_once_than_there_are_places_need_no_second_try() {
         for _ in 0..160 {
             let b = guarded().name("b").build().await.unwrap();
             let address = address.clone();
-            connecting.spawn(async move { b.connect(&address).await.map(|peer| (b, peer)) });
+            connecting.spawn(async move {
+                b.connect_within(&address, Duration::ZERO).await.map(|peer| (b, peer))
+            });
         }
         let mut pairs = Vec::new();
         while let Some(connected) = connecting.join_next().await {

@@ -51,6 +51,12 @@ fn it_says_what_is_wrong_with_a_file_and_with_a_command_line() {
         let (status, text) = run(words);
         assert!(status == Some(2) && text.contains("Usage"), "{status:?} {text}");
     }
+    // A word that looks like an option is not taken for a file's name.
+    for command in ["new", "check"] {
+        let (status, text) = run(&[command.as_ref(), "-x".as_ref()]);
+        assert!(status == Some(2) && text.contains("a file is ./-x"), "{status:?} {text}");
+        assert!(!std::path::Path::new("-x").exists());
+    }
     let (status, text) = run(&["--help".as_ref()]);
     assert!(status == Some(0) && text.contains("Usage"), "{status:?} {text}");
 }

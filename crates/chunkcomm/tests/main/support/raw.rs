@@ -144,6 +144,12 @@ impl RawPeer {
     }
 }
 
+/// The first word of a further connection of session 7 of the raw peer.
+pub(crate) fn again(raw: &RawPeer, attempt: u32, received: u64) -> Resume {
+    let addressee = raw.theirs.incarnation;
+    Resume { kind: Kind::Again, session: 7, attempt, received, addressee }
+}
+
 /// A run of messages that are as long as they say.
 pub(crate) fn run_of(messages: &[&[u8]]) -> Vec<u8> {
     let mut run = Vec::new();

@@ -3,14 +3,25 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Once;
 use std::task::Poll;
 use std::time::Duration;
 
 /// Longer than anything here takes: a test that hangs fails by it.
 const LIMIT: Duration = Duration::from_secs(90);
 
+/// Has the warnings of nodes in this process listened to, by somebody who forgets them: tests
+/// leave messages on their way when they end.
+fn hear_warnings() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let _ = tracing::subscriber::set_global_default(tracing::subscriber::NoSubscriber::new());
+    });
+}
+
 /// Waits for `future`, which does not hang.
 pub(crate) async fn limited<F: Future>(future: F) -> F::Output {
+    hear_warnings();
     tokio::time::timeout(LIMIT, future).await.expect("it hangs")
 }
 

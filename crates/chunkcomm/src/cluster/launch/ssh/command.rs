@@ -40,12 +40,16 @@ impl Remote {
         let text = |text: &OsStr| text.to_string_lossy().into_owned();
         let program = std::env::current_exe().map_err(system("name the running program"))?;
         let folder = std::env::current_dir().map_err(system("name the current folder"))?;
-        let ssh = config.environment.get(SSH).unwrap_or("ssh");
+        let told = config.environment.get(SSH).unwrap_or_default();
+        let mut ssh: Vec<String> = told.split_whitespace().map(str::to_owned).collect();
+        if ssh.is_empty() {
+            ssh.push("ssh".to_owned());
+        }
         let passed_on = PASSED_ON.iter().filter_map(|name| {
             Some(((*name).to_owned(), config.environment.get(name)?.to_owned()))
         });
         Ok(Remote {
-            ssh: ssh.split_whitespace().map(str::to_owned).collect(),
+            ssh,
             size,
             folder: text(folder.as_os_str()),
             program: text(program.as_os_str()),
@@ -59,11 +63,16 @@ impl Remote {
         Places { program: &self.program, folder: &self.folder }
     }
 
+    /// The command by which hosts are reached, with the user's own options.
+    pub(super) fn ssh(&self) -> String {
+        self.ssh.join(" ")
+    }
+
     /// Starts the node of this rank.
     pub(super) fn start(&self, rank: usize, host: &Host) -> Result<Child, HostsError> {
-        let name = self.ssh.first().map_or("ssh", String::as_str);
+        let (name, options) = self.ssh.split_first().expect("never empty");
         let mut command = Command::new(name);
-        command.args(self.ssh.iter().skip(1));
+        command.args(options);
         // It never asks: nobody would answer. Options of the user's own come before these, and
         // the first counts.
         command.args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]);
@@ -74,7 +83,7 @@ impl Remote {
         command
             .kill_on_drop(true)
             .spawn()
-            .map_err(|error| HostsError::Ssh { program: name.to_owned(), error: Arc::new(error) })
+            .map_err(|error| HostsError::Ssh { program: name.clone(), error: Arc::new(error) })
     }
 
     /// What a shell of the other machine is told. The secret is not in it.
@@ -100,13 +109,14 @@ impl Remote {
     }
 }
 
-/// The command that copies the program to a host, to be typed here.
-pub(super) fn copying(program: &str, host: &str) -> String {
+/// The command that copies the program to a host, to be typed here. By ssh alone, whose options
+/// are not those of scp.
+pub(super) fn copying(ssh: &str, program: &str, host: &str) -> String {
     let folder = program.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let (folder, program) = (quoted(folder), quoted(program));
     // A shell here, and one there.
-    let there = quoted(&format!("mkdir -p {}", quoted(folder)));
-    let program = quoted(program);
-    format!("ssh {host} {there} && scp {program} {host}:{program}")
+    let script = format!("mkdir -p {folder} && cat > {program} && chmod +x {program}");
+    format!("{ssh} {host} {} < {program}", quoted(&script))
 }
 
 /// As one word of a shell.

@@ -78,6 +78,75 @@ fn a_peer_that_does_not_read_the_answers_it_causes_ends_its_session() {
 }
 
 #[test]
+fn a_channel_is_once_among_the_grants_that_a_peer_does_not_read() {
+    let mut end = End::new(&config(64 * 1024, 1 << 20, 1 << 20));
+    let taken = |end: &mut End, sequence, body: &mut dyn FnMut(&mut Vec<u8>)| {
+        let mut bytes = Vec::new();
+        body(&mut bytes);
+        let header = Header { body_bytes: bytes.len() as u32, sequence, ..Header::default() };
+        bytes.splice(..0, header.encode());
+        let mut at = 0;
+        while let Some(item) = end.decoder.next(&bytes, &mut at).unwrap() {
+            end.link.handle(item, Time(0)).unwrap();
+        }
+    };
+    taken(&mut end, 1, &mut |body| body.open(1, Lane::Bulk, ChannelKind::Typed, 1, "name"));
+    let bytes = WINDOW_BYTES_INITIAL as u32 / 2;
+    for sequence in 2..1000 {
+        taken(&mut end, sequence, &mut |body| {
+            body.run(1, bytes, 1);
+            body.resize(body.len() + bytes as usize, 0);
+        });
+        end.link.consumed(1, u64::from(bytes));
+        assert!(end.link.grants.len() <= 1, "{} grants of one channel", end.link.grants.len());
+    }
+    // The last total is said, again on a new connection, and then no more.
+    let mut packet = Packet::default();
+    for _ in 0..2 {
+        let transmit = end.link.poll_transmit(&mut end.rings, Time(0), &mut packet);
+        assert!(matches!(transmit, Transmit::Packet { number: 0, .. }));
+        let (mut decoder, mut at, mut said) = (Decoder::new(PACKET_BYTES_DEFAULT), 0, Vec::new());
+        while let Some(item) = decoder.next(&packet.head, &mut at).unwrap() {
+            if let Item::Credit { channel, total } = item {
+                said.push((channel, total));
+            }
+        }
+        assert_eq!(said, [(1, end.link.incoming.get(1).unwrap().window.granted())]);
+        assert!(end.link.grants.is_empty());
+        end.link.written(0, &mut packet);
+        end.link.cut(Time(0));
+        end.link.resume(0, Time(0)).unwrap();
+    }
+}
+
+#[test]
+fn channels_that_came_and_went_do_not_fill_the_grants_of_a_peer_that_does_not_read() {
+    let mut end = End::new(&config(64 * 1024, 1 << 20, 1 << 20));
+    let bytes = WINDOW_BYTES_INITIAL as u32 / 2;
+    for number in 1..=20_000u32 {
+        let mut packet = Vec::new();
+        packet.open(number, Lane::Bulk, ChannelKind::Typed, 1, "name");
+        packet.run(number, bytes, 1);
+        packet.resize(packet.len() + bytes as usize, 0);
+        packet.end(number, 1);
+        let body_bytes = packet.len() as u32;
+        let header = Header { body_bytes, sequence: u64::from(number), ..Header::default() };
+        packet.splice(..0, header.encode());
+        let mut at = 0;
+        while let Some(item) = end.decoder.next(&packet, &mut at).unwrap() {
+            if let Err(error) = end.link.handle(item, Time(0)) {
+                assert!(matches!(error, ProtocolError::Answers { .. }), "{error}");
+                assert!(number < 5000, "{number}");
+                return;
+            }
+        }
+        end.link.consumed(number, u64::from(bytes));
+        end.link.finished(number);
+    }
+    panic!("it owes without end");
+}
+
+#[test]
 fn a_packet_out_of_turn_is_refused_before_anything_of_it_is_handled() {
     let mut end = End::new(&config(64 * 1024, 1 << 20, 1 << 20));
     let packet = |sequence| {

@@ -50,6 +50,39 @@ fn a_large_message_may_be_wanted_before_the_one_before_it_is_reported_as_taken()
 }
 
 #[test]
+fn a_large_message_that_is_cut_short_keeps_no_memory_from_others() {
+    // Nobody wants it; it has its turn; it waits for it.
+    for wanted in 0..3 {
+        let mut pair = Pair::new([64 * 1024; 2], [256 * 1024; 2]);
+        let now = pair.now;
+        let [first, cut, last] = [0; 3].map(|_| {
+            let channel = pair.ends[0].open(false, "name", now);
+            pair.ends[0].stage(channel, 290_000, now);
+            channel
+        });
+        exchange(&mut pair);
+        let both = [first, cut];
+        let wanting = &both[2 - wanted..];
+        for channel in wanting {
+            pair.ends[1].take(*channel, 1);
+        }
+        // The sender hears that nothing more is wanted before it hears of the grant.
+        pair.ends[1].stop(cut);
+        pair.ends[1].stop(cut);
+        exchange(&mut pair);
+        assert!(pair.ends[0].sent[&cut].terminated && pair.ends[1].inboxes[&cut].ended);
+        pair.ends[1].take(first, 1);
+        exchange(&mut pair);
+        pair.ends[1].take(first, 1);
+        pair.ends[1].take(last, 1);
+        exchange(&mut pair);
+        assert_eq!(pair.ends[1].inboxes[&last].waiting.len(), 1, "wanted: {wanting:?}");
+        assert_eq!(pair.ends[1].inboxes[&cut].taken, 0);
+        pair.finish();
+    }
+}
+
+#[test]
 fn long_texts_and_grants_of_many_channels_leave_in_packets_of_any_size() {
     let mut pair = Pair::new([1024; 2], [8 << 20; 2]);
     let now = pair.now;

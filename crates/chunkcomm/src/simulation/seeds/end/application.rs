@@ -27,7 +27,14 @@ impl End {
         // One that stays open must not keep others from being opened.
         let room = self.config.peer_open_credit >= 8 * WINDOW_BYTES_INITIAL;
         let ends = !room || !random.one_in(4);
-        let spec = OpenSpec { lane, system: false, kind: ChannelKind::Typed, fingerprint: 1, name };
+        let spec = OpenSpec {
+            lane,
+            system: false,
+            kind: ChannelKind::Typed,
+            fingerprint: 1,
+            stream: None,
+            name,
+        };
         self.rings.open();
         self.sent.push(Sent {
             messages: 0,

@@ -102,7 +102,7 @@ impl End {
             }
             Event::Bye => self.last_word = Some(Over::ClosedByPeer),
             Event::Gone => self.last_word = Some(Over::Forgotten),
-            Event::Described { .. } | Event::Wait { .. } | Event::None => {}
+            Event::Described { .. } | Event::Wait { .. } | Event::Settled { .. } | Event::None => {}
         }
         let _ = now;
     }

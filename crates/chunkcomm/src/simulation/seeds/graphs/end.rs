@@ -164,7 +164,14 @@ impl End {
     pub(super) fn open(&mut self, random: &mut Random, now: Time) -> u32 {
         let lane = if random.one_in(4) { Lane::Express } else { Lane::Bulk };
         let kind = ChannelKind::Typed;
-        let spec = OpenSpec { lane, system: false, kind, fingerprint: 1, name: "name".to_owned() };
+        let spec = OpenSpec {
+            lane,
+            system: false,
+            kind,
+            fingerprint: 1,
+            stream: None,
+            name: "name".to_owned(),
+        };
         self.rings.open();
         self.senders.push(Sender { staged: 0, messages: random.range(1, 300) });
         self.link.open(spec, now)

@@ -1,0 +1,213 @@
+//! Messages that a stream has sent and its receiver has not settled.
+//!
+//! ```text
+//! on a channel -- session lost, receiver gone --> returned -- opened again --> on a channel
+//!      '-- its sender is done and everything is settled, or nothing can be sent --> over
+//! ```
+//!
+//! The messages stay where they were staged, in the channel's ring ([`super::ring`]): nothing is
+//! copied. The channel may end before they are settled. The ring then goes back to the stream and
+//! begins again with the first message that is not settled. It goes on over the stream's next
+//! channel. The sender meanwhile goes on staging, as far as the ring has room.
+
+use super::ring::{Consumer, Kept};
+use super::staging::TxShared;
+use super::wakers::{Wakers, locked};
+use crate::proto::message;
+use crate::proto::packet::StreamStart;
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+/// Messages that were taken from the ring together.
+struct Piece {
+    kept: Kept,
+    messages: u32,
+    /// The large message, if the piece is its mark.
+    large: Option<Bytes>,
+    /// Number of the stream's messages up to the piece's end.
+    until: u64,
+}
+
+/// Messages that a channel of a stream keeps until they are settled.
+pub(crate) struct Keeping {
+    stream: Arc<Stream>,
+    pieces: VecDeque<Piece>,
+    sent: u64,
+    settled: u64,
+}
+
+impl Keeping {
+    /// Keeps for a channel that begins with message `first` of `stream`.
+    pub(crate) fn new(stream: Arc<Stream>, first: u64) -> Keeping {
+        Keeping { stream, pieces: VecDeque::new(), sent: first, settled: first }
+    }
+
+    /// Keeps the first `bytes` of the ring, with `messages` messages, which were put in a packet.
+    pub(crate) fn consume(&mut self, ring: &mut Consumer, bytes: usize, messages: u32) {
+        if bytes == 0 {
+            return;
+        }
+        self.sent += u64::from(messages);
+        let kept = ring.consume_kept(bytes, messages);
+        self.pieces.push_back(Piece { kept, messages, large: None, until: self.sent });
+    }
+
+    /// Keeps the large message of the mark that was consumed last.
+    pub(crate) fn keep_large(&mut self, bytes: Bytes) {
+        if let Some(piece) = self.pieces.back_mut() {
+            piece.large = Some(bytes);
+        }
+    }
+
+    /// Gives the memory of whole pieces back to the sender: the receiver has settled `total`
+    /// messages of the stream. A total above the number of messages sent counts as that number.
+    pub(crate) fn settle(&mut self, total: u64, shared: &TxShared) {
+        self.settled = self.settled.max(total.min(self.sent));
+        while self.pieces.front().is_some_and(|piece| piece.until <= self.settled)
+            && let Some(piece) = self.pieces.pop_front()
+        {
+            piece.kept.release();
+            if let Some(large) = piece.large {
+                shared.large_released(large.len());
+            }
+        }
+        shared.set_settled(self.settled);
+    }
+
+    /// Returns whether the sender is done and everything is settled.
+    pub(crate) fn is_done(&self, shared: &TxShared) -> bool {
+        shared.ended() == Some(self.settled)
+    }
+
+    /// Ends the stream: nothing more is to be sent.
+    pub(crate) fn end(&self) {
+        self.stream.end();
+    }
+
+    /// Gives the ring back to the stream, since the channel has ended. The ring then begins with
+    /// the first message that is not settled.
+    pub(crate) fn give_back(self, ring: Consumer, shared: &Arc<TxShared>) {
+        let Keeping { stream, pieces, sent, settled } = self;
+        let ring = rewind(ring, pieces, settled, shared);
+        let shared = Arc::clone(shared);
+        stream.give_back(Returned { shared, ring, first: settled, sent_before: sent });
+    }
+}
+
+/// Returns the ring as it was before `pieces` were read, without the messages that are settled.
+fn rewind(
+    ring: Consumer,
+    mut pieces: VecDeque<Piece>,
+    settled: u64,
+    shared: &TxShared,
+) -> Consumer {
+    shared.stage_large_again(pieces.iter_mut().filter_map(|piece| piece.large.take()).collect());
+    let Some(first) = pieces.pop_front() else { return ring };
+    let before = first.until - u64::from(first.messages);
+    let mut ring = first.kept.rewind();
+    // A part of the first piece may be settled. A mark is a piece of its own, so the walk meets
+    // none.
+    let settled = u32::try_from(settled.saturating_sub(before)).unwrap_or(0);
+    let (front, back, _) = ring.peek();
+    let walk = message::walk(front, back, usize::MAX, settled);
+    ring.consume(walk.bytes, walk.messages);
+    ring.release();
+    ring
+}
+
+/// A stream without a channel.
+pub(crate) struct Returned {
+    pub(crate) shared: Arc<TxShared>,
+    pub(crate) ring: Consumer,
+    /// The first message that is not settled.
+    pub(crate) first: u64,
+    /// Messages below this number may have left.
+    pub(crate) sent_before: u64,
+}
+
+impl Returned {
+    /// Returns a stream whose channel was to begin with `start` and has sent nothing.
+    pub(crate) fn unopened(shared: Arc<TxShared>, ring: Consumer, start: StreamStart) -> Returned {
+        Returned { shared, ring, first: start.first, sent_before: start.sent_before }
+    }
+
+    /// Returns the number of messages accepted; the ring has those that are not settled.
+    pub(crate) fn accepted(&self) -> u64 {
+        self.first + u64::from(self.ring.messages())
+    }
+
+    /// Returns whether the sender is done and everything is settled.
+    fn is_done(&self) -> bool {
+        self.shared.ended() == Some(self.first)
+    }
+}
+
+/// A stream whose messages are sent again until they are settled, over any number of channels.
+pub(crate) struct Stream {
+    pub(crate) id: u128,
+    /// Most encoded bytes that are kept.
+    pub(crate) bytes_max: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    returned: Option<Returned>,
+    over: bool,
+    waiting: Wakers,
+}
+
+impl Stream {
+    pub(crate) fn new(id: u128, bytes_max: usize) -> Arc<Stream> {
+        Arc::new(Stream { id, bytes_max, state: Mutex::default() })
+    }
+
+    pub(crate) fn give_back(&self, returned: Returned) {
+        self.change(|state| state.returned = Some(returned));
+    }
+
+    /// Ends the stream: nothing more will be sent.
+    pub(crate) fn end(&self) {
+        self.change(|state| state.over = true);
+    }
+
+    /// Ends a stream that has no channel; returns its ring with the messages that are not settled.
+    pub(crate) fn give_up(&self) -> Option<Returned> {
+        let mut state = locked(&self.state);
+        state.over = true;
+        let returned = state.returned.take();
+        let waiting = state.waiting.take();
+        drop(state);
+        waiting.wake();
+        returned
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = locked(&self.state);
+        change(&mut state);
+        let waiting = state.waiting.take();
+        drop(state);
+        waiting.wake();
+    }
+
+    /// Waits until the stream has no channel and needs one; false when it is over.
+    pub(crate) fn poll_returned(&self, context: &mut Context<'_>) -> Poll<bool> {
+        let mut state = locked(&self.state);
+        state.over |= state.returned.as_ref().is_some_and(Returned::is_done);
+        if state.over {
+            return Poll::Ready(false);
+        }
+        if state.returned.is_some() {
+            return Poll::Ready(true);
+        }
+        state.waiting.add(context.waker());
+        Poll::Pending
+    }
+
+    /// Takes the stream if it has no channel and needs one.
+    pub(crate) fn take(&self) -> Option<Returned> {
+        locked(&self.state).returned.take()
+    }
+}

@@ -1,0 +1,139 @@
+use super::*;
+use crate::call::CallError;
+use crate::cluster::{JoinError, PeerError};
+use crate::process::{InstantiateError, ProcessError};
+use crate::proto::causes::with_causes;
+use crate::proto::codec::{DecodeError, EncodeError};
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The system's message, to be shown once by each error that contains it.
+const SAID: &str = "what the system said";
+
+fn said() -> Arc<io::Error> {
+    Arc::new(io::Error::other(SAID))
+}
+
+fn link() -> LinkError {
+    LinkError::new("peer", LinkCause::Io(said()))
+}
+
+fn lost() -> SendError {
+    let (channel, account) = ("lines".to_owned(), Account { accepted: 5, acknowledged: 3 });
+    SendError::Lost(Arc::new(ChannelLost { channel, link: link(), account }))
+}
+
+fn received() -> RecvError {
+    RecvError::Lost { channel: "lines".into(), link: link(), arrived: 3 }
+}
+
+fn unreachable() -> ConnectError {
+    ConnectError::Unreachable {
+        address: "127.0.0.1:1".parse().unwrap(),
+        error: said(),
+        tried: Duration::ZERO,
+    }
+}
+
+fn hello(cause: HelloCause) -> ConnectError {
+    ConnectError::Hello { address: "127.0.0.1:1".parse().unwrap(), cause, tried: Duration::ZERO }
+}
+
+/// Errors with what the system said somewhere in them.
+fn with_the_systems_word() -> Vec<Box<dyn Error>> {
+    let address: crate::Address = "127.0.0.1:1".parse().unwrap();
+    let service: Arc<str> = "root".into();
+    let sent = Account::default();
+    vec![
+        Box::new(link()),
+        Box::new(NodeError::Listen { address, error: said() }),
+        Box::new(NodeError::System(said())),
+        Box::new(unreachable()),
+        Box::new(hello(HelloCause::Io(said()))),
+        Box::new(hello(HelloCause::NoProof(said()))),
+        Box::new(hello(HelloCause::Tls(said()))),
+        Box::new(hello(HelloCause::System(said()))),
+        Box::new(OpenError::Lost(link())),
+        Box::new(OpenError::Connect(unreachable())),
+        Box::new(PortError::Unreachable { home: "n".into(), cause: Some(Arc::new(unreachable())) }),
+        Box::new(PortError::Open(Arc::new(OpenError::Lost(link())))),
+        Box::new(PortError::Receive(received())),
+        Box::new(PortError::Send(lost())),
+        Box::new(PortError::System(said())),
+        Box::new(ValueError::Port(PortError::Send(lost()))),
+        Box::new(received()),
+        Box::new(TryRecvError::Failed(received())),
+        Box::new(lost()),
+        Box::new(TrySendError::Failed(lost())),
+        Box::new(SendAllError { accepted: 3, error: lost() }),
+        Box::new(HandOverError { value: (), error: lost() }),
+        Box::new(CallError::Unreachable(OpenError::Lost(link()))),
+        Box::new(CallError::Link { service, link: link(), sent }),
+        Box::new(CallError::Request(lost())),
+        Box::new(ProcessError::Lost { process: "p".into(), link: link() }),
+        Box::new(InstantiateError::Input(lost())),
+        Box::new(InstantiateError::Member(PeerError::Connect {
+            rank: 1,
+            cause: unreachable().into(),
+        })),
+        Box::new(JoinError::Node(NodeError::System(said()))),
+        Box::new(JoinError::System { what: "do it", error: said() }),
+        Box::new(CloseError {
+            channels: vec![Unacknowledged {
+                channel: "lines".into(),
+                peer: "peer".into(),
+                account: Account { accepted: 5, acknowledged: 3 },
+                cause: Some(lost()),
+            }],
+            forgotten: 0,
+        }),
+    ]
+}
+
+fn shows_once(error: &dyn Error, part: &str) {
+    let (message, shown) = (error.to_string(), format!("{error:?}"));
+    assert_eq!(shown, with_causes(error));
+    assert_eq!(shown.matches(part).count(), 1, "{shown}");
+    if let Some(cause) = error.source() {
+        assert!(!message.contains(&cause.to_string()), "{message}");
+        assert!(!message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn a_cause_is_shown_once_and_never_by_the_message_of_the_error_around_it() {
+    for error in with_the_systems_word() {
+        shows_once(&*error, SAID);
+    }
+    let (channel, peer) = ("lines".into(), "peer".into());
+    let failed = DecodeFailed { channel, peer, error: DecodeError::Short };
+    shows_once(&RecvError::Decode(Arc::new(failed)), &DecodeError::Short.to_string());
+    let refused = EncodeError::Refused("not today".into());
+    shows_once(&SendError::Encode(Arc::new(refused)), "not today");
+    shows_once(&CallError::Answer(DecodeError::Bool), &DecodeError::Bool.to_string());
+    let late = CallError::Timeout { service: "root".into(), after: Duration::from_secs(1) };
+    shows_once(&late, "did not answer within 1s");
+}
+
+#[test]
+fn a_lost_channel_begins_with_the_cause_and_hides_names_of_the_library() {
+    let gone = || LinkError::new("rank-1", LinkCause::Gone("its process 7 ended".to_owned()));
+    let port = crate::moving::home::name_of(9);
+    for (name, named) in [
+        (port.as_str(), "the channel of a port"),
+        ("\0chunkcomm.words", "a channel of the library"),
+        ("chunkcomm.cluster.up", "a channel of the library"),
+        ("news", "channel \"news\""),
+    ] {
+        let account = Account { accepted: 3, acknowledged: 1 };
+        let lost = ChannelLost { channel: name.to_owned(), link: gone(), account };
+        let sent = SendError::Lost(Arc::new(lost)).to_string();
+        let received = RecvError::Lost { channel: name.into(), link: gone(), arrived: 2 };
+        for told in [sent, received.to_string()] {
+            let cause = format!("rank-1 is gone: its process 7 ended; {named}: ");
+            assert!(told.starts_with(&cause), "{told:?}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Channels that peers opened and nobody accepted yet, and the rule by which one gives way when
+//! there are too many. The first row that applies counts.
+//!
+//! | an open comes, and | then it |
+//! |---|---|
+//! | an `accept` waits for its name | is held, however many are, and taken at once |
+//! | its link would have less than its reserve left | is refused |
+//! | the node holds less than its bound | is held |
+//! | an open of a session that has ended is held | is held; that other open is let go |
+//! | another link holds at least two more | is held; the last of the link with most is refused |
+//! | none of these applies | is refused |
+//!
+//! A link's share is thus the node's bound divided by the number of links that hold any, whatever
+//! the other links open.
+
+use crate::driver::events::Opened;
+use crate::driver::mail::LinkShared;
+use crate::proto::limits::{HELD_OPENS_NODE_MAX, OPEN_RESERVE_DIVISOR};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Opens that wait for an `accept`, and names that an `accept` waits for.
+#[derive(Default)]
+pub(super) struct Held {
+    /// By name, in an order that is the same in each run.
+    by_name: BTreeMap<String, VecDeque<Opened>>,
+    count: usize,
+    /// Number of calls that wait in `accept`, by name.
+    wanted: BTreeMap<String, usize>,
+}
+
+impl Held {
+    /// Holds `opened` behind all others of its name; returns the open that gave way, which the
+    /// caller refuses. The link of `opened` may open `left` more.
+    ///
+    /// # Errors
+    ///
+    /// There is no room for `opened`: the caller refuses it.
+    pub(super) fn hold(
+        &mut self,
+        opened: Opened,
+        left: u64,
+    ) -> Result<Option<Opened>, Box<Opened>> {
+        let name = opened.receiver.shared.name.to_string();
+        let link = &opened.receiver.link;
+        let mut gave_way = None;
+        if !self.is_wanted(&name, 0) {
+            if !self.leaves_reserve(link, left) {
+                return Err(Box::new(opened));
+            }
+            if self.count >= HELD_OPENS_NODE_MAX {
+                gave_way = self.make_room(link);
+                if gave_way.is_none() {
+                    return Err(Box::new(opened));
+                }
+            }
+        }
+        self.by_name.entry(name).or_default().push_back(opened);
+        self.count += 1;
+        Ok(gave_way)
+    }
+
+    /// Holds `opened` again, before all others of its name.
+    pub(super) fn give_back(&mut self, opened: Opened) {
+        let name = opened.receiver.shared.name.to_string();
+        self.by_name.entry(name).or_default().push_front(opened);
+        self.count += 1;
+    }
+
+    /// Takes the oldest open of `name`.
+    pub(super) fn take(&mut self, name: &str) -> Option<Opened> {
+        let opens = self.by_name.get_mut(name)?;
+        let opened = opens.pop_front()?;
+        if opens.is_empty() {
+            self.by_name.remove(name);
+        }
+        self.count -= 1;
+        Some(opened)
+    }
+
+    /// Takes all opens of `name`.
+    pub(super) fn take_all(&mut self, name: &str) -> VecDeque<Opened> {
+        let opens = self.by_name.remove(name).unwrap_or_default();
+        self.count -= opens.len();
+        opens
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Opened> {
+        self.by_name.values().flatten()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Opened> {
+        self.by_name.values_mut().flatten()
+    }
+
+    /// Takes all opens.
+    pub(super) fn clear(&mut self) -> BTreeMap<String, VecDeque<Opened>> {
+        self.count = 0;
+        std::mem::take(&mut self.by_name)
+    }
+
+    /// Counts one more call that waits for an open of `name`.
+    pub(super) fn want(&mut self, name: &str) {
+        *self.wanted.entry(name.to_owned()).or_default() += 1;
+    }
+
+    /// Counts one fewer call that waits for an open of `name`.
+    pub(super) fn want_no_more(&mut self, name: &str) {
+        if let Some(count) = self.wanted.get_mut(name) {
+            *count -= 1;
+            if *count == 0 {
+                self.wanted.remove(name);
+            }
+        }
+    }
+
+    /// Returns whether more calls wait for opens of `name` than are held, without `beside` of
+    /// those held.
+    fn is_wanted(&self, name: &str, beside: usize) -> bool {
+        let wanted = self.wanted.get(name).copied().unwrap_or(0);
+        let held = self.by_name.get(name).map_or(0, VecDeque::len);
+        wanted + beside > held
+    }
+
+    /// Returns whether the `left` opens of `link` are at least its reserve, with one more held.
+    fn leaves_reserve(&self, link: &Arc<LinkShared>, left: u64) -> bool {
+        let enough = |held: usize| left >= (held as u64 + 1 + left) / OPEN_RESERVE_DIVISOR;
+        let is_its = |opened: &&Opened| Arc::ptr_eq(&opened.receiver.link, link);
+        enough(self.count) || enough(self.by_name.values().flatten().filter(is_its).count())
+    }
+
+    /// Takes the open that gives way to one of `link`.
+    fn make_room(&mut self, link: &Arc<LinkShared>) -> Option<Opened> {
+        let mut counts = BTreeMap::<*const LinkShared, usize>::new();
+        let mut ended = None;
+        for opened in self.by_name.values().flatten() {
+            let link = &opened.receiver.link;
+            let count = counts.entry(Arc::as_ptr(link)).or_default();
+            // Once for each session, at the first of its opens.
+            if *count == 0 && ended.is_none() && link.ended().is_some() {
+                ended = Some(Arc::as_ptr(link));
+            }
+            *count += 1;
+        }
+        let least = counts.get(&Arc::as_ptr(link)).map_or(0, |own| own + 2);
+        let (from, _) = match ended {
+            Some(ended) => (ended, 0),
+            None => counts
+                .into_iter()
+                .filter(|(_, count)| *count >= least)
+                .max_by_key(|(_, count)| *count)?,
+        };
+        self.take_last_of(from)
+    }
+
+    /// Takes the last open of this link that no `accept` is about to take.
+    fn take_last_of(&mut self, link: *const LinkShared) -> Option<Opened> {
+        let is_its = |opened: &Opened| Arc::as_ptr(&opened.receiver.link) == link;
+        let number = |opened: &Opened| opened.receiver.shared.id;
+        let unwanted = self.by_name.iter().filter(|(name, _)| !self.is_wanted(name, 1));
+        let its = unwanted.flat_map(|(name, opens)| {
+            let its = opens.iter().enumerate().filter(|(_, opened)| is_its(opened));
+            its.map(move |(at, opened)| (number(opened), name, at))
+        });
+        let (_, name, at) = its.max_by_key(|(number, ..)| *number)?;
+        let name = name.clone();
+        let opens = self.by_name.get_mut(&name)?;
+        let opened = opens.remove(at)?;
+        if opens.is_empty() {
+            self.by_name.remove(&name);
+        }
+        self.count -= 1;
+        Some(opened)
+    }
+}

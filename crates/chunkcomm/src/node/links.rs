@@ -1,0 +1,183 @@
+//! The links of a node, and the watchers that are told of their changes.
+
+use super::losses::tells_itself;
+use crate::driver::clock;
+use crate::driver::ending::LostChannel;
+use crate::driver::mail::{Beginning, LinkShared};
+use crate::driver::wakers::Wakers;
+use crate::error::{LinkError, Unacknowledged};
+use crate::proto::Time;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Most changes that wait for one watcher; beyond it the oldest gives way. They take about 50 KiB,
+/// beside the accounts of ended sessions. With 500 links a switch that restarts makes 1000
+/// changes.
+const CHANGES_MAX: usize = 1024;
+
+/// A change of a link's state.
+#[derive(Clone)]
+pub(super) enum Change {
+    Connected,
+    CutOff(LinkError),
+    Resumed { attempt: u32, after: Duration },
+    Ended { error: LinkError, unacknowledged: Arc<[Unacknowledged]> },
+}
+
+/// The next news for a watcher.
+pub(super) enum News {
+    Of(Arc<LinkShared>, Change),
+    /// Number of changes that gave way.
+    Missed(u64),
+}
+
+struct Known {
+    link: Arc<LinkShared>,
+    /// While there is no connection: the error that broke it, and the time of that.
+    cut_off: Option<(LinkError, Time)>,
+}
+
+struct Watcher {
+    id: u64,
+    changes: VecDeque<(Arc<LinkShared>, Change)>,
+    missed: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Links {
+    known: Vec<Known>,
+    watchers: Vec<Watcher>,
+    watchers_ever: u64,
+    waiting: Wakers,
+}
+
+impl Links {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<LinkShared>> {
+        self.known.iter().map(|known| &known.link)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// Returns the number of sessions that peers began.
+    pub(super) fn begun_by_peers(&self) -> usize {
+        self.iter().filter(|link| is_accepted(link)).count()
+    }
+
+    /// Returns the session that has been cut off for longest, of those that peers began. It is
+    /// returned only once: it is about to end.
+    pub(super) fn take_longest_cut_off(&mut self) -> Option<&Arc<LinkShared>> {
+        let accepted = self.known.iter_mut().filter(|known| is_accepted(&known.link));
+        let cut_off = accepted.filter_map(|it| Some((it.cut_off.as_ref()?.1, it)));
+        let (_, longest) = cut_off.min_by_key(|(since, _)| *since)?;
+        longest.cut_off = None;
+        Some(&longest.link)
+    }
+
+    /// Takes the wakers of those that wait for news; the caller wakes them without the lock.
+    pub(super) fn take_waiting(&mut self) -> Wakers {
+        self.waiting.take()
+    }
+
+    pub(super) fn add(&mut self, link: &Arc<LinkShared>) -> Wakers {
+        self.known.push(Known { link: Arc::clone(link), cut_off: None });
+        self.tell(link, &Change::Connected)
+    }
+
+    pub(super) fn cut_off(&mut self, link: &Arc<LinkShared>, error: &LinkError) -> Wakers {
+        if let Some(known) = self.find(link) {
+            known.cut_off = Some((error.clone(), clock::now()));
+        }
+        self.tell(link, &Change::CutOff(error.clone()))
+    }
+
+    pub(super) fn resumed(&mut self, link: &Arc<LinkShared>, attempt: u32) -> Wakers {
+        let cut_off = self.find(link).and_then(|known| known.cut_off.take());
+        let after = cut_off.map_or(0, |(_, since)| clock::now().micros_since(since));
+        self.tell(link, &Change::Resumed { attempt, after: Duration::from_micros(after) })
+    }
+
+    pub(super) fn remove(
+        &mut self,
+        link: &Arc<LinkShared>,
+        error: &LinkError,
+        lost: &[LostChannel],
+    ) -> Wakers {
+        self.known.retain(|known| !Arc::ptr_eq(&known.link, link));
+        let users = lost.iter().filter(|it| !tells_itself(&it.shared.name));
+        let unacknowledged = users.map(|it| it.left.clone()).collect();
+        self.tell(link, &Change::Ended { error: error.clone(), unacknowledged })
+    }
+
+    fn find(&mut self, link: &Arc<LinkShared>) -> Option<&mut Known> {
+        self.known.iter_mut().find(|known| Arc::ptr_eq(&known.link, link))
+    }
+
+    fn tell(&mut self, link: &Arc<LinkShared>, change: &Change) -> Wakers {
+        if is_local(link) {
+            return Wakers::default();
+        }
+        for watcher in &mut self.watchers {
+            if watcher.changes.len() >= CHANGES_MAX {
+                watcher.changes.pop_front();
+                watcher.missed += 1;
+            }
+            watcher.changes.push_back((Arc::clone(link), change.clone()));
+        }
+        self.waiting.take()
+    }
+
+    /// Adds a watcher, whose first news are the links that there are; returns its number.
+    pub(super) fn watch(&mut self) -> u64 {
+        self.watchers_ever += 1;
+        let mut changes = VecDeque::new();
+        for Known { link, cut_off } in self.known.iter().filter(|known| !is_local(&known.link)) {
+            changes.push_back((Arc::clone(link), Change::Connected));
+            if let Some((error, _)) = cut_off {
+                changes.push_back((Arc::clone(link), Change::CutOff(error.clone())));
+            }
+        }
+        self.watchers.push(Watcher { id: self.watchers_ever, changes, missed: 0 });
+        self.watchers_ever
+    }
+
+    pub(super) fn unwatch(&mut self, id: u64) {
+        self.watchers.retain(|watcher| watcher.id != id);
+    }
+
+    /// Returns the next news for a watcher; `None` when the node is `closed` and has no link left.
+    pub(super) fn poll_news(
+        &mut self,
+        id: u64,
+        closed: bool,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<News>> {
+        let Some(watcher) = self.watchers.iter_mut().find(|it| it.id == id) else {
+            return Poll::Ready(None);
+        };
+        if watcher.missed > 0 {
+            return Poll::Ready(Some(News::Missed(std::mem::take(&mut watcher.missed))));
+        }
+        if let Some((link, change)) = watcher.changes.pop_front() {
+            return Poll::Ready(Some(News::Of(link, change)));
+        }
+        if closed && self.known.is_empty() {
+            return Poll::Ready(None);
+        }
+        self.waiting.add(context.waker());
+        Poll::Pending
+    }
+}
+
+/// Returns whether the peer began the session.
+fn is_accepted(link: &LinkShared) -> bool {
+    matches!(link.peer.beginning, Beginning::Accepted(_))
+}
+
+/// Returns whether the link leads to the node itself.
+fn is_local(link: &LinkShared) -> bool {
+    matches!(link.peer.beginning, Beginning::Local)
+}

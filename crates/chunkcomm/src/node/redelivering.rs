@@ -1,0 +1,232 @@
+//! Senders whose messages are sent again until the receiver has settled them, across restarts of
+//! the peer.
+//!
+//! A task of the node follows the stream ([`crate::driver::keeping`]): when the stream has no
+//! channel, the task dials the peer, opens the next channel there and hands the ring over.
+
+use super::fingerprint::{Fingerprint, described};
+use super::{Node, NodeShared, Peer};
+use crate::Address;
+use crate::channel::ChannelOptions;
+use crate::channel::bytes_sender::BytesSender;
+use crate::channel::sender::Sender;
+use crate::driver::clock;
+use crate::driver::ending::LostChannel;
+use crate::driver::keeping::{Returned, Stream};
+use crate::driver::mail::{Command, LinkShared};
+use crate::driver::staging::{Failure, Settling, TxEnd, TxShared};
+use crate::error::{LinkCause, LinkError, OpenError, RefusalReason};
+use crate::proto::backoff::Backoff;
+use crate::proto::hello::VERSION_STREAMS;
+use crate::proto::limits::{CHANNEL_NAME_BYTES_MAX, KEPT_BYTES_DEFAULT, RING_BYTES_LARGEST};
+use crate::proto::outbox::OpenSpec;
+use crate::proto::packet::{ChannelKind, StreamStart};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::future::poll_fn;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// Settings of a redelivering sender: its peer, the bytes that it keeps and its channels.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Redelivery {
+    address: Address,
+    peer_name: Option<String>,
+    bytes_max: usize,
+    options: ChannelOptions,
+}
+
+impl Redelivery {
+    /// Sends to any node that listens at `address`, today and after its restarts.
+    pub fn to(address: &Address) -> Redelivery {
+        Redelivery {
+            address: address.clone(),
+            peer_name: None,
+            bytes_max: KEPT_BYTES_DEFAULT,
+            options: ChannelOptions::default(),
+        }
+    }
+
+    /// Sends only to a node of this name ([`NodeBuilder::name`](crate::NodeBuilder::name)). While
+    /// another node has the address, the sender waits. By default any node will do.
+    pub fn peer_name(mut self, name: impl Into<String>) -> Redelivery {
+        self.peer_name = Some(name.into());
+        self
+    }
+
+    /// Limits the kept messages to this many encoded bytes: 4 MiB by default, 1 GiB at most.
+    ///
+    /// Messages above 8 KiB have as many bytes again; one of any size is taken while none of them
+    /// is kept. While the bytes are used up, `send` waits
+    /// and `try_send` returns `Full`.
+    pub fn bytes_max(mut self, bytes: usize) -> Redelivery {
+        self.bytes_max = bytes.min(RING_BYTES_LARGEST);
+        self
+    }
+
+    /// Sets the options of each channel that it opens.
+    pub fn options(mut self, options: ChannelOptions) -> Redelivery {
+        self.options = options;
+        self
+    }
+}
+
+/// A stream, with the settings for opening its channels.
+struct Following {
+    redelivery: Redelivery,
+    stream: Arc<Stream>,
+    name: String,
+    kind: ChannelKind,
+    print: Fingerprint,
+}
+
+impl Node {
+    /// Opens a stream of `T` under `name`: a sender that outlives its peer.
+    ///
+    /// The sender keeps each accepted message until the receiver has settled it
+    /// ([`Receiver::settle`](crate::Receiver::settle)). When the session ends or the receiver is
+    /// dropped, the node dials the peer until it is there. Messages that are not settled are then
+    /// sent again, in order, with their old numbers
+    /// ([`Receiver::delivery`](crate::Receiver::delivery)).
+    ///
+    /// Returns at once, whether the peer is there or not. Meanwhile `send` accepts messages, as
+    /// far as there is room. [`Sender::sync_settled`] waits until everything is settled, and
+    /// [`Sender::close`] waits for that, too. A sender that is dropped goes on delivering while
+    /// its node lives.
+    ///
+    /// Each message is delivered at least once. It takes effect exactly once if the receiver
+    /// stores the stream and the number together with its own results, and skips numbers that it
+    /// has stored. The end of this process ends the stream.
+    ///
+    /// # Errors
+    ///
+    /// The name is empty or longer than 255 bytes, values of the type cannot be sent, or the
+    /// system has no random numbers. If the peer takes another type, or is too old to settle, the
+    /// next call on the sender fails.
+    pub fn open_redelivering<T>(
+        &self,
+        name: &str,
+        redelivery: Redelivery,
+    ) -> Result<Sender<T>, OpenError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let print = described::<T>(&redelivery.options).map_err(OpenError::Type)?;
+        let (end, peer) = self.begin_stream(name, redelivery, ChannelKind::Typed, print)?;
+        Ok(Sender::new(end, peer))
+    }
+
+    /// As [`Node::open_redelivering`], for bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::open_redelivering`].
+    pub fn open_redelivering_bytes(
+        &self,
+        name: &str,
+        redelivery: Redelivery,
+    ) -> Result<BytesSender, OpenError> {
+        let print = Fingerprint::of_bytes(&redelivery.options);
+        let (end, peer) = self.begin_stream(name, redelivery, ChannelKind::Bytes, print)?;
+        Ok(BytesSender::new(end, peer))
+    }
+
+    fn begin_stream(
+        &self,
+        name: &str,
+        redelivery: Redelivery,
+        kind: ChannelKind,
+        print: Fingerprint,
+    ) -> Result<(TxEnd, Peer), OpenError> {
+        if name.is_empty() || name.len() > CHANNEL_NAME_BYTES_MAX {
+            return Err(OpenError::Name { bytes: name.len() });
+        }
+        let id = super::channels::stream_id()?;
+        let stream = Stream::new(id, redelivery.bytes_max);
+        let settling = Settling::Kept(Arc::clone(&stream));
+        let shared = TxShared::new(name.to_owned(), print.text.clone(), settling);
+        let whom = redelivery.peer_name.clone().unwrap_or_else(|| redelivery.address.to_string());
+        let nowhere = LinkShared::nowhere(whom, &redelivery.address, self.message_bytes_max());
+        let (end, ring) = TxEnd::new(&nowhere, &shared, 0);
+        let start = StreamStart { id, first: 0, sent_before: 0 };
+        stream.give_back(Returned::unopened(shared, ring, start));
+        self.table().add_stream(&stream);
+        let peer = self.peer(nowhere);
+        let following = Following { redelivery, stream, name: name.to_owned(), kind, print };
+        self.runtime().spawn(following.follow(Arc::downgrade(&self.shared)));
+        Ok((end, peer))
+    }
+}
+
+impl Following {
+    /// Opens a channel whenever the stream has none, until it is over.
+    async fn follow(self, node: Weak<NodeShared>) {
+        let mut backoff = Backoff::new(self.stream.id as u64);
+        while poll_fn(|context| self.stream.poll_returned(context)).await {
+            let Some(shared) = node.upgrade() else { return };
+            let node = Node { shared };
+            if node.table().is_closed() {
+                return;
+            }
+            let opened = self.open(&node).await;
+            drop(node);
+            // Also after an open that succeeded: a peer that refuses each one is not asked again
+            // at once.
+            clock::pause(backoff.wait()).await;
+            if opened {
+                backoff = Backoff::new(self.stream.id as u64);
+            }
+        }
+    }
+
+    /// Opens the next channel of the stream if its peer is there; returns whether it did.
+    async fn open(&self, node: &Node) -> bool {
+        let Redelivery { address, peer_name, options, .. } = &self.redelivery;
+        // One attempt: while this task waits for the next one, it does not keep the node alive.
+        let once = node.connect_within(address, Duration::ZERO);
+        let Ok(peer) = once.await else { return false };
+        if let Some(name) = peer_name.as_ref().filter(|name| *name != peer.name()) {
+            tracing::debug!(%address, wanted = %name, found = %peer.name(), "another node is there");
+            return false;
+        }
+        let Some(returned) = self.stream.take() else { return false };
+        if peer.protocol_version() < VERSION_STREAMS {
+            returned.shared.fail(Failure::Refused(RefusalReason::NoStreams));
+            self.stream.end();
+            return false;
+        }
+        let Returned { shared, ring, first, sent_before } = returned;
+        let start = StreamStart { id: self.stream.id, first, sent_before };
+        let spec = Box::new(OpenSpec {
+            lane: options.lane,
+            system: options.system,
+            kind: self.kind,
+            fingerprint: self.print.hash,
+            stream: Some(start),
+            name: self.name.clone(),
+        });
+        let mut ring = Some(ring);
+        let opened = peer.link.open(|id| {
+            shared.move_to(&peer.link, id);
+            let ring = ring.take().expect("it is asked once");
+            (Command::Open { id, spec, tx: Arc::clone(&shared), ring }, ())
+        });
+        if let Some(ring) = ring.filter(|_| opened.is_err()) {
+            self.stream.give_back(Returned::unopened(shared, ring, start));
+            return false;
+        }
+        // The sender may wait for room.
+        shared.progress();
+        true
+    }
+}
+
+/// Ends a stream that has no channel when its node closes; returns the messages that it leaves.
+pub(super) fn give_up(stream: &Stream) -> Option<LostChannel> {
+    let returned = stream.give_up()?;
+    let link = LinkError::new(String::new(), LinkCause::Closed);
+    returned.shared.fail(Failure::Lost(link.clone()));
+    let accepted = returned.accepted();
+    (accepted > returned.first).then(|| LostChannel::new(&returned.shared, accepted, &link))
+}

@@ -1,0 +1,42 @@
+//! An error and its causes in one line.
+
+use std::error::Error;
+
+/// Returns an error in one line: its message, then the messages of its causes, each after a colon.
+///
+/// The message of an error (`{}`) leaves out its cause, which [`Error::source`] returns. The
+/// `{:?}` of each public error of this library is this line. `main` prints the `{:?}` of an error
+/// that it returns.
+///
+/// ```
+/// use chunkcomm::{Credential, with_causes};
+///
+/// let error = Credential::load("absent").expect_err("there is no such file");
+/// assert_eq!(error.to_string(), "credential file absent cannot be read or written");
+/// assert!(with_causes(&error).starts_with(&format!("{error}: ")));
+/// assert_eq!(format!("{error:?}"), with_causes(&error));
+/// ```
+#[must_use]
+pub fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+/// Implements `Debug` of errors by [`with_causes`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! debug_with_causes {
+    ($($error:ty),+ $(,)?) => {$(
+        impl ::std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.write_str(&$crate::with_causes(self))
+            }
+        }
+    )+};
+}

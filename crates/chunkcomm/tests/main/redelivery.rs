@@ -1,0 +1,277 @@
+//! Settling, and senders whose messages are sent again until they are settled.
+
+use crate::support::random::Random;
+use crate::support::{limited, on_both, on_one_thread, pair, tcp, until};
+use chunkcomm::{
+    AcceptError, Address, ChannelOptions, CloseError, Node, Receiver, Redelivery, RefusalReason,
+    SendError, Sender, TrySendError,
+};
+use std::time::Duration;
+
+const SECONDS: Duration = Duration::from_secs(20);
+
+/// A channel from `b` to `a` whose receiver settles.
+async fn settled(pair: &crate::support::Pair) -> (Sender<u64>, Receiver<u64>) {
+    let options = ChannelOptions::default().settled();
+    let sender = pair.b.open_with(&pair.peer, "settled", options).await.unwrap();
+    let (_, receiver) = limited(pair.a.accept("settled")).await.unwrap();
+    (sender, receiver)
+}
+
+#[test]
+fn a_message_is_settled_when_the_next_is_asked_for() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (mut sender, mut receiver) = settled(&pair).await;
+        for number in 0..10 {
+            sender.send(&number).await.unwrap();
+        }
+        limited(sender.sync()).await.unwrap();
+        for number in 0..10 {
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some(number));
+        }
+        assert!(sender.stats().settled < 10, "the last one may be worked on");
+        assert!(receiver.try_recv().is_err());
+        limited(sender.sync_settled()).await.unwrap();
+        assert_eq!(sender.stats().settled, 10);
+    });
+}
+
+#[test]
+fn by_hand_nothing_else_settles() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (mut sender, mut receiver) = settled(&pair).await;
+        receiver.settle_by_hand();
+        assert_eq!(receiver.delivery(), None);
+        for number in 0..10_u64 {
+            sender.send(&number).await.unwrap();
+            sender.sync().await.unwrap();
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some(number));
+            let delivery = receiver.delivery().unwrap();
+            assert_eq!((delivery.number, delivery.redelivered), (number, false));
+        }
+        assert!(receiver.try_recv().is_err());
+        sender.sync().await.unwrap();
+        assert_eq!(sender.stats().settled, 0);
+        receiver.settle();
+        limited(sender.sync_settled()).await.unwrap();
+        // The last settling is told although the channel is at its end by then.
+        sender.send(&10).await.unwrap();
+        let closing = tokio::spawn(sender.close(SECONDS));
+        assert_eq!(limited(receiver.recv()).await.unwrap(), Some(10));
+        assert_eq!(limited(receiver.recv()).await.unwrap(), None);
+        limited(closing).await.unwrap().unwrap();
+        receiver.settle();
+    });
+}
+
+#[test]
+fn a_channel_without_settling_says_so() {
+    on_one_thread(async {
+        let pair = pair().await;
+        let (mut sender, mut receiver) = pair.channel::<u64>("plain").await;
+        sender.send(&1).await.unwrap();
+        assert!(matches!(sender.sync_settled().await, Err(SendError::NotSettled)));
+        limited(receiver.recv()).await.unwrap();
+        assert_eq!(receiver.delivery(), None);
+        receiver.settle();
+    });
+}
+
+/// A node in a runtime of its own, which can be killed.
+struct Collector {
+    runtime: Option<tokio::runtime::Runtime>,
+    node: Option<Node>,
+}
+
+impl Collector {
+    async fn start(address: &Address) -> Collector {
+        let runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = { runtime }.worker_threads(1).enable_all().build().unwrap();
+        let address = address.clone();
+        let built = runtime.spawn(async move {
+            // The address of one that was killed is free as soon as its sockets are closed.
+            loop {
+                let node = Node::builder().name("collector").listen(address.clone()).build().await;
+                match node {
+                    Ok(node) => return node,
+                    Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+                }
+            }
+        });
+        let node = limited(built).await.unwrap();
+        Collector { runtime: Some(runtime), node: Some(node) }
+    }
+
+    fn node(&self) -> &Node {
+        self.node.as_ref().unwrap()
+    }
+
+    /// Without a word to anybody.
+    fn kill(mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// The message of a number: some are large, and each says which it is.
+fn message(number: u64) -> (u64, Vec<u8>) {
+    let bytes = match number % 97 {
+        13 => 20_000 + number as usize % 50_000,
+        size => size as usize,
+    };
+    (number, vec![number as u8; bytes])
+}
+
+#[test]
+fn every_message_is_settled_though_its_collector_is_killed() {
+    on_both(|| async {
+        let mut random = Random::seeded(15);
+        let mut collector = Collector::start(&tcp()).await;
+        let address = collector.node().addresses()[0].clone();
+        let service = Node::builder().name("service").build().await.unwrap();
+        let redelivery = Redelivery::to(&address).peer_name("collector");
+        let mut sender: Sender<(u64, Vec<u8>)> =
+            service.open_redelivering("events", redelivery).unwrap();
+        let count = 30_000;
+        let sending = tokio::spawn(async move {
+            for number in 0..count {
+                sender.send(&message(number)).await.unwrap();
+            }
+            sender.sync_settled().await.unwrap();
+            let stats = sender.stats();
+            assert_eq!((stats.accepted, stats.settled), (count, count));
+            sender.close(SECONDS).await.unwrap();
+        });
+        // The state that a collector would store: the number that comes next.
+        let (mut stored, mut duplicates, mut stream) = (0, 0, None);
+        let mut until_killed = random.below(3000);
+        let (_, mut receiver) =
+            limited(collector.node().accept::<(u64, Vec<u8>)>("events")).await.unwrap();
+        receiver.settle_by_hand();
+        while let Some(value) = limited(receiver.recv()).await.unwrap() {
+            let delivery = receiver.delivery().unwrap();
+            assert_eq!(*stream.get_or_insert(delivery.stream), delivery.stream);
+            assert_eq!(value, message(delivery.number));
+            assert!(delivery.number <= stored, "none is left out");
+            if delivery.number < stored {
+                assert!(delivery.redelivered, "a message that comes again is declared");
+                duplicates += 1;
+            } else {
+                stored += 1;
+                until_killed = until_killed.saturating_sub(1);
+            }
+            if random.below(10) == 0 || stored == count {
+                receiver.settle();
+            }
+            if until_killed == 0 {
+                until_killed = random.below(3000) + 1;
+                drop(receiver);
+                if random.below(4) > 0 {
+                    collector.kill();
+                    collector = Collector::start(&address).await;
+                }
+                let accepted = limited(collector.node().accept("events")).await.unwrap();
+                receiver = accepted.1;
+                receiver.settle_by_hand();
+            }
+        }
+        receiver.settle();
+        assert_eq!(stored, count);
+        assert!(duplicates > 0);
+        limited(sending).await.unwrap();
+    });
+}
+
+#[test]
+fn a_sender_accepts_while_its_peer_is_away_as_much_as_it_may_keep() {
+    on_one_thread(async {
+        let collector = Collector::start(&tcp()).await;
+        let address = collector.node().addresses()[0].clone();
+        collector.kill();
+        let service = Node::builder().build().await.unwrap();
+        let redelivery = Redelivery::to(&address).bytes_max(100_000);
+        let mut sender = service.open_redelivering::<[u64; 4]>("early", redelivery).unwrap();
+        let mut accepted = 0_u64;
+        loop {
+            match sender.try_send(&[accepted; 4]) {
+                Ok(()) => accepted += 1,
+                Err(TrySendError::Full) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!((2_000..=100_000 / 33).contains(&accepted), "{accepted} of 33 bytes each");
+        // A sender that is dropped has done its part.
+        drop(sender);
+        let collector = Collector::start(&address).await;
+        let (_, mut receiver) =
+            limited(collector.node().accept::<[u64; 4]>("early")).await.unwrap();
+        for number in 0..accepted {
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some([number; 4]));
+        }
+        assert_eq!(limited(receiver.recv()).await.unwrap(), None);
+        drop(service);
+    });
+}
+
+#[test]
+fn what_is_not_settled_in_time_is_accounted_for() {
+    on_one_thread(async {
+        let collector = Collector::start(&tcp()).await;
+        let address = collector.node().addresses()[0].clone();
+        let service = Node::builder().build().await.unwrap();
+        let open =
+            |name: &str| service.open_redelivering::<u64>(name, Redelivery::to(&address)).unwrap();
+        let mut sender = open("closed");
+        sender.send(&1).await.unwrap();
+        let (_, mut receiver) = limited(collector.node().accept::<u64>("closed")).await.unwrap();
+        receiver.settle_by_hand();
+        assert_eq!(limited(receiver.recv()).await.unwrap(), Some(1));
+        let account = |error: CloseError| error.channels[0].account;
+        let left = account(sender.close(Duration::from_millis(50)).await.unwrap_err());
+        assert_eq!((left.accepted, left.acknowledged), (1, 0), "it is not settled");
+        let mut sender = open("given up");
+        collector.kill();
+        sender.send(&1).await.unwrap();
+        until(|| !service.refusals().is_empty() || sender.stats().accepted == 1).await;
+        let error = limited(service.close(SECONDS)).await.unwrap_err();
+        let left = error.channels.iter().find(|it| it.channel == "given up").unwrap();
+        assert_eq!(left.account.unknown(), 1, "{error}");
+        assert!(matches!(sender.send(&2).await, Err(SendError::Lost(_))));
+    });
+}
+
+#[test]
+fn a_stream_of_another_type_is_refused_for_good() {
+    on_one_thread(async {
+        let collector = Collector::start(&tcp()).await;
+        let service = Node::builder().build().await.unwrap();
+        let redelivery = Redelivery::to(&collector.node().addresses()[0]);
+        let mut sender = service.open_redelivering::<u64>("numbers", redelivery).unwrap();
+        sender.send(&1).await.unwrap();
+        limited(collector.node().accept::<String>("numbers")).await.unwrap_err();
+        let error = limited(sender.sync_settled()).await.unwrap_err();
+        let SendError::Refused(refused) = error else { panic!("{error}") };
+        assert!(matches!(refused.reason, RefusalReason::TypeMismatch { .. }));
+        // A collector that starts again is not asked again.
+        let address = collector.node().addresses()[0].clone();
+        collector.kill();
+        let collector = Collector::start(&address).await;
+        let mut other =
+            service.open_redelivering::<u64>("other", Redelivery::to(&address)).unwrap();
+        other.send(&1).await.unwrap();
+        limited(collector.node().accept::<u64>("other")).await.unwrap();
+        let again = collector.node().accept_within::<String>("numbers", Duration::from_millis(300));
+        assert!(matches!(again.await, Err(AcceptError::Late { .. })));
+    });
+}

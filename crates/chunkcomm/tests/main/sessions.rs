@@ -1,0 +1,129 @@
+//! How many sessions peers may begin with a node.
+
+use crate::support::raw::{RawPeer, socket_address};
+use crate::support::{limited, on_both, on_one_thread, tcp, until};
+use chunkcomm::proto::resume::{Kind, Resume};
+use chunkcomm::{ConnectError, HelloCause, LinkCause, Node, NodeError};
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// A peer that says this of a session, and the kind of the answer.
+async fn says(node: &Node, kind: Kind, session: u64, attempt: u32) -> (RawPeer, Kind) {
+    let stream = TcpStream::connect(socket_address(node)).await.unwrap();
+    let mut raw = RawPeer::greet(stream).await;
+    let addressee = raw.theirs.incarnation;
+    raw.bytes(&Resume { kind, session, attempt, received: 0, addressee }.encode()).await;
+    let answer = limited(raw.word()).await.unwrap();
+    (raw, answer.kind)
+}
+
+async fn begun(node: &Node, session: u64) -> RawPeer {
+    let (raw, kind) = says(node, Kind::New, session, 1).await;
+    assert_eq!(kind, Kind::Agreed, "session {session}");
+    raw
+}
+
+async fn node(sessions_max: usize) -> Node {
+    let settings = Node::builder().name("a").sessions_max(sessions_max).listen(tcp());
+    settings.build().await.unwrap()
+}
+
+/// How many sessions are cut off, and how many there are.
+async fn cut_off(node: &Node) -> (usize, usize) {
+    let links = node.explain().await.links;
+    (links.iter().filter(|link| link.state == "cut off").count(), links.len())
+}
+
+async fn until_cut_off(node: &Node, count: usize) {
+    while cut_off(node).await.0 < count {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[test]
+fn the_session_that_is_cut_off_for_longest_gives_way_to_a_new_one() {
+    on_both(|| async {
+        let a = node(3).await;
+        let mut raws = Vec::new();
+        for session in 1..=3 {
+            let mut raw = begun(&a, session).await;
+            raw.open(1, "named").await;
+            let accepted = limited(a.accept_bytes("named")).await.unwrap();
+            raws.push((raw, accepted));
+        }
+        let (third, second, first) =
+            (raws.pop().unwrap(), raws.pop().unwrap(), raws.pop().unwrap());
+        // The second is lost before the first.
+        let mut kept = Vec::new();
+        for (lost, (raw, accepted)) in [second, first].into_iter().enumerate() {
+            drop(raw);
+            limited(until_cut_off(&a, lost + 1)).await;
+            kept.push(accepted);
+        }
+        let _new = begun(&a, 4).await;
+        let error = limited(kept[0].0.closed()).await;
+        assert!(matches!(error.cause(), LinkCause::GaveWay { sessions_max: 3 }), "{error}");
+        assert!(error.to_string().contains("sessions_max allows 3"), "{error}");
+        // It is told so when it comes back; the others go on.
+        assert_eq!(says(&a, Kind::Again, 2, 2).await.1, Kind::Unknown);
+        assert_eq!(says(&a, Kind::Again, 1, 2).await.1, Kind::Agreed);
+        assert!(third.1.0.is_alive() && kept[1].0.is_alive());
+    });
+}
+
+#[test]
+fn while_all_are_connected_a_newcomer_is_refused_and_told_why() {
+    on_both(|| async {
+        let a = node(2).await;
+        let first = begun(&a, 1).await;
+        let _second = begun(&a, 2).await;
+        let b = Node::builder().name("b").build().await.unwrap();
+        let address = a.addresses()[0].clone();
+        let error = limited(b.connect_within(&address, Duration::ZERO)).await.unwrap_err();
+        let ConnectError::Hello { cause: HelloCause::Full { sessions_max: 2 }, .. } = &error else {
+            panic!("{error}")
+        };
+        assert!(error.to_string().contains("sessions_max"), "{error}");
+        until(|| a.refusals().iter().any(|refusal| refusal.contains("sessions_max"))).await;
+        // Sessions that the node dials itself do not count.
+        let there = Node::builder().listen(tcp()).build().await.unwrap();
+        limited(a.connect(&there.addresses()[0])).await.unwrap();
+        // The cause may pass, so the connect is tried again.
+        let dialling = tokio::spawn({
+            let b = b.clone();
+            async move { b.connect_within(&address, Duration::MAX).await }
+        });
+        drop(first);
+        limited(dialling).await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn sessions_that_are_begun_and_cut_do_not_pile_up() {
+    on_one_thread(async {
+        let a = node(8).await;
+        for session in 1..=100 {
+            drop(begun(&a, session).await);
+            // It is seen that the connection is gone.
+            let (cut, links) = limited(async {
+                loop {
+                    let (cut, links) = cut_off(&a).await;
+                    if cut == links {
+                        break (cut, links);
+                    }
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            })
+            .await;
+            assert!(links <= 8 && cut > 0, "{links} sessions");
+        }
+    });
+}
+
+#[test]
+fn none_at_all_is_no_setting() {
+    on_one_thread(async {
+        let error = Node::builder().sessions_max(0).build().await.unwrap_err();
+        assert!(matches!(error, NodeError::Setting { name: "sessions_max", .. }), "{error}");
+    });
+}

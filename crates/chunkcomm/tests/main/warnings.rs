@@ -1,0 +1,199 @@
+//! A node's warnings to people, where no call can return an error: messages of which nobody knows
+//! at the node's end whether they arrived, and channels that nobody accepts.
+
+use crate::support::events::Events;
+use crate::support::{fill, itself, limited, memory, on_both, pair, pair_of, tcp, until};
+use chunkcomm::{AcceptError, ChannelOptions, Node, NodeBuilder, Peer, Sender};
+use std::time::Duration;
+
+/// Set for the process that ends: how.
+const ENDS: &str = "CHUNKCOMM_TEST_ENDS";
+
+const MESSAGES: u64 = 1000;
+
+/// Sends more than the window of a channel that nobody accepts.
+async fn send(builder: NodeBuilder) -> (Node, Peer, Sender<(u64, String)>) {
+    let server = Node::builder().name("server").listen(tcp()).build().await.unwrap();
+    let client = builder.name("client").build().await.unwrap();
+    let peer = client.connect(&server.addresses()[0]).await.unwrap();
+    let mut sender = client.open(&peer, "greetings").await.unwrap();
+    for number in 0..MESSAGES {
+        sender.send(&(number, "hello".to_owned())).await.unwrap();
+    }
+    // The server lives as long as the runtime does.
+    tokio::spawn(async move {
+        std::future::pending::<()>().await;
+        drop(server);
+    });
+    (client, peer, sender)
+}
+
+/// One process, which ends as the variable says.
+#[test]
+fn ends() {
+    let Ok(how) = std::env::var(ENDS) else { return };
+    let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let events = Events::default();
+    let runtime = match &how[..] {
+        "main returns" => {
+            let runtime = runtime();
+            runtime.block_on(async {
+                let (_client, _peer, sender) = send(Node::builder()).await;
+                drop(sender);
+            });
+            runtime
+        }
+        "the runtime is dropped first" => {
+            let first = runtime();
+            let (client, peer, sender) = first.block_on(send(Node::builder()));
+            drop(first);
+            drop((peer, sender));
+            drop(client);
+            runtime()
+        }
+        "closed" => {
+            let runtime = runtime();
+            runtime.block_on(async {
+                let (client, _peer, sender) = send(Node::builder()).await;
+                drop(sender);
+                client.close(Duration::from_millis(100)).await.unwrap_err();
+            });
+            runtime
+        }
+        "told by an error" => {
+            let runtime = runtime();
+            runtime.block_on(async {
+                let (_client, peer, mut sender) = send(Node::builder()).await;
+                peer.abort();
+                peer.closed().await;
+                sender.send(&(0, String::new())).await.unwrap_err();
+            });
+            runtime
+        }
+        "quiet" => {
+            let runtime = runtime();
+            runtime.block_on(async { drop(send(Node::builder().quiet()).await) });
+            runtime
+        }
+        "traced" => {
+            let _guard = events.listen();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.unwrap();
+            runtime.block_on(async { drop(send(Node::builder()).await) });
+            drop(runtime);
+            let said = ["WARN", "peer=\"server\"", "greetings", "of 1000 messages"];
+            assert_eq!(events.count(&said), 1, "{events:?}");
+            return;
+        }
+        how => panic!("{how}"),
+    };
+    drop(runtime);
+}
+
+/// Returns the standard error of a process that ends as `how` says.
+fn said(how: &str) -> String {
+    let output = itself("warnings::ends").env(ENDS, how).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{how}: {said}{}", String::from_utf8_lossy(&output.stdout));
+    said
+}
+
+#[test]
+fn a_node_that_ends_says_which_messages_may_not_have_arrived() {
+    for how in ["main returns", "the runtime is dropped first"] {
+        let said = said(how);
+        let [line] = said.lines().collect::<Vec<_>>()[..] else { panic!("{how}: {said:?}") };
+        for part in [
+            "chunkcomm: node client: it ended, and whether ",
+            "channel \"greetings\" to server: of 1000 messages ",
+            "Node::close",
+        ] {
+            assert!(line.contains(part), "{how}: {part:?} is not in {line:?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_said_of_what_was_told_or_is_not_to_be_told() {
+    for how in ["closed", "told by an error", "quiet", "traced"] {
+        assert_eq!(said(how), "", "{how}");
+    }
+}
+
+/// Runs on a clock that jumps to the next timer when nothing else is to be done.
+fn on_a_paused_clock(test: impl Future<Output = ()>) {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().start_paused(true).build().unwrap().block_on(test);
+}
+
+#[test]
+fn a_channel_that_nobody_accepts_is_told_by_its_name_at_both_ends() {
+    let events = Events::default();
+    let _guard = events.listen();
+    on_a_paused_clock(async {
+        let pair = pair_of(memory(), Node::builder(), Node::builder()).await;
+        let node = pair.a.clone();
+        let waiting = tokio::spawn(async move { node.accept::<u64>("events").await.map(|_| ()) });
+        let mut sender = pair.b.open::<u64>(&pair.peer, "evnts").await.unwrap();
+        fill(&mut sender, &1).await;
+        let stalled = tokio::spawn(async move { sender.send(&2).await });
+        let receiver_says: &[&str] = &[
+            "WARN",
+            "channel \"evnts\" from b: nobody has accepted it for 5 s",
+            "this node waits for a peer to open channel \"events\"",
+        ];
+        let sender_says: &[&str] =
+            &["WARN", "channel \"evnts\" to a: nobody there has taken anything of it for 5 s"];
+        until(|| events.count(receiver_says) > 0 && events.count(sender_says) > 0).await;
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert_eq!((events.count(receiver_says), events.count(sender_says)), (1, 1), "{events:?}");
+        stalled.abort();
+        waiting.abort();
+    });
+}
+
+#[test]
+fn nothing_is_said_of_channels_that_are_accepted_within_5_s() {
+    let events = Events::default();
+    let _guard = events.listen();
+    on_a_paused_clock(async {
+        let pair = pair_of(memory(), Node::builder(), Node::builder()).await;
+        for name in ["first", "second"] {
+            let mut sender = pair.b.open::<u64>(&pair.peer, name).await.unwrap();
+            sender.send(&1).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            let (_, mut receiver) = limited(pair.a.accept::<u64>(name)).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some(1));
+        }
+        assert_eq!(events.count(&["WARN"]), 0, "{events:?}");
+    });
+}
+
+#[test]
+fn who_accepts_within_a_time_learns_what_was_opened_in_its_place() {
+    on_both(|| async {
+        let pair = pair().await;
+        let mut sender = pair.b.open::<u64>(&pair.peer, "evnts").await.unwrap();
+        sender.send(&7).await.unwrap();
+        sender.sync().await.unwrap();
+        let soon = Duration::from_millis(20);
+        let error = limited(pair.a.accept_within::<u64>("events", soon)).await.unwrap_err();
+        let AcceptError::Late { channel, waited, held } = &error else { panic!("{error}") };
+        assert_eq!(
+            (&channel[..], *waited, &held[..]),
+            ("events", soon, &["\"evnts\" by b".to_owned()][..])
+        );
+        assert_eq!(
+            error.to_string(),
+            "no peer opened channel \"events\" within 20ms; opened and not accepted: \"evnts\" by b"
+        );
+        let bytes = ChannelOptions::default().accept_within(soon);
+        let error = limited(pair.a.accept_bytes_with("bytes", bytes)).await.unwrap_err();
+        assert!(matches!(error, AcceptError::Late { .. }), "{error}");
+        // It is still there, and a deadline far away is no hindrance.
+        let late = Duration::from_secs(20);
+        let accepted = limited(pair.a.accept_within::<u64>("evnts", late)).await;
+        assert_eq!(limited(accepted.unwrap().1.recv()).await.unwrap(), Some(7));
+    });
+}
