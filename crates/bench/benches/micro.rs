@@ -111,7 +111,14 @@ fn outbox(c: &mut Criterion) {
     let mut outbox = Outbox::new(gathering, bytes_max, u64::MAX);
     let mut session = Session::new(true, usize::MAX);
     let (lane, kind) = (Lane::Bulk, ChannelKind::Typed);
-    let spec = OpenSpec { lane, system: false, kind, fingerprint: 1, name: "bench".to_owned() };
+    let spec = OpenSpec {
+        lane,
+        system: false,
+        kind,
+        fingerprint: 1,
+        stream: None,
+        name: "bench".to_owned(),
+    };
     let channel = outbox.open(spec, Time(0));
     outbox.handle_credit(channel, u64::MAX);
     let mut packet = Vec::with_capacity(PACKET_BYTES_DEFAULT);

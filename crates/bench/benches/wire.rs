@@ -53,7 +53,14 @@ fn streams(c: &mut Criterion) -> Result<(), Failure> {
         let mut bench = Bench::start(&setting())?;
         let node = setting().node(PolicyKind::Chunked);
         for api in [Api::One, Api::Many] {
-            let kind = stream::StreamKind { bytes, api, rate: None, pace: Pace::Spin, node };
+            let kind = stream::StreamKind {
+                bytes,
+                api,
+                rate: None,
+                pace: Pace::Spin,
+                delivery: stream::Delivery::Plain,
+                node,
+            };
             let mut ours = stream::near(&mut bench, kind)?;
             bench_slices(&mut group, &format!("{api:?}"), &mut bench, &mut *ours);
         }

@@ -1,8 +1,10 @@
 //! What ours is measured against, in the same program: plain sockets, used as well as one can by
 //! hand.
 
+pub mod eventfd;
 pub mod framed;
 pub mod hand_farm;
+pub mod mpich;
 pub mod raw;
 pub mod raw_calls;
 #[cfg(feature = "peers")]

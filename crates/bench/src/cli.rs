@@ -46,6 +46,8 @@ enum Command {
     Calls(commands::calls::CallsArgs),
     /// What links cost that carry nothing.
     Idle(commands::idle::IdleArgs),
+    /// Deliveries to a runtime whose other workers compute; nothing is pinned.
+    Starve(commands::starve::StarveArgs),
     /// Tasks from a farmer to workers and their results back.
     Farm(commands::farm::FarmArgs),
     /// How long a cluster of processes on this machine takes to start and end.
@@ -203,6 +205,7 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Bandwidth(args) => commands::bandwidth::run(&args),
         Command::Calls(args) => commands::calls::run(&args),
         Command::Idle(args) => commands::idle::run(&args),
+        Command::Starve(args) => commands::starve::run(&args),
         Command::Farm(args) => commands::farm::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),
         Command::Delta(args) => commands::delta::run(&args),
@@ -214,9 +217,54 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Serve(args) => commands::serve::run(&args),
         Command::Far(args) => commands::serve::far(&args),
         Command::Other(words) => Err(Failure::Refused(format!(
-            "there is no command '{}'; allowed are stream, latency, bandwidth, calls, idle, farm, \
-             cluster, delta, model, sweep, lab, budgets and serve",
+            "there is no command '{}'; allowed are stream, latency, bandwidth, calls, idle, \
+             starve, farm, cluster, delta, model, sweep, lab, budgets and serve",
             words.first().map_or("", String::as_str)
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Arg, CommandFactory};
+
+    /// The options of a command and of those below it, each with the words that lead to it.
+    fn options(command: &clap::Command, path: &[String]) -> Vec<(Vec<String>, Arg)> {
+        let own = command.get_arguments().filter(|it| it.get_action().takes_values());
+        let own = own.filter(|it| it.get_long().is_some()).map(|it| (path.to_vec(), it.clone()));
+        let below = command
+            .get_subcommands()
+            .flat_map(|below| options(below, &[path, &[below.get_name().to_owned()]].concat()));
+        own.chain(below).collect()
+    }
+
+    #[test]
+    fn every_option_says_what_is_allowed() {
+        let all = options(&Cli::command(), &["chunkperf".to_owned()]);
+        assert!(all.len() > 60, "of these few are left: {}", all.len());
+        let mut wrongs = Vec::new();
+        for (path, option) in all {
+            // The far end's options come from a near end, never from a user. `budgets` checks its
+            // two itself.
+            let is_of = |name| path.last().is_some_and(|it| it == name);
+            if is_of(crate::harness::near::FAR_COMMAND) || is_of("budgets") {
+                continue;
+            }
+            for wrong in ["nope", "", "-1", "99999999999999999999999", "1:2:3"] {
+                let value = format!("--{}={wrong}", option.get_long().unwrap_or_default());
+                let words = path.iter().chain([&value]);
+                let Err(error) = Cli::try_parse_from(words) else {
+                    wrongs.push(format!("{path:?} takes {value}"));
+                    continue;
+                };
+                let told = error.to_string();
+                let allowed = told.contains("allowed") || told.contains("possible values: ");
+                if error.exit_code() != 2 || !allowed {
+                    wrongs.push(format!("{path:?} {value}: {told}"));
+                }
+            }
+        }
+        assert!(wrongs.is_empty(), "{}", wrongs.join("\n"));
     }
 }

@@ -11,6 +11,7 @@ pub mod lab;
 pub mod latency;
 pub mod model;
 pub mod serve;
+pub mod starve;
 pub mod stream;
 pub mod sweep;
 

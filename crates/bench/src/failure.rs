@@ -1,5 +1,6 @@
 //! Why a command ends without its row.
 
+use chunkcomm::with_causes;
 use std::{error, fmt};
 
 /// Everything that ends a command early; all of it exits with status 2.
@@ -24,9 +25,7 @@ impl Failure {
 
     /// As [`broken`](Self::broken), for an error with its sources.
     pub fn caused(doing: impl Into<String>, cause: &dyn error::Error) -> Self {
-        let sources = std::iter::successors(Some(cause), |error| error.source());
-        let texts: Vec<String> = sources.map(ToString::to_string).collect();
-        Self::Broken { doing: doing.into(), cause: texts.join(": ") }
+        Self::broken(doing, with_causes(cause))
     }
 
     /// A message that arrived out of order or with a wrong check byte.

@@ -11,4 +11,5 @@ pub mod machine;
 pub mod near;
 pub mod protocol;
 pub mod slices;
+pub mod spinner;
 pub mod ticks;

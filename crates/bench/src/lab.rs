@@ -44,6 +44,8 @@ pub struct Lab {
     pub dead: Duration,
     /// What is late by less than this is in time: timers, and a machine that is busy.
     pub late_max: Duration,
+    /// Seed of the faults and of the bytes of all messages.
+    pub seed: u64,
     /// The seed's numbers.
     pub random: Random,
 }
@@ -58,7 +60,7 @@ impl Lab {
             host: "127.0.0.1".to_owned(),
             core: 0,
         };
-        Self { place, dead, late_max, random: Random::new(seed) }
+        Self { place, dead, late_max, seed, random: Random::new(seed) }
     }
 
     /// Work that was told to end, or whose session is dead, has ended within this, or it hangs:

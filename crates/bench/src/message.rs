@@ -1,12 +1,17 @@
 //! The messages that are measured: typed serde values of exactly the size asked for.
 //!
 //! Each carries its sequence number first and, as its last byte, a check byte computed from that
-//! number. The baselines send the same bytes ([`stamp`], [`verify`]).
+//! number. The baselines send the same bytes ([`stamp`], [`verify`]). A measurement leaves the
+//! bytes between them as they are; the lab gives every byte a value of its own
+//! ([`Message::fill`]).
 
+use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{DeserializeOwned, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::lab::random::Random;
 
 /// Fewer bytes do not hold a sequence number with its check byte.
 pub const MESSAGE_BYTES_MIN: usize = 8;
@@ -50,6 +55,8 @@ pub trait Message: Serialize + DeserializeOwned + Send + Sync + 'static {
     fn with_size(bytes: usize) -> Self;
     /// Gives the message its number and check byte.
     fn stamp(&mut self, sequence: u64);
+    /// As `stamp`, with all bytes between the two drawn from `random`.
+    fn fill(&mut self, sequence: u64, random: Random);
     /// The number it carries; of a short message its lower half.
     fn sequence(&self) -> u64;
     /// Whether its check byte is that of this number.
@@ -69,6 +76,10 @@ impl Message for Word {
 
     fn stamp(&mut self, sequence: u64) {
         self.0 = (sequence & NUMBER_MASK) | u64::from(check_byte(sequence)) << 56;
+    }
+
+    fn fill(&mut self, sequence: u64, _random: Random) {
+        self.stamp(sequence);
     }
 
     fn sequence(&self) -> u64 {
@@ -144,6 +155,11 @@ impl Message for Short {
         }
     }
 
+    fn fill(&mut self, sequence: u64, mut random: Random) {
+        random.fill(self.parts_mut().1);
+        self.stamp(sequence);
+    }
+
     fn sequence(&self) -> u64 {
         u64::from(self.parts().0)
     }
@@ -179,6 +195,11 @@ impl Message for Record {
         self.value = RECORD_VALUE | u64::from(check_byte(sequence)) << 56;
     }
 
+    fn fill(&mut self, sequence: u64, mut random: Random) {
+        self.stamp(sequence);
+        self.value ^= random.draw() & NUMBER_MASK;
+    }
+
     fn sequence(&self) -> u64 {
         self.sequence
     }
@@ -204,7 +225,7 @@ pub struct Long {
 
 impl Message for Long {
     fn with_size(bytes: usize) -> Self {
-        let payload = Payload(vec![0x5a; bytes.saturating_sub(LONG_OVERHEAD_BYTES).max(1)]);
+        let payload = Payload::with_size(bytes.saturating_sub(LONG_OVERHEAD_BYTES).max(1));
         Self { sequence: 0, payload }
     }
 
@@ -213,6 +234,11 @@ impl Message for Long {
         if let Some(last) = self.payload.0.last_mut() {
             *last = check_byte(sequence);
         }
+    }
+
+    fn fill(&mut self, sequence: u64, mut random: Random) {
+        random.fill(&mut self.payload.0);
+        self.stamp(sequence);
     }
 
     fn sequence(&self) -> u64 {
@@ -230,9 +256,47 @@ impl Message for Long {
     }
 }
 
+/// A payload above this keeps its memory for the next one. glibc gives a block of more than 32 MiB
+/// back to the system whenever it is freed, and the pages of the next take longer than the
+/// message: a program that handles values so large uses their memory again, as both ends of
+/// `bandwidth` do.
+const KEPT_BYTES_MIN: usize = 32 << 20;
+
+thread_local! {
+    /// The memory of the last such payload that was dropped on this thread.
+    static KEPT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
 /// Bytes that serde sees as bytes, not as a sequence of numbers: one copy each way.
 #[derive(Debug, Clone, PartialEq)]
 struct Payload(Vec<u8>);
+
+impl Payload {
+    fn with_size(bytes: usize) -> Self {
+        let mut kept = if bytes > KEPT_BYTES_MIN { KEPT.take() } else { Vec::new() };
+        kept.resize(bytes, 0x5a);
+        Self(kept)
+    }
+
+    fn of(bytes: &[u8]) -> Self {
+        if bytes.len() <= KEPT_BYTES_MIN {
+            return Self(bytes.to_vec());
+        }
+        let mut kept = KEPT.take();
+        kept.clear();
+        kept.extend_from_slice(bytes);
+        Self(kept)
+    }
+}
+
+impl Drop for Payload {
+    fn drop(&mut self) {
+        if self.0.len() > KEPT_BYTES_MIN {
+            // A thread that ends keeps nothing.
+            let _ = KEPT.try_with(|kept| kept.set(std::mem::take(&mut self.0)));
+        }
+    }
+}
 
 impl Serialize for Payload {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -256,7 +320,7 @@ impl<'de> Visitor<'de> for PayloadVisitor {
     }
 
     fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Payload, E> {
-        Ok(Payload(bytes.to_vec()))
+        Ok(Payload::of(bytes))
     }
 
     fn visit_byte_buf<E: Error>(self, bytes: Vec<u8>) -> Result<Payload, E> {

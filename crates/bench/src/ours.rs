@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod farm;
 pub mod idle;
 pub mod latency;
+pub mod starve;
 pub mod stream;
 
 use std::future::Future;
@@ -67,7 +68,7 @@ async fn build(
     listen: Option<Address>,
     bytes: usize,
 ) -> Result<Node, Failure> {
-    let mut builder = Node::builder().policy(match kind.policy {
+    let mut builder = Node::builder().quiet().policy(match kind.policy {
         PolicyKind::Chunked => Policy::Chunked,
         PolicyKind::Unbuffered => Policy::Unbuffered,
         PolicyKind::Linger(time) => Policy::Linger(time),

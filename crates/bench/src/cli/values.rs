@@ -66,7 +66,7 @@ pub fn bytes(text: &str) -> Result<usize, String> {
 pub fn message_bytes(text: &str) -> Result<usize, String> {
     let bytes = bytes(text)?;
     if bytes < MESSAGE_BYTES_MIN {
-        return Err(format!("a message has at least {MESSAGE_BYTES_MIN} bytes"));
+        return Err(format!("allowed are messages of at least {MESSAGE_BYTES_MIN} bytes"));
     }
     Ok(bytes)
 }
@@ -78,7 +78,7 @@ pub fn message_bytes(text: &str) -> Result<usize, String> {
 pub fn packet_bytes(text: &str) -> Result<usize, String> {
     let bytes = bytes(text)?;
     if !PACKET_BYTES.contains(&bytes) {
-        return Err("a packet has 1 KiB to 1 MiB".to_owned());
+        return Err("allowed are packets of 1 KiB to 1 MiB".to_owned());
     }
     Ok(bytes)
 }
@@ -99,7 +99,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     let number: f64 =
         number.parse().map_err(|_| "not a duration; allowed are 10us, 1ms, 2s, ..".to_owned())?;
     Duration::try_from_secs_f64(number * seconds_per_unit)
-        .map_err(|_| "too long for a duration".to_owned())
+        .map_err(|_| "too long for a duration; allowed are 500ns, 10us, 1ms, 2s, ..".to_owned())
 }
 
 /// A duration that is not nothing.
@@ -254,13 +254,28 @@ pub fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
+/// Returns the number of workers that compute.
+///
+/// # Errors
+/// A text that says what is allowed.
+pub fn computing(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(tasks) if tasks < THREADS_MAX => Ok(tasks),
+        _ => Err(format!("allowed are 0 to {}", THREADS_MAX - 1)),
+    }
+}
+
 /// Where a server is: a host by name or address, and a port.
 ///
 /// # Errors
 /// What is allowed.
 pub fn host_port(text: &str) -> Result<String, String> {
     match text.rsplit_once(':') {
-        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+        Some((host, port))
+            if !host.is_empty()
+                && (host.starts_with('[') || !host.contains(':'))
+                && port.parse::<u16>().is_ok() =>
+        {
             Ok(text.to_owned())
         }
         _ => Err("allowed is HOST:PORT, such as 127.0.0.1:7600".to_owned()),
@@ -347,7 +362,7 @@ mod tests {
         assert!(bytes("99999999GiB").is_err_and(|why| why.contains("at most")));
         assert_eq!(packet_bytes("1MiB"), Ok(1 << 20));
         assert!(packet_bytes("1023").is_err() && packet_bytes("2MiB").is_err());
-        assert!(message_bytes("7").is_err_and(|why| why.contains("at least 8")));
+        assert!(message_bytes("7").is_err_and(|why| why.contains("at least 8 bytes")));
     }
 
     #[test]

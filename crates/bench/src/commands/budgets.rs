@@ -63,13 +63,17 @@ pub fn run(args: &BudgetsArgs) -> Result<Verdict, Failure> {
             (Some(row), figure)
         });
         let met = figure.is_some_and(|figure| budget.is_met(figure));
-        if !met && (!args.quick || args.limit.is_some()) {
+        let reason = row.as_ref().and_then(|row| row.get("reason")).and_then(Value::as_str);
+        if let Some(reason) = reason {
+            eprintln!("chunkperf: {}: no figure: {reason}", budget.name);
+        }
+        if !met && reason.is_none() && (!args.quick || args.limit.is_some()) {
             verdict = Verdict::Missed;
         }
         if args.common.json {
             json_row(budget, row.as_ref(), figure, met).print(true);
         } else {
-            lines.push(line(budget, figure, met));
+            lines.push(line(budget, figure, met || reason.is_some()));
         }
     }
     if !args.common.json {
@@ -172,6 +176,7 @@ fn json_row(
         .set("budget", budget.bound.figure())
         .set("aim", budget.aim)
         .set("met", met)
+        .set("reason", from_measured("reason"))
         .set("key", budget.key)
         .set("direction", budget.bound.direction())
         .set("aim_met", figure.is_some_and(|figure| budget.aim_is_met(figure)))
@@ -185,6 +190,7 @@ fn heading() -> Vec<String> {
     ["name", "figure", "budget", "aim", "met", "what"].map(str::to_owned).to_vec()
 }
 
+/// `met` holds, without a figure, of a budget that cannot be measured here.
 fn line(budget: &Budget, figure: Option<f64>, met: bool) -> Vec<String> {
     let sign = match budget.bound {
         Bound::AtLeast(_) | Bound::Printed => ">=",
@@ -199,7 +205,14 @@ fn line(budget: &Budget, figure: Option<f64>, met: bool) -> Vec<String> {
         figure.map_or("-".to_owned(), significant),
         limit,
         format!("{sign} {}", significant(budget.aim)),
-        if met { "yes" } else { "NO" }.to_owned(),
+        if !met {
+            "NO"
+        } else if figure.is_some() {
+            "yes"
+        } else {
+            "-"
+        }
+        .to_owned(),
         format!("{} of {}", budget.key, budget.command),
     ]
 }

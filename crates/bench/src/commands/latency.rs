@@ -3,12 +3,14 @@
 use clap::{Args, ValueEnum};
 
 use super::{Verdict, set_ratio};
+use crate::baseline::mpich::MpichEcho;
 use crate::baseline::raw::RawEcho;
 use crate::cli::{Common, values};
 use crate::failure::Failure;
 use crate::harness::near::{Bench, Setting};
-use crate::harness::protocol::{LaneKind, NodeKind, PolicyKind, RuntimeKind};
+use crate::harness::protocol::{LaneKind, NodeKind, PolicyKind, RuntimeKind, Transport};
 use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, name_of};
+use crate::harness::spinner::Spinners;
 use crate::ours::latency::{EchoKind, near};
 use crate::stats::percentile_us;
 use crate::table::Row;
@@ -24,7 +26,7 @@ pub struct LatencyArgs {
     /// Round trips of all counted slices
     #[arg(long, value_name = "N", default_value = "20000", value_parser = values::count)]
     iterations: u64,
-    /// Alone, or beside a bulk transfer on another channel of the link
+    /// Alone, beside a bulk transfer on another channel of the link, or with cores that never halt
     #[arg(long, value_enum, default_value_t = LoadKind::Idle)]
     load: LoadKind,
     /// Bytes of a message of the bulk transfer
@@ -44,12 +46,19 @@ enum LoadKind {
     Idle,
     /// A bulk transfer from near to far end beside.
     Bulk,
+    /// A thread at idle priority spins on each core, beside the baseline too: no core halts.
+    Spinner,
 }
+
+/// With a core that halts a round trip takes longer than this in plain sockets.
+const AWAKE_US_MAX: f64 = 20.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Against {
     /// Plain sockets: sleeping in epoll, or spinning in it with --runtime busy-poll.
     Raw,
+    /// MPICH over TCP, which spins: its own program, compiled by mpicc.
+    Mpich,
     /// Ours with nothing beside.
     LoadIdle,
     /// Ours without its session.
@@ -61,21 +70,47 @@ enum Against {
 /// # Errors
 /// If the options do not go together, or the measurement fails.
 pub fn run(args: &LatencyArgs) -> Result<Verdict, Failure> {
-    if args.against == Some(Against::Raw) {
-        args.common.needs_sockets("raw")?;
-    }
+    args.check()?;
     let setting = args.common.setting()?;
     let plan = Plan::new(Some(args.iterations), 1, args.against.is_some())?;
     let mut bench = Bench::start(&setting)?;
     let kind = args.kind(setting.node(PolicyKind::Chunked));
     let mut ours = near(&mut bench, kind)?;
-    let mut baseline = args.baseline(&mut bench, &setting, kind)?;
+    let (mut baseline, reason) = match args.baseline(&mut bench, &setting, kind) {
+        Ok(baseline) => (baseline, None),
+        Err(failure) if args.against == Some(Against::Mpich) => (None, Some(failure.to_string())),
+        Err(failure) => return Err(failure),
+    };
+    let _spinners = (args.load == LoadKind::Spinner).then(Spinners::start).transpose()?;
     let outcome = slices::run(&mut bench, &mut *ours, baseline.as_mut(), &plan)?;
-    args.row(&outcome).print(args.common.json);
+    args.row(&outcome, reason).print(args.common.json);
     Ok(Verdict::Fine)
 }
 
 impl LatencyArgs {
+    fn check(&self) -> Result<(), Failure> {
+        if self.against == Some(Against::Raw) {
+            self.common.needs_sockets("raw")?;
+        }
+        if self.load == LoadKind::Spinner && self.against == Some(Against::LoadIdle) {
+            return Err(Failure::Refused(
+                "--load spinner is beside both: it allows --against raw, mpich or session-off, \
+                 not load-idle"
+                    .to_owned(),
+            ));
+        }
+        let is_tcp = self.common.transport == Transport::Tcp && self.common.connect.is_none();
+        let spins = self.common.runtime == RuntimeKind::BusyPoll;
+        if self.against == Some(Against::Mpich) && !(is_tcp && spins) {
+            return Err(Failure::Refused(
+                "--against mpich is allowed with --runtime busy-poll and --transport tcp, without \
+                 --connect: it spins over TCP on this host"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
     fn kind(&self, node: NodeKind) -> EchoKind {
         let load = (self.load == LoadKind::Bulk).then_some(self.load_bytes);
         EchoKind { bytes: self.size, load, lane: self.lane, count_max: u64::MAX, node }
@@ -93,6 +128,7 @@ impl LatencyArgs {
                 let spin = setting.runtime == RuntimeKind::BusyPoll;
                 Box::new(RawEcho::open(bench, self.size, spin)?)
             }
+            Against::Mpich => Box::new(MpichEcho::open(self.size)?),
             Against::LoadIdle => near(bench, EchoKind { load: None, ..kind })?,
             Against::SessionOff => {
                 let node = NodeKind { session: false, ..kind.node };
@@ -101,7 +137,8 @@ impl LatencyArgs {
         }))
     }
 
-    fn row(&self, outcome: &Outcome) -> Row {
+    /// `missing` says why there is no baseline although one was asked for.
+    fn row(&self, outcome: &Outcome, missing: Option<String>) -> Row {
         let samples = outcome.samples_ns();
         let mut row = self.common.row("latency");
         row.set("payload_bytes", self.size)
@@ -115,12 +152,27 @@ impl LatencyArgs {
         if let Some(against) = self.against {
             let p99_us = percentile_us(&samples, 99);
             let samples = outcome.baseline_samples_ns();
+            let baseline_p50_us = percentile_us(&samples, 50);
             let baseline_p99_us = percentile_us(&samples, 99);
             set_ratio(&mut row, &name_of(against), outcome.ratio(Slice::p50_us));
-            row.set("baseline_p50_us", percentile_us(&samples, 50))
+            row.set("baseline_p50_us", baseline_p50_us)
                 .set("baseline_p99_us", baseline_p99_us)
                 .set("p99_ratio", p99_us / baseline_p99_us);
+            if let Some(reason) = missing.or_else(|| self.halts(baseline_p50_us)) {
+                row.set("ratio", None::<f64>).set("reason", reason);
+            }
         }
         row
+    }
+
+    /// Why the ratio beside a spinner means nothing, if that is so.
+    fn halts(&self, baseline_p50_us: f64) -> Option<String> {
+        let halts = self.load == LoadKind::Spinner && baseline_p50_us > AWAKE_US_MAX;
+        halts.then(|| {
+            format!(
+                "the baseline takes {baseline_p50_us:.1} us, above {AWAKE_US_MAX} us: \
+                     the host takes the cores away all the same"
+            )
+        })
     }
 }

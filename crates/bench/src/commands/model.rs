@@ -18,7 +18,7 @@ use crate::fit::{Line, Point};
 use crate::harness::near::{Bench, Setting};
 use crate::harness::protocol::{Api, Pace, PolicyKind};
 use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, name_of};
-use crate::ours::stream::{StreamKind, near};
+use crate::ours::stream::{Delivery, StreamKind, near};
 use crate::stats::median;
 use crate::table::{Row, write_out};
 
@@ -111,7 +111,14 @@ fn measure(
 ) -> Result<Measured, Failure> {
     let kind = |policy| {
         let node = setting.node(policy);
-        StreamKind { bytes, api: Api::One, rate: None, pace: Pace::Spin, node }
+        StreamKind {
+            bytes,
+            api: Api::One,
+            rate: None,
+            pace: Pace::Spin,
+            delivery: Delivery::Plain,
+            node,
+        }
     };
     let mut chunked = near(bench, kind(PolicyKind::Chunked))?;
     let mut plain: Option<Box<dyn Contender>> = Some(near(bench, kind(PolicyKind::Unbuffered))?);

@@ -5,6 +5,9 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
 use std::time::Duration;
 
 use clap::Args;
@@ -17,6 +20,9 @@ use crate::harness::{far, machine};
 
 /// A stranger who says nothing is turned away after this.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Most connections without a greeting, and most near ends that wait to be served: 256 of each.
+const GREETINGS_MAX: usize = 256;
 
 /// Options of `chunkperf serve`.
 #[derive(Debug, Args)]
@@ -48,23 +54,44 @@ pub fn run(args: &ServeArgs) -> Result<Verdict, Failure> {
         TcpListener::bind(args.listen).doing(&format!("listening on {}", args.listen))?;
     let address = listener.local_addr().doing("asking for the port")?;
     eprintln!("chunkperf: serving on {address}");
-    let mut served = 0;
-    while args.runs.is_none_or(|runs| served < runs) {
-        match listener.accept().and_then(|(stream, peer)| admit(&stream).map(|()| (stream, peer))) {
-            Ok((stream, peer)) => {
-                served += 1;
-                if let Err(failure) = serve_one(stream) {
-                    eprintln!("chunkperf: {peer}: {failure}");
-                }
-            }
-            // A stranger's mistake, or a passing shortage, does not end the server.
-            Err(error) => {
-                eprintln!("chunkperf: turned away: {error}");
-                std::thread::sleep(Duration::from_millis(10));
-            }
+    let (greeted, near_ends) = sync_channel(GREETINGS_MAX);
+    thread::spawn(move || accept(&listener, &greeted));
+    let runs = args.runs.and_then(|runs| usize::try_from(runs).ok()).unwrap_or(usize::MAX);
+    for (stream, peer) in near_ends.iter().take(runs) {
+        if let Err(failure) = serve_one(stream) {
+            eprintln!("chunkperf: {peer}: {failure}");
         }
     }
     Ok(Verdict::Fine)
+}
+
+/// Hands over those that greet, for ever. Each has a thread for its greeting, so that one that is
+/// silent delays nobody.
+fn accept(listener: &TcpListener, greeted: &SyncSender<(TcpStream, SocketAddr)>) {
+    // A clone for each that has not greeted.
+    let waiting = Arc::new(());
+    loop {
+        let accepted = listener.accept().and_then(|(stream, peer)| {
+            if Arc::strong_count(&waiting) > GREETINGS_MAX {
+                return Err(io::Error::other("too many have not greeted"));
+            }
+            let (greeted, place) = (greeted.clone(), Arc::clone(&waiting));
+            thread::Builder::new().spawn(move || {
+                let admitted = admit(&stream);
+                drop(place);
+                match admitted {
+                    // Nobody serves any more when the program ends.
+                    Ok(()) => drop(greeted.send((stream, peer))),
+                    Err(error) => eprintln!("chunkperf: {peer} turned away: {error}"),
+                }
+            })
+        });
+        // A passing shortage does not end the server.
+        if let Err(error) = accepted {
+            eprintln!("chunkperf: turned away: {error}");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
 }
 
 /// Reads the word that a near end says first, no byte more, and not for ever.
@@ -110,4 +137,26 @@ pub fn far(args: &FarArgs) -> Result<Verdict, Failure> {
     machine::die_with_parent();
     far::serve(io::stdin(), io::stdout(), args.host.clone())?;
     Ok(Verdict::Fine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+
+    #[test]
+    fn a_silent_stranger_delays_no_near_end() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (greeted, near_ends) = sync_channel(GREETINGS_MAX);
+        thread::spawn(move || accept(&listener, &greeted));
+        let mut silent = TcpStream::connect(address).unwrap();
+        let mut near = TcpStream::connect(address).unwrap();
+        near.write_all(format!("{GREETING}\n").as_bytes()).unwrap();
+        let (_, peer) = near_ends.recv().unwrap();
+        assert_eq!(peer, near.local_addr().unwrap());
+        // The stranger still has its time.
+        silent.set_nonblocking(true).unwrap();
+        assert_eq!(silent.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
 }

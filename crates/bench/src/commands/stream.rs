@@ -1,4 +1,4 @@
-//! `chunkperf stream`: many small messages one way.
+//! `chunkperf stream`: typed messages one way.
 
 use chunkcomm::PeerStats;
 use clap::{Args, ValueEnum};
@@ -12,13 +12,17 @@ use crate::failure::Failure;
 use crate::harness::near::{Bench, Setting};
 use crate::harness::protocol::{Api, LaneKind, NodeKind, Pace, PolicyKind};
 use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, Slices, name_of};
+use crate::ours::bandwidth::{self, BandwidthKind};
 use crate::ours::latency::{self, EchoKind};
-use crate::ours::stream::{StreamKind, near};
+use crate::ours::stream::{Delivery, StreamKind, near};
 use crate::stats::percentile_us;
 use crate::table::Row;
 
-/// The first warm-up tries this many messages.
+/// The first warm-up tries this many messages, and fewer large ones.
 const FIRST_TRY: u64 = 10_000;
+
+/// Bytes of the messages that the first warm-up tries, unless one has more.
+const FIRST_TRY_BYTES: u64 = 10 << 20;
 
 /// A paced run takes this long, unless the number of messages is given.
 const PACED_SECONDS: u64 = 2;
@@ -52,11 +56,14 @@ pub struct StreamArgs {
     /// One message a call, or many, at both ends
     #[arg(long, value_enum, default_value_t = Api::One)]
     api: Api,
+    /// Messages as they are, or kept until the receiver has settled them
+    #[arg(long, value_enum, default_value_t = Delivery::Plain)]
+    delivery: Delivery,
     /// Measure this in the same run and print the ratio
     #[arg(long, value_enum, value_name = "BASELINE")]
     against: Option<Against>,
-    /// Slices of each side, at least 10 [default: 10, and 50 against session-off, five on a
-    /// connection]
+    /// Slices of each side, at least 10 [default: 10, and 50 against session-off and plain,
+    /// five on a connection]
     #[arg(long, value_name = "N", value_parser = values::slices)]
     slices: Option<usize>,
 }
@@ -73,6 +80,10 @@ enum Against {
     Latency,
     /// Ours without its session.
     SessionOff,
+    /// Ours with nothing settled.
+    Plain,
+    /// Ours: a channel of bytes, from and into memory that is used again.
+    Bandwidth,
 }
 
 /// Runs the command.
@@ -82,7 +93,7 @@ enum Against {
 pub fn run(args: &StreamArgs) -> Result<Verdict, Failure> {
     args.check()?;
     let setting = args.common.setting()?;
-    let plan = Plan::cut(args.total(), FIRST_TRY, args.against.is_some(), args.slices())?;
+    let plan = Plan::cut(args.total(), args.first_try(), args.against.is_some(), args.slices())?;
     let mut bench = Bench::start(&setting)?;
     let outcome = slices::run_on(&mut bench, &plan, args.is_fine(), |bench| {
         Ok((near(bench, args.kind(args.node(&setting)))?, args.baseline(bench, &setting)?))
@@ -94,7 +105,7 @@ pub fn run(args: &StreamArgs) -> Result<Verdict, Failure> {
 impl StreamArgs {
     /// A difference of a twentieth is to be seen.
     fn is_fine(&self) -> bool {
-        self.against == Some(Against::SessionOff)
+        matches!(self.against, Some(Against::SessionOff | Against::Plain))
     }
 
     fn slices(&self) -> Slices {
@@ -106,13 +117,16 @@ impl StreamArgs {
             self.against
         {
             self.common.needs_sockets(&name_of(against))?;
-            if self.rate.is_some() {
-                return Err(Failure::Refused(format!(
-                    "--rate paces ours only: --against {} is not allowed with it, only latency \
-                     and session-off",
-                    name_of(against)
-                )));
-            }
+        }
+        if let Some(against) = self.against
+            && self.rate.is_some()
+            && !matches!(against, Against::Latency | Against::SessionOff | Against::Plain)
+        {
+            return Err(Failure::Refused(format!(
+                "--rate paces ours only: --against {} is not allowed with it, only latency, \
+                 session-off and plain",
+                name_of(against)
+            )));
         }
         if self.rate.is_some() && self.api == Api::Many {
             return Err(Failure::Refused(
@@ -126,12 +140,23 @@ impl StreamArgs {
         self.messages.or_else(|| self.rate.map(|rate| rate.saturating_mul(PACED_SECONDS)))
     }
 
+    fn first_try(&self) -> u64 {
+        (FIRST_TRY_BYTES / self.size as u64).clamp(1, FIRST_TRY)
+    }
+
     fn node(&self, setting: &Setting) -> NodeKind {
         NodeKind { packet_bytes: self.packet_bytes, ..setting.node(self.policy) }
     }
 
     fn kind(&self, node: NodeKind) -> StreamKind {
-        StreamKind { bytes: self.size, api: self.api, rate: self.rate, pace: self.pace, node }
+        StreamKind {
+            bytes: self.size,
+            api: self.api,
+            rate: self.rate,
+            pace: self.pace,
+            delivery: self.delivery,
+            node,
+        }
     }
 
     fn baseline(
@@ -146,6 +171,13 @@ impl StreamArgs {
             Against::Unbatched => Box::new(Framed::open(bench, self.size, false)?),
             Against::Raw => Box::new(RawStream::open(bench, self.size)?),
             Against::SessionOff => near(bench, self.kind(NodeKind { session: false, ..node }))?,
+            Against::Plain => {
+                near(bench, StreamKind { delivery: Delivery::Plain, ..self.kind(node) })?
+            }
+            Against::Bandwidth => {
+                let kind = BandwidthKind { bytes: self.size, fresh: false, node };
+                Box::new(bandwidth::Near::open(bench, kind)?)
+            }
             Against::Latency => {
                 let echo = EchoKind {
                     bytes: self.size,
@@ -176,11 +208,33 @@ impl StreamArgs {
             .set("delivery_p99_us", percentile_us(&samples, 99))
             .set("api", name_of(self.api))
             .set("rate", self.rate)
+            .set("delivery", name_of(self.delivery))
             .set("session", name_of(self.common.session));
         if let Some(against) = self.against {
-            set_baseline(&mut row, against, outcome);
+            self.set_baseline(&mut row, against, outcome);
         }
         row
+    }
+
+    fn set_baseline(&self, row: &mut Row, against: Against, outcome: &Outcome) {
+        let name = name_of(against);
+        if against == Against::Latency {
+            // A delivery is one way, a round trip is two.
+            let half_us = |slice: &Slice| slice.p50_us() / 2.0;
+            let delivery: Vec<f64> = outcome.ours.iter().map(Slice::p50_us).collect();
+            let halves: Vec<f64> = outcome.baseline.iter().map(half_us).collect();
+            set_ratio(row, &name, crate::stats::Ratio::of_pairs(&delivery, &halves));
+            let p50_us = percentile_us(&outcome.baseline_samples_ns(), 50);
+            row.set("baseline_delivery_p50_us", p50_us / 2.0).set("baseline_p50_us", p50_us);
+        } else {
+            set_ratio(row, &name, outcome.ratio(Slice::rate));
+            let rate = outcome.baseline_rate();
+            row.set("baseline_messages_per_second", rate)
+                .set("baseline_cpu_us_per_message", outcome.baseline_cpu_us_per_message());
+            if against == Against::Bandwidth {
+                row.set("baseline_bytes_per_second", rate * self.size as f64);
+            }
+        }
     }
 }
 
@@ -197,23 +251,6 @@ pub(super) fn set_counters(row: &mut Row, stats: Option<&(PeerStats, PeerStats)>
         .set("messages_per_packet", messages as f64 / packets as f64)
         .set("writes", after.writes - before.writes)
         .set("flushes", Value::Object(flushes));
-}
-
-fn set_baseline(row: &mut Row, against: Against, outcome: &Outcome) {
-    let name = name_of(against);
-    if against == Against::Latency {
-        // A delivery is one way, a round trip is two.
-        let half_us = |slice: &Slice| slice.p50_us() / 2.0;
-        let delivery: Vec<f64> = outcome.ours.iter().map(Slice::p50_us).collect();
-        let halves: Vec<f64> = outcome.baseline.iter().map(half_us).collect();
-        set_ratio(row, &name, crate::stats::Ratio::of_pairs(&delivery, &halves));
-        let p50_us = percentile_us(&outcome.baseline_samples_ns(), 50);
-        row.set("baseline_delivery_p50_us", p50_us / 2.0).set("baseline_p50_us", p50_us);
-    } else {
-        set_ratio(row, &name, outcome.ratio(Slice::rate));
-        row.set("baseline_messages_per_second", outcome.baseline_rate())
-            .set("baseline_cpu_us_per_message", outcome.baseline_cpu_us_per_message());
-    }
 }
 
 pub(super) fn policy_name(policy: PolicyKind) -> String {

@@ -1,5 +1,7 @@
 //! What the operating system is asked for: clock, cores, memory, switches.
 
+use std::io;
+
 use rustix::time::{ClockId, clock_gettime};
 
 fn read_clock(id: ClockId) -> u64 {
@@ -81,6 +83,29 @@ pub fn unpin() {
     cores::unpin();
 }
 
+/// Gives the calling thread idle priority: it runs where nothing else wants to.
+///
+/// # Errors
+/// If there is no `chrt`, or the system refuses.
+#[cfg(target_os = "linux")]
+pub fn become_idle() -> io::Result<()> {
+    // There is no safe call for it: `chrt` of util-linux does it for a thread's number.
+    let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
+    let status = std::process::Command::new("chrt")
+        .args(["--idle", "--pid", "0", thread.as_str()])
+        .status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("chrt: {status}"))) }
+}
+
+/// There is no idle priority elsewhere.
+///
+/// # Errors
+/// Always.
+#[cfg(not(target_os = "linux"))]
+pub fn become_idle() -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Stops a process that spins, or lets it go on.
 pub fn hold(pid: u32, held: bool) {
     use rustix::process::{Pid, Signal, kill_process};
@@ -129,7 +154,7 @@ pub fn switches() -> Option<u64> {
 ///
 /// # Errors
 /// If it does not.
-pub fn allow_open_files(count: u64) -> std::io::Result<()> {
+pub fn allow_open_files(count: u64) -> io::Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= count) {
@@ -139,7 +164,7 @@ pub fn allow_open_files(count: u64) -> std::io::Result<()> {
     setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: limit.maximum })?;
     if current < count {
         let why = format!("{count} are needed and {current} are allowed");
-        return Err(std::io::Error::other(why));
+        return Err(io::Error::other(why));
     }
     Ok(())
 }

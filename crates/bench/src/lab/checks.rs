@@ -1,6 +1,8 @@
-//! What a receiver of the lab looks at: every message, and the times between them.
+//! Content of the lab's messages, and the receiver's checks: every byte, and the times between
+//! messages.
 
 use super::protocol::{Fault, Silence};
+use super::random::Random;
 use crate::message::Message;
 
 /// Shorter silences are the steps of the machine.
@@ -9,20 +11,41 @@ const SILENCE_NS_MIN: u64 = 200_000;
 /// More silences than this are not kept, only the longest.
 const SILENCES_MAX: usize = 200_000;
 
+/// The bytes of a channel's messages: each follows from the lab's seed, the channel's name and the
+/// message's number, so that no message could stand for another, nor a part of one.
+#[derive(Debug, Clone, Copy)]
+pub struct Contents(u64);
+
+impl Contents {
+    /// Of the messages of `channel`.
+    pub fn of(seed: u64, channel: &str) -> Self {
+        let draw = |seed, byte| Random::new(seed ^ u64::from(byte)).draw();
+        Self(channel.bytes().fold(seed, draw))
+    }
+
+    /// Makes `message` the one of this number.
+    pub fn fill<M: Message>(self, message: &mut M, sequence: u64) {
+        // Neighbouring states of the generator would give the same numbers, one later.
+        let start = Random::new(self.0 ^ sequence).draw();
+        message.fill(sequence, Random::new(start));
+    }
+}
+
 /// Holds every message against the one that is due, byte by byte.
 #[derive(Debug)]
 pub struct Checker<M> {
     due: M,
     bytes: usize,
+    contents: Contents,
     next: u64,
 }
 
 impl<M: Message + PartialEq> Checker<M> {
     /// For messages of so many bytes, numbered from 0.
-    pub fn new(bytes: usize) -> Self {
+    pub fn new(bytes: usize, contents: Contents) -> Self {
         let mut due = M::with_size(bytes);
-        due.stamp(0);
-        Self { due, bytes, next: 0 }
+        contents.fill(&mut due, 0);
+        Self { due, bytes, contents, next: 0 }
     }
 
     /// Messages found right so far.
@@ -40,7 +63,7 @@ impl<M: Message + PartialEq> Checker<M> {
             return Err(self.judge(message));
         }
         self.next += 1;
-        self.due.stamp(self.next);
+        self.contents.fill(&mut self.due, self.next);
         Ok(())
     }
 
@@ -49,7 +72,7 @@ impl<M: Message + PartialEq> Checker<M> {
         let (due, came) = (self.next, message.sequence());
         // A message that was changed on its way is no witness of another number.
         let mut honest = M::with_size(self.bytes);
-        honest.stamp(came);
+        self.contents.fill(&mut honest, came);
         if *message != honest {
             return Fault::Wrong { due };
         }
@@ -98,16 +121,37 @@ mod tests {
     use super::*;
     use crate::with_message_of;
 
+    const SEED: u64 = 7;
+
+    fn contents() -> Contents {
+        Contents::of(SEED, "forth")
+    }
+
     fn message<M: Message>(bytes: usize, sequence: u64) -> M {
         let mut message = M::with_size(bytes);
-        message.stamp(sequence);
+        contents().fill(&mut message, sequence);
         message
+    }
+
+    fn encoded<M: Message>(message: &M) -> Vec<u8> {
+        let mut encoded = Vec::new();
+        chunkcomm::codec::encode_into_vec(message, &mut encoded).unwrap();
+        encoded
+    }
+
+    /// A checker to which the message `due` is due.
+    fn checker<M: Message + PartialEq>(bytes: usize, due: u64) -> Checker<M> {
+        let mut checker = Checker::new(bytes, contents());
+        for sequence in 0..due {
+            checker.take(&message(bytes, sequence)).unwrap();
+        }
+        checker
     }
 
     #[test]
     fn lost_repeated_and_reordered_messages_are_seen() {
         fn check<M: Message + PartialEq>(bytes: usize) {
-            let mut checker = Checker::<M>::new(bytes);
+            let mut checker = Checker::<M>::new(bytes, contents());
             for sequence in 0..5 {
                 assert_eq!(checker.take(&message(bytes, sequence)), Ok(()));
             }
@@ -125,19 +169,44 @@ mod tests {
 
     #[test]
     fn a_turned_bit_anywhere_is_seen() {
-        type Record = crate::message::Record;
-        let right: Record = message(16, 3);
-        let mut encoded = Vec::new();
-        chunkcomm::codec::encode_into_vec(&right, &mut encoded).unwrap();
-        for bit in 0..128 {
-            let mut turned = encoded.clone();
-            turned[bit / 8] ^= 1 << (bit % 8);
-            let turned: Record = chunkcomm::codec::decode(&turned).unwrap();
-            let mut checker = Checker::<Record>::new(16);
-            for sequence in 0..3 {
-                checker.take(&message(16, sequence)).unwrap();
+        fn check<M: Message + PartialEq>(bytes: usize) {
+            let mut checker = checker::<M>(bytes, 3);
+            let mut encoded = encoded(&message::<M>(bytes, 3));
+            for bit in 0..8 * bytes {
+                encoded[bit / 8] ^= 1 << (bit % 8);
+                // A bit of the payload's length leaves nothing to be decoded.
+                if let Ok(turned) = chunkcomm::codec::decode::<M>(&encoded) {
+                    let fault = checker.take(&turned);
+                    assert_eq!(fault, Err(Fault::Wrong { due: 3 }), "bit {bit} of {bytes} bytes");
+                }
+                encoded[bit / 8] ^= 1 << (bit % 8);
             }
-            assert_eq!(checker.take(&turned), Err(Fault::Wrong { due: 3 }), "bit {bit}");
+        }
+        for bytes in [8, 12, 16, 100] {
+            with_message_of!(bytes, M => check::<M>(bytes));
+        }
+    }
+
+    /// The middle of another message, of the same one further on, or of another run's.
+    #[test]
+    fn bytes_in_the_middle_that_belong_elsewhere_are_seen() {
+        type Long = crate::message::Long;
+        let right = encoded(&message::<Long>(1024, 3));
+        let mut other_run: Long = message(1024, 3);
+        Contents::of(SEED + 1, "forth").fill(&mut other_run, 3);
+        let mut other_channel: Long = message(1024, 3);
+        Contents::of(SEED, "back").fill(&mut other_channel, 3);
+        let elsewhere = [
+            encoded(&message::<Long>(1024, 2))[500..508].to_vec(),
+            right[508..516].to_vec(),
+            encoded(&other_run)[500..508].to_vec(),
+            encoded(&other_channel)[500..508].to_vec(),
+        ];
+        for middle in elsewhere {
+            let mut wrong = right.clone();
+            wrong[500..508].copy_from_slice(&middle);
+            let wrong = chunkcomm::codec::decode::<Long>(&wrong).unwrap();
+            assert_eq!(checker::<Long>(1024, 3).take(&wrong), Err(Fault::Wrong { due: 3 }));
         }
     }
 

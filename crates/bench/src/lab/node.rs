@@ -46,13 +46,13 @@ pub fn serve() -> Result<Verdict, Failure> {
     }));
     let mut control = Control::new(std::io::stdin(), std::io::stdout());
     let setup = far::runtime(1)?.block_on(control.receive())?;
-    let Some(Request::Setup { place, dead_ms }) = setup else {
+    let Some(Request::Setup { place, dead_ms, seed }) = setup else {
         return Err(Failure::broken("starting a node of the lab", "it was not told where"));
     };
     control.send(&Reply::Ready { files: allow_files() })?;
     machine::pin(place.core);
     let runtime = far::runtime(place.threads)?;
-    let mut process = Process::new(place, Duration::from_millis(dead_ms));
+    let mut process = Process::new(place, Duration::from_millis(dead_ms), seed);
     runtime.block_on(async {
         while let Some(request) = control.receive().await? {
             let reply = process.handle(request).await;
@@ -65,6 +65,7 @@ pub fn serve() -> Result<Verdict, Failure> {
 struct Process {
     place: Place,
     dead: Duration,
+    seed: u64,
     listening: Option<Node>,
     links: Vec<(Node, Peer)>,
     rounds: Rounds,
@@ -98,10 +99,11 @@ async fn build(builder: NodeBuilder) -> Result<Node, Failure> {
 }
 
 impl Process {
-    fn new(place: Place, dead: Duration) -> Self {
+    fn new(place: Place, dead: Duration, seed: u64) -> Self {
         Self {
             place,
             dead,
+            seed,
             listening: None,
             links: Vec::new(),
             rounds: Rounds::default(),
@@ -134,7 +136,7 @@ impl Process {
     fn builder(&self) -> NodeBuilder {
         // In the proportions of the library's own 1 s, 3 s and 10 s.
         let (probe, suspect) = (self.dead / 10, self.dead * 3 / 10);
-        let mut builder = Node::builder().liveness(probe, suspect, self.dead);
+        let mut builder = Node::builder().quiet().liveness(probe, suspect, self.dead);
         if !self.place.host.starts_with("127.") {
             // In a namespace of its own, where nobody else is.
             builder = builder.insecure_bind_beyond_loopback();
@@ -207,7 +209,8 @@ impl Process {
 
     async fn start(&mut self, work: Work) -> Result<Reply, Failure> {
         let taken = Arc::new(AtomicU64::new(0));
-        let lot = Lot { taken: Arc::clone(&taken), stop: Arc::clone(&self.stop) };
+        let (stop, seed) = (Arc::clone(&self.stop), self.seed);
+        let lot = Lot { taken: Arc::clone(&taken), stop, seed };
         let task = match work {
             Work::Produce { channel, bytes } => {
                 let link = self.links.first().cloned();

@@ -62,8 +62,8 @@ impl Process {
             pipes.ok_or_else(|| Failure::broken("starting a node process", "it has no pipes"))?;
         let mut process = Self { child, control: Control::new(stdout, stdin), files: 0 };
         let place = Place { core, ..lab.place.clone() };
-        let dead_ms = lab.dead.as_millis() as u64;
-        process.files = match process.ask(&Request::Setup { place, dead_ms }).await? {
+        let (dead_ms, seed) = (lab.dead.as_millis() as u64, lab.seed);
+        process.files = match process.ask(&Request::Setup { place, dead_ms, seed }).await? {
             Reply::Ready { files } => files,
             other => return Err(unexpected(&other)),
         };

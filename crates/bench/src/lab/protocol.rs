@@ -14,6 +14,8 @@ pub enum Request {
         place: Place,
         /// A session is given up for dead after so many milliseconds.
         dead_ms: u64,
+        /// Seed of the bytes of all messages.
+        seed: u64,
     },
     /// Build a node that listens.
     Listen,

@@ -22,6 +22,16 @@ impl Random {
         z ^ (z >> 31)
     }
 
+    /// Draws every byte of `bytes`.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        let (words, rest) = bytes.as_chunks_mut();
+        for word in words {
+            *word = self.draw().to_le_bytes();
+        }
+        let last = self.draw().to_le_bytes();
+        rest.copy_from_slice(&last[..rest.len()]);
+    }
+
     /// A number below `end`, which is at least 1.
     pub fn below(&mut self, end: u64) -> u64 {
         // The bias of a remainder is far below what any scenario could show.

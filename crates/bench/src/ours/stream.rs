@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use chunkcomm::{Node, Peer, PeerStats, Receiver, Sender};
+use chunkcomm::{Node, Peer, PeerStats, Receiver, Redelivery, Sender};
+use clap::ValueEnum;
 use tokio::runtime::Runtime;
 
 use super::{Marks, ended, far_node, linked_node, run_task, taken};
@@ -25,6 +26,9 @@ const MARKS_PER_SLICE: u64 = 2_000;
 /// Messages asked for in one `recv_many`, and given to one `send_all` where they are prepared.
 const MANY: usize = 1024;
 
+/// Bytes of the messages that are prepared together, unless one has more.
+const PREPARED_BYTES: usize = 64 << 20;
+
 /// Messages up to this size are made as `send_all` takes them; larger ones are prepared and used
 /// again, since a new one would be a new allocation.
 const MADE_ON_THE_FLY_BYTES_MAX: usize = 16;
@@ -40,8 +44,19 @@ pub struct StreamKind {
     pub rate: Option<u64>,
     /// How a rate is kept.
     pub pace: Pace,
+    /// Treatment of messages that are not settled.
+    pub delivery: Delivery,
     /// The node.
     pub node: NodeKind,
+}
+
+/// Treatment of messages that their receiver has not settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Delivery {
+    /// Nothing is settled.
+    Plain,
+    /// They are kept, and sent again to a peer that was restarted.
+    Redelivered,
 }
 
 /// Connects near and far end.
@@ -77,7 +92,13 @@ async fn connect<M: Message>(
     text: &str,
 ) -> Result<(Node, Peer, Sender<M>), Failure> {
     let (node, peer) = linked_node(kind.node, place, kind.bytes, text).await?;
-    let sender = node.open::<M>(&peer, CHANNEL).await.doing("opening a channel")?;
+    let sender = match (kind.delivery, peer.address()) {
+        (Delivery::Redelivered, Some(address)) => {
+            node.open_redelivering::<M>(CHANNEL, Redelivery::to(address))
+        }
+        _ => node.open::<M>(&peer, CHANNEL).await,
+    };
+    let sender = sender.doing("opening a channel")?;
     Ok((node, peer, sender))
 }
 
@@ -153,10 +174,11 @@ async fn many<M: Message>(
         sender.send_all(messages).await.doing("sending many")?;
         return Ok(());
     }
-    let mut prepared: Vec<M> = (0..MANY).map(|_| M::with_size(bytes)).collect();
+    let many = (PREPARED_BYTES / bytes).clamp(1, MANY);
+    let mut prepared: Vec<M> = (0..many).map(|_| M::with_size(bytes)).collect();
     let mut first = order.first;
     while first < end {
-        let count = (end - first).min(MANY as u64);
+        let count = (end - first).min(many as u64);
         for (sequence, message) in (first..first + count).zip(&mut prepared) {
             message.stamp(sequence);
             marks.note(sequence);

@@ -87,6 +87,21 @@ fn latency_rows() {
     assert_eq!(row["runtime"], "busy-poll:1");
 }
 
+/// Beside the spinner both ends still sleep and wake: the ratio is there, or the reason why not.
+#[test]
+fn latency_beside_a_spinner_and_against_mpich() {
+    for options in [
+        &["--load", "spinner", "--against", "raw"][..],
+        &["--runtime", "busy-poll", "--against", "mpich"],
+    ] {
+        let row = row(&[&["latency", "--iterations", "20"], options].concat());
+        assert_keys(&row, AGAINST_KEYS);
+        assert!(row["p50_us"].is_number(), "{row}");
+        assert_ne!(row["ratio"].is_number(), row["reason"].is_string(), "{row}");
+        assert_eq!(row["load"], if options[1] == "spinner" { "spinner" } else { "idle" });
+    }
+}
+
 #[test]
 fn bandwidth_rows() {
     let row = row(&["bandwidth", "--size", "1MiB", "--repeat", "10", "--against", "raw"]);
@@ -148,6 +163,17 @@ fn idle_rows() {
 }
 
 #[test]
+fn starve_rows() {
+    let options = ["--threads", "3", "--computing", "2", "--work", "1ms", "--messages", "20"];
+    for more in [&["--against", "eventfd"][..], &["--runtime", "io-thread"]] {
+        let row = row(&[&["starve"], &options[..], more].concat());
+        assert_keys(&row, &["payload_bytes", "iterations", "p50_us", "p99_us", "computing"]);
+        assert_eq!(row["iterations"], 20);
+    }
+    assert!(refusal(&["starve", "--threads", "3", "--computing", "3"]).contains("--computing 2"));
+}
+
+#[test]
 fn farm_rows() {
     let keys = ["tasks", "seconds", "tasks_per_second", "overhead_us_per_task", "efficiency"];
     let many: &[&[&str]] = &[
@@ -194,11 +220,11 @@ fn budgets_run_all_at_tiny_sizes() {
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{err}", output.status);
     let out = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(out.lines().count(), 24 + usize::from(cfg!(feature = "peers")));
+    assert_eq!(out.lines().count(), 30 + usize::from(cfg!(feature = "peers")));
     for line in out.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
         assert_keys(&row, &["name", "figure", "budget", "aim", "met"]);
-        assert!(row["figure"].is_number(), "{row}");
+        assert!(row["figure"].is_number() || row["reason"].is_string(), "{row}");
     }
 }
 
@@ -240,6 +266,8 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
         (&["stream", "--connect", "127.0.0.1:1", "--transport", "unix"], "--transport tcp"),
         (&["stream", "--connect", "foo"], "HOST:PORT"),
         (&["stream", "--connect", "127.0.0.1:1"], "connecting to 127.0.0.1:1"),
+        (&["latency", "--load", "spinner", "--against", "load-idle"], "raw, mpich or session-off"),
+        (&["latency", "--against", "mpich"], "--runtime busy-poll and --transport tcp"),
         (&["calls", "--in-flight", "0"], "1 to 1000000"),
         (&["calls", "--size", "64KiB", "--against", "raw"], "65536 bytes in flight"),
         (&["farm", "--work", "10"], "10us"),

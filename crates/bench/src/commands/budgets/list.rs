@@ -87,6 +87,14 @@ pub(super) static BUDGETS: &[Budget] = &[
         aim: 0.9,
     },
     Budget {
+        name: "redeliver",
+        command: "stream --size 16 --api one --delivery redelivered --against plain",
+        quick: FEW_MESSAGES,
+        key: "ratio",
+        bound: Bound::AtLeast(0.95),
+        aim: 1.0,
+    },
+    Budget {
         name: "stream-many",
         command: "stream --size 16 --api many --against hand-batched",
         quick: FEW_MESSAGES,
@@ -127,6 +135,22 @@ pub(super) static BUDGETS: &[Budget] = &[
         aim: 1.0,
     },
     Budget {
+        name: "stream-1MiB",
+        command: "stream --size 1MiB --against bandwidth",
+        quick: "--messages 20",
+        key: "ratio",
+        bound: Bound::AtLeast(0.5),
+        aim: 0.8,
+    },
+    Budget {
+        name: "stream-64MiB",
+        command: "stream --size 64MiB --against bandwidth",
+        quick: "--size 1MiB --messages 20",
+        key: "ratio",
+        bound: Bound::AtLeast(0.5),
+        aim: 0.8,
+    },
+    Budget {
         name: "latency",
         command: "latency --size 16 --against raw",
         quick: "--iterations 200",
@@ -141,6 +165,22 @@ pub(super) static BUDGETS: &[Budget] = &[
         key: "ratio",
         bound: Bound::AtMost(1.3),
         aim: 0.9,
+    },
+    Budget {
+        name: "latency-awake",
+        command: "latency --size 16 --load spinner --against raw",
+        quick: "--iterations 200",
+        key: "ratio",
+        bound: Bound::AtMost(1.15),
+        aim: 1.05,
+    },
+    Budget {
+        name: "latency-mpich",
+        command: "latency --size 16 --runtime busy-poll --against mpich",
+        quick: "--iterations 20",
+        key: "ratio",
+        bound: Bound::AtMost(1.1),
+        aim: 1.0,
     },
     Budget {
         name: "calls-one",
@@ -282,6 +322,14 @@ pub(super) static BUDGETS: &[Budget] = &[
         key: "p99_ratio",
         bound: Bound::AtMost(5.0),
         aim: 2.0,
+    },
+    Budget {
+        name: "starve",
+        command: "starve --size 16 --threads 4 --computing 3 --work 1s --against eventfd",
+        quick: "--messages 20 --work 1ms",
+        key: "p99_ratio",
+        bound: Bound::AtMost(2.0),
+        aim: 1.2,
     },
 ];
 

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::harness::near::{Bench, Setting};
 use crate::harness::protocol::{Api, NodeKind, Pace, PolicyKind};
 use crate::harness::slices::{self, Contender, Outcome, Plan, SLICES_MIN, Slice};
-use crate::ours::stream::{StreamKind, near};
+use crate::ours::stream::{Delivery, StreamKind, near};
 use crate::stats::{Ratio, median};
 
 /// At saturation at least this part of the best fixed setting's rate.
@@ -202,7 +202,17 @@ fn merit(rate: Rate, slices: &[Slice]) -> f64 {
 
 fn open(bench: &mut Bench, cell: Cell, node: NodeKind) -> Result<Box<dyn Contender>, Failure> {
     let (bytes, rate) = (cell.bytes, cell.rate.per_second());
-    near(bench, StreamKind { bytes, api: Api::One, rate, pace: Pace::Sleep, node })
+    near(
+        bench,
+        StreamKind {
+            bytes,
+            api: Api::One,
+            rate,
+            pace: Pace::Sleep,
+            delivery: Delivery::Plain,
+            node,
+        },
+    )
 }
 
 #[cfg(test)]

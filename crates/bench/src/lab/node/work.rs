@@ -7,7 +7,7 @@ use std::time::Duration;
 use chunkcomm::{Node, Receiver, RecvError, SendError, Sender};
 
 use crate::harness::machine::now_ns;
-use crate::lab::checks::{Checker, Silences};
+use crate::lab::checks::{Checker, Contents, Silences};
 use crate::lab::protocol::{Ended, Fault, LinkCounts, Outcome};
 use crate::message::Message;
 
@@ -26,6 +26,8 @@ pub(super) struct Lot {
     pub(super) taken: Arc<AtomicU64>,
     /// Whoever sends without end stops.
     pub(super) stop: Arc<AtomicBool>,
+    /// The bytes of all messages follow from it.
+    pub(super) seed: u64,
 }
 
 /// How a receiver takes messages.
@@ -39,10 +41,11 @@ pub(super) struct Pace {
 
 /// Sends numbered messages as fast as it goes until told to stop, then closes its channel.
 pub(super) async fn produce<M: Message>(mut sender: Sender<M>, bytes: usize, lot: Lot) -> Outcome {
+    let contents = Contents::of(lot.seed, sender.name());
     let mut outcome = Outcome { began_ns: now_ns(), ..Outcome::default() };
     let mut message = M::with_size(bytes);
     while !lot.stop.load(Ordering::Relaxed) {
-        message.stamp(outcome.messages);
+        contents.fill(&mut message, outcome.messages);
         if let Err(error) = sender.send(&message).await {
             outcome.error = Some(not_sent(&error, sender.peer().name()));
             break;
@@ -96,7 +99,7 @@ pub(super) async fn consume<M: Message + PartialEq>(
     };
     let mut taking = Taking {
         receiver,
-        checker: Checker::new(bytes),
+        checker: Checker::new(bytes, Contents::of(lot.seed, &channel)),
         silences: pace.silences.then(Silences::default),
         messages: Vec::with_capacity(MANY),
         lot,

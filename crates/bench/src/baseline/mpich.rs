@@ -1,0 +1,115 @@
+//! MPICH over TCP: a program of its own (`ping_pong.c`), compiled where it is measured.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Instant;
+
+use crate::failure::{Doing, Failure};
+use crate::harness::machine;
+use crate::harness::near::{Bench, Timing};
+use crate::harness::slices::{Contender, Slice};
+
+/// Round trips between two ranks.
+const PROGRAM: &str = include_str!("ping_pong.c");
+
+/// Compiler and launcher: Debian's names where several MPI are installed, then the usual ones.
+const TOOLS: [(&str, &str); 2] = [("mpicc.mpich", "mpiexec.mpich"), ("mpicc", "mpiexec")];
+
+/// Two ranks on one host would share memory otherwise: both of MPICH's network layers are told.
+const OVER_TCP: [(&str, &str); 3] =
+    [("MPIR_CVAR_NOLOCAL", "1"), ("UCX_TLS", "tcp,self"), ("FI_PROVIDER", "tcp")];
+
+/// The compiled program; its folder is removed with this.
+pub struct MpichEcho {
+    folder: PathBuf,
+    launcher: &'static str,
+    message_bytes: usize,
+}
+
+impl MpichEcho {
+    /// Compiles the program and lets two ranks meet.
+    ///
+    /// # Errors
+    /// If there is no MPICH, or it does not run here.
+    pub fn open(message_bytes: usize) -> Result<Self, Failure> {
+        let name = format!("chunkperf-mpich-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder).doing("making a folder for the program of MPICH")?;
+        let mut echo = Self { folder, launcher: "", message_bytes };
+        let source = echo.folder.join("ping_pong.c");
+        std::fs::write(&source, PROGRAM).doing("writing the program of MPICH")?;
+        let mut failed = Failure::broken("looking for mpicc", "there is none");
+        for (compiler, launcher) in TOOLS {
+            let mut command = Command::new(compiler);
+            command.arg("-O2").arg("-o").arg(echo.program()).arg(&source);
+            match output_of(command, compiler) {
+                Ok(_) => {
+                    echo.launcher = launcher;
+                    echo.round_trips_ns(1)?;
+                    return Ok(echo);
+                }
+                Err(failure) => failed = failure,
+            }
+        }
+        Err(failed)
+    }
+
+    fn program(&self) -> PathBuf {
+        self.folder.join("ping_pong")
+    }
+
+    fn round_trips_ns(&self, count: u64) -> Result<Vec<u64>, Failure> {
+        let mut command = Command::new(self.launcher);
+        command
+            .args(["-n", "2", "-bind-to", "core"])
+            .arg(self.program())
+            .args([self.message_bytes.to_string(), count.to_string()])
+            .envs(OVER_TCP);
+        let output = output_of(command, self.launcher)?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let samples_ns: Result<Vec<u64>, _> = text.lines().map(str::parse).collect();
+        let samples_ns = samples_ns.doing("reading round trips of MPICH")?;
+        if samples_ns.len() as u64 != count {
+            let cause = format!("{} of {count} were printed", samples_ns.len());
+            return Err(Failure::broken("reading round trips of MPICH", cause));
+        }
+        Ok(samples_ns)
+    }
+}
+
+/// Returns the output of the command, which may use all cores though this thread is pinned to one.
+fn output_of(mut command: Command, name: &str) -> Result<Output, Failure> {
+    command.stdin(Stdio::null());
+    let ran = thread::spawn(move || {
+        machine::unpin();
+        command.output()
+    });
+    let output = ran.join().map_err(|_| Failure::broken("running", name))?;
+    let output = output.doing(&format!("running {name}"))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let first = said.lines().find(|line| line.contains("error")).or(said.lines().next());
+    let cause = format!("{}: {}", output.status, first.unwrap_or_default());
+    Err(Failure::broken(format!("running {name}"), cause))
+}
+
+impl Drop for MpichEcho {
+    fn drop(&mut self) {
+        // If this fails, a folder of a few KiB stays under the system's temporary one.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Contender for MpichEcho {
+    fn slice(&mut self, _bench: &mut Bench, count: u64) -> Result<Slice, Failure> {
+        let started = Instant::now();
+        let samples_ns = self.round_trips_ns(count)?;
+        let seconds = started.elapsed().as_secs_f64();
+        // Its processor time is not asked for: only round trips are compared.
+        let timing = Timing { seconds, cpu_ns: 0, marks_ns: Vec::new() };
+        Ok(Slice::new(count, &timing, samples_ns))
+    }
+}
