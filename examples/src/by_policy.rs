@@ -13,7 +13,7 @@ use chunkcomm::{Cluster, ClusterConfig, Node, Policy, Registry};
 use chunkcomm_pipeline::patterns::pin;
 use clap::{Args, ValueEnum};
 
-use crate::cluster_options::{ClusterOptions, join};
+use crate::cluster_options::{ClusterOptions, cause_first};
 
 const END_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -105,6 +105,21 @@ impl Policies {
 }
 
 impl TeamOptions {
+    /// Checks whether options go together that are each right.
+    ///
+    /// # Errors
+    /// A text that says what is allowed.
+    pub fn check(&self) -> Result<(), String> {
+        let teams = self.policy.teams();
+        match self.cluster.nodes {
+            Some(nodes) if nodes < teams => Err(format!(
+                "--nodes {nodes}: each of {teams} policies needs a node: allowed are {teams} nodes \
+                 and more, or one --policy"
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// Joins the cluster; rank 0 does `lead` with the teams, the others run `processes` for it
     /// until it is done. Nodes that this process starts itself, where `--nodes` does not say how
     /// many, are `each` for a team, and run as `seats` says.
@@ -118,12 +133,8 @@ impl TeamOptions {
         processes: &Registry,
         lead: impl AsyncFnOnce(&Cluster, &[Team]) -> Result<(), Box<dyn Error>>,
     ) -> Result<(), Box<dyn Error>> {
-        if self.cluster.explain_launch {
-            self.cluster.join().await?;
-            return Ok(());
-        }
         let (config, launcher) = self.config(each, processes)?;
-        let cluster = join(config).await?;
+        let Some(cluster) = self.cluster.join_with(|_| config).await? else { return Ok(()) };
         // After the copies were started, which would have the same place.
         let one_machine = matches!(launcher, Launcher::User | Launcher::Copy);
         if seats == Seats::OneEach && one_machine && self.cluster.hosts.is_none() {
@@ -137,6 +148,7 @@ impl TeamOptions {
             Ok(teams) => lead(&cluster, &teams).await,
             Err(too_few) => Err(too_few.into()),
         };
+        let done = cause_first(&cluster, done).await;
         let cut_short = cluster.ended();
         cluster.finish();
         let ended = cluster.end(END_DEADLINE).await;

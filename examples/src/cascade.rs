@@ -14,11 +14,10 @@ use chunkcomm::{Cluster, ClusterConfig, Node};
 use chunkcomm_pipeline::patterns::{
     Chain, Compute, Run, auto_delta_bytes, pin, sequential, serve_in,
 };
-use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 
-use crate::cluster_options::{ClusterOptions, first_death};
-use crate::command_line::{numbers, parse, write_out};
+use crate::cluster_options::{ClusterOptions, cause_first, first_death};
+use crate::command_line::{numbers, parse_with, ratio, write_out};
 use crate::program::{on_a_thread, run_program};
 
 const SIZE_BYTES_MAX: usize = 4 << 30;
@@ -35,7 +34,7 @@ type Failure = Box<dyn Error>;
     about = "A chain of nodes filters an array: whole buffers against deltas; 3 nodes on this \
              machine if nothing else is said"
 )]
-struct Options {
+pub(crate) struct Options {
     #[command(flatten)]
     cluster: ClusterOptions,
 
@@ -90,16 +89,23 @@ fn parse_delta(text: &str) -> Result<Delta, String> {
 /// The whole program: rank 0 is the first node of the chain.
 #[must_use]
 pub fn run() -> ExitCode {
-    let options = parse::<Options>();
-    if options.cluster.nodes == Some(1) {
-        let alone = "--nodes 1 is no chain: allowed are 2 and more";
-        Options::command().error(ErrorKind::ValueValidation, alone).exit();
-    }
+    let options = parse_with(Options::check);
     run_program("cascade", work(&options))
 }
 
+impl Options {
+    /// Checks whether options go together that are each right.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self.cluster.nodes {
+            Some(1) => Err("--nodes 1 is no chain: allowed are 2 and more".to_owned()),
+            _ => Ok(()),
+        }
+    }
+}
+
 async fn work(options: &Options) -> Result<(), Failure> {
-    let is_told = options.cluster.are_of_a_cluster()?;
+    let is_told = ClusterOptions { explain_launch: false, ..options.cluster.clone() };
+    let is_told = is_told.are_of_a_cluster()?;
     let settings = |config: ClusterConfig| if is_told { config } else { config.nodes(NODES) };
     let Some(cluster) = options.cluster.join_with(settings).await? else { return Ok(()) };
     // After the copies were started, which would be pinned with it.
@@ -107,7 +113,7 @@ async fn work(options: &Options) -> Result<(), Failure> {
     if cluster.rank() > 0 {
         return follow(&cluster).await;
     }
-    let done = lead(&cluster, options).await;
+    let done = cause_first(&cluster, lead(&cluster, options).await).await;
     cluster.finish();
     let ended = cluster.end(END_DEADLINE).await;
     // How the cluster ended follows from what went wrong before.
@@ -205,10 +211,10 @@ impl Measured {
             ("deltas", &self.delta),
         ];
         for (name, times) in rows {
-            let speedup = median_ms(&self.whole) / median_ms(times);
+            let speedup = ratio(median_ms(&self.whole) / median_ms(times), 2);
             let (median, fastest) =
                 (median_ms(times), times.iter().min().map_or(f64::NAN, |time| ms(*time)));
-            lines.push(format!("{name:<16} {median:>12.3} {fastest:>12.3} {speedup:>10.2}"));
+            lines.push(format!("{name:<16} {median:>12.3} {fastest:>12.3} {speedup:>10}"));
         }
         let results = 2 * (options.repeats + 1);
         lines.push(format!("all {results} results equal the sequential one, element by element"));

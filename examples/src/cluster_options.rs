@@ -2,13 +2,16 @@
 
 use std::error::Error;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use chunkcomm::cluster::launch::{Launcher, PlaceError};
 use chunkcomm::cluster::{Change, Death};
 use chunkcomm::{Cluster, ClusterConfig};
 use clap::Args;
+use tokio::time::timeout;
 
 use crate::command_line::{numbers, write_out};
+use chunkcomm::with_causes;
 
 const NODES_MAX: u64 = 4096;
 
@@ -85,11 +88,25 @@ impl ClusterOptions {
 ///
 /// # Errors
 /// See [`Cluster::join`].
-pub(crate) async fn join(config: ClusterConfig) -> Result<Cluster, Box<dyn Error>> {
+async fn join(config: ClusterConfig) -> Result<Cluster, Box<dyn Error>> {
     let cluster = Cluster::join(config).await?;
     #[cfg(unix)]
     cluster.node().explain_on_sigusr1()?;
     Ok(cluster)
+}
+
+/// Returns the cause of a failure on rank 0: a death before the errors that follow from it.
+pub(crate) async fn cause_first<T>(
+    cluster: &Cluster,
+    done: Result<T, Box<dyn Error>>,
+) -> Result<T, Box<dyn Error>> {
+    /// A link may break before the death of its peer is told.
+    const TOLD_WITHIN: Duration = Duration::from_millis(500);
+    let Err(error) = done else { return done };
+    let Ok(death) = timeout(TOLD_WITHIN, first_death(cluster)).await else { return Err(error) };
+    let (death, error) = (death.to_string(), with_causes(&*error));
+    let known = error.starts_with(&death);
+    Err(if known { error } else { format!("{death}; then: {error}") }.into())
 }
 
 /// Waits until a node of the cluster has died, or gives the first that has.

@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 use std::ops::RangeInclusive;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 
 /// Parses a number within a range; anything else is refused with the range.
 pub fn numbers<N>(
@@ -29,6 +30,27 @@ where
 #[must_use]
 pub fn parse<P: Parser>() -> P {
     try_parse(std::env::args_os()).unwrap_or_else(|error| error.exit())
+}
+
+/// As [`parse`], with a check of options that each are right; it says what is allowed.
+#[must_use]
+pub fn parse_with<P: Parser>(check: impl FnOnce(&P) -> Result<(), String>) -> P {
+    try_parse_with(std::env::args_os(), check).unwrap_or_else(|error| error.exit())
+}
+
+/// As [`parse_with`], of these words, the program's name first.
+///
+/// # Errors
+/// A text that says what is wrong with them.
+pub fn try_parse_with<P: Parser>(
+    words: impl IntoIterator<Item = impl Into<OsString>>,
+    check: impl FnOnce(&P) -> Result<(), String>,
+) -> Result<P, clap::Error> {
+    let options = try_parse(words)?;
+    match check(&options) {
+        Ok(()) => Ok(options),
+        Err(allowed) => Err(P::command().error(ErrorKind::ValueValidation, allowed)),
+    }
 }
 
 /// As [`parse`], of these words, the program's name first.
@@ -61,6 +83,16 @@ fn is_long_option(word: &[u8]) -> bool {
     word.len() > 2 && word.starts_with(b"--") && !word.contains(&b'=')
 }
 
+/// Returns a ratio with `digits` digits after the point, and more where fewer than two would
+/// count.
+#[must_use]
+pub fn ratio(ratio: f64, digits: usize) -> String {
+    // Of nothing, and of what took no time, no digit counts.
+    let counting = if ratio > 0.0 { 1.0 - ratio.log10().floor() } else { 0.0 };
+    let digits = digits.max(counting.clamp(0.0, 9.0) as usize);
+    format!("{ratio:.digits$}")
+}
+
 /// Writes a report to standard output, at once.
 ///
 /// # Errors
@@ -74,6 +106,76 @@ pub fn write_out(report: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Any text may be the value of these.
+    const FREE: [&str; 5] = ["hosts", "file", "events", "output", "paths"];
+
+    /// Each option refuses values that mean nothing, and says what is allowed.
+    fn options_say_what_is_allowed<P: Parser>(wrongs: &mut Vec<String>) {
+        let command = P::command();
+        let name = command.get_name().to_owned();
+        let takes_values = |option: &&clap::Arg| option.get_action().takes_values();
+        for option in command.get_arguments().filter(takes_values) {
+            let id = option.get_id().as_str();
+            if FREE.contains(&id) {
+                continue;
+            }
+            for wrong in ["nope", "", "-1", "99999999999999999999999", "1:2:3"] {
+                let value = format!("--{}={wrong}", option.get_long().expect("a long name"));
+                let parsed = try_parse::<P>([name.as_str(), &value, "--explain-launch"]);
+                let (status, told) = match parsed {
+                    Ok(_) => (0, "it is taken".to_owned()),
+                    Err(error) => (error.exit_code(), error.to_string()),
+                };
+                let allowed = told.contains("allowed") || told.contains("possible values: ");
+                if status != 2 || !allowed {
+                    wrongs.push(format!("{name} {value}: {status}, {told}"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_option_of_every_program_says_what_is_allowed() {
+        let wrongs = &mut Vec::new();
+        options_say_what_is_allowed::<crate::cascade::Options>(wrongs);
+        options_say_what_is_allowed::<crate::echo::Options>(wrongs);
+        options_say_what_is_allowed::<crate::mandelbrot::options::Options>(wrongs);
+        options_say_what_is_allowed::<crate::nodes::Options>(wrongs);
+        options_say_what_is_allowed::<crate::parsort::Options>(wrongs);
+        options_say_what_is_allowed::<crate::telemetry::Options>(wrongs);
+        options_say_what_is_allowed::<crate::wordcount::Options>(wrongs);
+        assert!(wrongs.is_empty(), "{}", wrongs.join("\n"));
+    }
+
+    #[test]
+    fn options_that_do_not_go_together_say_so() {
+        fn refused<P: Parser>(check: fn(&P) -> Result<(), String>, words: &[&str], told: &str) {
+            let Err(error) = try_parse_with(["p"].iter().chain(words), check) else {
+                panic!("{words:?} is taken");
+            };
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(told), "{words:?}: {error}");
+        }
+        use crate::{cascade, echo, parsort, telemetry};
+        refused(cascade::Options::check, &["--nodes", "1"], "allowed are 2 and more");
+        refused(echo::Options::check, &["--nodes", "1"], "allowed are 2 nodes and more");
+        let sort = parsort::Options::check;
+        refused(sort, &["--nodes", "1"], "allowed are 2 nodes and more");
+        assert!(try_parse_with(["p", "--nodes", "1", "--policy", "chunked"], sort).is_ok());
+        refused(sort, &["--count", "7", "--file", "x"], "cannot be used with");
+        refused(sort, &["--file", "x", "--seed", "7"], "cannot be used with");
+        refused(sort, &["--sweep", "--chunk", "7"], "cannot be used with");
+        refused(telemetry::Options::check, &["--nodes", "3"], "allowed are 2");
+    }
+
+    #[test]
+    fn a_ratio_shows_two_digits_that_count() {
+        let shown =
+            [123.456, 1.0, 0.96, 0.5, 0.0314, 0.00042, 0.0, f64::INFINITY].map(|it| ratio(it, 1));
+        assert_eq!(shown, ["123.5", "1.0", "0.96", "0.50", "0.031", "0.00042", "0.0", "inf"]);
+        assert_eq!(ratio(1.149, 2), "1.15");
+    }
 
     #[test]
     fn numbers_outside_say_what_is_allowed() {

@@ -18,7 +18,7 @@ use clap::Parser;
 use serde::{Deserialize, Serialize};
 
 use crate::by_policy::{Seats, Team, TeamOptions};
-use crate::command_line::{numbers, parse, write_out};
+use crate::command_line::{numbers, parse_with, write_out};
 use crate::program::run_program;
 use table::Row;
 
@@ -28,7 +28,7 @@ use table::Row;
     about = "Sends items to another node and back, gathered and each at once, and compares",
     after_help = "By default there are 4 nodes: for each policy one that sends and one that sends back. Started by the program itself, on Linux, these two have a processor each where there are two."
 )]
-struct Options {
+pub(crate) struct Options {
     #[command(flatten)]
     teams: TeamOptions,
 
@@ -84,8 +84,15 @@ struct Outcome {
 /// The whole program.
 #[must_use]
 pub fn run() -> ExitCode {
-    let options = parse::<Options>();
+    let options = parse_with(Options::check);
     run_program("echo", work(&options))
+}
+
+impl Options {
+    /// Checks whether options go together that are each right.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.teams.check()
+    }
 }
 
 async fn work(options: &Options) -> Result<(), Box<dyn Error>> {

@@ -17,9 +17,9 @@ use chunkcomm::{Cluster, Registry};
 use chunkcomm_farm::{Farm, Model, RunStats, StartError, serve_if_started, serve_in};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::cluster_options::first_death;
+use crate::cluster_options::{cause_first, first_death};
 use crate::command_line::{parse, write_out};
-use crate::program::{on_a_thread, with_causes};
+use crate::program::{failed, on_a_thread};
 use options::Options;
 use view::{Steps, View};
 
@@ -43,10 +43,7 @@ pub fn run() -> ExitCode {
     let options = parse::<Options>();
     match work(&options, registry, &render) {
         Ok(same) => ExitCode::from(u8::from(!same)),
-        Err(error) => {
-            eprintln!("mandelbrot: {}", with_causes(error.as_ref()));
-            ExitCode::FAILURE
-        }
+        Err(error) => failed("mandelbrot", &*error),
     }
 }
 
@@ -80,6 +77,7 @@ async fn work_in_cluster(
         };
     }
     let done = farm_out(options, Some(&cluster), registry, render).await;
+    let done = cause_first(&cluster, done).await;
     cluster.finish();
     let ended = cluster.end(END_DEADLINE).await;
     // How the cluster ended follows from what went wrong before.

@@ -28,7 +28,7 @@ type Failure = Box<dyn Error>;
 
 #[derive(Parser)]
 #[command(name = "nodes", about = "Prints the nodes of a cluster and how far they are from rank 0")]
-struct Options {
+pub(crate) struct Options {
     #[command(flatten)]
     cluster: ClusterOptions,
 

@@ -18,9 +18,9 @@ use chunkcomm::{Cluster, Process, ReceivingPort, Registry, SendingPort};
 use serde::{Deserialize, Serialize};
 
 use crate::by_policy::{Seats, Team};
-use crate::command_line::{parse, write_out};
+use crate::command_line::{parse_with, write_out};
 use crate::program::{on_a_thread, run_program};
-use options::Options;
+pub(crate) use options::Options;
 use table::Row;
 use ways::{Way, Workers};
 
@@ -77,7 +77,7 @@ struct Outcome {
 /// The whole program.
 #[must_use]
 pub fn run() -> ExitCode {
-    let options = parse::<Options>();
+    let options = parse_with(Options::check);
     run_program("parsort", work(&options))
 }
 

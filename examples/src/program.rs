@@ -3,8 +3,14 @@
 use std::error::Error;
 use std::process::ExitCode;
 
+use chunkcomm::cluster::JoinError;
+use chunkcomm::cluster::launch::HostsError;
+use chunkcomm::with_causes;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
+
+/// Exit status of a wrong command line.
+const STATUS_USAGE: u8 = 2;
 
 /// Runs the program of this name to its end on this thread; says on standard error why it failed.
 pub fn run_program(
@@ -30,10 +36,21 @@ fn run(
     let runtime = runtime.enable_all().build();
     match runtime.map_err(Box::<dyn Error>::from).and_then(|runtime| runtime.block_on(program)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{name}: {}", with_causes(&*error));
-            ExitCode::FAILURE
-        }
+        Err(error) => failed(name, &*error),
+    }
+}
+
+/// Prints to standard error why the program of this name failed. Returns its exit status: 2 where
+/// the hosts file is wrong, as for an option.
+pub(crate) fn failed(name: &str, error: &(dyn Error + 'static)) -> ExitCode {
+    // In one piece: other nodes write there, too.
+    let line = format!("{name}: {}\n", with_causes(error));
+    eprint!("{line}");
+    match error.downcast_ref() {
+        Some(JoinError::Hosts(
+            HostsError::Read { .. } | HostsError::Line { .. } | HostsError::Slots { .. },
+        )) => ExitCode::from(STATUS_USAGE),
+        _ => ExitCode::FAILURE,
     }
 }
 
@@ -51,15 +68,4 @@ pub(crate) async fn on_a_thread<T: Send + 'static>(
         let _ = done.send(what());
     })?;
     Ok(outcome.await.map_err(|_| "a thread has panicked")?)
-}
-
-/// An error and what caused it in one line, for people.
-pub(crate) fn with_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text += &format!(": {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -35,7 +35,7 @@ use chunkcomm::cluster::{Cluster, End};
 use clap::Parser;
 
 use crate::cluster_options::ClusterOptions;
-use crate::command_line::{numbers, parse};
+use crate::command_line::{numbers, parse_with};
 use crate::program::run_program_on_threads;
 use collector::{Output, collect};
 use event::Event;
@@ -55,12 +55,12 @@ type Failure = Box<dyn Error>;
     name = "telemetry",
     about = "An HTTP service (rank 0) that ships events to a collector (rank 1)"
 )]
-struct Options {
+pub(crate) struct Options {
     #[command(flatten)]
     cluster: ClusterOptions,
 
     /// Where the service listens
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = http_address)]
     http: SocketAddr,
 
     /// The collector appends events to this file [default: standard output]
@@ -77,10 +77,27 @@ struct Options {
     demo: Option<u64>,
 }
 
+fn http_address(text: &str) -> Result<SocketAddr, String> {
+    let allowed = "allowed is IP:PORT, such as 127.0.0.1:8080 or [::1]:8080";
+    text.parse().map_err(|_| allowed.to_owned())
+}
+
+impl Options {
+    /// Checks whether options go together that are each right.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self.cluster.nodes {
+            Some(nodes) if nodes != NODES => {
+                Err(format!("--nodes {nodes}: allowed are {NODES}, service and collector"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// The whole program.
 #[must_use]
 pub fn run() -> ExitCode {
-    let options = parse::<Options>();
+    let options = parse_with(Options::check);
     run_program_on_threads("telemetry", work(options))
 }
 

@@ -25,7 +25,7 @@ use clap::Parser;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use crate::cluster_options::ClusterOptions;
+use crate::cluster_options::{ClusterOptions, cause_first};
 use crate::command_line::{numbers, parse, write_out};
 use crate::program::{on_a_thread, run_program};
 use tally::{Sequential, Tally, most_frequent};
@@ -46,7 +46,7 @@ type Ends = (ReceivingPort<String>, SendingPort<Count>);
     name = "wordcount",
     about = "Counts the words of text files on the nodes of a cluster; rank 0 has the files"
 )]
-struct Options {
+pub(crate) struct Options {
     #[command(flatten)]
     cluster: ClusterOptions,
 
@@ -83,7 +83,7 @@ async fn work(options: &Options) -> Result<(), Failure> {
             end => Err(end.to_string().into()),
         };
     }
-    let done = lead(&cluster, &counting, options).await;
+    let done = cause_first(&cluster, lead(&cluster, &counting, options).await).await;
     cluster.finish();
     let ended = cluster.end(END_DEADLINE).await;
     // How the cluster ended follows from what went wrong before.

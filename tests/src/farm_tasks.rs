@@ -1,6 +1,7 @@
 //! The functions that the farm tests run, registered alike in the tests and in
 //! the program `farm-program`, which is their worker process.
 
+use std::io::Read as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -57,6 +58,8 @@ pub struct Functions {
     pub sleep: Function<u64, u32>,
     /// Ends its process with this status.
     pub exit: Function<i32, ()>,
+    /// Reads standard input to its end; gives the bytes.
+    pub input: Function<(), Vec<u8>>,
     /// So many bytes.
     pub bytes: Function<usize, Vec<u8>>,
     /// The same bytes again.
@@ -86,6 +89,11 @@ pub fn registry() -> (Registry, Functions) {
             std::process::id()
         }),
         exit: registry.register("exit", |status: i32| std::process::exit(status)),
+        input: registry.register("input", |()| {
+            let mut bytes = Vec::new();
+            std::io::stdin().read_to_end(&mut bytes).expect("it can be read");
+            bytes
+        }),
         bytes: registry.register("bytes", |count: usize| vec![7; count]),
         echo: registry.register("echo", |bytes: Vec<u8>| bytes),
     };

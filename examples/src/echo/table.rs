@@ -2,6 +2,7 @@
 
 use super::Outcome;
 use crate::by_policy::verdict;
+use crate::command_line::ratio;
 
 /// So many items the budgets are for.
 const BUDGET_ITEMS: u32 = 10_000;
@@ -57,7 +58,7 @@ pub(super) fn text(items: u32, alone: bool, least_gain: f64, rows: &[Row]) -> St
             };
             (cell(milliseconds, 2), cell(packets, 0))
         });
-        let gain = row.gain().map_or("-".to_owned(), |gain| format!("{gain:.2}x"));
+        let gain = row.gain().map_or("-".to_owned(), |gain| ratio(gain, 2) + "x");
         let [(unbuffered, one_each), (chunked, gathered)] = cells;
         let words = row.words;
         text += &format!(
@@ -67,7 +68,7 @@ pub(super) fn text(items: u32, alone: bool, least_gain: f64, rows: &[Row]) -> St
     let gains: Vec<(u32, f64)> =
         rows.iter().filter_map(|row| Some((row.words, row.gain()?))).collect();
     if let Some((words, gain)) = gains.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1)) {
-        text += &format!("least gain: {gain:.2}x, of {words} words\n");
+        text += &format!("least gain: {}x, of {words} words\n", ratio(gain, 2));
         text += &match crossover(gains.clone(), least_gain) {
             Some(words) => {
                 format!("crossover: from {words} words on chunking gains less than {least_gain}x\n")

@@ -7,6 +7,7 @@ use chunkcomm::FlushReason;
 use chunkcomm_farm::RunStats;
 
 use super::options::Options;
+use crate::command_line::ratio;
 
 /// Lines of names and values.
 #[derive(Default)]
@@ -46,8 +47,9 @@ pub(super) fn of(
             sequential.as_secs_f64()
         ),
     );
-    row("speed-up", format_args!("{speed_up:.2}"));
-    row("efficiency", format_args!("{:.2} (speed-up / workers)", speed_up / workers as f64));
+    row("speed-up", format_args!("{}", ratio(speed_up, 2)));
+    let efficiency = ratio(speed_up / workers as f64, 2);
+    row("efficiency", format_args!("{efficiency} (speed-up / workers)"));
     row("tasks", format_args!("{}, {:.0} a second", stats.tasks, stats.tasks_per_second()));
     for worker in &stats.workers {
         let busy = worker.busy.as_secs_f64();

@@ -20,7 +20,7 @@ const SWEPT: [u32; 5] = [10, 100, 1_000, 10_000, 100_000];
     after_help = "The workers are processes at the other nodes of each policy, in turn. By default \
                   each has its node: 6 for --workers 2 and both policies."
 )]
-pub(super) struct Options {
+pub(crate) struct Options {
     #[command(flatten)]
     pub(super) teams: TeamOptions,
 
@@ -33,11 +33,11 @@ pub(super) struct Options {
     count: u32,
 
     /// Seed of the random numbers
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = numbers::<u64>(0..=u64::MAX))]
     seed: u64,
 
     /// Sort the whole numbers in this file of rank 0 instead, apart by white space
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["count", "seed"])]
     file: Option<PathBuf>,
 
     /// Numbers in a chunk, for the two ways with chunks
@@ -45,7 +45,7 @@ pub(super) struct Options {
     chunk: u32,
 
     /// Try chunks of 10 to 100000 numbers
-    #[arg(long)]
+    #[arg(long, conflicts_with = "chunk")]
     sweep: bool,
 
     /// Sort so often; the median counts
@@ -54,6 +54,11 @@ pub(super) struct Options {
 }
 
 impl Options {
+    /// Checks whether options go together that are each right.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.teams.check()
+    }
+
     pub(super) fn ways(&self) -> Vec<Way> {
         let one = [self.chunk];
         let sizes = if self.sweep { &SWEPT[..] } else { &one[..] };

@@ -3,6 +3,7 @@
 use super::Outcome;
 use super::ways::Way;
 use crate::by_policy::verdict;
+use crate::command_line::ratio;
 
 /// With so many numbers and workers ...
 const BUDGET_COUNT: usize = 100_000;
@@ -49,22 +50,24 @@ pub(super) fn text(count: usize, workers: u32, alone: bool, rows: &[Row]) -> Str
     };
     let Some(chunked) = plain("chunked") else { return text };
     if let Some(unbuffered) = plain("unbuffered") {
-        let ratio = unbuffered / chunked;
-        text += &format!("plain: chunked is {ratio:.1} times as fast as unbuffered\n");
+        let times = unbuffered / chunked;
+        let shown = ratio(times, 1);
+        text += &format!("plain: chunked is {shown} times as fast as unbuffered\n");
         if count == BUDGET_COUNT && workers == BUDGET_WORKERS && !alone {
-            let verdict = verdict(ratio >= SPEEDUP_MIN);
+            let verdict = verdict(times >= SPEEDUP_MIN);
             text += &format!("budget: {SPEEDUP_MIN} times or more: {verdict}\n");
         }
     }
     let by_hand = rows.iter().filter(|row| row.way != Way::Plain);
     if let Some(best) = by_hand.min_by(|a, b| a.middle.seconds.total_cmp(&b.middle.seconds)) {
-        let (ratio, Row { way, policy, .. }) = (chunked / best.middle.seconds, best);
+        let (times, Row { way, policy, .. }) = (chunked / best.middle.seconds, best);
         text += &format!(
-            "plain, chunked: {ratio:.2} times the time of the best by hand ({way}, {policy})\n"
+            "plain, chunked: {} times the time of the best by hand ({way}, {policy})\n",
+            ratio(times, 2)
         );
         let swept = rows.iter().filter(|row| row.policy == "chunked").count() > 3;
         if count == BUDGET_COUNT_SWEPT && swept && !alone {
-            let verdict = verdict(ratio <= TIMES_MAX);
+            let verdict = verdict(times <= TIMES_MAX);
             text += &format!("budget: {TIMES_MAX} times or less: {verdict}\n");
         }
     }
@@ -77,6 +80,18 @@ mod tests {
 
     fn row(way: Way, policy: &'static str, seconds: f64) -> Row {
         Row::new(way, policy, vec![Outcome { seconds, right: true, messages: 1, packets: 1 }])
+    }
+
+    #[test]
+    fn tiny_inputs_have_ratios_that_say_something() {
+        let rows = [
+            row(Way::Plain, "unbuffered", 0.0003),
+            row(Way::Plain, "chunked", 0.01),
+            row(Way::ChunkedBoth(10), "chunked", 4.0),
+        ];
+        let text = text(0, 2, false, &rows);
+        assert!(text.contains("chunked is 0.030 times as fast as"), "{text}");
+        assert!(text.contains("plain, chunked: 0.0025 times the time"), "{text}");
     }
 
     #[test]

@@ -81,6 +81,17 @@ async fn end(node: &Node, collector: &Peer, service: &Service) -> Result<u64, Fa
         let (_, mut collected) = node.accept::<u64>(COLLECTED).await?;
         Ok::<_, Failure>(collected.recv().await?)
     };
+    let written = async {
+        tokio::select! {
+            // The collector's last word comes before its end.
+            biased;
+            written = written => written,
+            _ = collector.closed() => {
+                let name = collector.name();
+                Err(format!("{name}, the collector, ended without saying what it has").into())
+            }
+        }
+    };
     let written = timeout(END_DEADLINE, written).await.map_err(|_| late("to write the events"))?;
     match written? {
         Some(written) if written == accepted => Ok(written),

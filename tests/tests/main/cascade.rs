@@ -80,7 +80,7 @@ fn a_killed_node_ends_the_program_with_an_error_and_nobody_is_left() {
         let mut stderr = program.0.stderr.take().unwrap();
         let nodes = proc::children(program.0.id(), 2);
         let victim_pid = proc::placed(&nodes, victim);
-        // It has its node then, and is about to join the chain or has joined it.
+        // It is about to join the cluster then, or has joined the chain.
         proc::wait_until_handled(victim_pid, Signal::USR1);
         proc::signal(victim_pid, Signal::KILL);
         let mut told = String::new();

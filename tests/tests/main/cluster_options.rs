@@ -47,13 +47,20 @@ fn each_program_explains_its_launch() {
         for word in ["first", "second", program.file] {
             assert!(explained.contains(word), "{word:?} is not in\n{explained}");
         }
+        assert!(explained.contains("rank        none: "), "{explained}");
+        // As many as it starts by itself.
+        let own = ["cascade", "echo", "parsort", "telemetry"].iter().zip([3, 4, 6, 2]);
+        if let Some((_, nodes)) = own.into_iter().find(|(name, _)| **name == program.name) {
+            let explained = program.prints(&["--explain-launch"]);
+            assert!(explained.contains(&format!("nodes       {nodes}\n")), "{explained}");
+        }
         let mut command = program.command(&["--explain-launch"]);
-        command.env("CHUNKCOMM_RANK", "1").env("CHUNKCOMM_SIZE", "3");
+        command.env("CHUNKCOMM_RANK", "1").env("CHUNKCOMM_SIZE", "2");
         command.env("CHUNKCOMM_MANAGER", "127.0.0.1:9");
         let Output { status, stdout, stderr } = command.output().unwrap();
         let explained = String::from_utf8(stdout).unwrap();
         assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
-        for word in ["1 of 3", "CHUNKCOMM_RANK=1", "127.0.0.1:9"] {
+        for word in ["1 of 2", "CHUNKCOMM_RANK=1", "127.0.0.1:9"] {
             assert!(explained.contains(word), "{word:?} is not in\n{explained}");
         }
     }

@@ -12,20 +12,20 @@ use chunkcomm_farm::{
 };
 use chunkcomm_tests::farm_tasks::{FEWER, FORGETS, Functions, Job, OTHER_TYPES, registry};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_farm-program");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_farm-program");
 
 /// Nothing here takes longer on a machine that is alive.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A farm whose worker processes are `farm-program`: this test's own program
 /// would run the tests again.
-fn builder() -> (FarmBuilder, Functions) {
+pub(crate) fn builder() -> (FarmBuilder, Functions) {
     let (registry, functions) = registry();
     let builder = Farm::builder(registry).workers(2).launcher(|launcher| launcher.program(PROGRAM));
     (builder, functions)
 }
 
-fn pids(farm: &Farm) -> Vec<u32> {
+pub(crate) fn pids(farm: &Farm) -> Vec<u32> {
     farm.workers().iter().filter_map(|worker| worker.pid).collect()
 }
 
@@ -159,6 +159,15 @@ async fn a_killed_worker_ends_the_run_with_its_name_and_nothing_is_left() {
     assert!(started.iter().all(|&pid| is_gone(pid)), "the others are gone too: {started:?}");
     let again = farm.run(&functions.double, [1]).await.unwrap_err();
     assert_eq!(again.to_string(), error.to_string());
+    // Nobody is left to wait for, and none of them is said to be there.
+    let finished = farm.finish(DEADLINE).await.unwrap_err().to_string();
+    let dismissed = "it was killed since another worker was lost";
+    let expected = format!(
+        "the farm did not end well: {victim}: its process ended: signal: 9 (SIGKILL); \
+         worker 0 (process {}): {dismissed}; worker 2 (process {}): {dismissed}",
+        started[0], started[2]
+    );
+    assert_eq!(finished, expected);
 }
 
 #[tokio::test]
@@ -177,6 +186,37 @@ async fn a_worker_that_exits_tells_its_status() {
     let mut farm = builder.workers(1).start().await.unwrap();
     let error = farm.run(&functions.exit, [7]).await.unwrap_err();
     assert!(error.to_string().ends_with("its process ended: exit status: 7"), "{error}");
+}
+
+#[tokio::test]
+async fn finishing_tells_the_truth_of_each_worker_and_waits_for_those_that_live() {
+    // Dead after the last run: the others end by themselves.
+    let (one, _) = builder();
+    let farm = one.workers(3).start().await.unwrap();
+    let victim = farm.workers()[2].clone();
+    kill(victim.pid.unwrap());
+    let error = farm.finish(Duration::MAX).await.unwrap_err();
+    let told =
+        format!("the farm did not end well: {victim}: its process ended: signal: 9 (SIGKILL)");
+    assert_eq!(error.to_string(), told);
+
+    // A thread that lives is waited for when a process is lost, and not blamed.
+    let (two, functions) = builder();
+    let mut farm = two.workers(2).model(Model::A).start().await.unwrap();
+    let victim = farm.workers()[1].clone();
+    kill(victim.pid.unwrap());
+    farm.run(&functions.sleep, vec![1; 10_000]).await.unwrap_err();
+    let error = farm.finish(Duration::MAX).await.unwrap_err();
+    let told =
+        format!("the farm did not end well: {victim}: its process ended: signal: 9 (SIGKILL)");
+    assert_eq!(error.to_string(), told);
+
+    // An orderly end in the middle of a run is a loss all the same.
+    let (three, functions) = builder();
+    let mut farm = three.workers(1).start().await.unwrap();
+    farm.run(&functions.exit, [0]).await.unwrap_err();
+    let error = farm.finish(Duration::MAX).await.unwrap_err();
+    assert!(error.to_string().ends_with("its process ended: exit status: 0"), "{error}");
 }
 
 #[tokio::test]
@@ -282,7 +322,8 @@ async fn programs_that_are_no_workers_are_told_apart() {
     };
     let error = with("/bin/true").start().await.unwrap_err();
     assert!(matches!(error, StartError::Lost { loss: Loss::Exited(_), .. }), "{error}");
-    assert!(error.to_string().ends_with("its process ended: exit status: 0"), "{error}");
+    let told = "its process ended: exit status: 0 (a worker process must call serve_if_started";
+    assert!(error.to_string().contains(told), "{error}");
 
     let late = with("/bin/sleep").start_deadline(Duration::from_millis(300));
     let error = late.start().await.unwrap_err();
@@ -302,7 +343,8 @@ async fn a_program_that_forgets_to_serve_ends_at_its_own_farm() {
     let (builder, _) = builder();
     let builder = builder.launcher(|launcher| launcher.program(PROGRAM).env(FORGETS, "1"));
     let error = builder.workers(1).start().await.unwrap_err();
-    assert!(error.to_string().ends_with("its process ended: exit status: 1"), "{error}");
+    let told = "its process ended: exit status: 1 (a worker process must call serve_if_started";
+    assert!(error.to_string().contains(told), "{error}");
 }
 
 #[tokio::test]
@@ -351,11 +393,17 @@ async fn what_is_too_large_is_an_error_that_names_the_task() {
     let mut farm = builder.message_bytes_max(1 << 20).start().await.unwrap();
     let error = farm.run(&functions.bytes, [1, 2, 3 << 20, 4]).await.unwrap_err();
     let RunError::Task { index: 2, text, .. } = &error else { panic!("{error}") };
-    assert!(text.contains("its result could not be sent"), "{text}");
+    let told = text.strip_prefix("its result could not be sent: a message of ").unwrap();
+    let (bytes, told) = told.split_once(' ').unwrap();
+    assert!((3 << 20..3 << 20 | 64).contains(&bytes.parse::<u64>().unwrap()), "{text}");
+    assert_eq!(told, "bytes, where the peer takes at most 1048576");
 
     let tasks = [1, 3 << 20].map(|bytes| vec![0; bytes]);
     let error = farm.run(&functions.echo, tasks).await.unwrap_err();
-    assert!(matches!(error, RunError::Send { index: 1, .. }), "{error}");
+    let RunError::TooLarge { index: 1, worker, bytes, .. } = &error else { panic!("{error}") };
+    let sizes = format!("{bytes} bytes, allowed are 1048576 (message_bytes_max)");
+    assert_eq!(error.to_string(), format!("task 1 is too large for {worker}: {sizes}"));
+    assert!((3 << 20..3 << 20 | 64).contains(bytes), "{bytes}");
     assert_eq!(farm.run(&functions.double, [3]).await.unwrap().results, [6]);
     farm.finish(DEADLINE).await.unwrap();
 }

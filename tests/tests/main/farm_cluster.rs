@@ -129,11 +129,13 @@ async fn a_killed_node_ends_the_run_with_its_rank_and_host_and_nobody_is_left() 
     let told = error.to_string();
     let start = format!("worker 1 (rank 2, process {pid} on {host}) was lost with 1 assignment ");
     assert!(told.starts_with(&start), "{told}");
-    let RunError::Lost { loss: Loss::Died(death), .. } = &error else { panic!("{error:?}") };
+    let RunError::Lost { loss: loss @ Loss::Died(death), .. } = &error else { panic!("{error:?}") };
     assert_eq!(death.id.rank, 2);
     let again = farm.run(&functions.double, [1]).await.unwrap_err();
     assert_eq!(again.to_string(), told);
-    drop(farm);
+    // The others have ended their service and are not named.
+    let finished = farm.finish(DEADLINE).await.unwrap_err().to_string();
+    assert_eq!(finished, format!("the farm did not end well: {name}: {loss}"));
     cluster.finish();
     cluster.end(DEADLINE).await.unwrap();
     // A process does not wait for the thread of a task that takes an hour.

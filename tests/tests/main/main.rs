@@ -5,11 +5,16 @@ mod cancel;
 mod cascade;
 mod cluster_options;
 mod echo;
+mod errors;
 mod example;
 mod farm;
 #[cfg(target_os = "linux")]
 mod farm_cluster;
+#[cfg(target_os = "linux")]
+mod farm_enemies;
 mod mandelbrot;
+#[cfg(unix)]
+mod mishaps;
 mod nodes;
 #[cfg(target_os = "linux")]
 mod nodes_faults;
@@ -25,6 +30,9 @@ mod proc;
 mod pure;
 #[path = "../../../crates/chunkcomm/tests/main/support/random.rs"]
 mod random;
+#[cfg(unix)]
+mod service;
+mod stages;
 #[cfg(unix)]
 mod telemetry;
 mod types;

@@ -187,8 +187,14 @@ fn killed(
     let mut farmer = proc::Program(farmer.spawn().unwrap());
     let nodes = proc::children(farmer.0.id(), 2);
     let pid = proc::placed(&nodes, 1);
-    // It is in the cluster then.
-    proc::wait_until_handled(pid, Signal::USR1);
+    // All are in the cluster when the farmer renders.
+    let rendering = proc::until_some("the farmer neither renders nor ends", || {
+        let ended = farmer.0.try_wait().unwrap().is_some();
+        (ended || proc::has_thread(farmer.0.id(), "computes")).then_some(!ended)
+    });
+    if !rendering {
+        return None;
+    }
     if victim == 0 {
         farmer.0.kill().unwrap();
     } else {

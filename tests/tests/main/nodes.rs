@@ -54,9 +54,14 @@ fn what_was_detected_is_explained() {
 
 #[test]
 fn what_makes_no_sense_is_named() {
+    let hosts = concat!(env!("CARGO_TARGET_TMPDIR"), "/hosts-with-a-port").to_owned();
+    std::fs::write(&hosts, "one slots=2\ntwo:22\n").unwrap();
     for (arguments, variables, status, part) in [
         (&["--nodes", "0"][..], &[][..], 2, "whole numbers from 1 to 4096"),
-        (&["--hosts", "/nowhere/hosts"], &[], 1, "hosts file /nowhere/hosts: No such file"),
+        (&["--hosts", "/nowhere/hosts"], &[], 2, "hosts file /nowhere/hosts: No such file"),
+        (&["--hosts", &hosts], &[], 2, "hosts-with-a-port, line 2: \"two:22\" is no host"),
+        (&[], &[("PMI_RANK", "1"), ("PMI_SIZE", "2")], 1, "PMI_FD is not set: PMI_RANK is set"),
+        (&[], &[("SLURM_PROCID", "1")], 1, "SLURM_STEP_ID is not set: SLURM_PROCID is"),
         (&[], &[("PMI_FD", "x")], 1, "PMI_FD is \"x\""),
         // No launcher is there.
         (
@@ -174,8 +179,27 @@ mod killed {
     use super::super::proc;
     use super::{PROGRAM, free_address};
     use rustix::process::Signal;
-    use std::io::Read as _;
+    use std::io::{BufRead as _, BufReader, Read as _};
     use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    /// Waits until the node has joined: then it answers the signal, before it only outlives that.
+    fn wait_until_joined(node: &mut proc::Program) {
+        let pid = node.0.id();
+        proc::wait_until_handled(pid, Signal::USR1);
+        let (says, said) = std::sync::mpsc::channel();
+        let stderr = node.0.stderr.take().unwrap();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                // Once it has joined nobody listens.
+                let _ = says.send(line);
+            }
+        });
+        proc::until_some("the node does not explain itself", || {
+            proc::signal(pid, Signal::USR1);
+            said.recv_timeout(Duration::from_millis(50)).ok()
+        });
+    }
 
     /// A cluster of three that measures for longer than the test lasts.
     fn busy() -> proc::Program {
@@ -218,7 +242,7 @@ mod killed {
             };
             let mut nodes: Vec<_> = (0..3).map(start).collect();
             // Whether they are still starting or at work by then, it is told.
-            std::thread::sleep(std::time::Duration::from_secs(1));
+            std::thread::sleep(Duration::from_secs(1));
             proc::signal(nodes[victim].0.id(), Signal::KILL);
             for (rank, node) in nodes.iter_mut().enumerate().filter(|(rank, _)| *rank != victim) {
                 let mut told = String::new();
@@ -238,20 +262,18 @@ mod killed {
             let mut command = Command::new(PROGRAM);
             command.args(["--round-trips", "20000", "--mebibytes", "1"]);
             command.env("CHUNKCOMM_MANAGER", &manager).stdout(Stdio::piped());
+            command.stderr(Stdio::piped());
             if let Some(rank) = rank {
                 command.env("CHUNKCOMM_RANK", rank.to_string()).env("CHUNKCOMM_SIZE", "2");
             }
             proc::Program(command.spawn().unwrap())
         };
         let mut first = start(Some(0));
-        let second = start(Some(1));
-        // A node that has joined handles the signal.
-        for node in [&first, &second] {
-            proc::wait_until_handled(node.0.id(), Signal::USR1);
-        }
+        let mut second = start(Some(1));
+        [&mut first, &mut second].into_iter().for_each(wait_until_joined);
         proc::signal(second.0.id(), Signal::STOP);
-        let late = start(None);
-        proc::wait_until_handled(late.0.id(), Signal::USR1);
+        let mut late = start(None);
+        wait_until_joined(&mut late);
         proc::signal(second.0.id(), Signal::CONT);
         let mut table = String::new();
         first.0.stdout.take().unwrap().read_to_string(&mut table).unwrap();
@@ -259,6 +281,37 @@ mod killed {
         for mut node in [first, second, late] {
             assert!(node.0.wait().unwrap().success());
         }
+    }
+
+    /// Neither in order nor after a kill: the next start removes what that left.
+    #[test]
+    fn nothing_is_left_under_the_temporary_folder() {
+        let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/left-behind");
+        let _ = std::fs::remove_dir_all(folder);
+        std::fs::create_dir_all(folder).unwrap();
+        let left = || std::fs::read_dir(folder).unwrap().count();
+        let by_file = |rank: &str| {
+            let mut command = Command::new(PROGRAM);
+            command.args(["--round-trips", "3", "--mebibytes", "1"]).env("TMPDIR", folder);
+            command.env("OMPI_COMM_WORLD_RANK", rank).env("OMPI_COMM_WORLD_SIZE", "2");
+            command.env("OMPI_COMM_WORLD_LOCAL_SIZE", "2").env("PMIX_NAMESPACE", "left");
+            proc::Program(command.stdout(Stdio::piped()).spawn().unwrap())
+        };
+        let mut copies = Command::new(PROGRAM);
+        copies.args(["--nodes", "3", "--mebibytes", "1", "--round-trips"]).env("TMPDIR", folder);
+        let mut busy = copies.arg("1000000").spawn().map(proc::Program).unwrap();
+        let pids = proc::children(busy.0.id(), 2);
+        pids.iter().copied().for_each(proc::wait_until_placed);
+        busy.0.kill().unwrap();
+        proc::wait_until_gone(&pids);
+        assert_eq!(left(), 1, "where the nodes met is left by a kill");
+        let mut nodes = [by_file("1"), by_file("0")];
+        nodes.iter_mut().for_each(|node| assert!(node.0.wait().unwrap().success()));
+        assert_eq!(left(), 0);
+        let mut again = Command::new(PROGRAM);
+        again.args(["--nodes", "3", "--mebibytes", "1", "--round-trips", "3"]);
+        assert!(again.env("TMPDIR", folder).output().unwrap().status.success());
+        assert_eq!(left(), 0);
     }
 
     #[test]

@@ -213,3 +213,41 @@ fn who_is_stopped_for_a_moment_is_no_loss() {
     assert!(status.success(), "{told}");
     wait_until_nobody_has(&token, "processes stopped for a moment");
 }
+
+/// As hydra sends it to those that are left when a process dies, also to those that still join.
+#[test]
+fn a_node_that_waits_for_rank_0_outlives_sigusr1() {
+    let token = token("sigusr1");
+    let mut node = start_alone(&token, 1, &free_address());
+    let pid = node.0.id();
+    let handled = proc::until_some("it neither handles the signal nor ends", || {
+        let ended = node.0.try_wait().unwrap().is_some();
+        (ended || proc::handles(pid, Signal::USR1)).then_some(!ended)
+    });
+    assert!(handled, "it never handles SIGUSR1");
+    proc::signal(pid, Signal::USR1);
+    let (status, told) = end_of(&mut node);
+    assert_eq!(status.code(), Some(1), "{status}: {told}");
+    assert!(told.contains("rank 0 was not reached"), "{told}");
+}
+
+/// `srun` leaves the other tasks alone, and nobody tells them. A shell of that name has tasks as
+/// `slurmstepd` has; the real one is run by `tests/launchers/run slurm`.
+#[test]
+fn tasks_of_srun_do_not_wait_for_a_rank_0_that_was_killed_before_it_met_them() {
+    let token = token("srun");
+    let folder = std::env::temp_dir().join(format!("chunkcomm-{token}"));
+    std::fs::create_dir_all(&folder).unwrap();
+    let stepd = folder.join("slurmstepd");
+    std::os::unix::fs::symlink("/bin/sh", &stepd).unwrap();
+    let tasks = "for SLURM_PROCID in 1 2; do export SLURM_PROCID; \"$PROGRAM\" & done; wait";
+    let mut command = Command::new(&stepd);
+    command.args(["-c", tasks]).env("PROGRAM", PROGRAM).env("TMPDIR", &folder);
+    command.env("SLURM_STEP_NUM_TASKS", "3").env("SLURM_STEP_NODELIST", "here");
+    command.env("SLURM_JOB_ID", "7").env("SLURM_STEP_ID", "0").env(TOKEN, &token);
+    let output = command.output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    let expected = "nodes: rank 0 ended before all were ready: srun has no task of it any more\n";
+    assert_eq!(told, expected.repeat(2));
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -51,8 +51,12 @@ impl Lab {
     /// It fails, leaves nobody, and says this in the end.
     /// Says all that was told.
     fn assert_fails(&self, parts: &[&str]) -> String {
+        self.assert_fails_with(1, parts)
+    }
+
+    fn assert_fails_with(&self, code: i32, parts: &[&str]) -> String {
         let (status, told) = end_of(&mut self.start(&SHORT));
-        assert_eq!(status.code(), Some(1), "{told}");
+        assert_eq!(status.code(), Some(code), "{told}");
         let last = told.lines().last().unwrap_or_default();
         assert!(last.starts_with("nodes: "), "{told}");
         for part in parts {
@@ -108,8 +112,8 @@ fn a_host_that_cannot_be_had_is_named_with_what_ssh_said() {
         for rank in [0, 2] {
             let lab = Lab::new(&format!("{host}-{rank}"), &hosts_with(host, rank));
             let named = format!("rank {rank} on {host} ended before all were ready: ssh failed");
-            let mends = format!("ssh -o BatchMode=yes {host} true");
-            lab.assert_fails(&[&named, said, &mends]);
+            let mends = format!("nodes_ssh/ssh.sh -o BatchMode=yes {host} true");
+            lab.assert_fails(&[&named, said, &mends, "CHUNKCOMM_SSH"]);
         }
     }
 }
@@ -120,7 +124,8 @@ fn a_program_that_is_not_on_the_host_is_named_with_the_command_that_copies_it() 
         for rank in [0, 1] {
             let lab = Lab::new(&format!("{host}-{rank}"), &hosts_with(host, rank));
             let named = format!("rank {rank} on {host} ended before all were ready: {PROGRAM}");
-            let copies = format!("scp '{PROGRAM}' {host}:'{PROGRAM}'");
+            // By the ssh that was used, with its options.
+            let copies = format!("nodes_ssh/ssh.sh {host} 'mkdir -p ");
             lab.assert_fails(&[&named, said, &copies]);
         }
     }
@@ -168,7 +173,7 @@ fn a_host_that_stays_silent_is_named_after_the_settable_time() {
 #[test]
 fn an_ssh_that_is_not_here_is_named() {
     let lab = Lab::new("no-ssh", "near\n").with("CHUNKCOMM_SSH", "/nowhere/ssh -p 22");
-    let error = "/nowhere/ssh cannot be started: No such file or directory";
+    let error = "/nowhere/ssh cannot be started (CHUNKCOMM_SSH names another ssh): No such file";
     lab.assert_fails(&[error]);
 }
 
@@ -184,18 +189,18 @@ fn a_hosts_file_with_a_bad_line_is_an_error_with_its_number() {
     .into_iter()
     .enumerate()
     {
-        Lab::new(&format!("line-{index}"), hosts).assert_fails(&parts);
+        Lab::new(&format!("line-{index}"), hosts).assert_fails_with(2, &parts);
     }
     let lab = Lab::new("bytes", "");
     std::fs::write(lab.folder.join("hosts"), b"near\n\xFF\n").unwrap();
-    lab.assert_fails(&["hosts file ", "valid UTF-8"]);
+    lab.assert_fails_with(2, &["hosts, line 2: ", "is no host"]);
 }
 
 #[test]
 fn more_nodes_than_slots_are_an_error() {
     let lab = Lab::new("slots", "near slots=2\n");
     let (status, told) = end_of(&mut lab.start(&["--nodes", "3"]));
-    assert_eq!(status.code(), Some(1), "{told}");
+    assert_eq!(status.code(), Some(2), "{told}");
     assert!(told.contains("3 nodes were asked for") && told.contains("has slots for 2"), "{told}");
 }
 

@@ -91,12 +91,12 @@ fn what_makes_no_sense_is_named() {
         (["--workers", "0"], "whole numbers from 1 to 1000"),
         (["--chunk", "-1"], "whole numbers from 1 to 1000000"),
         (["--policy", "none"], "possible values: both, chunked, unbuffered"),
+        (["--nodes", "1"], "each of 2 policies needs a node: allowed are 2 nodes and more"),
     ]);
     let word = file("word.txt", "1 2\n3 four\n");
     for (arguments, part) in [
         (["--file", &word], "word.txt, line 2: \"four\": invalid digit"),
         (["--file", "/nowhere/numbers"], "parsort: /nowhere/numbers: No such file"),
-        (["--nodes", "1"], "parsort: 1 node: each of 2 policies needs one"),
     ] {
         let output = PARSORT.command(&arguments).output().unwrap();
         let told = String::from_utf8(output.stderr).unwrap();
@@ -115,4 +115,32 @@ fn a_rank_that_is_not_known_yet_is_said() {
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.contains("PMI-1") && told.contains("--policy chunked"), "{told}");
+}
+
+/// A killed worker breaks channels that have names of the library alone.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_killed_node_is_the_first_thing_that_is_said() {
+    use super::nodes_faults::end_of;
+    use super::proc;
+    use rustix::process::Signal;
+    use std::process::Stdio;
+
+    for victim in [1, 2] {
+        let mut command = PARSORT.command(&["--policy", "chunked", "--nodes", "3"]);
+        command.args(["--repeat", "1000"]).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut program = proc::Program(command.spawn().unwrap());
+        let nodes = proc::children(program.0.id(), 2);
+        // The caller sorts when its workers are about to.
+        proc::until_some("nobody computes", || {
+            proc::has_thread(program.0.id(), "computes").then_some(())
+        });
+        proc::signal(proc::placed(&nodes, victim - 1), Signal::KILL);
+        let (status, told) = end_of(&mut program);
+        assert_eq!(status.code(), Some(1), "{told}");
+        let cause = format!("parsort: rank {victim} ");
+        let first = told.lines().next().unwrap_or_default();
+        assert!(first.starts_with(&cause), "{told}");
+        assert!(!told.contains("chunkcomm."), "{told}");
+    }
 }

@@ -74,10 +74,15 @@ pub(crate) fn with_variable(name: &str, value: &str) -> Vec<u32> {
 /// knows its place.
 pub(crate) fn wait_until_placed(pid: u32) {
     until_some("the process does not learn its place", || {
-        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
-        let names = threads.flatten().map(|it| read_to_string(it.path().join("comm")));
-        names.flatten().any(|name| name.starts_with("chunkcomm-paren")).then_some(())
+        has_thread(pid, "chunkcomm-paren").then_some(())
     });
+}
+
+/// The process has a thread whose name begins so.
+pub(crate) fn has_thread(pid: u32, name: &str) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+    let mut names = threads.flatten().filter_map(|it| read_to_string(it.path().join("comm")).ok());
+    names.any(|found| found.starts_with(name))
 }
 
 /// A program that is killed with its test, should that fail.
@@ -106,14 +111,17 @@ pub(crate) fn wait_until_gone(pids: &[u32]) {
     });
 }
 
-/// Waits until the process handles this signal: before, it would end by it.
-pub(crate) fn wait_until_handled(pid: u32, signal: rustix::process::Signal) {
+/// The process handles this signal: else it would end by it.
+pub(crate) fn handles(pid: u32, signal: rustix::process::Signal) -> bool {
     let bit = 1_u64 << (signal.as_raw() - 1);
-    until_some("the signal is not handled", || {
-        let status = read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
-        (u64::from_str_radix(caught.trim(), 16).ok()? & bit != 0).then_some(())
-    });
+    let status = read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or_default();
+    u64::from_str_radix(caught.trim(), 16).is_ok_and(|caught| caught & bit != 0)
+}
+
+/// Waits until the process handles this signal.
+pub(crate) fn wait_until_handled(pid: u32, signal: rustix::process::Signal) {
+    until_some("the signal is not handled", || handles(pid, signal).then_some(()));
 }
 
 /// Sends a signal.

@@ -41,7 +41,7 @@ fn crates() -> PathBuf {
 }
 
 /// The sources in this folder of `crates`, but for those that are tests; there are at least so many.
-fn sources(folder: &str, count_min: usize) -> Vec<PathBuf> {
+pub(crate) fn sources(folder: &str, count_min: usize) -> Vec<PathBuf> {
     let folder = crates().join(folder);
     let (mut sources, mut folders) = (Vec::new(), vec![folder.clone()]);
     while let Some(folder) = folders.pop() {

@@ -280,13 +280,27 @@ fn what_cannot_be_had_is_named() {
     let taken_at = taken.local_addr().unwrap().to_string();
     for (arguments, status, part) in [
         (["--http", &taken_at], 1, &*format!("cannot listen at {taken_at}: ")),
-        (["--http", "here"], 2, "invalid socket address"),
+        (["--http", "here"], 2, "allowed is IP:PORT"),
         (["--demo", "0"], 2, "whole numbers from 1 to"),
-        (["--nodes", "3"], 1, "2 nodes are needed, there are 3"),
+        (["--nodes", "3"], 2, "--nodes 3: allowed are 2"),
     ] {
         let output = Command::new(PROGRAM).args(arguments).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(status), "{error}");
         assert!(error.contains(part), "{part:?} is not in {error}");
+    }
+}
+
+/// The service does not wait for what the collector will never say.
+#[test]
+fn a_collector_that_cannot_open_its_file_ends_both_with_its_reason() {
+    for further in [&["--demo", "1000"][..], &[]] {
+        let mut command = Command::new(PROGRAM);
+        command.args(["--http", "127.0.0.1:0", "--events", "/nowhere/at/all"]).args(further);
+        let output = command.output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains("telemetry: /nowhere/at/all: No such file"), "{told}");
+        assert!(!told.contains("longer than"), "{told}");
     }
 }

@@ -1,0 +1,192 @@
+//! Farms whose workers are killed and stopped, and whose farmer is bothered by strangers.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::farm::{DEADLINE, PROGRAM, builder, pids};
+use super::nodes::free_address;
+use super::proc;
+use super::random::Random;
+use chunkcomm::codec::encode_into_vec;
+use chunkcomm::{BytesSender, Node};
+use chunkcomm_farm::{Farm, FarmBuilder, Loss, Model, Prefetch, RunError, StartError};
+use chunkcomm_tests::farm_tasks::Functions;
+use rustix::process::Signal;
+use serde::Serialize;
+use tokio::time::timeout;
+
+/// Marks the workers of one round in their environment.
+const ROUND: &str = "FARM_TEST_ROUND";
+
+/// The error of a step that a killed worker ended, and the name in it.
+fn killed(victims: &[u32], pid: Option<u32>, loss: &Loss, told: &str) {
+    assert!(pid.is_some_and(|pid| victims.contains(&pid)), "{victims:?}: {told}");
+    assert!(matches!(loss, Loss::Exited(_)), "{told}");
+    assert!(told.contains("signal: 9 (SIGKILL)"), "{told}");
+}
+
+/// From the start of a farm to its end, whatever is done to it.
+async fn whole_life(builder: FarmBuilder, functions: &Functions, victims: impl Fn() -> Vec<u32>) {
+    let mut farm = match builder.start().await {
+        Ok(farm) => farm,
+        Err(error) => {
+            let StartError::Lost { worker, loss } = &error else { panic!("{error}") };
+            return killed(&victims(), worker.pid, loss, &error.to_string());
+        }
+    };
+    let started = pids(&farm);
+    match farm.run(&functions.spin, (0..400).map(|at| at % 100)).await {
+        Ok(outcome) => assert_eq!(outcome.results.len(), 400),
+        Err(error) => {
+            let RunError::Lost { worker, loss, .. } = &error else { panic!("{error}") };
+            killed(&victims(), worker.pid, loss, &error.to_string());
+            let finished = farm.finish(DEADLINE).await.unwrap_err();
+            assert_eq!(finished.workers[0].0, *worker, "the cause comes first: {finished}");
+            assert!(started.iter().all(|&pid| proc::is_gone(pid)), "{started:?}");
+            return;
+        }
+    }
+    if let Err(error) = farm.finish(DEADLINE).await {
+        for (worker, loss) in &error.workers {
+            killed(&victims(), worker.pid, loss, &error.to_string());
+        }
+    }
+    assert!(started.iter().all(|&pid| proc::is_gone(pid)), "{started:?}");
+}
+
+#[tokio::test]
+async fn workers_killed_at_any_moment_are_named_with_the_signal() {
+    let mut random = Random::seeded(15);
+    for round in 0..40 {
+        let mark = format!("{}-{round}", std::process::id());
+        let (builder, functions) = builder();
+        let depth = u32::try_from(1 + random.below(4)).unwrap();
+        let builder = builder.workers(3).prefetch(Prefetch::Fixed(depth)).launcher({
+            let mark = mark.clone();
+            move |launcher| launcher.program(PROGRAM).env(ROUND, mark)
+        });
+        let (after_us, mut count) = (random.below(120_000), 1 + random.below(3));
+        let victims = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let killer = std::thread::spawn({
+            let victims = victims.clone();
+            move || {
+                std::thread::sleep(Duration::from_micros(after_us));
+                for pid in proc::with_variable(ROUND, &mark) {
+                    if count > 0 {
+                        victims.lock().unwrap().push(pid);
+                        proc::try_signal(pid, Signal::KILL);
+                        count -= 1;
+                    }
+                }
+            }
+        });
+        let victims = || victims.lock().unwrap().clone();
+        let life = timeout(DEADLINE, whole_life(builder, &functions, victims)).await;
+        assert!(life.is_ok(), "round {round}: the farm does not end");
+        killer.join().unwrap();
+    }
+}
+
+/// Silence is no death: a worker that was stopped may go on, as one does that computes.
+#[tokio::test]
+async fn a_stopped_worker_is_waited_for_and_finishing_names_it() {
+    let (builder, functions) = builder();
+    let mut farm = builder.start().await.unwrap();
+    let (started, victim) = (pids(&farm), farm.workers()[1].clone());
+    proc::signal(started[1], Signal::STOP);
+    let run = farm.run(&functions.spin, [100; 200]);
+    assert!(timeout(Duration::from_millis(300), run).await.is_err());
+    proc::signal(started[1], Signal::CONT);
+    let outcome = timeout(DEADLINE, farm.run(&functions.double, 0..200)).await;
+    assert_eq!(outcome.expect("it goes on").unwrap().results[199], 398);
+
+    proc::signal(started[1], Signal::STOP);
+    let error = farm.finish(Duration::from_millis(300)).await.unwrap_err();
+    let told = format!("the farm did not end well: {victim}: it was still at work after 0.3 s");
+    assert_eq!(error.to_string(), told);
+    assert!(started.iter().all(|&pid| proc::is_gone(pid)), "{started:?}");
+}
+
+/// The pipe from the farmer is none of its business.
+#[tokio::test]
+async fn a_task_that_reads_standard_input_finds_its_end() {
+    let (builder, functions) = builder();
+    let mut farm = builder.start().await.unwrap();
+    let run = timeout(DEADLINE, farm.run(&functions.input, [(), ()])).await;
+    assert_eq!(run.expect("it does not wait").unwrap().results, [b"", b""]);
+    farm.finish(DEADLINE).await.unwrap();
+}
+
+/// Started after the farmer's own, it has another index than its place.
+#[tokio::test]
+async fn a_worker_that_stops_says_its_own_name() {
+    let file = std::env::temp_dir().join(format!("farm-told-{}", std::process::id()));
+    let script = format!("CHUNKCOMM_FARM_WORKER=x exec {PROGRAM} 2>'{}'", file.display());
+    let (builder, _) = builder();
+    let builder = builder
+        .model(Model::A)
+        .launcher(|launcher| launcher.program("/bin/sh").args(["-c".to_owned(), script]));
+    let error = builder.start().await.unwrap_err();
+    let StartError::Lost { worker, .. } = &error else { panic!("{error}") };
+    let told = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(told.starts_with(&format!("{worker} stops: ")), "{worker}: {told}");
+}
+
+/// Opens channels of answers as workers do, and says nothing or a guess on each.
+async fn bother(farmer: &str, guess: Option<&[u8]>) -> (Node, Vec<BytesSender>) {
+    let node = Node::builder().name("enemy").build().await.unwrap();
+    let farmer = farmer.parse().unwrap();
+    let peer = loop {
+        match node.connect(&farmer).await {
+            Ok(peer) => break peer,
+            Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+        }
+    };
+    let mut channels = Vec::new();
+    for _ in 0..300 {
+        let mut channel = node.open_bytes(&peer, "farm.results").await.unwrap();
+        if let Some(guess) = guess {
+            // The farmer may have closed it, which is its answer to the others.
+            let _ = channel.send_slice_now(guess).await;
+        }
+        channels.push(channel);
+    }
+    (node, channels)
+}
+
+/// The first message of a worker.
+#[derive(Serialize)]
+enum Hello {
+    Started { token: [u8; 16], index: u64 },
+}
+
+#[tokio::test]
+async fn strangers_that_say_nothing_or_guess_do_not_keep_the_workers_out() {
+    // The oldest and the newest version, and who it would be.
+    let mut guess = vec![3, 0, 3, 0];
+    encode_into_vec(&Hello::Started { token: [7; 16], index: 0 }, &mut guess).unwrap();
+    for guess in [Some(&guess[..]), None] {
+        let file = std::env::temp_dir().join(format!("farm-enemies-{}", std::process::id()));
+        let wait =
+            format!("until [ -e '{}' ]; do sleep 0.05; done; exec {PROGRAM}", file.display());
+        let address = free_address();
+        let (builder, functions) = builder();
+        let builder = builder
+            .listen(format!("tcp://{address}").parse().unwrap())
+            .launcher(|launcher| launcher.program("/bin/sh").args(["-c".to_owned(), wait]));
+        let farmer = format!("tcp://{address}");
+        let enemy = async {
+            let enemies = bother(&farmer, guess).await;
+            // Only now do the workers come.
+            std::fs::write(&file, "").unwrap();
+            enemies
+        };
+        let (farm, _enemies) = tokio::join!(builder.start(), enemy);
+        std::fs::remove_file(&file).unwrap();
+        let mut farm: Farm = farm.unwrap();
+        assert_eq!(farm.run(&functions.double, [21]).await.unwrap().results, [42]);
+        farm.finish(DEADLINE).await.unwrap();
+        assert!(!Path::new(&file).exists());
+    }
+}

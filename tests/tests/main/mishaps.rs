@@ -1,0 +1,24 @@
+//! The example program `mishaps`, run as its user runs it.
+
+use super::example::Example;
+
+const MISHAPS: Example = Example { name: "mishaps", file: env!("CARGO_BIN_EXE_mishaps-program") };
+
+#[test]
+fn each_mishap_is_told_by_worker_and_task_and_the_rest_is_done() {
+    let output = MISHAPS.command(&[]).output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    let line = |start: &str| {
+        let found = told.lines().find(|line| line.starts_with(start));
+        found.unwrap_or_else(|| panic!("no line starts with {start:?} in\n{told}"))
+    };
+    assert!(line("task 3000: ").starts_with("task 3000: refused, in process "), "{told}");
+    let panicked = "task 7000: function \"steps\" panicked: 7000 is unlucky, at worker ";
+    assert!(line("task 7000: ").starts_with(panicked), "{told}");
+    assert!(line("worker 1 (process ").ends_with("ended: signal: 9 (SIGKILL)"), "{told}");
+    let finished = line("the farm did not end well: ");
+    assert!(finished.starts_with("the farm did not end well: worker 1 (process "), "{told}");
+    assert!(!finished.contains("still at work"), "{told}");
+    assert!(line("2 of 20000 tasks failed").ends_with(" s"), "{told}");
+}

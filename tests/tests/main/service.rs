@@ -1,0 +1,156 @@
+//! The example program `service`: a shipper and a collector that are stopped, killed and started
+//! again under load.
+
+use super::example::Example;
+use super::proc;
+use super::random::Random;
+use rustix::process::Signal;
+use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+const SERVICE: Example = Example { name: "service", file: env!("CARGO_BIN_EXE_service-program") };
+const RESTARTS: u32 = 60;
+/// Lines that the source gets for each millisecond.
+const LINES_EACH_MS: u64 = 10;
+
+fn file(name: &str) -> PathBuf {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("service-{name}"));
+    let _ = std::fs::remove_file(&file);
+    file
+}
+
+fn spawn(arguments: &[&str]) -> proc::Program {
+    let mut command: Command = SERVICE.command(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    proc::Program(command.spawn().unwrap())
+}
+
+/// The collector, and where it listens.
+fn collector(listen: &str, file: &Path) -> (proc::Program, String) {
+    let mut program = spawn(&["collector", "--listen", listen, "--file", file.to_str().unwrap()]);
+    let mut line = String::new();
+    let mut printed = BufReader::new(program.0.stdout.take().unwrap());
+    printed.read_line(&mut line).unwrap();
+    let Some(address) = line.trim_end().strip_prefix("listening at ") else {
+        let mut told = String::new();
+        program.0.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+        panic!("the collector did not start: {line}{told}");
+    };
+    program.0.stdout = Some(printed.into_inner());
+    (program, address.to_owned())
+}
+
+/// A log that grows until it is `done`, which each shipper reads from its first line.
+#[derive(Clone)]
+struct Log {
+    begun: Instant,
+    done: Arc<AtomicBool>,
+}
+
+impl Log {
+    /// A shipper that reads it, and what writes it there: the number of its lines, once it is done
+    /// and all of it is written.
+    fn ship(&self, to: &str) -> (proc::Program, JoinHandle<Option<u64>>) {
+        let mut program = spawn(&["shipper", "--to", to]);
+        let mut input = BufWriter::new(program.0.stdin.take().unwrap());
+        let Log { begun, done } = self.clone();
+        let writing = std::thread::spawn(move || {
+            let mut written = 0;
+            loop {
+                let is_done = done.load(Ordering::SeqCst);
+                while written < begun.elapsed().as_millis() as u64 * LINES_EACH_MS {
+                    written += 1;
+                    // A shipper that has ended reads no more.
+                    writeln!(input, "text {written}").ok()?;
+                }
+                input.flush().ok()?;
+                if is_done {
+                    return Some(written);
+                }
+                sleep(Duration::from_millis(1));
+            }
+        });
+        (program, writing)
+    }
+}
+
+/// Ends a program by this signal, if it has not ended before; what it printed.
+fn ends(program: &mut proc::Program, by: Signal) -> String {
+    let (mut out, mut told) = (String::new(), String::new());
+    program.0.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+    program.0.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    let status = program.0.wait().unwrap();
+    if by == Signal::KILL {
+        assert_eq!(status.signal(), Some(9), "{status}, {told}");
+    } else {
+        assert!(status.success(), "{status}, {told}");
+    }
+    assert_eq!(told, "");
+    out
+}
+
+/// How many lines the file has; each is there once, in order.
+fn stored(file: &Path) -> u64 {
+    let lines = std::fs::read_to_string(file).unwrap();
+    let mut count = 0;
+    for line in lines.lines() {
+        count += 1;
+        let start = format!(r#"["shipper",{count},"text {count}","#);
+        assert!(line.starts_with(&start), "line {count} is {line}");
+    }
+    count
+}
+
+#[test]
+fn every_line_is_stored_once_though_both_sides_are_killed() {
+    let mut random = Random::seeded(51);
+    let file = file("restarts");
+    let (mut collecting, to) = collector("127.0.0.1:0", &file);
+    let log = Log { begun: Instant::now(), done: Arc::default() };
+    let (mut shipping, _) = log.ship(&to);
+    let (mut restarts, mut again) = (0, 0);
+    // And until a collector was killed between storing and settling.
+    while restarts < RESTARTS || again == 0 {
+        assert!(restarts < 5 * RESTARTS, "nothing came again");
+        sleep(Duration::from_millis(20 + random.below(200)));
+        let mut by = || if random.below(3) > 0 { Signal::KILL } else { Signal::TERM };
+        let (collector_by, shipper_by) = (by(), by());
+        let whom = random.below(3);
+        if whom != 0 {
+            proc::signal(collecting.0.id(), collector_by);
+            let printed = ends(&mut collecting, collector_by);
+            again +=
+                printed.strip_suffix(" lines came again\n").map_or(0, |it| it.parse().unwrap());
+        }
+        if whom != 1 {
+            proc::signal(shipping.0.id(), shipper_by);
+        }
+        if whom != 0 {
+            collecting = collector(&to, &file).0;
+            restarts += 1;
+        }
+        if whom != 1 {
+            // One that was told to stop waits for the collector, which is back.
+            ends(&mut shipping, shipper_by);
+            shipping = log.ship(&to).0;
+            restarts += 1;
+        }
+    }
+    // The last one ships the rest of the log.
+    proc::signal(shipping.0.id(), Signal::KILL);
+    ends(&mut shipping, Signal::KILL);
+    let (mut shipping, writing) = log.ship(&to);
+    log.done.store(true, Ordering::SeqCst);
+    let count = writing.join().unwrap().unwrap();
+    assert!(ends(&mut shipping, Signal::TERM).ends_with(" lines shipped and stored\n"));
+    proc::signal(collecting.0.id(), Signal::TERM);
+    ends(&mut collecting, Signal::TERM);
+    assert_eq!(stored(&file), count);
+    println!("{restarts} restarts, {count} lines, {again} came again");
+}
