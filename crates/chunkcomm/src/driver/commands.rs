@@ -45,7 +45,7 @@ impl Driver {
         match command {
             Command::Open { id, spec, tx, ring } => {
                 let stream = tx.settling.stream().zip(spec.stream);
-                let keeping = stream.map(|(kept, it)| Keeping::new(Arc::clone(kept), it.first));
+                let keeping = stream.map(|(kept, it)| Keeping::new(Arc::clone(kept), it));
                 let given = self.link.open(*spec, now);
                 assert_eq!(given, id, "channels are numbered where they are posted");
                 if keeping.is_some() {

@@ -34,14 +34,17 @@ struct Piece {
 pub(crate) struct Keeping {
     stream: Arc<Stream>,
     pieces: VecDeque<Piece>,
+    /// Messages below this number may have left, on this channel or on an earlier one.
+    sent_before: u64,
     sent: u64,
     settled: u64,
 }
 
 impl Keeping {
-    /// Keeps for a channel that begins with message `first` of `stream`.
-    pub(crate) fn new(stream: Arc<Stream>, first: u64) -> Keeping {
-        Keeping { stream, pieces: VecDeque::new(), sent: first, settled: first }
+    /// Keeps for a channel of `stream` that begins with `start`.
+    pub(crate) fn new(stream: Arc<Stream>, start: StreamStart) -> Keeping {
+        let StreamStart { first, sent_before, .. } = start;
+        Keeping { stream, pieces: VecDeque::new(), sent_before, sent: first, settled: first }
     }
 
     /// Keeps the first `bytes` of the ring, with `messages` messages, which were put in a packet.
@@ -89,10 +92,12 @@ impl Keeping {
     /// Gives the ring back to the stream, since the channel has ended. The ring then begins with
     /// the first message that is not settled.
     pub(crate) fn give_back(self, ring: Consumer, shared: &Arc<TxShared>) {
-        let Keeping { stream, pieces, sent, settled } = self;
+        let Keeping { stream, pieces, sent_before, sent, settled } = self;
         let ring = rewind(ring, pieces, settled, shared);
         let shared = Arc::clone(shared);
-        stream.give_back(Returned { shared, ring, first: settled, sent_before: sent });
+        // The channel may have ended before it had sent again what earlier ones sent.
+        let sent_before = sent_before.max(sent);
+        stream.give_back(Returned { shared, ring, first: settled, sent_before });
     }
 }
 
@@ -209,5 +214,41 @@ impl Stream {
     /// Takes the stream if it has no channel and needs one.
     pub(crate) fn take(&self) -> Option<Returned> {
         locked(&self.state).returned.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ring::ring;
+    use super::super::staging::Settling;
+    use super::*;
+
+    #[test]
+    fn messages_that_an_earlier_channel_sent_stay_declared() {
+        let stream = Stream::new(1, 1000);
+        let settling = Settling::Kept(Arc::clone(&stream));
+        let shared = TxShared::new("events".into(), "u8".into(), settling);
+        let (mut producer, mut consumer) = ring(100);
+        producer.keep(100);
+        for number in 0..9 {
+            producer.push(&[1], &[number]);
+        }
+        // The first channel sends five messages, of which one is settled. The second ends after
+        // it has sent two of the others again.
+        let mut sent = [5, 2].into_iter();
+        let mut start = StreamStart { id: 1, first: 0, sent_before: 0 };
+        for settled in [1, 2] {
+            let mut keeping = Keeping::new(Arc::clone(&stream), start);
+            let count = sent.next().unwrap();
+            keeping.consume(&mut consumer, 2 * count as usize, count);
+            keeping.settle(settled, &shared);
+            keeping.give_back(consumer, &shared);
+            let returned = stream.take().unwrap();
+            assert_eq!((returned.first, returned.sent_before), (settled, 5));
+            assert_eq!(returned.accepted(), 9);
+            start.first = returned.first;
+            start.sent_before = returned.sent_before;
+            consumer = returned.ring;
+        }
     }
 }
