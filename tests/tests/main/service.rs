@@ -4,6 +4,7 @@
 use super::example::Example;
 use super::proc;
 use super::random::Random;
+use super::waiting::own_host;
 use rustix::process::Signal;
 use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
@@ -111,7 +112,7 @@ fn stored(file: &Path) -> u64 {
 fn every_line_is_stored_once_though_both_sides_are_killed() {
     let mut random = Random::seeded(51);
     let file = file("restarts");
-    let (mut collecting, to) = collector("127.0.0.1:0", &file);
+    let (mut collecting, to) = collector(&format!("{}:0", own_host()), &file);
     let log = Log { begun: Instant::now(), done: Arc::default() };
     let (mut shipping, _) = log.ship(&to);
     let (mut restarts, mut again) = (0, 0);

@@ -1,7 +1,7 @@
 //! Settling, and senders whose messages are sent again until they are settled.
 
 use crate::support::random::Random;
-use crate::support::{limited, on_both, on_one_thread, pair, tcp, until};
+use crate::support::{limited, on_both, on_one_thread, own_host, pair, until};
 use chunkcomm::{
     AcceptError, Address, ChannelOptions, CloseError, Node, Receiver, Redelivery, RefusalReason,
     SendError, Sender, TrySendError,
@@ -86,6 +86,10 @@ struct Collector {
 }
 
 impl Collector {
+    async fn first() -> Collector {
+        Collector::start(&format!("{}:0", own_host()).parse().unwrap()).await
+    }
+
     async fn start(address: &Address) -> Collector {
         let runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = { runtime }.worker_threads(1).enable_all().build().unwrap();
@@ -137,7 +141,7 @@ fn message(number: u64) -> (u64, Vec<u8>) {
 fn every_message_is_settled_though_its_collector_is_killed() {
     on_both(|| async {
         let mut random = Random::seeded(15);
-        let mut collector = Collector::start(&tcp()).await;
+        let mut collector = Collector::first().await;
         let address = collector.node().addresses()[0].clone();
         let service = Node::builder().name("service").build().await.unwrap();
         let redelivery = Redelivery::to(&address).peer_name("collector");
@@ -196,7 +200,7 @@ fn every_message_is_settled_though_its_collector_is_killed() {
 #[test]
 fn a_sender_accepts_while_its_peer_is_away_as_much_as_it_may_keep() {
     on_one_thread(async {
-        let collector = Collector::start(&tcp()).await;
+        let collector = Collector::first().await;
         let address = collector.node().addresses()[0].clone();
         collector.kill();
         let service = Node::builder().build().await.unwrap();
@@ -227,7 +231,7 @@ fn a_sender_accepts_while_its_peer_is_away_as_much_as_it_may_keep() {
 #[test]
 fn what_is_not_settled_in_time_is_accounted_for() {
     on_one_thread(async {
-        let collector = Collector::start(&tcp()).await;
+        let collector = Collector::first().await;
         let address = collector.node().addresses()[0].clone();
         let service = Node::builder().build().await.unwrap();
         let open =
@@ -254,7 +258,7 @@ fn what_is_not_settled_in_time_is_accounted_for() {
 #[test]
 fn a_stream_of_another_type_is_refused_for_good() {
     on_one_thread(async {
-        let collector = Collector::start(&tcp()).await;
+        let collector = Collector::first().await;
         let service = Node::builder().build().await.unwrap();
         let redelivery = Redelivery::to(&collector.node().addresses()[0]);
         let mut sender = service.open_redelivering::<u64>("numbers", redelivery).unwrap();

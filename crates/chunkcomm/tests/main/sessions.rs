@@ -77,6 +77,10 @@ fn while_all_are_connected_a_newcomer_is_refused_and_told_why() {
         let a = node(2).await;
         let first = begun(&a, 1).await;
         let _second = begun(&a, 2).await;
+        // The peer may hear of its session before the node counts it.
+        while a.explain().await.links.len() < 2 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         let b = Node::builder().name("b").build().await.unwrap();
         let address = a.addresses()[0].clone();
         let error = limited(b.connect_within(&address, Duration::ZERO)).await.unwrap_err();

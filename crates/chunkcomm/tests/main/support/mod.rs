@@ -7,7 +7,9 @@ pub(crate) mod raw;
 pub(crate) mod still;
 mod waiting;
 
-pub(crate) use waiting::{at_last, cancelled, limited, on_both, on_one_thread, on_two_threads};
+pub(crate) use waiting::{
+    at_last, cancelled, limited, on_both, on_one_thread, on_two_threads, own_host,
+};
 
 use chunkcomm::{Address, BytesReceiver, BytesSender, Node, NodeBuilder, Peer, Receiver, Sender};
 use serde::Serialize;
