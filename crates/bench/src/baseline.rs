@@ -1,6 +1,7 @@
 //! What ours is measured against, in the same program: plain sockets, used as well as one can by
 //! hand.
 
+pub mod append;
 pub mod eventfd;
 pub mod framed;
 pub mod hand_farm;

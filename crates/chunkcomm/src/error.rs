@@ -6,6 +6,7 @@
 //! prints that.
 
 mod link;
+mod log;
 mod node;
 mod port;
 mod recv;
@@ -14,6 +15,7 @@ mod send;
 use std::fmt;
 
 pub use link::{LinkCause, LinkError};
+pub use log::{LogCause, LogError};
 pub use node::{AcceptError, ConnectError, HelloCause, NodeError, OpenError, TypeRefused};
 pub use port::{HandOverError, PortError, ValueError};
 pub use recv::{DecodeFailed, RecvError, TryRecvError};

@@ -89,6 +89,7 @@ mod driver;
 mod error;
 pub mod explain;
 pub mod launch;
+mod log;
 mod moving;
 mod node;
 pub mod process;
@@ -116,10 +117,11 @@ pub use credential::{Credential, CredentialError, FileFault};
 pub use driver::taking::Delivery;
 pub use error::{
     AcceptError, Account, ChannelLost, ChannelName, ChannelRefused, CloseError, ConnectError,
-    DecodeFailed, HandOverError, HelloCause, LinkCause, LinkError, NodeError, OpenError, PortError,
-    RecvError, RefusalReason, SendAllError, SendError, SendToAllError, TryRecvError, TrySendError,
-    TypeRefused, Unacknowledged, ValueError,
+    DecodeFailed, HandOverError, HelloCause, LinkCause, LinkError, LogCause, LogError, NodeError,
+    OpenError, PortError, RecvError, RefusalReason, SendAllError, SendError, SendToAllError,
+    TryRecvError, TrySendError, TypeRefused, Unacknowledged, ValueError,
 };
+pub use log::Fsync;
 pub use node::{
     AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, LinkEvent, LinkEvents, Node, NodeBuilder, Peer,
     Redelivery,

@@ -135,6 +135,14 @@ pub struct ChannelStats {
     pub acknowledged: u64,
     /// Of these, settled by the receiver; 0 where nothing is.
     pub settled: u64,
+    /// Of these, stored in the log of a redelivering sender; 0 without a log. This and the four
+    /// counts before it begin with the first message of the stream, which an earlier process may
+    /// have sent.
+    pub stored: u64,
+    /// Bytes that were written to the log since it was opened.
+    pub log_bytes: u64,
+    /// Calls of `fsync` for messages in the log since it was opened.
+    pub log_syncs: u64,
     /// Bytes of its messages that were put in packets.
     pub bytes: u64,
     /// Packets with messages of the channel.

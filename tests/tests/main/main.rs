@@ -12,6 +12,8 @@ mod farm;
 mod farm_cluster;
 #[cfg(target_os = "linux")]
 mod farm_enemies;
+#[path = "../../../crates/chunkcomm/tests/main/support/host.rs"]
+mod host;
 mod mandelbrot;
 #[cfg(unix)]
 mod mishaps;

@@ -5,6 +5,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 
 use super::{Verdict, set_ratio};
+use crate::baseline::append::{Append, Slowest};
 use crate::baseline::framed::Framed;
 use crate::baseline::raw::RawStream;
 use crate::cli::{Common, values};
@@ -14,7 +15,7 @@ use crate::harness::protocol::{Api, LaneKind, NodeKind, Pace, PolicyKind};
 use crate::harness::slices::{self, Contender, Outcome, Plan, Slice, Slices, name_of};
 use crate::ours::bandwidth::{self, BandwidthKind};
 use crate::ours::latency::{self, EchoKind};
-use crate::ours::stream::{Delivery, StreamKind, near};
+use crate::ours::stream::{Delivery, Logged, StreamKind, near, near_logged};
 use crate::stats::percentile_us;
 use crate::table::Row;
 
@@ -82,6 +83,9 @@ enum Against {
     SessionOff,
     /// Ours with nothing settled.
     Plain,
+    /// The bytes of our log appended to a file, with as many calls of fsync; or ours with nothing
+    /// settled, slice by slice the slower of the two.
+    AppendOrPlain,
     /// Ours: a channel of bytes, from and into memory that is used again.
     Bandwidth,
 }
@@ -96,7 +100,9 @@ pub fn run(args: &StreamArgs) -> Result<Verdict, Failure> {
     let plan = Plan::cut(args.total(), args.first_try(), args.against.is_some(), args.slices())?;
     let mut bench = Bench::start(&setting)?;
     let outcome = slices::run_on(&mut bench, &plan, args.is_fine(), |bench| {
-        Ok((near(bench, args.kind(args.node(&setting)))?, args.baseline(bench, &setting)?))
+        let logged = Logged::default();
+        let ours = near_logged(bench, args.kind(args.node(&setting)), &logged)?;
+        Ok((ours, args.baseline(bench, &setting, &logged)?))
     })?;
     args.row(&outcome).print(args.common.json);
     Ok(Verdict::Fine)
@@ -127,6 +133,12 @@ impl StreamArgs {
                  session-off and plain",
                 name_of(against)
             )));
+        }
+        if self.against == Some(Against::AppendOrPlain) && self.delivery != Delivery::Logged {
+            return Err(Failure::Refused(
+                "--against append-or-plain is for a log: only --delivery logged is allowed with it"
+                    .to_owned(),
+            ));
         }
         if self.rate.is_some() && self.api == Api::Many {
             return Err(Failure::Refused(
@@ -163,6 +175,7 @@ impl StreamArgs {
         &self,
         bench: &mut Bench,
         setting: &Setting,
+        logged: &Logged,
     ) -> Result<Option<Box<dyn Contender>>, Failure> {
         let Some(against) = self.against else { return Ok(None) };
         let node = self.node(setting);
@@ -173,6 +186,11 @@ impl StreamArgs {
             Against::SessionOff => near(bench, self.kind(NodeKind { session: false, ..node }))?,
             Against::Plain => {
                 near(bench, StreamKind { delivery: Delivery::Plain, ..self.kind(node) })?
+            }
+            Against::AppendOrPlain => {
+                let plain = StreamKind { delivery: Delivery::Plain, ..self.kind(node) };
+                let append = Append::open(prefixed(self.size), logged)?;
+                Box::new(Slowest(vec![near(bench, plain)?, Box::new(append)]))
             }
             Against::Bandwidth => {
                 let kind = BandwidthKind { bytes: self.size, fresh: false, node };
@@ -251,6 +269,11 @@ pub(super) fn set_counters(row: &mut Row, stats: Option<&(PeerStats, PeerStats)>
         .set("messages_per_packet", messages as f64 / packets as f64)
         .set("writes", after.writes - before.writes)
         .set("flushes", Value::Object(flushes));
+}
+
+/// Bytes that a message of `bytes` has in a log.
+fn prefixed(bytes: usize) -> usize {
+    bytes + chunkcomm::proto::message::prefix_bytes(bytes)
 }
 
 pub(super) fn policy_name(policy: PolicyKind) -> String {

@@ -1,12 +1,15 @@
 //! Typed messages one way.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
-use chunkcomm::{Node, Peer, PeerStats, Receiver, Redelivery, Sender};
+use chunkcomm::{Fsync, Node, Peer, PeerStats, Receiver, Redelivery, Sender};
 use clap::ValueEnum;
 use tokio::runtime::Runtime;
 
 use super::{Marks, ended, far_node, linked_node, run_task, taken};
+use crate::baseline::append::TempFolder;
 use crate::failure::{Doing, Failure};
 use crate::harness::far::{FarEnd, Opening};
 use crate::harness::machine::now_ns;
@@ -57,14 +60,31 @@ pub enum Delivery {
     Plain,
     /// They are kept, and sent again to a peer that was restarted.
     Redelivered,
+    /// As that, and stored on disk before they leave: `Fsync::Batched`.
+    Logged,
 }
+
+/// Numbers of a log that was written: bytes, and calls of `fsync`.
+pub type Logged = Rc<Cell<(u64, u64)>>;
 
 /// Connects near and far end.
 ///
 /// # Errors
 /// If either side fails.
 pub fn near(bench: &mut Bench, kind: StreamKind) -> Result<Box<dyn Contender>, Failure> {
-    with_message_of!(kind.bytes, M => Ok(Box::new(Near::<M>::open(bench, kind)?)))
+    near_logged(bench, kind, &Logged::default())
+}
+
+/// As [`near`]; the log's numbers of the last slice are left in `logged`.
+///
+/// # Errors
+/// If either side fails.
+pub fn near_logged(
+    bench: &mut Bench,
+    kind: StreamKind,
+    logged: &Logged,
+) -> Result<Box<dyn Contender>, Failure> {
+    with_message_of!(kind.bytes, M => Ok(Box::new(Near::<M>::open(bench, kind, logged)?)))
 }
 
 struct Near<M: Message> {
@@ -75,19 +95,26 @@ struct Near<M: Message> {
     kind: StreamKind,
     end: EndId,
     next: u64,
+    logged: Logged,
+    /// Removed behind the sender.
+    _log: TempFolder,
 }
 
 impl<M: Message> Near<M> {
-    fn open(bench: &mut Bench, kind: StreamKind) -> Result<Self, Failure> {
+    fn open(bench: &mut Bench, kind: StreamKind, logged: &Logged) -> Result<Self, Failure> {
         let end = End::Stream { bytes: kind.bytes, api: kind.api, node: kind.node };
-        let (end, (node, peer, sender)) = bench
-            .open(end, |runtime, place, text| runtime.block_on(connect::<M>(kind, place, text)))?;
-        Ok(Self { _node: node, peer, sender: Some(sender), kind, end, next: 0 })
+        let log = TempFolder::new();
+        let (end, (node, peer, sender)) = bench.open(end, |runtime, place, text| {
+            runtime.block_on(connect::<M>(kind, &log, place, text))
+        })?;
+        let (sender, logged) = (Some(sender), Rc::clone(logged));
+        Ok(Self { _node: node, peer, sender, kind, end, next: 0, logged, _log: log })
     }
 }
 
 async fn connect<M: Message>(
     kind: StreamKind,
+    log: &TempFolder,
     place: &Place,
     text: &str,
 ) -> Result<(Node, Peer, Sender<M>), Failure> {
@@ -95,6 +122,10 @@ async fn connect<M: Message>(
     let sender = match (kind.delivery, peer.address()) {
         (Delivery::Redelivered, Some(address)) => {
             node.open_redelivering::<M>(CHANNEL, Redelivery::to(address))
+        }
+        (Delivery::Logged, Some(address)) => {
+            let redelivery = Redelivery::to(address).log(log.path(), Fsync::Batched);
+            node.open_redelivering::<M>(CHANNEL, redelivery)
         }
         _ => node.open::<M>(&peer, CHANNEL).await,
     };
@@ -111,10 +142,13 @@ impl<M: Message> Contender for Near<M> {
         let mark_every = (count / MARKS_PER_SLICE).max(1);
         let order = Order { first: self.next, messages: count, mark_every };
         let sender = taken(&mut self.sender, "sending")?;
+        let before = sender.stats();
         let kind = self.kind;
         let ((sender, sent_ns), timing) = bench.timed(self.end, &order, |runtime| {
             run_task(runtime, produce(sender, kind, order.clone()))?
         })?;
+        let after = sender.stats();
+        self.logged.set((after.log_bytes - before.log_bytes, after.log_syncs - before.log_syncs));
         self.sender = Some(sender);
         self.next += count;
         let delivery_ns =

@@ -72,6 +72,22 @@ macro_rules! calls_of_every_sender {
             self.tx.sync_settled().await
         }
 
+        /// Waits until everything accepted so far is in the log of a redelivering sender
+        /// ([`Redelivery::log`](crate::Redelivery::log)), as permanent as its
+        /// [`Fsync`](crate::Fsync) says. A process that ends after this has lost none of it.
+        ///
+        /// # Errors
+        ///
+        /// [`SendError::NotLogged`] of a sender without a log, [`SendError::Log`] when the log
+        /// cannot be written; else as `sync`.
+        ///
+        /// # Cancel safety
+        ///
+        /// Safe: it only waits.
+        pub async fn sync_stored(&mut self) -> Result<(), SendError> {
+            self.tx.sync_stored().await
+        }
+
         /// Ends the channel and waits until everything accepted is acknowledged. A redelivering
         /// sender waits until everything is settled. With clones alive only this sender ends.
         ///

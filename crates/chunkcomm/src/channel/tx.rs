@@ -267,6 +267,16 @@ impl Tx {
         self.reached(until, |end| end.shared.settled()).await
     }
 
+    /// Waits until what was accepted so far is in the log.
+    pub(crate) async fn sync_stored(&mut self) -> Result<(), SendError> {
+        if !self.shared.is_logged() {
+            return Err(SendError::NotLogged);
+        }
+        poll_fn(|context| self.poll_held(context)).await?;
+        let until = self.with(|end| end.accepted());
+        self.reached(until, |end| end.shared.stored()).await
+    }
+
     async fn reached(
         &mut self,
         until: u64,
@@ -344,6 +354,7 @@ impl Tx {
 
     pub(crate) fn stats(&self) -> ChannelStats {
         let counters = self.shared.counters();
+        let log = self.shared.log_counters();
         let look = |end: &mut TxEnd| ChannelStats {
             bytes: counters.bytes,
             packets: counters.packets,
@@ -357,6 +368,9 @@ impl Tx {
             written: end.written(),
             acknowledged: end.account().acknowledged,
             settled: self.shared.settled(),
+            stored: self.shared.stored(),
+            log_bytes: log.bytes,
+            log_syncs: log.syncs,
             ring_bytes: end.ring_bytes(),
             send_waits: end.send_waits,
         };
@@ -394,8 +408,9 @@ fn poll_closed(
     context: &mut Context<'_>,
 ) -> Poll<()> {
     shared.wait(context.waker());
-    if shared.settling.stream().is_some() && !shared.is_lost() {
-        return if shared.settled() >= accepted { Poll::Ready(()) } else { Poll::Pending };
+    if let Some(stream) = shared.settling.stream().filter(|_| !shared.is_lost()) {
+        let done = shared.settled() >= accepted && (!last || stream.is_log_closed());
+        return if done { Poll::Ready(()) } else { Poll::Pending };
     }
     // The end of a channel whose receiver is gone matters to nobody.
     let enough = !last || shared.is_lost();

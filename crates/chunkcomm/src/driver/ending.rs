@@ -50,8 +50,10 @@ impl Driver {
     fn unacknowledged(&mut self, error: &LinkError) -> Vec<LostChannel> {
         let mut channels = Vec::new();
         for (id, slot) in self.senders.slots.iter_mut() {
-            let accepted = self.link.sent_messages(id) + u64::from(slot.ring.messages());
-            if accepted > slot.shared.acked() && !slot.discard {
+            // The machine has no count of a channel whose end was acknowledged.
+            let sent = self.link.sent_messages(id).max(slot.shared.acked());
+            let accepted = sent + u64::from(slot.ring.messages());
+            if accepted > slot.shared.acked() && !slot.discard && !slot.shared.outlives_its_node() {
                 channels.push(LostChannel::new(&slot.shared, accepted, error));
             }
         }
@@ -117,7 +119,7 @@ impl Driver {
                 }
                 Command::Open { tx, ring, .. } => {
                     tx.fail(Failure::Lost(error.clone()));
-                    if ring.messages() > 0 {
+                    if ring.messages() > 0 && !tx.outlives_its_node() {
                         lost.push(LostChannel::new(&tx, u64::from(ring.messages()), error));
                     }
                 }

@@ -154,6 +154,8 @@ pub(crate) struct Stream {
     pub(crate) id: u128,
     /// Most encoded bytes that are kept.
     pub(crate) bytes_max: usize,
+    /// Messages are stored in a log before they leave.
+    logged: bool,
     state: Mutex<State>,
 }
 
@@ -161,12 +163,54 @@ pub(crate) struct Stream {
 struct State {
     returned: Option<Returned>,
     over: bool,
+    log_closed: bool,
     waiting: Wakers,
 }
 
 impl Stream {
-    pub(crate) fn new(id: u128, bytes_max: usize) -> Arc<Stream> {
-        Arc::new(Stream { id, bytes_max, state: Mutex::default() })
+    pub(crate) fn new(id: u128, bytes_max: usize, logged: bool) -> Arc<Stream> {
+        Arc::new(Stream { id, bytes_max, logged, state: Mutex::default() })
+    }
+
+    pub(crate) fn is_logged(&self) -> bool {
+        self.logged
+    }
+
+    /// Returns how many bytes a sender may stage before they are read, where a packet takes
+    /// `packet_bytes`. Those of a log wait until the last ones are stored: it bounds them alone.
+    pub(crate) fn unread_bytes_max(&self, packet_bytes: usize) -> usize {
+        if self.logged { usize::MAX } else { packet_bytes }
+    }
+
+    /// Notes that the log is closed: what it has stored is permanent, and another sender may open
+    /// it.
+    pub(crate) fn set_log_closed(&self) {
+        self.change(|state| state.log_closed = true);
+    }
+
+    /// Returns whether there is no log, or it is closed.
+    pub(crate) fn is_log_closed(&self) -> bool {
+        !self.logged || locked(&self.state).log_closed
+    }
+
+    /// Waits until there is no log that is open.
+    pub(crate) fn poll_log_closed(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = locked(&self.state);
+        if !self.logged || state.log_closed {
+            return Poll::Ready(());
+        }
+        state.waiting.add(context.waker());
+        Poll::Pending
+    }
+
+    /// Waits until nothing more will be sent.
+    pub(crate) fn poll_over(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = locked(&self.state);
+        if state.over {
+            return Poll::Ready(());
+        }
+        state.waiting.add(context.waker());
+        Poll::Pending
     }
 
     pub(crate) fn give_back(&self, returned: Returned) {
@@ -202,6 +246,9 @@ impl Stream {
         let mut state = locked(&self.state);
         state.over |= state.returned.as_ref().is_some_and(Returned::is_done);
         if state.over {
+            let waiting = state.waiting.take();
+            drop(state);
+            waiting.wake();
             return Poll::Ready(false);
         }
         if state.returned.is_some() {
@@ -225,7 +272,7 @@ mod tests {
 
     #[test]
     fn messages_that_an_earlier_channel_sent_stay_declared() {
-        let stream = Stream::new(1, 1000);
+        let stream = Stream::new(1, 1000, false);
         let settling = Settling::Kept(Arc::clone(&stream));
         let shared = TxShared::new("events".into(), "u8".into(), settling);
         let (mut producer, mut consumer) = ring(100);

@@ -173,23 +173,21 @@ impl LinkShared {
         })
     }
 
-    /// Returns the link of a stream that has no channel yet; it drops every command.
-    pub(crate) fn nowhere(
+    /// Returns a link without a session, for a stream that has no channel yet.
+    pub(crate) fn undialled(
         peer: String,
         address: &Address,
         message_bytes_max: u64,
     ) -> Arc<LinkShared> {
-        let link = LinkShared::new(PeerInfo {
-            name: peer.clone(),
+        LinkShared::new(PeerInfo {
+            name: peer,
             beginning: Beginning::Dialled(address.clone()),
             incarnation: 0,
             session: 0,
             version: VERSION_MAX,
             message_bytes_max,
             packet_bytes_max: PACKET_BYTES_DEFAULT,
-        });
-        link.end(&LinkError::new(peer, LinkCause::ConnectionLost));
-        link
+        })
     }
 
     /// Of a link that nobody drives, to a peer that takes packets of so many bytes.

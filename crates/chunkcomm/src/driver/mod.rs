@@ -22,6 +22,7 @@ pub(crate) mod inbox;
 pub(crate) mod keeping;
 pub(crate) mod large;
 pub(crate) mod link;
+pub(crate) mod logging;
 pub(crate) mod mail;
 #[cfg(feature = "metrics")]
 mod metrics;

@@ -10,6 +10,9 @@
 //! until their receiver has settled them. The consumer can go back and read them again. Its
 //! producer may use all of the memory, and stays a bounded number of unread bytes ahead.
 //!
+//! A ring that *logs* has a second reader, its [`Tail`]: the consumer sees committed bytes as soon
+//! as the tail has *stored* them.
+//!
 //! # Why the unsafe code is sound
 //!
 //! The memory is a slice of `UnsafeCell<u8>`, valid and initialised for the
@@ -30,7 +33,11 @@
 //! - The consumer reads only bytes counted committed. It reads `committed` with
 //!   acquire, which pairs with the producer's release in [`Producer::commit`]:
 //!   the bytes are written. `committed` only grows meanwhile.
-//! - The slices handed out borrow the producer or consumer mutably, so that
+//! - In a ring that logs, the tail reads committed bytes that are not stored, by the same rule. It
+//!   only reads. The consumer takes nothing that is not stored, so that none of these bytes is free
+//!   before the tail has passed it. The consumer reads `stored` with acquire, which pairs with the
+//!   tail's release in [`Tail::store`].
+//! - The slices handed out borrow the producer, consumer or tail mutably, so that
 //!   positions cannot move while they live.
 #![allow(unsafe_code)]
 
@@ -48,6 +55,8 @@ struct Ring {
     taken: Line<AtomicU32>,
     /// Bytes that the producer may overwrite, in a ring that keeps.
     released: AtomicU32,
+    /// In a ring that logs: the part of `committed` that is stored.
+    stored: Option<AtomicU64>,
     next: OnceLock<Arc<Ring>>,
 }
 
@@ -67,7 +76,7 @@ fn unpack(word: u64) -> (u32, u32) {
 }
 
 impl Ring {
-    fn new(capacity: usize) -> Arc<Ring> {
+    fn new(capacity: usize, logs: bool) -> Arc<Ring> {
         assert!(capacity > 0 && capacity <= u32::MAX as usize / 2, "capacity {capacity}");
         let memory = (0..capacity).map(|_| UnsafeCell::new(0)).collect();
         Arc::new(Ring {
@@ -75,8 +84,22 @@ impl Ring {
             committed: Line(AtomicU64::new(0)),
             taken: Line(AtomicU32::new(0)),
             released: AtomicU32::new(0),
+            stored: logs.then(AtomicU64::default),
             next: OnceLock::new(),
         })
+    }
+
+    /// Returns the word of committed bytes and messages.
+    fn committed(&self) -> u64 {
+        self.committed.0.load(Ordering::Acquire)
+    }
+
+    /// Returns the word of bytes and messages that the consumer may read.
+    fn readable(&self) -> u64 {
+        match &self.stored {
+            None => self.committed(),
+            Some(stored) => stored.load(Ordering::Acquire),
+        }
     }
 
     /// # Safety
@@ -103,7 +126,19 @@ impl Ring {
 
 /// A ring of `capacity` bytes with its two ends.
 pub(crate) fn ring(capacity: usize) -> (Producer, Consumer) {
-    let ring = Ring::new(capacity);
+    ends(Ring::new(capacity, false))
+}
+
+/// A ring that logs, with its tail.
+pub(crate) fn ring_that_logs(capacity: usize) -> (Producer, Consumer, Tail) {
+    let ring = Ring::new(capacity, true);
+    let tail = Tail(Cursor { ring: Arc::clone(&ring), position: 0, bytes: 0, messages: 0 });
+    let (producer, consumer) = ends(ring);
+    (producer, consumer, tail)
+}
+
+fn ends(ring: Arc<Ring>) -> (Producer, Consumer) {
+    let capacity = ring.memory.len();
     let producer = Producer {
         ring: Arc::clone(&ring),
         position: 0,
@@ -112,7 +147,7 @@ pub(crate) fn ring(capacity: usize) -> (Producer, Consumer) {
         free: capacity,
         unread_max: None,
     };
-    (producer, Consumer { ring, position: 0, bytes: 0, messages: 0 })
+    (producer, Consumer(Cursor { ring, position: 0, bytes: 0, messages: 0 }))
 }
 
 /// The end that stages messages.
@@ -223,9 +258,15 @@ impl Producer {
         self.commit(bytes, 1);
     }
 
+    /// Copies in whole messages as they were staged before; the ring is large enough and empty.
+    pub(crate) fn push_many(&mut self, staged: &[u8], messages: u32) {
+        self.contiguous()[..staged.len()].copy_from_slice(staged);
+        self.commit(staged.len(), messages);
+    }
+
     /// Goes on in another ring; the consumer follows when this one is empty.
     pub(crate) fn replace(&mut self, capacity: usize) {
-        let next = Ring::new(capacity);
+        let next = Ring::new(capacity, self.ring.stored.is_some());
         let set = self.ring.next.set(Arc::clone(&next));
         assert!(set.is_ok(), "only the producer of the newest ring replaces it");
         let unread_max = self.unread_max;
@@ -235,33 +276,75 @@ impl Producer {
     }
 }
 
-/// The end that the writer takes messages from.
-pub(crate) struct Consumer {
+/// A place in a ring up to which bytes were read.
+#[derive(Clone)]
+struct Cursor {
     ring: Arc<Ring>,
     position: usize,
     bytes: u32,
     messages: u32,
 }
 
+impl Cursor {
+    /// Returns the bytes and messages from here on up to the word that `limit` reads. At the end of
+    /// a ring that was replaced it goes on in the next one.
+    fn ahead(&mut self, limit: impl Fn(&Ring) -> u64) -> (usize, u32) {
+        loop {
+            // `next` is looked at first: once it is set, nothing more is committed
+            // to this ring, so that an empty one then stays empty.
+            let next = self.ring.next.get().cloned();
+            let (bytes, messages) = unpack(limit(&self.ring));
+            let ahead = bytes.wrapping_sub(self.bytes) as usize;
+            match next {
+                Some(ring) if ahead == 0 && unpack(self.ring.committed()).0 == bytes => {
+                    *self = Cursor { ring, position: 0, bytes: 0, messages: 0 };
+                }
+                _ => return (ahead, messages.wrapping_sub(self.messages)),
+            }
+        }
+    }
+
+    /// Returns the next `bytes`: those before and after the place where the ring wraps.
+    ///
+    /// # Safety
+    ///
+    /// They are committed, and nobody writes to them while the slices live.
+    unsafe fn peek(&self, bytes: usize) -> (&[u8], &[u8]) {
+        let front = bytes.min(self.ring.memory.len() - self.position);
+        // SAFETY: by the caller's promise.
+        unsafe { (self.ring.bytes(self.position, front), self.ring.bytes(0, bytes - front)) }
+    }
+
+    fn advance(&mut self, bytes: usize, messages: u32) {
+        self.position += bytes;
+        if self.position >= self.ring.memory.len() {
+            self.position -= self.ring.memory.len();
+        }
+        self.bytes = self.bytes.wrapping_add(bytes as u32);
+        self.messages = self.messages.wrapping_add(messages);
+    }
+}
+
+/// The end that the writer takes messages from.
+pub(crate) struct Consumer(Cursor);
+
 impl Consumer {
     /// What is staged: bytes before and after the place where the ring wraps,
     /// and the number of messages.
     pub(crate) fn peek(&mut self) -> (&[u8], &[u8], u32) {
-        let (bytes, messages) = self.staged();
-        let front = bytes.min(self.ring.memory.len() - self.position);
-        // SAFETY: `bytes` from `position` on are committed, hence the consumer's.
-        unsafe {
-            (self.ring.bytes(self.position, front), self.ring.bytes(0, bytes - front), messages)
-        }
+        let (bytes, messages) = self.0.ahead(Ring::readable);
+        // SAFETY: `bytes` from the cursor on are committed, hence the consumer's.
+        let (front, back) = unsafe { self.0.peek(bytes) };
+        (front, back, messages)
     }
 
-    /// Messages staged in this ring and those that came after it.
+    /// Messages staged in this ring and those that came after it, stored or not.
     pub(crate) fn messages(&self) -> u32 {
-        let (_, messages) = unpack(self.ring.committed.0.load(Ordering::Acquire));
-        let mut sum = messages.wrapping_sub(self.messages);
-        let mut next = self.ring.next.get();
+        let (_, messages) = unpack(self.0.ring.committed());
+        let mut sum = messages.wrapping_sub(self.0.messages);
+        let mut next = self.0.ring.next.get();
         while let Some(ring) = next {
-            sum += unpack(ring.committed.0.load(Ordering::Acquire)).1;
+            sum += unpack(ring.committed()).1;
             next = ring.next.get();
         }
         sum
@@ -269,54 +352,59 @@ impl Consumer {
 
     /// Nothing is staged.
     pub(crate) fn is_empty(&mut self) -> bool {
-        self.staged().0 == 0
-    }
-
-    fn staged(&mut self) -> (usize, u32) {
-        loop {
-            // `next` is looked at first: once it is set, nothing more is committed
-            // to this ring, so that an empty one then stays empty.
-            let next = self.ring.next.get().cloned();
-            let (bytes, messages) = unpack(self.ring.committed.0.load(Ordering::Acquire));
-            let staged = bytes.wrapping_sub(self.bytes) as usize;
-            match next {
-                Some(next) if staged == 0 => {
-                    *self = Consumer { ring: next, position: 0, bytes: 0, messages: 0 };
-                }
-                _ => return (staged, messages.wrapping_sub(self.messages)),
-            }
-        }
+        self.0.ahead(Ring::readable).0 == 0
     }
 
     /// The first `bytes` of what was peeked, with `messages`, were taken.
     pub(crate) fn consume(&mut self, bytes: usize, messages: u32) {
-        self.position += bytes;
-        if self.position >= self.ring.memory.len() {
-            self.position -= self.ring.memory.len();
-        }
-        self.bytes = self.bytes.wrapping_add(bytes as u32);
-        self.messages = self.messages.wrapping_add(messages);
-        self.ring.taken.0.store(self.bytes, Ordering::Release);
+        self.0.advance(bytes, messages);
+        self.0.ring.taken.0.store(self.0.bytes, Ordering::Release);
     }
 
     /// As `consume`, in a ring that keeps: returns the stretch that is to be released.
     pub(crate) fn consume_kept(&mut self, bytes: usize, messages: u32) -> Kept {
-        let (ring, position) = (Arc::clone(&self.ring), self.position);
-        let from = Consumer { ring, position, bytes: self.bytes, messages: self.messages };
+        let from = self.0.clone();
         self.consume(bytes, messages);
-        Kept { from, until: self.bytes }
+        Kept { from, until: self.0.bytes }
     }
 
     /// Gives all read bytes back to the producer.
     pub(crate) fn release(&mut self) {
-        self.ring.released.store(self.bytes, Ordering::Release);
+        self.0.ring.released.store(self.0.bytes, Ordering::Release);
+    }
+}
+
+/// The end that stores messages before the writer may take them.
+pub(crate) struct Tail(Cursor);
+
+impl Tail {
+    /// Returns the messages that are not stored, as [`Consumer::peek`] does.
+    pub(crate) fn peek(&mut self) -> (&[u8], &[u8], u32) {
+        let (bytes, messages) = self.0.ahead(Ring::committed);
+        // SAFETY: `bytes` from the cursor on are committed. The consumer has not got them, so that
+        // they are not the producer's.
+        let (front, back) = unsafe { self.0.peek(bytes) };
+        (front, back, messages)
+    }
+
+    /// Returns whether everything is stored.
+    pub(crate) fn is_empty(&mut self) -> bool {
+        self.0.ahead(Ring::committed).0 == 0
+    }
+
+    /// Lets the consumer read the first `bytes` of what was peeked, with `messages`.
+    pub(crate) fn store(&mut self, bytes: usize, messages: u32) {
+        self.0.advance(bytes, messages);
+        if let Some(stored) = &self.0.ring.stored {
+            stored.store(pack(self.0.bytes, self.0.messages), Ordering::Release);
+        }
     }
 }
 
 /// A stretch of a ring that was read and is not released.
 pub(crate) struct Kept {
     /// Where it begins.
-    from: Consumer,
+    from: Cursor,
     until: u32,
 }
 
@@ -329,7 +417,7 @@ impl Kept {
     /// Reads again from here on; bytes read before this were released.
     pub(crate) fn rewind(self) -> Consumer {
         self.from.ring.taken.0.store(self.from.bytes, Ordering::Release);
-        self.from
+        Consumer(self.from)
     }
 }
 
@@ -414,6 +502,65 @@ mod tests {
                     read = 0;
                 }
             }
+        }
+    }
+
+    proptest! {
+        /// Against a queue: the consumer sees what the tail has stored, and goes back within that.
+        #[test]
+        fn a_ring_that_logs_shows_what_is_stored(steps in prop::collection::vec((0usize..40, any::<u8>(), 0u8..3), 1..400)) {
+            let (mut producer, mut consumer, mut tail) = ring_that_logs(64);
+            producer.keep(usize::MAX);
+            let (mut unstored, mut unread) = (VecDeque::<u8>::new(), VecDeque::<u8>::new());
+            let mut kept: VecDeque<(Kept, Vec<u8>)> = VecDeque::new();
+            for (bytes, value, which) in steps {
+                if producer.free() > bytes {
+                    producer.push(&[value], &vec![value; bytes]);
+                    unstored.extend(std::iter::repeat_n(value, bytes + 1));
+                } else if value < 30 && producer.capacity() < 1000 {
+                    let capacity = producer.capacity() + 64;
+                    producer.replace(capacity);
+                }
+                let (front, back, messages) = tail.peek();
+                let seen: Vec<u8> = front.iter().chain(back).copied().collect();
+                prop_assert!(unstored.iter().copied().take(seen.len()).eq(seen.iter().copied()));
+                if which == 0 {
+                    tail.store(seen.len(), messages);
+                    unread.extend(unstored.drain(..seen.len()));
+                }
+                let (front, back, _) = consumer.peek();
+                let seen: Vec<u8> = front.iter().chain(back).copied().collect();
+                prop_assert!(unread.iter().copied().take(seen.len()).eq(seen.iter().copied()));
+                let take = seen.len().min(usize::from(value));
+                if take > 0 {
+                    kept.push_back((consumer.consume_kept(take, 0), unread.drain(..take).collect()));
+                }
+                if which == 1 && let Some((piece, _)) = kept.pop_front() {
+                    piece.release();
+                }
+                if value > 240 && !kept.is_empty() {
+                    let again: Vec<u8> = kept.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
+                    again.iter().rev().for_each(|byte| unread.push_front(*byte));
+                    consumer = kept.pop_front().unwrap().0.rewind();
+                    kept.clear();
+                }
+            }
+            loop {
+                let (front, back, messages) = tail.peek();
+                let bytes = front.len() + back.len();
+                if bytes == 0 {
+                    break;
+                }
+                tail.store(bytes, messages);
+                unread.extend(unstored.drain(..bytes));
+            }
+            prop_assert!(unstored.is_empty());
+            while !consumer.is_empty() {
+                let bytes = consumer.peek().0.len() + consumer.peek().1.len();
+                consumer.consume(bytes, 0);
+                unread.drain(..bytes);
+            }
+            prop_assert!(unread.is_empty());
         }
     }
 

@@ -18,9 +18,10 @@ pub(crate) use shared::{Failure, Settling, TxShared};
 
 use super::clock;
 use super::mail::{Command, LinkShared, Notice};
-use super::ring::{Consumer, Producer, ring};
+use super::ring::{Consumer, Producer, Tail, ring, ring_that_logs};
 use super::wakers::locked;
 use crate::error::{Account, SendError};
+use crate::log::Recovered;
 use crate::proto::limits::{
     INLINE_BYTES_MAX, PACKET_OVERHEAD_BYTES, RING_BYTES_INITIAL, RING_GROWTH,
 };
@@ -71,13 +72,53 @@ impl TxEnd {
         shared: &Arc<TxShared>,
         id: u32,
     ) -> (TxEnd, Consumer) {
+        let ring_bytes_max = link.ring_bytes() - PACKET_OVERHEAD_BYTES;
+        let (producer, consumer) = ring(RING_BYTES_INITIAL.min(ring_bytes_max));
+        (TxEnd::with(producer, link, shared, id), consumer)
+    }
+
+    /// As `new`, for a stream with a log, which may have messages: the end is told to `link`, whose
+    /// driver is the thread that stores its messages.
+    pub(crate) fn logged(
+        link: &Arc<LinkShared>,
+        shared: &Arc<TxShared>,
+        recovered: &Recovered,
+    ) -> (TxEnd, Consumer, Tail) {
+        let (producer, consumer, mut tail) = ring_that_logs(RING_BYTES_INITIAL);
+        let mut end = TxEnd::with(producer, link, shared, 0);
+        for (staged, messages) in &recovered.staged {
+            if end.producer.free() < staged.len() || end.producer.contiguous().len() < staged.len()
+            {
+                end.producer.replace(staged.len().max(end.producer.capacity()));
+            }
+            end.producer.push_many(staged, *messages);
+        }
+        locked(&shared.slow).large_bytes = recovered.large.iter().map(Bytes::len).sum();
+        shared.stage_large_again(recovered.large.iter().cloned().collect());
+        loop {
+            let (front, back, messages) = tail.peek();
+            let bytes = front.len() + back.len();
+            if bytes == 0 {
+                break;
+            }
+            tail.store(bytes, messages);
+        }
+        end.accepted = recovered.next();
+        (end, consumer, tail)
+    }
+
+    fn with(
+        mut producer: Producer,
+        link: &Arc<LinkShared>,
+        shared: &Arc<TxShared>,
+        id: u32,
+    ) -> TxEnd {
         let ring_bytes = link.ring_bytes();
         let ring_bytes_max = ring_bytes - PACKET_OVERHEAD_BYTES;
-        let (mut producer, consumer) = ring(RING_BYTES_INITIAL.min(ring_bytes_max));
-        if shared.settling.stream().is_some() {
-            producer.keep(ring_bytes_max);
+        if let Some(stream) = shared.settling.stream() {
+            producer.keep(stream.unread_bytes_max(ring_bytes_max));
         }
-        let end = TxEnd {
+        TxEnd {
             producer,
             ring_bytes_max,
             inline_bytes_max: INLINE_BYTES_MAX.min(ring_bytes_max - PREFIX_BYTES_MAX),
@@ -93,8 +134,7 @@ impl TxEnd {
             ended: false,
             shared: Arc::clone(shared),
             link: Arc::clone(link),
-        };
-        (end, consumer)
+        }
     }
 
     /// Messages accepted so far.
@@ -191,6 +231,9 @@ impl TxEnd {
     fn push_large(&mut self, payload: Bytes) -> Result<Staged, SendError> {
         let mut slow = locked(&self.shared.slow);
         slow.large_bytes += payload.len();
+        if self.shared.is_logged() {
+            slow.large_unstored.push_back(payload.clone());
+        }
         slow.large.push_back(payload);
         self.shared.large_pending.fetch_add(1, Ordering::Release);
         drop(slow);
@@ -244,8 +287,8 @@ impl TxEnd {
         let ring_bytes = self.link.ring_bytes();
         self.ring_bytes_max = ring_bytes - PACKET_OVERHEAD_BYTES;
         self.wake_step = ring_bytes / 4;
-        if self.shared.settling.stream().is_some() {
-            self.producer.keep(self.ring_bytes_max);
+        if let Some(stream) = self.shared.settling.stream() {
+            self.producer.keep(stream.unread_bytes_max(self.ring_bytes_max));
         }
     }
 

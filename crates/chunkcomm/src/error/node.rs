@@ -1,6 +1,6 @@
 //! What can go wrong in building a node, connecting, opening and accepting.
 
-use super::{LinkError, Named, RefusalReason};
+use super::{LinkError, LogError, Named, RefusalReason};
 use crate::Address;
 use crate::credential::CredentialError;
 use crate::proto::hello::VERSION_STREAMS;
@@ -310,6 +310,8 @@ pub enum OpenError {
     },
     /// The system gave no random bytes for the number of a stream.
     NoRandomness,
+    /// The log of the stream cannot be used.
+    Log(LogError),
 }
 
 /// A type whose values cannot be sent.
@@ -341,6 +343,7 @@ impl fmt::Display for OpenError {
                 "{peer} speaks version {version} of the protocol, settling needs {VERSION_STREAMS}"
             ),
             OpenError::NoRandomness => f.write_str("the system has no random numbers"),
+            OpenError::Log(error) => error.fmt(f),
         }
     }
 }
@@ -352,6 +355,7 @@ impl Error for OpenError {
         match self {
             OpenError::Lost(error) => error.source(),
             OpenError::Connect(error) => error.source(),
+            OpenError::Log(error) => error.source(),
             _ => None,
         }
     }

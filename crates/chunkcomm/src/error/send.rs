@@ -1,6 +1,6 @@
 //! What can go wrong in sending and closing.
 
-use super::{LinkError, Named};
+use super::{LinkError, LogError, Named};
 use crate::proto::causes::with_causes;
 use crate::proto::codec::EncodeError;
 use std::error::Error;
@@ -73,6 +73,12 @@ pub enum SendError {
     /// The channel was opened without [`ChannelOptions::settled`](crate::ChannelOptions::settled):
     /// its receiver settles nothing.
     NotSettled,
+    /// The log of a redelivering sender cannot be written, and nothing more is accepted. Messages
+    /// that were stored before are still delivered, by this process or by the next that opens
+    /// the log.
+    Log(Arc<LogError>),
+    /// The sender has no log ([`Redelivery::log`](crate::Redelivery::log)).
+    NotLogged,
 }
 
 /// A channel whose session ended.
@@ -166,6 +172,10 @@ impl fmt::Display for SendError {
             SendError::Encode(_) => f.write_str("a message could not be encoded"),
             SendError::NotReady => f.write_str("the sink was not ready for an item"),
             SendError::Closed => f.write_str("the sender is closed"),
+            SendError::Log(error) => error.fmt(f),
+            SendError::NotLogged => {
+                f.write_str("the sender was opened without Redelivery::log, it stores nothing")
+            }
             SendError::NotSettled => f.write_str(
                 "the channel was opened without ChannelOptions::settled, its receiver settles nothing",
             ),
@@ -179,6 +189,7 @@ impl Error for SendError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             SendError::Lost(lost) => lost.link.source(),
+            SendError::Log(error) => error.source(),
             SendError::Encode(error) => Some(error.as_ref()),
             _ => None,
         }

@@ -207,6 +207,12 @@ impl AcceptTable {
         table.streams.push(Arc::downgrade(stream));
     }
 
+    /// Returns the streams that have a log.
+    pub(super) fn logs(&self) -> Vec<Arc<Stream>> {
+        let table = locked(&self.table);
+        table.streams.iter().filter_map(Weak::upgrade).filter(|it| it.is_logged()).collect()
+    }
+
     /// Ends the streams that have no channel: their unsettled messages are lost.
     fn give_up_streams(&self) {
         let streams = std::mem::take(&mut locked(&self.table).streams);

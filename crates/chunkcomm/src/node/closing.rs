@@ -6,7 +6,7 @@ use crate::driver::clock;
 use crate::driver::mail::Command;
 use crate::driver::wakers::locked;
 use crate::error::{CloseError, LinkCause, LinkError};
-use std::future::{Future, pending};
+use std::future::{Future, pending, poll_fn};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,13 +20,15 @@ impl Node {
     /// After `deadline` the sessions are cut; the error has an account of the
     /// channels with messages that were not acknowledged. So it has of those that were lost
     /// with an earlier session, or by a refusal, after their sender was dropped: what no call
-    /// on a sender said, this one says.
+    /// on a sender said, this one says. Messages in a log ([`Redelivery::log`]) are not counted:
+    /// all that were accepted are stored, and the next process sends those that are not settled.
     ///
     /// # Cancel safety
     ///
     /// Dropped early, closing goes on without deadline.
     pub async fn close(&self, deadline: Duration) -> Result<(), CloseError> {
         let _wait = self.waits().begin("all sessions to end: the node is closed".to_owned());
+        let (begun, logs) = (clock::now(), self.shared.table.logs());
         self.shared.table.close();
         // The connections keep it while they last.
         drop(locked(&self.shared.spinner).take());
@@ -43,6 +45,13 @@ impl Node {
             }
             self.shared.table.gone(&links).await;
         }
+        let closed = async {
+            for stream in &logs {
+                poll_fn(|context| stream.poll_log_closed(context)).await;
+            }
+        };
+        let left = deadline.saturating_sub(Duration::from_micros(clock::now().micros_since(begun)));
+        let _ = clock::within(&self.shared.runtime, left, closed).await;
         // Until now peers that were cut off could come back.
         for task in &self.shared.tasks {
             task.abort();

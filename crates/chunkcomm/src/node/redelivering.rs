@@ -13,9 +13,11 @@ use crate::channel::sender::Sender;
 use crate::driver::clock;
 use crate::driver::ending::LostChannel;
 use crate::driver::keeping::{Returned, Stream};
+use crate::driver::logging::Logger;
 use crate::driver::mail::{Command, LinkShared};
 use crate::driver::staging::{Failure, Settling, TxEnd, TxShared};
-use crate::error::{LinkCause, LinkError, OpenError, RefusalReason};
+use crate::error::{LinkCause, LinkError, LogCause, LogError, OpenError, RefusalReason};
+use crate::log::{Fsync, Identity, Log};
 use crate::proto::backoff::Backoff;
 use crate::proto::hello::VERSION_STREAMS;
 use crate::proto::limits::{CHANNEL_NAME_BYTES_MAX, KEPT_BYTES_DEFAULT, RING_BYTES_LARGEST};
@@ -24,6 +26,7 @@ use crate::proto::packet::{ChannelKind, StreamStart};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::future::poll_fn;
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -35,6 +38,7 @@ pub struct Redelivery {
     peer_name: Option<String>,
     bytes_max: usize,
     options: ChannelOptions,
+    log: Option<(PathBuf, Fsync)>,
 }
 
 impl Redelivery {
@@ -45,6 +49,7 @@ impl Redelivery {
             peer_name: None,
             bytes_max: KEPT_BYTES_DEFAULT,
             options: ChannelOptions::default(),
+            log: None,
         }
     }
 
@@ -62,6 +67,21 @@ impl Redelivery {
     /// and `try_send` returns `Full`.
     pub fn bytes_max(mut self, bytes: usize) -> Redelivery {
         self.bytes_max = bytes.min(RING_BYTES_LARGEST);
+        self
+    }
+
+    /// Keeps the messages on disk, too, so that they outlive this process: in a log of this sender
+    /// alone, in `directory`, which is made if it is not there.
+    ///
+    /// A message is stored before it leaves. [`Sender::sync_stored`] waits until all accepted
+    /// messages are. The next process that opens the directory goes on with the stream: it sends
+    /// the messages again that are not settled, as redelivered ones with their old numbers. Its
+    /// own messages have the numbers behind them.
+    ///
+    /// A thread of the sender's own writes the log. The log is append-only, in files of some
+    /// 64 MiB. A file is removed when all of its messages are settled. Each write has a checksum.
+    pub fn log(mut self, directory: impl Into<PathBuf>, fsync: Fsync) -> Redelivery {
+        self.log = Some((directory.into(), fsync));
         self
     }
 
@@ -97,12 +117,13 @@ impl Node {
     ///
     /// Each message is delivered at least once. It takes effect exactly once if the receiver
     /// stores the stream and the number together with its own results, and skips numbers that it
-    /// has stored. The end of this process ends the stream.
+    /// has stored. The end of this process ends the stream, unless it has a log
+    /// ([`Redelivery::log`]), which is read here, by this thread.
     ///
     /// # Errors
     ///
-    /// The name is empty or longer than 255 bytes, values of the type cannot be sent, or the
-    /// system has no random numbers. If the peer takes another type, or is too old to settle, the
+    /// The name is empty or longer than 255 bytes, values of the type cannot be sent, the log
+    /// cannot be used, or the system has no random numbers. If the peer takes another type, or is too old to settle, the
     /// next call on the sender fails.
     pub fn open_redelivering<T>(
         &self,
@@ -143,13 +164,38 @@ impl Node {
             return Err(OpenError::Name { bytes: name.len() });
         }
         let id = super::channels::stream_id()?;
-        let stream = Stream::new(id, redelivery.bytes_max);
+        let log = redelivery.log.as_ref().map(|(directory, fsync)| {
+            let identity = Identity { channel: name.to_owned(), fingerprint: print.hash };
+            Log::open(directory, &identity, *fsync, id)
+        });
+        let log = log.transpose().map_err(OpenError::Log)?;
+        let id = log.as_ref().map_or(id, |(_, recovered)| recovered.stream);
+        let stream = Stream::new(id, redelivery.bytes_max, log.is_some());
         let settling = Settling::Kept(Arc::clone(&stream));
         let shared = TxShared::new(name.to_owned(), print.text.clone(), settling);
         let whom = redelivery.peer_name.clone().unwrap_or_else(|| redelivery.address.to_string());
-        let nowhere = LinkShared::nowhere(whom, &redelivery.address, self.message_bytes_max());
-        let (end, ring) = TxEnd::new(&nowhere, &shared, 0);
-        let start = StreamStart { id, first: 0, sent_before: 0 };
+        let link =
+            || LinkShared::undialled(whom.clone(), &redelivery.address, self.message_bytes_max());
+        let nowhere = link();
+        nowhere.end(&LinkError::new(whom.clone(), LinkCause::ConnectionLost));
+        let (end, ring, start) = match log {
+            None => {
+                let (end, ring) = TxEnd::new(&nowhere, &shared, 0);
+                (end, ring, StreamStart { id, first: 0, sent_before: 0 })
+            }
+            Some((log, recovered)) => {
+                let (first, stored) = (recovered.settled, recovered.next());
+                shared.begin_with(first, stored);
+                let link = link();
+                let (end, ring, tail) = TxEnd::logged(&link, &shared, &recovered);
+                let (shared, stream) = (Arc::clone(&shared), Arc::clone(&stream));
+                Logger { link, shared, stream, tail, log, stored }.begin().map_err(|error| {
+                    let path = redelivery.log.clone().map(|(path, _)| path).unwrap_or_default();
+                    OpenError::Log(LogError { path, cause: LogCause::Io(Arc::new(error)) })
+                })?;
+                (end, ring, StreamStart { id, first, sent_before: stored })
+            }
+        };
         stream.give_back(Returned::unopened(shared, ring, start));
         self.table().add_stream(&stream);
         let peer = self.peer(nowhere);
@@ -228,5 +274,6 @@ pub(super) fn give_up(stream: &Stream) -> Option<LostChannel> {
     let link = LinkError::new(String::new(), LinkCause::Closed);
     returned.shared.fail(Failure::Lost(link.clone()));
     let accepted = returned.accepted();
-    (accepted > returned.first).then(|| LostChannel::new(&returned.shared, accepted, &link))
+    let is_lost = accepted > returned.first && !returned.shared.outlives_its_node();
+    is_lost.then(|| LostChannel::new(&returned.shared, accepted, &link))
 }

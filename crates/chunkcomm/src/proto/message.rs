@@ -113,6 +113,22 @@ pub struct Walk {
     pub at_large: bool,
 }
 
+/// Returns the number of marks of large messages in `front` then `back`, which are whole messages.
+#[must_use]
+pub fn marks(mut front: &[u8], mut back: &[u8]) -> usize {
+    let mut marks = 0;
+    loop {
+        let walk = walk(front, back, usize::MAX, u32::MAX);
+        if !walk.at_large {
+            return marks;
+        }
+        marks += 1;
+        let passed = walk.bytes + 1;
+        back = &back[passed.saturating_sub(front.len())..];
+        front = front.get(passed..).unwrap_or(&[]);
+    }
+}
+
 /// Walks over whole messages in `front` then `back` (one stretch that may be cut
 /// anywhere) and stops before `bytes_max` or `messages_max` would be passed.
 #[must_use]

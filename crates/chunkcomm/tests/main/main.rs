@@ -33,6 +33,7 @@ mod opens;
 mod ports;
 mod processes;
 mod redelivery;
+mod redelivery_log;
 mod resume;
 mod runtime_gone;
 mod serialize;

@@ -95,6 +95,14 @@ pub(super) static BUDGETS: &[Budget] = &[
         aim: 1.0,
     },
     Budget {
+        name: "redeliver-log",
+        command: "stream --size 16 --api one --delivery logged --against append-or-plain",
+        quick: FEW_MESSAGES,
+        key: "ratio",
+        bound: Bound::AtLeast(0.7),
+        aim: 1.0,
+    },
+    Budget {
         name: "stream-many",
         command: "stream --size 16 --api many --against hand-batched",
         quick: FEW_MESSAGES,

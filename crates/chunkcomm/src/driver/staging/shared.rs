@@ -2,11 +2,13 @@
 
 use crate::driver::keeping::Stream;
 use crate::driver::mail::LinkShared;
-use crate::driver::ring::Consumer;
+use crate::driver::ring::{Consumer, Tail};
 use crate::driver::wakers::{Wakers, locked};
 use crate::error::{
-    Account, ChannelLost, ChannelName, ChannelRefused, LinkError, RefusalReason, SendError,
+    Account, ChannelLost, ChannelName, ChannelRefused, LinkError, LogError, RefusalReason,
+    SendError,
 };
+use crate::log::Counters as LogCounters;
 use crate::proto::limits::LARGE_STAGED_BYTES_MAX;
 use crate::proto::outbox::ChannelCounters;
 use bytes::Bytes;
@@ -38,12 +40,16 @@ pub(crate) enum Failure {
     Lost(LinkError),
     Terminated,
     Refused(RefusalReason),
+    Log(Arc<LogError>),
 }
 
 #[derive(Default)]
 pub(super) struct Slow {
     pub(super) large: VecDeque<Bytes>,
     pub(super) large_bytes: usize,
+    /// In a stream with a log: the large messages that are not stored.
+    pub(super) large_unstored: VecDeque<Bytes>,
+    log_counters: LogCounters,
     /// A stream's next channel: its link and its number there.
     pub(super) moved: Option<(Arc<LinkShared>, u32)>,
     /// Number of messages after which the sender of a stream is done.
@@ -84,6 +90,8 @@ pub(crate) struct TxShared {
     pub(super) written: AtomicU64,
     acked: AtomicU64,
     settled: AtomicU64,
+    /// In a stream with a log: number of messages that are stored.
+    stored: AtomicU64,
     /// Where the receiver settles.
     pub(crate) settling: Settling,
     counters: Mutex<ChannelCounters>,
@@ -95,6 +103,7 @@ impl TxShared {
         Arc::new(TxShared {
             settling,
             settled: AtomicU64::new(0),
+            stored: AtomicU64::new(0),
             name,
             description,
             flags: AtomicU8::new(0),
@@ -178,6 +187,11 @@ impl TxShared {
     /// tells the driver something.
     pub(crate) fn move_to(&self, link: &Arc<LinkShared>, id: u32) {
         locked(&self.slow).moved = Some((Arc::clone(link), id));
+        if self.is_logged() {
+            // The thread that stores messages looks for it each time.
+            self.flags.fetch_and(!ENDED, Ordering::SeqCst);
+            return;
+        }
         self.flags.fetch_or(MOVED, Ordering::SeqCst);
         // The next message is told, and an end that a peer had is to come again.
         self.flags.fetch_and(!(QUEUED | ENDED), Ordering::SeqCst);
@@ -208,11 +222,71 @@ impl TxShared {
         self.settled.load(Ordering::Acquire)
     }
 
+    /// Returns whether messages are stored in a log before they leave.
+    pub(crate) fn is_logged(&self) -> bool {
+        self.settling.stream().is_some_and(|stream| stream.is_logged())
+    }
+
+    /// Returns whether the messages are safe in a log though their channel ends.
+    pub(crate) fn outlives_its_node(&self) -> bool {
+        self.is_logged() && !matches!(locked(&self.slow).failure, Some(Failure::Log(_)))
+    }
+
+    /// Begins with what earlier processes did: `settled` messages and `stored` ones.
+    pub(crate) fn begin_with(&self, settled: u64, stored: u64) {
+        self.written.store(settled, Ordering::Release);
+        self.acked.store(settled, Ordering::Release);
+        self.settled.store(settled, Ordering::Release);
+        self.stored.store(stored, Ordering::Release);
+    }
+
+    pub(crate) fn set_stored(&self, messages: u64, counters: LogCounters) {
+        locked(&self.slow).log_counters = counters;
+        self.stored.store(messages, Ordering::Release);
+        self.progress();
+    }
+
+    /// Returns the number of messages that are stored in the log.
+    pub(crate) fn stored(&self) -> u64 {
+        self.stored.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn log_counters(&self) -> LogCounters {
+        locked(&self.slow).log_counters
+    }
+
+    /// Returns whether large messages wait to be stored.
+    pub(crate) fn has_large_unstored(&self) -> bool {
+        !locked(&self.slow).large_unstored.is_empty()
+    }
+
+    /// Takes the `count` oldest large messages that are not stored.
+    pub(crate) fn take_large_unstored(&self, count: usize) -> Vec<Bytes> {
+        let unstored = &mut locked(&self.slow).large_unstored;
+        let count = count.min(unstored.len());
+        unstored.drain(..count).collect()
+    }
+
+    /// Takes the stream's newest channel, if it has moved: its link and its number there.
+    pub(crate) fn take_moved(&self) -> Option<(Arc<LinkShared>, u32)> {
+        locked(&self.slow).moved.take()
+    }
+
     /// The ring was found empty. True when something was staged meanwhile.
     pub(crate) fn not_queued(&self, consumer: &mut Consumer) -> bool {
+        // With a log it is the thread that stores messages who is told, and who tells the driver.
+        !self.is_logged() && self.unqueue(|| consumer.is_empty())
+    }
+
+    /// As `not_queued`, when everything was found stored.
+    pub(crate) fn is_staged_again(&self, tail: &mut Tail) -> bool {
+        self.unqueue(|| tail.is_empty())
+    }
+
+    fn unqueue(&self, is_empty: impl FnOnce() -> bool) -> bool {
         self.flags.fetch_and(!QUEUED, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        if consumer.is_empty() {
+        if is_empty() {
             return false;
         }
         // Either end may find this out; who sets the flag tells the driver.
@@ -357,6 +431,7 @@ impl TxShared {
             Some(Failure::Refused(reason)) => {
                 SendError::Refused(Arc::new(ChannelRefused { channel, peer, reason }))
             }
+            Some(Failure::Log(error)) => SendError::Log(error),
             None => SendError::Closed,
         }
     }

@@ -1,15 +1,15 @@
 //! Pairs of nodes for the tests.
 
 pub(crate) mod events;
+mod host;
 pub(crate) mod proxy;
 pub(crate) mod random;
 pub(crate) mod raw;
 pub(crate) mod still;
 mod waiting;
 
-pub(crate) use waiting::{
-    at_last, cancelled, limited, on_both, on_one_thread, on_two_threads, own_host,
-};
+pub(crate) use host::own_host;
+pub(crate) use waiting::{at_last, cancelled, limited, on_both, on_one_thread, on_two_threads};
 
 use chunkcomm::{Address, BytesReceiver, BytesSender, Node, NodeBuilder, Peer, Receiver, Sender};
 use serde::Serialize;

@@ -4,7 +4,6 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Once;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -24,16 +23,6 @@ fn hear_warnings() {
 pub(crate) async fn limited<F: Future>(future: F) -> F::Output {
     hear_warnings();
     tokio::time::timeout(LIMIT, future).await.expect("it hangs")
-}
-
-/// Returns a host of this machine's own on which nobody else takes ports (Linux): a port whose
-/// listener is gone stays free for the next one there.
-pub(crate) fn own_host() -> String {
-    static HOSTS: AtomicU8 = AtomicU8::new(1);
-    let host = HOSTS.fetch_add(1, Ordering::Relaxed);
-    let [.., high, low] = std::process::id().to_be_bytes();
-    let own = cfg!(target_os = "linux").then(|| format!("127.{}.{high}.{low}", 100 + host % 100));
-    own.unwrap_or_else(|| "127.0.0.1".to_owned())
 }
 
 /// Runs `test` on a runtime of one thread.

@@ -1,0 +1,200 @@
+//! The thread that stores the messages of a stream in its log before they leave.
+//!
+//! ```text
+//! sender -> ring -> the ring's tail: write, fsync -> the ring's consumer: the driver of the link
+//!        -> words (flush, end, ...) -> wait for their messages -> words to that driver
+//! ```
+//!
+//! To the sender this thread is the driver of a link that leads nowhere else. While it writes, the
+//! sender stages on, and the next write takes all of that.
+
+use super::clock;
+use super::keeping::Stream;
+use super::mail::{Command, LinkShared, Notice, Taken};
+use super::ring::Tail;
+use super::staging::{Failure, TxShared};
+use crate::error::{LinkCause, LinkError, LogError};
+use crate::log::Log;
+use crate::proto::message;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+use std::task::{Context, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+/// While nothing is stored, the number of settled messages is written this often at most.
+const MARK_EACH: Duration = Duration::from_millis(100);
+
+/// A stream's log and what its thread needs.
+pub(crate) struct Logger {
+    /// The link that the sender tells what it wants.
+    pub(crate) link: Arc<LinkShared>,
+    pub(crate) shared: Arc<TxShared>,
+    pub(crate) stream: Arc<Stream>,
+    pub(crate) tail: Tail,
+    pub(crate) log: Log,
+    /// Number of messages that are stored.
+    pub(crate) stored: u64,
+}
+
+struct Logging {
+    logger: Logger,
+    /// What the sender wants for messages that are not stored.
+    words: Vec<Command>,
+    /// The stream's channel.
+    channel: Option<(Arc<LinkShared>, u32)>,
+    taken: Taken,
+    marked_at: Instant,
+}
+
+impl Logger {
+    /// Begins the thread, which ends with the stream.
+    pub(crate) fn begin(self) -> io::Result<()> {
+        let thread = thread::Builder::new().name("chunkcomm-log".to_owned());
+        thread.spawn(|| Logging::new(self).run()).map(drop)
+    }
+}
+
+impl Logging {
+    fn new(logger: Logger) -> Logging {
+        let (words, taken) = (Vec::new(), Taken::default());
+        Logging { logger, words, channel: None, taken, marked_at: Instant::now() }
+    }
+
+    fn run(mut self) {
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        self.logger.link.driver_runs(&waker);
+        let failed = self.work(&waker).err();
+        let Logger { link, shared, stream, log, .. } = self.logger;
+        let failed = failed.or_else(|| log.finish(shared.settled()).err());
+        if let Some(error) = failed {
+            tracing::error!(channel = %shared.name, %error, "the log cannot be written");
+            shared.refuse_more(Failure::Log(Arc::new(error)));
+        }
+        link.end(&LinkError::new(link.peer.name.clone(), LinkCause::Closed));
+        stream.set_log_closed();
+        shared.progress();
+    }
+
+    /// Stores what is staged until the stream is over.
+    fn work(&mut self, waker: &Waker) -> Result<(), LogError> {
+        loop {
+            if self.logger.link.take_mail(&mut self.taken) {
+                self.taken.staged.clear();
+                let words = self.taken.commands.drain(..);
+                self.words.extend(words.filter(|word| behind(word).is_some()));
+            }
+            let stored = self.store()?;
+            self.tell_driver(stored);
+            if stored || self.logger.shared.is_staged_again(&mut self.logger.tail) {
+                continue;
+            }
+            let context = &mut Context::from_waker(waker);
+            let Logger { shared, stream, stored, .. } = &self.logger;
+            let over = stream.poll_over(context).is_ready() && shared.ended() == Some(*stored);
+            if over || shared.is_lost() {
+                // Pairs with the fence of a sender that did not see that, so that its message is
+                // seen here.
+                fence(Ordering::SeqCst);
+                while self.store()? {}
+                return Ok(());
+            }
+            self.rest(context)?;
+        }
+    }
+
+    /// Stores all messages that are staged; returns whether there were any.
+    fn store(&mut self) -> Result<bool, LogError> {
+        let Logger { shared, tail, log, stored, .. } = &mut self.logger;
+        let (front, back, messages) = tail.peek();
+        let bytes = front.len() + back.len();
+        if bytes == 0 {
+            return Ok(false);
+        }
+        let large = match shared.has_large_unstored() {
+            true => shared.take_large_unstored(message::marks(front, back)),
+            false => Vec::new(),
+        };
+        log.append((front, back, messages), &large, shared.settled())?;
+        self.marked_at = Instant::now();
+        tail.store(bytes, messages);
+        *stored += u64::from(messages);
+        shared.set_stored(*stored, log.counters);
+        Ok(true)
+    }
+
+    /// Tells the driver of the stream's channel that messages were `stored`, and what their sender
+    /// wants. A stream without a channel forgets that: the next one sends all that it has.
+    fn tell_driver(&mut self, stored: bool) {
+        if stored || !self.words.is_empty() {
+            // After the messages were stored: who opens a channel meanwhile sees them.
+            self.channel = self.logger.shared.take_moved().or_else(|| self.channel.take());
+        }
+        let ready = |word: &mut Command| behind(word) <= Some(self.logger.stored);
+        let words = self.words.extract_if(.., ready);
+        let Some((link, id)) = &self.channel else { return words.for_each(drop) };
+        if stored {
+            link.staged(Notice { id: *id, at: clock::now(), bytes: 0 });
+        }
+        for word in words {
+            link.command(for_channel(word, *id));
+        }
+    }
+
+    /// Rests until something is staged, wanted or settled.
+    fn rest(&mut self, context: &mut Context<'_>) -> Result<(), LogError> {
+        let Logger { shared, log, .. } = &mut self.logger;
+        let (settled, marked) = (shared.settled(), log.marked());
+        if settled == marked {
+            let news = |shared: &TxShared| shared.settled() > marked || shared.is_lost();
+            if shared.poll_watch(context, news).is_pending() {
+                thread::park();
+            }
+            return Ok(());
+        }
+        let wait = MARK_EACH.saturating_sub(self.marked_at.elapsed());
+        if !wait.is_zero() {
+            thread::park_timeout(wait);
+            return Ok(());
+        }
+        self.marked_at = Instant::now();
+        log.mark(settled)
+    }
+}
+
+/// Returns the number of messages before the moment that a sender's word is about.
+fn behind(word: &Command) -> Option<u64> {
+    match word {
+        Command::Urgent { until, .. }
+        | Command::NoRoom { until, .. }
+        | Command::Flush { until, .. } => Some(*until),
+        Command::End { messages, .. } => Some(*messages),
+        _ => None,
+    }
+}
+
+/// Returns a sender's word as it concerns the channel `to`.
+fn for_channel(mut word: Command, to: u32) -> Command {
+    if let Command::Urgent { id, .. }
+    | Command::NoRoom { id, .. }
+    | Command::Flush { id, .. }
+    | Command::End { id, .. } = &mut word
+    {
+        *id = to;
+    }
+    word
+}
+
+/// Wakes a thread that rests.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.unpark();
+    }
+}

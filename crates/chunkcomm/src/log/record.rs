@@ -1,0 +1,139 @@
+//! The bytes of a log's segments. All numbers are little-endian.
+//!
+//! ```text
+//! head    magic 8 | checksum 4 | name 2 | stream 16 | first 8 | fingerprint 8 | the channel's name
+//! record  checksum of its head 4 | messages 4 | settled 8 | large 4 | bytes behind its head 8 |
+//!         their checksum 4 | length of each large message 8 | staged bytes | large messages
+//! ```
+//!
+//! The checksum of a head is that of all bytes of the head behind it.
+
+use super::Identity;
+use bytes::{Buf, Bytes};
+use crc32fast::Hasher;
+
+const MAGIC: &[u8; 8] = b"chunklg1";
+const HEAD_BYTES: usize = 46;
+const RECORD_BYTES: usize = 32;
+
+/// The head of a segment.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) identity: Identity,
+    pub(super) stream: u128,
+    /// Number of its first message.
+    pub(super) first: u64,
+}
+
+impl Head {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let Identity { channel, fingerprint } = &self.identity;
+        let mut rest = Vec::with_capacity(HEAD_BYTES + channel.len());
+        rest.extend((channel.len() as u16).to_le_bytes());
+        rest.extend(self.stream.to_le_bytes());
+        rest.extend(self.first.to_le_bytes());
+        rest.extend(fingerprint.to_le_bytes());
+        rest.extend(channel.as_bytes());
+        let checksum = crc32fast::hash(&rest).to_le_bytes();
+        [MAGIC.as_slice(), &checksum, &rest].concat()
+    }
+
+    /// Returns the head and its bytes.
+    pub(super) fn decode(bytes: &[u8]) -> Option<(Head, usize)> {
+        let mut rest = bytes.strip_prefix(MAGIC)?;
+        let checksum = rest.try_get_u32_le().ok()?;
+        let name_bytes = usize::from(rest.first_chunk().copied().map(u16::from_le_bytes)?);
+        let bytes = HEAD_BYTES + name_bytes;
+        let mut rest = rest.get(..bytes - MAGIC.len() - 4)?;
+        if crc32fast::hash(rest) != checksum {
+            return None;
+        }
+        rest.advance(2);
+        let (stream, first) = (rest.get_u128_le(), rest.get_u64_le());
+        let fingerprint = rest.get_u64_le();
+        let channel = std::str::from_utf8(rest).ok()?.to_owned();
+        Some((Head { identity: Identity { channel, fingerprint }, stream, first }, bytes))
+    }
+}
+
+/// Returns whether `bytes` can be what is there of a head that was being written.
+pub(super) fn is_part_of_head(bytes: &[u8], identity: &Identity) -> bool {
+    bytes.len() < HEAD_BYTES + identity.channel.len() || bytes.iter().all(|byte| *byte == 0)
+}
+
+/// Writes the head of a record into `out`, as its only content. The staged bytes and the large
+/// messages follow it. Returns the bytes of the record.
+pub(super) fn write(
+    out: &mut Vec<u8>,
+    (front, back, messages): (&[u8], &[u8], u32),
+    large: &[Bytes],
+    settled: u64,
+) -> usize {
+    let large_bytes: usize = large.iter().map(|large| 8 + large.len()).sum();
+    let bytes = front.len() + back.len() + large_bytes;
+    out.clear();
+    out.extend([0; 4]);
+    out.extend(messages.to_le_bytes());
+    out.extend(settled.to_le_bytes());
+    out.extend((large.len() as u32).to_le_bytes());
+    out.extend((bytes as u64).to_le_bytes());
+    out.extend([0; 4]);
+    large.iter().for_each(|large| out.extend((large.len() as u64).to_le_bytes()));
+    let mut checksum = Hasher::new();
+    checksum.update(&out[RECORD_BYTES..]);
+    checksum.update(front);
+    checksum.update(back);
+    large.iter().for_each(|large| checksum.update(large));
+    out[RECORD_BYTES - 4..RECORD_BYTES].copy_from_slice(&checksum.finalize().to_le_bytes());
+    let checksum = crc32fast::hash(&out[4..RECORD_BYTES]);
+    out[..4].copy_from_slice(&checksum.to_le_bytes());
+    RECORD_BYTES + bytes
+}
+
+/// A record that was read.
+pub(super) struct Record {
+    pub(super) messages: u32,
+    pub(super) settled: u64,
+    pub(super) staged: Bytes,
+    pub(super) large: Vec<Bytes>,
+}
+
+/// The bytes at the start of a stretch are no record.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Broken {
+    /// They can be what is there of a record that was being written last.
+    AtEnd,
+    /// They are damaged.
+    Within,
+}
+
+/// Takes the record at the start of `bytes`.
+pub(super) fn read(bytes: &mut Bytes) -> Result<Record, Broken> {
+    // The file may have grown before all of what was written is in it: the rest is zero then.
+    let broken_before = |end: usize| {
+        let rest = bytes.get(end..).unwrap_or(&[]);
+        if rest.iter().all(|byte| *byte == 0) { Broken::AtEnd } else { Broken::Within }
+    };
+    let Some(mut head) = bytes.get(..RECORD_BYTES) else { return Err(Broken::AtEnd) };
+    if head.get_u32_le() != crc32fast::hash(&bytes[4..RECORD_BYTES]) {
+        return Err(broken_before(RECORD_BYTES));
+    }
+    let (messages, settled) = (head.get_u32_le(), head.get_u64_le());
+    let (large, length) = (head.get_u32_le() as usize, head.get_u64_le());
+    let end = usize::try_from(length).ok().and_then(|length| length.checked_add(RECORD_BYTES));
+    let Some(end) = end.filter(|end| *end <= bytes.len()) else { return Err(Broken::AtEnd) };
+    let mut rest = bytes.slice(RECORD_BYTES..end);
+    if crc32fast::hash(&rest) != head.get_u32_le() {
+        return Err(broken_before(end));
+    }
+    let lengths: Vec<u64> = (0..large).map_while(|_| rest.try_get_u64_le().ok()).collect();
+    let mut all_large = Vec::with_capacity(lengths.len());
+    for length in lengths.iter().rev() {
+        let length = usize::try_from(*length).map_err(|_| Broken::Within)?;
+        let at = rest.len().checked_sub(length).ok_or(Broken::Within)?;
+        all_large.push(rest.split_off(at));
+    }
+    all_large.reverse();
+    bytes.advance(end);
+    Ok(Record { messages, settled, staged: rest, large: all_large })
+}

@@ -1,0 +1,147 @@
+//! Reading a log: the messages that are not settled.
+
+use super::record::{self, Broken, Head};
+use super::{Identity, segment};
+use crate::error::{LogCause, LogError};
+use crate::proto::message::{Prefix, read_prefix};
+use bytes::{Buf as _, Bytes};
+use std::collections::VecDeque;
+use std::fs::OpenOptions;
+use std::io;
+use std::path::Path;
+
+/// The content of a log.
+pub(crate) struct Recovered {
+    pub(crate) stream: u128,
+    /// Number of messages that are settled.
+    pub(crate) settled: u64,
+    /// The others as they were staged, in order, and the numbers of messages.
+    pub(crate) staged: VecDeque<(Bytes, u32)>,
+    /// The large ones among them.
+    pub(crate) large: VecDeque<Bytes>,
+}
+
+impl Recovered {
+    pub(super) fn nothing(stream: u128) -> Recovered {
+        let (staged, large) = (VecDeque::new(), VecDeque::new());
+        Recovered { stream, settled: 0, staged, large }
+    }
+
+    /// Returns the number of messages that are not settled.
+    pub(crate) fn messages(&self) -> u64 {
+        self.staged.iter().map(|(_, messages)| u64::from(*messages)).sum()
+    }
+
+    /// Returns the number of the next message.
+    pub(crate) fn next(&self) -> u64 {
+        self.settled + self.messages()
+    }
+
+    /// Settles messages up to `settled`, as far as there are any. False when the staged bytes are
+    /// no messages.
+    fn settle(&mut self, settled: u64) -> bool {
+        while self.settled < settled
+            && let Some((staged, messages)) = self.staged.pop_front()
+        {
+            let skipped = (settled - self.settled).min(u64::from(messages)) as u32;
+            let Some(rest) = self.skip(staged, skipped) else { return false };
+            self.settled += u64::from(skipped);
+            if skipped < messages {
+                self.staged.push_front((rest, messages - skipped));
+            }
+        }
+        true
+    }
+
+    fn skip(&mut self, mut staged: Bytes, messages: u32) -> Option<Bytes> {
+        for _ in 0..messages {
+            match read_prefix(&staged) {
+                Prefix::Message { prefix, length } if prefix + length <= staged.len() => {
+                    staged.advance(prefix + length);
+                }
+                Prefix::Large => {
+                    staged.advance(1);
+                    self.large.pop_front()?;
+                }
+                _ => return None,
+            }
+        }
+        Some(staged)
+    }
+}
+
+/// Returns the first messages of the segments in `directory`, in order.
+pub(super) fn segments(directory: &Path) -> io::Result<Vec<u64>> {
+    let mut segments = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        let first = name.to_str().and_then(|name| name.strip_suffix(".log"));
+        segments.extend(first.and_then(|first| first.parse::<u64>().ok()));
+    }
+    segments.sort_unstable();
+    Ok(segments)
+}
+
+/// Reads the segments. A record at the end of the last one that is not whole is cut off, and a last
+/// segment without a whole head is removed.
+pub(super) fn read(
+    directory: &Path,
+    segments: &mut Vec<u64>,
+    identity: &Identity,
+) -> Result<Option<Recovered>, LogError> {
+    let mut recovered: Option<Recovered> = None;
+    let last = segments.len().saturating_sub(1);
+    for (index, first) in segments.clone().into_iter().enumerate() {
+        let path = segment(directory, first);
+        let failed = |error| LogError::io(&path, error);
+        let corrupt = |offset| LogError::new(&path, LogCause::Corrupt { offset });
+        let mut bytes = Bytes::from(std::fs::read(&path).map_err(failed)?);
+        let whole = bytes.len();
+        let Some((head, head_bytes)) = Head::decode(&bytes) else {
+            // It was being made when the process or the machine stopped.
+            if index == last && record::is_part_of_head(&bytes, identity) {
+                std::fs::remove_file(&path).map_err(failed)?;
+                segments.pop();
+                break;
+            }
+            return Err(corrupt(0));
+        };
+        bytes.advance(head_bytes);
+        if head.identity != *identity {
+            let Identity { channel, .. } = head.identity;
+            return Err(LogError::new(&path, LogCause::OtherStream { channel }));
+        }
+        let known = recovered
+            .get_or_insert_with(|| Recovered { settled: first, ..Recovered::nothing(head.stream) });
+        // A segment that is missing had messages.
+        if head.stream != known.stream || head.first != first || first != known.next() {
+            return Err(corrupt(0));
+        }
+        while !bytes.is_empty() {
+            let offset = (whole - bytes.len()) as u64;
+            match record::read(&mut bytes) {
+                Ok(record) => {
+                    let messages = record.messages;
+                    known.large.extend(record.large);
+                    if messages > 0 {
+                        known.staged.push_back((record.staged, messages));
+                    }
+                    if !known.settle(record.settled) {
+                        return Err(corrupt(offset));
+                    }
+                }
+                Err(Broken::AtEnd) if index == last => {
+                    tracing::warn!(
+                        segment = %path.display(), bytes = bytes.len(),
+                        "the end of the log was being written when its process stopped; it is cut off"
+                    );
+                    let file = OpenOptions::new().write(true).open(&path).map_err(failed)?;
+                    file.set_len(offset).and_then(|()| file.sync_all()).map_err(failed)?;
+                    bytes.clear();
+                }
+                Err(_) => return Err(corrupt(offset)),
+            }
+        }
+    }
+    Ok(recovered)
+}

@@ -1,0 +1,203 @@
+use super::*;
+use crate::proto::message::{TAG_LARGE, prefix_bytes, write_prefix};
+use proptest::prelude::*;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A directory that is removed at the end.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Directory {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("chunkcomm-log-{}-{count}", std::process::id());
+        Directory(std::env::temp_dir().join(name))
+    }
+
+    fn open(&self) -> Result<(Log, Recovered), LogError> {
+        Log::open(&self.0, &identity(), Fsync::Never, 7)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn identity() -> Identity {
+    Identity { channel: "events".to_owned(), fingerprint: 3 }
+}
+
+/// Messages as they are staged; above 300 bytes they are large ones.
+fn staged(messages: &[Vec<u8>]) -> (Vec<u8>, Vec<Bytes>) {
+    let (mut staged, mut large) = (Vec::new(), Vec::new());
+    for message in messages {
+        if message.len() > 300 {
+            staged.push(TAG_LARGE);
+            large.push(Bytes::copy_from_slice(message));
+        } else {
+            let mut prefix = [0; 5];
+            write_prefix(message.len(), &mut prefix);
+            staged.extend(&prefix[..prefix_bytes(message.len())]);
+            staged.extend(message);
+        }
+    }
+    (staged, large)
+}
+
+fn append(log: &mut Log, messages: &[Vec<u8>], settled: u64) {
+    let (bytes, large) = staged(messages);
+    let (front, back) = bytes.split_at(bytes.len() / 3);
+    log.append((front, back, messages.len() as u32), &large, settled).unwrap();
+}
+
+/// The messages of a log that are not settled.
+fn messages(recovered: &Recovered) -> Vec<Vec<u8>> {
+    let (mut found, mut large) = (Vec::new(), recovered.large.iter());
+    for (staged, count) in &recovered.staged {
+        let mut rest = &staged[..];
+        for _ in 0..*count {
+            let walk = crate::proto::message::walk(rest, &[], usize::MAX, 1);
+            if walk.at_large {
+                found.push(large.next().unwrap().to_vec());
+                rest = &rest[1..];
+            } else {
+                let prefix = match rest[0] {
+                    0..=0xF9 => 1,
+                    _ => 3,
+                };
+                found.push(rest[prefix..walk.bytes].to_vec());
+                rest = &rest[walk.bytes..];
+            }
+        }
+        assert!(rest.is_empty());
+    }
+    assert!(large.next().is_none());
+    found
+}
+
+fn message(number: u64) -> Vec<u8> {
+    vec![number as u8; (number as usize * 37) % 400]
+}
+
+proptest! {
+    /// Whatever was appended and settled, and wherever the last file ends: the messages from the
+    /// settled ones on are there, those of the record that was cut alone are not.
+    #[test]
+    fn what_was_stored_is_found_again(
+        batches in prop::collection::vec((0u64..20, 0u64..25), 1..20),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let directory = Directory::new();
+        let (mut log, nothing) = directory.open().unwrap();
+        prop_assert_eq!((nothing.stream, nothing.settled, nothing.next()), (7, 0, 0));
+        let (mut next, mut settled, mut ends) = (0, 0, vec![(log.file.metadata().unwrap().len(), 0, 0)]);
+        for (count, more_settled) in batches {
+            settled = (settled + more_settled).min(next);
+            let batch: Vec<Vec<u8>> = (next..next + count).map(message).collect();
+            if count == 0 { log.mark(settled).unwrap() } else { append(&mut log, &batch, settled) }
+            next += count;
+            ends.push((log.file.metadata().unwrap().len(), settled, next));
+        }
+        drop(log);
+        let file = segment(&directory.0, 0);
+        let begin = ends[0].0;
+        let whole = std::fs::read(&file).unwrap();
+        let length = begin + cut.index((whole.len() as u64 - begin + 1) as usize) as u64;
+        std::fs::write(&file, &whole[..length as usize]).unwrap();
+        let &(_, settled, next) = ends.iter().rev().find(|(end, ..)| *end <= length).unwrap();
+        for _ in 0..2 {
+            let (mut log, found) = directory.open().unwrap();
+            prop_assert_eq!((found.stream, found.settled, found.next()), (7, settled, next));
+            prop_assert_eq!(messages(&found), (settled..next).map(message).collect::<Vec<_>>());
+            // It goes on behind that.
+            append(&mut log, &[message(next)], settled);
+            drop(log);
+            std::fs::write(&file, &whole[..length as usize]).unwrap();
+        }
+    }
+
+    /// A byte that changes before the last record is an error; nothing is changed.
+    #[test]
+    fn damage_is_an_error(at in any::<prop::sample::Index>(), bit in 0u8..8) {
+        let directory = Directory::new();
+        let (mut log, _) = directory.open().unwrap();
+        for number in 0..20 {
+            append(&mut log, &[message(number)], 0);
+        }
+        let end = log.file.metadata().unwrap().len();
+        append(&mut log, &[message(20)], 0);
+        drop(log);
+        let file = segment(&directory.0, 0);
+        let mut bytes = std::fs::read(&file).unwrap();
+        let at = at.index(end as usize);
+        bytes[at] ^= 1 << bit;
+        std::fs::write(&file, &bytes).unwrap();
+        let Err(error) = directory.open() else { panic!("byte {at} of {end} is damaged") };
+        prop_assert!(matches!(error.cause, LogCause::Corrupt { .. }), "{}", error);
+        prop_assert_eq!(std::fs::read(&file).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn segments_are_begun_and_removed() {
+    let directory = Directory::new();
+    let (mut log, _) = directory.open().unwrap();
+    for number in 0..10 {
+        append(&mut log, &[message(number)], 0);
+        log.file_bytes = SEGMENT_BYTES;
+    }
+    log.mark(4).unwrap();
+    assert_eq!(recovery::segments(&directory.0).unwrap().first(), Some(&4));
+    drop(log);
+    let (log, found) = directory.open().unwrap();
+    assert_eq!((found.settled, found.next()), (4, 10));
+    assert_eq!(messages(&found), (4..10).map(message).collect::<Vec<_>>());
+    log.finish(10).unwrap();
+    let (mut log, found) = directory.open().unwrap();
+    assert_eq!((found.stream, found.settled, found.next()), (7, 10, 10));
+    append(&mut log, &[message(10)], 10);
+    drop(log);
+    // The head of a new segment was being written.
+    std::fs::write(segment(&directory.0, 11), [b'c'; 20]).unwrap();
+    let (_, found) = directory.open().unwrap();
+    assert_eq!((found.settled, found.next()), (10, 11));
+    assert!(!segment(&directory.0, 11).exists());
+    // One that is missing.
+    let files = recovery::segments(&directory.0).unwrap();
+    assert!(files.len() > 1, "{files:?}");
+    let (mut log, _) = directory.open().unwrap();
+    for number in 11..14 {
+        log.file_bytes = SEGMENT_BYTES;
+        append(&mut log, &[message(number)], 0);
+    }
+    drop(log);
+    std::fs::remove_file(segment(&directory.0, 12)).unwrap();
+    let Err(error) = directory.open() else { panic!("it is missing") };
+    assert!(matches!(error.cause, LogCause::Corrupt { .. }), "{error}");
+}
+
+#[test]
+fn a_log_belongs_to_one_sender_and_one_type() {
+    let directory = Directory::new();
+    let (log, _) = directory.open().unwrap();
+    let Err(error) = directory.open() else { panic!("it is open") };
+    assert!(matches!(error.cause, LogCause::InUse), "{error}");
+    drop(log);
+    for other in [
+        Identity { fingerprint: 4, ..identity() },
+        Identity { channel: "others".to_owned(), ..identity() },
+    ] {
+        let Err(error) = Log::open(&directory.0, &other, Fsync::Never, 7) else {
+            panic!("it is another's")
+        };
+        assert!(error.to_string().contains("channel \"events\""), "{error}");
+    }
+    // A file stands in the way of the directory.
+    std::fs::write(directory.0.join("file"), "").unwrap();
+    let Err(error) = Log::open(&directory.0.join("file"), &identity(), Fsync::Never, 7) else {
+        panic!("it is a file")
+    };
+    assert!(matches!(error.cause, LogCause::Io(_)), "{error}");
+}

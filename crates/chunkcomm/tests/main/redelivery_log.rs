@@ -1,0 +1,264 @@
+//! Redelivering senders with a log on disk: their messages outlive their process.
+
+use crate::support::random::Random;
+use crate::support::{limited, on_both, on_one_thread, own_host, until};
+use chunkcomm::{
+    Address, Fsync, LogCause, Node, OpenError, Receiver, Redelivery, SendError, Sender,
+};
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const SECONDS: Duration = Duration::from_secs(20);
+
+/// The variable that makes a test of this file the sender: the collector's address and the log.
+const SENDER: &str = "CHUNKCOMM_TEST_SENDER";
+
+fn directory(name: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("log-{name}"));
+    let _ = std::fs::remove_dir_all(&directory);
+    directory
+}
+
+async fn collector(address: &Address) -> Node {
+    Node::builder().name("collector").listen(address.clone()).build().await.unwrap()
+}
+
+fn anywhere() -> Address {
+    format!("{}:0", own_host()).parse().unwrap()
+}
+
+/// The message of a number: some are large, and each says which it is.
+fn message(number: u64) -> (u64, Vec<u8>) {
+    let bytes = match number % 97 {
+        13 => 20_000 + number as usize % 50_000,
+        size => size as usize,
+    };
+    (number, vec![number as u8; bytes])
+}
+
+async fn open<T: serde::Serialize + serde::de::DeserializeOwned>(
+    node: &Node,
+    to: &Address,
+    log: &Path,
+) -> Result<Sender<T>, OpenError> {
+    node.open_redelivering("events", Redelivery::to(to).log(log, Fsync::Batched))
+}
+
+#[test]
+fn the_next_sender_goes_on_with_what_is_not_settled() {
+    let both = std::sync::atomic::AtomicU32::new(0);
+    on_both(|| {
+        let run = both.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        async move {
+            let log = directory(&format!("next-{run}"));
+            let a = collector(&anywhere()).await;
+            let to = a.addresses()[0].clone();
+            let mut stream = None;
+            for round in 0..3 {
+                let b = Node::builder().name("sender").build().await.unwrap();
+                let mut sender = open(&b, &to, &log).await.unwrap();
+                let begun = sender.stats();
+                assert_eq!((begun.stored, begun.settled), (round * 100, round * 90));
+                assert_eq!(begun.accepted, round * 100);
+                for number in round * 100..round * 100 + 100 {
+                    sender.send(&message(number)).await.unwrap();
+                }
+                limited(sender.sync_stored()).await.unwrap();
+                let (_, mut receiver) =
+                    limited(a.accept::<(u64, Vec<u8>)>("events")).await.unwrap();
+                receiver.settle_by_hand();
+                for number in round * 90..round * 100 + 100 {
+                    assert_eq!(limited(receiver.recv()).await.unwrap(), Some(message(number)));
+                    let delivery = receiver.delivery().unwrap();
+                    assert_eq!(*stream.get_or_insert(delivery.stream), delivery.stream);
+                    assert_eq!(delivery.number, number);
+                    assert_eq!(delivery.redelivered, number < round * 100);
+                    if number < round * 90 + 90 {
+                        receiver.settle();
+                    }
+                }
+                until(|| sender.stats().settled == round * 90 + 90).await;
+                // Nothing is lost: the log has it.
+                limited(b.close(SECONDS)).await.unwrap();
+                drop((sender, receiver));
+            }
+            // A sender that closes has everything settled.
+            let b = Node::builder().name("sender").build().await.unwrap();
+            let sender = open::<(u64, Vec<u8>)>(&b, &to, &log).await.unwrap();
+            let (_, mut receiver) = limited(a.accept::<(u64, Vec<u8>)>("events")).await.unwrap();
+            let closing = tokio::spawn(sender.close(SECONDS));
+            for number in 270..300 {
+                assert_eq!(limited(receiver.recv()).await.unwrap(), Some(message(number)));
+            }
+            assert_eq!(limited(receiver.recv()).await.unwrap(), None);
+            limited(closing).await.unwrap().unwrap();
+            // The log is free again at once.
+            let sender = open::<(u64, Vec<u8>)>(&b, &to, &log).await.unwrap();
+            assert_eq!((sender.stats().stored, sender.stats().settled), (300, 300));
+        }
+    });
+}
+
+#[test]
+fn a_log_is_one_senders_and_of_one_type() {
+    on_one_thread(async {
+        let log = directory("one");
+        let b = Node::builder().build().await.unwrap();
+        let to = anywhere();
+        let mut sender = open::<u64>(&b, &to, &log).await.unwrap();
+        sender.send(&1).await.unwrap();
+        let cause = |error| match error {
+            OpenError::Log(error) => error.cause,
+            error => panic!("{error}"),
+        };
+        let error = open::<u64>(&b, &to, &log).await.unwrap_err();
+        assert!(matches!(cause(error), LogCause::InUse));
+        limited(b.close(SECONDS)).await.unwrap();
+        assert!(matches!(sender.send(&2).await, Err(SendError::Lost(_))));
+        let b = Node::builder().build().await.unwrap();
+        let error = open::<String>(&b, &to, &log).await.unwrap_err();
+        assert!(matches!(cause(error), LogCause::OtherStream { .. }));
+        let sender = open::<u64>(&b, &to, &log).await.unwrap();
+        assert_eq!(sender.stats().stored, 1);
+        // Without a log there is nothing to wait for.
+        let mut plain = b.open_redelivering::<u64>("plain", Redelivery::to(&to)).unwrap();
+        assert!(matches!(plain.sync_stored().await, Err(SendError::NotLogged)));
+    });
+}
+
+/// The other process of [`a_sender_that_is_killed_loses_nothing_that_it_stored`]: sends the
+/// messages that were not stored before, up to the number given.
+#[test]
+fn sender_that_is_killed() {
+    let Ok(given) = std::env::var(SENDER) else { return };
+    let mut given = given.split('|');
+    let to: Address = given.next().unwrap().parse().unwrap();
+    let log = PathBuf::from(given.next().unwrap());
+    let count: u64 = given.next().unwrap().parse().unwrap();
+    on_one_thread(async {
+        let node = Node::builder().name("sender").build().await.unwrap();
+        let mut sender: Sender<(u64, Vec<u8>)> = open(&node, &to, &log).await.unwrap();
+        println!("\nbegun {}", sender.stats().accepted);
+        for number in sender.stats().accepted..count {
+            sender.send(&message(number)).await.unwrap();
+            if number % 16 == 0 {
+                sender.sync_stored().await.unwrap();
+                println!("\nstored {}", number + 1);
+            }
+        }
+        sender.close(SECONDS).await.unwrap();
+        println!("\nstored {count}");
+    });
+}
+
+#[test]
+fn a_sender_that_is_killed_loses_nothing_that_it_stored() {
+    on_one_thread(async {
+        let mut random = Random::seeded(31);
+        let log = directory("killed");
+        let a = collector(&anywhere()).await;
+        let count = 6000;
+        let child = format!("{}|{}|{count}", a.addresses()[0], log.display());
+        // The state that a collector would store: the number that comes next.
+        let (mut consumed, mut stored, mut kills, mut again) = (0, 0, 0, 0);
+        while consumed < count {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", "redelivery_log::sender_that_is_killed", "--nocapture"]);
+            let spawned = command.env(SENDER, &child).stdout(Stdio::piped()).spawn();
+            let mut sender = Killed(spawned.unwrap());
+            let printed = BufReader::new(sender.0.stdout.take().unwrap());
+            let reading = std::thread::spawn(move || {
+                let (mut begun, mut stored) = (None, 0);
+                for line in printed.lines().map_while(Result::ok) {
+                    let number = |word| line.strip_prefix(word)?.parse::<u64>().ok();
+                    begun = begun.or_else(|| number("begun "));
+                    stored = number("stored ").unwrap_or(stored);
+                }
+                (begun.expect("it has begun"), stored)
+            });
+            let (_, mut receiver): (_, Receiver<(u64, Vec<u8>)>) =
+                limited(a.accept("events")).await.unwrap();
+            receiver.settle_by_hand();
+            let mut left = random.below(1200);
+            while left > 0
+                && let Some(value) = limited(receiver.recv()).await.unwrap()
+            {
+                let delivery = receiver.delivery().unwrap();
+                assert_eq!(value, message(delivery.number));
+                assert!(delivery.number <= consumed, "none is left out");
+                assert!(delivery.number == consumed || delivery.redelivered);
+                again += u64::from(delivery.number < consumed);
+                consumed = consumed.max(delivery.number + 1);
+                if random.below(10) == 0 || consumed == count {
+                    receiver.settle();
+                }
+                left -= 1;
+            }
+            if consumed == count {
+                assert!(limited(receiver.recv()).await.unwrap().is_none());
+                let waited = tokio::task::spawn_blocking(move || sender.0.wait());
+                assert!(waited.await.unwrap().unwrap().success());
+            } else {
+                drop(sender);
+                kills += 1;
+            }
+            drop(receiver);
+            let (begun, stored_now) = reading.join().unwrap();
+            assert!(begun >= stored, "{stored} messages were stored, {begun} are there");
+            stored = begun.max(stored_now);
+        }
+        println!("{kills} kills, {again} messages came again");
+        assert!(kills > 3 && again > 0);
+        assert_eq!(stored, count);
+    });
+}
+
+/// A process that is killed when this is dropped.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_written_ends_the_sender_and_not_what_is_stored() {
+    on_one_thread(async {
+        let log = directory("gone");
+        let a = collector(&anywhere()).await;
+        let b = Node::builder().build().await.unwrap();
+        let to = Redelivery::to(&a.addresses()[0]).bytes_max(200 << 20).log(&log, Fsync::Never);
+        let mut sender = b.open_redelivering::<Vec<u8>>("events", to).unwrap();
+        sender.send(&vec![1; 100]).await.unwrap();
+        limited(sender.sync_stored()).await.unwrap();
+        // The next segment cannot be made.
+        std::fs::remove_dir_all(&log).unwrap();
+        let large = vec![2; 8 << 20];
+        let error = limited(async {
+            loop {
+                sender.send(&large).await.unwrap();
+                if let Err(error) = sender.sync_stored().await {
+                    break error;
+                }
+            }
+        })
+        .await;
+        let SendError::Log(error) = &error else { panic!("{error}") };
+        assert!(matches!(error.cause, LogCause::Io(_)), "{error}");
+        assert!(matches!(sender.send(&Vec::new()).await, Err(SendError::Log(_))));
+        let stored = sender.stats().stored;
+        assert!(stored > 4, "{stored}");
+        let (_, mut receiver) = limited(a.accept::<Vec<u8>>("events")).await.unwrap();
+        for number in 0..stored {
+            let bytes = if number == 0 { 100 } else { large.len() };
+            assert_eq!(limited(receiver.recv()).await.unwrap().map(|it| it.len()), Some(bytes));
+        }
+        // The last one is accounted for.
+        let error = limited(b.close(SECONDS)).await.unwrap_err();
+        assert_eq!(error.channels[0].account.unknown(), 1, "{error}");
+    });
+}
