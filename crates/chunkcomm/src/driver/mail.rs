@@ -174,14 +174,18 @@ impl LinkShared {
     }
 
     /// Returns a link without a session, for a stream that has no channel yet.
-    pub(crate) fn undialled(
-        peer: String,
-        address: &Address,
+    pub(crate) fn without_session(
+        peer: &str,
+        address: Option<&Address>,
         message_bytes_max: u64,
     ) -> Arc<LinkShared> {
+        let beginning = match address {
+            Some(address) => Beginning::Dialled(address.clone()),
+            None => Beginning::Accepted(None),
+        };
         LinkShared::new(PeerInfo {
-            name: peer,
-            beginning: Beginning::Dialled(address.clone()),
+            name: peer.to_owned(),
+            beginning,
             incarnation: 0,
             session: 0,
             version: VERSION_MAX,

@@ -207,6 +207,14 @@ impl AcceptTable {
         table.streams.push(Arc::downgrade(stream));
     }
 
+    pub(super) fn poll_named(
+        &self,
+        name: &str,
+        context: &mut Context<'_>,
+    ) -> Poll<Arc<LinkShared>> {
+        locked(&self.table).links.poll_named(name, context)
+    }
+
     /// Returns the streams that have a log.
     pub(super) fn logs(&self) -> Vec<Arc<Stream>> {
         let table = locked(&self.table);

@@ -112,6 +112,22 @@ impl Links {
         self.tell(link, &Change::Ended { error: error.clone(), unacknowledged })
     }
 
+    /// Waits for a session with a peer of this name; of several it is the newest.
+    pub(super) fn poll_named(
+        &mut self,
+        name: &str,
+        context: &mut Context<'_>,
+    ) -> Poll<Arc<LinkShared>> {
+        let is_it = |link: &&Arc<LinkShared>| {
+            link.peer.name == name && link.ended().is_none() && !is_local(link)
+        };
+        if let Some(known) = self.known.iter().rev().map(|known| &known.link).find(is_it) {
+            return Poll::Ready(Arc::clone(known));
+        }
+        self.waiting.add(context.waker());
+        Poll::Pending
+    }
+
     fn find(&mut self, link: &Arc<LinkShared>) -> Option<&mut Known> {
         self.known.iter_mut().find(|known| Arc::ptr_eq(&known.link, link))
     }

@@ -2,7 +2,8 @@
 //! the peer.
 //!
 //! A task of the node follows the stream ([`crate::driver::keeping`]): when the stream has no
-//! channel, the task dials the peer, opens the next channel there and hands the ring over.
+//! channel, the task dials the peer or waits for it to dial, opens the next channel there and hands
+//! the ring over.
 
 use super::fingerprint::{Fingerprint, described};
 use super::{Node, NodeShared, Peer};
@@ -30,11 +31,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+/// A session with a peer of a name is waited for in pieces of this length.
+const NAMED_WAIT: Duration = Duration::from_millis(500);
+
 /// Settings of a redelivering sender: its peer, the bytes that it keeps and its channels.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Redelivery {
-    address: Address,
+    /// Without one, the peer dials.
+    address: Option<Address>,
     peer_name: Option<String>,
     bytes_max: usize,
     options: ChannelOptions,
@@ -44,13 +49,30 @@ pub struct Redelivery {
 impl Redelivery {
     /// Sends to any node that listens at `address`, today and after its restarts.
     pub fn to(address: &Address) -> Redelivery {
+        Redelivery::following(Some(address.clone()), None)
+    }
+
+    /// Sends to the node of this name ([`NodeBuilder::name`](crate::NodeBuilder::name)) over the
+    /// sessions that it has with this one, whichever side dialled. While there is none the sender
+    /// waits: nobody is dialled. Of several it takes the newest when it looks for one.
+    pub fn to_peer(name: impl Into<String>) -> Redelivery {
+        Redelivery::following(None, Some(name.into()))
+    }
+
+    fn following(address: Option<Address>, peer_name: Option<String>) -> Redelivery {
         Redelivery {
-            address: address.clone(),
-            peer_name: None,
+            address,
+            peer_name,
             bytes_max: KEPT_BYTES_DEFAULT,
             options: ChannelOptions::default(),
             log: None,
         }
+    }
+
+    /// Returns the peer's name, or where it is.
+    fn peer(&self) -> String {
+        let name = self.peer_name.clone();
+        name.or_else(|| self.address.as_ref().map(Address::to_string)).unwrap_or_default()
     }
 
     /// Sends only to a node of this name ([`NodeBuilder::name`](crate::NodeBuilder::name)). While
@@ -173,11 +195,11 @@ impl Node {
         let stream = Stream::new(id, redelivery.bytes_max, log.is_some());
         let settling = Settling::Kept(Arc::clone(&stream));
         let shared = TxShared::new(name.to_owned(), print.text.clone(), settling);
-        let whom = redelivery.peer_name.clone().unwrap_or_else(|| redelivery.address.to_string());
-        let link =
-            || LinkShared::undialled(whom.clone(), &redelivery.address, self.message_bytes_max());
+        let peer = redelivery.peer();
+        let address = redelivery.address.as_ref();
+        let link = || LinkShared::without_session(&peer, address, self.message_bytes_max());
         let nowhere = link();
-        nowhere.end(&LinkError::new(whom.clone(), LinkCause::ConnectionLost));
+        nowhere.end(&LinkError::new(peer.clone(), LinkCause::ConnectionLost));
         let (end, ring, start) = match log {
             None => {
                 let (end, ring) = TxEnd::new(&nowhere, &shared, 0);
@@ -226,16 +248,26 @@ impl Following {
         }
     }
 
-    /// Opens the next channel of the stream if its peer is there; returns whether it did.
-    async fn open(&self, node: &Node) -> bool {
-        let Redelivery { address, peer_name, options, .. } = &self.redelivery;
-        // One attempt: while this task waits for the next one, it does not keep the node alive.
-        let once = node.connect_within(address, Duration::ZERO);
-        let Ok(peer) = once.await else { return false };
+    /// Returns the peer if it is there. This is tried once, for a short time: while this task waits
+    /// for the next attempt, it does not keep the node alive.
+    async fn peer(&self, node: &Node) -> Option<Peer> {
+        let Redelivery { address, peer_name, .. } = &self.redelivery;
+        let Some(address) = address else {
+            let name = peer_name.as_deref().unwrap_or_default();
+            let named = poll_fn(|context| node.table().poll_named(name, context));
+            return clock::within(node.runtime(), NAMED_WAIT, named).await.map(|it| node.peer(it));
+        };
+        let peer = node.connect_within(address, Duration::ZERO).await.ok()?;
         if let Some(name) = peer_name.as_ref().filter(|name| *name != peer.name()) {
             tracing::debug!(%address, wanted = %name, found = %peer.name(), "another node is there");
-            return false;
+            return None;
         }
+        Some(peer)
+    }
+
+    /// Opens the next channel of the stream if its peer is there; returns whether it did.
+    async fn open(&self, node: &Node) -> bool {
+        let Some(peer) = self.peer(node).await else { return false };
         let Some(returned) = self.stream.take() else { return false };
         if peer.protocol_version() < VERSION_STREAMS {
             returned.shared.fail(Failure::Refused(RefusalReason::NoStreams));
@@ -244,6 +276,7 @@ impl Following {
         }
         let Returned { shared, ring, first, sent_before } = returned;
         let start = StreamStart { id: self.stream.id, first, sent_before };
+        let options = &self.redelivery.options;
         let spec = Box::new(OpenSpec {
             lane: options.lane,
             system: options.system,

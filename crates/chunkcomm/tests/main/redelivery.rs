@@ -279,3 +279,40 @@ fn a_stream_of_another_type_is_refused_for_good() {
         assert!(matches!(again.await, Err(AcceptError::Late { .. })));
     });
 }
+
+#[test]
+fn a_peer_that_dials_is_followed_by_its_name() {
+    on_both(|| async {
+        let hub = Collector::first().await;
+        let address = hub.node().addresses()[0].clone();
+        let redelivery = Redelivery::to_peer("worker").peer_name("worker");
+        let mut sender = hub.node().open_redelivering::<u64>("orders", redelivery).unwrap();
+        assert_eq!((sender.peer().name(), sender.peer().address()), ("worker", None));
+        for number in 0..100 {
+            sender.send(&number).await.unwrap();
+        }
+        let mut next = 0;
+        for round in 1..=5 {
+            // Another peer's session is left alone.
+            let other = Node::builder().name("other").build().await.unwrap();
+            limited(other.connect(&address)).await.unwrap();
+            let worker = Node::builder().name("worker").build().await.unwrap();
+            limited(worker.connect(&address)).await.unwrap();
+            let (_, mut receiver) = limited(worker.accept::<u64>("orders")).await.unwrap();
+            receiver.settle_by_hand();
+            while next < 20 * round {
+                assert_eq!(limited(receiver.recv()).await.unwrap(), Some(next));
+                receiver.settle();
+                next += 1;
+            }
+            until(|| sender.stats().settled == next).await;
+            drop(receiver);
+            limited(worker.close(SECONDS)).await.unwrap();
+            limited(other.close(SECONDS)).await.unwrap();
+        }
+        limited(sender.sync_settled()).await.unwrap();
+        // Done without a peer.
+        limited(sender.close(SECONDS)).await.unwrap();
+        limited(hub.node().close(SECONDS)).await.unwrap();
+    });
+}
