@@ -101,7 +101,7 @@ impl Acceptor for AcceptTable {
     }
 
     fn warn(&self, what: &str) {
-        self.warnings.say(what);
+        self.say(what);
     }
 
     fn cut_off(&self, link: &Arc<LinkShared>, error: &LinkError) {
@@ -205,6 +205,11 @@ impl AcceptTable {
         let mut table = locked(&self.table);
         table.streams.retain(|known| known.strong_count() > 0);
         table.streams.push(Arc::downgrade(stream));
+    }
+
+    /// Tells people something.
+    pub(super) fn say(&self, what: &str) {
+        self.warnings.say(what);
     }
 
     pub(super) fn poll_named(

@@ -28,6 +28,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::future::poll_fn;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -121,6 +122,8 @@ struct Following {
     name: String,
     kind: ChannelKind,
     print: Fingerprint,
+    /// People were told of a message that is too large for the peer.
+    warned: AtomicBool,
 }
 
 impl Node {
@@ -221,7 +224,8 @@ impl Node {
         stream.give_back(Returned::unopened(shared, ring, start));
         self.table().add_stream(&stream);
         let peer = self.peer(nowhere);
-        let following = Following { redelivery, stream, name: name.to_owned(), kind, print };
+        let (name, warned) = (name.to_owned(), AtomicBool::new(false));
+        let following = Following { redelivery, stream, name, kind, print, warned };
         self.runtime().spawn(following.follow(Arc::downgrade(&self.shared)));
         Ok((end, peer))
     }
@@ -265,6 +269,18 @@ impl Following {
         Some(peer)
     }
 
+    /// A peer that was restarted may take less than the one before. It would end each session.
+    fn warn_of_large(&self, node: &Node, peer: &Peer, bytes: u64, bytes_max: u64) {
+        if !self.warned.swap(true, Ordering::Relaxed) {
+            node.table().say(&format!(
+                "channel {:?} keeps a message of {bytes} bytes, and {} takes at most {bytes_max} \
+                 (NodeBuilder::message_bytes_max): its messages wait for a peer that takes more",
+                self.name,
+                peer.name(),
+            ));
+        }
+    }
+
     /// Opens the next channel of the stream if its peer is there; returns whether it did.
     async fn open(&self, node: &Node) -> bool {
         let Some(peer) = self.peer(node).await else { return false };
@@ -272,6 +288,12 @@ impl Following {
         if peer.protocol_version() < VERSION_STREAMS {
             returned.shared.fail(Failure::Refused(RefusalReason::NoStreams));
             self.stream.end();
+            return false;
+        }
+        let (bytes, bytes_max) = (returned.shared.longest_large(), peer.message_bytes_max());
+        if bytes > bytes_max {
+            self.stream.give_back(returned);
+            self.warn_of_large(node, &peer, bytes, bytes_max);
             return false;
         }
         let Returned { shared, ring, first, sent_before } = returned;

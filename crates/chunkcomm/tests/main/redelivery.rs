@@ -285,7 +285,7 @@ fn a_peer_that_dials_is_followed_by_its_name() {
     on_both(|| async {
         let hub = Collector::first().await;
         let address = hub.node().addresses()[0].clone();
-        let redelivery = Redelivery::to_peer("worker").peer_name("worker");
+        let redelivery = Redelivery::to_peer("worker");
         let mut sender = hub.node().open_redelivering::<u64>("orders", redelivery).unwrap();
         assert_eq!((sender.peer().name(), sender.peer().address()), ("worker", None));
         for number in 0..100 {
@@ -314,5 +314,41 @@ fn a_peer_that_dials_is_followed_by_its_name() {
         // Done without a peer.
         limited(sender.close(SECONDS)).await.unwrap();
         limited(hub.node().close(SECONDS)).await.unwrap();
+    });
+}
+
+#[test]
+fn a_message_that_is_too_large_for_the_next_peer_waits_for_another() {
+    on_one_thread(async {
+        let collector = Collector::first().await;
+        let address = collector.node().addresses()[0].clone();
+        let service = Node::builder().quiet().build().await.unwrap();
+        let mut sender =
+            service.open_redelivering::<Vec<u8>>("large", Redelivery::to(&address)).unwrap();
+        sender.send(&vec![1; 100_000]).await.unwrap();
+        limited(sender.sync()).await.unwrap();
+        collector.kill();
+        // The address of one that was killed is free as soon as its sockets are closed.
+        let small = limited(async {
+            loop {
+                let small = Node::builder().name("small").message_bytes_max(50_000);
+                if let Ok(small) = small.listen(address.clone()).build().await {
+                    break small;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+        let accepting = small.accept_within::<Vec<u8>>("large", Duration::from_millis(300));
+        assert!(matches!(accepting.await, Err(AcceptError::Late { .. })));
+        // No session was ended for it.
+        assert_eq!(small.explain().await.links.len(), 1);
+        limited(small.close(SECONDS)).await.unwrap();
+        let collector = Collector::start(&address).await;
+        let (_, mut receiver) = limited(collector.node().accept::<Vec<u8>>("large")).await.unwrap();
+        assert_eq!(limited(receiver.recv()).await.unwrap(), Some(vec![1; 100_000]));
+        let closing = tokio::spawn(sender.close(SECONDS));
+        assert_eq!(limited(receiver.recv()).await.unwrap(), None);
+        limited(closing).await.unwrap().unwrap();
     });
 }

@@ -174,6 +174,12 @@ impl TxShared {
         }
     }
 
+    /// Returns the bytes of the longest large message that is staged.
+    pub(crate) fn longest_large(&self) -> u64 {
+        let slow = locked(&self.slow);
+        slow.large.iter().map(|large| large.len() as u64).max().unwrap_or(0)
+    }
+
     /// Returns whether there is room for a large message of `bytes` beside those that are staged
     /// or kept. If there are none, a message of any size has room.
     pub(super) fn admits_large(&self, bytes: usize) -> bool {
