@@ -245,7 +245,7 @@ impl BytesReceiver {
 
     /// From now on the bytes of all further messages go, in order and
     /// concatenated, into `landing`: those of large messages straight from the
-    /// socket, without copy. What lands is consumed.
+    /// socket, without copy. What lands is consumed, and on a channel that is settled also settled.
     pub fn land(self, landing: Box<dyn Landing>) {
         self.end.land(landing);
     }

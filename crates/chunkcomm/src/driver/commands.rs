@@ -88,7 +88,7 @@ impl Driver {
                 self.receivers.remove(id);
                 self.link.refuse(id, refusal, &text);
             }
-            Command::Land { id, landing, taken } => self.land(id, landing, &taken),
+            Command::Land { id, landing, taken } => self.land(id, landing, &taken, now),
             Command::Corrupt { id } => {
                 return Err(self.error(LinkCause::CorruptRun { channel: id }));
             }
@@ -113,6 +113,7 @@ impl Driver {
         id: u32,
         landing: Box<dyn crate::channel::Landing>,
         taken: &[bytes::Bytes],
+        now: Time,
     ) {
         let Some(slot) = self.receivers.get_mut(id) else { return };
         slot.landing = Some(landing);
@@ -125,6 +126,9 @@ impl Driver {
         }
         let outcome = slot.shared.with_queue(|queue| queue.outcome());
         rest.disarm();
+        if fits {
+            self.link.settle(id, self.link.received_messages(id), now);
+        }
         if !fits {
             slot.landing_full();
             self.receivers.remove(id);

@@ -5,8 +5,8 @@ use crate::support::{
 };
 use bytes::Bytes;
 use chunkcomm::{
-    FlushReason, Landing, Node, Policy, RecvError, SendError, SendingEnd, TryRecvError,
-    TrySendError, any_ready, send_bytes_to_all,
+    ChannelOptions, FlushReason, Landing, Node, Policy, RecvError, SendError, SendingEnd,
+    TryRecvError, TrySendError, any_ready, send_bytes_to_all,
 };
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -230,7 +230,11 @@ fn a_landing_gets_everything_in_order_whenever_it_begins() {
     on_both(|| async {
         for before in [0, 2, SIZES.len()] {
             let pair = pair().await;
-            let (mut sender, receiver) = pair.bytes("land").await;
+            // What has landed is settled.
+            let options = ChannelOptions::default().settled();
+            let sender = pair.b.open_bytes_with(&pair.peer, "land", options).await;
+            let mut sender = sender.unwrap();
+            let (_, receiver) = limited(pair.a.accept_bytes("land")).await.unwrap();
             let mut expected = Vec::new();
             for (index, size) in SIZES.into_iter().enumerate().take(before) {
                 let message = message(index, size.min(3000));
@@ -244,6 +248,7 @@ fn a_landing_gets_everything_in_order_whenever_it_begins() {
                 let message = message(index, size);
                 limited(sender.send(message.clone())).await.unwrap();
                 expected.extend_from_slice(&message);
+                limited(sender.sync_settled()).await.unwrap();
             }
             drop(sender);
             let (bytes, outcome) = limited(ended).await.unwrap();

@@ -82,7 +82,15 @@ impl Inbound<'_> {
             self.landing_full(channel);
         } else if at != run.len() {
             self.shared.command(Command::Corrupt { id: channel });
+        } else {
+            self.settle_landed(channel);
         }
+    }
+
+    /// What has landed is settled: nobody is left who could do it by hand.
+    fn settle_landed(&mut self, channel: u32) {
+        let landed = self.link.received_messages(channel);
+        self.link.settle(channel, landed, self.now);
     }
 
     /// The landing of `channel` has no room for what came.
@@ -121,12 +129,19 @@ impl Inbound<'_> {
     /// The large message of `channel` is all there.
     pub(super) fn complete(&mut self, channel: u32, counted: Counted) {
         let Some(slot) = self.receivers.get_mut(channel) else { return };
-        let Some(mut assembling) = slot.assembling.take() else { return };
+        let Some(mut assembling) = slot.assembling.take() else {
+            if slot.landing.is_some() {
+                self.settle_landed(channel);
+            }
+            return;
+        };
         assembling.memory.truncate(assembling.total);
         let bytes = assembling.memory.len() as u64;
         let kept = if slot.landing.is_some() {
             // It began before the landing was chosen.
-            if !slot.put(&assembling.memory) {
+            if slot.put(&assembling.memory) {
+                self.settle_landed(channel);
+            } else {
                 self.landing_full(channel);
             }
             false
