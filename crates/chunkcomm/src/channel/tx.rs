@@ -412,6 +412,10 @@ fn poll_closed(
         let done = shared.settled() >= accepted && (!last || stream.is_log_closed());
         return if done { Poll::Ready(()) } else { Poll::Pending };
     }
+    // What a log has stored is still delivered when it cannot be written any more.
+    if shared.has_log_failed() && shared.settled() >= shared.stored() {
+        return Poll::Ready(());
+    }
     // The end of a channel whose receiver is gone matters to nobody.
     let enough = !last || shared.is_lost();
     if shared.is_final() || enough && shared.acked() >= accepted {

@@ -60,11 +60,6 @@ impl Driver {
         channels
     }
 
-    /// Streams go on elsewhere, unless this node closes.
-    fn takes_back(&self, shared: &TxShared) -> bool {
-        matches!(self.closing, Closing::No) && shared.settling.stream().is_some()
-    }
-
     fn give_back_streams(&mut self) {
         let channels: Vec<u32> = self.senders.slots.keys().collect();
         for channel in channels {
@@ -111,15 +106,15 @@ impl Driver {
         let mut landings = Vec::new();
         for command in std::mem::take(&mut self.taken.commands).into_iter().chain(left.commands) {
             match command {
-                Command::Open { tx, ring, spec, .. } if self.takes_back(&tx) => {
+                Command::Open { tx, ring, spec, .. } if tx.settling.stream().is_some() => {
                     let start = spec.stream.unwrap_or_default();
-                    if let Some(stream) = tx.settling.stream().cloned() {
-                        stream.give_back(Returned::unopened(tx, ring, start));
-                    }
+                    let stream = tx.settling.stream().cloned();
+                    let unopened = Returned::unopened(tx, ring, start);
+                    self.senders.given_up.extend(stream.and_then(|it| it.give_back(unopened)));
                 }
                 Command::Open { tx, ring, .. } => {
                     tx.fail(Failure::Lost(error.clone()));
-                    if ring.messages() > 0 && !tx.outlives_its_node() {
+                    if ring.messages() > 0 {
                         lost.push(LostChannel::new(&tx, u64::from(ring.messages()), error));
                     }
                 }
@@ -127,6 +122,8 @@ impl Driver {
                 _ => {}
             }
         }
+        let given_up = std::mem::take(&mut self.senders.given_up);
+        lost.extend(given_up.into_iter().filter_map(|returned| returned.give_up(error)));
         log_end(&self.shared.peer.name, error, &lost);
         self.acceptor.ended(&self.shared, error, lost);
         // Last, since the code of a user's landing may panic: who closes the node waits for

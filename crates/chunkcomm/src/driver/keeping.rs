@@ -10,9 +10,11 @@
 //! begins again with the first message that is not settled. It goes on over the stream's next
 //! channel. The sender meanwhile goes on staging, as far as the ring has room.
 
+use super::ending::LostChannel;
 use super::ring::{Consumer, Kept};
-use super::staging::TxShared;
+use super::staging::{Failure, TxShared};
 use super::wakers::{Wakers, locked};
+use crate::error::LinkError;
 use crate::proto::message;
 use crate::proto::packet::StreamStart;
 use bytes::Bytes;
@@ -32,7 +34,7 @@ struct Piece {
 
 /// Messages that a channel of a stream keeps until they are settled.
 pub(crate) struct Keeping {
-    stream: Arc<Stream>,
+    on_channel: OnChannel,
     pieces: VecDeque<Piece>,
     /// Messages below this number may have left, on this channel or on an earlier one.
     sent_before: u64,
@@ -44,7 +46,8 @@ impl Keeping {
     /// Keeps for a channel of `stream` that begins with `start`.
     pub(crate) fn new(stream: Arc<Stream>, start: StreamStart) -> Keeping {
         let StreamStart { first, sent_before, .. } = start;
-        Keeping { stream, pieces: VecDeque::new(), sent_before, sent: first, settled: first }
+        let on_channel = OnChannel(Some(stream));
+        Keeping { on_channel, pieces: VecDeque::new(), sent_before, sent: first, settled: first }
     }
 
     /// Keeps the first `bytes` of the ring, with `messages` messages, which were put in a packet.
@@ -86,18 +89,32 @@ impl Keeping {
 
     /// Ends the stream: nothing more is to be sent.
     pub(crate) fn end(&self) {
-        self.stream.end();
+        if let Some(stream) = &self.on_channel.0 {
+            stream.end();
+        }
     }
 
     /// Gives the ring back to the stream, since the channel has ended. The ring then begins with
-    /// the first message that is not settled.
-    pub(crate) fn give_back(self, ring: Consumer, shared: &Arc<TxShared>) {
-        let Keeping { stream, pieces, sent_before, sent, settled } = self;
+    /// the first message that is not settled. Returns it if the stream is over.
+    pub(crate) fn give_back(self, ring: Consumer, shared: &Arc<TxShared>) -> Option<Returned> {
+        let Keeping { mut on_channel, pieces, sent_before, sent, settled } = self;
         let ring = rewind(ring, pieces, settled, shared);
         let shared = Arc::clone(shared);
         // The channel may have ended before it had sent again what earlier ones sent.
         let sent_before = sent_before.max(sent);
-        stream.give_back(Returned { shared, ring, first: settled, sent_before });
+        let stream = on_channel.0.take()?;
+        stream.give_back(Returned { shared, ring, first: settled, sent_before })
+    }
+}
+
+/// Tells the stream when its channel has ended without giving it back.
+struct OnChannel(Option<Arc<Stream>>);
+
+impl Drop for OnChannel {
+    fn drop(&mut self) {
+        if let Some(stream) = &self.0 {
+            stream.change(|state| state.on_channel = false);
+        }
     }
 }
 
@@ -147,6 +164,14 @@ impl Returned {
     fn is_done(&self) -> bool {
         self.shared.ended() == Some(self.first)
     }
+
+    /// Ends the stream for its sender, whose node closes; returns the messages that are lost by it.
+    pub(crate) fn give_up(self, link: &LinkError) -> Option<LostChannel> {
+        self.shared.fail(Failure::Lost(link.clone()));
+        let accepted = self.accepted();
+        let is_lost = accepted > self.first && !self.shared.outlives_its_node();
+        is_lost.then(|| LostChannel::new(&self.shared, accepted, link))
+    }
 }
 
 /// A stream whose messages are sent again until they are settled, over any number of channels.
@@ -162,6 +187,8 @@ pub(crate) struct Stream {
 #[derive(Default)]
 struct State {
     returned: Option<Returned>,
+    /// It was taken for a channel, which may not have begun yet.
+    on_channel: bool,
     over: bool,
     log_closed: bool,
     waiting: Wakers,
@@ -203,18 +230,27 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Waits until nothing more will be sent.
-    pub(crate) fn poll_over(&self, context: &mut Context<'_>) -> Poll<()> {
+    /// Waits until nothing more will be sent, and no channel sends any more.
+    pub(crate) fn poll_ended(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = locked(&self.state);
-        if state.over {
+        if state.over && !state.on_channel {
             return Poll::Ready(());
         }
         state.waiting.add(context.waker());
         Poll::Pending
     }
 
-    pub(crate) fn give_back(&self, returned: Returned) {
-        self.change(|state| state.returned = Some(returned));
+    /// Takes the stream back from its channel. If it is over, the caller gets it.
+    #[must_use]
+    pub(crate) fn give_back(&self, returned: Returned) -> Option<Returned> {
+        let mut returned = Some(returned);
+        self.change(|state| {
+            state.on_channel = false;
+            if !state.over {
+                state.returned = returned.take();
+            }
+        });
+        returned
     }
 
     /// Ends the stream: nothing more will be sent.
@@ -222,8 +258,9 @@ impl Stream {
         self.change(|state| state.over = true);
     }
 
-    /// Ends a stream that has no channel; returns its ring with the messages that are not settled.
-    pub(crate) fn give_up(&self) -> Option<Returned> {
+    /// Ends the stream; returns its ring with the messages that are not settled, if it has no
+    /// channel.
+    pub(crate) fn take_last(&self) -> Option<Returned> {
         let mut state = locked(&self.state);
         state.over = true;
         let returned = state.returned.take();
@@ -260,7 +297,9 @@ impl Stream {
 
     /// Takes the stream if it has no channel and needs one.
     pub(crate) fn take(&self) -> Option<Returned> {
-        locked(&self.state).returned.take()
+        let mut state = locked(&self.state);
+        state.on_channel |= state.returned.is_some();
+        state.returned.take()
     }
 }
 
@@ -289,7 +328,7 @@ mod tests {
             let count = sent.next().unwrap();
             keeping.consume(&mut consumer, 2 * count as usize, count);
             keeping.settle(settled, &shared);
-            keeping.give_back(consumer, &shared);
+            assert!(keeping.give_back(consumer, &shared).is_none());
             let returned = stream.take().unwrap();
             assert_eq!((returned.first, returned.sent_before), (settled, 5));
             assert_eq!(returned.accepted(), 9);

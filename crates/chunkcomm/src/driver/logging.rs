@@ -17,6 +17,7 @@ use crate::error::{LinkCause, LinkError, LogError};
 use crate::log::Log;
 use crate::proto::message;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::task::{Context, Wake, Waker};
@@ -65,20 +66,29 @@ impl Logging {
     fn run(mut self) {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         self.logger.link.driver_runs(&waker);
-        let failed = self.work(&waker).err();
-        let Logger { link, shared, stream, log, .. } = self.logger;
-        let failed = failed.or_else(|| log.finish(shared.settled()).err());
-        if let Some(error) = failed {
-            tracing::error!(channel = %shared.name, %error, "the log cannot be written");
+        let context = &mut Context::from_waker(&waker);
+        let worked = catch_unwind(AssertUnwindSafe(|| self.work(context)));
+        let Logger { shared, tail, log, stored, .. } = &mut self.logger;
+        let worked =
+            worked.unwrap_or_else(|_| Err(log.failed(io::Error::other("a bug: panicked"))));
+        if let Err(error) = worked.and_then(|()| log.finish(shared.settled())) {
+            tracing::error!(channel = %shared.name, error = ?error, "the log cannot be written");
+            shared.set_storing(*stored + u64::from(tail.messages()));
             shared.refuse_more(Failure::Log(Arc::new(error)));
+            // What is stored is still delivered. No other sender does that meanwhile.
+            while !self.is_over(context) {
+                thread::park();
+            }
         }
+        let Logger { link, shared, stream, log, .. } = self.logger;
+        drop(log);
         link.end(&LinkError::new(link.peer.name.clone(), LinkCause::Closed));
         stream.set_log_closed();
         shared.progress();
     }
 
     /// Stores what is staged until the stream is over.
-    fn work(&mut self, waker: &Waker) -> Result<(), LogError> {
+    fn work(&mut self, context: &mut Context<'_>) -> Result<(), LogError> {
         loop {
             if self.logger.link.take_mail(&mut self.taken) {
                 self.taken.staged.clear();
@@ -90,18 +100,22 @@ impl Logging {
             if stored || self.logger.shared.is_staged_again(&mut self.logger.tail) {
                 continue;
             }
-            let context = &mut Context::from_waker(waker);
-            let Logger { shared, stream, stored, .. } = &self.logger;
-            let over = stream.poll_over(context).is_ready() && shared.ended() == Some(*stored);
-            if over || shared.is_lost() {
+            if self.is_over(context) {
                 // Pairs with the fence of a sender that did not see that, so that its message is
                 // seen here.
                 fence(Ordering::SeqCst);
                 while self.store()? {}
                 return Ok(());
             }
-            self.rest(context)?;
+            self.rest(context);
         }
+    }
+
+    /// Returns whether nothing is to be stored or sent any more; else the thread is woken then.
+    fn is_over(&self, context: &mut Context<'_>) -> bool {
+        let Logger { shared, stream, stored, .. } = &self.logger;
+        let all_settled = shared.settled() == *stored && shared.ended() == Some(*stored);
+        stream.poll_ended(context).is_ready() || all_settled
     }
 
     /// Stores all messages that are staged; returns whether there were any.
@@ -116,6 +130,7 @@ impl Logging {
             true => shared.take_large_unstored(message::marks(front, back)),
             false => Vec::new(),
         };
+        shared.set_storing(*stored + u64::from(messages));
         log.append((front, back, messages), &large, shared.settled())?;
         self.marked_at = Instant::now();
         tail.store(bytes, messages);
@@ -143,23 +158,25 @@ impl Logging {
     }
 
     /// Rests until something is staged, wanted or settled.
-    fn rest(&mut self, context: &mut Context<'_>) -> Result<(), LogError> {
+    fn rest(&mut self, context: &mut Context<'_>) {
         let Logger { shared, log, .. } = &mut self.logger;
         let (settled, marked) = (shared.settled(), log.marked());
         if settled == marked {
-            let news = |shared: &TxShared| shared.settled() > marked || shared.is_lost();
+            let news = |shared: &TxShared| shared.settled() > marked;
             if shared.poll_watch(context, news).is_pending() {
                 thread::park();
             }
-            return Ok(());
+            return;
         }
         let wait = MARK_EACH.saturating_sub(self.marked_at.elapsed());
         if !wait.is_zero() {
-            thread::park_timeout(wait);
-            return Ok(());
+            return thread::park_timeout(wait);
         }
         self.marked_at = Instant::now();
-        log.mark(settled)
+        if let Err(error) = log.mark(settled) {
+            // It costs repeats, no messages, and is tried again.
+            tracing::debug!(channel = %shared.name, ?error, "settled messages cannot be noted");
+        }
     }
 }
 

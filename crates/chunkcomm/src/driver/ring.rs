@@ -304,6 +304,19 @@ impl Cursor {
         }
     }
 
+    /// Returns the number of messages from here on that are committed, in this ring and in those
+    /// that came after it.
+    fn messages_ahead(&self) -> u32 {
+        let (_, messages) = unpack(self.ring.committed());
+        let mut sum = messages.wrapping_sub(self.messages);
+        let mut next = self.ring.next.get();
+        while let Some(ring) = next {
+            sum += unpack(ring.committed()).1;
+            next = ring.next.get();
+        }
+        sum
+    }
+
     /// Returns the next `bytes`: those before and after the place where the ring wraps.
     ///
     /// # Safety
@@ -340,14 +353,7 @@ impl Consumer {
 
     /// Messages staged in this ring and those that came after it, stored or not.
     pub(crate) fn messages(&self) -> u32 {
-        let (_, messages) = unpack(self.0.ring.committed());
-        let mut sum = messages.wrapping_sub(self.0.messages);
-        let mut next = self.0.ring.next.get();
-        while let Some(ring) = next {
-            sum += unpack(ring.committed()).1;
-            next = ring.next.get();
-        }
-        sum
+        self.0.messages_ahead()
     }
 
     /// Nothing is staged.
@@ -385,6 +391,11 @@ impl Tail {
         // they are not the producer's.
         let (front, back) = unsafe { self.0.peek(bytes) };
         (front, back, messages)
+    }
+
+    /// Returns the number of messages that are not stored.
+    pub(crate) fn messages(&self) -> u32 {
+        self.0.messages_ahead()
     }
 
     /// Returns whether everything is stored.

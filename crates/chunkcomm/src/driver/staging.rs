@@ -23,7 +23,7 @@ use super::wakers::locked;
 use crate::error::{Account, SendError};
 use crate::log::Recovered;
 use crate::proto::limits::{
-    INLINE_BYTES_MAX, PACKET_OVERHEAD_BYTES, RING_BYTES_INITIAL, RING_GROWTH,
+    INLINE_BYTES_MAX, PACKET_OVERHEAD_BYTES, RING_BYTES_INITIAL, RING_BYTES_LARGEST, RING_GROWTH,
 };
 use crate::proto::message::{self, PREFIX_BYTES_MAX, TAG_LARGE};
 use bytes::Bytes;
@@ -84,14 +84,17 @@ impl TxEnd {
         shared: &Arc<TxShared>,
         recovered: &Recovered,
     ) -> (TxEnd, Consumer, Tail) {
-        let (producer, consumer, mut tail) = ring_that_logs(RING_BYTES_INITIAL);
+        // In one ring, so that the stream's bound counts them.
+        let mut left: usize = recovered.staged.iter().map(|(staged, _)| staged.len()).sum();
+        let room = |left: usize| left.clamp(RING_BYTES_INITIAL, RING_BYTES_LARGEST);
+        let (producer, consumer, mut tail) = ring_that_logs(room(left));
         let mut end = TxEnd::with(producer, link, shared, 0);
         for (staged, messages) in &recovered.staged {
-            if end.producer.free() < staged.len() || end.producer.contiguous().len() < staged.len()
-            {
-                end.producer.replace(staged.len().max(end.producer.capacity()));
+            if end.producer.free() < staged.len() {
+                end.producer.replace(room(left));
             }
             end.producer.push_many(staged, *messages);
+            left -= staged.len();
         }
         locked(&shared.slow).large_bytes = recovered.large.iter().map(Bytes::len).sum();
         shared.stage_large_again(recovered.large.iter().cloned().collect());
@@ -215,7 +218,7 @@ impl TxEnd {
     /// Whether a large message of `bytes` can be staged now.
     fn takes_large(&mut self, bytes: usize) -> Result<Staged, SendError> {
         self.check_alive()?;
-        let bytes_max = self.link.peer.message_bytes_max;
+        let bytes_max = self.link.peer.message_bytes_max.min(self.shared.message_bytes_max());
         if bytes as u64 > bytes_max {
             return Err(SendError::TooLarge { bytes: bytes as u64, bytes_max });
         }

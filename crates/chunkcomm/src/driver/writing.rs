@@ -1,7 +1,7 @@
 //! The writing half of a driver: the rings of the channels as the machine sees
 //! them, and the one packet that is being written.
 
-use super::keeping::Keeping;
+use super::keeping::{Keeping, Returned};
 use super::ring::{Consumer, ring};
 use super::staging::{Settling, TxShared};
 use crate::proto::ids::IdMap;
@@ -39,6 +39,8 @@ pub(crate) struct TxSlots {
     pub(crate) slots: IdMap<TxSlot>,
     /// Channels in which something was staged while a packet was filled.
     pub(crate) restaged: Vec<u32>,
+    /// Streams that came back and are over: their node closes.
+    pub(crate) given_up: Vec<Returned>,
     /// Channels whose end is acknowledged, until all records that came with that are handled: a
     /// refusal may be among them.
     ended: Vec<u32>,
@@ -144,7 +146,7 @@ impl TxSlots {
         // Anything that still comes of this channel no longer concerns the stream.
         let over = TxSlot::over();
         let TxSlot { shared, ring, .. } = std::mem::replace(slot, over);
-        keeping.give_back(ring, &shared);
+        self.given_up.extend(keeping.give_back(ring, &shared));
         true
     }
 }

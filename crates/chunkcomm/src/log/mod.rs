@@ -14,9 +14,11 @@
 //! It also says how many messages were settled by then ([`record`]). A record without messages says
 //! that alone.
 //!
-//! Each record has a checksum (CRC-32). A record that ends the last segment and is not whole was
-//! being written when the process or the machine stopped. It is cut off: no message in it has left.
-//! Any other record that is not whole is an error, and nothing is changed.
+//! Each record has a checksum (CRC-32), and says how much of the segment was permanent when it was
+//! written. Records at the end that are not whole were being written when the process or the machine
+//! stopped, if no later record says that they were permanent. They are cut off: no message in them
+//! has left. Any other record that is not whole is an error, and nothing is changed. Damage to the
+//! very last record looks like a record that was being written.
 
 mod record;
 mod recovery;
@@ -34,6 +36,9 @@ use std::sync::Arc;
 /// A segment that has this many bytes is the last one no more: 64 MiB.
 const SEGMENT_BYTES: u64 = 64 * 1024 * 1024;
 
+/// Digits of the number in a segment's name.
+const NUMBER_DIGITS: usize = 20;
+
 /// Records up to this many bytes are written with one system call.
 const ONE_WRITE_BYTES: usize = 64 * 1024;
 
@@ -46,8 +51,9 @@ pub enum Fsync {
     #[default]
     Batched,
     /// Messages are written before they leave, and the system makes them permanent when it likes.
-    /// They survive the end of the process, also by SIGKILL. After a crash of the machine the last
-    /// ones may be missing, or the log may be damaged, which is an error when it is opened.
+    /// They survive the end of the process, also by SIGKILL. After a crash of the machine the log
+    /// may be damaged, which is an error when it is opened. Or its last messages are missing, and
+    /// the next ones get their numbers: a receiver that has stored these numbers passes over them.
     Never,
 }
 
@@ -70,6 +76,8 @@ pub(crate) struct Log {
     segments: VecDeque<u64>,
     file: File,
     file_bytes: u64,
+    /// Bytes of it that are permanent.
+    synced: u64,
     /// Number of the next message.
     next: u64,
     /// Settled messages by the last record.
@@ -95,7 +103,7 @@ impl Log {
         stream: u128,
     ) -> Result<(Log, Recovered), LogError> {
         let failed = |error| LogError::io(directory, error);
-        std::fs::create_dir_all(directory).map_err(failed)?;
+        make_directory(directory).map_err(failed)?;
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).write(true);
         let lock = options.open(directory.join("lock")).map_err(failed)?;
@@ -116,6 +124,12 @@ impl Log {
         };
         let file = file.map_err(failed)?;
         let file_bytes = file.metadata().map_err(failed)?.len();
+        // An earlier process may have ended before it had made permanent what was read here.
+        for &first in &segments {
+            let synced = File::open(segment(directory, first)).and_then(|file| file.sync_all());
+            synced.map_err(failed)?;
+        }
+        sync_directory(directory).map_err(failed)?;
         let log = Log {
             directory: directory.to_owned(),
             _lock: lock,
@@ -125,6 +139,7 @@ impl Log {
             segments: segments.into(),
             file,
             file_bytes,
+            synced: file_bytes,
             next,
             marked: recovered.settled,
             scratch: Vec::new(),
@@ -137,43 +152,80 @@ impl Log {
     /// They are permanent when this returns, as far as the [`Fsync`] says. The first `settled`
     /// messages of the stream are settled.
     ///
-    /// After an error nothing more can be appended.
+    /// # Errors
+    ///
+    /// The system cannot write. Nothing of the record is kept.
     pub(crate) fn append(
+        &mut self,
+        staged: (&[u8], &[u8], u32),
+        large: &[Bytes],
+        settled: u64,
+    ) -> Result<(), LogError> {
+        let before = self.file_bytes;
+        let written = self.write(staged, large, settled);
+        if written.is_err() {
+            // Also when it was written and could not be made permanent: it may look permanent later.
+            let _ = self.file.set_len(before);
+        }
+        written.map_err(|error| self.failed(error))?;
+        self.remove_settled();
+        Ok(())
+    }
+
+    /// Returns the error of this log.
+    pub(crate) fn failed(&self, error: io::Error) -> LogError {
+        LogError::io(&self.directory, error)
+    }
+
+    fn write(
         &mut self,
         (front, back, messages): (&[u8], &[u8], u32),
         large: &[Bytes],
         settled: u64,
-    ) -> Result<(), LogError> {
-        let failed = |error| LogError::io(&self.directory, error);
-        if self.file_bytes >= SEGMENT_BYTES {
-            let begun = begin(&self.directory, &self.identity, self.stream, self.next);
-            self.file = begun.map_err(failed)?;
-            self.file_bytes = 0;
+    ) -> io::Result<()> {
+        if self.file_bytes >= SEGMENT_BYTES && self.segments.back() != Some(&self.next) {
+            self.sync()?;
+            self.file = begin(&self.directory, &self.identity, self.stream, self.next)?;
+            self.file_bytes = self.file.metadata()?.len();
+            self.synced = self.file_bytes;
             self.segments.push_back(self.next);
         }
-        let bytes = record::write(&mut self.scratch, (front, back, messages), large, settled);
+        let synced = if self.fsync == Fsync::Never { 0 } else { self.synced };
+        let says = (settled, synced);
+        let bytes = record::write(&mut self.scratch, (front, back, messages), large, says);
         let whole = bytes <= ONE_WRITE_BYTES;
         if whole {
             [front, back].iter().for_each(|part| self.scratch.extend_from_slice(part));
             large.iter().for_each(|part| self.scratch.extend_from_slice(part));
         }
-        self.file.write_all(&self.scratch).map_err(failed)?;
+        self.file.write_all(&self.scratch)?;
         if !whole {
-            self.file.write_all(front).map_err(failed)?;
-            self.file.write_all(back).map_err(failed)?;
+            self.file.write_all(front)?;
+            self.file.write_all(back)?;
             for large in large {
-                self.file.write_all(large).map_err(failed)?;
+                self.file.write_all(large)?;
             }
         }
-        if self.fsync == Fsync::Batched && messages > 0 {
-            self.file.sync_data().map_err(failed)?;
-            self.counters.syncs += 1;
+        if messages > 0 {
+            self.sync()?;
         }
         self.file_bytes += bytes as u64;
+        if messages > 0 {
+            self.synced = self.file_bytes;
+        }
         self.counters.bytes += bytes as u64;
         self.next += u64::from(messages);
         self.marked = settled;
-        self.remove_settled()
+        Ok(())
+    }
+
+    /// Makes what was written permanent, as far as that is asked for.
+    fn sync(&mut self) -> io::Result<()> {
+        if self.fsync == Fsync::Batched {
+            self.file.sync_data()?;
+            self.counters.syncs += 1;
+        }
+        Ok(())
     }
 
     /// Notes that the first `settled` messages of the stream are settled.
@@ -181,10 +233,11 @@ impl Log {
         if settled == self.marked { Ok(()) } else { self.append((&[], &[], 0), &[], settled) }
     }
 
-    /// As [`Log::mark`], and makes it permanent.
-    pub(crate) fn finish(mut self, settled: u64) -> Result<(), LogError> {
-        self.mark(settled)?;
-        self.file.sync_data().map_err(|error| LogError::io(&self.directory, error))
+    /// As [`Log::mark`], and makes everything permanent. The record that says so tells later that
+    /// all before it was whole.
+    pub(crate) fn finish(&mut self, settled: u64) -> Result<(), LogError> {
+        self.append((&[], &[], 0), &[], settled)?;
+        self.file.sync_data().map_err(|error| self.failed(error))
     }
 
     /// Returns the number of settled messages by the last record.
@@ -192,19 +245,21 @@ impl Log {
         self.marked
     }
 
-    fn remove_settled(&mut self) -> Result<(), LogError> {
+    /// Removes segments whose messages are all settled. One that cannot be removed is left.
+    fn remove_settled(&mut self) {
         while self.segments.get(1).is_some_and(|&first| first <= self.marked)
             && let Some(first) = self.segments.pop_front()
         {
-            std::fs::remove_file(segment(&self.directory, first))
-                .map_err(|error| LogError::io(&self.directory, error))?;
+            let path = segment(&self.directory, first);
+            if let Err(error) = std::fs::remove_file(&path) {
+                tracing::warn!(path = %path.display(), %error, "a segment of the log is left");
+            }
         }
-        Ok(())
     }
 }
 
 fn segment(directory: &Path, first: u64) -> PathBuf {
-    directory.join(format!("{first:020}.log"))
+    directory.join(format!("{first:0NUMBER_DIGITS$}.log"))
 }
 
 /// Begins a segment.
@@ -213,9 +268,21 @@ fn begin(directory: &Path, identity: &Identity, stream: u128, first: u64) -> io:
     let mut file = OpenOptions::new().create_new(true).append(true).open(path)?;
     file.write_all(&Head { identity: identity.clone(), stream, first }.encode())?;
     file.sync_all()?;
-    // The name is permanent, too.
-    File::open(directory)?.sync_all()?;
+    sync_directory(directory)?;
     Ok(file)
+}
+
+/// Makes the names in a directory permanent.
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+/// Makes a directory and those above it, and their names permanent.
+fn make_directory(directory: &Path) -> io::Result<()> {
+    let whole = std::path::absolute(directory)?;
+    let missing: Vec<&Path> = whole.ancestors().take_while(|it| !it.exists()).collect();
+    std::fs::create_dir_all(&whole)?;
+    missing.iter().filter_map(|it| it.parent()).try_for_each(sync_directory)
 }
 
 impl LogError {

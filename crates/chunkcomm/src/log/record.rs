@@ -2,11 +2,13 @@
 //!
 //! ```text
 //! head    magic 8 | checksum 4 | name 2 | stream 16 | first 8 | fingerprint 8 | the channel's name
-//! record  checksum of its head 4 | messages 4 | settled 8 | large 4 | bytes behind its head 8 |
-//!         their checksum 4 | length of each large message 8 | staged bytes | large messages
+//! record  checksum of its head 4 | messages 4 | settled 8 | synced 8 | large 4 |
+//!         bytes behind its head 8 | their checksum 4 |
+//!         length of each large message 8 | staged bytes | large messages
 //! ```
 //!
-//! The checksum of a head is that of all bytes of the head behind it.
+//! The checksum of a head is that of all bytes of the head behind it. `synced` is the number of bytes
+//! of the segment that were permanent when the record was written, 0 where nothing is synced.
 
 use super::Identity;
 use bytes::{Buf, Bytes};
@@ -14,7 +16,7 @@ use crc32fast::Hasher;
 
 const MAGIC: &[u8; 8] = b"chunklg1";
 const HEAD_BYTES: usize = 46;
-const RECORD_BYTES: usize = 32;
+const RECORD_BYTES: usize = 40;
 
 /// The head of a segment.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,7 +69,7 @@ pub(super) fn write(
     out: &mut Vec<u8>,
     (front, back, messages): (&[u8], &[u8], u32),
     large: &[Bytes],
-    settled: u64,
+    (settled, synced): (u64, u64),
 ) -> usize {
     let large_bytes: usize = large.iter().map(|large| 8 + large.len()).sum();
     let bytes = front.len() + back.len() + large_bytes;
@@ -75,6 +77,7 @@ pub(super) fn write(
     out.extend([0; 4]);
     out.extend(messages.to_le_bytes());
     out.extend(settled.to_le_bytes());
+    out.extend(synced.to_le_bytes());
     out.extend((large.len() as u32).to_le_bytes());
     out.extend((bytes as u64).to_le_bytes());
     out.extend([0; 4]);
@@ -98,42 +101,54 @@ pub(super) struct Record {
     pub(super) large: Vec<Bytes>,
 }
 
-/// The bytes at the start of a stretch are no record.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Broken {
-    /// They can be what is there of a record that was being written last.
-    AtEnd,
-    /// They are damaged.
-    Within,
+/// The head of a record.
+struct RecordHead {
+    messages: u32,
+    settled: u64,
+    synced: u64,
+    large: u32,
+    bytes: u64,
+    checksum: u32,
 }
 
-/// Takes the record at the start of `bytes`.
-pub(super) fn read(bytes: &mut Bytes) -> Result<Record, Broken> {
-    // The file may have grown before all of what was written is in it: the rest is zero then.
-    let broken_before = |end: usize| {
-        let rest = bytes.get(end..).unwrap_or(&[]);
-        if rest.iter().all(|byte| *byte == 0) { Broken::AtEnd } else { Broken::Within }
-    };
-    let Some(mut head) = bytes.get(..RECORD_BYTES) else { return Err(Broken::AtEnd) };
-    if head.get_u32_le() != crc32fast::hash(&bytes[4..RECORD_BYTES]) {
-        return Err(broken_before(RECORD_BYTES));
+impl RecordHead {
+    /// Returns the head at the start of `bytes`, if there is one.
+    fn decode(bytes: &[u8]) -> Option<RecordHead> {
+        let (mut checksum, mut rest) = bytes.get(..RECORD_BYTES)?.split_at(4);
+        (checksum.get_u32_le() == crc32fast::hash(rest)).then(|| RecordHead {
+            messages: rest.get_u32_le(),
+            settled: rest.get_u64_le(),
+            synced: rest.get_u64_le(),
+            large: rest.get_u32_le(),
+            bytes: rest.get_u64_le(),
+            checksum: rest.get_u32_le(),
+        })
     }
-    let (messages, settled) = (head.get_u32_le(), head.get_u64_le());
-    let (large, length) = (head.get_u32_le() as usize, head.get_u64_le());
-    let end = usize::try_from(length).ok().and_then(|length| length.checked_add(RECORD_BYTES));
-    let Some(end) = end.filter(|end| *end <= bytes.len()) else { return Err(Broken::AtEnd) };
-    let mut rest = bytes.slice(RECORD_BYTES..end);
-    if crc32fast::hash(&rest) != head.get_u32_le() {
-        return Err(broken_before(end));
+}
+
+/// Takes the record at the start of `bytes`; `None` where there is no whole one.
+pub(super) fn read(bytes: &mut Bytes) -> Option<Record> {
+    let head = RecordHead::decode(bytes)?;
+    let end = usize::try_from(head.bytes).ok()?.checked_add(RECORD_BYTES)?;
+    let mut rest = bytes.get(RECORD_BYTES..end).map(|rest| bytes.slice_ref(rest))?;
+    if crc32fast::hash(&rest) != head.checksum {
+        return None;
     }
-    let lengths: Vec<u64> = (0..large).map_while(|_| rest.try_get_u64_le().ok()).collect();
-    let mut all_large = Vec::with_capacity(lengths.len());
+    let lengths: Vec<u64> = (0..head.large).map_while(|_| rest.try_get_u64_le().ok()).collect();
+    let mut large = Vec::with_capacity(lengths.len());
     for length in lengths.iter().rev() {
-        let length = usize::try_from(*length).map_err(|_| Broken::Within)?;
-        let at = rest.len().checked_sub(length).ok_or(Broken::Within)?;
-        all_large.push(rest.split_off(at));
+        let at = rest.len().checked_sub(usize::try_from(*length).ok()?)?;
+        large.push(rest.split_off(at));
     }
-    all_large.reverse();
+    large.reverse();
     bytes.advance(end);
-    Ok(Record { messages, settled, staged: rest, large: all_large })
+    Some(Record { messages: head.messages, settled: head.settled, staged: rest, large })
+}
+
+/// Returns whether what is not whole at `offset` can be what is there of records that were being
+/// written when the process or the machine stopped: no record in `behind`, the bytes behind it, says
+/// that it was permanent.
+pub(super) fn was_being_written(behind: &[u8], offset: u64) -> bool {
+    let heads = (1..behind.len()).filter_map(|at| RecordHead::decode(&behind[at..]));
+    heads.into_iter().all(|head| (1..=offset).contains(&head.synced))
 }

@@ -1,7 +1,7 @@
 //! Reading a log: the messages that are not settled.
 
-use super::record::{self, Broken, Head};
-use super::{Identity, segment};
+use super::record::{self, Head};
+use super::{Identity, NUMBER_DIGITS, segment};
 use crate::error::{LogCause, LogError};
 use crate::proto::message::{Prefix, read_prefix};
 use bytes::{Buf as _, Bytes};
@@ -76,6 +76,7 @@ pub(super) fn segments(directory: &Path) -> io::Result<Vec<u64>> {
     for entry in std::fs::read_dir(directory)? {
         let name = entry?.file_name();
         let first = name.to_str().and_then(|name| name.strip_suffix(".log"));
+        let first = first.filter(|first| first.len() == NUMBER_DIGITS);
         segments.extend(first.and_then(|first| first.parse::<u64>().ok()));
     }
     segments.sort_unstable();
@@ -119,27 +120,24 @@ pub(super) fn read(
         }
         while !bytes.is_empty() {
             let offset = (whole - bytes.len()) as u64;
-            match record::read(&mut bytes) {
-                Ok(record) => {
-                    let messages = record.messages;
-                    known.large.extend(record.large);
-                    if messages > 0 {
-                        known.staged.push_back((record.staged, messages));
-                    }
-                    if !known.settle(record.settled) {
-                        return Err(corrupt(offset));
-                    }
+            if let Some(record) = record::read(&mut bytes) {
+                known.large.extend(record.large);
+                if record.messages > 0 {
+                    known.staged.push_back((record.staged, record.messages));
                 }
-                Err(Broken::AtEnd) if index == last => {
-                    tracing::warn!(
-                        segment = %path.display(), bytes = bytes.len(),
-                        "the end of the log was being written when its process stopped; it is cut off"
-                    );
-                    let file = OpenOptions::new().write(true).open(&path).map_err(failed)?;
-                    file.set_len(offset).and_then(|()| file.sync_all()).map_err(failed)?;
-                    bytes.clear();
+                if !known.settle(record.settled) {
+                    return Err(corrupt(offset));
                 }
-                Err(_) => return Err(corrupt(offset)),
+            } else if index == last && record::was_being_written(&bytes, offset) {
+                tracing::warn!(
+                    segment = %path.display(), bytes = bytes.len(),
+                    "the end of the log was being written when its process stopped; it is cut off"
+                );
+                let file = OpenOptions::new().write(true).open(&path).map_err(failed)?;
+                file.set_len(offset).map_err(failed)?;
+                bytes.clear();
+            } else {
+                return Err(corrupt(offset));
             }
         }
     }

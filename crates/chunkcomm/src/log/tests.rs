@@ -120,14 +120,17 @@ proptest! {
 
     /// A byte that changes before the last record is an error; nothing is changed.
     #[test]
-    fn damage_is_an_error(at in any::<prop::sample::Index>(), bit in 0u8..8) {
+    fn damage_is_an_error(at in any::<prop::sample::Index>(), bit in 0u8..8, synced in any::<bool>()) {
         let directory = Directory::new();
         let (mut log, _) = directory.open().unwrap();
+        if synced {
+            log.fsync = Fsync::Batched;
+        }
         for number in 0..20 {
             append(&mut log, &[message(number)], 0);
         }
         let end = log.file.metadata().unwrap().len();
-        append(&mut log, &[message(20)], 0);
+        log.finish(0).unwrap();
         drop(log);
         let file = segment(&directory.0, 0);
         let mut bytes = std::fs::read(&file).unwrap();
@@ -137,6 +140,32 @@ proptest! {
         let Err(error) = directory.open() else { panic!("byte {at} of {end} is damaged") };
         prop_assert!(matches!(error.cause, LogCause::Corrupt { .. }), "{}", error);
         prop_assert_eq!(std::fs::read(&file).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn records_that_were_being_written_are_cut_off_whatever_is_there_of_them() {
+    let directory = Directory::new();
+    let (mut log, _) = directory.open().unwrap();
+    log.fsync = Fsync::Batched;
+    for number in 0..5 {
+        append(&mut log, &[message(number)], 0);
+    }
+    let synced = log.file_bytes as usize;
+    // Neither the mark nor the record behind it was made permanent.
+    log.mark(3).unwrap();
+    let behind = log.file_bytes as usize;
+    append(&mut log, &[message(5)], 3);
+    drop(log);
+    let file = segment(&directory.0, 0);
+    let whole = std::fs::read(&file).unwrap();
+    for (broken, settled, next) in [(synced + 1, 0, 5), (behind + 1, 3, 5), (whole.len() - 1, 3, 5)]
+    {
+        let mut bytes = whole.clone();
+        bytes[broken] ^= 1;
+        std::fs::write(&file, &bytes).unwrap();
+        let (_, found) = directory.open().unwrap();
+        assert_eq!((found.settled, found.next()), (settled, next), "byte {broken}");
     }
 }
 
@@ -151,10 +180,11 @@ fn segments_are_begun_and_removed() {
     log.mark(4).unwrap();
     assert_eq!(recovery::segments(&directory.0).unwrap().first(), Some(&4));
     drop(log);
-    let (log, found) = directory.open().unwrap();
+    let (mut log, found) = directory.open().unwrap();
     assert_eq!((found.settled, found.next()), (4, 10));
     assert_eq!(messages(&found), (4..10).map(message).collect::<Vec<_>>());
     log.finish(10).unwrap();
+    drop(log);
     let (mut log, found) = directory.open().unwrap();
     assert_eq!((found.stream, found.settled, found.next()), (7, 10, 10));
     append(&mut log, &[message(10)], 10);

@@ -10,11 +10,11 @@ use super::warnings::Warnings;
 use crate::driver::clock;
 use crate::driver::ending::LostChannel;
 use crate::driver::events::{Acceptor, Opened};
-use crate::driver::keeping::Stream;
 use crate::driver::mail::{Beginning, Command, LinkShared};
+use crate::driver::staging::TxShared;
 use crate::driver::taking::RxEnd;
 use crate::driver::wakers::{Wakers, locked};
-use crate::error::{AcceptError, CloseError, LinkError, RefusalReason};
+use crate::error::{AcceptError, CloseError, LinkCause, LinkError, RefusalReason};
 use crate::moving::Moving;
 use crate::proto::call;
 use crate::proto::packet::{ChannelKind, Refusal};
@@ -47,7 +47,7 @@ pub(super) struct Table {
     /// Channels of calls that somebody takes; others are refused at once.
     expected: BTreeSet<String>,
     /// Streams that are not over.
-    streams: Vec<Weak<Stream>>,
+    streams: Vec<Weak<TxShared>>,
     closed: bool,
     /// Nobody drives the links, and none will come.
     runtime_gone: bool,
@@ -200,11 +200,17 @@ impl AcceptTable {
         .await;
     }
 
-    /// Adds a stream that is given up when the node closes.
-    pub(super) fn add_stream(&self, stream: &Arc<Stream>) {
+    /// Adds the sender of a stream that is given up when the node closes. False if it has closed.
+    pub(super) fn add_stream(&self, sender: &Arc<TxShared>) -> bool {
         let mut table = locked(&self.table);
         table.streams.retain(|known| known.strong_count() > 0);
-        table.streams.push(Arc::downgrade(stream));
+        table.streams.push(Arc::downgrade(sender));
+        !table.closed && !table.runtime_gone
+    }
+
+    /// Adds what is lost with a stream that was given up.
+    pub(super) fn add_lost(&self, lost: Option<LostChannel>) {
+        locked(&self.table).losses.add(lost.into_iter().collect(), true);
     }
 
     /// Tells people something.
@@ -220,13 +226,23 @@ impl AcceptTable {
         locked(&self.table).links.poll_named(name, context)
     }
 
-    /// Returns the streams that have a log.
-    pub(super) fn logs(&self) -> Vec<Arc<Stream>> {
+    /// Returns the senders of the streams that have a log.
+    pub(super) fn logs(&self) -> Vec<Arc<TxShared>> {
         let table = locked(&self.table);
         table.streams.iter().filter_map(Weak::upgrade).filter(|it| it.is_logged()).collect()
     }
 
-    /// Ends the streams that have no channel: their unsettled messages are lost.
+    /// Adds the messages of these senders that their logs have not stored.
+    pub(super) fn add_unstored(&self, logs: &[Arc<TxShared>]) {
+        let mut table = locked(&self.table);
+        for sender in logs.iter().filter(|it| it.stored() < it.storing()) {
+            let link = LinkError::new(String::new(), LinkCause::Closed);
+            table.losses.add_new(LostChannel::new(sender, sender.storing(), &link));
+        }
+    }
+
+    /// Ends the streams. Those that have no channel lose their unsettled messages, unless a log has
+    /// them.
     fn give_up_streams(&self) {
         let streams = std::mem::take(&mut locked(&self.table).streams);
         let lost: Vec<LostChannel> =
@@ -268,6 +284,7 @@ impl AcceptTable {
 
     /// Tells the calls that wait in the node that nobody drives it any more.
     pub(super) fn runtime_gone(&self) {
+        self.give_up_streams();
         let mut table = locked(&self.table);
         table.runtime_gone = true;
         let waiting = table.waiting.take();

@@ -20,8 +20,9 @@ impl Node {
     /// After `deadline` the sessions are cut; the error has an account of the
     /// channels with messages that were not acknowledged. So it has of those that were lost
     /// with an earlier session, or by a refusal, after their sender was dropped: what no call
-    /// on a sender said, this one says. Messages in a log ([`Redelivery::log`]) are not counted:
-    /// all that were accepted are stored, and the next process sends those that are not settled.
+    /// on a sender said, this one says. Messages that a log has stored
+    /// ([`Redelivery::log`](crate::Redelivery::log)) are not among them: the next process that opens
+    /// it sends those that are not settled.
     ///
     /// # Cancel safety
     ///
@@ -46,12 +47,13 @@ impl Node {
             self.shared.table.gone(&links).await;
         }
         let closed = async {
-            for stream in &logs {
+            for stream in logs.iter().filter_map(|sender| sender.settling.stream()) {
                 poll_fn(|context| stream.poll_log_closed(context)).await;
             }
         };
         let left = deadline.saturating_sub(Duration::from_micros(clock::now().micros_since(begun)));
         let _ = clock::within(&self.shared.runtime, left, closed).await;
+        self.shared.table.add_unstored(&logs);
         // Until now peers that were cut off could come back.
         for task in &self.shared.tasks {
             task.abort();

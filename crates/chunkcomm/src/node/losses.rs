@@ -7,6 +7,7 @@ use crate::moving::home;
 use crate::moving::line::WORDS_CHANNEL;
 use crate::proto::call;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Channels that are remembered.
 const CHANNELS_MAX: usize = 1024;
@@ -43,6 +44,13 @@ impl Losses {
         while !closing && self.channels.len() > CHANNELS_MAX {
             self.channels.pop_front();
             self.forgotten += 1;
+        }
+    }
+
+    /// Adds a loss that is not known yet.
+    pub(super) fn add_new(&mut self, lost: LostChannel) {
+        if !self.channels.iter().any(|(known, _)| Arc::ptr_eq(&known.shared, &lost.shared)) {
+            self.add(vec![lost], true);
         }
     }
 

@@ -221,13 +221,27 @@ impl Node {
                 (end, ring, StreamStart { id, first, sent_before: stored })
             }
         };
-        stream.give_back(Returned::unopened(shared, ring, start));
-        self.table().add_stream(&stream);
+        let known = self.table().add_stream(&shared);
+        let sender = Arc::clone(&shared);
+        self.take_back(&stream, Returned::unopened(shared, ring, start));
+        if !known {
+            let _ = give_up(&sender);
+            return Err(OpenError::Lost(closed()));
+        }
         let peer = self.peer(nowhere);
         let (name, warned) = (name.to_owned(), AtomicBool::new(false));
         let following = Following { redelivery, stream, name, kind, print, warned };
         self.runtime().spawn(following.follow(Arc::downgrade(&self.shared)));
         Ok((end, peer))
+    }
+}
+
+impl Node {
+    /// Takes a stream back that got no channel. If its node closes meanwhile, it is given up.
+    fn take_back(&self, stream: &Stream, returned: Returned) {
+        if let Some(returned) = stream.give_back(returned) {
+            self.table().add_lost(returned.give_up(&closed()));
+        }
     }
 }
 
@@ -292,11 +306,12 @@ impl Following {
         }
         let (bytes, bytes_max) = (returned.shared.longest_large(), peer.message_bytes_max());
         if bytes > bytes_max {
-            self.stream.give_back(returned);
+            node.take_back(&self.stream, returned);
             self.warn_of_large(node, &peer, bytes, bytes_max);
             return false;
         }
         let Returned { shared, ring, first, sent_before } = returned;
+        shared.set_message_bytes_max(bytes_max);
         let start = StreamStart { id: self.stream.id, first, sent_before };
         let options = &self.redelivery.options;
         let spec = Box::new(OpenSpec {
@@ -314,7 +329,7 @@ impl Following {
             (Command::Open { id, spec, tx: Arc::clone(&shared), ring }, ())
         });
         if let Some(ring) = ring.filter(|_| opened.is_err()) {
-            self.stream.give_back(Returned::unopened(shared, ring, start));
+            node.take_back(&self.stream, Returned::unopened(shared, ring, start));
             return false;
         }
         // The sender may wait for room.
@@ -323,12 +338,13 @@ impl Following {
     }
 }
 
-/// Ends a stream that has no channel when its node closes; returns the messages that it leaves.
-pub(super) fn give_up(stream: &Stream) -> Option<LostChannel> {
-    let returned = stream.give_up()?;
-    let link = LinkError::new(String::new(), LinkCause::Closed);
-    returned.shared.fail(Failure::Lost(link.clone()));
-    let accepted = returned.accepted();
-    let is_lost = accepted > returned.first && !returned.shared.outlives_its_node();
-    is_lost.then(|| LostChannel::new(&returned.shared, accepted, &link))
+/// Ends a stream when its node closes; returns the messages that are lost by it. A channel that it
+/// has ends with the node.
+pub(super) fn give_up(sender: &TxShared) -> Option<LostChannel> {
+    let returned = sender.settling.stream()?.take_last()?;
+    returned.give_up(&closed())
+}
+
+fn closed() -> LinkError {
+    LinkError::new(String::new(), LinkCause::Closed)
 }

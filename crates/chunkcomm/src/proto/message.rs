@@ -113,6 +113,18 @@ pub struct Walk {
     pub at_large: bool,
 }
 
+/// Returns the bytes of the prefix and of the message at the start of `front` then `back`, unless it
+/// is a large one.
+#[must_use]
+pub fn first(front: &[u8], back: &[u8]) -> Option<(usize, usize)> {
+    let mut head = [0; PREFIX_BYTES_MAX];
+    let seen = copy_from(front, back, 0, &mut head);
+    match read_prefix(&head[..seen]) {
+        Prefix::Message { prefix, length } => Some((prefix, length)),
+        _ => None,
+    }
+}
+
 /// Returns the number of marks of large messages in `front` then `back`, which are whole messages.
 #[must_use]
 pub fn marks(mut front: &[u8], mut back: &[u8]) -> usize {

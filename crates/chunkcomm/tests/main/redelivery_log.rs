@@ -262,3 +262,138 @@ fn a_log_that_cannot_be_written_ends_the_sender_and_not_what_is_stored() {
         assert_eq!(error.channels[0].account.unknown(), 1, "{error}");
     });
 }
+
+#[test]
+fn a_peer_that_takes_less_is_asked_for_no_more_and_small_packets_carry_all() {
+    on_one_thread(async {
+        let log = directory("less");
+        let small = Node::builder().name("small").listen(anywhere());
+        let small = small.message_bytes_max(50_000).packet_bytes_max(1024).build().await.unwrap();
+        let b = Node::builder().build().await.unwrap();
+        let to = small.addresses()[0].clone();
+        let mut sender = open::<Vec<u8>>(&b, &to, &log).await.unwrap();
+        // Staged before it is known what the peer takes.
+        let sizes = [0, 100, 900, 1100, 5000, 8100, 20_000, 3, 50];
+        for size in sizes {
+            sender.send(&vec![size as u8; size]).await.unwrap();
+        }
+        let (_, mut receiver) = limited(small.accept::<Vec<u8>>("events")).await.unwrap();
+        for size in sizes {
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some(vec![size as u8; size]));
+        }
+        let error = sender.send(&vec![1; 60_000]).await.unwrap_err();
+        assert!(matches!(error, SendError::TooLarge { bytes_max: 50_000, .. }), "{error}");
+        let closing = tokio::spawn(sender.close(SECONDS));
+        assert_eq!(limited(receiver.recv()).await.unwrap(), None);
+        limited(closing).await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_node_that_closes_stores_everything_and_sends_nothing_behind_its_ends() {
+    on_both(|| async {
+        let log = directory(&format!("closes-{:?}", std::thread::current().id()));
+        let a = collector(&anywhere()).await;
+        let to = a.addresses()[0].clone();
+        let (mut next, mut taken) = (0, 0);
+        for round in 0..20 {
+            let b = Node::builder().name("sender").build().await.unwrap();
+            let mut sender = open::<(u64, Vec<u8>)>(&b, &to, &log).await.unwrap();
+            assert_eq!(sender.stats().stored, next, "round {round}");
+            for _ in 0..50 * (round % 3) {
+                sender.send(&message(next)).await.unwrap();
+                next += 1;
+            }
+            // The log is being written.
+            let closing = tokio::spawn(async move { b.close(SECONDS).await });
+            if round % 2 == 0 {
+                let (_, mut receiver) =
+                    limited(a.accept::<(u64, Vec<u8>)>("events")).await.unwrap();
+                while let Ok(Some(value)) = limited(receiver.recv()).await {
+                    assert_eq!(value, message(value.0));
+                    let delivery = receiver.delivery().unwrap();
+                    assert!(delivery.number <= taken);
+                    assert!(delivery.number == taken || delivery.redelivered);
+                    taken = taken.max(value.0 + 1);
+                }
+            }
+            limited(closing).await.unwrap().unwrap();
+            assert!(matches!(sender.send(&message(next)).await, Err(SendError::Lost(_))));
+        }
+        assert!(taken > 0);
+    });
+}
+
+#[test]
+fn a_stream_whose_node_or_runtime_is_gone_says_so() {
+    let log = directory("runtime");
+    on_one_thread(async {
+        let to = anywhere();
+        let b = Node::builder().build().await.unwrap();
+        limited(b.close(SECONDS)).await.unwrap();
+        let error = open::<u64>(&b, &to, &log).await.unwrap_err();
+        assert!(matches!(error, OpenError::Lost(_)), "{error}");
+        let error = b.open_redelivering::<u64>("plain", Redelivery::to(&to)).unwrap_err();
+        assert!(matches!(error, OpenError::Lost(_)), "{error}");
+    });
+    for connected in [false, true] {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.unwrap();
+        let (_b, _a, mut sender, mut plain) = runtime.block_on(async {
+            let a = collector(&anywhere()).await;
+            let to = a.addresses()[0].clone();
+            let b = Node::builder().build().await.unwrap();
+            let mut sender = limited(async {
+                loop {
+                    // The log of the round before is closed by its thread.
+                    if let Ok(sender) = open::<u64>(&b, &to, &log).await {
+                        break sender;
+                    }
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            })
+            .await;
+            let mut plain = b.open_redelivering::<u64>("plain", Redelivery::to(&to)).unwrap();
+            sender.send(&1).await.unwrap();
+            plain.send(&1).await.unwrap();
+            if connected {
+                limited(sender.sync()).await.unwrap();
+                limited(plain.sync()).await.unwrap();
+            }
+            (b, a, sender, plain)
+        });
+        drop(runtime);
+        on_one_thread(async {
+            for sender in [&mut sender, &mut plain] {
+                let error = limited(sender.sync_settled()).await.unwrap_err();
+                assert!(matches!(error, SendError::Lost(_)), "{error}");
+            }
+        });
+    }
+}
+
+#[test]
+fn many_stored_messages_are_opened_again_at_once() {
+    on_one_thread(async {
+        let log = directory("many");
+        let to = anywhere();
+        let open = |b: &Node| {
+            let redelivery = Redelivery::to(&to).bytes_max(100_000).log(&log, Fsync::Never);
+            b.open_redelivering::<[u64; 4]>("events", redelivery).unwrap()
+        };
+        let mut accepted = 0;
+        for round in 0..3 {
+            let b = Node::builder().build().await.unwrap();
+            let mut sender = open(&b);
+            assert_eq!(sender.stats().stored, accepted);
+            // A record each, until the bound is reached, which holds across the restarts.
+            while sender.try_send(&[accepted; 4]).is_ok() {
+                accepted += 1;
+                limited(sender.sync_stored()).await.unwrap();
+            }
+            assert!((2_000..=100_000 / 33 + 100).contains(&accepted), "{accepted} in {round}");
+            limited(b.close(SECONDS)).await.unwrap();
+        }
+    });
+}

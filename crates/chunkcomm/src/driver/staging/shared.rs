@@ -92,6 +92,10 @@ pub(crate) struct TxShared {
     settled: AtomicU64,
     /// In a stream with a log: number of messages that are stored.
     stored: AtomicU64,
+    /// As `stored`, with the messages that are being stored or could not be.
+    storing: AtomicU64,
+    /// In a stream: what the peer takes that it found last.
+    message_bytes_max: AtomicU64,
     /// Where the receiver settles.
     pub(crate) settling: Settling,
     counters: Mutex<ChannelCounters>,
@@ -104,6 +108,8 @@ impl TxShared {
             settling,
             settled: AtomicU64::new(0),
             stored: AtomicU64::new(0),
+            storing: AtomicU64::new(0),
+            message_bytes_max: AtomicU64::new(u64::MAX),
             name,
             description,
             flags: AtomicU8::new(0),
@@ -235,7 +241,7 @@ impl TxShared {
 
     /// Returns whether the messages are safe in a log though their channel ends.
     pub(crate) fn outlives_its_node(&self) -> bool {
-        self.is_logged() && !matches!(locked(&self.slow).failure, Some(Failure::Log(_)))
+        self.is_logged() && !self.has_log_failed()
     }
 
     /// Begins with what earlier processes did: `settled` messages and `stored` ones.
@@ -244,6 +250,31 @@ impl TxShared {
         self.acked.store(settled, Ordering::Release);
         self.settled.store(settled, Ordering::Release);
         self.stored.store(stored, Ordering::Release);
+        self.storing.store(stored, Ordering::Release);
+    }
+
+    /// Notes the bytes of the longest message that the stream's peer takes.
+    pub(crate) fn set_message_bytes_max(&self, bytes: u64) {
+        self.message_bytes_max.store(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn message_bytes_max(&self) -> u64 {
+        self.message_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// Notes that messages below this number are to be stored.
+    pub(crate) fn set_storing(&self, messages: u64) {
+        self.storing.store(messages, Ordering::Release);
+    }
+
+    /// Returns the number of messages that are or were to be stored.
+    pub(crate) fn storing(&self) -> u64 {
+        self.storing.load(Ordering::Acquire)
+    }
+
+    /// Returns whether the log failed.
+    pub(crate) fn has_log_failed(&self) -> bool {
+        matches!(locked(&self.slow).failure, Some(Failure::Log(_)))
     }
 
     pub(crate) fn set_stored(&self, messages: u64, counters: LogCounters) {

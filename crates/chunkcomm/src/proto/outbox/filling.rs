@@ -2,7 +2,7 @@
 
 use super::channel::{Channel, Large};
 use super::{Filled, Staged};
-use crate::proto::limits::{FRAGMENT_BYTES_MAX, FRAGMENT_BYTES_MIN};
+use crate::proto::limits::{FRAGMENT_BYTES_MAX, FRAGMENT_BYTES_MIN, PACKET_OVERHEAD_BYTES};
 use crate::proto::message;
 use crate::proto::packet::{AppendRecords, FRAGMENT_HEAD_BYTES, RECORD_BYTES, STREAM_BYTES};
 use crate::proto::planted;
@@ -44,6 +44,10 @@ impl<S: Staged> Putting<'_, S> {
             && !self.channel.end_when_drained
         {
             self.channel.end = Some(self.channel.sent_messages);
+        }
+        if self.channel.ended {
+            // What a stream's log has stored since then is sent over another channel.
+            return Put::Done { more: false };
         }
         let terminated = self.channel.end.is_some_and(|end| end <= self.channel.sent_messages);
         if terminated {
@@ -101,7 +105,7 @@ impl<S: Staged> Putting<'_, S> {
             }
         };
         if taken.messages == 0 {
-            return self.nothing_fits(taken, space, credit);
+            return self.nothing_fits(taken, bytes_max, space, credit);
         }
         head.run(self.id, taken.bytes as u32, taken.messages);
         let front = view.front.len().min(taken.bytes);
@@ -122,11 +126,29 @@ impl<S: Staged> Putting<'_, S> {
     }
 
     #[inline(never)]
-    fn nothing_fits(&mut self, taken: message::Walk, space: usize, credit: usize) -> Option<Put> {
+    fn nothing_fits(
+        &mut self,
+        taken: message::Walk,
+        bytes_max: usize,
+        space: usize,
+        credit: usize,
+    ) -> Option<Put> {
         if taken.at_large {
             // Only the mark is consumed: the message counts when it is complete.
             self.staged.consume(self.id, 1, 1);
             let bytes = self.staged.take_large(self.id);
+            self.channel.large = Some(Large { bytes, offset: 0 });
+            return None;
+        }
+        let view = self.staged.view(self.id);
+        if let Some((prefix, length)) = message::first(view.front, view.back)
+            && PACKET_OVERHEAD_BYTES + prefix + length > bytes_max
+        {
+            // It was staged before the peer, who takes small packets, was known: in fragments.
+            let (front, back) = (view.front, view.back);
+            let whole = front.iter().chain(back).skip(prefix).take(length).copied();
+            let bytes = whole.collect();
+            self.staged.consume(self.id, prefix + length, 1);
             self.channel.large = Some(Large { bytes, offset: 0 });
             return None;
         }
