@@ -188,6 +188,11 @@ impl Producer {
         self.bytes.wrapping_sub(self.ring.released.load(Ordering::Acquire))
     }
 
+    /// Returns whether a byte of this ring was released: all rings before it are then.
+    pub(crate) fn has_released(&self) -> bool {
+        self.ring.released.load(Ordering::Relaxed) > 0
+    }
+
     /// Returns whether, as last seen, only bytes that the consumer has not read keep the producer
     /// from going on.
     pub(crate) fn is_ahead(&self) -> bool {

@@ -35,6 +35,8 @@ use std::sync::atomic::{Ordering, fence};
 pub(crate) struct TxEnd {
     producer: Producer,
     ring_bytes_max: usize,
+    /// Bytes of the rings before this one that may be kept.
+    kept_before: usize,
     /// Longer messages travel in fragments: those that a ring never has room for
     /// among them.
     inline_bytes_max: usize,
@@ -124,6 +126,7 @@ impl TxEnd {
         TxEnd {
             producer,
             ring_bytes_max,
+            kept_before: 0,
             inline_bytes_max: INLINE_BYTES_MAX.min(ring_bytes_max - PREFIX_BYTES_MAX),
             id,
             accepted: 0,
@@ -250,10 +253,21 @@ impl TxEnd {
         if self.producer.free_seen() >= bytes || self.look() >= bytes {
             return true;
         }
+        let keeps = self.shared.settling.stream().is_some();
+        if !keeps || self.producer.has_released() {
+            self.kept_before = 0;
+        }
         let bytes_max = self.grown_bytes_max();
-        while self.producer.capacity() < bytes_max {
-            let capacity = (self.producer.capacity() * RING_GROWTH).min(bytes_max);
-            self.producer.replace(capacity);
+        loop {
+            let capacity = self.producer.capacity();
+            // A ring that keeps is still there when it is replaced.
+            let kept = if keeps { self.kept_before + capacity } else { 0 };
+            let grown = (capacity * RING_GROWTH).min(bytes_max.saturating_sub(kept));
+            if grown <= capacity {
+                break;
+            }
+            self.kept_before = kept;
+            self.producer.replace(grown);
             if self.producer.free() >= bytes {
                 return true;
             }

@@ -295,32 +295,45 @@ fn a_node_that_closes_stores_everything_and_sends_nothing_behind_its_ends() {
         let log = directory(&format!("closes-{:?}", std::thread::current().id()));
         let a = collector(&anywhere()).await;
         let to = a.addresses()[0].clone();
-        let (mut next, mut taken) = (0, 0);
+        let accepting = tokio::spawn({
+            let a = a.clone();
+            async move {
+                let mut taken = 0;
+                while let Ok((_, mut receiver)) = a.accept::<(u64, Vec<u8>)>("events").await {
+                    while let Ok(Some(value)) = receiver.recv().await {
+                        let delivery = receiver.delivery().unwrap();
+                        assert_eq!(value, message(delivery.number));
+                        assert!(delivery.number <= taken, "none is left out");
+                        assert!(delivery.number == taken || delivery.redelivered);
+                        taken = taken.max(delivery.number + 1);
+                    }
+                }
+                taken
+            }
+        });
+        let mut next = 0;
         for round in 0..20 {
             let b = Node::builder().name("sender").build().await.unwrap();
             let mut sender = open::<(u64, Vec<u8>)>(&b, &to, &log).await.unwrap();
             assert_eq!(sender.stats().stored, next, "round {round}");
+            if round % 2 == 0 {
+                while b.explain().await.links.is_empty() {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            }
             for _ in 0..50 * (round % 3) {
                 sender.send(&message(next)).await.unwrap();
                 next += 1;
             }
             // The log is being written.
-            let closing = tokio::spawn(async move { b.close(SECONDS).await });
-            if round % 2 == 0 {
-                let (_, mut receiver) =
-                    limited(a.accept::<(u64, Vec<u8>)>("events")).await.unwrap();
-                while let Ok(Some(value)) = limited(receiver.recv()).await {
-                    assert_eq!(value, message(value.0));
-                    let delivery = receiver.delivery().unwrap();
-                    assert!(delivery.number <= taken);
-                    assert!(delivery.number == taken || delivery.redelivered);
-                    taken = taken.max(value.0 + 1);
-                }
-            }
-            limited(closing).await.unwrap().unwrap();
+            limited(b.close(SECONDS)).await.unwrap();
             assert!(matches!(sender.send(&message(next)).await, Err(SendError::Lost(_))));
         }
-        assert!(taken > 0);
+        let b = Node::builder().name("sender").build().await.unwrap();
+        let sender = open::<(u64, Vec<u8>)>(&b, &to, &log).await.unwrap();
+        limited(sender.close(SECONDS)).await.unwrap();
+        limited(a.close(SECONDS)).await.unwrap();
+        assert_eq!(limited(accepting).await.unwrap(), next);
     });
 }
 
