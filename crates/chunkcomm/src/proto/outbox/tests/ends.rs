@@ -63,3 +63,16 @@ fn a_channel_that_is_to_be_drained_ends_when_its_receiver_is_gone() {
         assert!(!scene.rings.is_empty() && scene.got[&channel].end.is_some());
     }
 }
+
+/// The log of a stream may store messages after the end of their channel was sent.
+#[test]
+fn nothing_follows_an_end() {
+    let mut scene = Scene::new(Policy::Chunked, 4096);
+    let channel = scene.open(Lane::Bulk);
+    scene.outbox.end_when_drained(channel, scene.now);
+    scene.transmit();
+    scene.stage(channel, 10);
+    scene.transmit();
+    let got = &scene.got[&channel];
+    assert_eq!((got.messages.len(), got.end), (0, Some(0)));
+}

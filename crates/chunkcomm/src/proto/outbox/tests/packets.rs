@@ -40,3 +40,17 @@ fn a_fragment_head_and_its_payload_are_one_packet() {
     assert_eq!(head.len(), HEADER_BYTES + RECORD_BYTES + name + FRAGMENT_HEAD_BYTES);
     assert_eq!(filled.messages, 0);
 }
+
+/// A stream stages before it knows that its peer takes small packets.
+#[test]
+fn messages_that_no_packet_holds_leave_in_fragments() {
+    for size in [900, 1000, 1024, 2000, INLINE_BYTES_MAX] {
+        let mut scene = Scene::new(Policy::Chunked, PACKET_BYTES_MIN);
+        scene.inline_bytes_max = INLINE_BYTES_MAX;
+        let channel = scene.open(Lane::Bulk);
+        for size in [10, size, 20, size] {
+            scene.stage(channel, size);
+        }
+        scene.finish();
+    }
+}
