@@ -172,7 +172,10 @@ impl TxEnd {
     /// A message of `bytes` with its prefix would be staged without waiting, if it
     /// goes through the ring.
     pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
-        let has = self.capacity() >= bytes.min(self.ring_bytes_max);
+        let bytes = bytes.min(self.ring_bytes_max);
+        // A ring that keeps grows further.
+        let keeps = self.shared.settling.stream().is_some();
+        let has = self.capacity() >= bytes || keeps && self.make_room(bytes);
         if !has {
             self.tell_no_room();
         }

@@ -40,7 +40,8 @@ impl fmt::Display for Account {
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The session ended.
+    /// The session ended. A message whose sending returns this may have been accepted by a
+    /// redelivering sender with a log: [`ChannelStats::stored`](crate::ChannelStats::stored) tells.
     Lost(Arc<ChannelLost>),
     /// The receiver was dropped or closed.
     Terminated(Arc<ChannelName>),

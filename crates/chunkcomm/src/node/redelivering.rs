@@ -87,7 +87,7 @@ impl Redelivery {
     ///
     /// Messages above 8 KiB have as many bytes again; one of any size is taken while none of them
     /// is kept. While the bytes are used up, `send` waits
-    /// and `try_send` returns `Full`.
+    /// and `try_send` returns `Full`. A log with more messages than this is still sent.
     pub fn bytes_max(mut self, bytes: usize) -> Redelivery {
         self.bytes_max = bytes.min(RING_BYTES_LARGEST);
         self
@@ -103,6 +103,9 @@ impl Redelivery {
     ///
     /// A thread of the sender's own writes the log. The log is append-only, in files of some
     /// 64 MiB. A file is removed when all of its messages are settled. Each write has a checksum.
+    ///
+    /// The log belongs to the channel's name and type, not to the peer. A copy of it, or a copy that
+    /// is put back later, may not be used beside the original: both would give the same numbers.
     pub fn log(mut self, directory: impl Into<PathBuf>, fsync: Fsync) -> Redelivery {
         self.log = Some((directory.into(), fsync));
         self
@@ -135,19 +138,19 @@ impl Node {
     /// sent again, in order, with their old numbers
     /// ([`Receiver::delivery`](crate::Receiver::delivery)).
     ///
-    /// Returns at once, whether the peer is there or not. Meanwhile `send` accepts messages, as
+    /// Returns at once, whether the peer is there or not; a log ([`Redelivery::log`]) is read before,
+    /// on the calling thread. Meanwhile `send` accepts messages, as
     /// far as there is room. [`Sender::sync_settled`] waits until everything is settled, and
     /// [`Sender::close`] waits for that, too. A sender that is dropped goes on delivering while
     /// its node lives.
     ///
     /// Each message is delivered at least once. It takes effect exactly once if the receiver
     /// stores the stream and the number together with its own results, and skips numbers that it
-    /// has stored. The end of this process ends the stream, unless it has a log
-    /// ([`Redelivery::log`]), which is read here, by this thread.
+    /// has stored. The end of this process ends the stream, unless it has a log.
     ///
     /// # Errors
     ///
-    /// The name is empty or longer than 255 bytes, values of the type cannot be sent, the log
+    /// The node is closed, the name is empty or longer than 255 bytes, values of the type cannot be sent, the log
     /// cannot be used, or the system has no random numbers. If the peer takes another type, or is too old to settle, the
     /// next call on the sender fails.
     pub fn open_redelivering<T>(

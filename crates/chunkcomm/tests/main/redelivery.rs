@@ -215,6 +215,15 @@ fn a_sender_accepts_while_its_peer_is_away_as_much_as_it_may_keep() {
             }
         }
         assert!((2_000..=100_000 / 33).contains(&accepted), "{accepted} of 33 bytes each");
+        // As much as may be reserved.
+        let redelivery = Redelivery::to(&address).bytes_max(100_000);
+        let mut reserving = service.open_redelivering::<[u64; 4]>("reserved", redelivery).unwrap();
+        let mut reserved = 0;
+        while tokio::time::timeout(Duration::from_millis(20), reserving.reserve(33)).await.is_ok() {
+            reserving.try_send(&[reserved; 4]).unwrap();
+            reserved += 1;
+        }
+        assert!(reserved.abs_diff(accepted) < 20, "{reserved} and {accepted}");
         // A sender that is dropped has done its part.
         drop(sender);
         let collector = Collector::start(&address).await;
