@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::failure::{Doing, Failure};
 use crate::harness::machine;
@@ -19,6 +20,9 @@ const TOOLS: [(&str, &str); 2] = [("mpicc.mpich", "mpiexec.mpich"), ("mpicc", "m
 /// Two ranks on one host would share memory otherwise: both of MPICH's network layers are told.
 const OVER_TCP: [(&str, &str); 3] =
     [("MPIR_CVAR_NOLOCAL", "1"), ("UCX_TLS", "tcp,self"), ("FI_PROVIDER", "tcp")];
+
+/// Most time for one run of a tool. MPICH's ranks may wait for each other for ever.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The compiled program; its folder is removed with this.
 pub struct MpichEcho {
@@ -80,10 +84,20 @@ impl MpichEcho {
 
 /// Returns the output of the command, which may use all cores though this thread is pinned to one.
 fn output_of(mut command: Command, name: &str) -> Result<Output, Failure> {
-    command.stdin(Stdio::null());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let ran = thread::spawn(move || {
         machine::unpin();
-        command.output()
+        let child = command.spawn()?;
+        let pid = child.id();
+        let (done, is_done) = mpsc::channel::<()>();
+        thread::spawn(move || {
+            if is_done.recv_timeout(DEADLINE) == Err(RecvTimeoutError::Timeout) {
+                machine::terminate(pid);
+            }
+        });
+        let output = child.wait_with_output();
+        drop(done);
+        output
     });
     let output = ran.join().map_err(|_| Failure::broken("running", name))?;
     let output = output.doing(&format!("running {name}"))?;
@@ -104,9 +118,12 @@ impl Drop for MpichEcho {
 }
 
 impl Contender for MpichEcho {
-    fn slice(&mut self, _bench: &mut Bench, count: u64) -> Result<Slice, Failure> {
+    fn slice(&mut self, bench: &mut Bench, count: u64) -> Result<Slice, Failure> {
+        bench.hold_far_ends(true);
         let started = Instant::now();
-        let samples_ns = self.round_trips_ns(count)?;
+        let samples_ns = self.round_trips_ns(count);
+        bench.hold_far_ends(false);
+        let samples_ns = samples_ns?;
         let seconds = started.elapsed().as_secs_f64();
         // Its processor time is not asked for: only round trips are compared.
         let timing = Timing { seconds, cpu_ns: 0, marks_ns: Vec::new() };

@@ -108,11 +108,19 @@ pub fn become_idle() -> io::Result<()> {
 
 /// Stops a process that spins, or lets it go on.
 pub fn hold(pid: u32, held: bool) {
-    use rustix::process::{Pid, Signal, kill_process};
-    let signal = if held { Signal::STOP } else { Signal::CONT };
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        // A process that is gone needs no holding; its farmer will say so.
-        let _ = kill_process(pid, signal);
+    use rustix::process::Signal;
+    signal(pid, if held { Signal::STOP } else { Signal::CONT });
+}
+
+/// Asks a process to end.
+pub fn terminate(pid: u32) {
+    signal(pid, rustix::process::Signal::TERM);
+}
+
+fn signal(pid: u32, signal: rustix::process::Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
+        // One that is gone needs none; whoever waits for it will say so.
+        let _ = rustix::process::kill_process(pid, signal);
     }
 }
 

@@ -123,6 +123,14 @@ impl Bench {
         }
     }
 
+    /// Stops the far ends that are children of this process, or lets them go on: one that polls
+    /// busily takes a core from a baseline in processes of its own.
+    pub fn hold_far_ends(&self, held: bool) {
+        for child in self.fars.iter().filter_map(|far| far.child.as_ref()) {
+            machine::hold(child.id(), held);
+        }
+    }
+
     /// Opens an end at the only or first far end: `connect` is given its address.
     ///
     /// # Errors
