@@ -12,7 +12,7 @@ use super::{Marks, ended, far_node, linked_node, run_task, taken};
 use crate::baseline::append::TempFolder;
 use crate::failure::{Doing, Failure};
 use crate::harness::far::{FarEnd, Opening};
-use crate::harness::machine::now_ns;
+use crate::harness::machine::{self, now_ns};
 use crate::harness::near::{Bench, EndId};
 use crate::harness::protocol::{Api, End, NodeKind, Order, Pace, Place};
 use crate::harness::slices::{Contender, Slice};
@@ -125,7 +125,11 @@ async fn connect<M: Message>(
         }
         (Delivery::Logged, Some(address)) => {
             let redelivery = Redelivery::to(address).log(log.path(), Fsync::Batched);
-            node.open_redelivering::<M>(CHANNEL, redelivery)
+            // The log's thread may use any core, as it would in a program that is not pinned.
+            machine::unpin();
+            let sender = node.open_redelivering::<M>(CHANNEL, redelivery);
+            machine::pin(place.core);
+            sender
         }
         _ => node.open::<M>(&peer, CHANNEL).await,
     };
