@@ -2,9 +2,10 @@
 
 use super::accepting::AcceptTable;
 use crate::driver::clock;
+use crate::driver::wakers::locked;
 use crate::error::NodeError;
-use std::sync::{Arc, OnceLock};
-use std::thread;
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
@@ -12,12 +13,19 @@ use tokio::sync::oneshot;
 /// The thread waits so long for its links to end.
 const IO_THREAD_LINGER: Duration = Duration::from_secs(5);
 
+/// Most time that the end of a node waits for the thread. Behind it `main` may return, and with it
+/// the thread, and what was accepted leaves within this time where peers answer.
+const END_WAIT_MAX: Duration = Duration::from_millis(100);
+
 /// The thread of `io_thread`: a runtime of its own that ends after the node,
 /// once its links have ended.
 pub(super) struct IoThread {
     pub(super) handle: Handle,
     table: Arc<OnceLock<Arc<AcceptTable>>>,
     end: Option<oneshot::Sender<()>>,
+    /// Closed when the thread has ended.
+    ended: Mutex<mpsc::Receiver<()>>,
+    thread: ThreadId,
 }
 
 impl IoThread {
@@ -28,9 +36,11 @@ impl IoThread {
         let table = Arc::new(OnceLock::<Arc<AcceptTable>>::new());
         let (end, ended) = oneshot::channel();
         let watched = Arc::clone(&table);
-        thread::Builder::new()
+        let (ends, has_ended) = mpsc::channel::<()>();
+        let thread = thread::Builder::new()
             .name("chunkcomm-io".to_owned())
             .spawn(move || {
+                let _ends = ends;
                 runtime.block_on(async move {
                     let _ = ended.await;
                     if let Some(table) = watched.get() {
@@ -40,7 +50,8 @@ impl IoThread {
                 });
             })
             .map_err(system)?;
-        Ok(IoThread { handle, table, end: Some(end) })
+        let thread = thread.thread().id();
+        Ok(IoThread { handle, table, end: Some(end), ended: Mutex::new(has_ended), thread })
     }
 
     pub(super) fn watch(&self, table: &Arc<AcceptTable>) {
@@ -52,6 +63,9 @@ impl Drop for IoThread {
     fn drop(&mut self) {
         if let Some(end) = self.end.take() {
             let _ = end.send(());
+            if thread::current().id() != self.thread {
+                let _ = locked(&self.ended).recv_timeout(END_WAIT_MAX);
+            }
         }
     }
 }

@@ -16,7 +16,8 @@ const SECONDS: Duration = Duration::from_secs(20);
 const SENDER: &str = "CHUNKCOMM_TEST_SENDER";
 
 fn directory(name: &str) -> PathBuf {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("log-{name}"));
+    let directory =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("log-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
     directory
 }
@@ -143,7 +144,7 @@ fn sender_that_is_killed() {
         println!("\nbegun {}", sender.stats().accepted);
         for number in sender.stats().accepted..count {
             sender.send(&message(number)).await.unwrap();
-            if number % 16 == 0 {
+            if number % 64 == 0 {
                 sender.sync_stored().await.unwrap();
                 println!("\nstored {}", number + 1);
             }
@@ -159,7 +160,7 @@ fn a_sender_that_is_killed_loses_nothing_that_it_stored() {
         let mut random = Random::seeded(31);
         let log = directory("killed");
         let a = collector(&anywhere()).await;
-        let count = 6000;
+        let count = 3000;
         let child = format!("{}|{}|{count}", a.addresses()[0], log.display());
         // The state that a collector would store: the number that comes next.
         let (mut consumed, mut stored, mut kills, mut again) = (0, 0, 0, 0);
@@ -181,7 +182,7 @@ fn a_sender_that_is_killed_loses_nothing_that_it_stored() {
             let (_, mut receiver): (_, Receiver<(u64, Vec<u8>)>) =
                 limited(a.accept("events")).await.unwrap();
             receiver.settle_by_hand();
-            let mut left = random.below(1200);
+            let mut left = random.below(800);
             while left > 0
                 && let Some(value) = limited(receiver.recv()).await.unwrap()
             {
@@ -312,7 +313,7 @@ fn a_node_that_closes_stores_everything_and_sends_nothing_behind_its_ends() {
             }
         });
         let mut next = 0;
-        for round in 0..20 {
+        for round in 0..12 {
             let b = Node::builder().name("sender").build().await.unwrap();
             let mut sender = open::<(u64, Vec<u8>)>(&b, &to, &log).await.unwrap();
             assert_eq!(sender.stats().stored, next, "round {round}");

@@ -9,6 +9,9 @@ use std::time::Duration;
 /// Set for the process that ends: how.
 const ENDS: &str = "CHUNKCOMM_TEST_ENDS";
 
+/// Set for the process that sends and ends: the address of its peer.
+const SENDS: &str = "CHUNKCOMM_TEST_SENDS";
+
 const MESSAGES: u64 = 1000;
 
 /// Sends more than the window of a channel that nobody accepts.
@@ -88,6 +91,42 @@ fn ends() {
         how => panic!("{how}"),
     };
     drop(runtime);
+}
+
+/// One process, which sends on a thread of the node's own and returns from `main` at once.
+#[test]
+fn sends_and_ends() {
+    let Ok(address) = std::env::var(SENDS) else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Node::builder().name("client").io_thread().build().await.unwrap();
+        let peer = client.connect(&address.parse().unwrap()).await.unwrap();
+        let mut sender = client.open::<u64>(&peer, "last words").await.unwrap();
+        for number in 0..MESSAGES {
+            sender.send(&number).await.unwrap();
+        }
+    });
+    // As `main` ends, without what the tests' own does behind them.
+    std::process::exit(0);
+}
+
+#[test]
+fn the_end_of_a_node_with_a_thread_of_its_own_waits_for_what_was_accepted() {
+    on_both(|| async {
+        let server = Node::builder().name("server").listen(tcp()).build().await.unwrap();
+        let address = server.addresses()[0].to_string();
+        let ended = tokio::task::spawn_blocking(move || {
+            itself("warnings::sends_and_ends").env(SENDS, address).output().unwrap()
+        });
+        let (_, mut receiver) = limited(server.accept::<u64>("last words")).await.unwrap();
+        for number in 0..MESSAGES {
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some(number));
+        }
+        assert_eq!(limited(receiver.recv()).await.unwrap(), None);
+        let output = limited(ended).await.unwrap();
+        assert!(output.status.success());
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    });
 }
 
 /// Returns the standard error of a process that ends as `how` says.
