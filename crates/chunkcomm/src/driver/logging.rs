@@ -24,8 +24,9 @@ use std::task::{Context, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-/// While nothing is stored, the number of settled messages is written this often at most.
-const MARK_EACH: Duration = Duration::from_millis(100);
+/// While nothing is stored, the number of settled messages is written this often at most. A process
+/// that is killed sends again what was settled in this time.
+const MARK_EACH: Duration = Duration::from_millis(10);
 
 /// A stream's log and what its thread needs.
 pub(crate) struct Logger {
@@ -46,7 +47,8 @@ struct Logging {
     /// The stream's channel.
     channel: Option<(Arc<LinkShared>, u32)>,
     taken: Taken,
-    marked_at: Instant,
+    /// Time of the last record, if there was one.
+    marked_at: Option<Instant>,
 }
 
 impl Logger {
@@ -60,7 +62,7 @@ impl Logger {
 impl Logging {
     fn new(logger: Logger) -> Logging {
         let (words, taken) = (Vec::new(), Taken::default());
-        Logging { logger, words, channel: None, taken, marked_at: Instant::now() }
+        Logging { logger, words, channel: None, taken, marked_at: None }
     }
 
     fn run(mut self) {
@@ -132,7 +134,7 @@ impl Logging {
         };
         shared.set_storing(*stored + u64::from(messages));
         log.append((front, back, messages), &large, shared.settled())?;
-        self.marked_at = Instant::now();
+        self.marked_at = Some(Instant::now());
         tail.store(bytes, messages);
         *stored += u64::from(messages);
         shared.set_stored(*stored, log.counters);
@@ -168,11 +170,12 @@ impl Logging {
             }
             return;
         }
-        let wait = MARK_EACH.saturating_sub(self.marked_at.elapsed());
+        let since = self.marked_at.map_or(MARK_EACH, |at| at.elapsed());
+        let wait = MARK_EACH.saturating_sub(since);
         if !wait.is_zero() {
             return thread::park_timeout(wait);
         }
-        self.marked_at = Instant::now();
+        self.marked_at = Some(Instant::now());
         if let Err(error) = log.mark(settled) {
             // It costs repeats, no messages, and is tried again.
             tracing::debug!(channel = %shared.name, ?error, "settled messages cannot be noted");

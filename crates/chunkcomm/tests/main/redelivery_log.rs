@@ -182,7 +182,7 @@ fn a_sender_that_is_killed_loses_nothing_that_it_stored() {
             let (_, mut receiver): (_, Receiver<(u64, Vec<u8>)>) =
                 limited(a.accept("events")).await.unwrap();
             receiver.settle_by_hand();
-            let mut left = random.below(800);
+            let mut left = random.below(800) + 20 * kills;
             while left > 0
                 && let Some(value) = limited(receiver.recv()).await.unwrap()
             {
