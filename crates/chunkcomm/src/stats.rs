@@ -122,7 +122,7 @@ fn ratio(sum: u64, count: u64) -> f64 {
     if count == 0 { 0.0 } else { sum as f64 / count as f64 }
 }
 
-/// What a sending channel did so far. The counts of packets are of those that
+/// Counts of a sending channel so far. The counts of packets are of those that
 /// were written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -135,9 +135,9 @@ pub struct ChannelStats {
     pub acknowledged: u64,
     /// Of these, settled by the receiver; 0 where nothing is.
     pub settled: u64,
-    /// Of these, stored in the log of a redelivering sender; 0 without a log. This and the four
-    /// counts before it begin with the first message of the stream, which an earlier process may
-    /// have sent.
+    /// Accepted messages that are or were in the log of a redelivering sender; 0 without a log.
+    /// With a log this and the four counts before it begin with the first message of the stream,
+    /// which an earlier process may have sent.
     pub stored: u64,
     /// Bytes that were written to the log since it was opened.
     pub log_bytes: u64,

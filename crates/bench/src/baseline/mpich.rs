@@ -1,5 +1,6 @@
 //! MPICH over TCP: a program of its own (`ping_pong.c`), compiled where it is measured.
 
+use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -22,7 +23,7 @@ const OVER_TCP: [(&str, &str); 3] =
     [("MPIR_CVAR_NOLOCAL", "1"), ("UCX_TLS", "tcp,self"), ("FI_PROVIDER", "tcp")];
 
 /// Most time for one run of a tool. MPICH's ranks may wait for each other for ever.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(20);
 
 /// The compiled program; its folder is removed with this.
 pub struct MpichEcho {
@@ -90,14 +91,22 @@ fn output_of(mut command: Command, name: &str) -> Result<Output, Failure> {
         let child = command.spawn()?;
         let pid = child.id();
         let (done, is_done) = mpsc::channel::<()>();
-        thread::spawn(move || {
-            if is_done.recv_timeout(DEADLINE) == Err(RecvTimeoutError::Timeout) {
+        let watching = thread::spawn(move || {
+            let late = is_done.recv_timeout(DEADLINE) == Err(RecvTimeoutError::Timeout);
+            if late {
                 machine::terminate(pid);
             }
+            late
         });
         let output = child.wait_with_output();
         drop(done);
-        output
+        match watching.join() {
+            Ok(true) => Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("it did not end within {} s", DEADLINE.as_secs()),
+            )),
+            _ => output,
+        }
     });
     let output = ran.join().map_err(|_| Failure::broken("running", name))?;
     let output = output.doing(&format!("running {name}"))?;

@@ -67,7 +67,7 @@ macro_rules! calls_of_every_sender {
         ///
         /// # Cancel safety
         ///
-        /// Dropped early, what was asked still happens.
+        /// Safe: accepted messages are delivered all the same.
         pub async fn sync_settled(&mut self) -> Result<(), SendError> {
             self.tx.sync_settled().await
         }

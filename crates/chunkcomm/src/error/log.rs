@@ -43,12 +43,12 @@ impl fmt::Display for LogError {
             LogCause::InUse => write!(f, "the log {path} is in use by another sender"),
             LogCause::OtherStream { channel } => write!(
                 f,
-                "the log {path} has messages of the channel \"{channel}\", with another name or type"
+                "the log {path} belongs to channel \"{channel}\"; this sender has another name or type"
             ),
             LogCause::Corrupt { offset } => write!(
                 f,
                 "the log {path} is damaged at byte {offset}; the messages before it are whole, and \
-                 nothing was changed. To begin anew without its messages, move the directory away"
+                 nothing was changed. To begin anew without its messages, move its directory away"
             ),
         }
     }

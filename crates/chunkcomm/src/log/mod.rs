@@ -42,18 +42,19 @@ const NUMBER_DIGITS: usize = 20;
 /// Records up to this many bytes are written with one system call.
 const ONE_WRITE_BYTES: usize = 64 * 1024;
 
-/// The moment at which stored messages are safe from more than the end of their process.
+/// Moment from which stored messages also survive a crash of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Fsync {
-    /// All messages that were accepted while the last `fsync` ran are written and made permanent
-    /// by the next one, before the first of them leaves. They survive a crash of the machine.
+    /// One `fsync` covers all messages that were accepted during the previous one. None of them
+    /// leaves before it is done. They survive a crash of the machine.
     #[default]
     Batched,
     /// Messages are written before they leave, and the system makes them permanent when it likes.
     /// They survive the end of the process, also by SIGKILL. After a crash of the machine the log
-    /// may be damaged, which is an error when it is opened. Or its last messages are missing, and
-    /// the next ones get their numbers: a receiver that has stored these numbers passes over them.
+    /// may be damaged, which is an error when it is opened. It may also lack its last messages. New
+    /// messages then get the numbers of the missing ones, and a receiver that skips numbers it has
+    /// stored loses these new messages.
     Never,
 }
 

@@ -171,8 +171,8 @@ impl NodeBuilder {
     }
 
     /// Drives the links on a thread of their own, for programs whose tasks
-    /// compute without yielding. Costs a wake-up of that thread a message that
-    /// finds it asleep. Needs no runtime around. The node's end waits up to 100 ms for the thread,
+    /// compute without yielding. Each message that finds the thread asleep costs one
+    /// wake-up. Needs no runtime around. The node's end waits up to 100 ms for the thread,
     /// so that what was accepted leaves before `main` returns.
     ///
     /// Without it the runtime that the node is built on drives them:

@@ -85,9 +85,10 @@ impl Redelivery {
 
     /// Limits the kept messages to this many encoded bytes: 4 MiB by default, 1 GiB at most.
     ///
-    /// Messages above 8 KiB have as many bytes again; one of any size is taken while none of them
-    /// is kept. While the bytes are used up, `send` waits
-    /// and `try_send` returns `Full`. A log with more messages than this is still sent.
+    /// Messages above 8 KiB have a second limit of the same size. If no such message is kept, one is
+    /// accepted whatever its size. While the bytes are used up, `send` waits and `try_send` returns
+    /// `Full`. The limit also holds with a log. A log may already hold more when it is opened: all of
+    /// that is sent.
     pub fn bytes_max(mut self, bytes: usize) -> Redelivery {
         self.bytes_max = bytes.min(RING_BYTES_LARGEST);
         self
@@ -98,14 +99,18 @@ impl Redelivery {
     ///
     /// A message is stored before it leaves. [`Sender::sync_stored`] waits until all accepted
     /// messages are. The next process that opens the directory goes on with the stream: it sends
-    /// the messages again that are not settled, as redelivered ones with their old numbers. Its
-    /// own messages have the numbers behind them.
+    /// the messages again that are not settled, as redelivered ones with their old numbers. The new
+    /// process's own messages are numbered after those.
     ///
     /// A thread of the sender's own writes the log. The log is append-only, in files of some
     /// 64 MiB. A file is removed when all of its messages are settled. Each write has a checksum.
     ///
-    /// The log belongs to the channel's name and type, not to the peer. A copy of it, or a copy that
-    /// is put back later, may not be used beside the original: both would give the same numbers.
+    /// If the log cannot be written, every later call on the sender fails with
+    /// [`SendError::Log`](crate::SendError::Log). Messages that were stored before are delivered.
+    ///
+    /// The log belongs to the channel's name and type, not to the peer. Do not use a copy of a log,
+    /// nor restore a backup of it. The copy would give new messages numbers that were used before,
+    /// and a receiver that skips numbers it has stored would lose these messages.
     pub fn log(mut self, directory: impl Into<PathBuf>, fsync: Fsync) -> Redelivery {
         self.log = Some((directory.into(), fsync));
         self
