@@ -7,9 +7,9 @@
 //! that ship large ones. The straightforward program is the fast one: no batch
 //! sizes, no flush timers. A link survives lost connections, and nobody joins
 //! without the cluster's credential, which also encrypts TCP. Not for requests over
-//! the open internet, and not where messages must survive their sender's process: what a
-//! session that is given up had not acknowledged is unknown to both ends. Across restarts of the
-//! receiver [`Node::open_redelivering`] delivers what the receiver has not settled.
+//! the open internet. The fate of messages that a session had not acknowledged when it was given up
+//! is unknown to both ends. A sender of [`Node::open_redelivering`] delivers them across restarts of
+//! the receiver, and with a log on disk ([`Redelivery::log`]) across its own.
 //!
 //! ```
 //! use chunkcomm::Node;

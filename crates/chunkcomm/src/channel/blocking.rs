@@ -1,27 +1,14 @@
 //! Waiting for a future on a plain thread.
 
+use crate::driver::wakers::thread_waker;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.unpark();
-    }
-}
+use std::task::{Context, Poll, Waker};
 
 /// Runs `future` on this thread, which sleeps while it waits.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     thread_local! {
-        static WAKER: Waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        static WAKER: Waker = thread_waker();
     }
     let mut future = pin!(future);
     WAKER.with(|waker| {

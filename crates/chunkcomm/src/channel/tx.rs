@@ -412,7 +412,7 @@ fn poll_closed(
         let done = shared.settled() >= accepted && (!last || stream.is_log_closed());
         return if done { Poll::Ready(()) } else { Poll::Pending };
     }
-    // What a log has stored is still delivered when it cannot be written any more.
+    // A log that cannot be written any more still has its stored messages delivered.
     if shared.has_log_failed() && shared.settled() >= shared.stored() {
         return Poll::Ready(());
     }

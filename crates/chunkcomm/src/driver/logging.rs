@@ -13,6 +13,7 @@ use super::keeping::Stream;
 use super::mail::{Command, LinkShared, Notice, Taken};
 use super::ring::Tail;
 use super::staging::{Failure, TxShared};
+use super::wakers::thread_waker;
 use crate::error::{LinkCause, LinkError, LogError};
 use crate::log::Log;
 use crate::proto::message;
@@ -20,8 +21,8 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
-use std::task::{Context, Wake, Waker};
-use std::thread::{self, Thread};
+use std::task::Context;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// While nothing is stored, the number of settled messages is written this often at most. A process
@@ -42,7 +43,7 @@ pub(crate) struct Logger {
 
 struct Logging {
     logger: Logger,
-    /// What the sender wants for messages that are not stored.
+    /// Words of the sender about messages that are not stored.
     words: Vec<Command>,
     /// The stream's channel.
     channel: Option<(Arc<LinkShared>, u32)>,
@@ -66,7 +67,7 @@ impl Logging {
     }
 
     fn run(mut self) {
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let waker = thread_waker();
         self.logger.link.driver_runs(&waker);
         let context = &mut Context::from_waker(&waker);
         let worked = catch_unwind(AssertUnwindSafe(|| self.work(context)));
@@ -77,7 +78,7 @@ impl Logging {
             tracing::error!(channel = %shared.name, error = ?error, "the log cannot be written");
             shared.set_storing(*stored + u64::from(tail.messages()));
             shared.refuse_more(Failure::Log(Arc::new(error)));
-            // What is stored is still delivered. No other sender does that meanwhile.
+            // Stored messages are still delivered. Until then no other sender may open the log.
             while !self.is_over(context) {
                 thread::park();
             }
@@ -204,17 +205,4 @@ fn for_channel(mut word: Command, to: u32) -> Command {
         *id = to;
     }
     word
-}
-
-/// Wakes a thread that rests.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.unpark();
-    }
 }

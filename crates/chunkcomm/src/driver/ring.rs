@@ -322,15 +322,20 @@ impl Cursor {
         sum
     }
 
-    /// Returns the next `bytes`: those before and after the place where the ring wraps.
+    /// As [`Cursor::ahead`], with the bytes themselves: those before and after the place where the
+    /// ring wraps.
     ///
     /// # Safety
     ///
-    /// They are committed, and nobody writes to them while the slices live.
-    unsafe fn peek(&self, bytes: usize) -> (&[u8], &[u8]) {
+    /// Bytes up to the word that `limit` reads are committed, and nobody writes to them while the
+    /// slices live.
+    unsafe fn peek(&mut self, limit: impl Fn(&Ring) -> u64) -> (&[u8], &[u8], u32) {
+        let (bytes, messages) = self.ahead(limit);
         let front = bytes.min(self.ring.memory.len() - self.position);
         // SAFETY: by the caller's promise.
-        unsafe { (self.ring.bytes(self.position, front), self.ring.bytes(0, bytes - front)) }
+        unsafe {
+            (self.ring.bytes(self.position, front), self.ring.bytes(0, bytes - front), messages)
+        }
     }
 
     fn advance(&mut self, bytes: usize, messages: u32) {
@@ -347,13 +352,11 @@ impl Cursor {
 pub(crate) struct Consumer(Cursor);
 
 impl Consumer {
-    /// What is staged: bytes before and after the place where the ring wraps,
-    /// and the number of messages.
+    /// Returns the staged bytes, before and after the place where the ring wraps, and the number of
+    /// their messages.
     pub(crate) fn peek(&mut self) -> (&[u8], &[u8], u32) {
-        let (bytes, messages) = self.0.ahead(Ring::readable);
-        // SAFETY: `bytes` from the cursor on are committed, hence the consumer's.
-        let (front, back) = unsafe { self.0.peek(bytes) };
-        (front, back, messages)
+        // SAFETY: readable bytes are committed, and from the cursor on they are the consumer's.
+        unsafe { self.0.peek(Ring::readable) }
     }
 
     /// Messages staged in this ring and those that came after it, stored or not.
@@ -391,11 +394,9 @@ pub(crate) struct Tail(Cursor);
 impl Tail {
     /// Returns the messages that are not stored, as [`Consumer::peek`] does.
     pub(crate) fn peek(&mut self) -> (&[u8], &[u8], u32) {
-        let (bytes, messages) = self.0.ahead(Ring::committed);
-        // SAFETY: `bytes` from the cursor on are committed. The consumer has not got them, so that
-        // they are not the producer's.
-        let (front, back) = unsafe { self.0.peek(bytes) };
-        (front, back, messages)
+        // SAFETY: the consumer has not got committed bytes from the cursor on, so that they are not
+        // the producer's.
+        unsafe { self.0.peek(Ring::committed) }
     }
 
     /// Returns the number of messages that are not stored.
@@ -406,6 +407,15 @@ impl Tail {
     /// Returns whether everything is stored.
     pub(crate) fn is_empty(&mut self) -> bool {
         self.0.ahead(Ring::committed).0 == 0
+    }
+
+    /// Lets the consumer read everything.
+    pub(crate) fn store_all(&mut self) {
+        while !self.is_empty() {
+            let (front, back, messages) = self.peek();
+            let bytes = front.len() + back.len();
+            self.store(bytes, messages);
+        }
     }
 
     /// Lets the consumer read the first `bytes` of what was peeked, with `messages`.
@@ -561,16 +571,8 @@ mod tests {
                     kept.clear();
                 }
             }
-            loop {
-                let (front, back, messages) = tail.peek();
-                let bytes = front.len() + back.len();
-                if bytes == 0 {
-                    break;
-                }
-                tail.store(bytes, messages);
-                unread.extend(unstored.drain(..bytes));
-            }
-            prop_assert!(unstored.is_empty());
+            tail.store_all();
+            unread.append(&mut unstored);
             while !consumer.is_empty() {
                 let bytes = consumer.peek().0.len() + consumer.peek().1.len();
                 consumer.consume(bytes, 0);

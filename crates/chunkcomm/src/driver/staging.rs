@@ -100,14 +100,7 @@ impl TxEnd {
         }
         locked(&shared.slow).large_bytes = recovered.large.iter().map(Bytes::len).sum();
         shared.stage_large_again(recovered.large.iter().cloned().collect());
-        loop {
-            let (front, back, messages) = tail.peek();
-            let bytes = front.len() + back.len();
-            if bytes == 0 {
-                break;
-            }
-            tail.store(bytes, messages);
-        }
+        tail.store_all();
         end.accepted = recovered.next();
         (end, consumer, tail)
     }

@@ -1,7 +1,25 @@
 //! Tasks that wait for the same thing.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::Waker;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Wake, Waker};
+use std::thread::{self, Thread};
+
+/// Returns a waker that ends the next `park` of this thread.
+pub(crate) fn thread_waker() -> Waker {
+    Waker::from(Arc::new(Unpark(thread::current())))
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.unpark();
+    }
+}
 
 /// The lock's content, whoever panicked: what is kept under our locks is valid
 /// after every single statement.

@@ -5,7 +5,6 @@ use super::fingerprint::Fingerprint;
 use super::held::Held;
 use super::links::{Links, News};
 use super::losses::Losses;
-use super::redelivering::give_up;
 use super::warnings::Warnings;
 use crate::driver::clock;
 use crate::driver::ending::LostChannel;
@@ -14,7 +13,7 @@ use crate::driver::mail::{Beginning, Command, LinkShared};
 use crate::driver::staging::TxShared;
 use crate::driver::taking::RxEnd;
 use crate::driver::wakers::{Wakers, locked};
-use crate::error::{AcceptError, CloseError, LinkCause, LinkError, RefusalReason};
+use crate::error::{AcceptError, CloseError, LinkError, RefusalReason};
 use crate::moving::Moving;
 use crate::proto::call;
 use crate::proto::packet::{ChannelKind, Refusal};
@@ -41,16 +40,16 @@ pub(super) struct Table {
     waiting: Wakers,
     /// Types of senders that were refused: link, channel, text.
     described: Vec<(Arc<LinkShared>, u32, String)>,
-    links: Links,
+    pub(super) links: Links,
     refusals: VecDeque<String>,
-    losses: Losses,
+    pub(super) losses: Losses,
     /// Channels of calls that somebody takes; others are refused at once.
     expected: BTreeSet<String>,
     /// Streams that are not over.
-    streams: Vec<Weak<TxShared>>,
-    closed: bool,
+    pub(super) streams: Vec<Weak<TxShared>>,
+    pub(super) closed: bool,
     /// Nobody drives the links, and none will come.
-    runtime_gone: bool,
+    pub(super) runtime_gone: bool,
 }
 
 /// The table of one node, and who takes the channels that are not for its user.
@@ -200,54 +199,9 @@ impl AcceptTable {
         .await;
     }
 
-    /// Adds the sender of a stream that is given up when the node closes. False if it has closed.
-    pub(super) fn add_stream(&self, sender: &Arc<TxShared>) -> bool {
-        let mut table = locked(&self.table);
-        table.streams.retain(|known| known.strong_count() > 0);
-        table.streams.push(Arc::downgrade(sender));
-        !table.closed && !table.runtime_gone
-    }
-
-    /// Adds what is lost with a stream that was given up.
-    pub(super) fn add_lost(&self, lost: Option<LostChannel>) {
-        locked(&self.table).losses.add(lost.into_iter().collect(), true);
-    }
-
     /// Tells people something.
     pub(super) fn say(&self, what: &str) {
         self.warnings.say(what);
-    }
-
-    pub(super) fn poll_named(
-        &self,
-        name: &str,
-        context: &mut Context<'_>,
-    ) -> Poll<Arc<LinkShared>> {
-        locked(&self.table).links.poll_named(name, context)
-    }
-
-    /// Returns the senders of the streams that have a log.
-    pub(super) fn logs(&self) -> Vec<Arc<TxShared>> {
-        let table = locked(&self.table);
-        table.streams.iter().filter_map(Weak::upgrade).filter(|it| it.is_logged()).collect()
-    }
-
-    /// Adds the messages of these senders that their logs have not stored.
-    pub(super) fn add_unstored(&self, logs: &[Arc<TxShared>]) {
-        let mut table = locked(&self.table);
-        for sender in logs.iter().filter(|it| it.stored() < it.storing()) {
-            let link = LinkError::new(String::new(), LinkCause::Closed);
-            table.losses.add_new(LostChannel::new(sender, sender.storing(), &link));
-        }
-    }
-
-    /// Ends the streams. Those that have no channel lose their unsettled messages, unless a log has
-    /// them.
-    fn give_up_streams(&self) {
-        let streams = std::mem::take(&mut locked(&self.table).streams);
-        let lost: Vec<LostChannel> =
-            streams.iter().filter_map(Weak::upgrade).filter_map(|it| give_up(&it)).collect();
-        locked(&self.table).losses.add(lost, true);
     }
 
     pub(super) fn close(&self) {

@@ -5,8 +5,8 @@
 //! connection becomes a link) with [`admission`] (what peers must prove), [`resume`] (for which
 //! session it is), [`starting`] (a session's driver); [`channels`] with [`accepting`] (who takes
 //! those that peers open), [`held`] (opens that wait for that) and [`fingerprint`] (of what type);
-//! [`reaching`] (the home of a channel end that came in a message); [`redelivering`] (senders that
-//! outlive their peer); [`links`] and [`events`] (changes of the links); [`explaining`], with
+//! [`reaching`] (the home of a channel end that came in a message); [`redelivering`] and
+//! [`streams`] (senders that outlive their peer); [`links`] and [`events`] (changes of the links); [`explaining`], with
 //! [`unaccepted`] (names that may be misspelt); [`closing`], with [`losses`] (messages that may
 //! not have arrived); [`warnings`] (how people hear of both).
 
@@ -31,6 +31,7 @@ mod redelivering;
 mod resume;
 mod slots;
 mod starting;
+mod streams;
 mod unaccepted;
 pub(crate) mod waits;
 mod warnings;

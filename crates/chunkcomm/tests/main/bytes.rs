@@ -230,7 +230,7 @@ fn a_landing_gets_everything_in_order_whenever_it_begins() {
     on_both(|| async {
         for before in [0, 2, SIZES.len()] {
             let pair = pair().await;
-            // What has landed is settled.
+            // Landed messages are settled.
             let options = ChannelOptions::default().settled();
             let sender = pair.b.open_bytes_with(&pair.peer, "land", options).await;
             let mut sender = sender.unwrap();

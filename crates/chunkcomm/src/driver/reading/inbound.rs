@@ -87,7 +87,7 @@ impl Inbound<'_> {
         }
     }
 
-    /// What has landed is settled: nobody is left who could do it by hand.
+    /// Settles the landed messages: nobody is left who could do it by hand.
     fn settle_landed(&mut self, channel: u32) {
         let landed = self.link.received_messages(channel);
         self.link.settle(channel, landed, self.now);

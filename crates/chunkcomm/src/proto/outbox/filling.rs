@@ -46,7 +46,7 @@ impl<S: Staged> Putting<'_, S> {
             self.channel.end = Some(self.channel.sent_messages);
         }
         if self.channel.ended {
-            // What a stream's log has stored since then is sent over another channel.
+            // Messages that a stream's log has stored since then leave over another channel.
             return Put::Done { more: false };
         }
         let terminated = self.channel.end.is_some_and(|end| end <= self.channel.sent_messages);
