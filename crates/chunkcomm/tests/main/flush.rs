@@ -125,13 +125,14 @@ fn fit_the_next_message_does_not_fit_in_the_rest() {
         let (mut one, mut from_one) = grown(&pair, "one").await;
         let (mut two, _from_two) = grown(&pair, "two").await;
         let before = counted(&pair, 12).await;
+        // Five leave a rest in which no other fits, and do not fill the packet.
+        let message = vec![8; 2950];
         for sender in [&mut one, &mut two] {
             for _ in 0..4 {
-                sender.send(&sixth()).await.unwrap();
+                sender.send(&message).await.unwrap();
             }
         }
-        // Eight of them are more than a packet, and the seventh does not fit.
-        assert_eq!(limited(from_one.recv()).await.unwrap(), Some(sixth()));
+        assert_eq!(limited(from_one.recv()).await.unwrap(), Some(message));
         only_since(before, &pair, FlushReason::Fit).await;
     });
 }

@@ -174,12 +174,8 @@ impl Channel {
 impl Outbox {
     /// The packet that was filled last left for `reason`.
     pub fn count_flush(&mut self, reason: FlushReason) {
-        let mut last = None;
-        for carried in &self.carried {
-            // A channel's entries follow each other.
-            if last.replace(carried.channel) != Some(carried.channel)
-                && let Some(channel) = self.channels.get_mut(carried.channel)
-            {
+        for channel in &self.turns {
+            if let Some(channel) = self.channels.get_mut(*channel) {
                 channel.counters.flushes.add(reason);
             }
         }
