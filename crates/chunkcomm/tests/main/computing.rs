@@ -73,6 +73,8 @@ impl Near {
                 answers.send_now(&answer).await.unwrap();
             }
         });
+        // The task just spawned waits in this worker's slot, from which no other worker takes it.
+        tokio::task::yield_now().await;
         Near { node, peer, to_far, from_far, calls, far: orders }
     }
 
