@@ -16,27 +16,27 @@ use crate::settings::{Model, NodeSettings, Prefetch, Runtime, WorkersAs};
 use crate::welcome::welcome;
 use crate::worker::Farmer;
 
-/// More workers than this are not started by one farmer.
+/// Most workers that one farmer starts.
 pub const WORKER_COUNT_MAX: usize = 1024;
 
-/// The same for people.
+/// The allowed numbers of workers, as an error's text names them.
 const WORKERS: &str = "1 to 1024";
 
-/// Workers that do not report within this time are a mistake of the program.
+/// Default time in which the workers must report; one that does not is a mistake of the program.
 const START_DEADLINE: Duration = Duration::from_secs(30);
 
 type Adjust = Box<dyn FnOnce(Launcher) -> Launcher + Send>;
 
-/// How many workers of each kind.
+/// Number of workers of each kind.
 struct Sizes {
-    /// The farmer's own.
+    /// The farmer's own worker: 0 or 1.
     own: usize,
     threads: usize,
     processes: usize,
 }
 
-/// Settings of a farm: by value, one after the other, then
-/// [`start`](FarmBuilder::start).
+/// Settings of a farm; each call returns the builder, and
+/// [`start`](FarmBuilder::start) ends the chain.
 pub struct FarmBuilder {
     registry: Registry,
     workers: Option<usize>,
@@ -80,7 +80,7 @@ impl FarmBuilder {
         }
     }
 
-    /// How many workers, in model A the farmer's own among them: 1 to
+    /// Sets the number of workers, in model A the farmer's own among them: 1 to
     /// [`WORKER_COUNT_MAX`]. By default one a processor.
     #[must_use]
     pub fn workers(mut self, count: usize) -> FarmBuilder {
@@ -88,30 +88,30 @@ impl FarmBuilder {
         self
     }
 
-    /// Processes (the default) or threads.
+    /// Makes the workers processes (the default) or threads.
     #[must_use]
     pub fn workers_as(mut self, workers_as: WorkersAs) -> FarmBuilder {
         self.workers_as = workers_as;
         self
     }
 
-    /// Whether the farmer's node works too; by default it does not (model B).
+    /// Sets whether the farmer's node works too; by default it does not (model B).
     #[must_use]
     pub fn model(mut self, model: Model) -> FarmBuilder {
         self.model = model;
         self
     }
 
-    /// How many assignments a worker holds; by default 2, double buffering. A
-    /// larger number hides a longer way to the worker, and leaves more work with
-    /// a slow worker at the end of a run.
+    /// Sets the number of assignments that a worker holds; by default 2, double
+    /// buffering. A larger number hides a longer way to the worker, and leaves more
+    /// work with a slow worker at the end of a run.
     #[must_use]
     pub fn prefetch(mut self, prefetch: Prefetch) -> FarmBuilder {
         self.prefetch = prefetch;
         self
     }
 
-    /// How many tasks are an assignment; 1 by default, at least 1. A larger
+    /// Sets the number of tasks in an assignment; 1 by default, at least 1. A larger
     /// number costs less a task and balances less well.
     #[must_use]
     pub fn grain(mut self, tasks: u32) -> FarmBuilder {
@@ -119,38 +119,38 @@ impl FarmBuilder {
         self
     }
 
-    /// Where the nodes move their bytes; on the ambient runtime by default.
+    /// Sets where the nodes move their bytes; on the ambient runtime by default.
     #[must_use]
     pub fn runtime(mut self, runtime: Runtime) -> FarmBuilder {
         self.node.runtime = runtime;
         self
     }
 
-    /// How the nodes gather messages; [`Policy::Chunked`] by default.
+    /// Sets how the nodes gather messages; [`Policy::Chunked`] by default.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> FarmBuilder {
         self.node.policy = policy;
         self
     }
 
-    /// The largest message, so the largest assignment and the largest answer, in
-    /// bytes. The default is chunkcomm's.
+    /// Sets the bytes of the largest message, and so of the largest assignment and
+    /// answer. The default is chunkcomm's.
     #[must_use]
     pub fn message_bytes_max(mut self, bytes: usize) -> FarmBuilder {
         self.node.message_bytes_max = Some(bytes);
         self
     }
 
-    /// Where the farmer listens for its workers (the farmer's own excepted). By
-    /// default a free port of the loopback interface for processes, memory for
-    /// threads.
+    /// Sets the address at which the farmer listens for its workers; its own worker
+    /// comes through memory. By default a free port of the loopback interface for
+    /// processes, memory for threads.
     #[must_use]
     pub fn listen(mut self, address: Address) -> FarmBuilder {
         self.listen = Some(address);
         self
     }
 
-    /// How long the workers have to report; 30 s by default.
+    /// Sets the time that the workers have to report; 30 s by default.
     #[must_use]
     pub fn start_deadline(mut self, deadline: Duration) -> FarmBuilder {
         self.start_deadline = deadline;
@@ -158,8 +158,8 @@ impl FarmBuilder {
     }
 
     /// Lets the farmer's process print [`Node::explain`] of the farmer's node to
-    /// stderr whenever it gets the signal `SIGUSR1`, which then does not end it any
-    /// more. Worker processes do so in any case.
+    /// stderr whenever it gets the signal `SIGUSR1`. The signal then no longer ends
+    /// the process. Worker processes do so in any case.
     #[cfg(unix)]
     #[must_use]
     pub fn explain_on_sigusr1(mut self) -> FarmBuilder {
@@ -178,14 +178,14 @@ impl FarmBuilder {
         self
     }
 
-    /// Starts the workers and returns when all of them are ready: connected, and
-    /// with the same functions.
+    /// Starts the workers and returns when all of them are connected and have the
+    /// same functions as the farmer.
     ///
     /// # Errors
-    /// See [`StartError`]. No worker process is left then.
+    /// See [`StartError`]. After an error no worker process is left.
     ///
     /// # Cancel safety
-    /// When the future is dropped the workers are gone: nothing is started.
+    /// When the future is dropped, the workers that it started end.
     pub async fn start(self) -> Result<Farm, StartError> {
         self.check()?;
         let sizes = self.sizes()?;
@@ -208,22 +208,22 @@ impl FarmBuilder {
         Ok(Farm::new(node, registry, crew, links, prefetch, grain))
     }
 
-    /// Starts a farm on this node of a cluster, rank 0, whose workers are the other nodes
-    /// that are there now: each of them calls [`serve_in`](crate::serve_in). In model A
-    /// the farmer's own worker comes before them.
+    /// Starts a farm on rank 0 of a cluster; the cluster's other present nodes are its
+    /// workers. Each of them must call [`serve_in`](crate::serve_in). In model A the
+    /// farmer's own worker comes before them.
     ///
-    /// A cluster has one farm at a time; the next one may be started when it is done.
+    /// A cluster has one farm at a time; the next one may be started when the first is done.
     ///
-    /// How many workers there are, what they are, where they meet, and how the nodes send
-    /// follows from the cluster; what this builder was told of that does not count.
+    /// The cluster determines the number and kind of the workers, where they meet, and how
+    /// the nodes send. Settings of this builder for these have no effect.
     ///
     /// # Errors
     /// See [`StartError`]: this is not rank 0, there is no worker, one of them has other
-    /// functions, or does not call [`serve_in`](crate::serve_in) in time. The calls of those
-    /// who had come return; others wait for the next farm.
+    /// functions, or does not call [`serve_in`](crate::serve_in) in time. Workers that had
+    /// arrived return from that call; the others wait for the next farm.
     ///
     /// # Cancel safety
-    /// When the future is dropped the same holds: nothing is started.
+    /// When the future is dropped, workers that had arrived return; the others wait.
     pub async fn start_in(self, cluster: &Cluster) -> Result<Farm, StartError> {
         self.check()?;
         let rank = cluster.rank();
@@ -246,7 +246,7 @@ impl FarmBuilder {
         Ok(Farm::new(node, registry, crew, links, self.prefetch, self.grain))
     }
 
-    /// Where the workers that are not the farmer's own are told to come.
+    /// Returns the address at which workers other than the farmer's own must report.
     fn address(&self) -> Address {
         match (&self.listen, self.workers_as) {
             (Some(address), _) => address.clone(),
@@ -267,7 +267,7 @@ impl FarmBuilder {
             crew.hire_thread(Farmer::At(own_address.clone()), self.node, &registry)?;
         }
         if sizes.threads + sizes.processes > 0 {
-            // As it is bound, with its port.
+            // The bound address, which has its port.
             let bound = node.addresses().into_iter().find(|address| address != own_address);
             let bound = bound.expect("the node listens where it was told to");
             for _ in 0..sizes.threads {
@@ -312,7 +312,7 @@ fn allowed(
     if holds { Ok(()) } else { Err(StartError::Setting { name, value, allowed }) }
 }
 
-/// A name in this process's memory that no other farm uses.
+/// Returns a name in this process's memory that no other farm uses.
 fn memory_address() -> Address {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

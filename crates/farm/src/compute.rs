@@ -1,4 +1,4 @@
-//! Runs tasks: the one function that does, and the thread beside a worker's I/O
+//! Runs tasks: the one function that does so, and the thread beside a worker's I/O
 //! loop.
 
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use crate::proto::wire::{self, Assignment};
 
 /// Runs the tasks of an assignment one after the other and writes the answer.
-/// Gives the time at the end; `started` is the time at the beginning, which the
-/// caller often knows: for the smallest tasks reading the clock costs as much as
-/// the task.
+/// Returns the time at the end. The caller passes the time at the beginning,
+/// `started`, which it often has: for the smallest tasks reading the clock costs
+/// as much as the task.
 pub(crate) fn run_tasks(
     entry: &Entry,
     assignment: Assignment<'_>,
@@ -55,11 +55,11 @@ pub(crate) struct Computed {
     pub(crate) busy: Duration,
 }
 
-/// No run has this number: the thread passes over all it still has.
+/// A number that no run has: with it the thread skips all assignments it still holds.
 const NO_RUN: u64 = u64::MAX;
 
-/// A thread that computes. Dropping it lets the thread end after the task it is
-/// at; nobody waits for that.
+/// A thread that computes. When this is dropped, the thread ends after its current
+/// task; nobody waits for that.
 pub(crate) struct ComputeThread {
     orders: mpsc::Sender<Vec<u8>>,
     done: UnboundedReceiver<Computed>,
@@ -67,7 +67,7 @@ pub(crate) struct ComputeThread {
 }
 
 impl ComputeThread {
-    /// Starts the thread; functions are known by their index.
+    /// Starts the thread; an assignment names its function by the index in `entries`.
     pub(crate) fn start(entries: Vec<Entry>) -> std::io::Result<ComputeThread> {
         let (orders, ordered) = mpsc::channel();
         let (finished, done) = unbounded_channel();
@@ -79,16 +79,16 @@ impl ComputeThread {
         Ok(ComputeThread { orders, done, current_run })
     }
 
-    /// Hands an assignment over. Those of earlier runs that were not begun are
-    /// passed over from now on, without an answer.
+    /// Hands an assignment over. From now on the thread skips assignments of earlier
+    /// runs that it has not begun, without an answer.
     pub(crate) fn hand_over(&mut self, run: u32, assignment: Vec<u8>) {
         self.current_run.store(run.into(), Ordering::Relaxed);
-        // The thread ends only when this end is dropped: it catches panics of
-        // the functions and has none of its own.
+        // The thread ends only when this end is dropped: it catches panics of the
+        // functions and has none itself.
         self.orders.send(assignment).expect("the compute thread is there");
     }
 
-    /// The next answered assignment.
+    /// Waits for the next answered assignment.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
@@ -114,7 +114,7 @@ fn compute(
     current_run: &AtomicU64,
 ) {
     while let Ok(bytes) = orders.recv() {
-        // The loop looked at it before it handed it over.
+        // The I/O loop has read the assignment before it handed it over.
         let assignment = wire::read_assignment(&bytes).expect("an assignment was read once");
         if current_run.load(Ordering::Relaxed) != u64::from(assignment.run) {
             continue;
@@ -185,7 +185,7 @@ mod tests {
     #[tokio::test]
     async fn what_an_earlier_run_left_is_passed_over() {
         let mut thread = ComputeThread::start(entries()).unwrap();
-        // Not begun when the next run begins: sent behind the thread's back.
+        // An assignment of run 1 not begun when run 2 begins: sent without `hand_over`.
         thread.current_run.store(2, Ordering::Relaxed);
         thread.orders.send(assignment(1, 0, &[1])).unwrap();
         thread.hand_over(2, assignment(2, 9, &[1]));

@@ -1,5 +1,5 @@
-//! The workers as processes, threads and nodes of a cluster: who they are, and who
-//! ended.
+//! The workers as processes, threads and nodes of a cluster: their names, and how
+//! they ended.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,31 +18,31 @@ use crate::proto::wire::Hello;
 use crate::settings::NodeSettings;
 use crate::worker::{FIRST_INDEX, Farmer, Post, work_blocking};
 
-/// All workers of a farm: first the threads, then the processes, then the nodes of
-/// a cluster. Dropping it kills and reaps the processes; a thread ends after the
-/// task it is at, once the farmer's channels are closed, and so a node's service.
+/// All workers of a farm: first the threads, then the processes, then the nodes of a
+/// cluster. Dropping it kills and reaps the processes. A thread, and a node's service,
+/// ends after its current task, once the farmer's channels are closed.
 pub(crate) struct Crew {
-    /// By index.
+    /// Names of the workers, by index.
     names: Vec<WorkerName>,
     token: Token,
-    /// Of threads and nodes, by index.
+    /// Ends of threads and deaths of nodes, with the worker's index.
     ends: UnboundedReceiver<(usize, Loss)>,
-    /// Held so that the receiver waits, rather than tells that all have ended.
+    /// A sender held so that the receiver stays pending when all other senders are gone.
     tells: UnboundedSender<(usize, Loss)>,
     processes: Option<Children>,
-    /// The end of each worker that has ended, by index; for a node its death.
+    /// The end of each worker that has ended, by index; for a node usually its death.
     ended: BTreeMap<usize, Loss>,
-    /// Tells of the deaths of nodes.
+    /// The task that reports the deaths of nodes.
     watch: JoinSet<()>,
-    /// Kept alive as long as its nodes work here.
+    /// The cluster, kept alive as long as its nodes work here.
     _cluster: Option<Cluster>,
 }
 
 impl Crew {
-    /// A crew of nobody yet.
+    /// Returns a crew without workers.
     pub(crate) fn new() -> Result<Crew, StartError> {
         let (tells, ends) = unbounded_channel();
-        // No random numbers: nothing that a farm does would be safe then.
+        // Without random numbers no token is safe, so nothing is started.
         let token = Token::random().map_err(|source| StartError::Thread {
             worker: WorkerName::thread(0),
             source: std::io::Error::other(source),
@@ -77,7 +77,7 @@ impl Crew {
                     Ok(()) => String::new(),
                     Err(stopped) => stopped.to_string(),
                 };
-                // A farm that is gone does not want to know.
+                // A failed send means that the farm is gone, which is no matter.
                 let _ = end.send((index, Loss::Ended(told)));
             })
             .map_err(|source| StartError::Thread { worker: worker.clone(), source })?;
@@ -105,12 +105,12 @@ impl Crew {
         Ok(())
     }
 
-    /// Who they are, by index.
+    /// Returns the names of the workers, by index.
     pub(crate) fn names(&self) -> &[WorkerName] {
         &self.names
     }
 
-    /// The worker that says this hello over the link to this peer.
+    /// Returns the worker that sent this hello over the link to this peer, if the farm has it.
     pub(crate) fn known(&self, hello: &Hello, peer: &Peer) -> Option<&WorkerName> {
         match *hello {
             Hello::Started { index, token } => {
@@ -125,16 +125,16 @@ impl Crew {
         }
     }
 
-    /// The worker that is this node of the cluster.
+    /// Returns the worker that is this node of the cluster, if the farm has it.
     pub(crate) fn known_member(&self, peer: &Peer) -> Option<&WorkerName> {
         self.names.iter().find(|name| {
             name.member.as_ref().is_some_and(|it| it.id.incarnation == peer.incarnation())
         })
     }
 
-    /// Takes the other nodes of a cluster, those that are there now.
+    /// Takes the other present nodes of a cluster as workers.
     pub(crate) fn hire_members(&mut self, cluster: &Cluster) {
-        // Before the members are looked at, so that no death is between the two.
+        // Subscribed before the members are read, so that no death falls between the two.
         let mut changes = cluster.changes();
         let mut indices = HashMap::new();
         for member in cluster.members() {
@@ -150,7 +150,7 @@ impl Crew {
                 if let Change::Died(death) = change
                     && let Some(&index) = indices.get(&death.id)
                 {
-                    // A farm that is gone does not want to know.
+                    // A failed send means that the farm is gone, which is no matter.
                     let _ = tells.send((index, Loss::Died(death)));
                 }
             }
@@ -158,8 +158,8 @@ impl Crew {
         self._cluster = Some(cluster.clone());
     }
 
-    /// Tells every end of a worker once, of a node only its death; pending when none
-    /// is left.
+    /// Reports the end of each worker once, of a node only its death; pending when no
+    /// worker is left.
     pub(crate) fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<(WorkerName, Loss)> {
         if let Poll::Ready(Some((index, loss))) = self.ends.poll_recv(context) {
             return Poll::Ready(self.note(index, loss));
@@ -174,7 +174,7 @@ impl Crew {
         Poll::Pending
     }
 
-    /// Keeps how a worker ended.
+    /// Records how a worker ended.
     pub(crate) fn note(&mut self, index: usize, loss: Loss) -> (WorkerName, Loss) {
         self.ended.insert(index, loss.clone());
         (self.names[index].clone(), loss)
@@ -205,7 +205,7 @@ impl Crew {
         }
     }
 
-    /// Returns whether threads or processes have not ended.
+    /// Whether threads or processes have not ended.
     pub(crate) fn is_running(&self) -> bool {
         let running = |name: &WorkerName| name.member.is_none() && self.how_ended(name).is_none();
         self.names.iter().any(running)
@@ -218,17 +218,17 @@ impl Crew {
 }
 
 impl Loss {
-    /// Says why the worker is lost, rather than what that broke.
+    /// Whether this says why the worker is lost, not only what that broke.
     pub(crate) fn is_a_cause(&self) -> bool {
         matches!(self, Loss::Exited(_) | Loss::Ended(_) | Loss::Died(_) | Loss::Nonsense)
     }
 
-    /// Ended as a worker does whose farmer is done.
+    /// Whether the worker ended as one does whose farmer is done.
     pub(crate) fn is_orderly(&self) -> bool {
         match self {
             Loss::Exited(exit) => exit.status.is_some_and(|status| status.success()),
             Loss::Ended(told) => told.is_empty(),
-            // As a node of a cluster says that it is done.
+            // A node of a cluster closes its channel when it is done.
             Loss::Closed => true,
             _ => false,
         }

@@ -1,4 +1,4 @@
-//! What can go wrong, an enum an operation. Every message names the worker.
+//! Errors of a farm, an enum an operation. Every message names the worker.
 
 use std::error::Error;
 use std::fmt;
@@ -12,27 +12,27 @@ use chunkcomm::{AcceptError, NodeError, OpenError, RecvError, SendError, with_ca
 
 use crate::name::WorkerName;
 
-/// How a worker was lost.
+/// Cause of the loss of a worker.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Loss {
-    /// Its process ended.
+    /// The worker's process ended.
     Exited(ChildExit),
-    /// Its thread ended, and said why.
+    /// The worker's thread ended, with this reason; empty for an orderly end.
     Ended(String),
-    /// The node of the cluster that it was is gone.
+    /// The worker was a node of the cluster, which is gone.
     Died(Death),
-    /// The link to it broke.
+    /// The link to the worker broke.
     Link(RecvError),
-    /// Nothing more can be sent to it.
+    /// Nothing more can be sent to the worker.
     Send(SendError),
-    /// It closed its channel.
+    /// The worker closed its channel.
     Closed,
-    /// It sent what is no answer to what it was asked.
+    /// The worker sent bytes that are no answer to any assignment of its own.
     Nonsense,
-    /// The farm killed its process when it lost another worker.
+    /// The farm killed the worker's process when it lost another worker.
     Dismissed,
-    /// It had not ended after this time, and was killed if it is a process.
+    /// The worker had not ended after this time; a process was then killed.
     Late(Duration),
 }
 
@@ -72,16 +72,16 @@ impl Loss {
     }
 }
 
-/// Why a farm did not start. No worker process is left.
+/// Error of a farm that did not start. No worker process is left.
 #[non_exhaustive]
 pub enum StartError {
     /// A number that the builder was given is not possible.
     Setting {
-        /// Which.
+        /// Name of the number.
         name: &'static str,
-        /// What it was.
+        /// Value given.
         value: u64,
-        /// What is allowed.
+        /// Allowed values.
         allowed: &'static str,
     },
     /// The farmer's node could not be built.
@@ -92,48 +92,48 @@ pub enum StartError {
     Launch(LaunchError),
     /// A worker thread could not be started.
     Thread {
-        /// Which worker.
+        /// The worker.
         worker: WorkerName,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Workers could not be waited for.
     Accept(AcceptError),
     /// A worker came, and the channel to it could not be opened.
     Open {
-        /// Which worker.
+        /// The worker.
         worker: WorkerName,
-        /// What went wrong.
+        /// Cause of the failure.
         source: Box<OpenError>,
     },
     /// A worker ended before it was ready.
     Lost {
-        /// Which worker.
+        /// The worker.
         worker: WorkerName,
-        /// How.
+        /// How the worker was lost.
         loss: Loss,
     },
     /// A node of the cluster speaks no version that the farmer speaks.
     Versions {
-        /// Which worker.
+        /// The worker.
         worker: WorkerName,
-        /// The oldest and the newest that the farmer speaks.
+        /// Oldest and newest version that the farmer speaks.
         ours: (u16, u16),
-        /// The oldest and the newest that it speaks.
+        /// Oldest and newest version that the worker speaks.
         theirs: (u16, u16),
     },
     /// A worker's program does not have a function, or has it with other types.
     Differs {
-        /// Which worker.
+        /// The worker.
         worker: WorkerName,
-        /// The function as the worker sees both sides: theirs is the farmer's.
+        /// The function as the worker sees both sides: `theirs` is the farmer's.
         difference: Box<Difference>,
     },
     /// Workers did not report in time.
     Late {
-        /// How long they were waited for.
+        /// Time that the farmer waited for the workers.
         waited: Duration,
-        /// Those that are missing.
+        /// Workers that did not report.
         missing: Vec<WorkerName>,
     },
 }
@@ -206,64 +206,64 @@ impl Error for StartError {
     }
 }
 
-/// Why a run ended without all results. Which of its tasks were done is not
-/// known, beyond the results already handed on.
+/// Error of a run that ended without all results. Beyond the results already handed
+/// on, it is not known which tasks were done.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum RunError {
     /// The function is not in the farm's registry. The farm can go on.
     NotRegistered {
-        /// Its name.
+        /// The function's name.
         function: String,
     },
     /// An input could not be encoded. The farm can go on.
     Input {
-        /// Which task.
+        /// Index of the task.
         index: u64,
-        /// What the codec said.
+        /// The codec's error.
         source: EncodeError,
     },
-    /// A task failed: it panicked, its input could not be decoded there, or its
+    /// A task failed: it panicked, the worker could not decode its input, or its
     /// result could not be encoded or was too large. The farm can go on.
     Task {
-        /// Which task.
+        /// Index of the task.
         index: u64,
         /// The function's name.
         function: String,
-        /// Where it ran.
+        /// The worker that ran the task.
         worker: WorkerName,
-        /// What was said, a panic's message for instance.
+        /// The worker's reason, for instance a panic's message.
         text: String,
     },
     /// A result could not be decoded. The farm can go on.
     Result {
-        /// Which task.
+        /// Index of the task.
         index: u64,
-        /// Where it ran.
+        /// The worker that ran the task.
         worker: WorkerName,
-        /// What is wrong with it.
+        /// The codec's error.
         source: DecodeError,
     },
     /// An assignment is larger than a message may be. The farm can go on.
     TooLarge {
-        /// The first of its tasks.
+        /// Index of the assignment's first task.
         index: u64,
-        /// Number of its tasks.
+        /// Number of the assignment's tasks.
         count: u32,
-        /// The worker that it was for.
+        /// The worker that the assignment was for.
         worker: WorkerName,
         /// Encoded bytes of the assignment.
         bytes: u64,
-        /// Bytes that the worker takes, by the setting `message_bytes_max` of its node.
+        /// Most bytes that the worker takes: the setting `message_bytes_max` of its node.
         bytes_max: u64,
     },
-    /// A worker was lost. So is the farm: further runs give the same error.
+    /// A worker was lost, and with it the farm: further runs give the same error.
     Lost {
-        /// Which worker.
+        /// The worker.
         worker: WorkerName,
-        /// Assignments it held and did not answer.
+        /// Number of assignments that the worker held and did not answer.
         unanswered: u32,
-        /// How.
+        /// How the worker was lost.
         loss: Loss,
     },
 }
@@ -315,12 +315,12 @@ impl Error for RunError {
     }
 }
 
-/// Workers that did not end well when the farm was finished, first the one that a run
-/// lost; their processes are gone nevertheless.
+/// Workers that did not end well when the farm was finished. The worker that a run lost
+/// comes first. Their processes are gone nevertheless.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct FinishError {
-    /// Which, and how they ended.
+    /// The workers, and how each ended.
     pub workers: Vec<(WorkerName, Loss)>,
 }
 

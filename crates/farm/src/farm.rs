@@ -20,18 +20,18 @@ use crate::run::{Delivery, Plan, Run};
 use crate::settings::Prefetch;
 use crate::stats::{Outcome, RunStats, Traffic};
 
-/// A broken link is seen before the end of the process that broke it; the cause
-/// is the better word, and comes within this time.
+/// Time to wait for the cause of a broken link. The farmer sees the break before the
+/// end of the process that caused it, and the cause is the better report.
 const CAUSE_WAIT: Duration = Duration::from_secs(2);
 
-/// In the place of a deadline that the clock cannot count to: a year.
+/// A year: stands in for a deadline that the clock cannot represent.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A farmer and its workers, ready to run tasks.
 ///
-/// Its runs are one at a time and use the same workers. Dropping it kills and
-/// reaps the worker processes, and ends the service of a cluster's nodes; [`finish`](Farm::finish) lets them end by
-/// themselves.
+/// A farm has one run at a time, always with the same workers. Dropping it kills and reaps
+/// the worker processes, and ends the service of a cluster's nodes;
+/// [`finish`](Farm::finish) lets them end by themselves.
 pub struct Farm {
     links: Vec<Link>,
     crew: Crew,
@@ -40,7 +40,7 @@ pub struct Farm {
     run: u32,
     lost: Option<RunError>,
     registry: Arc<Registry>,
-    /// Last, so that the channels are gone before.
+    /// The farmer's node; last, so that the channels are dropped before it.
     _node: Node,
 }
 
@@ -51,8 +51,8 @@ impl std::fmt::Debug for Farm {
 }
 
 impl Farm {
-    /// Begins to set up a farm whose tasks are functions of this registry, or of a clone where
-    /// another farm is to have it too.
+    /// Begins to set up a farm whose tasks are functions of this registry. Give each farm a
+    /// clone where several use the same functions.
     #[must_use]
     pub fn builder(registry: Registry) -> FarmBuilder {
         FarmBuilder::new(registry)
@@ -69,25 +69,24 @@ impl Farm {
         Farm { links, crew, prefetch, grain, run: 0, lost: None, registry, _node: node }
     }
 
-    /// The workers, by index.
+    /// Returns the names of the workers, by index.
     #[must_use]
     pub fn workers(&self) -> &[WorkerName] {
         self.crew.names()
     }
 
-    /// Runs a function on every task; gives the results in the order of the tasks.
+    /// Runs a function on every task and returns the results in the order of the tasks.
     ///
-    /// Tasks are taken from the iterator when a worker has room, not before.
+    /// Takes a task from the iterator when a worker has room, not before.
     /// Every task is run at most once; on success, exactly once.
     ///
-    /// # Errors
-    /// See [`RunError`]: the run ends at the first task that fails and when a
+    /// See [`RunError`]: the run ends at the first task that fails, or when a worker
+    /// is lost.
     /// worker is lost.
     ///
-    /// # Cancel safety
-    /// When the future is dropped no further task is handed out. Those that
-    /// workers hold already (at most prefetch times grain a worker) may still be
-    /// run; their results are dropped by the next run, which may begin at once.
+    /// When the future is dropped, no further task is handed out. Tasks that workers
+    /// hold already (at most prefetch times grain a worker) may still be run. The next
+    /// run, which may begin at once, drops their results.
     pub async fn run<I, O>(
         &mut self,
         function: &Function<I, O>,
@@ -103,10 +102,10 @@ impl Farm {
         Ok(Outcome { results, stats })
     }
 
-    /// Runs a function on every task and hands each result on as soon as it and
-    /// all before it are there, with its task's index.
+    /// Runs a function on every task and passes each result to `each` with its task's
+    /// index, as soon as this result and all before it are there.
     ///
-    /// Results that are ahead of a slow task are held meanwhile.
+    /// Results that are ahead of a slow task are held until then.
     ///
     /// # Errors
     /// As [`run`](Farm::run); `each` was called for a prefix of the tasks.
@@ -126,8 +125,8 @@ impl Farm {
         self.drive(function, tasks.into_iter(), each, Delivery::in_order()).await
     }
 
-    /// Runs a function on every task and hands each result on as it comes, with
-    /// its task's index: for progress, and for results whose order is no matter.
+    /// Runs a function on every task and passes each result to `each` with its task's
+    /// index as it comes: for progress, and for results in any order.
     ///
     /// # Errors
     /// As [`run`](Farm::run); `each` was called for the results accepted so far.
@@ -183,7 +182,7 @@ impl Farm {
         }
     }
 
-    /// The function's index in the registry, which the workers were told.
+    /// Returns the function's index in the registry, by which the workers know it.
     fn function_id<I: DeserializeOwned, O: DeserializeOwned>(
         &self,
         function: &Function<I, O>,
@@ -204,7 +203,7 @@ impl Farm {
             };
             schedule.handle_joined(worker, depth);
             if link.is_stalled() {
-                // An assignment of a run that was cancelled still waits.
+                // An assignment of a cancelled run still waits.
                 schedule.handle_stalled(worker);
             }
         }
@@ -216,7 +215,7 @@ impl Farm {
         each.fold(Traffic::default(), |sum, one| sum.with(&one, u64::saturating_add))
     }
 
-    /// A worker is lost and so is the farm: finds the cause, ends the others.
+    /// Gives the farm up with its lost worker: finds the cause and ends the other workers.
     async fn give_up(&mut self, worker: WorkerName, unanswered: u32, mut loss: Loss) -> RunError {
         let deadline = Instant::now() + CAUSE_WAIT;
         while !loss.is_a_cause() {
@@ -234,16 +233,16 @@ impl Farm {
         error
     }
 
-    /// Lets the workers end by themselves and returns as soon as all of them have: processes
-    /// are reaped, and nodes of a cluster have ended [`serve_in`](crate::serve_in). Tasks that a
-    /// dropped run left behind are given up, and a task that runs in a worker's I/O loop is
-    /// waited for. A process that is still there after `deadline` is killed.
+    /// Lets the workers end by themselves and returns as soon as all of them have. Processes
+    /// are reaped; nodes of a cluster have ended [`serve_in`](crate::serve_in). Tasks that a
+    /// dropped run left behind are given up. A task that runs in a worker's I/O loop is waited
+    /// for. A process that is still there after `deadline` is killed.
     ///
-    /// # Errors
-    /// [`FinishError`] names the workers that ended otherwise, first the one that a run lost;
+    /// [`FinishError`] names the workers that ended otherwise; the worker that a run lost comes
+    /// first. No process is left in any case.
     /// no process is left in any case.
     ///
-    /// # Cancel safety
+    /// When the future is dropped, the worker processes are killed and reaped.
     /// When the future is dropped the worker processes are killed and reaped.
     pub async fn finish(mut self, deadline: Duration) -> Result<(), FinishError> {
         let now = Instant::now();

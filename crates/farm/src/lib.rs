@@ -1,5 +1,5 @@
 //! Processor farms: a farmer hands tasks to workers, takes their results, and
-//! gives each worker the next task before it has to ask for it.
+//! gives each worker its next task before the worker has to ask for it.
 //!
 //! Tasks are functions of the program itself, registered by name; workers are
 //! copies of the program as processes on this machine, threads, or the nodes of a
@@ -28,7 +28,7 @@
 //!
 //! # On many machines
 //!
-//! Rank 0 of a cluster farms with [`FarmBuilder::start_in`], the others work for it
+//! Rank 0 of a cluster farms with [`FarmBuilder::start_in`]; the other ranks work for it
 //! with [`serve_in`]:
 //!
 //! ```no_run
@@ -55,26 +55,29 @@
 //!
 //! # When a worker dies
 //!
-//! The run ends with an error that names it, by index and process id, in a cluster by
-//! rank and host, and how it ended; so does the farm, whose other worker processes are killed.
-//! Nothing waits for ever, and no process is left, even when the farmer is killed. Giving the
-//! tasks to another worker is not done yet: run those without a result on a new farm, as the
-//! example `mishaps` does.
+//! The run ends with an error that names the worker and how it ended. The name is the index
+//! and process id, in a cluster rank and host. The farm ends too, and its other worker
+//! processes are killed.
 //!
-//! A worker process that is silent is not taken for dead: it may compute. One that was stopped
-//! (`SIGSTOP`) is waited for until it goes on. Give a run a timeout where that is too long:
-//! dropping the farm then ends all of it. In a cluster silence is death.
+//! Nothing waits for ever, and no process is left, even when the farmer is killed. Tasks are
+//! not given to another worker yet: run those without a result on a new farm, as the example
+//! `mishaps` does.
+//!
+//! A silent worker process does not count as dead: it may compute. The farm waits for a
+//! stopped one (`SIGSTOP`) until it goes on. Give a run a timeout where that is too long:
+//! dropping the farm then ends all of it. In a cluster a silent node counts as dead.
 //!
 //! # Where tasks run
 //!
-//! A worker reads and writes packets in one thread and computes in another, so
-//! that a long task does not keep it from taking new work. For tasks of a few
-//! microseconds the way to the other thread would cost more than the task: a
-//! function whose tasks are measured below 20 us on average runs in the I/O loop,
-//! in slices of 50 us, until one turns out long. So a function that is short at
-//! first and then does not return for a second holds up its worker's packets for
-//! that second, once. In a cluster, whose nodes are given up after 10 s of silence, such
-//! a task must be shorter than that; workers that the farm started may take their time.
+//! A worker reads and writes packets in one thread and computes in another, so that a long
+//! task does not keep it from taking new work. For tasks of a few microseconds the way to
+//! the other thread would cost more than the task. So a function whose tasks take less than
+//! 20 us on average runs in the I/O loop, in slices of 50 us, until one turns out long.
+//!
+//! A function that is short at first and then does not return for a second therefore holds
+//! up its worker's packets for that second, once. Nodes of a cluster are given up after 10 s
+//! of silence, so there such a task must be shorter than that. Workers that the farm
+//! started may take longer.
 //!
 //! # When not to use it
 //!

@@ -1,9 +1,9 @@
 //! The farmer's end of the two channels to a worker, for a hand-written future.
 //!
-//! Sending and receiving must go on together: a farmer that waited until an
-//! assignment fits would leave the answers unread, the worker would wait until
-//! its answers fit, and neither would go on. So both directions are polled, and
-//! what waits lives here rather than in the future of a run, which may be dropped.
+//! Sending and receiving must go on together. A farmer that only waited until an
+//! assignment fits would leave the answers unread; the worker would then wait until
+//! its answers fit, and neither would go on. So the farmer polls both directions. A
+//! waiting assignment lives here and not in the future of a run, which may be dropped.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -19,14 +19,14 @@ type Sending = Pin<Box<dyn Future<Output = (BytesSender, Result<(), SendError>)>
 enum Outgoing {
     Ready(BytesSender),
     Waiting(Sending),
-    /// After an error, and for a moment while one of the others is replaced.
+    /// Ended, failed, or for a moment while another state is replaced.
     Over,
 }
 
-/// What became of an assignment that was to be sent.
+/// Result of sending an assignment.
 pub(crate) enum Sent {
     Accepted,
-    /// It waits for room; [`Link::poll_stalled`] tells when it is accepted.
+    /// The assignment waits for room; [`Link::poll_stalled`] reports when it is accepted.
     Stalled,
     Failed(SendError),
 }
@@ -52,7 +52,7 @@ impl Link {
         Link { name, peer, round_trip_ns, outgoing, answers }
     }
 
-    /// Sends an assignment, or begins to. None may be waiting.
+    /// Sends an assignment, or begins to. No other may be waiting.
     #[inline]
     pub(crate) fn send(&mut self, assignment: &[u8], context: &mut Context<'_>) -> Sent {
         let Outgoing::Ready(tasks) = &mut self.outgoing else {
@@ -61,7 +61,7 @@ impl Link {
         match pin!(tasks.send_slice(assignment)).poll(context) {
             Poll::Ready(Ok(())) => return Sent::Accepted,
             Poll::Ready(Err(error)) => return Sent::Failed(error),
-            // The future is dropped, which takes the message back.
+            // Dropping the future takes the message back.
             Poll::Pending => {}
         }
         self.wait_to_send(assignment.to_vec());
@@ -81,12 +81,12 @@ impl Link {
         }
     }
 
-    /// True while an assignment waits for room.
+    /// Whether an assignment waits for room.
     pub(crate) fn is_stalled(&self) -> bool {
         matches!(self.outgoing, Outgoing::Waiting(_))
     }
 
-    /// Tells when the assignment that waits is accepted.
+    /// Ready when the assignment that waits is accepted; pending when none waits.
     pub(crate) fn poll_stalled(
         &mut self,
         context: &mut Context<'_>,
@@ -100,8 +100,8 @@ impl Link {
         })
     }
 
-    /// Shows the next answer to `look`, without a copy where it lies in whole in
-    /// the link's buffer.
+    /// Passes the next answer to `look`, without a copy where it lies whole in the
+    /// link's buffer.
     #[inline]
     pub(crate) fn poll_answer<R>(
         &mut self,
@@ -122,13 +122,13 @@ impl Link {
         })
     }
 
-    /// Ends the channel of the tasks, upon which the worker ends.
+    /// Ends the channel of the tasks, which makes the worker end.
     pub(crate) fn end_tasks(&mut self) {
         self.outgoing = Outgoing::Over;
     }
 
-    /// Waits until the worker has ended the channel of its answers, as it does when
-    /// that of the tasks has ended. Answers that still come are of nobody's run.
+    /// Waits until the worker has ended its channel of answers, which it does after the
+    /// channel of the tasks has ended. Drops answers that still come: no run wants them.
     pub(crate) async fn answers_end(&mut self) -> Result<(), Loss> {
         while self.answers.recv().await.map_err(Loss::Link)?.is_some() {}
         Ok(())

@@ -1,20 +1,19 @@
-//! How a worker is called.
+//! Names of workers.
 
 use std::fmt;
 use std::sync::Arc;
 
 use chunkcomm::cluster::Member;
 
-/// Which worker: its index and what it is, a process, a thread or the node of a
-/// cluster.
+/// Name of a worker: its index and its kind, which is a process, a thread or a node of
+/// a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerName {
-    /// From 0, below the farm's number of workers.
+    /// Index, from 0 and below the farm's number of workers.
     pub index: usize,
-    /// The process that the farmer started for it; `None` for others.
+    /// Id of the process that the farmer started for the worker; `None` for others.
     pub pid: Option<u32>,
-    /// The other node of a cluster that it is: its rank, host and process; `None`
-    /// for others.
+    /// The cluster node that is the worker: its rank, host and process; `None` for others.
     pub member: Option<Arc<Member>>,
 }
 

@@ -1,8 +1,8 @@
-//! One run: tasks out, results in, as one hand-written future.
+//! One run: tasks go out and results come in, as one hand-written future.
 //!
 //! A turn takes every answer that is there, from all workers, before it gives out
-//! new assignments, so that the channels below gather both. On this path nothing
-//! is allocated and no lock taken a task, beyond what the values themselves need.
+//! new assignments, so that the channels below gather both. On this path a task costs
+//! no allocation and no lock, beyond what the values themselves need.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -23,7 +23,7 @@ use crate::proto::schedule::Schedule;
 use crate::proto::wire::{self, Answer};
 use crate::stats::WorkerStats;
 
-/// In which order results are handed on; each is accepted once in any case.
+/// The order in which results are handed on; each is accepted once in any case.
 pub(crate) enum Delivery<O> {
     InOrder(InOrder<O>),
     AsCompleted(InOrder<()>),
@@ -63,15 +63,15 @@ impl<O> Delivery<O> {
     }
 }
 
-/// What is fixed when a run begins.
+/// Settings of a run, fixed when it begins.
 pub(crate) struct Plan {
-    /// Its number, in every message of it.
+    /// The run's number, carried by each of its messages.
     pub(crate) run: u32,
-    /// The function's index in what the workers were told.
+    /// The function's index in the farmer's Setup.
     pub(crate) function: u32,
     pub(crate) grain: u32,
     pub(crate) schedule: Schedule,
-    /// By worker, where the depth is measured.
+    /// The measured depth of each worker; `None` where the depth is fixed.
     pub(crate) depths: Option<Vec<MeasuredDepth>>,
 }
 
@@ -80,12 +80,12 @@ pub(crate) struct Run<'a, I, O, T, F> {
     links: &'a mut [Link],
     crew: &'a mut Crew,
     tasks: T,
-    /// The assignment at hand, kept for its memory.
+    /// Buffer of the current assignment, kept for its memory.
     assignment: Vec<u8>,
     account: Account<'a, I, O, F>,
 }
 
-/// What a run knows of its tasks and results.
+/// Tasks and results of a run, and the statistics of its workers.
 struct Account<'a, I, O, F> {
     plan: Plan,
     function: &'a Function<I, O>,
@@ -121,14 +121,14 @@ where
         Run { links, crew, tasks, assignment: Vec::new(), account }
     }
 
-    /// Drives the run to its end; gives what each worker did.
+    /// Drives the run to its end; returns the statistics of each worker.
     pub(crate) async fn drive(mut self) -> Result<Vec<WorkerStats>, RunError> {
         poll_fn(|context| self.poll(context)).await?;
         Ok(self.account.workers)
     }
 
-    /// One turn. What can happen next wakes the context: every link was polled
-    /// until it had nothing, and so was the crew.
+    /// Runs one turn. Every link and the crew were polled until they were pending, so
+    /// the next event wakes the context.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), RunError>> {
         for worker in 0..self.links.len() {
             self.take_answers(worker, context)?;
@@ -156,7 +156,7 @@ where
     fn send_stalled(&mut self, worker: usize, context: &mut Context<'_>) -> Result<(), RunError> {
         match self.links[worker].poll_stalled(context) {
             Poll::Ready(Ok(())) => self.account.plan.schedule.handle_sent(worker),
-            // It was not too large, or it would not have waited.
+            // The assignment was not too large, or it would not have waited.
             Poll::Ready(Err(error)) => return Err(self.account.lost(worker, Loss::Send(error))),
             Poll::Pending => {}
         }
@@ -183,8 +183,8 @@ where
         Ok(())
     }
 
-    /// Writes the next tasks, as many as the grain and at most those that are
-    /// left; gives their number.
+    /// Writes the next tasks, as many as the grain or as are left; returns their
+    /// number.
     fn write_assignment(&mut self) -> Result<u32, RunError> {
         let plan = &self.account.plan;
         let first = plan.schedule.assigned();
@@ -212,7 +212,7 @@ where
 {
     fn take_answer(&mut self, worker: usize, bytes: &[u8]) -> Result<(), RunError> {
         match wire::read_answer(bytes) {
-            // What a run left behind that was cancelled, or that failed.
+            // An answer of an earlier run, which was cancelled or failed.
             Ok(Answer::Done { run, .. } | Answer::Failed { run, .. }) if run != self.plan.run => {
                 Ok(())
             }
@@ -268,7 +268,7 @@ where
         RunError::Lost { worker: self.workers[worker].worker.clone(), unanswered, loss }
     }
 
-    /// Either the worker is gone, or the channel did not take this assignment.
+    /// Returns the error of a failed send: the assignment is too large, or the worker is gone.
     fn not_sent(&mut self, worker: usize, index: u64, count: u32, error: SendError) -> RunError {
         match error {
             SendError::TooLarge { bytes, bytes_max } => {

@@ -1,4 +1,4 @@
-//! The node of a cluster as a worker.
+//! A node of a cluster as a worker.
 
 use std::fmt;
 use std::io;
@@ -15,19 +15,19 @@ use crate::worker::serve;
 pub(crate) const FARMER: u32 = 0;
 
 /// Makes this node a worker of the farm that rank 0 starts with
-/// [`FarmBuilder::start_in`](crate::FarmBuilder::start_in), and returns when that farm
-/// is done, dropped or lost, or when the cluster is finished before.
+/// [`FarmBuilder::start_in`](crate::FarmBuilder::start_in). Returns when that farm is done,
+/// dropped or lost, or when the cluster is finished before.
 ///
-/// To be called on every rank but 0, with the registry that the farmer uses. The tasks
-/// run on this thread and on one of their own, see the crate's *Where tasks run*. When it
-/// has returned it may be called again, for the next farm.
+/// Call it on every rank but 0, with the registry that the farmer uses. The tasks run on this
+/// thread and on one of their own, see the crate's *Where tasks run*. After it has returned it
+/// may be called again, for the next farm.
 ///
 /// # Errors
 /// See [`ServeError`].
 ///
 /// # Cancel safety
-/// Dropped early, the farm has lost this worker; a farm that starts after that fails when
-/// it finds what is left of this call.
+/// When the future is dropped early, the farm has lost this worker. A farm that starts later
+/// fails when it finds the remains of this call.
 pub async fn serve_in(cluster: &Cluster, registry: &Registry) -> Result<(), ServeError> {
     let serving = async {
         let farmer = cluster.peer(FARMER).await.map_err(ServeError::Farmer)?;
@@ -38,7 +38,7 @@ pub async fn serve_in(cluster: &Cluster, registry: &Registry) -> Result<(), Serv
         _ = cluster.finished() => Ok(()),
     };
     match (served, cluster.ended()) {
-        // What else went wrong follows from that.
+        // The end of the cluster is the cause of any other error.
         (_, Some(end)) if !matches!(end, End::Finished { .. }) => Err(ServeError::Ended(end)),
         (Err(error), None) => Err(error),
         (Err(error @ (ServeError::Differs(_) | ServeError::Thread(_))), _) => Err(error),
@@ -46,7 +46,7 @@ pub async fn serve_in(cluster: &Cluster, registry: &Registry) -> Result<(), Serv
     }
 }
 
-/// Why a node could not serve a farm to its end.
+/// Error of a node that could not serve a farm to its end.
 #[non_exhaustive]
 pub enum ServeError {
     /// The farmer cannot be reached.
@@ -55,19 +55,19 @@ pub enum ServeError {
     Open(OpenError),
     /// The channel of the tasks could not be accepted.
     Accept(AcceptError),
-    /// A word could not be encoded.
+    /// A message could not be encoded.
     Encode(EncodeError),
-    /// An answer could not be sent: the farmer is gone or does not want any.
+    /// An answer could not be sent: the farmer is gone or has closed the channel.
     Send(SendError),
-    /// The tasks came to no end: the farmer is gone.
+    /// The channel of the tasks broke: the farmer is gone.
     Recv(RecvError),
     /// This program does not have a function of the farm, or has it with other types.
     Differs(Box<Difference>),
-    /// The farmer sent what is no assignment: another version of this program?
+    /// The farmer sent bytes that are no assignment: another version of this program?
     Nonsense,
     /// The thread for the tasks could not be started.
     Thread(io::Error),
-    /// The cluster has ended, and not because it was finished.
+    /// The cluster has ended otherwise than by being finished.
     Ended(End),
 }
 

@@ -1,5 +1,4 @@
-//! How a farm is set up: what its builder is told, and what of that its workers
-//! are told.
+//! Settings of a farm: those of its builder, and those that go on to its workers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,16 +9,16 @@ use chunkcomm::{Node, NodeBuilder, Policy};
 /// Whether the farmer's node works too (LAN farm study, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Model {
-    /// The first of the workers is the farmer's own, a thread of its process that
-    /// is reached through memory. Every processor works; the farmer's answers
-    /// compete with its own tasks.
+    /// The first worker is the farmer's own, a thread of its process that is reached
+    /// through memory. Every processor works; the farmer's answers compete with its
+    /// own tasks.
     A,
     /// The farmer only farms.
     #[default]
     B,
 }
 
-/// What a worker is.
+/// Kind of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum WorkersAs {
     /// A copy of this program as a process of its own, reached over TCP on the
@@ -30,33 +29,32 @@ pub enum WorkersAs {
     Thread,
 }
 
-/// How many assignments a worker holds that it has not answered.
+/// Number of unanswered assignments that a worker holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefetch {
-    /// So many: 1 is none held beside the one at work, 2 is double buffering.
-    /// At least 1.
+    /// This number, at least 1. With 1 no assignment waits while one is at work; 2 is
+    /// double buffering.
     Fixed(u32),
-    /// As many as cover two round trips, from the round trip measured at the
-    /// start and the time that tasks take; at least 2, and no more than 10 ms of
-    /// work.
+    /// A number that covers two round trips, from the round trip measured at the start
+    /// and the time that tasks take; at least 2, and no more than 10 ms of work.
     Auto,
 }
 
 impl Default for Prefetch {
-    /// Double buffering.
+    /// Returns double buffering.
     fn default() -> Prefetch {
         Prefetch::Fixed(2)
     }
 }
 
-/// Where the nodes of farmer and workers move their bytes.
+/// The place where the nodes of farmer and workers move their bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Runtime {
-    /// On the runtime that the farmer was started on; a worker's is of the
+    /// On the runtime on which the farmer was started; a worker's runtime is of the
     /// current-thread kind.
     #[default]
     Ambient,
-    /// On a thread of its own in every process.
+    /// On a separate thread in every process.
     IoThread,
     /// Polling without ever sleeping: the shortest round trip, one whole
     /// processor a node. The farmer's own runtime must then be of the
@@ -70,8 +68,8 @@ const RUNTIMES: [(Runtime, &str); 3] = [
     (Runtime::BusyPoll, "busy-poll"),
 ];
 
-/// What farmer and workers must agree on, or had better: goes to a worker process
-/// through its environment.
+/// Settings that farmer and workers share. A worker process gets them through its
+/// environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct NodeSettings {
     pub(crate) runtime: Runtime,
@@ -79,22 +77,22 @@ pub(crate) struct NodeSettings {
     pub(crate) message_bytes_max: Option<usize>,
 }
 
-/// A silent end is asked for a sign of life, and its connection dialled anew, as soon as between
-/// any two nodes.
+/// Silence after which a node asks its peer for a sign of life. After `SUSPECT` it dials the
+/// connection anew. Both are as between any two nodes.
 const PROBE: Duration = Duration::from_secs(1);
 const SUSPECT: Duration = Duration::from_secs(3);
 
-/// Silence is no death here: the launcher sees how a worker ends, and a worker the farmer's end.
-/// A worker in whose I/O loop a task turned out long is silent until that is done, and so is a
-/// farmer whose program computes on the runtime of the farm.
+/// Silence after which a node counts as dead: an hour, since here silence is no death. The launcher
+/// sees how a worker ends, and a worker sees the farmer's end. A worker with a long task in its I/O
+/// loop is silent until the task is done. So is a farmer whose program computes on the farm's runtime.
 const DEAD: Duration = Duration::from_secs(3600);
 
 impl NodeSettings {
-    /// The environment variable that makes a started copy a worker of a farm.
+    /// Name of the environment variable that makes a started copy a worker of a farm.
     pub(crate) const VARIABLE: &'static str = "CHUNKCOMM_FARM_WORKER";
 
     pub(crate) fn node(&self) -> NodeBuilder {
-        // The error of a run says what was lost.
+        // The error of a run names the loss.
         let builder = Node::builder().quiet();
         let mut builder = builder.policy(self.policy).liveness(PROBE, SUSPECT, DEAD);
         if let Some(bytes) = self.message_bytes_max {
@@ -124,7 +122,7 @@ impl fmt::Display for NodeSettings {
     }
 }
 
-/// A text that is no setting: the farmer's program is another one.
+/// A text that is no setting: the farmer runs another program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadSettings(String);
 

@@ -1,4 +1,4 @@
-//! What a run did, in numbers.
+//! Statistics of a run.
 
 use std::time::Duration;
 
@@ -6,24 +6,24 @@ use chunkcomm::{FlushReason, PeerStats};
 
 use crate::name::WorkerName;
 
-/// What one worker did in a run.
+/// Statistics of one worker in a run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WorkerStats {
-    /// Which worker.
+    /// Name of the worker.
     pub worker: WorkerName,
-    /// Tasks whose results it gave.
+    /// Number of tasks whose results the worker gave.
     pub tasks: u64,
-    /// Assignments it answered.
+    /// Number of assignments that the worker answered.
     pub assignments: u64,
-    /// Time spent in the tasks themselves; for tasks of a few microseconds, the
-    /// sending of their results included.
+    /// Time spent in the tasks themselves; for tasks of a few microseconds it includes
+    /// the sending of their results.
     pub busy: Duration,
 }
 
 /// Messages and packets between the farmer and its workers in a run, counted at
 /// the farmer and summed over the workers. A run ends when its last result is
-/// accepted, so a few packets of acknowledgements may count for the next one.
+/// accepted, so the next run may count a few of its packets of acknowledgements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Traffic {
@@ -31,13 +31,13 @@ pub struct Traffic {
     pub messages_sent: u64,
     /// Packets to the workers that carried messages.
     pub packets_sent: u64,
-    /// Bytes of these packets.
+    /// Bytes of all packets to the workers, those without messages included.
     pub packet_bytes_sent: u64,
     /// Messages from the workers.
     pub messages_received: u64,
     /// Packets from the workers.
     pub packets_received: u64,
-    /// Why packets to the workers left, in the order of [`FlushReason::ALL`].
+    /// Number of packets to the workers by the reason they left, in the order of [`FlushReason::ALL`].
     pub flushes: [u64; FlushReason::ALL.len()],
 }
 
@@ -53,8 +53,8 @@ impl Traffic {
         }
     }
 
-    /// Each number combined with the other's: `+` to sum over workers, `-` for
-    /// the time between two readings.
+    /// Combines each number with the other's: `+` sums over workers, `-` gives the time
+    /// between two readings.
     pub(crate) fn with(&self, other: &Traffic, combine: impl Fn(u64, u64) -> u64) -> Traffic {
         let mut flushes = self.flushes;
         for (count, other) in flushes.iter_mut().zip(other.flushes) {
@@ -70,19 +70,19 @@ impl Traffic {
         }
     }
 
-    /// Mean messages a packet to the workers; 0 when none was sent.
+    /// Returns the mean number of messages in a packet to the workers; 0 when none was sent.
     #[must_use]
     pub fn messages_per_packet_sent(&self) -> f64 {
         ratio(self.messages_sent, self.packets_sent)
     }
 
-    /// Mean messages a packet from the workers; 0 when none came.
+    /// Returns the mean number of messages in a packet from the workers; 0 when none came.
     #[must_use]
     pub fn messages_per_packet_received(&self) -> f64 {
         ratio(self.messages_received, self.packets_received)
     }
 
-    /// How many packets to the workers left for this reason.
+    /// Returns the number of packets to the workers that left for this reason.
     #[must_use]
     pub fn flushes(&self, reason: FlushReason) -> u64 {
         let at = FlushReason::ALL.iter().position(|other| *other == reason);
@@ -94,42 +94,42 @@ fn ratio(above: u64, below: u64) -> f64 {
     if below == 0 { 0.0 } else { above as f64 / below as f64 }
 }
 
-/// What a run did: tasks, time, workers, packets.
+/// Report of a run: tasks, time, workers, packets.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RunStats {
-    /// Tasks whose results were accepted.
+    /// Number of tasks whose results were accepted.
     pub tasks: u64,
-    /// From the first assignment to the last result. The start of the workers
-    /// is not in it.
+    /// Time from the first assignment to the last result. The start of the workers is
+    /// not in it.
     pub elapsed: Duration,
-    /// By worker.
+    /// Statistics of each worker, by index.
     pub workers: Vec<WorkerStats>,
-    /// Between the farmer and all its workers.
+    /// Messages and packets between the farmer and all its workers.
     pub traffic: Traffic,
 }
 
 impl RunStats {
-    /// Tasks a second; 0 for an empty run.
+    /// Returns the number of tasks a second; 0 for an empty run.
     #[must_use]
     pub fn tasks_per_second(&self) -> f64 {
         if self.tasks == 0 { 0.0 } else { self.tasks as f64 / self.elapsed.as_secs_f64() }
     }
 
-    /// Time spent in tasks, summed over the workers.
+    /// Returns the time spent in tasks, summed over the workers.
     #[must_use]
     pub fn busy(&self) -> Duration {
         self.workers.iter().map(|worker| worker.busy).sum()
     }
 }
 
-/// The results of a run in the order of its tasks, and its numbers.
+/// The results of a run in the order of its tasks, and the run's report.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome<O> {
     /// One result a task, in the order of the tasks.
     pub results: Vec<O>,
-    /// What the run did.
+    /// Report of the run.
     pub stats: RunStats,
 }
 

@@ -1,5 +1,5 @@
-//! The farmer meets its workers: who each is, whether it has the same functions,
-//! how far away it is.
+//! The farmer meets its workers: checks who each is and whether it has the same
+//! functions, and measures how far away it is.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -15,18 +15,18 @@ use crate::link::Link;
 use crate::name::WorkerName;
 use crate::proto::wire::{self, Hello, HelloError, Reply, Setup, VERSIONS};
 
-/// Channels whose hello is awaited, beyond the number of workers; with one more the oldest is
-/// closed. A worker says hello as it opens its channel, so the oldest are strangers that say
-/// nothing. Far fewer, and a burst of these could push a worker out; more cost memory.
+/// Number of channels, beyond that of the workers, whose hello is awaited; one more closes the
+/// oldest. A worker sends its hello as it opens its channel, so the oldest are silent strangers.
+/// With far fewer, a burst of strangers could push a worker out; more cost memory.
 const STRANGERS_MAX: usize = 256;
 
-/// So long it may take a worker that is not wanted to hear so.
+/// Time in which an unwanted worker must hear that it is not wanted.
 const PARTING: Duration = Duration::from_secs(1);
 
-/// Round trips measured with a new worker; the shortest counts.
+/// Number of round trips measured with a new worker; the shortest counts.
 const PINGS: usize = 5;
 
-/// A worker that is known, with its channel of answers, before it was asked
+/// A worker that is known, with its channel of answers, before the farmer asks it
 /// anything.
 struct Arrived {
     name: WorkerName,
@@ -35,21 +35,21 @@ struct Arrived {
 }
 
 enum Greeted {
-    /// Somebody of whom the farmer does not know; the channel is closed again.
+    /// A peer that the farmer does not know; its channel is closed again.
     Stranger,
-    /// It said hello; both go by this version.
+    /// The peer sent its hello; both sides use this version.
     Hello(Hello, u16, Peer, BytesReceiver),
-    /// It speaks other versions.
+    /// The peer speaks other versions.
     Versions((u16, u16), Peer),
-    /// It is ready.
+    /// The worker is ready.
     Ready(Link),
     Failed(StartError),
-    /// It has other functions, and waits until this channel is closed before it ends: its end
-    /// would be heard before its word.
+    /// The worker has other functions. It ends only when this channel is closed; otherwise the
+    /// farmer would hear of its end before its reply.
     Differs(StartError, BytesSender),
 }
 
-/// Waits until every worker of the crew is ready; gives their links by index.
+/// Waits until every worker of the crew is ready; returns their links by index.
 pub(crate) async fn welcome(
     node: &Node,
     crew: &mut Crew,
@@ -114,7 +114,7 @@ async fn meet_all(
                 }
             }
             Greeted::Versions(theirs, peer) => {
-                // Whoever is no node of the cluster is a stranger.
+                // A peer that is no node of the cluster is a stranger.
                 if let Some(name) = crew.known_member(&peer) {
                     let (worker, ours) = (name.clone(), VERSIONS);
                     return Err(StartError::Versions { worker, ours, theirs });
@@ -126,7 +126,7 @@ async fn meet_all(
             }
             Greeted::Failed(error) => return Err(error),
             Greeted::Differs(error, tasks) => {
-                // It may be gone by then, which is no matter.
+                // The worker may be gone by then, which is no matter.
                 let _ = tasks.close(PARTING).await;
                 return Err(error);
             }
@@ -135,7 +135,7 @@ async fn meet_all(
     Ok(())
 }
 
-/// Whatever is wrong with a hello, it is not one of a worker.
+/// Waits for a peer's hello; with any other message the peer is a stranger.
 async fn hear_hello(peer: Peer, mut answers: BytesReceiver) -> Greeted {
     let Ok(Some(bytes)) = answers.recv().await else {
         return Greeted::Stranger;

@@ -7,11 +7,10 @@
 //!                     └──────────────┘ answer
 //! ```
 //!
-//! The loop is one async task beside the link's own. What it runs itself comes in
-//! slices, so that packets are read and written in between; see
-//! `proto/placement.rs` for what it runs itself. It never stops taking answers
-//! from the compute thread, and the farmer never stops taking answers from it, so
-//! that two full channels cannot block each other.
+//! The loop is one async task beside the link's own. It runs tiny tasks itself, in slices, so
+//! that packets are read and written in between; `proto/placement.rs` decides which. It never
+//! stops taking answers from the compute thread, and the farmer never stops taking answers from
+//! it, so that two full channels cannot block each other.
 
 use std::error::Error;
 use std::fmt;
@@ -35,7 +34,7 @@ use crate::proto::wire::{self, Hello, Reply, Setup};
 use crate::serving::ServeError;
 use crate::settings::NodeSettings;
 
-/// Tasks in the I/O loop run for so long before packets are looked after again.
+/// Time that tasks run in the I/O loop before it looks after packets again.
 /// Shorter, and a packet holds few answers of tiny tasks; longer, and the farmer
 /// waits for the answers to the first of them.
 const SLICE: Duration = Duration::from_micros(50);
@@ -59,34 +58,34 @@ impl<E: Error> From<E> for Stopped {
     }
 }
 
-/// How a worker comes to its farmer.
+/// The way from a worker to its farmer.
 #[derive(Clone, Debug)]
 pub(crate) enum Farmer {
-    /// There, by a node of its own.
+    /// At this address, reached by a node that the worker builds.
     At(Address),
-    /// It is on this node itself.
+    /// On this node itself.
     Here(Node),
 }
 
-/// Where a worker works and how the farmer knows it.
+/// A worker's place of work, and its identity for the farmer.
 #[derive(Clone, Debug)]
 pub(crate) struct Post {
     pub(crate) farmer: Farmer,
     pub(crate) index: usize,
     pub(crate) token: Token,
     pub(crate) settings: NodeSettings,
-    /// Explains its node on a signal: a process of its own does.
+    /// Whether the worker explains its node on a signal; a worker process does.
     pub(crate) explains: bool,
 }
 
-/// Serves the farm that started this process, and ends the process when the farm
-/// is done; returns at once when no farm started it.
+/// Serves the farm that started this process, and ends the process when the farm is
+/// done; returns at once when no farm started the process.
 ///
-/// To be called first thing in `main`, with the registry that the farmer uses:
-/// worker processes are copies of the program, and this is where they part from
-/// it. A worker that cannot go on says why on stderr and ends with status 1; one
-/// that gets the signal `SIGUSR1` prints [`Node::explain`](chunkcomm::Node::explain)
-/// there and goes on. Its standard input is empty, its output and stderr are the farmer's.
+/// Call it first thing in `main`, with the registry that the farmer uses: worker processes are
+/// copies of the program, and go no further than this call. A worker that cannot go on prints
+/// the reason to stderr and ends with status 1. A worker that gets the signal `SIGUSR1` prints
+/// [`Node::explain`](chunkcomm::Node::explain) there and goes on. Its standard input is empty,
+/// its output and stderr are the farmer's.
 pub fn serve_if_started(registry: &Registry) {
     let Some(settings) = std::env::var_os(NodeSettings::VARIABLE) else {
         return;
@@ -113,11 +112,11 @@ pub fn serve_if_started(registry: &Registry) {
     }
 }
 
-/// The environment variable with the index of the first worker process: the
-/// farmer's own worker comes before it in model A.
+/// Name of the environment variable with the index of the first worker process: in model A
+/// the farmer's own worker comes before it.
 pub(crate) const FIRST_INDEX: &str = "CHUNKCOMM_FARM_FIRST";
 
-/// The caller may be inside a runtime, where another cannot be entered.
+/// Works on a new thread: the caller may be inside a runtime, where another cannot be entered.
 fn serve_on_own_thread(post: &Post, registry: &Registry) -> Result<(), Stopped> {
     thread::scope(|scope| {
         let worker = thread::Builder::new()
@@ -149,7 +148,7 @@ async fn work(post: &Post, registry: &Registry) -> Result<(), Stopped> {
     }
     let hello = Hello::Started { token: post.token, index: post.index as u64 };
     match serve(&node, &farmer, &hello, registry).await {
-        // The farmer tells.
+        // The farmer reports the difference.
         Ok(()) | Err(ServeError::Differs(_)) => Ok(()),
         Err(error) => Err(error.into()),
     }
@@ -177,8 +176,8 @@ pub(crate) async fn serve(
     }
     if let Some(difference) = registry.difference(&setup.functions) {
         say(&mut answers, &Reply::Differs(difference.clone())).await?;
-        // The farmer reads it and closes, or is gone; without this wait the word could be
-        // lost with the process.
+        // The farmer reads the reply and closes, or is gone; without this wait the reply could
+        // be lost with the process.
         while matches!(tasks.recv().await, Ok(Some(_))) {}
         return Err(ServeError::Differs(Box::new(difference)));
     }
@@ -189,7 +188,7 @@ pub(crate) async fn serve(
     desk.serve(tasks).await
 }
 
-/// The channel of the tasks; what others open is no matter.
+/// Waits for the channel of the tasks; ignores channels that other peers open.
 async fn tasks_of(node: &Node, farmer: &Peer) -> Result<BytesReceiver, AcceptError> {
     loop {
         match node.accept_bytes(wire::TASKS).await {
@@ -213,24 +212,24 @@ struct Workbench {
     placement: Placement,
 }
 
-/// What became of an assignment that came.
+/// State of an assignment that was taken.
 enum Taken {
-    /// It is done, its answer is to be sent.
+    /// The assignment is done; its answer is to be sent.
     Answered,
-    /// The thread has it.
+    /// The compute thread has the assignment.
     HandedOver,
 }
 
-/// A worker's state once it works.
+/// State of a worker at work.
 struct Desk {
     answers: BytesSender,
     benches: Vec<Workbench>,
     thread: ComputeThread,
-    /// The answer at hand, kept for its memory.
+    /// Buffer of the current answer, kept for its memory.
     answer: Vec<u8>,
-    /// When the last task ended, or the wait for the next one: the clock is read
-    /// once a task, so that the time of a task in the loop includes the sending of
-    /// the answer before it.
+    /// When the last task ended, or the wait for the next one. The clock is read once a
+    /// task, so that the time of a task in the loop includes the sending of the answer
+    /// before it.
     now: Instant,
 }
 
@@ -280,12 +279,12 @@ impl Desk {
         }
     }
 
-    /// Runs an assignment here or hands it to the thread.
+    /// Runs an assignment here or hands it to the compute thread.
     fn take(&mut self, bytes: &[u8]) -> Result<Taken, ServeError> {
         let assignment = wire::read_assignment(bytes).map_err(|_| ServeError::Nonsense)?;
         let bench = self.benches.get_mut(assignment.function as usize);
         let bench = bench.ok_or(ServeError::Nonsense)?;
-        // Without tasks it only asks whether the worker is there.
+        // An assignment without tasks only asks whether the worker is there.
         if bench.placement.place() == Place::Thread && assignment.count > 0 {
             self.thread.hand_over(assignment.run, bytes.to_vec());
             return Ok(Taken::HandedOver);
@@ -305,7 +304,7 @@ impl Desk {
         }
     }
 
-    /// Sends what the thread computed.
+    /// Sends an answer of the compute thread.
     async fn pass_on(&mut self, computed: Computed) -> Result<(), ServeError> {
         let bench = &mut self.benches[computed.function as usize];
         bench.placement.handle_done(computed.count, nanos(computed.busy));
@@ -320,7 +319,7 @@ impl Desk {
         if !matches!(error, SendError::TooLarge { .. }) {
             return Err(error.into());
         }
-        // Too large to be sent: the task's fault, so the run ends, not the worker.
+        // An answer too large to be sent is the task's fault: the run ends, not the worker.
         let Ok(wire::Answer::Done { run, first, count, .. }) = wire::read_answer(&self.answer)
         else {
             return Err(error.into());

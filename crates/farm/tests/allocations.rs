@@ -1,9 +1,9 @@
-//! The farmer's path of a task allocates nothing: counted on the farmer's thread.
+//! The farmer's path of a task allocates nothing, counted on the farmer's thread.
 //!
-//! An allocator can only be written with `unsafe`: this one passes every call on
-//! to the system's with the arguments it was given, and only counts. The counter
-//! is a thread-local without a destructor and without lazy initialisation, so
-//! that counting does not allocate itself.
+//! An allocator can only be written with `unsafe`: this one passes every call on to
+//! the system's with the same arguments, and only counts. The counter is a
+//! thread-local without a destructor and without lazy initialisation, so that
+//! counting itself does not allocate.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -62,7 +62,7 @@ fn a_task_costs_the_farmer_no_allocation() {
             let run = farm.run_as_completed(&same, pairs, |_, pair| sum += pair.1);
             run.await.unwrap();
             let made = allocations() - before;
-            // Some a packet and some a run are allowed: a thousand times fewer
+            // Some allocations a packet and some a run are allowed: a thousand times fewer
             // than tasks when packets are full, and never one a task.
             println!("{made} allocations for {tasks} tasks");
             assert!(!counted || made < tasks / 10, "{made} allocations for {tasks} tasks");

@@ -1,21 +1,21 @@
-//! How many assignments a worker holds, when that is measured.
+//! The number of assignments that a worker holds, where it is measured.
 //!
-//! A worker that holds k assignments of t seconds each is busy while the answer
-//! to the first travels to the farmer and a new one back, when
-//! k >= 1 + (round trip + farmer's delay) / t. The farmer's delay is not seen
-//! from outside, so the round trip counts twice. More than about 10 ms of work
-//! is not held back at a worker: it would be missed by the others at the end of
-//! the run. (LAN farm study, section 4: double buffering is k = 2.)
+//! A worker that holds k assignments of t seconds each stays busy while the answer to
+//! the first travels to the farmer and a new one back, when
+//! k >= 1 + (round trip + farmer's delay) / t. The worker cannot see the farmer's
+//! delay, so the round trip counts twice. A worker holds at most about 10 ms of work:
+//! more would be missing at the others at the end of the run. (LAN farm study,
+//! section 4: double buffering is k = 2.)
 
-/// At least double buffering: with less a worker waits for every assignment.
+/// Smallest depth, double buffering: with less a worker waits for every assignment.
 const DEPTH_MIN: u32 = 2;
-/// Beyond this the packets are full and the memory is only held.
+/// Largest depth: beyond it packets are full already and only memory is taken.
 const DEPTH_MAX: u32 = 4096;
-/// Work held at a worker beyond this does not pay.
+/// Most work worth holding at a worker, in nanoseconds.
 const HELD_NS_MAX: f64 = 10e6;
-/// The mean follows the last 16 or so answers.
+/// Weight of a new answer in the mean, which follows about the last 16 answers.
 const MEAN_SHARE: f64 = 1.0 / 16.0;
-/// The depth is computed anew once in so many answers.
+/// Number of answers between two computations of the depth.
 const ANSWERS_A_DEPTH: u32 = 16;
 
 /// Follows the time an assignment takes and computes the depth from it.
@@ -27,13 +27,13 @@ pub(crate) struct MeasuredDepth {
 }
 
 impl MeasuredDepth {
-    /// The round trip to the worker was measured when it joined.
+    /// Begins with the round trip to the worker, measured when it joined.
     pub(crate) fn new(round_trip_ns: u64) -> MeasuredDepth {
         MeasuredDepth { round_trip_ns: round_trip_ns as f64, mean_ns: None, answers: 0 }
     }
 
-    /// An assignment kept the worker busy for `busy_ns`; gives the depth when it
-    /// was computed anew.
+    /// Takes the time `busy_ns` of an answered assignment; returns the depth when it was
+    /// computed anew.
     #[inline]
     pub(crate) fn handle_answer(&mut self, busy_ns: u64) -> Option<u32> {
         let busy = busy_ns as f64;
@@ -43,7 +43,7 @@ impl MeasuredDepth {
         self.answers.is_multiple_of(ANSWERS_A_DEPTH).then(|| self.depth())
     }
 
-    /// The depth for what is known now.
+    /// Returns the depth for the times measured until now.
     pub(crate) fn depth(&self) -> u32 {
         let Some(mean) = self.mean_ns.map(|mean| mean.max(1.0)) else {
             return DEPTH_MIN;

@@ -1,11 +1,10 @@
 //! Pure parts of a farm: bytes, times and events go in, decisions come out.
-//! Nothing here knows a socket, a task, a lock or a clock, which a test of the
-//! workspace holds it to.
+//! Nothing here uses a socket, a task, a lock or a clock; a test of the workspace
+//! checks this.
 //!
-//! Reading order: [`schedule`] (who gets work), [`order`] (results into the order
-//! of their tasks), [`wire`] (what farmer and worker say to each other),
-//! [`depth`] (how much work a worker holds), [`placement`] (where a worker runs a
-//! task).
+//! Reading order: [`schedule`] (the schedule of the tasks), [`order`] (results in the
+//! order of their tasks), [`wire`] (messages of farmer and worker), [`depth`] (how much
+//! work a worker holds), [`placement`] (where a worker runs a task).
 
 pub(crate) mod depth;
 pub(crate) mod order;

@@ -1,6 +1,6 @@
-//! Results into the order of their tasks, each accepted once.
+//! Puts results in the order of their tasks, and accepts each once.
 //!
-//! A window of slots begins at the first task whose result was not handed on:
+//! A window of slots begins at the first task whose result was not handed on yet:
 //!
 //! ```text
 //!   task    0 1 2 3 | 4 5 6 7 8 | 9 ...
@@ -8,15 +8,15 @@
 //!           on      | window    |
 //! ```
 //!
-//! Its length is how far the fastest result is ahead of the slowest.
+//! The window is as long as the fastest result is ahead of the slowest.
 
 use std::collections::VecDeque;
 
-/// A result of a task that was not assigned, or that has one already.
+/// A result of a task that was not assigned, or that already has a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotExpected;
 
-/// Accepts results in any order, gives them in the order of their tasks.
+/// Accepts results in any order and returns them in the order of their tasks.
 #[derive(Clone, Debug)]
 pub(crate) struct InOrder<T> {
     base: u64,
@@ -28,7 +28,7 @@ impl<T> InOrder<T> {
         InOrder { base: 0, slots: VecDeque::new() }
     }
 
-    /// Takes the result of task `index`, of `assigned` tasks so far.
+    /// Takes the result of task `index`; `assigned` tasks were assigned so far.
     #[inline]
     pub(crate) fn accept(
         &mut self,
@@ -51,7 +51,7 @@ impl<T> InOrder<T> {
         Ok(())
     }
 
-    /// The next result in order, when it is there, with its task's index.
+    /// Returns the next result in order with its task's index, when it is there.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(u64, T)> {
         let result = self.slots.front_mut()?.take()?;

@@ -1,29 +1,29 @@
-//! Where a worker runs the tasks of a function: beside its I/O loop or in it.
+//! Placement of a function's tasks: beside the worker's I/O loop or in it.
 //!
-//! A task that computes for long must not run where packets are read and
-//! written: the worker would neither take new work nor answer. It runs on a
-//! thread of its own then. But handing a task to another thread and back costs
-//! 5 to 50 us (the other thread sleeps, an idle core halts), so that a farm of
-//! tiny tasks would spend its time on handing over. Tasks are therefore measured:
-//! a function begins on the compute thread, moves into the loop when its tasks
-//! turn out tiny, and back at the first one that is not.
+//! A task that computes for long must not run where packets are read and written: the
+//! worker would neither take new work nor answer. Such a task runs on a thread of its
+//! own. But handing a task to another thread and back costs 5 to 50 us (the other
+//! thread sleeps, an idle core halts): a farm of tiny tasks would spend its time on
+//! handing over. Tasks are therefore measured. A function begins on the compute
+//! thread, moves into the loop when its tasks turn out tiny, and back when one does
+//! not.
 
-/// A function whose tasks take less on average runs in the loop: a hand-over
-/// would cost as much as the task.
+/// Mean time of a task, in nanoseconds, below which its function runs in the loop: a
+/// hand-over would cost as much as the task.
 const INLINE_MEAN_NS_MAX: f64 = 20_000.0;
-/// Above this mean it leaves the loop again. Twice the other bound, so that a
-/// function near it does not move to and fro.
+/// Mean time of a task above which its function leaves the loop again. Twice the other
+/// bound, so that a function near it does not move to and fro.
 const INLINE_MEAN_NS_LEAVE: f64 = 40_000.0;
-/// One task this long sends its function out of the loop at once: nothing was
-/// read or written meanwhile.
+/// Time of a task that sends its function out of the loop at once: nothing was read or
+/// written in that time.
 const INLINE_TASK_NS_MAX: f64 = 500_000.0;
-/// So many tasks are seen before a function moves into the loop: the first ones
-/// run with cold caches.
+/// Number of tasks measured before a function moves into the loop: the first ones run
+/// with cold caches.
 const SAMPLES_MIN: u32 = 16;
-/// The mean follows the last 8 or so assignments.
+/// Weight of a new assignment in the mean, which follows about the last 8.
 const MEAN_SHARE: f64 = 1.0 / 8.0;
 
-/// Where the next assignment of a function runs.
+/// The place where the next assignment of a function runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// On the compute thread.
@@ -45,13 +45,13 @@ impl Placement {
         Placement { place: Place::Thread, mean_ns: 0.0, samples: 0 }
     }
 
-    /// Where the next assignment runs.
+    /// Returns where the next assignment runs.
     #[inline]
     pub(crate) fn place(&self) -> Place {
         self.place
     }
 
-    /// An assignment of `tasks` tasks took `busy_ns`.
+    /// Takes the time `busy_ns` of an assignment of `tasks` tasks.
     #[inline]
     pub(crate) fn handle_done(&mut self, tasks: u32, busy_ns: u64) {
         let task_ns = busy_ns as f64 / f64::from(tasks.max(1));

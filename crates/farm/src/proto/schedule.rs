@@ -1,9 +1,9 @@
-//! Who gets work: a pure state machine, O(1) an event.
+//! Schedule of the tasks: a pure state machine, O(1) an event.
 //!
-//! A worker holds at most its *depth* of assignments that were not answered: with
-//! 1 it waits for the next one (no prefetch), with 2 the next one is there when
-//! the first is done (double buffering). Workers with room stand in a line and
-//! get one assignment a turn, so that the first tasks are spread evenly.
+//! A worker holds at most its *depth* of unanswered assignments: with 1 it waits for
+//! the next one (no prefetch), with 2 the next one is there when the first is done
+//! (double buffering). Workers with room stand in a line and get one assignment a
+//! turn, so that the first tasks are spread evenly.
 //!
 //! ```text
 //!              handle_joined             assign (depth reached, or stalled)
@@ -13,14 +13,15 @@
 //!                                       handle_sent
 //! ```
 //!
-//! Order of calls: `handle_*` for what the workers did; then, until it gives
-//! `None`, [`Schedule::poll_free`] followed by [`Schedule::assign`] with the tasks
-//! that were there for the worker, or by [`Schedule::handle_tasks_end`].
+//! Order of calls: `handle_*` for the events of the workers. Then
+//! [`Schedule::poll_free`] until it returns `None`, each time followed by
+//! [`Schedule::assign`] with the number of tasks for the worker, or by
+//! [`Schedule::handle_tasks_end`].
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// A worker answered what it was not asked, or is not a worker of this farm.
+/// An answer without an assignment, or from a worker that this farm does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotAsked;
 
@@ -28,7 +29,7 @@ pub(crate) struct NotAsked;
 struct Slot {
     joined: bool,
     in_line: bool,
-    /// Its last assignment is not on its way yet: it gets no more until it is.
+    /// Whether the last assignment is not on its way yet; no other is given before.
     stalled: bool,
     depth: u32,
     outstanding: u32,
@@ -40,7 +41,7 @@ impl Slot {
     }
 }
 
-/// Assignments of one run.
+/// The assignments of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     slots: Vec<Slot>,
@@ -51,7 +52,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// A schedule for workers 0 to `workers` - 1, none of which has joined.
+    /// Returns a schedule for workers 0 to `workers` - 1, none of which has joined.
     pub(crate) fn new(workers: usize) -> Schedule {
         Schedule {
             slots: vec![Slot::default(); workers],
@@ -62,13 +63,13 @@ impl Schedule {
         }
     }
 
-    /// A worker is there and may hold `depth` assignments, at least one.
+    /// Adds a worker, which may hold `depth` assignments, at least one.
     pub(crate) fn handle_joined(&mut self, worker: usize, depth: u32) {
         self.slots[worker].joined = true;
         self.set_depth(worker, depth);
     }
 
-    /// A worker answered one assignment.
+    /// Takes a worker's answer to one assignment.
     pub(crate) fn handle_answer(&mut self, worker: usize) -> Result<(), NotAsked> {
         let slot = self.slots.get_mut(worker).filter(|slot| slot.outstanding > 0);
         slot.ok_or(NotAsked)?.outstanding -= 1;
@@ -77,7 +78,7 @@ impl Schedule {
         Ok(())
     }
 
-    /// A worker is gone: gives how many of its assignments were not answered.
+    /// Removes a lost worker; returns the number of its unanswered assignments.
     pub(crate) fn handle_lost(&mut self, worker: usize) -> u32 {
         let slot = &mut self.slots[worker];
         slot.joined = false;
@@ -86,31 +87,31 @@ impl Schedule {
         lost
     }
 
-    /// There are no more tasks.
+    /// Ends the tasks: there are no more.
     pub(crate) fn handle_tasks_end(&mut self) {
         self.tasks_ended = true;
     }
 
-    /// The last assignment of the worker waits to be sent: none is given to it
-    /// until [`handle_sent`](Schedule::handle_sent).
+    /// Stops the assignments to a worker whose last one waits to be sent, until
+    /// [`handle_sent`](Schedule::handle_sent).
     pub(crate) fn handle_stalled(&mut self, worker: usize) {
         self.slots[worker].stalled = true;
     }
 
-    /// The assignment that waited was sent.
+    /// Allows assignments to the worker again: the waiting one was sent.
     pub(crate) fn handle_sent(&mut self, worker: usize) {
         self.slots[worker].stalled = false;
         self.stand_in_line(worker);
     }
 
-    /// From now on the worker may hold `depth` assignments, at least one.
+    /// Sets the number of assignments that the worker may hold, at least one.
     pub(crate) fn set_depth(&mut self, worker: usize, depth: u32) {
         self.slots[worker].depth = depth.max(1);
         self.stand_in_line(worker);
     }
 
-    /// The worker whose turn it is, while there are tasks and a worker with room.
-    /// It stays first in line until something is assigned.
+    /// Returns the worker whose turn it is, while there are tasks and a worker with room.
+    /// The worker stays first in line until it is assigned something.
     pub(crate) fn poll_free(&mut self) -> Option<usize> {
         if self.tasks_ended {
             return None;
@@ -125,7 +126,7 @@ impl Schedule {
         None
     }
 
-    /// Assigns the next `count` tasks to the worker whose turn it is; gives their
+    /// Assigns the next `count` tasks to the worker whose turn it is; returns their
     /// indices.
     pub(crate) fn assign(&mut self, count: u32) -> Range<u64> {
         let worker = self.line.pop_front().expect("poll_free named a worker");
@@ -140,12 +141,12 @@ impl Schedule {
         first..self.next
     }
 
-    /// Tasks assigned so far: every index below is, none above.
+    /// Returns the number of tasks assigned so far, which are those with lower indices.
     pub(crate) fn assigned(&self) -> u64 {
         self.next
     }
 
-    /// Nothing is left to assign and every assignment was answered.
+    /// Whether nothing is left to assign and every assignment was answered.
     pub(crate) fn is_done(&self) -> bool {
         self.tasks_ended && self.outstanding == 0
     }
@@ -234,7 +235,7 @@ mod tests {
         ]
     }
 
-    /// The same rules with no line, no counters: plain lists, searched.
+    /// The same rules without a line or counters: plain lists, searched.
     #[derive(Default)]
     struct Oracle {
         joined: [bool; WORKERS],

@@ -1,4 +1,4 @@
-//! What a farmer and a worker say to each other, as bytes on two channels.
+//! Messages of a farmer and a worker, as bytes on two channels.
 //!
 //! ```text
 //!   worker  farm.results ──▶ Hello                      who I am
@@ -12,14 +12,14 @@
 //!               kind 0: count x (bytes u32 | result);  kind 1: text, first is the task's index
 //! ```
 //!
-//! Integers are little-endian. The number of the run is in both, so that what a
-//! cancelled run left behind is known from the next one's. Hello, Setup and Reply
-//! go through the codec, the rest is written and read by hand: once a task.
+//! Integers are little-endian. Both carry the number of the run, which tells the rest of
+//! a cancelled run from the next run. Hello, Setup and Reply go through the codec. The
+//! others are written and read by hand, since each task has them.
 //!
-//! The first 4 bytes of the worker's first message are the oldest and the newest version of all
-//! this that it speaks, and so for ever, as is the form of Hello: that there is none in common is
-//! to be told, not guessed. The first 2 bytes of Setup are the version that both go by, the newest
-//! that both speak.
+//! The worker's first message begins with 4 bytes: the oldest and the newest version of this
+//! protocol that it speaks. These bytes and the form of Hello never change, so that two sides
+//! without a common version get an error that says so. The first 2 bytes of Setup are the version
+//! that both use: the newest that both speak.
 
 use chunkcomm::codec::{EncodeError, decode, encode_into_vec};
 use chunkcomm::launch::Token;
@@ -35,24 +35,24 @@ pub(crate) const VERSIONS: (u16, u16) = (3, 3);
 
 const _: () = assert!(VERSIONS.0 <= VERSIONS.1);
 
-/// The worker's first word, behind its versions.
+/// The worker's first message, after its versions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Hello {
     /// The worker that was started with this index and this token.
     Started { token: Token, index: u64 },
-    /// A node of the farmer's cluster: who it is, its link says.
+    /// A node of the farmer's cluster; its link tells which one.
     Member,
 }
 
 /// Bytes that are no hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HelloError {
-    /// Its versions, of which this code speaks none.
+    /// The worker's versions, none of which this code speaks.
     Versions((u16, u16)),
     Malformed,
 }
 
-/// The worker's first message.
+/// Encodes the worker's first message.
 pub(crate) fn hello(hello: &Hello) -> Result<Vec<u8>, EncodeError> {
     let (oldest, newest) = VERSIONS;
     let mut bytes = [oldest.to_le_bytes(), newest.to_le_bytes()].concat();
@@ -60,7 +60,7 @@ pub(crate) fn hello(hello: &Hello) -> Result<Vec<u8>, EncodeError> {
     Ok(bytes)
 }
 
-/// Who it is, and the version that both go by.
+/// Reads a worker's first message: its hello, and the version that both sides use.
 pub(crate) fn read_hello(bytes: &[u8]) -> Result<(Hello, u16), HelloError> {
     let (&[a, b, c, d], hello) = bytes.split_first_chunk().ok_or(HelloError::Malformed)?;
     let theirs = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
@@ -71,21 +71,21 @@ pub(crate) fn read_hello(bytes: &[u8]) -> Result<(Hello, u16), HelloError> {
     Ok((decode(hello).map_err(|_| HelloError::Malformed)?, version))
 }
 
-/// The newest version that is in both ranges.
+/// Returns the newest version that is in both ranges.
 fn common(ours: (u16, u16), theirs: (u16, u16)) -> Option<u16> {
     let newest = ours.1.min(theirs.1);
     (newest >= ours.0.max(theirs.0)).then_some(newest)
 }
 
-/// The farmer's first word.
+/// The farmer's first message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Setup {
-    /// What both go by.
+    /// Version that both sides use.
     pub(crate) version: u16,
     pub(crate) functions: Vec<FunctionPrint>,
 }
 
-/// The worker's answer to it.
+/// The worker's answer to the [`Setup`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Reply {
     Ready,
@@ -96,7 +96,7 @@ pub(crate) enum Reply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// Takes numbers and slices from the front of bytes.
+/// Takes numbers and slices from the front of its bytes.
 #[derive(Clone, Copy, Debug)]
 struct Reader<'a>(&'a [u8]);
 
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Encoded values, each behind its length.
+/// Encoded values, each preceded by its length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Items<'a> {
     rest: Reader<'a>,
@@ -134,7 +134,7 @@ pub(crate) struct Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// The next value's bytes; `None` after the last.
+    /// Returns the next value's bytes; `None` after the last.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<&'a [u8]>, Malformed> {
         if self.left == 0 {
@@ -146,9 +146,9 @@ impl<'a> Items<'a> {
     }
 }
 
-/// Appends a value behind its length.
+/// Appends a length and its value.
 ///
-/// `write` appends the value; when it fails, `out` is as before.
+/// `write` appends the value; when `write` fails, `out` is as before.
 #[inline]
 pub(crate) fn put_item<E>(
     out: &mut Vec<u8>,
@@ -160,24 +160,24 @@ pub(crate) fn put_item<E>(
         out.truncate(at);
         return Err(error);
     }
-    // Messages are limited to less than 4 GiB, so the cut length of a longer
-    // value is never seen: sending it fails.
+    // A message has less than 4 GiB, so the cut length of a longer value is never
+    // seen: sending it fails.
     let bytes = (out.len() - at - 4) as u32;
     out[at..at + 4].copy_from_slice(&bytes.to_le_bytes());
     Ok(())
 }
 
-/// As [`put_item`], of a value for the codec.
+/// Appends a length and the value as the codec encodes it; see [`put_item`].
 #[inline]
 pub(crate) fn put_value<T: Serialize>(out: &mut Vec<u8>, value: &T) -> Result<(), EncodeError> {
     put_item(out, |out| encode_into_vec(value, out).map(drop))
 }
 
-/// Tasks for a worker: those with the indices from `first` on.
+/// Tasks for a worker: `count` of them, with the indices from `first` on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Assignment<'a> {
     pub(crate) run: u32,
-    /// Index in the farmer's Setup.
+    /// Index of the function in the farmer's Setup.
     pub(crate) function: u32,
     pub(crate) first: u64,
     pub(crate) count: u32,
@@ -208,15 +208,15 @@ pub(crate) fn read_assignment(bytes: &[u8]) -> Result<Assignment<'_>, Malformed>
     let mut reader = Reader(bytes);
     let (run, function) = (reader.u32()?, reader.u32()?);
     let (first, count) = (reader.u64()?, reader.u32()?);
-    // An index beyond the numbers is never assigned.
+    // An index that overflows is never assigned.
     first.checked_add(count.into()).ok_or(Malformed)?;
     Ok(Assignment { run, function, first, count, inputs: Items { rest: reader, left: count } })
 }
 
-/// What became of an assignment.
+/// Outcome of an assignment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Answer<'a> {
-    /// All its tasks were done.
+    /// All tasks of the assignment were done.
     Done { run: u32, first: u64, count: u32, busy_ns: u64, results: Items<'a> },
     /// This task failed; the rest of the assignment was not tried.
     Failed { run: u32, index: u64, text: &'a str },
@@ -240,10 +240,10 @@ pub(crate) fn finish_answer(out: &mut [u8], busy_ns: u64) {
     out[BUSY_AT..BUSY_AT + 8].copy_from_slice(&busy_ns.to_le_bytes());
 }
 
-/// The longest text of a failure that is sent: it must always fit in a message.
+/// Bytes of the longest text of a failure: it must always fit in a message.
 const FAILURE_TEXT_BYTES_MAX: usize = 4096;
 
-/// Replaces `out` by an answer that task `index` failed.
+/// Replaces `out` by an answer that reports the failure of task `index`.
 pub(crate) fn write_failure(out: &mut Vec<u8>, run: u32, index: u64, text: &str) {
     out.clear();
     put_answer_head(out, FAILED, run, index, 0);
