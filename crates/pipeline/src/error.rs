@@ -1,4 +1,4 @@
-//! What can go wrong with a delta, by side.
+//! Errors of a delta, by side.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use chunkcomm::{AcceptError, OpenError, RecvError, SendError};
 
 use crate::proto::opening::{OpeningFault, Shape};
 
-/// What the two sides of a delta stated, where they differ.
+/// The shapes that the two sides of a delta stated, where they differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mismatch {
@@ -14,19 +14,19 @@ pub struct Mismatch {
     pub peer: String,
     /// Name of the delta's channel.
     pub channel: String,
-    /// What this side has.
+    /// Shape at this side.
     pub ours: Shape,
-    /// What the other side has.
+    /// Shape at the other side.
     pub theirs: Shape,
 }
 
-/// Why a delta cannot be sent, or forwarded.
+/// Error of a delta that cannot be sent or forwarded.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum DeltaSendError {
     /// The channel could not be opened.
     Open(OpenError),
-    /// The channel failed, or the receiver was dropped; what was sent may have landed.
+    /// The channel failed, or the receiver was dropped; bytes that were sent may have landed.
     Channel(SendError),
     /// The receiver expects another length or element type and took nothing.
     Mismatch(Box<Mismatch>),
@@ -36,18 +36,18 @@ pub enum DeltaSendError {
         peer: String,
         /// Name of the delta's channel.
         channel: String,
-        /// Elements that were committed.
+        /// Number of elements that were committed.
         committed: usize,
-        /// Elements of the buffer.
+        /// Number of elements of the buffer.
         length: usize,
     },
-    /// What is forwarded stopped coming; the next node was told.
+    /// The bytes to forward stopped coming; the next node gets a notice.
     Source {
         /// Name of the node that would have received.
         peer: String,
         /// Name of the forward's channel.
         channel: String,
-        /// What happened at the near side.
+        /// Error of the receiver at this node.
         source: Box<DeltaRecvError>,
     },
     /// The node was closed, or the runtime that carried the transfer shut down.
@@ -83,7 +83,7 @@ impl fmt::Display for DeltaSendError {
     }
 }
 
-// The machines of `proto` know nobody.
+// The machines of `proto` use nothing of `chunkcomm`, so this stands here.
 chunkcomm::debug_with_causes!(OpeningFault);
 
 chunkcomm::debug_with_causes!(DeltaSendError);
@@ -99,47 +99,47 @@ impl std::error::Error for DeltaSendError {
     }
 }
 
-/// Why a delta cannot be received.
+/// Error of a delta that cannot be received.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum DeltaRecvError {
     /// The channel could not be accepted.
     Accept(AcceptError),
-    /// The channel failed, or the sender's node died; what landed stays readable.
+    /// The channel failed, or the sender's node died; elements that landed stay readable.
     Channel(RecvError),
-    /// What came first is not the opening of a delta.
+    /// The first message is not the opening of a delta.
     Opening {
         /// Name of the node that sends.
         peer: String,
         /// Name of the delta's channel.
         channel: String,
-        /// What is wrong with it.
+        /// Fault of the message.
         fault: OpeningFault,
     },
     /// The sender has another length or element type; nothing landed.
     Mismatch(Box<Mismatch>),
-    /// The sender ended the transfer before its last byte; what landed stays readable.
+    /// The sender ended the transfer before its last byte; elements that landed stay readable.
     Ended {
         /// Name of the node that sends.
         peer: String,
         /// Name of the delta's channel.
         channel: String,
-        /// Bytes that landed.
+        /// Number of bytes that landed.
         landed_bytes: usize,
-        /// Bytes of the whole buffer.
+        /// Size of the whole buffer in bytes.
         length_bytes: usize,
-        /// Why, where the sender said so.
+        /// Reason, where the sender gave one.
         cause: Option<String>,
     },
-    /// A range that is not within the buffer was waited for.
+    /// The range to wait for is not within the buffer.
     Range {
         /// Name of the delta's channel.
         channel: String,
-        /// First element asked for.
+        /// Index of the first element asked for.
         start: usize,
-        /// Element behind the last asked for.
+        /// Index behind the last element asked for.
         end: usize,
-        /// Elements of the buffer.
+        /// Number of elements of the buffer.
         length: usize,
     },
 }

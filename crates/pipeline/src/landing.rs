@@ -1,5 +1,5 @@
 //! The receiving end of a buffer: bytes go from the socket into it, and the end of the channel
-//! becomes an end that says why.
+//! becomes an end with a reason.
 
 use std::sync::{Arc, Weak};
 
@@ -13,7 +13,7 @@ use crate::notices::{self, To};
 use crate::proto::notice::Notice;
 use crate::pump::{Coming, Progress};
 
-/// Where a buffer comes from.
+/// The sender of a buffer, and the buffer's channel.
 pub(crate) struct Origin {
     pub(crate) node: Node,
     pub(crate) peer: Peer,
@@ -22,7 +22,7 @@ pub(crate) struct Origin {
     pub(crate) length_bytes: usize,
 }
 
-/// Lets all further bytes of `channel` land behind `writer`, while somebody is interested.
+/// Lets all further bytes of `channel` land behind `writer`, as long as `interest` is held.
 pub(crate) fn land<T: Pod>(
     channel: BytesReceiver,
     writer: Writer<T>,
@@ -54,7 +54,7 @@ pub(crate) fn land<T: Pod>(
 }
 
 impl Origin {
-    /// What the end of the channel means after `landed_bytes`, which are not all.
+    /// Returns the error of a channel that ended after `landed_bytes`, before the last byte.
     async fn explain(
         self,
         outcome: Option<Result<(), RecvError>>,
@@ -80,18 +80,18 @@ impl Origin {
     }
 }
 
-/// Where the driver puts the bytes.
+/// The driver's way to put bytes into the buffer.
 struct Lander<T: Pod> {
-    /// Taken when all has landed, so that the memory is free although the channel still ends.
+    /// Taken when all has landed, so that the memory is free even if the channel ends later.
     writer: Option<Writer<T>>,
     interest: Weak<()>,
     progress: Arc<watch::Sender<Progress>>,
-    /// Taken when all has landed or the channel has ended, whichever is first.
+    /// Taken when all has landed or when the channel has ended, whichever comes first.
     outcome: Option<oneshot::Sender<Result<(), RecvError>>>,
 }
 
 impl<T: Pod> Lander<T> {
-    /// `bytes` more are there.
+    /// Publishes `bytes` more bytes.
     fn landed(&mut self, bytes: usize) {
         let Some(writer) = &mut self.writer else { return };
         let landed = writer.published() + bytes;
@@ -108,7 +108,7 @@ impl<T: Pod> Lander<T> {
 
     fn over(&mut self, outcome: Result<(), RecvError>) {
         if let Some(word) = self.outcome.take() {
-            // The task that listens ends before only with its runtime.
+            // The task that waits for the outcome ends earlier only with its runtime.
             let _ = word.send(outcome);
         }
     }
@@ -127,7 +127,7 @@ impl<T: Pod> Landing for Lander<T> {
     }
 
     fn end(mut self: Box<Self>, outcome: Result<(), RecvError>) {
-        // The memory is let go before the end is known.
+        // The memory is released before the end is reported.
         self.writer = None;
         self.over(outcome);
     }
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(ends.reader.elements(), [0x0101, 0x0202, 0x0303]);
         assert!(matches!(ends.outcome.try_recv(), Ok(Ok(()))));
         assert!(lander.room().is_empty());
-        // The channel ends later; nobody is told a second time.
+        // The channel ends later; no second outcome is sent.
         lander.end(Ok(()));
     }
 

@@ -2,13 +2,13 @@
 //! send-recv).
 //!
 //! A program that computes an array, sends it, and lets the next node compute on it uses one
-//! node at a time. Here the same loop hands out the buffer in chunks and commits each: what is
-//! committed travels while the next chunk is computed, and the receiver works on what has
-//! landed. In a chain of nodes that each compute on all elements, all of them compute at once.
+//! node at a time. Here the same loop hands out the buffer in chunks and commits each. A committed
+//! chunk travels while the next one is computed, and the receiver works on the elements that have
+//! landed. In a chain of nodes that each compute on all elements, all nodes compute at once.
 //! The idea is that of Bao, Ding, Gao and Archambault, "Delta Send-Recv".
 //!
-//! Not for small messages: below some ten pages the overhead of the increments is more than the
-//! overlap gains. Use a channel of [`chunkcomm`].
+//! Not for small messages: below some ten pages the increments cost more than the overlap gains.
+//! Use a channel of [`chunkcomm`] there.
 //!
 //! ```no_run
 //! use chunkcomm_pipeline::{DeltaReceiver, DeltaSender, Increment};
@@ -35,18 +35,17 @@
 //! # }
 //! ```
 //!
-//! In layers, each on the ones below, and in reading order:
+//! The layers, each on the ones above it here, in reading order:
 //!
-//! - `proto`: pure: what may be sent and read ([`Increment`] decides how much at a time), what
-//!   both sides state;
+//! - `proto`: pure: the bytes that may be sent and read ([`Increment`] decides how many at a time),
+//!   and the statements of both sides;
 //! - `memory`: the buffer that one writes and many read, the crate's only `unsafe`;
-//! - `pump` and `landing`: from the buffer to a channel, and from a channel into it;
-//! - [`DeltaSender`], [`DeltaReceiver`], [`Forward`]: the face;
-//! - [`patterns`]: whole programs made of it, to measure and to learn from.
+//! - `pump` and `landing`: from the buffer to a channel, and from a channel into a buffer;
+//! - [`DeltaSender`], [`DeltaReceiver`], [`Forward`]: the user's interface;
+//! - [`patterns`]: whole programs made of these, to measure and to learn from.
 //!
-//! Elements are plain old data (`bytemuck::Pod`) and travel in the sender's byte order; both
-//! sides state it with the length and the element type, and a difference is an error that names
-//! both.
+//! Elements are plain old data (`bytemuck::Pod`) and travel in the sender's byte order. Both sides
+//! state length, element type and byte order; a difference is an error that names both.
 
 mod error;
 mod landing;

@@ -1,7 +1,7 @@
-//! Memory that one writer fills from its start while others already read what is filled.
+//! Memory that one writer fills from its start while others already read the filled part.
 //!
-//! The one fenced module of this crate: a sender computes into it while the link sends from it, a
-//! receiver reads from it while the link lands bytes in it, and neither copies.
+//! The only fenced module of this crate. A sender computes into the memory while the link sends from
+//! it; a receiver reads from it while the link lands bytes in it. Neither copies.
 //!
 //! ```text
 //! 0                 published                               len
@@ -50,7 +50,7 @@ struct Memory<T: Pod> {
     base: NonNull<T>,
     len: usize,
     capacity: usize,
-    /// Bytes from the start that are never written again.
+    /// Number of bytes from the start that are never written again.
     published: AtomicUsize,
     owns: PhantomData<T>,
 }
@@ -82,7 +82,7 @@ impl<T: Pod> Memory<T> {
         self.published.load(Ordering::Acquire)
     }
 
-    /// The published bytes of `range`.
+    /// Returns the published bytes of `range`.
     ///
     /// # Panics
     /// When the range is not within the published bytes.
@@ -95,14 +95,14 @@ impl<T: Pod> Memory<T> {
         }
     }
 
-    /// The whole elements among the published bytes.
+    /// Returns the whole elements among the published bytes.
     fn elements(&self) -> &[T] {
         let whole = self.published() / size_of::<T>();
         // SAFETY: as in `bytes`; the base is aligned for `T` (1).
         unsafe { slice::from_raw_parts(self.base.as_ptr(), whole) }
     }
 
-    /// Gives the vector back.
+    /// Returns the vector.
     fn into_vec(self) -> Vec<T> {
         let this = ManuallyDrop::new(self);
         // SAFETY: the parts are those of the vector that `new` took, and `ManuallyDrop` keeps
@@ -118,7 +118,7 @@ impl<T: Pod> Drop for Memory<T> {
     }
 }
 
-/// A share in the memory that says when it is let go.
+/// A share in the memory that notifies when it is dropped.
 struct Holder<T: Pod> {
     memory: Option<Arc<Memory<T>>>,
     released: Arc<Notify>,
@@ -138,36 +138,36 @@ impl<T: Pod> Clone for Holder<T> {
 
 impl<T: Pod> Drop for Holder<T> {
     fn drop(&mut self) {
-        // First the share, then the word: who is woken finds the count already lower.
+        // The share is dropped before the notice, so that a woken task finds the count already lower.
         drop(self.memory.take());
         self.released.notify_one();
     }
 }
 
-/// Makes the elements of `buffer` writable by one and readable by many, nothing published yet.
+/// Makes `buffer` writable by one and readable by many, with nothing published yet.
 pub(crate) fn share<T: Pod>(buffer: Vec<T>) -> (Writer<T>, Reader<T>) {
     let holder =
         Holder { memory: Some(Arc::new(Memory::new(buffer))), released: Arc::new(Notify::new()) };
     (Writer { holder: holder.clone() }, Reader { holder })
 }
 
-/// The only one who writes, from the start to the end.
+/// The only writer, from the start to the end.
 pub(crate) struct Writer<T: Pod> {
     holder: Holder<T>,
 }
 
 impl<T: Pod> Writer<T> {
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub(crate) fn len_bytes(&self) -> usize {
         self.holder.memory().len_bytes()
     }
 
-    /// Bytes that were published.
+    /// Returns the number of bytes that were published.
     pub(crate) fn published(&self) -> usize {
         self.holder.memory().published()
     }
 
-    /// All bytes that are not published.
+    /// Returns all bytes that are not published.
     pub(crate) fn rest_mut(&mut self) -> &mut [u8] {
         let memory = self.holder.memory();
         let start = memory.published();
@@ -179,7 +179,7 @@ impl<T: Pod> Writer<T> {
         }
     }
 
-    /// The elements of `range`, none of them published.
+    /// Returns the elements of `range`, none of which is published.
     ///
     /// # Panics
     /// When the range reaches into the published bytes or beyond the end.
@@ -191,10 +191,10 @@ impl<T: Pod> Writer<T> {
         unsafe { slice::from_raw_parts_mut(memory.base.as_ptr().add(range.start), range.len()) }
     }
 
-    /// Makes the bytes below `end_bytes` readable, for ever.
+    /// Makes the bytes below `end_bytes` readable for ever.
     ///
     /// # Panics
-    /// When `end_bytes` is below what was published, or beyond the end.
+    /// When `end_bytes` is below the published bytes or beyond the end.
     pub(crate) fn publish(&mut self, end_bytes: usize) {
         let memory = self.holder.memory();
         assert!(memory.published() <= end_bytes && end_bytes <= memory.len_bytes());
@@ -202,7 +202,7 @@ impl<T: Pod> Writer<T> {
     }
 }
 
-/// One of those who read what is published.
+/// One of the readers of the published bytes.
 pub(crate) struct Reader<T: Pod> {
     holder: Holder<T>,
 }
@@ -214,17 +214,17 @@ impl<T: Pod> Clone for Reader<T> {
 }
 
 impl<T: Pod> Reader<T> {
-    /// Length in elements.
+    /// Returns the length in elements.
     pub(crate) fn len(&self) -> usize {
         self.holder.memory().len
     }
 
-    /// Length in bytes.
+    /// Returns the length in bytes.
     pub(crate) fn len_bytes(&self) -> usize {
         self.holder.memory().len_bytes()
     }
 
-    /// Bytes that were published.
+    /// Returns the number of bytes that were published.
     pub(crate) fn published(&self) -> usize {
         self.holder.memory().published()
     }
@@ -234,12 +234,12 @@ impl<T: Pod> Reader<T> {
         self.published() == self.len_bytes()
     }
 
-    /// The whole elements among the published bytes.
+    /// Returns the whole elements among the published bytes.
     pub(crate) fn elements(&self) -> &[T] {
         self.holder.memory().elements()
     }
 
-    /// The published bytes of `range` as a handle that shares the memory.
+    /// Returns the published bytes of `range` as a handle that shares the memory.
     ///
     /// # Panics
     /// When the range is not within the published bytes.
@@ -248,7 +248,7 @@ impl<T: Pod> Reader<T> {
         Bytes::from_owner(View { holder: self.holder.clone(), range })
     }
 
-    /// The buffer, once nobody else holds the memory. Cancelled, the memory is let go.
+    /// Waits until this is the only holder and returns the buffer. Cancelled, it releases the memory.
     pub(crate) async fn into_buffer(mut self) -> Vec<T> {
         loop {
             let memory = self.holder.memory.take().expect("put back each time round");
@@ -256,13 +256,13 @@ impl<T: Pod> Reader<T> {
                 Ok(memory) => return memory.into_vec(),
                 Err(memory) => self.holder.memory = Some(memory),
             }
-            // A holder that is dropped between the look and the wait leaves its word behind.
+            // A holder dropped between the look and the wait leaves its notification behind.
             self.holder.released.notified().await;
         }
     }
 }
 
-/// What a `Bytes` owns: a share in the memory and its part of it.
+/// Owner behind a `Bytes`: a share in the memory and a range of it.
 struct View<T: Pod> {
     holder: Holder<T>,
     range: Range<usize>,

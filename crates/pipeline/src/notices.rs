@@ -1,7 +1,7 @@
-//! One word beside the bytes, on a channel of its own: from the receiver when all has landed or
-//! when it refuses, from the sender when it stops before the end.
+//! Notices of a transfer, one message on a channel of their own: from the receiver when all has
+//! landed or when it refuses, from the sender when it stops before the end.
 //!
-//! The data never waits for it: it is the last thing of a transfer, not the first.
+//! The data never waits for a notice: it is the last message of a transfer, not the first.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
@@ -11,19 +11,19 @@ use tokio::time::timeout;
 
 use crate::proto::notice::Notice;
 
-/// How long a side that saw the channel end looks whether the other said why. The word is sent
-/// before the end, on the same link, so it is there or about to be; an end without a word (a
+/// Time that a side waits for the other's notice after the channel has ended. A notice is sent
+/// before the end, on the same link, so it is there or about to be. An end without a notice (a
 /// dropped receiver) is reported this much later.
 const NOTICE_WAIT: Duration = Duration::from_millis(300);
 
-/// To whom a notice goes. Both may be one node.
+/// Side that a notice goes to. Both sides may be one node.
 #[derive(Clone, Copy)]
 pub(crate) enum To {
     Sender,
     Receiver,
 }
 
-/// A number that tells this transfer's notices from those of others.
+/// Returns a number that tells this transfer's notices from those of others.
 pub(crate) fn fresh_id() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -36,23 +36,23 @@ fn channel_name(to: To, id: u64) -> String {
     format!("chunkcomm-pipeline.{to}.{id:016x}")
 }
 
-/// Tells `peer`; a link that is gone takes the word with it.
+/// Sends a notice to `peer`; when the link is gone, the notice is lost.
 pub(crate) async fn tell(node: &Node, peer: &Peer, to: To, id: u64, notice: &Notice) {
     if let Ok(mut channel) = node.open_bytes(peer, &channel_name(to, id)).await {
-        // The transfer's own outcome is what the user sees; that of its notice adds nothing.
+        // The user sees the transfer's own outcome; that of its notice adds nothing.
         let _ = channel.send_slice_now(&notice.encode()).await;
     }
 }
 
-/// Waits for what the other side of transfer `id` says. `None` when that is not readable, or the
-/// node is closed.
+/// Waits for the other side's notice of transfer `id`. `None` when it is not readable, or the node
+/// is closed.
 pub(crate) async fn hear(node: &Node, to: To, id: u64) -> Option<Notice> {
     let (_, mut channel) = node.accept_bytes(&channel_name(to, id)).await.ok()?;
     let bytes = channel.recv().await.ok()??;
     Notice::decode(&bytes).ok()
 }
 
-/// What `hearing` hears, when the other side has ended the transfer: something soon or never.
+/// Returns the notice of `hearing` if it comes soon: after the other side has ended the transfer.
 pub(crate) async fn soon(hearing: impl Future<Output = Option<Notice>>) -> Option<Notice> {
     timeout(NOTICE_WAIT, hearing).await.ok()?
 }

@@ -1,9 +1,9 @@
-//! The task that carries published bytes to a peer: behind every sender and every forward.
+//! The task that carries published bytes to a peer, for every sender and every forward.
 //!
-//! It asks [`Sending`] what may leave, hands it to the channel, and sleeps until more is
-//! published. While the channel takes a message the writer goes on publishing, so the next
-//! message is as large as the link is slow; what is published faster than messages are cheap is
-//! gathered, without a timer: the task lets others run and looks again.
+//! The task asks [`Sending`] for the bytes that may leave, hands them to the channel, and sleeps until
+//! more is published. While the channel takes a message the writer goes on publishing, so the slower
+//! the link, the larger the next message. Increments that come too fast are gathered without a timer:
+//! the task lets others run and looks again.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,22 +21,22 @@ use crate::proto::intervals::{Sending, Step};
 use crate::proto::notice::Notice;
 use crate::proto::opening::{Opening, Shape};
 
-/// How far a buffer has come.
+/// Progress of a buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Bytes that were published.
+    /// Number of bytes that were published.
     pub(crate) bytes: usize,
-    /// Why no more will come, once that is known.
+    /// Reason why no more will come, once it is known.
     pub(crate) end: Option<DeltaRecvError>,
 }
 
-/// Wakes who waits for published bytes. Closed means that the writer is gone.
+/// Wakes tasks that wait for published bytes. Closed means that the writer is gone.
 pub(crate) type Coming = watch::Receiver<Progress>;
 
-/// How the transfer ended, once it did.
+/// Outcome of a transfer; `None` until it has ended.
 pub(crate) type Fate = watch::Receiver<Option<Result<(), DeltaSendError>>>;
 
-/// Where a pump sends to.
+/// Destination of a pump.
 pub(crate) struct Target<'a> {
     pub(crate) node: &'a Node,
     pub(crate) peer: &'a Peer,
@@ -101,7 +101,7 @@ struct Pump {
 }
 
 impl Pump {
-    /// Carries everything; the memory is let go on return.
+    /// Carries everything; the memory is released on return.
     async fn run<T: Pod>(
         mut self,
         mut channel: BytesSender,
@@ -119,14 +119,14 @@ impl Pump {
             Err(error) => error,
         };
         let notice = match failed {
-            // The receiver ended the channel: it may have said why.
+            // The receiver ended the channel: it may have sent its reason.
             SendError::Terminated(_) => notices::soon(hearing).await,
             _ => None,
         };
         self.outcome(notice, Some(failed))
     }
 
-    /// Hands all that is and will be published to the channel.
+    /// Hands everything that is and will be published to the channel.
     async fn carry<T: Pod>(
         &mut self,
         channel: &mut BytesSender,
@@ -135,7 +135,7 @@ impl Pump {
     ) -> Result<(), SendError> {
         let mut sent_at: Option<Instant> = None;
         loop {
-            // The end is looked at before the bytes: all bytes are published before the end is.
+            // The end is read before the bytes, since all bytes are published before the end is.
             let last = coming.borrow_and_update().end.is_some() || coming.has_changed().is_err();
             let since_sent = sent_at.map_or(Duration::MAX, |sent_at| sent_at.elapsed());
             let since_sent_ns = u64::try_from(since_sent.as_nanos()).unwrap_or(u64::MAX);
@@ -155,7 +155,7 @@ impl Pump {
         }
     }
 
-    /// What the receiver's notice and the channel's failure mean.
+    /// Returns the outcome that follows from the receiver's notice and the channel's failure.
     fn outcome(
         &self,
         notice: Option<Notice>,
@@ -174,7 +174,7 @@ impl Pump {
         }
     }
 
-    /// Tells the receiver why the bytes stop before the end.
+    /// Sends the receiver the reason why the bytes stop before the end.
     async fn break_off(&self, coming: &Coming) -> DeltaSendError {
         let broken = coming.borrow().end.clone();
         let cause = broken.as_ref().map_or_else(
@@ -191,7 +191,7 @@ impl Pump {
     }
 }
 
-/// Sends `bytes` as one message, or in parts where the peer takes smaller ones only.
+/// Sends `bytes` as one message, or in parts where the peer takes only smaller ones.
 async fn send_split(channel: &mut BytesSender, mut bytes: Bytes) -> Result<(), SendError> {
     let mut part_bytes = bytes.len();
     while !bytes.is_empty() {

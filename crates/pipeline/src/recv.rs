@@ -1,4 +1,4 @@
-//! Using a buffer while it arrives, and passing it on.
+//! Use of a buffer while it arrives, and its forwarding.
 
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
@@ -18,17 +18,17 @@ use crate::proto::notice::Notice;
 use crate::proto::opening::{Opening, OpeningFault, Shape};
 use crate::pump::{self, Coming, Fate, Target};
 
-/// A sender states its shape in its first message; who opens the channel and does not is no sender
-/// and must not keep others waiting.
+/// Time in which a sender must state its shape, in its first message. A peer that opens the channel
+/// and does not is no sender and must not keep others waiting.
 const OPENING_WAIT: Duration = Duration::from_secs(10);
 
 /// Receives the elements of one buffer and shows them as they land.
 ///
-/// The bytes go from the socket into the buffer, whether or not somebody waits. Elements are
-/// asked for by [`range`](Self::wait), as [they come](Self::next) or [all](Self::finish), and
-/// are passed on by [`forward`](Self::forward) without this program's doing.
+/// The bytes go from the socket into the buffer, whether or not somebody waits. Ask for elements by
+/// [`range`](Self::wait), as [they come](Self::next) or [all at once](Self::finish).
+/// [`forward`](Self::forward) passes them on without further work of the program.
 ///
-/// Dropped, with its forwards, before all has landed, the sender is stopped.
+/// When the receiver and its forwards are dropped before all has landed, the sender is stopped.
 ///
 /// ```no_run
 /// # async fn example(node: &chunkcomm::Node) -> Result<(), chunkcomm_pipeline::DeltaRecvError> {
@@ -47,7 +47,7 @@ pub struct DeltaReceiver<T: Pod> {
     reader: Reader<T>,
     reading: Reading,
     coming: Coming,
-    /// Held by this and by the forwards: the landing looks whether anybody is left.
+    /// Held by the receiver and its forwards; without a holder, nothing more lands.
     interest: Arc<()>,
     peer: Peer,
     channel: String,
@@ -55,20 +55,19 @@ pub struct DeltaReceiver<T: Pod> {
 }
 
 impl<T: Pod> DeltaReceiver<T> {
-    /// Waits for a delta called `name` from any peer, to land in `buffer`.
+    /// Waits for a delta called `name` from any peer, which will land in `buffer`.
     ///
-    /// `buffer.len()` and `T` are what this side states; its contents are overwritten, so a
-    /// buffer of an earlier transfer may be given. Returns as soon as the sender has stated the
-    /// same, before its first element.
+    /// This side states `buffer.len()` and `T`. The contents are overwritten, so `buffer` may come from
+    /// an earlier transfer. Returns as soon as the sender has stated the same, before its first element.
     ///
     /// # Errors
-    /// [`DeltaRecvError::Mismatch`] when the sender states another length or element type: the
-    /// sender is told, too. [`DeltaRecvError::Opening`] when something else opens by that name.
+    /// [`DeltaRecvError::Mismatch`] when the sender states another length or element type; the sender
+    /// gets an error, too. [`DeltaRecvError::Opening`] when something else opens by that name.
     /// `Accept` and `Channel` when the node or the link is gone. The buffer is dropped.
     ///
     /// # Cancel safety
-    /// Dropped, nothing is lost but the buffer: a delta that was opened meanwhile goes to the next
-    /// call with its name. A sender that is being refused is refused all the same.
+    /// When the future is dropped, only the buffer is lost. A delta that was opened meanwhile goes to
+    /// the next call with its name. A refusal that has begun goes on.
     ///
     /// # Panics
     /// When called outside a tokio runtime.
@@ -111,17 +110,17 @@ impl<T: Pod> DeltaReceiver<T> {
         })
     }
 
-    /// The elements of `range`, once they have all landed.
+    /// Waits until all elements of `range` have landed and returns them.
     ///
-    /// Returns at once when they have, or when the range is empty. Ranges may be asked for in any order, and several at a
-    /// time; they land in the order of their indices.
+    /// Returns at once when they have, or when the range is empty. Ranges may be asked for in any
+    /// order, and several at a time; the elements land in the order of their indices.
     ///
     /// # Errors
     /// [`DeltaRecvError::Range`] when the range is not within the buffer. Others when the sender
-    /// ended or died before the range had landed; what landed stays readable.
+    /// ended or died before the range had landed; elements that landed stay readable.
     ///
     /// # Cancel safety
-    /// Dropped, nothing is lost.
+    /// Nothing is lost when the future is dropped.
     pub async fn wait(&self, range: impl RangeBounds<usize>) -> Result<&[T], DeltaRecvError> {
         let (start, end) = self.resolve(&range)?;
         if start == end {
@@ -131,14 +130,14 @@ impl<T: Pod> DeltaReceiver<T> {
         Ok(&self.reader.elements()[start..end])
     }
 
-    /// The elements that landed since the last call, waiting for at least one; `None` when all
-    /// were shown.
+    /// Returns the elements that landed since the last call, waiting for at least one; `None` when
+    /// all were shown.
     ///
     /// # Errors
-    /// When the sender ended or died; what landed before is shown first.
+    /// When the sender ended or died; elements that landed before are shown first.
     ///
     /// # Cancel safety
-    /// Dropped, nothing is lost.
+    /// Nothing is lost when the future is dropped.
     pub async fn next(&mut self) -> Result<Option<&[T]>, DeltaRecvError> {
         if self.reading.is_done() {
             return Ok(None);
@@ -149,25 +148,25 @@ impl<T: Pod> DeltaReceiver<T> {
         Ok(fresh.map(|range| &self.reader.elements()[range]))
     }
 
-    /// The whole buffer, once all of it has landed.
+    /// Waits until all elements have landed and returns the whole buffer.
     ///
     /// # Errors
-    /// When the sender ended or died before.
+    /// When the sender ended or died before that.
     ///
     /// # Cancel safety
-    /// Dropped, nothing is lost.
+    /// Nothing is lost when the future is dropped.
     pub async fn finish(&mut self) -> Result<&[T], DeltaRecvError> {
         self.wait(..).await
     }
 
-    /// The whole buffer to own, once all of it has landed and the forwards have let go of it: to
-    /// be kept, changed, or given to the next transfer.
+    /// Returns the owned buffer, once all of it has landed and the forwards have released it: to keep,
+    /// to change, or to give to the next transfer.
     ///
     /// # Errors
     /// As [`finish`](Self::finish); the buffer is dropped.
     ///
     /// # Cancel safety
-    /// Dropped, the receiver is dropped; the forwards go on.
+    /// When the future is dropped, so is the receiver; the forwards go on.
     pub async fn into_buffer(self) -> Result<Vec<T>, DeltaRecvError> {
         self.until(|elements| elements == self.len()).await?;
         let Self { reader, .. } = self;
@@ -175,17 +174,17 @@ impl<T: Pod> DeltaReceiver<T> {
     }
 
     /// Passes the buffer on to `peer`, whose program accepts `name`, from its first element and as
-    /// the bytes land; several forwards may run beside each other and beside the waits.
+    /// the bytes land. Several forwards may run beside each other and beside the waits.
     ///
-    /// Each increment leaves when it has landed (cut-through), from the same memory, in the
-    /// background. If the sender dies, the next node learns that and why. The forward goes on
-    /// when this receiver is dropped.
+    /// Each increment leaves when it has landed (cut-through), from the same memory, in the background.
+    /// If the sender dies, the next node gets an error with the reason. The forward goes on when this
+    /// receiver is dropped.
     ///
     /// # Errors
-    /// When the channel to `peer` cannot be opened; what lands here is not affected.
+    /// When the channel to `peer` cannot be opened; the elements still land here.
     ///
     /// # Cancel safety
-    /// Dropped, nothing is forwarded, and `peer` sees at most a delta that ends at once.
+    /// When the future is dropped, nothing is forwarded; `peer` sees at most a delta that ends at once.
     pub async fn forward(
         &self,
         node: &Node,
@@ -199,12 +198,12 @@ impl<T: Pod> DeltaReceiver<T> {
         Ok(Forward { fate, peer: peer.clone(), channel: name.to_owned() })
     }
 
-    /// The elements that have landed.
+    /// Returns the elements that have landed.
     pub fn landed(&self) -> &[T] {
         self.reader.elements()
     }
 
-    /// Number of elements of the buffer.
+    /// Returns the number of elements of the buffer.
     pub fn len(&self) -> usize {
         self.reader.len()
     }
@@ -214,12 +213,12 @@ impl<T: Pod> DeltaReceiver<T> {
         self.len() == 0
     }
 
-    /// Bytes that the sender lets go together, as it stated.
+    /// Returns the number of bytes that the sender sends together, as it stated.
     pub fn increment_bytes(&self) -> usize {
         self.increment_bytes
     }
 
-    /// The node that sends.
+    /// Returns the node that sends.
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
@@ -253,14 +252,14 @@ impl<T: Pod> DeltaReceiver<T> {
         }
     }
 
-    /// Waits until `enough` says so of the number of elements that landed.
+    /// Waits until `enough` returns true for the number of elements that landed.
     async fn until(&self, enough: impl Fn(usize) -> bool) -> Result<(), DeltaRecvError> {
         if enough(self.reader.elements().len()) {
             return Ok(());
         }
         let mut coming = self.coming.clone();
         loop {
-            // The end is looked at before the elements: all land before the end is known.
+            // The end is read before the elements, since all land before the end is known.
             let end = coming.borrow_and_update().end.clone();
             if enough(self.reader.elements().len()) {
                 return Ok(());
@@ -286,7 +285,7 @@ impl<T: Pod> fmt::Debug for DeltaReceiver<T> {
     }
 }
 
-/// A buffer on its way to a further node; it goes on when this is dropped.
+/// A buffer on its way to a further node; dropping this does not stop the forward.
 #[derive(Debug)]
 pub struct Forward {
     fate: Fate,
@@ -301,19 +300,19 @@ impl Forward {
     /// [`DeltaSendError::Source`] when the elements stopped coming; the others as for a sender.
     ///
     /// # Cancel safety
-    /// Dropped, the forward goes on; call it again.
+    /// When the future is dropped, the forward goes on; call it again.
     pub async fn finish(&mut self) -> Result<(), DeltaSendError> {
         pump::ended(&mut self.fate, &self.peer, &self.channel).await
     }
 
-    /// The node that receives.
+    /// Returns the node that receives.
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
 }
 
-/// A channel whose opening was not read: dropped, it goes back to the node, for the next who
-/// accepts its name.
+/// A channel whose opening was not read. Dropping it gives the channel back to the node, for the next
+/// call that accepts its name.
 struct Unread(Option<BytesReceiver>);
 
 impl Unread {
@@ -334,15 +333,15 @@ impl Drop for Unread {
     }
 }
 
-/// Tells the sender why, then ends its channel: in a task, so that both happen when the caller is
-/// dropped.
+/// Sends the sender the reason, then ends its channel. A task does both, so that they happen even
+/// when the caller is dropped.
 async fn refuse(node: &Node, peer: &Peer, channel: BytesReceiver, id: u64, notice: Notice) {
     let (node, peer) = (node.clone(), peer.clone());
     let refusing = tokio::spawn(async move {
         notices::tell(&node, &peer, To::Sender, id, &notice).await;
         drop(channel);
     });
-    // It ends early only with its runtime.
+    // The task ends early only with its runtime.
     let _ = refusing.await;
 }
 

@@ -1,4 +1,4 @@
-//! Sending a buffer while it is computed.
+//! Sending of a buffer while it is computed.
 
 use std::fmt;
 
@@ -14,21 +14,20 @@ use crate::pump::{self, Fate, Progress, Target};
 
 /// Sends the elements of one buffer, increment by increment, while they are computed.
 ///
-/// [`next`](Self::next) hands out the next elements to write, [`commit`](Self::commit) lets them
-/// go: whole increments leave in the background, straight from the buffer, without a copy. What
-/// was committed cannot be written again, which the compiler checks. [`finish`](Self::finish)
-/// waits until the receiver has all; [`into_buffer`](Self::into_buffer) gives the memory back for
+/// [`next`](Self::next) hands out the next elements to write, [`commit`](Self::commit) releases
+/// them: whole increments leave in the background, straight from the buffer, without a copy. The
+/// compiler checks that committed elements are not written again. [`finish`](Self::finish)
+/// waits until the receiver has all; [`into_buffer`](Self::into_buffer) returns the memory for
 /// the next transfer.
 ///
-/// Computing never waits for the network: the buffer itself is what is queued.
+/// Computing never waits for the network: the buffer itself is the queue.
 ///
-/// The bytes are moved by tasks of the runtime in which this was opened. Where its only thread is
-/// the one that computes, nothing leaves until that yields: use
-/// [`commit_and_yield`](Self::commit_and_yield) there, and plain `commit` on a thread of its own or
-/// on a multi-thread runtime.
+/// Tasks of the runtime in which this was opened move the bytes. Where its only thread computes,
+/// nothing leaves until that thread yields: use [`commit_and_yield`](Self::commit_and_yield) there,
+/// and plain `commit` on a thread of its own or on a multi-thread runtime.
 ///
-/// Dropped before `finish`, what is committed is sent and the receiver's waits for the rest end
-/// with an error. While a transfer runs it keeps its node.
+/// When this is dropped before `finish`, committed elements are still sent, and the receiver's waits
+/// for the rest end with an error. A running transfer keeps its node alive.
 ///
 /// ```no_run
 /// # async fn example(node: &chunkcomm::Node, peer: &chunkcomm::Peer)
@@ -65,15 +64,15 @@ impl<T: Pod> DeltaSender<T> {
     /// Opens a delta of `buffer.len()` elements to `peer`, whose program accepts `name`.
     ///
     /// Costs no round trip on a live link: bytes may leave before the receiver has agreed. The
-    /// buffer's elements stay as they are until they are written, so a buffer of an earlier
-    /// transfer may be given; its memory is then already mapped.
+    /// buffer's elements stay as they are until they are written, so `buffer` may come from an earlier
+    /// transfer; its memory is then already mapped.
     ///
     /// # Errors
     /// [`DeltaSendError::Open`] or [`DeltaSendError::Channel`] when the link is gone; the buffer is
     /// dropped.
     ///
     /// # Cancel safety
-    /// Dropped, nothing was sent but perhaps the opening, and the receiver sees its end.
+    /// When the future is dropped, at most the opening was sent, and the receiver sees its end.
     ///
     /// # Panics
     /// When called outside a tokio runtime.
@@ -101,9 +100,9 @@ impl<T: Pod> DeltaSender<T> {
         })
     }
 
-    /// The next elements to write: `count`, fewer at the end of the buffer, `None` behind it.
+    /// Hands out the next elements to write: `count`, fewer at the end of the buffer, `None` after it.
     ///
-    /// Every call goes on where the last one ended, committed or not. What was committed cannot be
+    /// Every call goes on where the last one ended, committed or not. Committed elements cannot be
     /// written any more:
     ///
     /// ```compile_fail,E0499
@@ -122,13 +121,13 @@ impl<T: Pod> DeltaSender<T> {
         Some(self.writer.elements_mut(range))
     }
 
-    /// Lets everything go that was handed out by [`next`](Self::next); never waits.
+    /// Releases everything that [`next`](Self::next) handed out; never waits.
     ///
-    /// May be called for every few elements: what is less than an increment stays until the
-    /// increment is whole or the buffer ends.
+    /// May be called for every few elements: less than an increment stays until the increment is
+    /// whole or the buffer ends.
     ///
     /// # Errors
-    /// How the transfer failed, if it did; committing more has no effect then.
+    /// The error of the transfer, if it failed; committing more then has no effect.
     pub fn commit(&mut self) -> Result<(), DeltaSendError> {
         self.publish();
         match &*self.fate.borrow() {
@@ -137,14 +136,14 @@ impl<T: Pod> DeltaSender<T> {
         }
     }
 
-    /// As [`commit`](Self::commit), and lets the runtime send if there is something to send. Does
-    /// not wait for the network.
+    /// Commits as [`commit`](Self::commit) does, and lets the runtime send if there is something to
+    /// send. Does not wait for the network.
     ///
     /// # Errors
     /// As `commit`.
     ///
     /// # Cancel safety
-    /// The commit has happened at the first poll; dropping the rest loses nothing.
+    /// The first poll has committed; dropping the rest loses nothing.
     pub async fn commit_and_yield(&mut self) -> Result<(), DeltaSendError> {
         if self.publish() {
             // Once for the pump, and once for a link that first looks whether more is coming.
@@ -154,7 +153,7 @@ impl<T: Pod> DeltaSender<T> {
         self.commit()
     }
 
-    /// Publishes what was handed out; says whether the pump has something to do.
+    /// Publishes the elements that were handed out; returns whether the pump has something to do.
     fn publish(&mut self) -> bool {
         let before = self.writer.published();
         let end = self.writing.commit() * size_of::<T>();
@@ -167,12 +166,12 @@ impl<T: Pod> DeltaSender<T> {
         may_leave
     }
 
-    /// The elements that were committed, to read: filters look back.
+    /// Returns the elements that were committed, to read: filters look back.
     pub fn committed(&self) -> &[T] {
         self.reader.elements()
     }
 
-    /// Number of elements of the buffer.
+    /// Returns the number of elements of the buffer.
     pub fn len(&self) -> usize {
         self.reader.len()
     }
@@ -182,26 +181,25 @@ impl<T: Pod> DeltaSender<T> {
         self.len() == 0
     }
 
-    /// Index of the first element that [`next`](Self::next) has not handed out.
+    /// Returns the index of the first element that [`next`](Self::next) has not handed out.
     pub fn position(&self) -> usize {
         self.writing.handed()
     }
 
-    /// Bytes that leave together.
+    /// Returns the number of bytes that leave together.
     pub fn increment_bytes(&self) -> usize {
         self.increment_bytes
     }
 
-    /// The node that receives.
+    /// Returns the node that receives.
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// Commits what was handed out and waits until every element is in the receiver's buffer.
+    /// Commits the elements handed out and waits until every element is in the receiver's buffer.
     ///
-    /// Success means just that; not that the receiver's program has looked at them. It costs the
-    /// time of a message back, after the last element, which a task of the receiver's runtime
-    /// sends.
+    /// Success does not mean that the receiver's program has looked at the elements. After the last
+    /// element it costs the time of a message back, which a task of the receiver's runtime sends.
     ///
     /// # Errors
     /// [`DeltaSendError::Unfinished`] when elements were never handed out: hand them out and call
@@ -209,7 +207,7 @@ impl<T: Pod> DeltaSender<T> {
     /// the transfer.
     ///
     /// # Cancel safety
-    /// Dropped, the transfer goes on; call it again.
+    /// When the future is dropped, the transfer goes on; call it again.
     pub async fn finish(&mut self) -> Result<(), DeltaSendError> {
         self.commit()?;
         if self.writing.committed() < self.len() {
@@ -223,11 +221,12 @@ impl<T: Pod> DeltaSender<T> {
         pump::ended(&mut self.fate, &self.peer, &self.channel).await
     }
 
-    /// The buffer, as soon as the link has let go of it: at once after
-    /// [`finish`](Self::finish). Before that, the transfer ends with what is committed.
+    /// Returns the buffer as soon as the link has released it: at once after
+    /// [`finish`](Self::finish). Before that, the transfer ends with the committed elements.
     ///
     /// # Cancel safety
-    /// Dropped, the buffer is dropped when the link lets go of it; what is committed is sent.
+    /// When the future is dropped, so is the buffer, once the link releases it; the committed elements
+    /// are sent.
     pub async fn into_buffer(self) -> Vec<T> {
         let Self { writer, reader, wake, .. } = self;
         drop((writer, wake));

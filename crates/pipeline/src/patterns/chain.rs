@@ -1,4 +1,4 @@
-//! Many runs through one chain of nodes: the first node's program says what is run, the others
+//! Many runs through one chain of nodes: the first node's program decides the runs, the others
 //! serve it.
 //!
 //! ```text
@@ -7,11 +7,11 @@
 //!     ───── orders to each ──▶
 //! ```
 //!
-//! The nodes are known to each other by their addresses ([`serve`]), or by their ranks in a cluster
-//! ([`serve_in`]); the head is told which in the first word of each, and passes it on.
+//! The nodes find each other by their addresses ([`serve`]), or by their ranks in a cluster
+//! ([`serve_in`]). Each node's first word gives its address or rank to the head, which passes it on.
 //!
-//! A node says in its first word by which name it takes its orders, a name of this membership
-//! alone: orders of a head that was given up before are not taken for those of this one.
+//! The first word also names the channel on which the node takes its orders. The name belongs to this
+//! membership alone, so that orders of a head that was given up are not taken for those of this one.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -29,62 +29,62 @@ use crate::notices;
 const WORDS: &str = "chain.words";
 const ORDERS: &str = "chain.orders";
 
-/// The channel by which the orders of one membership come.
+/// Returns the name of the channel on which the orders of one membership come.
 fn orders_channel(membership: u64) -> String {
     format!("{ORDERS}.{membership:016x}")
 }
 
-/// From the head to a node.
+/// Message from the head to a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Order {
-    /// Where the bytes go; `None` for the last node, which learns the length of the chain.
+    /// The node's successor; `None` for the last node. Also the length of the chain.
     Place { next: Option<Whereabouts>, nodes: usize },
-    /// Get ready for this run, say so, and take part.
+    /// Get ready for this run, answer [`Word::Ready`], and take part.
     Run(Run),
 }
 
-/// From a node to the head.
+/// Message from a node to the head.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Word {
-    /// The node with this index (0 is the head) is there.
+    /// The node with this index (0 is the head) has joined.
     Joined { index: usize, at: Whereabouts, membership: u64 },
     /// The link to the next node is there.
     Placed,
     /// The arrays are prepared.
     Ready,
-    /// The run is done here; what the last node found wrong.
+    /// The run is done here; from the last node, with the first wrong element.
     Done(Option<Difference>),
     /// This node cannot go on.
     Failed(String),
 }
 
-/// Where the node before finds a node.
+/// The place where a node's predecessor finds it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Whereabouts {
-    /// It listens there.
+    /// The node listens at this address.
     Address(String),
-    /// It is the member of the cluster with this rank.
+    /// The node is the member of the cluster with this rank.
     Rank(u32),
 }
 
-/// What a run gave.
+/// Report of a run: its time, and the first wrong element.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// From the head's first element to the head's learning that the last node has computed its
-    /// last.
+    /// Time from the head's first element until the head learns that the last node has computed its
+    /// last element.
     pub elapsed: Duration,
-    /// The first element of the last node that is not as computed sequentially; looked for only
-    /// when the run asked to verify.
+    /// The last node's first element that differs from the sequential result; always `None` unless the
+    /// run asked to verify.
     pub difference: Option<Difference>,
 }
 
-/// The head's hold on a chain of nodes.
+/// The head's handle of a chain of nodes.
 #[derive(Debug)]
 pub struct Chain {
     node: Node,
     followers: Vec<Follower>,
-    /// To each follower; they end when it leaves.
+    /// Channels to the followers; each ends when its follower leaves.
     orders: Vec<Sender<Order>>,
     arrays: Arrays,
 }
@@ -96,15 +96,15 @@ struct Follower {
 }
 
 impl Chain {
-    /// Waits until the `nodes - 1` other nodes have joined (see [`serve`] and [`serve_in`]) and
-    /// links each to the next.
+    /// Waits until the `nodes - 1` other nodes have joined (see [`serve`] and [`serve_in`]) and links
+    /// each to the next.
     ///
     /// # Errors
-    /// When a node fails while the chain is built. A node that never joins is waited for: watch
-    /// the processes, or the deaths in the cluster, beside this.
+    /// When a node fails while the chain is built. The call waits for ever for a node that never joins:
+    /// watch the processes, or the deaths in the cluster, beside it.
     ///
     /// # Cancel safety
-    /// Dropped, the nodes that had joined end.
+    /// When the future is dropped, the nodes that had joined end.
     ///
     /// # Panics
     /// When `nodes` is below 2.
@@ -144,26 +144,26 @@ impl Chain {
         Ok(chain)
     }
 
-    /// Number of nodes, the head counted.
+    /// Returns the number of nodes, the head included.
     #[must_use]
     pub fn nodes(&self) -> usize {
         self.followers.len() + 1
     }
 
-    /// Runs once: the head's part here, the others' where they are.
+    /// Runs once: the head's part here, each other node's part at that node.
     ///
     /// # Errors
-    /// When a node or a transfer fails; the chain is of no use then.
+    /// When a node or a transfer fails; the chain cannot be used afterwards.
     ///
     /// # Cancel safety
-    /// Not to be dropped: the chain is of no use then.
+    /// Do not drop the future: the chain cannot be used afterwards.
     pub async fn run(&mut self, run: &Run) -> Result<Outcome, PatternError> {
         for orders in &mut self.orders {
             orders.send_now(&Order::Run(run.clone())).await?;
         }
         let led = lead(&self.node, &mut self.followers, &mut self.arrays, run);
         let gone = tokio::select! {
-            // A failure is known by what it breaks and by who leaves for it.
+            // A failure shows in a broken transfer, or in a node that leaves because of it.
             biased;
             outcome = led => return outcome,
             gone = first_gone(&mut self.orders) => gone,
@@ -179,7 +179,7 @@ impl Chain {
     /// When a node is gone already.
     ///
     /// # Cancel safety
-    /// Dropped, the nodes end all the same.
+    /// When the future is dropped, the nodes end all the same.
     pub async fn end(self) -> Result<(), PatternError> {
         for (mut follower, orders) in self.followers.into_iter().zip(self.orders) {
             drop(orders);
@@ -201,11 +201,11 @@ impl Follower {
         }
     }
 
-    /// What this node says of its failure, if it says so within a moment.
+    /// Returns the failure that this node reports, if it does so within a second.
     async fn failure(&mut self) -> Option<PatternError> {
         let failed = async {
             loop {
-                // Other words were said before.
+                // Other words came before the failure.
                 let word = self.words.recv().await.ok()??;
                 if matches!(word, Word::Failed(_)) {
                     return Some(unexpected(&self.peer, Some(word)));
@@ -216,7 +216,7 @@ impl Follower {
     }
 }
 
-/// The head's part of a run, with what the others say.
+/// Runs the head's part and takes the other nodes' words.
 async fn lead(
     node: &Node,
     followers: &mut [Follower],
@@ -231,7 +231,7 @@ async fn lead(
     let sent = run_head(node, &followers[0].peer, run, arrays).await;
     let (tail, others) = followers.split_last_mut().expect("at least two nodes");
     if let Err(error) = sent {
-        // A follower's own word says more than a broken channel.
+        // A follower's own word explains more than a broken channel.
         return Err(tail.failure().await.unwrap_or(error));
     }
     let done = |word: &Word| matches!(word, Word::Done(_));
@@ -240,7 +240,7 @@ async fn lead(
     for follower in others {
         follower.expect(done).await?;
     }
-    // The difference follows the end of the run, so that looking for it takes none of its time.
+    // The difference follows the end of the run, so that the comparison takes none of its time.
     let difference = match last {
         Word::Done(None) if run.verify => match tail.expect(done).await? {
             Word::Done(difference) => difference,
@@ -251,12 +251,12 @@ async fn lead(
     Ok(Outcome { elapsed, difference })
 }
 
-/// Waits until a follower takes no orders any more, and tells which: it has left the chain, though
-/// its node may be alive and its part of the run never be missed.
+/// Waits until a follower takes no orders any more, and returns its index. It has left the chain,
+/// though its node may be alive and the run may never miss its part.
 async fn first_gone(orders: &mut [Sender<Order>]) -> usize {
     poll_fn(|context| {
         let gone = orders.iter_mut().position(|orders| {
-            // Asked again each time, which loses nothing.
+            // A new future each time, which loses nothing.
             pin!(orders.closed()).poll(context).is_ready()
         });
         gone.map_or(Poll::Pending, Poll::Ready)
@@ -273,23 +273,23 @@ fn unexpected(peer: &Peer, word: Option<Word>) -> PatternError {
     }
 }
 
-/// The whole life of a node that is not the head: joins the chain of `head` as the node with
-/// `index` (from 1), takes part in every run, and returns when the head ends the chain.
+/// Serves as a node that is not the head: joins the chain of `head` as the node with `index`
+/// (from 1), takes part in every run, and returns when the head ends the chain.
 ///
 /// The last words may still be on their way on return: close the node before the process ends.
 ///
 /// # Errors
-/// When a run fails; the head is told first. When the head is gone.
+/// When a run fails, after a report to the head. When the head is gone.
 ///
 /// # Cancel safety
-/// Dropped, the node leaves the chain and the head's run fails.
+/// When the future is dropped, the node leaves the chain and the head's run fails.
 pub async fn serve(node: &Node, head: &Peer, index: usize) -> Result<(), PatternError> {
     let address = node.addresses().first().map(ToString::to_string).unwrap_or_default();
     join_chain(Place::Alone(node), head, index, Whereabouts::Address(address)).await
 }
 
-/// As [`serve`], on every rank of a cluster but 0: its rank is its index in the chain, whose head is
-/// rank 0 with [`Chain::gather`] of as many nodes as the cluster had at its start.
+/// Serves as [`serve`] does, on every rank of a cluster but 0: the rank is the index in the chain. The
+/// head is rank 0, with [`Chain::gather`] of as many nodes as the cluster had at its start.
 ///
 /// # Errors
 /// As [`serve`], and when rank 0 or the next rank cannot be reached.
@@ -302,7 +302,7 @@ pub async fn serve_in(cluster: &Cluster) -> Result<(), PatternError> {
     join_chain(Place::Member(cluster), &head, rank as usize, Whereabouts::Rank(rank)).await
 }
 
-/// What a node has to find others by.
+/// A node's means to find others.
 #[derive(Clone, Copy)]
 enum Place<'a> {
     Alone(&'a Node),
@@ -317,7 +317,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// A link to the next node, of which the head has told.
+    /// Returns a link to the next node, whose place the head has sent.
     async fn reach(self, next: Whereabouts, head: &Peer) -> Result<Peer, PatternError> {
         match (next, self) {
             (Whereabouts::Address(address), _) => connect(self.node(), &address).await,
@@ -342,12 +342,12 @@ async fn join_chain(
     let channel = orders_channel(membership);
     let (_, mut orders) = tokio::select! {
         accepted = node.accept::<Order>(&channel) => accepted?,
-        // The head gave up before it gave an order.
+        // The head ended before it gave an order.
         error = words.closed() => return Err(PatternError::Send(error)),
     };
     let served = follow(place, head, &mut words, &mut orders).await;
     if let Err(error) = &served {
-        // The head may be what failed.
+        // A failed send is no matter: the head itself may have failed.
         let _ = words.send_now(&Word::Failed(chunkcomm::with_causes(error))).await;
     }
     served

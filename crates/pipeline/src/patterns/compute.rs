@@ -1,4 +1,4 @@
-//! The filters that the nodes of a pattern apply, and what a whole chain of them must give.
+//! The filters that the nodes of a pattern apply, and the expected result of a whole chain.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,27 +7,27 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-/// What every node computes on every element: a causal filter of three taps, followed by nothing,
+/// The work of every node on every element: a causal filter of three taps, followed by nothing,
 /// by noise or by sine and cosine.
 ///
 /// Element `i` of the result depends on the elements `i-2..=i` of the input, so that a node can
-/// compute on what has landed. Applied to the same input the result is the same, element by
+/// compute on the elements that have landed. The result for one input is the same, element by
 /// element, however the range is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Compute {
-    /// Nothing: the elements are passed on as they are.
+    /// Nothing: the elements are passed on unchanged.
     Empty,
-    /// The filter and a pseudo-random number an element; a nanosecond or two an element.
+    /// The filter and a pseudo-random number; one or two ns an element.
     Random,
     /// The filter and a sine and a cosine in double precision; some 20 ns an element.
     Trig,
 }
 
 impl Compute {
-    /// All of them, by growing cost.
+    /// All variants, by growing cost.
     pub const ALL: [Self; 3] = [Self::Empty, Self::Random, Self::Trig];
 
-    /// The name by which it is chosen: `empty`, `random` or `trig`.
+    /// Returns the name on a command line: `empty`, `random` or `trig`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl Compute {
     /// Computes the elements of `range` from `input` into `output`.
     ///
     /// # Panics
-    /// When `input` ends before `range`, or `output` is not as long as it.
+    /// When `input` ends before `range`, or `output` is not as long as `range`.
     pub fn apply(self, input: &[f32], range: Range<usize>, output: &mut [f32]) {
         assert_eq!(range.len(), output.len(), "one output element for each of the range");
         match self {
@@ -50,15 +50,15 @@ impl Compute {
             }
             Self::Trig => each(input, range, output, |_, tap| {
                 let (sine, cosine) = f64::from(tap).sin_cos();
-                // A slope below 1: a last bit that another machine's sine rounds otherwise does
-                // not grow along the chain.
+                // A slope below 1: a last bit that another machine's sine rounds differently does not
+                // grow along the chain.
                 (0.5 * f64::from(tap) + 0.2 * sine + 0.1 * cosine) as f32
             }),
         }
     }
 
-    /// Measures what a byte costs on this machine, in nanoseconds: the fastest of a few short
-    /// runs (some milliseconds in all). 0 for [`Compute::Empty`], which touches nothing.
+    /// Measures the cost of a byte on this machine, in nanoseconds: the fastest of a few short runs
+    /// (some milliseconds in all). 0 for [`Compute::Empty`], which touches nothing.
     #[must_use]
     pub fn measure_ns_per_byte(self) -> f64 {
         const SAMPLE: usize = 16 * 1024;
@@ -83,7 +83,7 @@ impl fmt::Display for Compute {
     }
 }
 
-/// A name that is no [`Compute`]; its message lists those that are.
+/// A name that is no [`Compute`]; its message lists the allowed names.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UnknownCompute(String);
 
@@ -128,7 +128,7 @@ fn each(
     }
 }
 
-/// A pseudo-random number in -1..1 that depends on the index alone (the finalizer of splitmix64).
+/// Returns a pseudo-random number in -1..1 from the index alone (the finalizer of splitmix64).
 fn noise(index: usize) -> f32 {
     let mut z = (index as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -136,13 +136,13 @@ fn noise(index: usize) -> f32 {
     (((z ^ (z >> 31)) >> 40) as f32) / ((1_u32 << 23) as f32) - 1.0
 }
 
-/// The input of the first node: `elements` numbers in -1..1.
+/// Returns the input of the first node: `elements` numbers in -1..1.
 #[must_use]
 pub fn source(elements: usize) -> Vec<f32> {
     (0..elements).map(|index| noise(index.wrapping_mul(3))).collect()
 }
 
-/// What the last of `nodes` nodes must hold, computed here, one node's work after the other's.
+/// Computes the expected result of the last of `nodes` nodes, one node's work after the other's.
 #[must_use]
 pub fn sequential(compute: Compute, nodes: usize, elements: usize) -> Vec<f32> {
     let mut input = source(elements);
@@ -156,15 +156,15 @@ pub fn sequential(compute: Compute, nodes: usize, elements: usize) -> Vec<f32> {
     input
 }
 
-/// An element that is not what it must be.
+/// An element that differs from the expected one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Difference {
-    /// Index of the first such element.
+    /// Index of the first differing element.
     pub index: usize,
-    /// What is there.
+    /// Value found.
     pub found: f32,
-    /// What must be there.
+    /// Value expected.
     pub expected: f32,
 }
 
@@ -174,16 +174,16 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The first element of `found` that is not that of `expected`.
+/// Returns the first element of `found` that differs from that of `expected`.
 ///
-/// Elements may differ by a millionth: another machine's sine may round the last bit otherwise.
+/// Elements may differ by a millionth: another machine's sine may round the last bit differently.
 /// On one machine they are equal.
 #[must_use]
 pub fn compare(found: &[f32], expected: &[f32]) -> Option<Difference> {
     const TOLERANCE: f32 = 1e-6;
     assert_eq!(found.len(), expected.len(), "results of the same problem");
     let differs = |(found, expected): (&f32, &f32)| {
-        // Not the other way round: a NaN is never within the tolerance.
+        // Written with `<=` and negated, since a NaN is never within the tolerance.
         let close = (found - expected).abs() <= TOLERANCE;
         !close
     };

@@ -2,11 +2,12 @@
 //! with whole buffers or with deltas, the results verified.
 //!
 //! These are the tests *pair* and *cascade* of the delta paper (section 3). The examples and the
-//! measurements run the same code: [`Chain`] at the first node, [`serve`] (in a cluster [`serve_in`]) at the others. Whoever
-//! wants only a node's part of one run calls [`run_head`], [`run_middle`] and [`run_tail`].
+//! measurements run the same code: [`Chain`] at the first node, [`serve`] (in a cluster
+//! [`serve_in`]) at the others. A program that wants only a node's part of one run calls
+//! [`run_head`], [`run_middle`] and [`run_tail`].
 //!
-//! Whole and delta differ in nothing but when bytes may leave and be used: the same transfer, the
-//! same buffers, the same filter.
+//! Whole and delta use the same transfer, the same buffers and the same filter. They differ only
+//! in when bytes may leave and be used.
 
 mod chain;
 mod compute;
@@ -31,12 +32,12 @@ use crate::{Costs, DeltaRecvError, DeltaSendError, Increment};
 pub struct Run {
     /// A number that no other run of the chain has.
     pub number: u64,
-    /// Elements of the array, 4 bytes each.
+    /// Number of elements of the array, 4 bytes each.
     pub elements: usize,
-    /// What every node computes on every element.
+    /// The work of every node on every element.
     pub compute: Compute,
-    /// Bytes of an increment; `None`: every node waits for the whole array, computes, and sends
-    /// it as a whole.
+    /// Bytes of an increment. With `None` every node waits for the whole array, computes, and sends
+    /// the whole result.
     pub delta_bytes: Option<usize>,
     /// Whether the last node compares its result with the sequential one, after the time is
     /// taken.
@@ -44,25 +45,25 @@ pub struct Run {
 }
 
 impl Run {
-    /// Size of the array in bytes.
+    /// Returns the size of the array in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.elements * size_of::<f32>()
     }
 
-    /// Name of the channel between two neighbours.
+    /// Returns the name of the channel between two neighbours.
     fn channel(&self) -> String {
         format!("chain.data.{}", self.number)
     }
 
-    /// Elements that are computed before the runtime may send: an increment, at least one.
+    /// Returns the elements computed before the runtime may send: an increment, at least one.
     fn grain(&self) -> usize {
         (self.delta_bytes.unwrap_or(self.bytes()) / size_of::<f32>()).max(1)
     }
 }
 
-/// The increment for `bytes` bytes through `nodes` nodes, with the compute measured here (some
-/// milliseconds).
+/// Returns the best increment, in bytes, for `bytes` bytes through `nodes` nodes; measures the
+/// compute on this machine (some milliseconds).
 #[must_use]
 pub fn auto_delta_bytes(compute: Compute, nodes: usize, bytes: usize) -> usize {
     let costs = Costs {
@@ -72,7 +73,7 @@ pub fn auto_delta_bytes(compute: Compute, nodes: usize, bytes: usize) -> usize {
     Increment::Auto(costs).bytes_for(bytes, size_of::<f32>())
 }
 
-/// Why a run or a chain failed.
+/// Error of a run or a chain.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum PatternError {
@@ -92,26 +93,26 @@ pub enum PatternError {
     Send(SendError),
     /// A word or an order did not arrive.
     Recv(RecvError),
-    /// A node's address is none.
+    /// A node's address is not readable.
     Address {
-        /// What it said.
+        /// Text in place of the address.
         address: String,
     },
-    /// A node says that it failed.
+    /// A node reports that it failed.
     Failed {
-        /// Its name.
+        /// Name of the node.
         peer: String,
-        /// What it says.
+        /// Cause that the node reports.
         cause: String,
     },
-    /// A node said something else than it should: another version of this program?
+    /// A node sent another word than the next one due: another version of this program?
     OutOfStep {
-        /// Its name.
+        /// Name of the node.
         peer: String,
     },
     /// A node left before the chain was ended.
     Left {
-        /// Its name.
+        /// Name of the node.
         peer: String,
     },
 }

@@ -1,18 +1,19 @@
-//! Where the nodes of a chain compute, when they share a machine.
+//! Processors for the nodes of a chain that share a machine.
 
 #[cfg(target_os = "linux")]
 use chunkcomm::launch::portable_only;
 
 /// Pins this thread, and those that it starts from now on, to the processor for the node with
-/// `index` in a chain on this machine: one each, and around again. Returns the processor.
+/// `index` in a chain on this machine. Processors are given in turn, one to each node. Returns the
+/// processor.
 ///
 /// For processes whose thread computes and drives its node. On a machine without an idle core the
-/// kernel pulls a process that is woken over loopback to the processor of the one that woke it,
-/// and two neighbours that could compute side by side take turns: measured as a speed-up of 1.1
-/// where 1.8 is had pinned.
+/// kernel pulls a process that is woken over loopback to the processor of its waker. Two neighbours
+/// that could compute side by side then take turns: measured as a speed-up of 1.1, against 1.8 when
+/// pinned.
 ///
-/// Processes started from a pinned thread are pinned with it: start them before. `None`, and
-/// nothing done, where the system offers no such thing or refuses it, and where
+/// Processes started from a pinned thread are pinned with it: start them before. Returns `None` and
+/// does nothing where the system cannot pin or refuses to, and where
 /// [only portable means](chunkcomm::launch::portable_only) are to be used.
 #[cfg(target_os = "linux")]
 pub fn pin(index: usize) -> Option<usize> {
@@ -30,7 +31,7 @@ pub fn pin(index: usize) -> Option<usize> {
     Some(cpu)
 }
 
-/// As on Linux; here nothing is done.
+/// Does nothing and returns `None`; on Linux it pins the thread.
 #[cfg(not(target_os = "linux"))]
 pub fn pin(_index: usize) -> Option<usize> {
     None

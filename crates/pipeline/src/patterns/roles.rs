@@ -1,4 +1,4 @@
-//! What one node of a chain does in one run, whole or in deltas, by its place.
+//! The part of one node of a chain in one run, whole or in deltas, by its place.
 
 use chunkcomm::{Node, Peer};
 
@@ -11,7 +11,7 @@ use crate::{DeltaReceiver, DeltaSender, Increment};
 pub struct Arrays {
     input: Vec<f32>,
     output: Vec<f32>,
-    /// The first node's input is made once.
+    /// Whether `input` holds the first node's input, which is made once.
     holds_source: bool,
 }
 
@@ -24,8 +24,8 @@ impl Arrays {
         self.holds_source = false;
     }
 
-    /// As [`prepare`](Self::prepare) for the first node, whose input is
-    /// [`source`](super::source).
+    /// Prepares the arrays of the first node, whose input is [`source`](super::source); see
+    /// [`prepare`](Self::prepare).
     pub fn prepare_head(&mut self, run: &Run) {
         renew(&mut self.output, run);
         if !self.holds_source || self.input.len() != run.elements {
@@ -34,22 +34,22 @@ impl Arrays {
         }
     }
 
-    /// The elements that the last node computed.
+    /// Returns the elements that the last node computed.
     #[must_use]
     pub fn result(&self, compute: Compute) -> &[f32] {
         if compute == Compute::Empty { &self.input } else { &self.output }
     }
 }
 
-/// The first node: computes its input and sends the result to `next`.
+/// Runs the first node: computes on its input and sends the result to `next`.
 ///
-/// Returns when `next` has all of it.
+/// Returns when `next` has the whole result.
 ///
 /// # Errors
-/// When the transfer fails; the arrays are lost then.
+/// When the transfer fails; the arrays are then lost.
 ///
 /// # Cancel safety
-/// Dropped, the run is broken off and the next node told.
+/// When the future is dropped, the run is broken off and the next node gets a notice.
 pub async fn run_head(
     node: &Node,
     next: &Peer,
@@ -58,7 +58,7 @@ pub async fn run_head(
 ) -> Result<(), PatternError> {
     let Arrays { input, output, .. } = arrays;
     let computes = run.compute != Compute::Empty;
-    // Nothing to compute: the input itself is sent, and comes back.
+    // Without compute the input itself is sent, and comes back.
     let buffer = std::mem::take(if computes { output } else { input });
     let mut sender = open(node, next, run, buffer).await?;
     while sender.position() < run.elements {
@@ -75,15 +75,15 @@ pub async fn run_head(
     Ok(())
 }
 
-/// A node between two: receives, computes, and sends the result to `next`.
+/// Runs a node between two: receives, computes, and sends the result to `next`.
 ///
-/// Without compute it forwards.
+/// Without compute the node forwards.
 ///
 /// # Errors
 /// As [`run_head`].
 ///
 /// # Cancel safety
-/// Dropped, the run is broken off and both neighbours are told.
+/// When the future is dropped, the run is broken off and both neighbours see its end.
 pub async fn run_middle(
     node: &Node,
     next: &Peer,
@@ -117,13 +117,13 @@ pub async fn run_middle(
     Ok(())
 }
 
-/// The last node: receives and computes; the result is in [`Arrays::result`].
+/// Runs the last node: receives and computes; the result is in [`Arrays::result`].
 ///
 /// # Errors
 /// As [`run_head`].
 ///
 /// # Cancel safety
-/// Dropped, the run is broken off and the node before is told.
+/// When the future is dropped, the run is broken off and the node before sees its end.
 pub async fn run_tail(node: &Node, run: &Run, arrays: &mut Arrays) -> Result<(), PatternError> {
     let input = std::mem::take(&mut arrays.input);
     let mut receiver = DeltaReceiver::accept(node, &run.channel(), input).await?;
@@ -138,7 +138,7 @@ pub async fn run_tail(node: &Node, run: &Run, arrays: &mut Arrays) -> Result<(),
             start = range.end;
             let chunk = &mut arrays.output[range.clone()];
             run.compute.apply(receiver.landed(), range, chunk);
-            // Between two increments the runtime may take what has arrived meanwhile.
+            // Between two increments the runtime may take bytes that have arrived.
             tokio::task::yield_now().await;
         }
     }

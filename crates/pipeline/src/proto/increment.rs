@@ -1,34 +1,34 @@
-//! How many bytes make an increment.
+//! The number of bytes in an increment.
 //!
 //! Source of the formula: the cascade of Bao, Ding, Gao and Archambault, "Delta Send-Recv",
-//! section 2, written as a cost model: with `m` bytes through `p` nodes, `c` seconds of compute
-//! and `beta` seconds of link a byte and `h` seconds of overhead an increment of `d` bytes,
+//! section 2, written as a cost model. `m` bytes go through `p` nodes in increments of `d` bytes. A
+//! byte costs `c` seconds of compute and `beta` seconds of link, an increment `h` seconds of overhead:
 //!
 //! ```text
 //! T(d) = m max(c, beta) + (p-1)(c+beta) d + (m/d) h
 //! ```
 //!
-//! The second term is the time to fill the pipeline, the third what the increments cost; the sum
-//! is least at `d* = sqrt(m h / ((p-1)(c+beta)))`.
+//! The second term is the time to fill the pipeline, the third the overhead of the increments. The
+//! sum is least at `d* = sqrt(m h / ((p-1)(c+beta)))`.
 
 /// The smallest increment that [`Increment::Auto`] picks: one page.
 ///
 /// Below it the overhead of an increment (a task switch and a share of a system call) is no
-/// longer small beside the copy of its bytes by the kernel, whatever the compute costs.
+/// longer small beside the kernel's copy of its bytes, whatever the compute costs.
 pub const AUTO_INCREMENT_BYTES_MIN: usize = 4 * 1024;
 
 /// The largest increment that [`Increment::Auto`] picks: 1 MiB.
 ///
-/// From 256 KiB on a link over loopback TCP is as fast as it gets; beyond the second-level cache
-/// (1 to 2 MiB) an increment has left it before the kernel reads it.
+/// From 256 KiB on a link over loopback TCP is at its fastest. An increment larger than the
+/// second-level cache (1 to 2 MiB) has left the cache before the kernel reads it.
 pub const AUTO_INCREMENT_BYTES_MAX: usize = 1024 * 1024;
 
 const _: () = assert!(AUTO_INCREMENT_BYTES_MIN < AUTO_INCREMENT_BYTES_MAX);
 
-/// What an increment, a byte of compute and a byte of link cost, measured or declared.
+/// Costs of an increment, of compute a byte and of link a byte, measured or declared.
 ///
 /// The default is a pair of nodes on one machine: 10 us an increment, 2 ns of compute and 0.2 ns
-/// of link a byte. A cost that is ten times off moves the increment by a factor of three and the
+/// of link a byte. A cost that is ten times off changes the increment by a factor of three and the
 /// run time by some percent, since the optimum is flat.
 ///
 /// ```
@@ -41,13 +41,13 @@ const _: () = assert!(AUTO_INCREMENT_BYTES_MIN < AUTO_INCREMENT_BYTES_MAX);
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Costs {
-    /// Nodes that the bytes pass, the first and the last counted; at least 2.
+    /// Number of nodes that the bytes pass, the first and the last included; at least 2.
     pub nodes: usize,
-    /// Nanoseconds that an increment costs whatever its size.
+    /// Overhead of an increment in nanoseconds, whatever its size.
     pub overhead_ns: f64,
-    /// Nanoseconds of compute that each node spends on a byte.
+    /// Compute of each node for a byte, in nanoseconds.
     pub compute_ns_per_byte: f64,
-    /// Nanoseconds that the link needs for a byte.
+    /// Time of the link for a byte, in nanoseconds.
     pub link_ns_per_byte: f64,
 }
 
@@ -58,13 +58,13 @@ impl Default for Costs {
 }
 
 impl Costs {
-    /// The same costs for a chain of `nodes` nodes; below 2 counts as 2.
+    /// Returns the same costs for a chain of `nodes` nodes; below 2 counts as 2.
     #[must_use]
     pub fn with_nodes(self, nodes: usize) -> Self {
         Self { nodes: nodes.max(2), ..self }
     }
 
-    /// The same costs with the compute that took `elapsed_ns` nanoseconds for `bytes` bytes.
+    /// Returns the same costs with a compute of `elapsed_ns` nanoseconds for `bytes` bytes.
     ///
     /// A measurement of no bytes changes nothing.
     #[must_use]
@@ -75,19 +75,19 @@ impl Costs {
         Self { compute_ns_per_byte: elapsed_ns / bytes as f64, ..self }
     }
 
-    /// The same costs with a link that moves a byte in `ns` nanoseconds.
+    /// Returns the same costs with a link that moves a byte in `ns` nanoseconds.
     #[must_use]
     pub fn with_link_ns_per_byte(self, ns: f64) -> Self {
         Self { link_ns_per_byte: ns, ..self }
     }
 
-    /// The same costs with an overhead of `ns` nanoseconds an increment.
+    /// Returns the same costs with an overhead of `ns` nanoseconds an increment.
     #[must_use]
     pub fn with_overhead_ns(self, ns: f64) -> Self {
         Self { overhead_ns: ns, ..self }
     }
 
-    /// `d*` of the module's formula for a buffer of `len_bytes`, in bytes, not yet bounded.
+    /// Returns `d*` of the module's formula for a buffer of `len_bytes`, in bytes, not yet bounded.
     fn best_bytes(&self, len_bytes: usize) -> f64 {
         let hops = self.nodes.max(2) as f64 - 1.0;
         let fill_ns = hops * (self.compute_ns_per_byte + self.link_ns_per_byte);
@@ -95,10 +95,10 @@ impl Costs {
     }
 }
 
-/// How many bytes are committed before they leave.
+/// Number of bytes that are committed before they leave.
 ///
-/// A larger increment costs latency at each hop, a smaller one overhead a byte. What is committed
-/// while the link is busy is sent as one piece, whatever the increment.
+/// A larger increment costs latency at each hop, a smaller one overhead a byte. Bytes committed
+/// while the link is busy leave as one piece, whatever the increment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Increment {
@@ -117,14 +117,14 @@ impl Default for Increment {
 }
 
 impl Increment {
-    /// The increment in bytes for a buffer of `len_bytes` with elements of `element_bytes`: a
-    /// multiple of `element_bytes`, at least one element.
+    /// Returns the increment in bytes for a buffer of `len_bytes` with elements of `element_bytes`:
+    /// a multiple of `element_bytes`, at least one element.
     #[must_use]
     pub fn bytes_for(&self, len_bytes: usize, element_bytes: usize) -> usize {
         let wanted = match self {
             Self::Fixed(bytes) => *bytes,
-            // The cast saturates: an infinite optimum is bounded like any other, and one that is
-            // no number becomes the smallest.
+            // The cast saturates: an infinite optimum is bounded like any other, and NaN becomes
+            // the smallest.
             Self::Auto(costs) => (costs.best_bytes(len_bytes) as usize)
                 .clamp(AUTO_INCREMENT_BYTES_MIN, AUTO_INCREMENT_BYTES_MAX),
         };

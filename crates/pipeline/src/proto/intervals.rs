@@ -1,5 +1,5 @@
-//! Which bytes of a buffer may be written, sent and read: three intervals that grow from the
-//! buffer's start, each within the one before.
+//! Intervals of a buffer's bytes: those that may be written, sent and read. Each grows from the
+//! buffer's start and lies within the one before.
 //!
 //! ```text
 //! sender    0 ==== sent ==== committed ---- handed ........ len
@@ -9,31 +9,31 @@
 //! ```
 //!
 //! Each end of an interval has one owner: the writer moves `handed` and `committed`, the pump
-//! moves `sent`, the reader moves `taken`. What one of them learns from another comes in as an
-//! argument, so that each is a plain struct without a lock.
+//! moves `sent`, the reader moves `taken`. Another owner's end comes in as an argument, so that
+//! each is a plain struct without a lock.
 
 use std::ops::Range;
 
-/// The most bytes that leave as one message: 1 MiB.
+/// Most bytes that leave as one message: 1 MiB.
 ///
-/// Large enough that the cost of a message disappears in that of its bytes, small enough that a
-/// message is admitted under the default bounds of a link and its memory is let go early.
+/// Large enough that the cost of a message disappears in that of its bytes. Small enough that a
+/// link admits it under the default bounds and releases its memory early.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Whole increments wait for more until they are this many bytes: 256 KiB, from which on a link
-/// over loopback TCP is as fast as it gets. But no longer than [`GATHER_NS_MAX`].
+/// Bytes until which whole increments wait for more: 256 KiB, from which on a link over loopback
+/// TCP is at its fastest. They wait no longer than [`GATHER_NS_MAX`].
 pub(crate) const GATHER_BYTES: usize = 256 * 1024;
 
-/// An increment that is whole so soon after a message left may wait for further ones until this
-/// time after it: 50 us, a few times what a message costs. Increments that come slower leave at
-/// once; those that come faster keep the link busy, and their overhead below a fifth.
+/// Time after a message, in nanoseconds, in which a whole increment may wait for further ones: 50 us,
+/// a few times the cost of a message. Increments that come slower leave at once. Those that come
+/// faster keep the link busy, and their overhead below a fifth.
 pub(crate) const GATHER_NS_MAX: u64 = 50_000;
 
 const _: () = assert!(GATHER_BYTES <= MESSAGE_BYTES_MAX);
 
 /// The writer's side: elements handed out and committed, in elements.
 ///
-/// Order of calls: `take` as often as wanted, then `commit`; and again.
+/// Order of calls: `take` any number of times, then `commit`; and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Writing {
     len: usize,
@@ -42,12 +42,12 @@ pub(crate) struct Writing {
 }
 
 impl Writing {
-    /// Nothing is handed out of a buffer of `len` elements.
+    /// Begins a buffer of `len` elements, none of them handed out.
     pub(crate) fn new(len: usize) -> Self {
         Self { len, handed: 0, committed: 0 }
     }
 
-    /// Hands out the next `count` elements, fewer at the end, `None` behind it.
+    /// Hands out the next `count` elements, fewer at the end; `None` after the end.
     pub(crate) fn take(&mut self, count: usize) -> Option<Range<usize>> {
         let start = self.handed;
         self.handed = start.saturating_add(count).min(self.len);
@@ -55,19 +55,19 @@ impl Writing {
         (start < self.len).then_some(start..self.handed)
     }
 
-    /// Everything handed out is computed; returns how many elements that is from the start.
+    /// Commits everything handed out; returns the number of committed elements from the start.
     pub(crate) fn commit(&mut self) -> usize {
         self.committed = self.handed;
         self.check();
         self.committed
     }
 
-    /// Elements that were handed out.
+    /// Returns the number of elements that were handed out.
     pub(crate) fn handed(&self) -> usize {
         self.handed
     }
 
-    /// Elements that were committed.
+    /// Returns the number of elements that were committed.
     pub(crate) fn committed(&self) -> usize {
         self.committed
     }
@@ -77,24 +77,25 @@ impl Writing {
     }
 }
 
-/// What the pump does next.
+/// Next action of the pump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Send these bytes as one message.
     Send(Range<usize>),
-    /// Nothing may leave before more is published.
+    /// Wait: nothing may leave before more is published.
     Wait,
-    /// Something may leave, but more is coming fast: look again as soon as others have run.
+    /// Look again as soon as others have run: something may leave, but more is coming fast.
     Gather,
-    /// All that will ever be published is sent.
+    /// End: all that will ever be published is sent.
     Done,
 }
 
 /// The pump's side: bytes that left.
 ///
-/// Whole increments leave, as many as there are, so that what was committed while the link was
-/// busy goes as one message; what comes faster than the link takes messages is gathered for a
-/// moment; the rest of an increment leaves only when nothing follows it.
+/// - All whole increments leave together, so that those committed while the link was busy go as one
+///   message.
+/// - Increments that come faster than the link takes messages are gathered for a moment.
+/// - The rest of an increment leaves only when nothing follows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sending {
     len_bytes: usize,
@@ -103,13 +104,13 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// Nothing of a buffer of `len_bytes` is sent.
+    /// Begins a buffer of `len_bytes`, none of them sent.
     pub(crate) fn new(len_bytes: usize, increment_bytes: usize) -> Self {
         Self { len_bytes, increment_bytes: increment_bytes.max(1), sent_bytes: 0 }
     }
 
-    /// The next message when `published_bytes` are published; `last`: there will be no more;
-    /// `since_sent_ns`: nanoseconds since the channel took the message before.
+    /// Returns the next message when `published_bytes` are published. `last` means that no more will
+    /// be; `since_sent_ns` is the time since the channel took the message before, in nanoseconds.
     pub(crate) fn poll_send(
         &mut self,
         published_bytes: usize,
@@ -130,8 +131,8 @@ impl Sending {
         Step::Send(start..self.sent_bytes)
     }
 
-    /// Bytes from the start that may leave. An increment is counted from the buffer's start and
-    /// may be larger than a message.
+    /// Returns the number of bytes from the start that may leave. Increments are counted from the
+    /// buffer's start and may be larger than a message.
     fn may_leave(&self, published_bytes: usize, last: bool) -> usize {
         if last {
             published_bytes
@@ -150,7 +151,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Nothing of `len` elements was shown.
+    /// Begins a buffer of `len` elements, none of them shown.
     pub(crate) fn new(len: usize) -> Self {
         Self { len, taken: 0 }
     }
@@ -160,12 +161,12 @@ impl Reading {
         self.taken == self.len
     }
 
-    /// Whether something is new when `landed` elements have landed.
+    /// Whether there is something new when `landed` elements have landed.
     pub(crate) fn has_fresh(&self, landed: usize) -> bool {
         landed > self.taken
     }
 
-    /// The elements that landed since the last call, when `landed` have landed in all.
+    /// Returns the elements that landed since the last call, when `landed` have landed in all.
     pub(crate) fn take_landed(&mut self, landed: usize) -> Option<Range<usize>> {
         assert!(self.taken <= landed && landed <= self.len);
         let fresh = self.taken..landed;
@@ -180,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    /// Long after the message before.
+    /// A time long after the message before.
     const LONG: u64 = GATHER_NS_MAX;
 
     #[test]
@@ -237,7 +238,7 @@ mod tests {
         assert_eq!(ends, [MESSAGE_BYTES_MAX, 2 * MESSAGE_BYTES_MAX, len]);
     }
 
-    /// What a byte of the simple oracle has come to.
+    /// State of a byte in the simple oracle.
     #[derive(Clone, Copy, PartialEq)]
     enum Fate {
         Free,

@@ -1,29 +1,29 @@
-//! What one side of a delta tells the other beside the bytes: once a transfer, at its end.
+//! Message from one side of a delta to the other beside the bytes: once a transfer, at its end.
 
 use super::opening::{Opening, OpeningFault};
 
-/// The most bytes of a cause that travel.
+/// Most bytes of a cause that are sent.
 pub(crate) const CAUSE_BYTES_MAX: usize = 512;
 
 const REFUSED: u8 = 1;
 const BROKEN: u8 = 2;
 const LANDED: u8 = 3;
 
-/// How a transfer ended, in the words of one side.
+/// End of a transfer, as one side reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
-    /// From the receiver: the shapes differ; this is what it has room for.
+    /// From the receiver: the shapes differ; the receiver has room for this one.
     Refused(Opening),
-    /// From the sender: it stopped, and why.
+    /// From the sender: it stopped, for this reason.
     Broken(String),
     /// From the receiver: every byte is in its buffer.
     Landed,
 }
 
-/// Why bytes are no notice.
+/// Fault of bytes that are no notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoticeFault {
-    /// The first byte names no kind of notice, or there is none.
+    /// The first byte names no kind of notice, or there is no byte.
     Kind,
     /// The receiver's statement is not readable.
     Opening(OpeningFault),
@@ -32,7 +32,7 @@ pub(crate) enum NoticeFault {
 }
 
 impl Notice {
-    /// A notice that says why the sender stopped, cut to what may travel.
+    /// Returns a notice of why the sender stopped, cut to [`CAUSE_BYTES_MAX`].
     pub(crate) fn broken(cause: &str) -> Self {
         let mut end = cause.len().min(CAUSE_BYTES_MAX);
         while !cause.is_char_boundary(end) {
@@ -41,7 +41,7 @@ impl Notice {
         Self::Broken(cause[..end].to_owned())
     }
 
-    /// The bytes of the notice.
+    /// Returns the bytes of the notice.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let (kind, body) = match self {
             Self::Refused(opening) => (REFUSED, opening.encode()),
@@ -54,7 +54,7 @@ impl Notice {
         bytes
     }
 
-    /// The notice in `bytes`.
+    /// Reads the notice in `bytes`.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, NoticeFault> {
         match bytes.split_first() {
             Some((&REFUSED, body)) => {

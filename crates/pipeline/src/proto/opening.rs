@@ -1,5 +1,5 @@
-//! What a sender states before the first byte of its buffer, and how both sides' statements
-//! compare.
+//! The sender's statement before the first byte of its buffer, and its comparison with the
+//! receiver's.
 //!
 //! ```text
 //! offset  0      4        6           7         8              12      20          28
@@ -17,7 +17,7 @@ const VERSION: u16 = 1;
 const FIXED_BYTES: usize = 36;
 const NAME_BYTES_MAX: usize = 255;
 
-/// How many elements of which type: what both sides of a delta must agree on.
+/// Number and type of a buffer's elements, which both sides of a delta must agree on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Shape {
@@ -32,7 +32,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The shape of `length` elements of type `T` on this machine.
+    /// Returns the shape of `length` elements of type `T` on this machine.
     pub fn of<T>(length: usize) -> Self {
         Self {
             length: length as u64,
@@ -54,9 +54,9 @@ impl fmt::Display for Shape {
     }
 }
 
-/// The compiler's name of a type without the paths of its modules: `my_app::grid::Cell<f32>`
-/// becomes `Cell<f32>`, so that the name survives a move to another module or program. A name
-/// that is too long keeps its start and ends with a hash of the whole.
+/// Returns the compiler's name of a type without the paths of its modules: `my_app::grid::Cell<f32>`
+/// becomes `Cell<f32>`, so that the name survives a move to another module or program. A name that is
+/// too long keeps its start and ends with a hash of the whole.
 fn element_name(path: &str) -> String {
     let mut name = String::with_capacity(path.len());
     let mut word_start = 0;
@@ -80,7 +80,7 @@ fn element_name(path: &str) -> String {
 fn shorten(mut name: String) -> String {
     const HASH_LETTERS: usize = 17;
     if name.len() > NAME_BYTES_MAX {
-        // FNV-1a, 64 bits: tells long names apart, no more is asked of it.
+        // FNV-1a, 64 bits: it only has to tell long names apart.
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
@@ -99,26 +99,26 @@ fn shorten(mut name: String) -> String {
 pub(crate) struct Opening {
     /// Length and element type.
     pub shape: Shape,
-    /// Bytes that leave together.
+    /// Number of bytes that leave together.
     pub increment_bytes: u64,
-    /// Tells this transfer's notices from those of others.
+    /// Number that tells this transfer's notices from those of others.
     pub id: u64,
 }
 
-/// Why bytes are no opening.
+/// Fault of bytes that are no opening.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpeningFault {
     /// The message has too few or too many bytes.
     Length {
-        /// Bytes that came.
+        /// Number of bytes that came.
         bytes: usize,
     },
-    /// It does not start as an opening does.
+    /// The message does not start as an opening does.
     Magic,
-    /// It was written by another version of this crate.
+    /// The message was written by another version of this crate.
     Version {
-        /// The version that came.
+        /// Version that came.
         theirs: u16,
     },
     /// The name of the element type is not UTF-8, or the byte order is unknown.
@@ -142,7 +142,7 @@ impl fmt::Display for OpeningFault {
 impl std::error::Error for OpeningFault {}
 
 impl Opening {
-    /// The bytes of the opening.
+    /// Returns the bytes of the opening.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let name = self.shape.element.as_bytes();
         let name = &name[..name.len().min(NAME_BYTES_MAX)];
@@ -159,7 +159,7 @@ impl Opening {
         bytes
     }
 
-    /// The opening in `bytes`.
+    /// Reads the opening in `bytes`.
     ///
     /// # Errors
     /// [`OpeningFault`] when the bytes are not exactly one opening of this version.
