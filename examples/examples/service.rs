@@ -14,7 +14,7 @@ use clap::Parser;
 use tokio::{io::AsyncBufReadExt as _, signal, sync::Mutex, task::JoinSet, time::sleep};
 
 type Failure = Box<dyn Error>;
-/// Its number in its source, from 1, and its text.
+/// A line's number in its source, from 1, and its text.
 type Line = (u64, String);
 
 #[derive(Parser)]
@@ -27,13 +27,13 @@ enum Role {
         #[arg(long)]
         file: PathBuf,
     },
-    /// Ships standard input, but for as many of its lines as are stored already
+    /// Ships those lines of standard input that are not stored yet
     Shipper {
         #[arg(long)]
         to: Address,
         #[arg(long, default_value = "shipper")]
         source: String,
-        /// Makes this number of lines of its own instead
+        /// Ships this number of generated lines instead
         #[arg(long)]
         count: Option<u64>,
     },
@@ -52,11 +52,11 @@ async fn main() {
 
 async fn collect(listen: Address, file: PathBuf) -> Result<(), Failure> {
     let mut stop = tokio::spawn(stop());
-    // Its links have a thread of their own, since this one waits for the disk.
+    // The links have a thread of their own, since this one waits for the disk.
     let node = Node::builder().name("collector").listen(listen).io_thread().build().await?;
     #[cfg(unix)]
     node.explain_on_sigusr1()?;
-    // The file is opened by whoever has the address.
+    // Opened only by the process that has the address.
     let store = Arc::new(Mutex::new(Store::open(file)?));
     let asked = Arc::clone(&store);
     let _last = node.serve("last", move |source: String| {
@@ -84,7 +84,7 @@ async fn collect(listen: Address, file: PathBuf) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Stores the lines of a stream until it or its shipper ends.
+/// Stores the lines of a stream until the stream or its shipper ends.
 async fn store_all(
     source: String,
     mut lines: Receiver<Line>,
@@ -106,7 +106,7 @@ async fn store_all(
 
 struct Store {
     file: BufWriter<File>,
-    /// The number of each source's last line, and the stream that it came by.
+    /// Number of each source's last line, and the stream that it came by.
     last: HashMap<String, (u64, u128)>,
     again: u64,
 }
@@ -187,7 +187,7 @@ async fn ship_all(
     Ok(())
 }
 
-/// Ready at SIGTERM or ctrl-c.
+/// Waits for SIGTERM or ctrl-c.
 async fn stop() -> io::Result<()> {
     #[cfg(not(unix))]
     return signal::ctrl_c().await;

@@ -114,7 +114,7 @@ async fn consume(cluster: &Cluster) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Bit by bit: the same operations in the same order.
+/// Compares bit by bit, since both did the same operations in the same order.
 fn compare(name: &str, found: &[f32], expected: impl Fn(usize) -> f32) -> Result<(), String> {
     let differs = |(index, found): &(usize, &f32)| found.to_bits() != expected(*index).to_bits();
     match found.iter().enumerate().find(differs) {

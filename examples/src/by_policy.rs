@@ -1,8 +1,8 @@
 //! Programs that do the same by nodes that gather messages and by nodes that send each at once.
 //!
-//! How a node sends is its own, so the nodes of one cluster are shared out in two teams: even ranks
+//! Each node has its own way of sending, so the nodes of one cluster form two teams: even ranks
 //! gather, odd ones do not. In each team the first node, the *caller*, does the work with the
-//! others. One team works at a time, and rank 0 says which.
+//! others. One team works at a time; rank 0 decides which.
 
 use std::error::Error;
 use std::time::Duration;
@@ -17,18 +17,18 @@ use crate::cluster_options::{ClusterOptions, cause_first};
 
 const END_DEADLINE: Duration = Duration::from_secs(30);
 
-/// The cluster, and how its nodes send.
+/// Options of the cluster and of its nodes' sending.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TeamOptions {
     #[command(flatten)]
     cluster: ClusterOptions,
 
-    /// How the nodes send: half of them so and half of them so, or all alike
+    /// How the nodes send: half of them each way, or all alike
     #[arg(long, value_enum, default_value_t)]
     policy: Policies,
 }
 
-/// Which teams there are.
+/// Policies of the teams.
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Policies {
     /// Even ranks gather messages, odd ones send each at once
@@ -40,35 +40,35 @@ enum Policies {
     Unbuffered,
 }
 
-/// Where the nodes run that one process starts on its machine.
+/// Processors of the nodes that one process starts on its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seats {
-    /// Where the system puts them.
+    /// Chosen by the system.
     Any,
-    /// Those of a team on a processor each, as far as there are so many: for nodes of one thread
-    /// that wake each other, which else may take turns on one ([`pin`]).
+    /// One for each node of a team, as far as there are enough. Nodes of one thread that wake each
+    /// other may otherwise take turns on one processor ([`pin`]).
     OneEach,
 }
 
 /// Nodes that send alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Team {
-    /// They gather messages.
+    /// Whether the nodes gather messages.
     pub gathers: bool,
-    /// Who does the work ...
+    /// Rank of the node that does the work.
     pub caller: u32,
-    /// ... with the help of these: the rest of the team, or the caller itself where that is alone.
+    /// Ranks of its helpers: the rest of the team, or the caller itself where it is alone.
     pub helpers: Vec<u32>,
 }
 
 impl Team {
-    /// The name of its policy.
+    /// Returns the name of the team's policy.
     #[must_use]
     pub fn policy(&self) -> &'static str {
         if self.gathers { "chunked" } else { "unbuffered" }
     }
 
-    /// The caller helps itself, through memory: no figures of that are of a network.
+    /// Whether the caller helps itself, through memory: such figures are not of a network.
     #[must_use]
     pub fn is_alone(&self) -> bool {
         self.helpers == [self.caller]
@@ -80,7 +80,7 @@ impl Policies {
         if self == Policies::Both { 2 } else { 1 }
     }
 
-    /// How the node of this rank sends.
+    /// Whether the node of this rank gathers messages.
     fn gathers(self, rank: u32) -> bool {
         match self {
             Policies::Both => rank.is_multiple_of(2),
@@ -89,7 +89,7 @@ impl Policies {
         }
     }
 
-    /// The teams of so many nodes, in the order of their callers.
+    /// Returns the teams of `size` nodes, in the order of their callers.
     fn share_out(self, size: u32) -> Result<Vec<Team>, String> {
         let teams = self.teams();
         if size < teams {
@@ -105,7 +105,7 @@ impl Policies {
 }
 
 impl TeamOptions {
-    /// Checks whether options go together that are each right.
+    /// Checks whether options that are each right go together.
     ///
     /// # Errors
     /// A text that says what is allowed.
@@ -120,12 +120,12 @@ impl TeamOptions {
         }
     }
 
-    /// Joins the cluster; rank 0 does `lead` with the teams, the others run `processes` for it
-    /// until it is done. Nodes that this process starts itself, where `--nodes` does not say how
-    /// many, are `each` for a team, and run as `seats` says.
+    /// Joins the cluster. Rank 0 runs `lead` with the teams; the others run `processes` for it until
+    /// it is done. Nodes that this process starts itself are `each` for a team, unless `--nodes`
+    /// gives their number, and run on processors by `seats`.
     ///
     /// # Errors
-    /// `lead` failed, the cluster ended before it was done, or there are too few nodes.
+    /// `lead` failed, the cluster ended before `lead` was done, or there are too few nodes.
     pub async fn run(
         &self,
         each: u32,
@@ -135,7 +135,7 @@ impl TeamOptions {
     ) -> Result<(), Box<dyn Error>> {
         let (config, launcher) = self.config(each, processes)?;
         let Some(cluster) = self.cluster.join_with(|_| config).await? else { return Ok(()) };
-        // After the copies were started, which would have the same place.
+        // Pinned only now: copies started by a pinned process would share its processor.
         let one_machine = matches!(launcher, Launcher::User | Launcher::Copy);
         if seats == Seats::OneEach && one_machine && self.cluster.hosts.is_none() {
             pin((cluster.rank() / self.policy.teams()) as usize);
@@ -154,7 +154,7 @@ impl TeamOptions {
         let ended = cluster.end(END_DEADLINE).await;
         match (done, cut_short) {
             (Ok(()), _) => Ok(ended?),
-            // What else went wrong follows from that, unless somebody asked for it.
+            // The end of the cluster is the cause of the error, unless it was asked to finish.
             (Err(_), Some(end)) if !matches!(end, End::Finished { .. }) => {
                 Err(end.to_string().into())
             }
@@ -192,7 +192,7 @@ impl TeamOptions {
     }
 }
 
-/// How a budget came out.
+/// Returns the word for a budget that was met or missed.
 #[must_use]
 pub fn verdict(is_met: bool) -> &'static str {
     if is_met { "met" } else { "MISSED" }

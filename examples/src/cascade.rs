@@ -21,7 +21,7 @@ use crate::command_line::{numbers, parse_with, ratio, write_out};
 use crate::program::{on_a_thread, run_program};
 
 const SIZE_BYTES_MAX: usize = 4 << 30;
-/// Nodes that the program starts when nothing says how many.
+/// Number of nodes that the program starts by default.
 const NODES: u32 = 3;
 const REPEATS_MAX: u64 = 1000;
 const END_DEADLINE: Duration = Duration::from_secs(30);
@@ -44,10 +44,10 @@ pub(crate) struct Options {
     /// Bytes of an increment, or auto: computed from measured costs
     #[arg(long, value_name = "BYTES|auto", default_value = "auto", value_parser = parse_delta)]
     delta: Delta,
-    /// What every node computes on every element: empty, random or trig
+    /// Work of every node on every element: empty, random or trig
     #[arg(long, default_value = "trig")]
     compute: Compute,
-    /// Timed runs of each kind; one of each goes before them
+    /// Timed runs of each kind, after an untimed one of each
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = numbers::<u64>(1..=REPEATS_MAX))]
     repeats: u64,
 }
@@ -86,7 +86,7 @@ fn parse_delta(text: &str) -> Result<Delta, String> {
         .ok_or_else(|| "allowed are auto and 4 to 4GiB, in B, KiB, MiB or GiB".to_owned())
 }
 
-/// The whole program: rank 0 is the first node of the chain.
+/// Runs the whole program: rank 0 is the first node of the chain.
 #[must_use]
 pub fn run() -> ExitCode {
     let options = parse_with(Options::check);
@@ -94,7 +94,7 @@ pub fn run() -> ExitCode {
 }
 
 impl Options {
-    /// Checks whether options go together that are each right.
+    /// Checks whether options that are each right go together.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self.cluster.nodes {
             Some(1) => Err("--nodes 1 is no chain: allowed are 2 and more".to_owned()),
@@ -108,7 +108,7 @@ async fn work(options: &Options) -> Result<(), Failure> {
     let is_told = is_told.are_of_a_cluster()?;
     let settings = |config: ClusterConfig| if is_told { config } else { config.nodes(NODES) };
     let Some(cluster) = options.cluster.join_with(settings).await? else { return Ok(()) };
-    // After the copies were started, which would be pinned with it.
+    // Pinned only now: copies started by a pinned process would share its processor.
     pin(cluster.rank() as usize);
     if cluster.rank() > 0 {
         return follow(&cluster).await;
@@ -116,7 +116,7 @@ async fn work(options: &Options) -> Result<(), Failure> {
     let done = cause_first(&cluster, lead(&cluster, options).await).await;
     cluster.finish();
     let ended = cluster.end(END_DEADLINE).await;
-    // How the cluster ended follows from what went wrong before.
+    // An earlier error is the cause of how the cluster ended.
     done?;
     Ok(ended?)
 }
@@ -125,11 +125,11 @@ async fn follow(cluster: &Cluster) -> Result<(), Failure> {
     let served = tokio::select! {
         biased;
         served = serve_in(cluster) => served.map_err(Failure::from),
-        // Before the chain was there.
+        // The cluster was finished before the chain was built.
         _ = cluster.finished() => Ok(()),
     };
     match (served, cluster.ended()) {
-        // What else went wrong follows from that.
+        // The end of the cluster is the cause of any other error.
         (Err(_), Some(end)) if !matches!(end, End::Finished { .. }) => Err(end.to_string().into()),
         (Err(error), _) => Err(error),
         (Ok(()), _) => match cluster.finished().await {
@@ -145,7 +145,7 @@ async fn lead(cluster: &Cluster, options: &Options) -> Result<(), Failure> {
         return Err("a chain of 1 node: at least 2 are needed".into());
     }
     let measured = tokio::select! {
-        // Of what a death breaks it is the cause.
+        // A death is checked first: it is the cause of the errors that follow.
         biased;
         death = first_death(cluster) => return Err(death.to_string().into()),
         measured = measure(cluster.node(), nodes, options) => measured?,
@@ -183,7 +183,7 @@ async fn measure(node: &Node, nodes: usize, options: &Options) -> Result<Measure
             if let Some(difference) = outcome.difference {
                 return Err(format!("run {number} gave a wrong result: {difference}").into());
             }
-            // The first of each maps the memory and opens the window of the connections.
+            // The first run of each kind maps the memory and opens the window of the connections.
             if repeat > 0 {
                 let times = if kind == 0 { &mut measured.whole } else { &mut measured.delta };
                 times.push(outcome.elapsed);

@@ -15,13 +15,13 @@ use chunkcomm::with_causes;
 
 const NODES_MAX: u64 = 4096;
 
-/// Named at each option: a heading for what follows would be that of the program's own, too.
+/// Heading in the help, named at each option: set once, it would also cover a program's own options.
 const GROUP: &str = "Cluster";
 
-/// How the cluster is set up.
+/// Options that set up the cluster.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ClusterOptions {
-    /// Start the nodes over ssh on the hosts of this file: a line each, `host [slots=N]`
+    /// Start the nodes over ssh on the hosts of this file, which has a line each: `host [slots=N]`
     #[arg(long, value_name = "FILE", help_heading = GROUP)]
     pub hosts: Option<PathBuf>,
 
@@ -30,14 +30,14 @@ pub struct ClusterOptions {
     #[arg(long, value_name = "N", help_heading = GROUP, value_parser = numbers::<u32>(1..=NODES_MAX))]
     pub nodes: Option<u32>,
 
-    /// Print what was detected of the launcher, and why, with --hosts also what would be started
-    /// where and how to copy the program there, and end
+    /// Print the detected launcher and the reasons, then end; with --hosts also what would be
+    /// started on each host, and how to copy the program there
     #[arg(long, help_heading = GROUP)]
     pub explain_launch: bool,
 }
 
 impl ClusterOptions {
-    /// The settings that the options stand for.
+    /// Returns the settings that the options stand for.
     pub fn config(&self) -> ClusterConfig {
         let mut config = ClusterConfig::new();
         if let Some(hosts) = &self.hosts {
@@ -49,8 +49,8 @@ impl ClusterOptions {
         config
     }
 
-    /// There is to be a cluster: an option says so, or a launcher started this process. For
-    /// programs that do without one else.
+    /// Whether there is to be a cluster: an option says so, or a launcher started this process. For
+    /// programs that also run without one.
     ///
     /// # Errors
     /// A variable of the launcher makes no sense.
@@ -59,7 +59,7 @@ impl ClusterOptions {
         Ok(told || self.config().place()?.launcher() != Launcher::User)
     }
 
-    /// Joins the cluster; `None`: the place was only to be explained, which it was.
+    /// Joins the cluster; with `--explain-launch` prints the explanation instead and returns `None`.
     ///
     /// # Errors
     /// See [`Cluster::join`].
@@ -67,7 +67,7 @@ impl ClusterOptions {
         self.join_with(|config| config).await
     }
 
-    /// As [`ClusterOptions::join`], with further settings of the program's own.
+    /// Joins as [`ClusterOptions::join`] does, with further settings of the program.
     ///
     /// # Errors
     /// See [`Cluster::join`].
@@ -84,7 +84,7 @@ impl ClusterOptions {
     }
 }
 
-/// Joins the cluster as all programs do: asked by a signal, the node says what it waits for.
+/// Joins the cluster; at the signal `SIGUSR1` the node then prints what it waits for.
 ///
 /// # Errors
 /// See [`Cluster::join`].
@@ -100,7 +100,7 @@ pub(crate) async fn cause_first<T>(
     cluster: &Cluster,
     done: Result<T, Box<dyn Error>>,
 ) -> Result<T, Box<dyn Error>> {
-    /// A link may break before the death of its peer is told.
+    /// Time to wait for a death: a link may break before the death of its peer is reported.
     const TOLD_WITHIN: Duration = Duration::from_millis(500);
     let Err(error) = done else { return done };
     let Ok(death) = timeout(TOLD_WITHIN, first_death(cluster)).await else { return Err(error) };
@@ -109,9 +109,9 @@ pub(crate) async fn cause_first<T>(
     Err(if known { error } else { format!("{death}; then: {error}") }.into())
 }
 
-/// Waits until a node of the cluster has died, or gives the first that has.
+/// Waits until a node of the cluster has died; returns the first death.
 pub async fn first_death(cluster: &Cluster) -> Death {
-    // Before the deaths are looked at, so that none is between the two.
+    // Subscribed before the deaths are read, so that none falls between the two.
     let mut changes = cluster.changes();
     if let Some(death) = cluster.deaths().into_iter().next() {
         return death;

@@ -1,5 +1,5 @@
-//! What the programs' command lines have in common: wrong numbers say what is allowed, and a
-//! standard output that takes no more is an error like others.
+//! Common parts of the programs' command lines: an error for a wrong number says what is allowed, and
+//! a closed standard output is an error like others.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -23,25 +23,25 @@ where
     }
 }
 
-/// The command line of this process; ends it with status 2 where that is wrong.
+/// Parses the command line of this process; ends the process with status 2 where it is wrong.
 ///
-/// A word such as `-1x4` counts as the value of the option before it, not as an option: so it is
-/// told what is allowed there.
+/// A word such as `-1x4` counts as the value of the option before it, not as an option, so that the
+/// error says what is allowed there.
 #[must_use]
 pub fn parse<P: Parser>() -> P {
     try_parse(std::env::args_os()).unwrap_or_else(|error| error.exit())
 }
 
-/// As [`parse`], with a check of options that each are right; it says what is allowed.
+/// Parses as [`parse`] does and runs `check`, whose error says which options go together.
 #[must_use]
 pub fn parse_with<P: Parser>(check: impl FnOnce(&P) -> Result<(), String>) -> P {
     try_parse_with(std::env::args_os(), check).unwrap_or_else(|error| error.exit())
 }
 
-/// As [`parse_with`], of these words, the program's name first.
+/// Parses these words as [`parse_with`] does; the program's name comes first.
 ///
 /// # Errors
-/// A text that says what is wrong with them.
+/// An error that says what is wrong with the words.
 pub fn try_parse_with<P: Parser>(
     words: impl IntoIterator<Item = impl Into<OsString>>,
     check: impl FnOnce(&P) -> Result<(), String>,
@@ -53,17 +53,17 @@ pub fn try_parse_with<P: Parser>(
     }
 }
 
-/// As [`parse`], of these words, the program's name first.
+/// Parses these words as [`parse`] does; the program's name comes first.
 ///
 /// # Errors
-/// What is wrong with them.
+/// An error that says what is wrong with the words.
 pub fn try_parse<P: Parser>(
     words: impl IntoIterator<Item = impl Into<OsString>>,
 ) -> Result<P, clap::Error> {
     P::try_parse_from(negative_as_values(words.into_iter().map(Into::into)))
 }
 
-/// `--option -1` as `--option=-1`, which nobody takes for two options.
+/// Joins `--option -1` into `--option=-1`, which is not taken for two options.
 fn negative_as_values(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut joined: Vec<OsString> = Vec::new();
     for word in words {
@@ -83,20 +83,20 @@ fn is_long_option(word: &[u8]) -> bool {
     word.len() > 2 && word.starts_with(b"--") && !word.contains(&b'=')
 }
 
-/// Returns a ratio with `digits` digits after the point, and more where fewer than two would
-/// count.
+/// Returns a ratio with `digits` digits after the point, or with more, so that at least two are
+/// significant.
 #[must_use]
 pub fn ratio(ratio: f64, digits: usize) -> String {
-    // Of nothing, and of what took no time, no digit counts.
+    // A ratio of 0, infinity or NaN has no significant digit.
     let counting = if ratio > 0.0 { 1.0 - ratio.log10().floor() } else { 0.0 };
     let digits = digits.max(counting.clamp(0.0, 9.0) as usize);
     format!("{ratio:.digits$}")
 }
 
-/// Writes a report to standard output, at once.
+/// Writes a report to standard output and flushes it.
 ///
 /// # Errors
-/// Nobody reads it any more, or it cannot be written; `println!` would panic.
+/// Standard output is closed or cannot be written; `println!` would panic.
 pub fn write_out(report: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let written = out.write_all(report.as_bytes()).and_then(|()| out.flush());
@@ -107,10 +107,10 @@ pub fn write_out(report: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Any text may be the value of these.
+    /// Options whose value may be any text.
     const FREE: [&str; 5] = ["hosts", "file", "events", "output", "paths"];
 
-    /// Each option refuses values that mean nothing, and says what is allowed.
+    /// Checks that each option refuses meaningless values and says what is allowed.
     fn options_say_what_is_allowed<P: Parser>(wrongs: &mut Vec<String>) {
         let command = P::command();
         let name = command.get_name().to_owned();

@@ -1,10 +1,10 @@
 //! Sends items to a process on another node that sends them back: the system test of J. Berthold,
 //! "Dynamic Chunking in Eden" (section 4.2, figure 5).
 //!
-//! An item is a list of words of 32 bits. Its time is from the first item sent to the last one that
-//! came back; the process is there by then. Each item that comes back is compared with what was
+//! An item is a list of words of 32 bits. The time runs from the first item sent to the last one that
+//! came back; the process has started before. Each item that comes back is compared with the one
 //! sent. Nodes that gather messages and nodes that send each at once take turns
-//! ([`by_policy`](crate::by_policy)), so that what else happens on the machines meets both.
+//! ([`by_policy`](crate::by_policy)), so that other load on the machines affects both.
 
 mod table;
 
@@ -46,11 +46,11 @@ pub(crate) struct Options {
     )]
     words: Vec<u32>,
 
-    /// Send so often; the medians count
+    /// Rounds of each size; the medians count
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = numbers::<u32>(1..=1000))]
     repeat: u32,
 
-    /// The crossover is where chunking gains less than this
+    /// Least gain that counts: the crossover is where chunking gains less
     #[arg(long, value_name = "X", default_value_t = 1.1, value_parser = gain)]
     gain: f64,
 }
@@ -63,25 +63,25 @@ fn gain(text: &str) -> Result<f64, String> {
 type Item = Vec<u32>;
 type Ends = (ReceivingPort<Item>, SendingPort<Item>);
 
-/// What a caller is asked to do.
+/// Job of a caller.
 #[derive(Serialize, Deserialize)]
 struct Job {
-    /// The rank of the node that sends back.
+    /// Rank of the node that sends back.
     helper: u32,
     items: u32,
     words: u32,
     outcome: ValueWriter<Outcome>,
 }
 
-/// How long it took, there and back.
+/// Outcome of sending all items there and back.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Outcome {
     seconds: f64,
-    /// Packets with messages that the caller sent.
+    /// Number of packets with messages that the caller sent.
     packets: u64,
 }
 
-/// The whole program.
+/// Runs the whole program.
 #[must_use]
 pub fn run() -> ExitCode {
     let options = parse_with(Options::check);
@@ -89,7 +89,7 @@ pub fn run() -> ExitCode {
 }
 
 impl Options {
-    /// Checks whether options go together that are each right.
+    /// Checks whether options that are each right go together.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.teams.check()
     }
@@ -98,7 +98,7 @@ impl Options {
 async fn work(options: &Options) -> Result<(), Box<dyn Error>> {
     let mut registry = Registry::new();
     let echo = registry.process("echo", |_, (items, back): Ends| async move {
-        // Known to its sender before the first item comes.
+        // Both ports are connected before the first item comes.
         let (mut items, mut back) = (items.connect().await?, back.connect().await?);
         while let Some(item) = items.recv().await? {
             back.send(&item).await?;
@@ -118,7 +118,7 @@ async fn work(options: &Options) -> Result<(), Box<dyn Error>> {
     options.teams.run(2, Seats::OneEach, &registry, lead).await
 }
 
-/// Rank 0: has the callers take turns, size by size, and prints how long they took.
+/// Leads as rank 0: has the callers take turns, size by size, and prints their times.
 async fn lead(
     cluster: &Cluster,
     teams: &[Team],
@@ -128,7 +128,7 @@ async fn lead(
     let mut rows = Vec::new();
     for &words in &options.words {
         let mut row = Row::new(words);
-        // Once more before, which makes the links and the memory ready.
+        // One untimed round first makes the links and the memory ready.
         for round in 0..=options.repeat {
             for team in teams {
                 let outcome = ask(cluster, team, caller, options.items, words).await?;
@@ -158,7 +158,7 @@ async fn ask(
     Ok(outcome.get().await?.clone())
 }
 
-/// The process of a caller: sends and takes back at the same time.
+/// Runs the process of a caller: sends and takes back at the same time.
 async fn call(cluster: &Cluster, echo: &Process<Ends>, job: &Job) -> Result<Outcome, Failure> {
     let items: Vec<Item> = (0..job.items).map(|index| item(index, job.words)).collect();
     let (input, to_echo) = cluster.node().receiving_port()?;
@@ -193,7 +193,7 @@ async fn call(cluster: &Cluster, echo: &Process<Ends>, job: &Job) -> Result<Outc
     Ok(Outcome { seconds, packets: peer.stats().message_packets_sent - packets_before })
 }
 
-/// No item is like its neighbours.
+/// Returns an item that differs from its neighbours.
 fn item(index: u32, words: u32) -> Item {
     (0..words).map(|word| (index ^ (word << 16)).wrapping_mul(0x9E37_79B9)).collect()
 }

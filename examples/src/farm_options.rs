@@ -8,18 +8,18 @@ use clap::{Args, ValueEnum};
 
 use crate::command_line::numbers;
 
-/// As many as a farm can be told.
+/// Largest grain that a farm takes.
 const GRAIN_MAX: u64 = u32::MAX as u64;
 
-/// How the farm is set up.
+/// Options that set up the farm.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Farm")]
 pub struct FarmOptions {
-    /// Number of workers, where they are of this machine [default: the number of processors]
+    /// Number of workers, without a cluster [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = parse_workers)]
     pub workers: Option<NonZeroUsize>,
 
-    /// What a worker is, where they are of this machine [default: process]
+    /// Kind of the workers, without a cluster [default: process]
     #[arg(long, value_enum)]
     pub workers_as: Option<WorkersAsOption>,
 
@@ -27,7 +27,7 @@ pub struct FarmOptions {
     #[arg(long, value_enum, ignore_case = true, default_value_t)]
     pub model: ModelOption,
 
-    /// Assignments a worker holds: 1 (no prefetch), 2 (double buffering), .., or auto
+    /// Assignments that a worker holds: 1 (no prefetch), 2 (double buffering), .., or auto
     #[arg(long, value_name = "K", value_parser = parse_prefetch, default_value = "2")]
     pub prefetch: PrefetchOption,
 
@@ -76,21 +76,21 @@ fn parse_prefetch(text: &str) -> Result<PrefetchOption, String> {
 }
 
 impl FarmOptions {
-    /// The number of workers, the default filled in.
+    /// Returns the number of workers, with the default filled in.
     #[must_use]
     pub fn worker_count(&self) -> usize {
         let default = || available_parallelism().unwrap_or(NonZeroUsize::MIN);
         self.workers.unwrap_or_else(default).get().min(WORKER_COUNT_MAX)
     }
 
-    /// They say how many workers there are, or what they are: not for a farm whose workers are the
-    /// nodes of a cluster.
+    /// Whether the options give the number or the kind of the workers: not for a farm whose workers
+    /// are the nodes of a cluster.
     #[must_use]
     pub fn tell_of_workers(&self) -> bool {
         self.workers.is_some() || self.workers_as.is_some()
     }
 
-    /// Sets the farm up as the options say.
+    /// Sets the farm up by the options.
     #[must_use]
     pub fn apply(&self, farm: FarmBuilder) -> FarmBuilder {
         farm.workers(self.worker_count())
@@ -106,7 +106,7 @@ impl FarmOptions {
             .grain(self.grain)
     }
 
-    /// One line for a report of so many workers, which are nodes of a cluster or not.
+    /// Returns a line for a report of `count` workers; `are_nodes`: they are nodes of a cluster.
     #[must_use]
     pub fn describe(&self, count: usize, are_nodes: bool) -> String {
         let kind = match self.workers_as.unwrap_or_default() {

@@ -1,8 +1,8 @@
-//! Shared by the example programs.
+//! Shared parts of the example programs.
 //!
-//! A program whose work is checked by a test of the workspace has all but its
-//! `main` here, so that the test can run it: the binary of an example is not
-//! built for the tests of another package.
+//! A program that a test of the workspace checks has all but its `main` here, so that
+//! the test can run it: the binary of an example is not built for the tests of another
+//! package.
 
 pub mod by_policy;
 pub mod cascade;

@@ -1,7 +1,7 @@
-//! Renders the Mandelbrot set with a farm: the picture of the LAN farm study
+//! Renders the Mandelbrot set with a farm. By default it is the picture of the LAN farm study
 //! (section 4): 800 x 600 pixels, at most 256 steps each, tasks of 800 pixels.
 //!
-//! The workers are processes or threads that the farmer starts here, or, in a cluster, its nodes.
+//! The workers are processes or threads that the farmer starts here; in a cluster they are its nodes.
 
 pub mod colours;
 pub mod options;
@@ -23,17 +23,17 @@ use crate::program::{failed, on_a_thread};
 use options::Options;
 use view::{Steps, View};
 
-/// How long the workers have to end once all is done.
+/// Time that the workers have to end once all is done.
 const FINISH_DEADLINE: Duration = Duration::from_secs(10);
 
-/// A sequential rendering that takes longer than this is not repeated.
+/// Time of a sequential rendering above which it is not repeated.
 const REPEATED_BELOW: Duration = Duration::from_secs(1);
 
-/// How long the nodes of a cluster have to end.
+/// Time that the nodes of a cluster have to end.
 const END_DEADLINE: Duration = Duration::from_secs(30);
 
-/// The whole program: in a copy that a farm started the worker, else the farmer, or a node of a
-/// cluster.
+/// Runs the whole program: the worker in a copy that a farm started, otherwise the farmer or a node
+/// of a cluster.
 #[must_use]
 pub fn run() -> ExitCode {
     let mut registry = Registry::new();
@@ -49,7 +49,7 @@ pub fn run() -> ExitCode {
 
 type Render = chunkcomm::registry::Function<view::Tile, Steps>;
 
-/// False when the two pictures differ and that was asked for.
+/// Returns false when the two pictures differ and the check was asked for.
 fn work(options: &Options, registry: Registry, render: &Render) -> Result<bool, Box<dyn Error>> {
     let in_a_cluster = options.cluster.are_of_a_cluster()?;
     options.check(in_a_cluster).unwrap_or_else(|error| error.exit());
@@ -61,7 +61,7 @@ fn work(options: &Options, registry: Registry, render: &Render) -> Result<bool, 
     }
 }
 
-/// Rank 0 is the farmer, the others are its workers.
+/// Works in a cluster: rank 0 is the farmer, the others are its workers.
 async fn work_in_cluster(
     options: &Options,
     registry: Registry,
@@ -80,14 +80,14 @@ async fn work_in_cluster(
     let done = cause_first(&cluster, done).await;
     cluster.finish();
     let ended = cluster.end(END_DEADLINE).await;
-    // How the cluster ended follows from what went wrong before.
+    // An earlier error is the cause of how the cluster ended.
     let same = done?;
     ended?;
     Ok(same)
 }
 
-/// Renders twice, by itself and with the farm, writes the picture and the report;
-/// false when the two pictures differ and that was asked for.
+/// Renders twice, alone and with the farm, and writes the picture and the report; returns
+/// false when the two pictures differ and the check was asked for.
 async fn farm_out(
     options: &Options,
     cluster: Option<&Cluster>,
@@ -130,7 +130,7 @@ async fn start(
     let farm = farm.explain_on_sigusr1();
     match cluster {
         None => farm.start().await,
-        // Nobody else is there to work.
+        // Without other nodes only the farmer can work.
         Some(cluster) if cluster.size() == 1 => farm.model(Model::A).start_in(cluster).await,
         Some(cluster) => farm.start_in(cluster).await,
     }
@@ -143,8 +143,8 @@ async fn first_death_in(cluster: Option<&Cluster>) -> Death {
     }
 }
 
-/// The picture without a farm, and its time: the better of two where it is short, since the first
-/// pays for cold memory and a slow clock, which would pass for a speed-up of the farm.
+/// Renders the picture without a farm and returns its time: the better of two where it is short. The
+/// first rendering pays for cold memory and a slow clock, which would pass for a speed-up of the farm.
 fn render_alone(view: View) -> (Steps, Duration) {
     let timed = || {
         let begun = Instant::now();
@@ -177,7 +177,7 @@ async fn render_with(
     Ok((steps, stats))
 }
 
-/// On stderr, and only when that is a terminal.
+/// Returns a progress bar on stderr, shown only when that is a terminal.
 fn progress_bar(tasks: usize, hidden: bool) -> ProgressBar {
     if hidden {
         return ProgressBar::hidden();

@@ -1,8 +1,8 @@
-//! Who is in the cluster, and how far away: rank, host, process, launcher, and from rank 0 the
-//! round trip and the bandwidth to each.
+//! Lists the nodes of a cluster: rank, host, process, launcher, and from rank 0 the round trip and
+//! the bandwidth to each.
 //!
 //! Round trip: the median of urgent messages of 8 bytes, one after the other. Bandwidth: messages
-//! of 1 MiB until the other side has all of them; it says how many bytes came.
+//! of 1 MiB until the other side reports that it has all the bytes.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -40,23 +40,23 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = numbers::<u32>(1..=65_536))]
     mebibytes: u32,
 
-    /// Seconds that the other nodes wait for another rank 0 when theirs is gone: one that was
-    /// started by hand with the same variables prints the table again
+    /// Seconds that the other nodes wait for another rank 0 when theirs is gone; one that is started
+    /// by hand with the same variables prints the table again
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = numbers::<u64>(0..=86_400))]
     rejoin: u64,
 }
 
-/// What a node answers.
+/// Message from a node to rank 0.
 #[derive(Serialize, Deserialize)]
 enum Answer {
-    /// First: what started it.
+    /// The first answer: the launcher that started the node.
     Launcher(String),
     Pong(u64),
-    /// So many bytes came.
+    /// Number of bytes that came.
     Received(u64),
 }
 
-/// The whole program.
+/// Runs the whole program.
 #[must_use]
 pub fn run() -> ExitCode {
     let options = parse::<Options>();
@@ -69,7 +69,7 @@ async fn work(options: &Options) -> Result<(), Failure> {
     let Some(cluster) = joined.await? else { return Ok(()) };
     let done = match cluster.rank() {
         0 => {
-            // Whom it measures now it hears of by its channels, of the others by this alone.
+            // The death of the node being measured also shows in its channels; other deaths show only here.
             let changes = cluster.changes();
             let members = cluster.members();
             tokio::select! {
@@ -81,24 +81,24 @@ async fn work(options: &Options) -> Result<(), Failure> {
         _ => serve(&cluster, options.rejoin > 0).await,
     };
     if cluster.rank() == 0 && done.is_ok() {
-        // Who came too late to be in the table waits to be asked.
+        // A node that came too late for the table still waits to be asked.
         cluster.finish();
     }
     match (done, cluster.ended()) {
         (Ok(()), _) => Ok(cluster.end(END_DEADLINE).await?),
-        // What else went wrong follows from that.
+        // The end of the cluster is the cause of any other error.
         (Err(_), Some(end)) => Err(end.to_string().into()),
         (Err(error), None) => Err(error),
     }
 }
 
-/// Every node but rank 0: answers, once, or is not asked. With `again` it answers the next
-/// rank 0 as well.
+/// Serves as a node other than rank 0: answers rank 0 once, if asked. With `again` the node also
+/// answers the next rank 0.
 async fn serve(cluster: &Cluster, again: bool) -> Result<(), Failure> {
     let node = cluster.node();
     loop {
         let served = tokio::select! {
-            // Once all is answered, the end may come with the last word of rank 0.
+            // The answers come first, since the end may arrive with the last message of rank 0.
             biased;
             served = answer(node, cluster.place().launcher().to_string()) => served,
             end = cluster.finished() => return match end {
@@ -136,15 +136,15 @@ async fn count(mut bulk: BytesReceiver) -> Result<u64, Failure> {
     Ok(bytes)
 }
 
-/// What was measured of one node.
+/// Row of the table: a node and its measurements.
 struct Row {
     member: Member,
     launcher: String,
-    /// Of another node than rank 0.
+    /// Round trip and bytes a second; `None` for rank 0 itself.
     measured: Option<(Duration, f64)>,
 }
 
-/// Waits until one of these has died.
+/// Waits until one of these members has died.
 async fn death_of(members: &[Member], mut changes: Changes) -> Death {
     while let Some(change) = changes.next().await {
         if let Change::Died(death) = change
@@ -179,7 +179,7 @@ async fn measure(
 ) -> Result<Row, Failure> {
     let mut pings = node.open::<u64>(peer, PING).await?;
     pings.flush().await?;
-    // An open that never comes is nobody's error.
+    // No channel reports an open that never comes; the end of the link does.
     let (_, mut answers) = tokio::select! {
         accepted = node.accept::<Answer>(PONG) => accepted?,
         lost = peer.closed() => return Err(lost.into()),
@@ -202,7 +202,7 @@ async fn measure(
     Ok(Row { member, launcher, measured: Some((times[times.len() / 2], rate)) })
 }
 
-/// In bytes a second.
+/// Returns the bandwidth in bytes a second.
 async fn bandwidth(
     node: &Node,
     peer: &Peer,

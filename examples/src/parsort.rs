@@ -1,10 +1,11 @@
 //! Sorts numbers by processes on other nodes: the sorting program of J. Berthold, "Dynamic Chunking
 //! in Eden" (sections 2.2 and 4.2).
 //!
-//! One process, the *caller*, deals the numbers to *workers*, which sort them, and merges what comes
-//! back. There are three ways to send them (`ways`): one by one, which is what one writes first;
-//! and two in chunks by hand. Each is done by nodes that gather messages and by nodes that send each
-//! at once ([`by_policy`](crate::by_policy)). What comes out is compared with a sequential sort.
+//! One process, the *caller*, deals the numbers to *workers*, which sort them, and merges the parts
+//! that come back. There are three ways to send the numbers (`ways`): one by one, which is what one
+//! writes first; and two in chunks by hand. Each is done by nodes that gather messages and by nodes
+//! that send each at once ([`by_policy`](crate::by_policy)). The result is compared with a
+//! sequential sort.
 
 mod options;
 mod table;
@@ -24,23 +25,23 @@ pub(crate) use options::Options;
 use table::Row;
 use ways::{Way, Workers};
 
-/// What a caller is asked to do.
+/// Job of a caller.
 #[derive(Serialize, Deserialize)]
 struct Job {
-    /// The rank of each worker.
+    /// Rank of each worker.
     workers: Vec<u32>,
     ways: Vec<Way>,
-    /// How often all of them.
+    /// Number of times that all ways are run.
     rounds: u32,
-    /// Of the numbers as they were read.
+    /// Digest of the numbers as they were read.
     digest: Digest,
     numbers: ReceivingPort<i64>,
-    /// One for each sorting: the ways in order, round by round.
+    /// One outcome for each sorting: the ways in order, round by round.
     outcomes: SendingPort<Outcome>,
 }
 
-/// What is the same of the same numbers in any order, and of others hardly ever: their count, sum,
-/// and sum of squares.
+/// Digest of numbers in any order: their count, sum, and sum of squares. Other numbers hardly ever
+/// have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Digest([u64; 3]);
 
@@ -54,7 +55,7 @@ impl Digest {
         Digest(numbers.iter().fold([0; 3], add))
     }
 
-    /// These are the numbers that it is of.
+    /// Checks that these numbers have this digest.
     fn check(self, numbers: &[i64]) -> Result<(), Failure> {
         if Digest::of(numbers) == self {
             return Ok(());
@@ -63,18 +64,18 @@ impl Digest {
     }
 }
 
-/// One sorting.
+/// Outcome of one sorting.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Outcome {
     seconds: f64,
-    /// It is what another sort gives.
+    /// Whether the result equals that of another sort.
     right: bool,
-    /// Messages and packets that the caller sent.
+    /// Numbers of messages and packets that the caller sent.
     messages: u64,
     packets: u64,
 }
 
-/// The whole program.
+/// Runs the whole program.
 #[must_use]
 pub fn run() -> ExitCode {
     let options = parse_with(Options::check);
@@ -96,7 +97,7 @@ async fn work(options: &Options) -> Result<(), Box<dyn Error>> {
     options.teams.run(1 + options.workers, Seats::Any, &registry, lead).await
 }
 
-/// Rank 0: has everything sorted by the callers, and prints how long that took.
+/// Leads as rank 0: has the callers sort everything, and prints their times.
 async fn lead(
     cluster: &Cluster,
     teams: &[Team],
@@ -106,7 +107,7 @@ async fn lead(
     let numbers = options.numbers()?;
     let ways = options.ways();
     let mut rows = Vec::new();
-    // The slower first, as the table reads.
+    // The slower policy comes first, as the table reads.
     for team in teams.iter().rev() {
         let outcomes = ask(cluster, team, caller, options, &numbers).await?;
         for (index, way) in ways.iter().enumerate() {
@@ -124,7 +125,7 @@ async fn lead(
     Ok(())
 }
 
-/// Asks the caller of a team for all ways of sorting.
+/// Asks the caller of a team to sort in all ways.
 async fn ask(
     cluster: &Cluster,
     team: &Team,
@@ -152,13 +153,13 @@ async fn ask(
         Ok::<_, Box<dyn Error>>(all)
     };
     let (sent, taken) = tokio::join!(sending, taking);
-    // Why it failed is known there.
+    // The process knows why it failed, so its error comes first.
     process.await?;
     sent?;
     taken
 }
 
-/// The process of a caller.
+/// Runs the process of a caller.
 async fn call(cluster: &Cluster, workers: &Workers, job: Job) -> Result<(), Failure> {
     let mut outcomes = job.outcomes.connect().await?;
     let mut from = job.numbers.connect().await?.into_receiver().await?;
@@ -199,7 +200,7 @@ mod tests {
             &read[1..],
             &[3, -1, 7, 7, 0, i64::MIN, 0],
             &[3, -1, 7, 7, 1, i64::MIN],
-            // Of the same sum.
+            // Other numbers of the same sum.
             &[4, -2, 7, 7, 0, i64::MIN],
         ];
         for numbers in others {

@@ -1,4 +1,4 @@
-//! What the `main` of a program that runs as a cluster does: its work to the end, and why it failed.
+//! Frame of a program that runs as a cluster: runs its work to the end, and reports why it failed.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 /// Exit status of a wrong command line.
 const STATUS_USAGE: u8 = 2;
 
-/// Runs the program of this name to its end on this thread; says on standard error why it failed.
+/// Runs the program of this name to its end on this thread; prints to standard error why it failed.
 pub fn run_program(
     name: &str,
     program: impl Future<Output = Result<(), Box<dyn Error>>>,
@@ -20,7 +20,7 @@ pub fn run_program(
     run(name, Builder::new_current_thread(), program)
 }
 
-/// As [`run_program`], with a thread for each processor for the tasks that it spawns.
+/// Runs a program as [`run_program`] does, with a thread for each processor for its tasks.
 pub fn run_program_on_threads(
     name: &str,
     program: impl Future<Output = Result<(), Box<dyn Error>>>,
@@ -41,9 +41,9 @@ fn run(
 }
 
 /// Prints to standard error why the program of this name failed. Returns its exit status: 2 where
-/// the hosts file is wrong, as for an option.
+/// the hosts file is wrong, as for a wrong option.
 pub(crate) fn failed(name: &str, error: &(dyn Error + 'static)) -> ExitCode {
-    // In one piece: other nodes write there, too.
+    // In one piece, since other nodes write there, too.
     let line = format!("{name}: {}\n", with_causes(error));
     eprint!("{line}");
     match error.downcast_ref() {
@@ -54,8 +54,8 @@ pub(crate) fn failed(name: &str, error: &(dyn Error + 'static)) -> ExitCode {
     }
 }
 
-/// Does what takes long on a thread, so that this one goes on telling the other nodes that it is
-/// there. When nobody waits any more the thread is left to itself, which does not keep the program.
+/// Runs a long computation on a new thread, so that this one goes on sending signs of life to the
+/// other nodes. When nobody waits any more, the thread does not keep the program from ending.
 ///
 /// # Errors
 /// The thread could not be started, or panicked.
@@ -64,7 +64,7 @@ pub(crate) async fn on_a_thread<T: Send + 'static>(
 ) -> Result<T, Box<dyn Error>> {
     let (done, outcome) = oneshot::channel();
     std::thread::Builder::new().name("computes".to_owned()).spawn(move || {
-        // Nobody may wait any more.
+        // A failed send means that nobody waits any more.
         let _ = done.send(what());
     })?;
     Ok(outcome.await.map_err(|_| "a thread has panicked")?)

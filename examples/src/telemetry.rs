@@ -6,8 +6,8 @@
 //!   GET /metrics -> counters of requests, channel and link      -> how many, at the end
 //! ```
 //!
-//! The end (SIGTERM, ctrl-c, or the stop of the cluster that the collector asks for when it gets
-//! one of these) loses nothing that was answered with 202: the service
+//! An end loses no event that was answered with 202. It begins with SIGTERM or ctrl-c at the service,
+//! or with one of these at the collector, which then asks the cluster to stop. The service then
 //!
 //! 1. takes no more connections and finishes the requests that have begun,
 //! 2. takes the channel from the requests that are not finished in time,
@@ -43,9 +43,9 @@ use event::Event;
 const END_DEADLINE: Duration = Duration::from_secs(30);
 const NODES: u32 = 2;
 
-/// Events, from the service to the collector.
+/// Name of the channel of the events, from the service to the collector.
 const EVENTS: &str = "telemetry.events";
-/// How many it has written, from the collector at the end.
+/// Name of the channel of the number of written events, from the collector at the end.
 const COLLECTED: &str = "telemetry.collected";
 
 type Failure = Box<dyn Error>;
@@ -59,20 +59,20 @@ pub(crate) struct Options {
     #[command(flatten)]
     cluster: ClusterOptions,
 
-    /// Where the service listens
+    /// Address at which the service listens
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = http_address)]
     http: SocketAddr,
 
-    /// The collector appends events to this file [default: standard output]
+    /// File to which the collector appends events [default: standard output]
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
 
-    /// At the end requests that have begun have so many seconds
+    /// Seconds at the end for requests that have begun
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = numbers::<u64>(0..=3600))]
     drain_seconds: u64,
 
-    /// Listen at any free port, send so many events, end, and compare what was collected; without
-    /// --events they are only counted
+    /// Demonstration: listen at any free port, send this number of events, end, and compare with the
+    /// number collected; without --events they are only counted
     #[arg(long, value_name = "EVENTS", value_parser = numbers::<u64>(1..=1_000_000_000))]
     demo: Option<u64>,
 }
@@ -83,7 +83,7 @@ fn http_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 impl Options {
-    /// Checks whether options go together that are each right.
+    /// Checks whether options that are each right go together.
     pub(crate) fn check(&self) -> Result<(), String> {
         match self.cluster.nodes {
             Some(nodes) if nodes != NODES => {
@@ -94,7 +94,7 @@ impl Options {
     }
 }
 
-/// The whole program.
+/// Runs the whole program.
 #[must_use]
 pub fn run() -> ExitCode {
     let options = parse_with(Options::check);
@@ -103,7 +103,7 @@ pub fn run() -> ExitCode {
 
 async fn work(mut options: Options) -> Result<(), Failure> {
     options.cluster.nodes.get_or_insert(NODES);
-    // From the start, so that a signal in between is not lost.
+    // Taken first, so that a signal in between is not lost.
     let asked = stop_signal()?;
     let Some(cluster) = options.cluster.join().await? else { return Ok(()) };
     let done = match (cluster.size(), cluster.rank()) {
@@ -113,7 +113,7 @@ async fn work(mut options: Options) -> Result<(), Failure> {
     };
     let fatal = cluster.ended().filter(|end| !matches!(end, End::Finished { .. }));
     if let (Err(_), Some(end)) = (&done, fatal) {
-        // What else went wrong follows from that.
+        // The end of the cluster is the cause of any other error.
         return Err(end.to_string().into());
     }
     cluster.finish();
@@ -122,7 +122,7 @@ async fn work(mut options: Options) -> Result<(), Failure> {
     Ok(ended?)
 }
 
-/// The collector. Who asks it to end asks the whole cluster: the service ends the stream.
+/// Runs the collector. When it is asked to end, it ends the whole cluster: the service ends the stream.
 async fn write_events(
     cluster: &Cluster,
     options: &Options,
@@ -154,7 +154,7 @@ async fn write_events(
     Ok(collected.close(END_DEADLINE).await?)
 }
 
-/// Ready at the first SIGTERM or ctrl-c. From the call on these do not end the process.
+/// Returns a future, ready at the first SIGTERM or ctrl-c; from now on these do not end the process.
 #[cfg(unix)]
 fn stop_signal() -> io::Result<impl Future<Output = ()> + Send> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -168,12 +168,12 @@ fn stop_signal() -> io::Result<impl Future<Output = ()> + Send> {
     })
 }
 
-/// Ready at ctrl-c.
+/// Returns a future that is ready at ctrl-c.
 #[cfg(not(unix))]
 fn stop_signal() -> io::Result<impl Future<Output = ()> + Send> {
     Ok(async {
         if tokio::signal::ctrl_c().await.is_err() {
-            // It cannot be asked for.
+            // The system cannot report ctrl-c.
             std::future::pending::<()>().await;
         }
     })

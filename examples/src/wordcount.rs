@@ -1,5 +1,5 @@
 //! Counts the words of text files on other nodes: rank 0 streams each line to one of the counting
-//! processes, in turn, and merges what they counted.
+//! processes, in turn, and merges their counts.
 //!
 //! ```text
 //!   files -> a thread that reads -> lines, one message each -> counting processes, one a node
@@ -7,7 +7,7 @@
 //!   report <- merged by rank 0 <----- words with their counts, one message each
 //! ```
 //!
-//! Lines and counts are sent one by one; packets are the library's matter.
+//! Lines and counts are sent one by one; the library gathers them in packets.
 
 pub mod tally;
 pub mod text;
@@ -35,7 +35,7 @@ const END_DEADLINE: Duration = Duration::from_secs(30);
 
 type Failure = Box<dyn Error>;
 
-/// A word and how often it came.
+/// A word and its number of occurrences.
 type Count = (String, u64);
 
 /// The lines to a counting process, and the counts from it.
@@ -50,20 +50,20 @@ pub(crate) struct Options {
     #[command(flatten)]
     cluster: ClusterOptions,
 
-    /// Text files, and folders: all files below them, but hidden ones and links
+    /// Text files and folders; of a folder all files below it, except hidden ones and links
     #[arg(required_unless_present = "explain_launch", value_name = "PATH")]
     paths: Vec<PathBuf>,
 
-    /// Print so many of the most frequent words
+    /// Number of most frequent words to print
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = numbers::<usize>(0..=1_000_000))]
     top: usize,
 
-    /// Do not compare with what a sequential program counts, which takes longer than all else
+    /// Skip the comparison with a sequential count, which takes longer than all else
     #[arg(long)]
     no_check: bool,
 }
 
-/// The whole program.
+/// Runs the whole program.
 #[must_use]
 pub fn run() -> ExitCode {
     let options = parse::<Options>();
@@ -77,7 +77,7 @@ async fn work(options: &Options) -> Result<(), Failure> {
     let joined = options.cluster.join_with(|config| config.registry(&registry).node(node));
     let Some(cluster) = joined.await? else { return Ok(()) };
     if cluster.rank() > 0 {
-        // The processes run beside this.
+        // The counting processes run beside this wait.
         return match cluster.finished().await {
             End::Finished { .. } => Ok(cluster.end(END_DEADLINE).await?),
             end => Err(end.to_string().into()),
@@ -86,12 +86,12 @@ async fn work(options: &Options) -> Result<(), Failure> {
     let done = cause_first(&cluster, lead(&cluster, &counting, options).await).await;
     cluster.finish();
     let ended = cluster.end(END_DEADLINE).await;
-    // How the cluster ended follows from what went wrong before.
+    // An earlier error is the cause of how the cluster ended.
     done?;
     Ok(ended?)
 }
 
-/// The process on the counting nodes.
+/// Runs the process of a counting node.
 async fn count((lines, counts): Ends) -> Result<(), chunkcomm::process::Failure> {
     let mut lines = lines.connect().await?;
     let mut tally = Tally::new();
@@ -105,15 +105,15 @@ async fn count((lines, counts): Ends) -> Result<(), chunkcomm::process::Failure>
     Ok(())
 }
 
-/// The counting processes as rank 0 has them.
+/// The counting processes as rank 0 sees them.
 struct Counting {
     lines: Vec<Sender<String>>,
     counts: Vec<Arriving<Count>>,
-    /// How they end; dropped, they are ended.
+    /// Ends of the processes; dropping this ends the processes.
     ends: JoinSet<Result<(), ProcessError>>,
 }
 
-/// Starts one a node; on this one only when there is no other.
+/// Starts one process a node; on this node only when there is no other.
 async fn start(cluster: &Cluster, counting: &Process<Ends>) -> Result<Counting, Failure> {
     let mut ranks: Vec<u32> = cluster.members().iter().map(|member| member.id.rank).collect();
     if ranks.len() > 1 {
@@ -134,7 +134,7 @@ async fn start(cluster: &Cluster, counting: &Process<Ends>) -> Result<Counting, 
     Ok(all)
 }
 
-/// What was read and sent.
+/// Numbers of lines and packets sent, and the wrong lines.
 #[derive(Default)]
 struct Sent {
     lines: u64,
@@ -167,7 +167,7 @@ async fn lead(
         "{seconds:.3} s, counted on {nodes} nodes; {packets} packets, {in_a_packet:.1} lines a packet\n"
     ))?;
     if !options.no_check {
-        // It takes as long as all nodes together: the links go on meanwhile.
+        // On a thread, since it takes as long as all nodes together and the links must go on.
         let sequential = on_a_thread(move || Sequential::count(&files)).await??;
         sequential.compare(lines, &tally)?;
         write_out("a sequential program counts the same\n")?;
@@ -175,7 +175,7 @@ async fn lead(
     Ok(())
 }
 
-/// Waits until all have ended as they should.
+/// Waits until all processes have ended; fails when one failed.
 async fn all_done(mut ends: JoinSet<Result<(), ProcessError>>) -> Result<(), Failure> {
     while let Some(end) = ends.join_next().await {
         end??;
@@ -183,13 +183,13 @@ async fn all_done(mut ends: JoinSet<Result<(), ProcessError>>) -> Result<(), Fai
     Ok(())
 }
 
-/// Sends each line of the files to one of `to`, in turn, and ends the streams. Reading blocks, and
-/// so it has a thread, which is left to itself where a process has failed meanwhile.
+/// Sends each line of the files to one of `to`, in turn, and ends the streams. Reading blocks, so a
+/// thread does it. When a process has failed meanwhile, the thread is not waited for.
 async fn send(files: Vec<PathBuf>, mut to: Vec<Sender<String>>) -> Result<Sent, Failure> {
     let (done, outcome) = oneshot::channel();
     std::thread::Builder::new().name("wordcount-reads".to_owned()).spawn(move || {
         let read = read(&files, &mut to);
-        // Nobody waits any more when the program is about to end.
+        // A failed send means that the program is about to end.
         let _ = done.send(read.map(|sent| (sent, to)));
     })?;
     let (mut sent, to) = outcome.await.map_err(|_| "the thread that reads has panicked")??;
@@ -200,7 +200,7 @@ async fn send(files: Vec<PathBuf>, mut to: Vec<Sender<String>>) -> Result<Sent, 
     Ok(sent)
 }
 
-/// Why not all was sent.
+/// Error of reading or sending the lines.
 #[derive(Debug)]
 enum ReadError {
     Text(TextError),

@@ -1,19 +1,19 @@
-//! How long it took, size by size, and where the gain ends.
+//! Table of the times, size by size, and the size at which the gain ends.
 
 use super::Outcome;
 use crate::by_policy::verdict;
 use crate::command_line::ratio;
 
-/// So many items the budgets are for.
+/// Number of items that the budgets are for.
 const BUDGET_ITEMS: u32 = 10_000;
 
-/// By words in an item, how many times as fast as unbuffered chunked must be at least ...
+/// Least gain by words in an item: how many times as fast as unbuffered chunked must be.
 const GAIN_MIN: [(u32, f64); 2] = [(1, 10.0), (300, 3.0)];
 
-/// ... and at every size: never more than 5 % slower.
+/// Least gain at every size: chunked is never more than 5 % slower.
 const GAIN_MIN_ANYWHERE: f64 = 1.0 / 1.05;
 
-/// Items of one size.
+/// Outcomes for items of one size.
 pub(super) struct Row {
     words: u32,
     chunked: Vec<Outcome>,
@@ -29,7 +29,7 @@ impl Row {
         if gathered { self.chunked.push(outcome) } else { self.unbuffered.push(outcome) }
     }
 
-    /// How many times as fast chunking is: the median of the rounds, each of which has one of both.
+    /// Returns how many times as fast chunking is: the median of the rounds, each of which has both.
     fn gain(&self) -> Option<f64> {
         let rounds = self.unbuffered.iter().zip(&self.chunked);
         middle(rounds.map(|(unbuffered, chunked)| unbuffered.seconds / chunked.seconds))
@@ -82,7 +82,7 @@ pub(super) fn text(items: u32, alone: bool, least_gain: f64, rows: &[Row]) -> St
     text
 }
 
-/// What the gains are to be; `least` of them.
+/// Returns the verdicts on the budgets; `least` is the smallest gain.
 fn budgets(gains: &[(u32, f64)], least: f64) -> String {
     let mut text = String::new();
     for (words, gain_min) in GAIN_MIN {
@@ -96,7 +96,7 @@ fn budgets(gains: &[(u32, f64)], least: f64) -> String {
     text
 }
 
-/// The smallest size from which on no gain reaches `least_gain`.
+/// Returns the smallest size from which on no gain reaches `least_gain`.
 fn crossover(mut gains: Vec<(u32, f64)>, least_gain: f64) -> Option<u32> {
     gains.sort_by_key(|&(words, _)| words);
     let beyond = gains.iter().rev().take_while(|(_, gain)| *gain < least_gain);

@@ -1,4 +1,4 @@
-//! From steps to colours.
+//! Colours for numbers of steps.
 
 use std::f32::consts::TAU;
 use std::path::Path;
@@ -7,12 +7,12 @@ use image::{ImageResult, Rgb, RgbImage};
 
 use super::view::View;
 
-/// Red, green and blue of a point that left after `steps` of `most` steps; those
-/// that did not leave are black.
+/// Returns the colour of a point that left after `steps` of `most` steps; points that did
+/// not leave are black.
 ///
-/// Each channel is a cosine over the square root of the share, which spreads the
-/// many points that leave early: deep blue outside, through white and amber to
-/// dark red at the edge of the set.
+/// Each channel is a cosine over the square root of the share, which spreads the many points
+/// that leave early. The colours go from deep blue outside, through white and amber, to dark
+/// red at the edge of the set.
 #[must_use]
 pub fn colour(steps: u16, most: u16) -> Rgb<u8> {
     if steps >= most {
@@ -21,16 +21,16 @@ pub fn colour(steps: u16, most: u16) -> Rgb<u8> {
     let share = (f32::from(steps) / f32::from(most)).sqrt();
     let channel = |phase: f32| {
         let level = 0.5 - 0.5 * (TAU * (share + phase)).cos();
-        // Between 0 and 255 by its form; the cast cuts off the fraction.
+        // The product is between 0 and 255 by its form; the cast cuts off the fraction.
         (level * 255.0) as u8
     };
     Rgb([channel(0.02), channel(0.12), channel(0.25)])
 }
 
-/// The picture in colours.
+/// Returns the picture in colours.
 ///
 /// # Panics
-/// When there is not one number of steps a pixel.
+/// When `steps` does not have one number a pixel.
 #[must_use]
 pub fn paint(view: &View, steps: &[u16]) -> RgbImage {
     let bytes = steps.iter().flat_map(|&steps| colour(steps, view.iterations).0).collect();

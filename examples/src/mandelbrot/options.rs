@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of the program.
 
 use std::path::{Path, PathBuf};
 
@@ -10,14 +10,14 @@ use crate::cluster_options::ClusterOptions;
 use crate::command_line::numbers;
 use crate::farm_options::FarmOptions;
 
-/// The longest side of a picture, in pixels.
+/// Longest side of a picture, in pixels.
 const SIDE_MAX: u32 = 16_384;
 
-/// A pixel's steps are 16 bits.
+/// Most steps of a pixel, which has 16 bits for them.
 const ITERATIONS_MAX: u64 = u16::MAX as u64;
 
-/// Renders the Mandelbrot set with a farm: its workers are processes or threads of this machine, or,
-/// with an option of a cluster and where a launcher started the program, the other nodes of that.
+/// Renders the Mandelbrot set with a farm. Its workers are processes or threads of this machine; with
+/// an option of a cluster, or started by a launcher, they are the cluster's other nodes.
 #[derive(Parser, Clone, Debug)]
 #[command(name = "mandelbrot", version)]
 pub struct Options {
@@ -64,17 +64,17 @@ pub struct Options {
 }
 
 impl Options {
-    /// What is to be rendered.
+    /// Returns the picture to render.
     #[must_use]
     pub fn view(&self) -> View {
         let (width, height) = self.size;
         View { width, height, region: self.region, iterations: self.iterations }
     }
 
-    /// What is wrong with options that each are right, in a cluster or without.
+    /// Checks whether options that are each right go together, in a cluster or without one.
     ///
     /// # Errors
-    /// As those of the command line.
+    /// An error as for a wrong command line.
     pub fn check(&self, in_a_cluster: bool) -> Result<(), clap::Error> {
         let error = |kind, text: &str| Err(Options::command().error(kind, text));
         if in_a_cluster && self.farm.tell_of_workers() {
@@ -82,17 +82,17 @@ impl Options {
                         are allowed without one";
             return error(ErrorKind::ArgumentConflict, text);
         }
-        // In a cluster that is for the machine of rank 0.
+        // In a cluster the picture is written on the machine of rank 0.
         match self.check_output() {
             Err(text) if !in_a_cluster => error(ErrorKind::ValueValidation, &text),
             _ => Ok(()),
         }
     }
 
-    /// Looks where the picture is to be written, before anything is computed.
+    /// Checks the place of the picture's file, before anything is computed.
     ///
     /// # Errors
-    /// What is allowed.
+    /// A text that says what is allowed.
     pub fn check_output(&self) -> Result<(), String> {
         let path = &self.output;
         let folder = match path.parent() {
@@ -189,7 +189,7 @@ mod tests {
             assert_eq!(error.exit_code(), 2);
             assert!(error.to_string().contains("allowed without one"), "{error}");
         }
-        // Where rank 0 writes may be nowhere here.
+        // The folder of rank 0 need not exist here.
         assert!(options(&["--output", "/nowhere/at/all.png"]).check(true).is_ok());
     }
 }

@@ -24,7 +24,7 @@ impl Report {
     }
 }
 
-/// What was done and how fast.
+/// Returns the report of a run: its work and its speed.
 pub(super) fn of(
     options: &Options,
     in_a_cluster: bool,

@@ -1,4 +1,4 @@
-//! The picture: which part of the plane, and how many steps each of its points takes.
+//! The picture: its part of the plane, and the steps of each of its points.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,16 +15,16 @@ pub struct Region {
     pub top: f64,
 }
 
-/// What is rendered.
+/// A picture to render.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct View {
-    /// Pixels in a row.
+    /// Number of pixels in a row.
     pub width: u32,
-    /// Rows.
+    /// Number of rows.
     pub height: u32,
-    /// The part of the plane that fills the picture.
+    /// Part of the plane that fills the picture.
     pub region: Region,
-    /// Steps after which a point counts as one of the set.
+    /// Number of steps after which a point counts as one of the set.
     pub iterations: u16,
 }
 
@@ -33,18 +33,18 @@ pub struct View {
 pub struct Tile {
     /// The whole picture.
     pub view: View,
-    /// Its first row that is rendered, from the top.
+    /// First row to render, from the top.
     pub first_row: u32,
-    /// How many are rendered.
+    /// Number of rows to render.
     pub rows: u32,
 }
 
-/// For every pixel, row by row from the top: the steps that its point took to
-/// leave the circle of radius 2, or `iterations` where it did not.
+/// Steps of every pixel, row by row from the top: the number that its point took to leave the
+/// circle of radius 2, or `iterations` where it did not.
 pub type Steps = Vec<u16>;
 
 impl View {
-    /// The tasks of the picture, `rows` rows each; the last may have fewer.
+    /// Returns the tasks of the picture, `rows` rows each; the last may have fewer.
     pub fn tiles(self, rows: u32) -> impl ExactSizeIterator<Item = Tile> {
         let count = self.height.div_ceil(rows);
         (0..count).map(move |at| {
@@ -53,7 +53,7 @@ impl View {
         })
     }
 
-    /// The whole picture, computed here.
+    /// Computes the whole picture here.
     #[must_use]
     pub fn render(self) -> Steps {
         render(Tile { view: self, first_row: 0, rows: self.height })
@@ -79,7 +79,7 @@ pub fn render(tile: Tile) -> Steps {
     steps
 }
 
-/// Steps of z := z² + c, from 0, until |z| > 2; at most `most`.
+/// Returns the steps of z := z² + c, from 0, until |z| > 2; at most `most`.
 #[must_use]
 pub fn escape_steps(x: f64, y: f64, most: u16) -> u16 {
     let (mut real, mut imaginary) = (0.0, 0.0);

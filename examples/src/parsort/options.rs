@@ -9,7 +9,7 @@ use super::ways::Way;
 use crate::by_policy::TeamOptions;
 use crate::command_line::numbers;
 
-/// Chunks that `--sweep` tries.
+/// Sizes of chunks that `--sweep` tries.
 const SWEPT: [u32; 5] = [10, 100, 1_000, 10_000, 100_000];
 
 #[derive(Parser)]
@@ -28,7 +28,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = numbers::<u32>(1..=1000))]
     pub(super) workers: u32,
 
-    /// How many random numbers
+    /// Random numbers to sort
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = numbers::<u32>(0..=1_000_000_000))]
     count: u32,
 
@@ -36,7 +36,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = numbers::<u64>(0..=u64::MAX))]
     seed: u64,
 
-    /// Sort the whole numbers in this file of rank 0 instead, apart by white space
+    /// Sort the whole numbers in this file of rank 0 instead; white space separates them
     #[arg(long, value_name = "FILE", conflicts_with_all = ["count", "seed"])]
     file: Option<PathBuf>,
 
@@ -48,13 +48,13 @@ pub(crate) struct Options {
     #[arg(long, conflicts_with = "chunk")]
     sweep: bool,
 
-    /// Sort so often; the median counts
+    /// Rounds of sorting; the median counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = numbers::<u32>(1..=1000))]
     pub(super) repeat: u32,
 }
 
 impl Options {
-    /// Checks whether options go together that are each right.
+    /// Checks whether options that are each right go together.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.teams.check()
     }
@@ -68,7 +68,7 @@ impl Options {
         ways
     }
 
-    /// The numbers of the file, or random ones.
+    /// Returns the numbers of the file, or random ones.
     pub(super) fn numbers(&self) -> Result<Vec<i64>, Box<dyn Error>> {
         let Some(file) = &self.file else { return Ok(random(self.seed, self.count)) };
         let text = std::fs::read_to_string(file)
@@ -87,7 +87,7 @@ impl Options {
     }
 }
 
-/// Numbers that follow from the seed (SplitMix64, of Steele, Lea and Flood, 2014).
+/// Returns numbers that follow from the seed (SplitMix64, of Steele, Lea and Flood, 2014).
 fn random(seed: u64, count: u32) -> Vec<i64> {
     let mut state = seed;
     let mut next = || {

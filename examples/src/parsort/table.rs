@@ -1,26 +1,26 @@
-//! How long it took.
+//! Table of the times.
 
 use super::Outcome;
 use super::ways::Way;
 use crate::by_policy::verdict;
 use crate::command_line::ratio;
 
-/// With so many numbers and workers ...
+/// Count of numbers and of workers that the budget `SPEEDUP_MIN` is for.
 const BUDGET_COUNT: usize = 100_000;
 const BUDGET_WORKERS: u32 = 2;
-/// ... chunked must be so many times as fast as unbuffered.
+/// Least factor by which chunked must be as fast as unbuffered.
 const SPEEDUP_MIN: f64 = 15.0;
 
-/// With so many numbers ...
+/// Count of numbers that the budget `TIMES_MAX` is for.
 const BUDGET_COUNT_SWEPT: usize = 5_000_000;
-/// ... chunked must take at most so many times the time of the best by hand, of several sizes.
+/// Largest ratio of chunked's time to the best time by hand, of several sizes of chunk.
 const TIMES_MAX: f64 = 1.15;
 
-/// One way by one policy.
+/// Outcome of one way by one policy.
 pub(super) struct Row {
     way: Way,
     policy: &'static str,
-    /// The median.
+    /// Median of the outcomes, by time.
     middle: Outcome,
 }
 
@@ -31,7 +31,7 @@ impl Row {
     }
 }
 
-/// The table, then the ratios that count.
+/// Returns the table, then the ratios that count.
 pub(super) fn text(count: usize, workers: u32, alone: bool, rows: &[Row]) -> String {
     let place = if alone { ", some at their caller's own node" } else { "" };
     let mut text = format!("{count} numbers, {workers} workers{place}; all sorted right\n");

@@ -1,4 +1,4 @@
-//! The three ways to send the numbers, as the paper has them.
+//! The three ways to send the numbers, as in the paper.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use tokio::task::JoinSet;
 
 use super::Outcome;
 
-/// How numbers travel.
+/// A way in which numbers travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Way {
     /// `parsort`: one by one, there and back.
     Plain,
     /// `parsortchunk`: there in chunks, back one by one.
     ChunkedInput(u32),
-    /// `parsortchunk2`: each chunk is sorted alone, and comes back as such.
+    /// `parsortchunk2`: there and back in chunks, each sorted alone.
     ChunkedBoth(u32),
 }
 
@@ -92,7 +92,7 @@ pub(super) struct Sorting<'a> {
 }
 
 impl Sorting<'_> {
-    /// Sorts and takes the time, that of starting the workers included.
+    /// Sorts and measures the time, which includes the start of the workers.
     pub(super) async fn timed(
         &self,
         numbers: &Arc<[i64]>,
@@ -108,7 +108,7 @@ impl Sorting<'_> {
         Ok(Outcome { seconds, right, messages, packets })
     }
 
-    /// Messages and packets with messages that went to the workers so far.
+    /// Returns the numbers of messages, and of packets with messages, sent to the workers so far.
     async fn sent(&self) -> Result<(u64, u64), Failure> {
         let mut ranks = self.ranks.to_vec();
         ranks.sort_unstable();
@@ -149,7 +149,7 @@ impl Sorting<'_> {
         }
     }
 
-    /// A process at each worker, with a stream there and one back.
+    /// Starts a process at each worker, with a stream there and one back.
     async fn start<I, O>(&self, worker: &Process<Ends<I, O>>) -> Result<Started<I, O>, Failure>
     where
         I: Serialize + DeserializeOwned,
@@ -185,7 +185,7 @@ async fn ended(handles: Vec<ProcessHandle>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What each worker gets: every so many numbers from its own on.
+/// Share of a worker: every `step`-th number from index `first` on.
 struct Share {
     numbers: Arc<[i64]>,
     first: usize,
@@ -198,7 +198,7 @@ impl Share {
     }
 }
 
-/// To each its share, by a task for each: one that waits for its worker keeps no other waiting.
+/// Sends each worker its share, in a task for each: one that waits does not hold up the others.
 async fn deal<T, D>(
     to: Vec<Departing<T>>,
     numbers: &Arc<[i64]>,
@@ -219,13 +219,13 @@ where
     Ok(())
 }
 
-/// One by one.
+/// Sends the numbers one by one.
 async fn send_plain(mut to: Sender<i64>, share: Share) -> Result<(), Failure> {
     to.send_all(share.iter()).await?;
     Ok(())
 }
 
-/// `size` at a time.
+/// Sends the numbers `size` at a time.
 async fn send_chunks(mut to: Sender<Vec<i64>>, share: Share, size: u32) -> Result<(), Failure> {
     let mut numbers = share.iter().copied();
     let mut chunk = Vec::with_capacity(size as usize);
@@ -239,7 +239,7 @@ async fn send_chunks(mut to: Sender<Vec<i64>>, share: Share, size: u32) -> Resul
     }
 }
 
-/// Merges streams that are sorted, as they come.
+/// Merges sorted streams as they come.
 async fn merge_streams(from: Vec<Arriving<i64>>, count: usize) -> Result<Vec<i64>, Failure> {
     let mut heads: Vec<(i64, Receiver<i64>)> = Vec::new();
     for one in from {
@@ -263,7 +263,7 @@ async fn merge_streams(from: Vec<Arriving<i64>>, count: usize) -> Result<Vec<i64
 /// Merges the sorted chunks of each worker, then those of all.
 async fn merge_chunks(from: Vec<Arriving<Vec<i64>>>) -> Result<Vec<i64>, Failure> {
     let mut all = Vec::new();
-    // They come at the same time, and who is taken from late waits without harm.
+    // The chunks come at the same time; a worker whose turn is late waits without harm.
     let mut taking: Vec<_> = from.into_iter().map(|one| (one, Vec::new())).collect();
     let mut open = taking.len();
     while open > 0 {
@@ -281,7 +281,7 @@ async fn merge_chunks(from: Vec<Arriving<Vec<i64>>>) -> Result<Vec<i64>, Failure
     Ok(merge_tree(all))
 }
 
-/// Merges in the manner of a tree.
+/// Merges sorted lists in pairs, then the results in pairs, until one is left.
 fn merge_tree(mut lists: Vec<Vec<i64>>) -> Vec<i64> {
     while lists.len() > 1 {
         let mut merged = Vec::with_capacity(lists.len().div_ceil(2));

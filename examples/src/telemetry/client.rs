@@ -6,23 +6,23 @@ use std::time::Duration;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
-/// A connection over which requests go one after the other.
+/// A connection that carries requests one after the other.
 #[derive(Debug)]
 pub struct Client {
     stream: BufReader<TcpStream>,
 }
 
-/// What came back.
+/// Answer of the service.
 #[derive(Debug)]
 pub struct Answer {
-    /// Such as 200.
+    /// Status code, such as 200.
     pub status: u16,
-    /// Its text.
+    /// Text of the body.
     pub body: String,
 }
 
 impl Client {
-    /// Connects.
+    /// Connects to the service.
     ///
     /// # Errors
     /// Nobody listens there.
@@ -33,10 +33,10 @@ impl Client {
         Ok(Client { stream: BufReader::new(stream) })
     }
 
-    /// Asks with a body.
+    /// Sends a POST request with this body and waits for the answer.
     ///
     /// # Errors
-    /// The connection has ended, or what came is no answer.
+    /// The connection has ended, or the bytes that came are no answer.
     pub fn post(&mut self, path: &str, body: &str) -> io::Result<Answer> {
         let bytes = body.len();
         self.write(&format!(
@@ -45,7 +45,7 @@ impl Client {
         self.answer()
     }
 
-    /// Asks without a body.
+    /// Sends a GET request and waits for the answer.
     ///
     /// # Errors
     /// As [`Client::post`].

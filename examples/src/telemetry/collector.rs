@@ -1,4 +1,4 @@
-//! The node that has the events in the end.
+//! The node that collects the events.
 
 use std::error::Error;
 use std::fs::File;
@@ -9,17 +9,17 @@ use chunkcomm::{Receiver, TryRecvError};
 
 use super::event::Event;
 
-/// Where events are written, a line of JSON each.
+/// Destination of the events, a line of JSON each.
 pub struct Output {
     to: BufWriter<Box<dyn Write + Send>>,
     name: String,
 }
 
 impl Output {
-    /// The end of this file, which is made if there is none.
+    /// Appends to this file, which is made if there is none.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The file cannot be opened.
     pub fn file(path: &Path) -> io::Result<Output> {
         let name = path.display().to_string();
         let opened = File::options().append(true).create(true).open(path);
@@ -27,14 +27,14 @@ impl Output {
         Ok(Output { to: BufWriter::new(Box::new(file)), name })
     }
 
-    /// Standard output.
+    /// Writes to standard output.
     #[must_use]
     pub fn standard() -> Output {
         let name = "standard output".to_owned();
         Output { to: BufWriter::new(Box::new(io::stdout())), name }
     }
 
-    /// Nowhere: events are only counted.
+    /// Writes nowhere: events are only counted.
     #[must_use]
     pub fn nowhere() -> Output {
         Output { to: BufWriter::new(Box::new(io::sink())), name: "nowhere".to_owned() }
@@ -55,14 +55,14 @@ fn named(name: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{name}: {error}"))
 }
 
-/// Writes events until their stream ends; says how many. What came is handed to the system
-/// whenever nothing more is there.
+/// Writes events until their stream ends; returns their number. Hands them to the system whenever
+/// no further event is there.
 ///
 /// # Errors
-/// The service is gone, or events cannot be written. What came before is written.
+/// The service is gone, or events cannot be written. Events that came before are written.
 ///
 /// # Cancel safety
-/// Dropped early, all that was taken is written or in `output`.
+/// When the future is dropped early, every event taken is written or in `output`.
 pub async fn collect(
     events: &mut Receiver<Event>,
     output: &mut Output,

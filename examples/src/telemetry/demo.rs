@@ -9,14 +9,14 @@ use super::client::Client;
 use crate::command_line::write_out;
 
 const CONNECTIONS: u64 = 4;
-/// In a request.
+/// Most events in a request.
 const EVENTS_MAX: u64 = 100;
 
-/// What a thread failed by.
+/// Error of a thread.
 type Broken = Box<dyn std::error::Error + Send + Sync>;
 
-/// Sends so many events over a few connections and prints what the service says of itself; gives
-/// how many events were answered with 202.
+/// Sends this number of events over a few connections and prints the service's counters. Returns the
+/// number of events that were answered with 202.
 pub(super) async fn run(at: SocketAddr, events: u64) -> Result<u64, Failure> {
     let running = tokio::task::spawn_blocking(move || drive(at, events)).await?;
     let (answered, metrics) = running.map_err(|broken| -> Failure { broken })?;
@@ -37,7 +37,7 @@ fn drive(at: SocketAddr, events: u64) -> Result<(u64, String), Broken> {
     Ok((answered, metrics.body))
 }
 
-/// One event alone, the others many a request.
+/// Sends one event alone, the others many a request; returns the number answered with 202.
 fn send(at: SocketAddr, events: Range<u64>) -> Result<u64, Broken> {
     let mut client = Client::connect(at)?;
     let json = |number| format!(r#"{{"source":"demo","name":"number","value":{number}}}"#);
@@ -60,7 +60,7 @@ fn send(at: SocketAddr, events: Range<u64>) -> Result<u64, Broken> {
     Ok(answered)
 }
 
-/// Every event that was answered with 202 is collected, once.
+/// Checks that as many events are collected as were answered with 202.
 pub(super) fn compare(answered: u64, collected: u64) -> Result<(), Failure> {
     if answered == collected {
         return Ok(());

@@ -2,22 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the service takes and the collector writes.
+/// An event, which the service takes and the collector writes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Event {
-    /// Who says it.
+    /// Name of the sender.
     pub source: String,
-    /// What it is about.
+    /// Name of the event.
     pub name: String,
-    /// A figure, in the unit that the name says.
+    /// Figure, in the unit that the event's name implies.
     pub value: f64,
 }
 
-/// The event of a JSON object, or the events of an array.
+/// Reads the event of a JSON object, or the events of an array.
 ///
 /// # Errors
-/// It is neither; line and column say where.
+/// The text is neither; the error has the line and column.
 pub fn parse(json: &[u8]) -> Result<Vec<Event>, serde_json::Error> {
     if json.trim_ascii_start().starts_with(b"[") {
         serde_json::from_slice(json)

@@ -1,9 +1,9 @@
-//! What the service answers.
+//! Answers of the service.
 //!
-//! `POST /events`: an event or an array of events. 202 says that all of them were accepted by the
-//! channel to the collector; the service does not end before that has them, or says that it has
-//! not. 400: no events. 413: a body above [`BODY_BYTES_MAX`]. 503: the service is ending, or the
-//! collector is gone; the text says how many of the first were accepted.
+//! `POST /events`: an event or an array of events. 202: the channel to the collector accepted all of
+//! them. The service does not end before the collector has them, or reports that it has not.
+//! 400: no events. 413: a body above [`BODY_BYTES_MAX`]. 503: the service is ending, or the collector
+//! is gone; the text says how many of the first events were accepted.
 //!
 //! `GET /metrics`: counters, see [`metrics`].
 
@@ -23,14 +23,14 @@ use tokio::sync::Mutex;
 use super::event::{self, Event};
 use super::metrics::{self, Requests};
 
-/// The largest body, in bytes.
+/// Size of the largest body, in bytes.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// What requests share.
+/// State that all requests share.
 pub struct Service {
-    /// Until the service ends: what is accepted is accepted before that.
+    /// Channel to the collector; `None` once the service ends, after which no event is accepted.
     channel: Mutex<Option<Sender<Event>>>,
-    /// The channel's counters when it was last at hand.
+    /// Counters of the channel when it was last free.
     counted: std::sync::Mutex<Option<ChannelStats>>,
     collector: Peer,
     accepted: AtomicU64,
@@ -38,7 +38,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// A service that ships by this channel.
+    /// Returns a service that ships by this channel.
     #[must_use]
     pub fn new(channel: Sender<Event>) -> Service {
         let collector = channel.peer().clone();
@@ -47,13 +47,13 @@ impl Service {
         Service { channel, counted, collector, accepted, refused }
     }
 
-    /// The channel, to be closed: later requests are refused. Waits for a request that ships.
+    /// Takes the channel, to close it; later requests are refused. Waits for a request that ships.
     pub async fn take(&self) -> Option<Sender<Event>> {
         self.channel.lock().await.take()
     }
 
-    /// The channel's counters. A request that ships may wait for the collector: then those of
-    /// before it.
+    /// Returns the channel's counters. While a request ships, which may wait for the collector, they
+    /// are those from before it.
     fn channel_stats(&self) -> Option<ChannelStats> {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         if let Ok(channel) = self.channel.try_lock() {
@@ -78,7 +78,7 @@ impl Service {
     }
 }
 
-/// The service's addresses.
+/// Returns the routes of the service.
 pub fn router(service: Arc<Service>) -> Router {
     Router::new()
         .route("/events", post(take_events))

@@ -7,19 +7,19 @@ use std::fmt::Write as _;
 
 use chunkcomm::{ChannelStats, FlushReason, PeerStats};
 
-/// The header `Content-Type` of the text.
+/// Value of the text's header `Content-Type`.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What the requests came to.
+/// Numbers of requests, by answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Requests {
-    /// Answered with 202.
+    /// Number answered with 202.
     pub accepted: u64,
-    /// Answered with another status.
+    /// Number answered with another status.
     pub refused: u64,
 }
 
-/// The text. `channel` is `None` when the service is ending.
+/// Returns the text. `channel` is `None` when the service is ending.
 #[must_use]
 pub fn text(
     requests: Requests,

@@ -17,7 +17,7 @@ use crate::command_line::write_out;
 
 const COLLECTOR: u32 = 1;
 
-/// Serves until it is `asked` to end, the cluster is, or the collector is gone.
+/// Serves until `asked` is ready, the cluster is finished, or the collector is gone.
 pub(super) async fn serve(
     cluster: &Cluster,
     options: &Options,
@@ -29,14 +29,14 @@ pub(super) async fn serve(
     let at = listener.local_addr()?;
     let collector = cluster.peer(COLLECTOR).await?;
     let mut channel = cluster.node().open::<Event>(&collector, EVENTS).await?;
-    // Opened now, so that it is there before the first event, and when none comes.
+    // Opened now, so that the channel exists before the first event, and when none comes.
     channel.flush().await?;
     let service = Arc::new(Service::new(channel));
 
     let (stop, stopped) = oneshot::channel::<()>();
     let server = axum::serve(listener, router(Arc::clone(&service)));
     let server = server.with_graceful_shutdown(async {
-        // Dropped it says the same.
+        // Dropping the sender is enough.
         let _ = stopped.await;
     });
     let mut server = tokio::spawn(server.into_future());
@@ -69,7 +69,7 @@ pub(super) async fn serve(
     }
 }
 
-/// Ends the channel; gives how many events the collector has written, which are all.
+/// Ends the channel; returns the number of events that the collector has written, which must be all.
 async fn end(node: &Node, collector: &Peer, service: &Service) -> Result<u64, Failure> {
     let late = |what: &str| format!("{what} took longer than {END_DEADLINE:?}");
     let taken = timeout(END_DEADLINE, service.take()).await;
@@ -83,7 +83,7 @@ async fn end(node: &Node, collector: &Peer, service: &Service) -> Result<u64, Fa
     };
     let written = async {
         tokio::select! {
-            // The collector's last word comes before its end.
+            // The collector's last message comes before its end.
             biased;
             written = written => written,
             _ = collector.closed() => {

@@ -1,13 +1,13 @@
-//! Words and how often they come.
+//! Words and their numbers of occurrences.
 //!
-//! A word is a run of letters and digits as Unicode has them, in lower case: `don't` is two.
+//! A word is a run of Unicode letters and digits, in lower case: `don't` is two words.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-/// How often each word comes.
+/// Number of occurrences of each word.
 pub type Tally = HashMap<String, u64>;
 
 /// Adds the words of a line.
@@ -18,7 +18,7 @@ pub fn add(tally: &mut Tally, line: &str) {
     }
 }
 
-/// The `count` words that come most often; among equals by the alphabet.
+/// Returns the `count` most frequent words; equally frequent ones by the alphabet.
 #[must_use]
 pub fn most_frequent(tally: &Tally, count: usize) -> Vec<(&str, u64)> {
     let mut words: Vec<_> = tally.iter().map(|(word, &times)| (word.as_str(), times)).collect();
@@ -27,18 +27,18 @@ pub fn most_frequent(tally: &Tally, count: usize) -> Vec<(&str, u64)> {
     words
 }
 
-/// What a plain program counts in whole files, letter by letter: what the cluster's result is
-/// compared with. It shares nothing with the counting of lines.
+/// Count of a plain program in whole files, letter by letter, to compare with the cluster's result.
+/// It shares nothing with the counting of lines.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Sequential {
-    /// Ends of lines, and a last line without one.
+    /// Number of line ends, and of last lines without one.
     pub lines: u64,
-    /// How often each word comes.
+    /// Number of occurrences of each word.
     pub words: BTreeMap<String, u64>,
 }
 
 impl Sequential {
-    /// Counts in these files.
+    /// Counts the words and lines of these files.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -67,7 +67,7 @@ impl Sequential {
     /// Compares with another count of the same files.
     ///
     /// # Errors
-    /// What differs first, with both numbers.
+    /// The first difference, with both numbers.
     pub fn compare(&self, lines: u64, tally: &Tally) -> Result<(), String> {
         if lines != self.lines {
             return Err(format!("{lines} lines were counted, there are {}", self.lines));

@@ -1,36 +1,36 @@
-//! Text files: which there are, and their lines.
+//! Text files: their paths and their lines.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::{error, fmt};
 
-/// A longer line is no text, and would be held in memory.
+/// Most bytes of a line: a longer one is no text, and would be held in memory.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Folders in folders; a chain of links cannot come in, since links are not followed.
+/// Most folders inside each other. Links cannot make them deeper, since they are not followed.
 const DEPTH_MAX: usize = 64;
 
-/// What is wrong with a text.
+/// Error of a text.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TextError {
-    /// It cannot be opened, listed or read.
+    /// A file or folder cannot be opened, listed or read.
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         error: io::Error,
     },
     /// A folder without any file.
     Empty(PathBuf),
-    /// Folders are nested deeper than is looked.
+    /// Folders are nested deeper than the search goes.
     Deep(PathBuf),
     /// A line has more than [`LINE_BYTES_MAX`] bytes.
     Line {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// Number of the line, from 1.
         line: u64,
     },
 }
@@ -68,11 +68,11 @@ fn io_error(path: &Path) -> impl FnOnce(io::Error) -> TextError {
     move |error| TextError::Io { path, error }
 }
 
-/// The files that are meant: files as they are named, and of a folder all files below it by name,
-/// but hidden ones and links.
+/// Returns the files to read: a file that is named, and of a folder all files below it by name,
+/// except hidden ones and links.
 ///
 /// # Errors
-/// Something is not there or cannot be listed, or a folder has no file.
+/// A path does not exist or cannot be listed, or a folder has no file.
 pub fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, TextError> {
     let mut found = Vec::new();
     for path in paths {
@@ -116,9 +116,9 @@ fn look(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), Tex
 pub struct Wrong {
     /// The file.
     pub path: PathBuf,
-    /// The first of them, from 1.
+    /// Number of the first such line, from 1.
     pub first: u64,
-    /// How many.
+    /// Number of such lines.
     pub lines: u64,
 }
 
@@ -133,11 +133,11 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// Gives the lines of a file to `take`, without their ends; bytes that are not UTF-8 became
+/// Passes the lines of a file to `take`, without their ends. Bytes that are not UTF-8 become
 /// U+FFFD, which is no letter. Memory: one line.
 ///
 /// # Errors
-/// The file cannot be read, a line is too long, or what `take` says.
+/// The file cannot be read, a line is too long, or `take` returns an error.
 pub fn lines<E: From<TextError>>(
     path: &Path,
     mut take: impl FnMut(&str) -> Result<(), E>,
@@ -147,7 +147,7 @@ pub fn lines<E: From<TextError>>(
     let mut bytes = Vec::new();
     loop {
         bytes.clear();
-        // One more than allowed, and the end of the line.
+        // One byte more than allowed, and the end of the line.
         let mut limited = file.by_ref().take(LINE_BYTES_MAX as u64 + 2);
         if limited.read_until(b'\n', &mut bytes).map_err(io_error(path))? == 0 {
             return Ok((count, wrong));
