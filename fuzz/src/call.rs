@@ -1,4 +1,4 @@
-//! The words of calls, and the machines of both ends.
+//! The messages of calls, and the machines of both ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,8 @@ use chunkcomm::proto::packet::Lane;
 
 use crate::deeds::Deeds;
 
-/// The first byte chooses: bytes as one word, a client to which a service says anything, or a
-/// service to which clients do.
+/// Runs by the first byte: the bytes as one message, a client whose service answers anything, or a
+/// service whose clients send anything.
 pub fn run(data: &[u8]) {
     let mut deeds = Deeds::new(data);
     match deeds.byte() % 3 {
@@ -22,10 +22,10 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// What is read as a word is written as the same bytes.
+/// Writes what was read as a message; the bytes must be the same.
 fn as_word(data: &[u8]) {
     match Request::parse(data) {
-        // Of a hello nobody reads the slot.
+        // Nobody reads the slot of a hello.
         Ok(Request::Hello { answers, lane }) => {
             let written = wire::hello(answers, lane);
             assert_eq!((written[0], &written[HEAD_BYTES..]), (data[0], &data[HEAD_BYTES..]));
@@ -49,11 +49,11 @@ fn as_word(data: &[u8]) {
     assert_eq!(wire::answer(&kind.with_text(slot, text)), Ok((slot, kind, sent.as_bytes())));
 }
 
-/// Whatever a service answers: each call has one outcome, which was said of its own slot, and
-/// an answer to what is not in flight is an error.
+/// Runs a client whose service answers anything. Each call has one outcome, from an answer to its own
+/// slot; an answer to a slot that is not in flight is an error.
 fn client(deeds: &mut Deeds<'_>) {
     let mut calls = Calls::<u32, u32>::default();
-    // Slots of calls that somebody waits for, and of those that the service owes an answer.
+    // Slots of calls that somebody waits for, and of calls that the service owes an answer.
     let (mut waited, mut asked) = (BTreeSet::new(), BTreeSet::new());
     let (mut now, mut wakes) = (0, Vec::new());
     while !deeds.is_empty() {
@@ -101,7 +101,7 @@ fn client(deeds: &mut Deeds<'_>) {
     }
 }
 
-/// The bytes of an answer, some of them to what was asked.
+/// Passes an answer to the client, sometimes to a slot that was asked.
 fn answered(
     calls: &mut Calls<u32, u32>,
     waited: &mut BTreeSet<u32>,
@@ -131,14 +131,14 @@ fn answered(
     }
 }
 
-/// Whatever clients say: each request gets one answer, and no more are handled and wait than
-/// may.
+/// Runs a service whose clients send anything. Each request gets one answer, and the numbers of
+/// handled and of waiting requests keep their limits.
 fn service(deeds: &mut Deeds<'_>) {
     let (at_once_max, waiting_max) = (1 + deeds.below(4), deeds.below(4));
     let mut serving = Serving::<Key, Key>::new(at_once_max, waiting_max);
-    // Requests that nobody answered, and the numbers of those that are handled.
+    // Requests without an answer, and the numbers of those that are handled.
     let (mut open, mut handled) = (BTreeSet::new(), BTreeMap::new());
-    // Places of requests that were cancelled while they were handled.
+    // Number of requests that were cancelled while they were handled.
     let mut aborted = 0;
     while !deeds.is_empty() {
         let key = |slot| Key { caller: u64::from(slot % 3), slot: slot / 3 };
@@ -184,7 +184,7 @@ fn service(deeds: &mut Deeds<'_>) {
     }
 }
 
-/// The end of one that is handled: of an aborted one, else of the first.
+/// Ends a request that is handled: an aborted one, otherwise the first.
 fn finish(
     serving: &mut Serving<Key, Key>,
     open: &mut BTreeSet<Key>,
@@ -206,7 +206,7 @@ fn finish(
     }
 }
 
-/// Each word, a client and a service.
+/// Returns a message of each kind, a client and a service.
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
     let call = |slot: u8| vec![1, slot, 0, 0, 0, b'v'];
@@ -217,7 +217,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         [&[0], &cancel[..]].concat(),
         [&[0], &Kind::Panicked.with_text(3, "oh \u{20ac}")[..]].concat(),
         vec![1, 0, 200, 0, 10, 5, 2, 0, 0, 4, 0, 5, 1, 6, 100, 7, 3, 1, 1],
-        // A length before each word.
+        // A length stands before each message.
         [&[2, 0, 1], &[5][..], &call(0), &[5], &call(1), &[4], &cancel, &[0, 9, 0, 9]].concat(),
         [&[2, 1, 0], &[13][..], &wire::hello(1, Lane::Bulk), &[5], &call(0)].concat(),
     ]

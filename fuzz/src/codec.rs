@@ -1,4 +1,4 @@
-//! Values.
+//! Encoded values.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use chunkcomm::codec::{DecodeError, EncodeError, decode, encode_into_slice, encode_into_vec};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// Something of everything that the format knows, and that contains itself.
+/// Values of every kind that the format knows; some contain other values.
 #[derive(Serialize, Deserialize)]
 enum Value {
     Nothing,
@@ -19,13 +19,13 @@ enum Value {
     Array([(u16, Option<i8>); 3]),
 }
 
-/// What is decoded is encoded as the same bytes, by either encoder; nothing else panics or
-/// allocates what the bytes do not hold.
+/// Encodes what was decoded, by either encoder; the bytes must be the same. Decoding other
+/// bytes neither panics nor allocates more than they hold.
 pub fn run(data: &[u8]) {
     exactly::<Value>(data);
     exactly::<Vec<(u8, Value)>>(data);
     exactly::<(String, Vec<u64>, Option<[u8; 4]>)>(data);
-    // Neither is written as it was read: keys may come twice, and no element takes bytes.
+    // These are not written as they were read: keys may come twice, and some elements take no bytes.
     let _ = decode::<BTreeMap<u16, Value>>(data);
     let _ = decode::<(Vec<()>, BTreeMap<(), ()>)>(data);
     let _ = decode::<Vec<(Duration, IpAddr, Option<NonZeroU16>)>>(data);
@@ -38,7 +38,7 @@ fn exactly<T: Serialize + DeserializeOwned>(data: &[u8]) {
     assert_eq!(written, data);
     assert_eq!(encode_into_slice(&value, &mut written), Ok(data.len()));
     assert_eq!(written, data);
-    // Nothing of it can be spared, and nothing more of it is read.
+    // No byte of it can be missing, and none after it is read.
     let end = data.iter().fold(0, |sum: usize, byte| sum + usize::from(*byte)) % data.len().max(1);
     if end < data.len() {
         assert_eq!(encode_into_slice(&value, &mut written[..end]), Err(EncodeError::NoRoom));
@@ -50,7 +50,7 @@ fn exactly<T: Serialize + DeserializeOwned>(data: &[u8]) {
     assert_eq!(decode::<T>(&written).err(), Some(DecodeError::Trailing));
 }
 
-/// One value of each kind.
+/// Returns one value of each kind.
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
     let text = || Value::Text { letter: '\u{20ac}', words: vec!["ab".into()], flag: true };

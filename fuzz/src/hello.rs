@@ -9,8 +9,8 @@ use crate::deeds::Deeds;
 
 const EDGES: [u64; 6] = [1, 1024, 65_536, u16::MAX as u64, u32::MAX as u64, u64::MAX];
 
-/// The first byte chooses: bytes as a hello, two hellos that judge each other, proofs of which one
-/// bit is turned, or the text of a credential.
+/// Runs by the first byte: the bytes as a hello, two hellos that judge each other, proofs with one
+/// bit turned, or the text of a credential.
 pub fn run(data: &[u8]) {
     let mut deeds = Deeds::new(data);
     match deeds.byte() % 4 {
@@ -21,8 +21,8 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// What is read as a hello is written and read back as the same, and agrees with itself; another
-/// protocol is told by its first bytes.
+/// Writes and reads back what was read as a hello, which must be the same and agree with itself. The
+/// first bytes show another protocol.
 fn as_hello(data: &[u8]) {
     let bytes = filled(data);
     match Hello::decode(&bytes) {
@@ -40,12 +40,12 @@ fn as_hello(data: &[u8]) {
     assert!((0..=HELLO_BYTES).all(|end| Hello::may_start_with(&bytes[..end])));
 }
 
-/// Both ends come to the same judgement, and to nothing that one of them cannot do.
+/// Checks that both ends judge alike, and agree on nothing that one of them cannot do.
 fn judged(deeds: &mut Deeds<'_>) {
     let mut ours = hello(deeds);
     let mut theirs = hello(deeds);
     if deeds.one_in(2) {
-        // Alike but for little, so that what is judged last is reached too.
+        // The hellos differ in little, so that the last judgements are reached too.
         theirs = Hello { node: theirs.node, incarnation: theirs.incarnation, ..ours };
         ours.packet_bytes_max = deeds.number(&EDGES) as u32;
         theirs.flags ^= u32::from(deeds.byte() % 8);
@@ -89,8 +89,8 @@ fn hello(deeds: &mut Deeds<'_>) -> Hello {
     }
 }
 
-/// A proof fits the role, the key and the hellos that it was made of, and nothing else: not what is
-/// turned by a bit, not the other role, not another cluster, not what a stranger makes up.
+/// Checks that a proof fits the role, the key and the hellos of its making, and nothing else: not the
+/// other role, not another cluster, not bytes with a bit turned, not a stranger's invention.
 fn proved(deeds: &mut Deeds<'_>) {
     static KEYS: LazyLock<[ProofKey; 2]> =
         LazyLock::new(|| [1, 2].map(|byte| ProofKey::of(&Seed::new([byte; SEED_BYTES]))));
@@ -114,7 +114,7 @@ fn proved(deeds: &mut Deeds<'_>) {
     assert!(!KEYS[0].verify(role, &turned, &other));
 }
 
-/// What is read as a credential is written and read back as the same.
+/// Writes and reads back what was read as a credential; both must be the same.
 fn as_credential(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     if let Ok(seed) = Seed::from_text(text) {
@@ -122,7 +122,7 @@ fn as_credential(data: &[u8]) {
     }
 }
 
-/// The front of `data`, and zeros behind it.
+/// Returns the front of `data`, and zeros behind it.
 fn filled<const N: usize>(data: &[u8]) -> [u8; N] {
     let mut bytes = [0; N];
     for (to, from) in bytes.iter_mut().zip(data) {
@@ -131,7 +131,7 @@ fn filled<const N: usize>(data: &[u8]) -> [u8; N] {
     bytes
 }
 
-/// One of each kind.
+/// Returns an input of each kind.
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
     let names = (Name::truncated("cluster"), Name::truncated("node"));

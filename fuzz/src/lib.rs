@@ -1,5 +1,5 @@
-//! Fuzz targets for what parses bytes that come from elsewhere. A target is a function that takes
-//! any bytes and panics when a promise is broken; two things call it:
+//! Fuzz targets for everything that parses bytes from elsewhere. A target is a function that takes
+//! any bytes and panics when a promise is broken. There are two ways to run the targets:
 //!
 //! - `cargo run --bin smoke`: some thousand random and mutated inputs by a seed, on the stable
 //!   toolchain, in seconds. CI runs this.
@@ -15,13 +15,13 @@ pub mod link;
 pub mod packet;
 pub mod session;
 
-/// A target, by its name.
+/// A target and its name.
 pub struct Target {
-    /// The name of its module.
+    /// Name of the target's module.
     pub name: &'static str,
-    /// Runs it on one input.
+    /// Function that runs the target on one input.
     pub run: fn(&[u8]),
-    /// Inputs to start from.
+    /// Function that returns inputs to start from.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 

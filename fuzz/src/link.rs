@@ -1,7 +1,7 @@
 //! One peer's whole machine against a peer that keeps to the packet format and to nothing else.
 //!
-//! The bytes are read as a list of deeds: the peer's records and packets, and what our own side
-//! does in between. Our side is honest: it consumes what it got and answers what it is asked.
+//! The bytes are read as a list of deeds: the peer's records and packets, and our side's actions in
+//! between. Our side is honest: it consumes what it received and answers every question.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -21,10 +21,10 @@ use crate::deeds::Deeds;
 
 const PACKET_BYTES_MAX: usize = 4096;
 const WINDOWS_BYTES_MAX: u64 = 256 * 1024;
-/// Below what a window can hold, so that the window is not what bounds a message.
+/// Largest message, below a window's size, so that the window does not bound a message.
 const MESSAGE_BYTES_MAX: u64 = 12 * 1024;
 
-/// No deed of the peer makes the machine panic, and what it holds for it stays within its budget.
+/// Checks that no deed of the peer makes the machine panic or hold more bytes than its budget.
 pub fn run(data: &[u8]) {
     let mut deeds = Deeds::new(data);
     let mut machine = Machine::new(&mut deeds);
@@ -49,7 +49,7 @@ struct Rings(BTreeMap<u32, Vec<u8>>);
 impl Staged for Rings {
     fn view(&mut self, channel: u32) -> View<'_> {
         let front = self.0.get(&channel).map_or(&[][..], |ring| ring);
-        // Each is one byte behind its length.
+        // Each message is one byte behind its length.
         View { front, back: &[], messages: (front.len() / 2) as u32, large: false }
     }
 
@@ -67,19 +67,19 @@ struct Machine {
     link: Link,
     decoder: Decoder,
     rings: Rings,
-    /// The peer's next packet.
+    /// Body of the peer's next packet.
     body: Vec<u8>,
     sequence: u64,
-    /// Our channels that end: nothing more is staged.
+    /// Our channels that have ended: nothing more is staged.
     ended: HashSet<u32>,
     /// Channels that the peer opened.
     opened: HashSet<u32>,
     now: Time,
-    /// Received and not consumed, by channel.
+    /// Bytes received and not consumed, by channel.
     held: HashMap<u32, u64>,
-    /// Large messages that have the link's memory.
+    /// Channels of large messages that occupy the link's memory.
     large: Vec<u32>,
-    /// The message that is coming in, by channel.
+    /// Bytes of the message that is coming in, by channel.
     assembling: HashMap<u32, u64>,
     closing: bool,
 }
@@ -140,12 +140,12 @@ impl Machine {
         Ok(())
     }
 
-    /// The connection is lost and the peer says what it has on another one.
+    /// Loses the connection; on another one the peer says which packets it has.
     fn another_connection(&mut self, deeds: &mut Deeds<'_>) -> Result<(), ProtocolError> {
         let received = self.link.received();
         self.decoder.cut(received);
         self.link.cut(self.now);
-        // What was not received as a whole comes again, or something else does.
+        // Packets not received as a whole come again, or others do.
         self.sequence = if deeds.one_in(8) { self.sequence } else { received };
         let [sent, acknowledged, _] = self.link.numbers();
         let unsure = sent - acknowledged + 1;
@@ -156,12 +156,12 @@ impl Machine {
         self.link.resume(has, self.now)
     }
 
-    /// The peer appends a record to its packet.
+    /// Appends a record to the peer's packet.
     fn record(&mut self, deeds: &mut Deeds<'_>) {
         let channel = channel(deeds);
         let body = &mut self.body;
         let deed = deeds.byte();
-        // Mostly in order, so that there is something to break.
+        // The records are mostly in order, so that there is something to break.
         let deed = match self.opened.insert(channel) {
             true if deed < 240 => 0,
             false if deed.is_multiple_of(12) => 2,
@@ -189,7 +189,7 @@ impl Machine {
         }
     }
 
-    /// The peer sends its packet.
+    /// Sends the peer's packet.
     fn packet(&mut self, deeds: &mut Deeds<'_>) -> Result<(), ProtocolError> {
         let sequence = match deeds.byte() {
             0 => 0,
@@ -206,7 +206,7 @@ impl Machine {
         let wire = [&header.encode()[..], &self.body].concat();
         self.body.clear();
         if deeds.one_in(6) {
-            // It breaks off and comes again, or another one of its number does.
+            // The packet breaks off and comes again, or another one with its number does.
             self.read(&wire[..deeds.number(&EDGES) as usize % wire.len()])?;
             self.another_connection(deeds)?;
             if deeds.one_in(6) {
@@ -218,7 +218,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Takes in what came of a packet; says how much of it was used.
+    /// Takes in the bytes of a packet; returns the number of bytes used.
     fn read(&mut self, wire: &[u8]) -> Result<usize, ProtocolError> {
         let mut at = 0;
         while let Some(item) = self.decoder.next(wire, &mut at).map_err(ProtocolError::Wire)? {
@@ -260,14 +260,14 @@ impl Machine {
         }
     }
 
-    /// A receiver takes what it holds.
+    /// Consumes the bytes that a receiver holds.
     fn consume(&mut self, channel: u32) {
         if let Some(bytes) = self.held.remove(&channel) {
             self.link.consumed(channel, bytes);
         }
     }
 
-    /// The driver writes what is ready.
+    /// Writes the packets that are ready, as the driver does.
     fn transmit(&mut self) {
         for _ in 0..256 {
             let mut packet = Packet::default();
@@ -287,7 +287,7 @@ impl Machine {
         assert_eq!(counted, self.link.counters().message_packets);
     }
 
-    /// A sender of ours opens a channel, or stages some messages.
+    /// Opens a channel of our own, or stages some messages.
     fn send(&mut self, deeds: &mut Deeds<'_>) {
         if deeds.one_in(4) && self.rings.0.len() < 16 && !self.closing {
             let spec = OpenSpec {
@@ -314,7 +314,7 @@ impl Machine {
         }
     }
 
-    /// A receiver of ours turns away.
+    /// Turns a channel of the peer away, as a receiver of ours does.
     fn answer(&mut self, deeds: &mut Deeds<'_>) {
         let channel = channel(deeds);
         match deeds.byte() % 4 {
@@ -328,7 +328,7 @@ impl Machine {
         self.large.retain(|large| *large != channel);
     }
 
-    /// A sender or the whole link ends.
+    /// Ends one of our channels or the whole link.
     fn end(&mut self, deeds: &mut Deeds<'_>) {
         let channel = u32::from(deeds.byte());
         match deeds.byte() % 8 {
@@ -350,7 +350,7 @@ impl Machine {
     }
 }
 
-/// Deeds of an orderly peer, one after the other.
+/// Returns deeds of an orderly peer, one after the other.
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
     // Open channel 1, run of 10 bytes, end; packet; consume; transmit.

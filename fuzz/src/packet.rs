@@ -14,8 +14,8 @@ use crate::deeds::Deeds;
 const PACKET_BYTES_MAX: usize = 4096;
 const EDGES: [u64; 5] = [1, 4096, FRAGMENT_BYTES_MAX as u64, u32::MAX as u64, u64::MAX];
 
-/// The first byte says how the bytes are cut into pieces, and whether they are the wire's or deeds
-/// of somebody who writes packets.
+/// Runs by the first byte, which says how the bytes are cut into pieces, and whether they are the
+/// wire's bytes or deeds that write packets.
 pub fn run(data: &[u8]) {
     let mut deeds = Deeds::new(data);
     let how = deeds.byte();
@@ -30,7 +30,7 @@ pub fn run(data: &[u8]) {
     assert_eq!(found.error, None);
     assert!(found.written == wire, "what was found is written as it was");
     lost_connections_change_nothing(&packets, &mut deeds);
-    // One byte turned behind a packet's front, where sizes stay what they are or lie a little.
+    // One byte is turned behind a packet's front, where sizes stay as they are or lie a little.
     let mut turned = wire;
     let at = deeds.number(&EDGES) as usize;
     if let Some(byte) = turned.get_mut(at) {
@@ -39,7 +39,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// The decoder finds the same in the bytes, up to the same error, however they were cut.
+/// Checks that the decoder finds the same items, up to the same error, however the bytes are cut.
 fn any_cut_is_the_same(wire: &[u8], piece: usize) -> Found {
     let whole = read(wire, wire.len().max(1));
     let pieces = read(wire, piece);
@@ -47,18 +47,18 @@ fn any_cut_is_the_same(wire: &[u8], piece: usize) -> Found {
     whole
 }
 
-/// What was found. As text it would read better where two differ; writing that took three quarters
-/// of the time.
+/// Items found in the bytes. As text it would show better where two differ, but writing that text
+/// took three quarters of the time.
 #[derive(Debug, Default, PartialEq)]
 struct Found {
-    /// All of it but payload.
+    /// Everything but payload.
     items: Vec<Note>,
-    /// Of fragments of numbered packets.
+    /// Bytes of fragments of numbered packets.
     payload: Vec<u8>,
     error: Option<WireError>,
-    /// Written again.
+    /// The items, written again.
     written: Vec<u8>,
-    /// The packet at hand has a number.
+    /// Whether the current packet has a number.
     numbered: bool,
     received: u64,
 }
@@ -66,17 +66,17 @@ struct Found {
 /// An item that was found.
 #[derive(Debug, PartialEq)]
 struct Note {
-    /// Bytes of `payload` before it.
+    /// Number of bytes of `payload` before the item.
     payload_bytes: usize,
-    /// It comes neither twice nor never when a connection is lost.
+    /// Whether the item comes exactly once even when connections are lost.
     once: bool,
-    /// What a packet's front or end says, and its bytes do not.
+    /// Number and flag in a packet's front or end, which are not in `written`.
     says: Option<(u64, bool)>,
-    /// Its bytes, as a part of `written`.
+    /// Bytes of the item, as a part of `written`.
     written: Range<usize>,
 }
 
-/// Deeds as packets with the numbers 1, 2 and so on, and some without.
+/// Writes deeds as packets with the numbers 1, 2 and so on, and some without a number.
 fn packets(deeds: &mut Deeds<'_>) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     let mut sequence = 0;
@@ -137,7 +137,7 @@ fn record(body: &mut Vec<u8>, deeds: &mut Deeds<'_>) {
     }
 }
 
-/// A chain of waits with `count` hops at most, at least one.
+/// Returns a chain of waits with `count + 1` hops, at most [`HOPS_MAX`].
 fn chain(channel: u32, count: usize, deeds: &mut Deeds<'_>) -> Vec<u8> {
     let mut chain = Vec::new();
     for node in 0..=count.min(HOPS_MAX - 1) as u64 {
@@ -148,15 +148,15 @@ fn chain(channel: u32, count: usize, deeds: &mut Deeds<'_>) -> Vec<u8> {
     chain
 }
 
-/// Connections that are lost anywhere, after each of which the peer begins again at the packet that
-/// was not received or before it, bring the numbered packets once and as a whole.
+/// Checks that lost connections bring each numbered packet once and whole. Each connection is lost
+/// anywhere, and the peer then begins again at the first missing packet or one before it.
 fn lost_connections_change_nothing(packets: &[Vec<u8>], deeds: &mut Deeds<'_>) {
     let mut decoder = Decoder::new(PACKET_BYTES_MAX);
     let mut found = Found::default();
     for _ in 0..deeds.below(4) {
         let wire = from_packet(packets, (found.received + 1).saturating_sub(deeds.below(2) as u64));
         let end = (deeds.below(256) * 3).min(wire.len());
-        // What waits for more bytes is lost with the connection.
+        // Bytes that wait for more are lost with the connection.
         feed(&mut decoder, &wire[..end], &mut found);
         decoder.cut(found.received);
     }
@@ -168,7 +168,7 @@ fn lost_connections_change_nothing(packets: &[Vec<u8>], deeds: &mut Deeds<'_>) {
     assert_eq!(found.received, whole.received);
 }
 
-/// The bytes from the packet with this number on.
+/// Returns the bytes from the packet with this number on.
 fn from_packet(packets: &[Vec<u8>], number: u64) -> Vec<u8> {
     let sequence = |packet: &[u8]| u64::from_le_bytes(packet[8..16].try_into().expect("a header"));
     let first = packets.iter().position(|packet| sequence(packet) >= number.max(1));
@@ -192,7 +192,7 @@ fn read(wire: &[u8], piece: usize) -> Found {
     found
 }
 
-/// How much of the bytes was used.
+/// Feeds the bytes to the decoder; returns the number of bytes used.
 fn feed(decoder: &mut Decoder, buffer: &[u8], found: &mut Found) -> usize {
     let mut at = 0;
     loop {
@@ -231,7 +231,7 @@ impl Found {
             }
             Item::FragmentBytes { bytes, .. } => {
                 assert!(!bytes.is_empty());
-                // Those of packets without number may be lost.
+                // Fragments of packets without a number may be lost.
                 let kept = if self.numbered { bytes } else { &[] };
                 return self.payload.extend_from_slice(kept);
             }
@@ -242,7 +242,7 @@ impl Found {
         self.items.push(Note { payload_bytes, once, says, written });
     }
 
-    /// What comes once when connections are lost.
+    /// Returns the items that come once even when connections are lost.
     fn numbered_items(&self) -> Vec<Once<'_>> {
         let once = self.items.iter().filter(|note| note.once);
         once.map(|note| (note.payload_bytes, note.says, &self.written[note.written.clone()]))
@@ -281,10 +281,10 @@ impl Found {
     }
 }
 
-/// Bytes of payload before it, what it says, how it is written.
+/// An item that comes once: bytes of payload before it, its number and flag, its written bytes.
 type Once<'a> = (usize, Option<(u64, bool)>, &'a [u8]);
 
-/// A packet with a record of each kind, three in a row, and deeds.
+/// Returns a packet with a record of each kind, three such packets in a row, and deeds.
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut body = Vec::new();
@@ -307,7 +307,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let header = Header { body_bytes: body.len() as u32, flags: 0, sequence: 1, ack: 0 };
     let packet = [&header.encode()[..], &body].concat();
     let behind = |piece: u8, packets: usize| [vec![piece], packet.repeat(packets)].concat();
-    // Runs, fragments and all else by their kind's byte, and connections lost here and there.
+    // Deeds of runs, fragments and all other records, with connections lost here and there.
     let deeds = |step: u8| (0..180u8).map(|byte| byte.wrapping_mul(step)).collect::<Vec<u8>>();
     let written = |piece: u8, step: u8| [vec![128 | piece], deeds(step)].concat();
     vec![behind(127, 1), behind(0, 1), behind(16, 3), written(0, 1), written(9, 7), written(60, 37)]

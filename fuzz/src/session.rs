@@ -1,8 +1,8 @@
 //! The numbers of a session: two honest ends over connections that are lost at any time, and now
-//! and then a word or an ack that cannot be.
+//! and then an impossible resume message or ack.
 //!
-//! The bytes are read as a list of deeds of either end. A plain account of what was sent, what
-//! arrived and what was acknowledged says what must be.
+//! The bytes are read as a list of deeds of either end. A plain account of the packets sent,
+//! arrived and acknowledged gives the expected state.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::deeds::Deeds;
 const KEPT_BYTES_MAX: usize = 2048;
 const EDGES: [u64; 4] = [1, 64, u32::MAX as u64, u64::MAX];
 
-/// The two ends keep to the account, whatever happens to their connections, and agree in the end.
+/// Checks that the ends keep to the account, whatever their connections do, and agree in the end.
 pub fn run(data: &[u8]) {
     word(data);
     let mut deeds = Deeds::new(data);
@@ -32,7 +32,7 @@ pub fn run(data: &[u8]) {
     pair.settle();
 }
 
-/// Bytes that are a word are written and read back as the same.
+/// Writes and reads back what was read as a resume message; both must be the same.
 fn word(data: &[u8]) {
     let mut bytes = [0; RESUME_BYTES];
     for (to, from) in bytes.iter_mut().zip(data) {
@@ -43,9 +43,9 @@ fn word(data: &[u8]) {
     }
 }
 
-/// What is on its way.
+/// A packet on its way.
 struct OnWire {
-    /// 0: acks alone.
+    /// Number of the packet; 0 for one with an ack alone.
     sequence: u64,
     ack: u64,
     ack_now: bool,
@@ -56,22 +56,22 @@ struct End {
     session: Session,
     spares: Spares,
     attempts: Attempts,
-    /// The packet that the writer has, and its number.
+    /// Packet that the writer has, and its number.
     writing: Option<(u64, Packet)>,
-    /// What it wrote and the other has not read.
+    /// Packets that this end wrote and the other has not read.
     wire: VecDeque<OnWire>,
 
-    // The account.
+    // Fields of the account.
     sent: Vec<Vec<u8>>,
     written: u64,
     acked: u64,
     received: u64,
     carried: Vec<(u64, Carried)>,
-    /// So many of these were said to be acknowledged.
+    /// Number of entries of `carried` that were reported as acknowledged.
     released: usize,
-    /// Packets and bytes that came since an ack was said, since when, and whether it was asked for.
+    /// Packets and bytes that came since the last ack, since when, and whether an ack was asked for.
     owed: (u64, u64, Option<Time>, bool),
-    /// Bytes since the other was asked for an ack.
+    /// Number of bytes since the other end was asked for an ack.
     unasked_bytes: usize,
 }
 
@@ -116,7 +116,7 @@ impl Pair {
         }
     }
 
-    /// `who` reads the next packet of the other.
+    /// Lets the end `who` read the next packet of the other.
     fn read(&mut self, who: usize) {
         let [first, second] = &mut self.ends;
         let (reader, writer) = if who == 0 { (first, second) } else { (second, first) };
@@ -134,8 +134,8 @@ impl Pair {
         reader.arrived(&packet, self.now);
     }
 
-    /// The connection is lost with all that is on it; of some more attempts, that may overtake each
-    /// other, the last one counts.
+    /// Loses the connection with all that is on it, then connects again. Of several attempts, which may
+    /// overtake each other, the last one counts.
     fn reconnect(&mut self, deeds: &mut Deeds<'_>) {
         for end in &mut self.ends {
             end.lost();
@@ -171,7 +171,7 @@ impl Pair {
         second.check(first);
     }
 
-    /// Without further losses everything arrives, is acknowledged and forgotten.
+    /// Checks that without further losses everything arrives, is acknowledged and forgotten.
     fn settle(&mut self) {
         for _ in 0..2 {
             for who in [0, 1] {
@@ -195,7 +195,7 @@ impl Pair {
 }
 
 impl End {
-    /// The next packet goes to the writer: one that comes again, or else a new one.
+    /// Gives the writer its next packet: one that comes again, otherwise a new one.
     fn fill(&mut self, deeds: &mut Deeds<'_>, now: Time) {
         self.again();
         if self.writing.is_some() || self.session.is_full() {
@@ -221,7 +221,7 @@ impl End {
         self.writing = Some((number, Packet { head, tail: None }));
     }
 
-    /// A packet of a lost connection goes to the writer, if there is one.
+    /// Gives the writer a packet of a lost connection, if there is one.
     fn again(&mut self) {
         let mut packet = Packet::default();
         if self.writing.is_some() || !self.session.is_behind() {
@@ -232,7 +232,7 @@ impl End {
         self.writing = Some((number, packet));
     }
 
-    /// The transport takes what the writer has.
+    /// Passes the writer's packet to the transport.
     fn write(&mut self) {
         let Some((sequence, mut packet)) = self.writing.take() else { return };
         let bytes = packet.head.clone();
@@ -247,7 +247,7 @@ impl End {
         self.wire.push_back(OnWire { sequence: 0, ack, ack_now, bytes: Vec::new() });
     }
 
-    /// The ack that a packet takes along; it is due in time, and once said no more.
+    /// Returns the ack for a packet; checks that it was due in time, and is no longer due then.
     fn says_ack(&mut self, now: Time) -> u64 {
         let (packets, bytes, since, asked) = self.owed;
         let late = since.map(|since| since.after(Duration::from_millis(ACK_DELAY_MS)));
@@ -301,7 +301,7 @@ impl End {
         assert_eq!(self.session.is_behind(), received < self.sent.len() as u64);
     }
 
-    /// An ack, a number or a word that cannot be is refused and changes nothing.
+    /// Checks that an impossible ack, number or resume message is refused and changes nothing.
     fn told_wrong(&mut self, deeds: &mut Deeds<'_>, now: Time) {
         let number = deeds.number(&EDGES);
         let (sent, acknowledged, due) = (self.written, self.acked, self.received + 1);
@@ -341,13 +341,13 @@ impl End {
         );
         assert_eq!(self.session.is_full(), kept >= KEPT_BYTES_MAX);
         assert!(kept < KEPT_BYTES_MAX + 32 + 4 * 255, "{kept} bytes are kept");
-        // What the packets up to the ack carried, and nothing of those behind it.
+        // Entries of packets up to the ack are released, and none of those behind it.
         let next = self.carried.get(self.released);
         assert!(next.is_none_or(|(number, _)| *number > self.acked));
     }
 }
 
-/// What is acknowledged up to packet `ack` is what the account says, in its order.
+/// Checks that the entries released up to packet `ack` are those of the account, in its order.
 fn release<'a>(
     (carried, released): (&'a [(u64, Carried)], &'a mut usize),
     ack: u64,
@@ -359,7 +359,7 @@ fn release<'a>(
     }
 }
 
-/// Deeds of a connection that lasts, of some that do not, and a word.
+/// Returns deeds of a connection that lasts and of some that do not, and a resume message.
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
     let word = Resume { kind: Kind::Again, session: 7, attempt: 2, received: 3, addressee: 9 };

@@ -1,5 +1,5 @@
-//! The functions that the farm tests run, registered alike in the tests and in
-//! the program `farm-program`, which is their worker process.
+//! The functions that the farm tests run, registered alike in the tests and in the program
+//! `farm-program`, the tests' worker process.
 
 use std::io::Read as _;
 use std::thread;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub const OTHER_TYPES: &str = "FARM_TEST_OTHER_TYPES";
 /// Makes `farm-program` leave a function out.
 pub const FEWER: &str = "FARM_TEST_FEWER";
-/// Makes `farm-program` forget to serve the farm that started it, or that of its cluster.
+/// Makes `farm-program` forget to serve the farm that started it, or the farm of its cluster.
 pub const FORGETS: &str = "FARM_TEST_FORGETS";
 /// Makes `farm-program` speak as a worker of another version in a cluster.
 pub const OTHER_VERSION: &str = "FARM_TEST_OTHER_VERSION";
@@ -21,13 +21,13 @@ pub const OTHER_VERSION: &str = "FARM_TEST_OTHER_VERSION";
 /// A task of more than one field.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// Goes into the result.
+    /// A number that goes into the result.
     pub number: u64,
-    /// Of any length.
+    /// A text of any length.
     pub text: String,
 }
 
-/// What `farm-program` sends over a channel of jobs.
+/// Returns the job that `farm-program` sends over a channel of jobs.
 #[must_use]
 pub fn sample_job() -> Job {
     Job { number: 7, text: "seven".into() }
@@ -37,36 +37,36 @@ pub fn sample_job() -> Job {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename = "Job")]
 pub struct OtherJob {
-    /// Narrower than the other.
+    /// A number of fewer bits than the other's.
     pub number: u32,
-    /// Of any length.
+    /// A text of any length.
     pub text: String,
 }
 
 /// The typed handles of all functions.
 #[derive(Clone, Debug)]
 pub struct Functions {
-    /// Twice the number: takes no time.
+    /// Returns twice the number; takes no time.
     pub double: Function<u64, u64>,
-    /// The text, number times over.
+    /// Returns the text, repeated `number` times.
     pub repeat: Function<Job, String>,
     /// Panics at the number 13.
     pub unlucky: Function<u64, u64>,
-    /// Computes for so many microseconds; gives the process id.
+    /// Computes for this number of microseconds; returns the process id.
     pub spin: Function<u64, u32>,
-    /// Sleeps so many milliseconds; gives the process id.
+    /// Sleeps for this number of milliseconds; returns the process id.
     pub sleep: Function<u64, u32>,
     /// Ends its process with this status.
     pub exit: Function<i32, ()>,
-    /// Reads standard input to its end; gives the bytes.
+    /// Reads standard input to its end; returns the bytes.
     pub input: Function<(), Vec<u8>>,
-    /// So many bytes.
+    /// Returns this number of bytes.
     pub bytes: Function<usize, Vec<u8>>,
-    /// The same bytes again.
+    /// Returns the same bytes.
     pub echo: Function<Vec<u8>, Vec<u8>>,
 }
 
-/// All functions.
+/// Returns a registry of all functions, and their handles.
 #[must_use]
 pub fn registry() -> (Registry, Functions) {
     let mut registry = Registry::new();
@@ -100,7 +100,7 @@ pub fn registry() -> (Registry, Functions) {
     (registry, functions)
 }
 
-/// What `farm-program` registers: all functions, or others if it is told so.
+/// Returns the registry of `farm-program`: all functions, or others if a variable says so.
 #[must_use]
 pub fn worker_registry() -> Registry {
     let told = |name| std::env::var_os(name).is_some();

@@ -8,7 +8,7 @@ use crate::command_line::ratio;
 /// Count of numbers and of workers that the budget `SPEEDUP_MIN` is for.
 const BUDGET_COUNT: usize = 100_000;
 const BUDGET_WORKERS: u32 = 2;
-/// Least factor by which chunked must be as fast as unbuffered.
+/// Least speed-up of chunked over unbuffered, as a factor.
 const SPEEDUP_MIN: f64 = 15.0;
 
 /// Count of numbers that the budget `TIMES_MAX` is for.

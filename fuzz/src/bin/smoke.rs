@@ -4,8 +4,8 @@
 //! cargo run --bin smoke -- [--inputs N] [--seed S] [--target NAME] [--input HEX]
 //! ```
 //!
-//! An input that makes a target panic is printed, to be run alone by `--target` and `--input`.
-//! `--write-seeds FOLDER` writes what the mutations begin with, for another engine.
+//! An input that makes a target panic is printed; run it alone by `--target` and `--input`.
+//! `--write-seeds FOLDER` writes the inputs that the mutations start from, for another engine.
 
 use std::fs;
 use std::panic::catch_unwind;
@@ -85,7 +85,7 @@ fn from_hex(text: &str) -> Result<Vec<u8>, String> {
     bytes.ok_or_else(|| format!("--input {text}: not pairs of hexadecimal digits"))
 }
 
-/// True when all inputs pass.
+/// Returns whether all inputs pass.
 fn smoke(target: &Target, options: &Options) -> bool {
     let mut corpus = (target.seeds)();
     let mut random = Random(options.seed);
@@ -99,7 +99,7 @@ fn smoke(target: &Target, options: &Options) -> bool {
             );
             return false;
         }
-        // A mutant now and then becomes a start for further ones.
+        // Now and then a mutant becomes a start for further ones.
         if index % 64 == 0 && corpus.len() < 256 {
             corpus.push(input);
         }
@@ -108,7 +108,7 @@ fn smoke(target: &Target, options: &Options) -> bool {
     true
 }
 
-/// True when all are written.
+/// Returns whether all seeds are written.
 fn write_seeds(target: &Target, folder: &Path) -> bool {
     let written = fs::create_dir_all(folder).and_then(|()| {
         let mut seeds = (target.seeds)().into_iter().enumerate();
@@ -140,7 +140,7 @@ impl Random {
         (self.next() % bound.max(1) as u64) as usize
     }
 
-    /// Random bytes, one time in eight; otherwise one of the corpus with some changes.
+    /// Returns random bytes one time in eight, otherwise an input of the corpus with some changes.
     fn input(&mut self, corpus: &[Vec<u8>]) -> Vec<u8> {
         if corpus.is_empty() || self.below(8) == 0 {
             let len = self.below(INPUT_BYTES_MAX);

@@ -1,8 +1,9 @@
-//! A program with a farm: the worker process of the farm tests, and, started by
-//! hand, a farmer that prints the process ids of its workers and then waits for
-//! a task that takes an hour. Started as `farm-program open ADDRESS` it opens a
-//! channel of jobs to the node there and prints how that ended; as `farm-program serve`
-//! it works for the farms of the cluster that its environment names.
+//! A program with a farm: the worker process of the farm tests.
+//!
+//! - Started by hand it is a farmer: it prints the process ids of its workers and then waits for a
+//!   task that takes an hour.
+//! - `farm-program open ADDRESS` opens a channel of jobs to the node there and prints how it ended.
+//! - `farm-program serve` works for the farms of the cluster that its environment names.
 
 use std::error::Error;
 use std::io::Write as _;
@@ -53,8 +54,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     })
 }
 
-/// Sends a value over a channel of its type until the other side ends that; gives
-/// how it did.
+/// Sends a value over a channel of its type until the other side ends the channel; returns the
+/// channel's error.
 async fn open<T>(address: &str, value: T) -> Result<SendError, Box<dyn Error>>
 where
     T: Serialize + DeserializeOwned + 'static,
@@ -64,7 +65,7 @@ where
     let mut jobs = node.open::<T>(&peer, "jobs").await?;
     jobs.send_now(&value).await?;
     let error = jobs.closed().await;
-    // What this side says of its type is to arrive before the process is gone.
+    // This side's message about its type must arrive before the process is gone.
     node.close(Duration::from_secs(10)).await?;
     Ok(error)
 }

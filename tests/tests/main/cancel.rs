@@ -1,5 +1,5 @@
-//! Every future of farms and deltas, dropped at each place where it can wait, over memory: what
-//! was accepted is not lost, what was cancelled can be asked again, and the nodes go on.
+//! Every future of farms and deltas, dropped at each place where it can wait, over memory. Accepted
+//! values are not lost, a cancelled call can be made again, and the nodes go on.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::waiting::{at_last, cancelled, limited, on_both};
 
 const LEN: usize = 20_000;
 
-/// More waits than any future here has: so many are tried where a future begins anew each time.
+/// More waits than any future here has; the number of tries where a future begins anew each time.
 const WAITS_MAX: u32 = 400;
 
 fn memory() -> Address {
@@ -28,13 +28,13 @@ fn memory() -> Address {
     Address::Memory(format!("cancel-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// With so small a window and packets that large buffers wait often.
+/// Builds a node whose window and packets are so small that large buffers wait often.
 async fn node(name: &str) -> Node {
     let builder = Node::builder().name(name).listen(memory());
     builder.window_bytes_max(256 * 1024).packet_bytes_max(1024).build().await.unwrap()
 }
 
-/// With room for what dropped runs sent and nobody takes.
+/// Builds a node with room for the bytes of dropped runs, which nobody takes.
 async fn roomy_node(name: &str) -> Node {
     let builder = Node::builder().name(name).listen(memory());
     builder.packet_bytes_max(1024).build().await.unwrap()
@@ -61,14 +61,14 @@ async fn fill(sender: &mut DeltaSender<u32>) {
         let start = sender.position();
         let Some(chunk) = sender.next(777) else { return };
         chunk.copy_from_slice(&values[start..start + chunk.len()]);
-        // What a commit that was never polled leaves is committed by the next.
+        // The elements of a commit that was never polled are committed by the next.
         if let Some(committed) = limited(cancelled(waits, sender.commit_and_yield())).await {
             committed.unwrap();
         }
     }
 }
 
-/// A delta from one node to the other arrives.
+/// Checks that a delta from one node to the other arrives.
 async fn works(from: &Node, peer: &Peer, to: &Node) {
     let sending = async {
         let mut sender = open(from, peer, "works").await;
@@ -91,7 +91,7 @@ fn the_calls_of_a_delta_sender() {
             let right = right.clone();
             async move {
                 loop {
-                    // An open that was dropped may have opened, and ends at once then.
+                    // A dropped open may have opened a channel, which then ends at once.
                     match DeltaReceiver::accept(&right, "sent", vec![0; LEN]).await {
                         Ok(receiver) => match receiver.into_buffer().await {
                             Ok(buffer) => return buffer,
@@ -176,14 +176,14 @@ fn the_calls_of_a_delta_receiver() {
     });
 }
 
-/// Between the channel and its first message: the channel waits for the next who accepts.
+/// Dropped between the channel and its first message: the channel waits for the next accept.
 #[test]
 fn an_accept_that_is_dropped_after_the_open_leaves_the_sender_to_the_next() {
     on_both(|| async {
         let (left, right) = (node("left").await, node("right").await);
         let peer = link(&left, &right).await;
         for round in 0..20_u32 {
-            // Nothing is said on it yet, so that accepting has to wait.
+            // Nothing is sent on the channel yet, so that accepting has to wait.
             let mut silent = left.open_bytes(&peer, "held").await.unwrap();
             silent.flush().await.unwrap();
             for ms in 0..3 {
@@ -191,7 +191,7 @@ fn an_accept_that_is_dropped_after_the_open_leaves_the_sender_to_the_next() {
                 let waited = tokio::time::timeout(Duration::from_millis(ms), accepted);
                 assert!(waited.await.is_err(), "no opening was said");
             }
-            // One that waits already is told of it, too.
+            // An accept that waits already gets the channel, too.
             let waiting = tokio::spawn({
                 let right = right.clone();
                 async move {
@@ -226,7 +226,7 @@ fn an_accept_that_is_dropped_while_it_refuses_has_refused() {
             let refused = limited(cancelled(waits, refusing)).await;
             let told = async {
                 if refused.is_none() {
-                    // Perhaps dropped before it knew what to refuse.
+                    // The accept may have been dropped before it knew the delta to refuse.
                     let again = DeltaReceiver::<u32>::accept(&right, "odd", vec![0; LEN + 1]);
                     tokio::select! {
                         told = sender.finish() => return told,
@@ -272,7 +272,7 @@ fn a_dropped_wait_for_a_receivers_buffer_stops_the_sender_and_no_more() {
     });
 }
 
-/// Commits all at once.
+/// Commits all elements at once.
 fn fill_all(sender: &mut DeltaSender<u32>) {
     let chunk = sender.next(LEN).unwrap();
     chunk.copy_from_slice(&values());
@@ -288,7 +288,7 @@ fn forwards() {
         let middle = DeltaReceiver::accept(&nodes[1], "f", vec![0_u32; LEN]).await.unwrap();
         let mut waits = 0;
         let (mut forward, name) = loop {
-            // A name each, since one that was dropped may have opened.
+            // A name for each try, since a dropped forward may have opened its channel.
             let name = format!("f{waits}");
             let made = middle.forward(&nodes[1], &to_2, &name);
             if let Some(forward) = limited(cancelled(waits, made)).await {
@@ -327,8 +327,8 @@ impl Three {
         Three { nodes, to_1, to_2 }
     }
 
-    /// One run in which the node with index `victim` is dropped at its `waits`-th wait; whether it
-    /// was done before. The others end, whatever happens.
+    /// Runs once and drops the node with index `victim` at its `waits`-th wait; returns whether the
+    /// run was done before. The others end, whatever happens.
     async fn run(&self, number: u64, victim: usize, waits: u32) -> bool {
         let run = run(number);
         let mut arrays = [Arrays::default(), Arrays::default(), Arrays::default()];
@@ -339,7 +339,7 @@ impl Three {
         let [n0, n1, n2] = &self.nodes;
         let waits = |index| if index == victim { waits } else { u32::MAX };
         let (a, b, c) = limited(async {
-            // Whoever waits for a run that is broken off waits in vain: it is given up, too.
+            // A node that waits for a broken run would wait in vain, so its part is given up, too.
             let given_up = tokio::sync::Notify::new();
             let part =
                 async |index: usize, role: &mut (dyn Future<Output = Part> + Send + Unpin)| {
@@ -393,7 +393,7 @@ fn the_roles_of_a_run() {
     });
 }
 
-/// A node that joins again whenever its chain was given up, until it ends one that is `over`.
+/// Starts a node that joins again whenever its chain was given up, until one ends while `over`.
 fn follower(
     node: &Node,
     head: &Node,
@@ -422,7 +422,7 @@ fn the_gathering_of_a_chain() {
         let mut chain = loop {
             match limited(cancelled(waits, Chain::gather(&nodes[0], 3))).await {
                 Some(Ok(chain)) => break chain,
-                // A node of the chain that was dropped before was still about to leave.
+                // A node of the chain dropped before was still about to leave.
                 Some(Err(_)) => {}
                 None => waits += 1,
             }
@@ -454,7 +454,7 @@ fn the_run_and_the_end_of_a_chain() {
             let followers = [follow(1), follow(2)];
             let mut chain = limited(Chain::gather(&nodes[0], 3)).await.unwrap();
             let number = u64::from(waits);
-            // First runs that are dropped, then ends that are.
+            // First the runs are dropped, then the ends.
             let done = if ended[0] {
                 limited(chain.run(&run(number))).await.unwrap();
                 limited(cancelled(waits % 7, chain.end())).await.map(Result::unwrap)
@@ -463,7 +463,7 @@ fn the_run_and_the_end_of_a_chain() {
                 drop(chain);
                 ran.map(|outcome| assert_eq!(outcome.unwrap().difference, None))
             };
-            // Whatever was dropped, nobody waits for ever.
+            // Nobody waits for ever, whatever was dropped.
             for follower in followers {
                 let served = limited(follower).await.unwrap();
                 if ended[0] {
@@ -497,7 +497,7 @@ fn the_serving_of_a_node() {
                     let Ok(outcome) = chain.run(&run(number)).await else { continue };
                     assert_eq!(outcome.difference, None);
                     over.store(true, Ordering::SeqCst);
-                    // Its node may be dropped once more before it has heard of it.
+                    // The node may be dropped once more before it has the end.
                     let _ = chain.end().await;
                     return;
                 }
@@ -521,14 +521,14 @@ fn farm(model: Model) -> (FarmBuilder, Functions) {
     (builder.prefetch(Prefetch::Fixed(2)), functions)
 }
 
-/// Starts, dropped at each wait, under one address: it is free again each time.
+/// Starts a farm, dropped at each wait, at one address, which is free again each time.
 async fn started(model: Model) -> (Farm, Functions) {
     let (mut waits, address) = (0, memory());
     loop {
         let (builder, functions) = farm(model);
         match limited(cancelled(waits, builder.listen(address.clone()).start())).await {
             Some(Ok(farm)) => return (farm, functions),
-            // The node of the one before is being let go.
+            // The node of the dropped start is not quite gone.
             Some(Err(chunkcomm_farm::StartError::Node(_))) => {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -547,7 +547,7 @@ fn the_start_and_the_runs_of_a_farm() {
             let (mut farm, functions) = started(model).await;
             let double = &functions.double;
             let expected: Vec<u64> = (0..TASKS).map(|task| task * 2).collect();
-            // Until each kind of run has come to its end.
+            // Loops until each kind of run has come to its end.
             let mut done = [false; 3];
             for waits in 0..WAITS_MAX {
                 if let Some(outcome) = limited(cancelled(waits, farm.run(double, 0..TASKS))).await {
@@ -571,7 +571,7 @@ fn the_start_and_the_runs_of_a_farm() {
                 let ran =
                     limited(cancelled(waits, farm.run_in_order(double, 0..TASKS, each))).await;
                 done[2] |= all_done(ran);
-                // What was dropped does not show in the next run.
+                // Dropped runs do not show in the next one.
                 let outcome = limited(farm.run(double, 0..TASKS)).await.unwrap();
                 assert_eq!(outcome.results, expected);
                 if done == [true; 3] {
@@ -596,7 +596,7 @@ fn the_finish_of_a_farm() {
     on_both(|| async {
         let address = memory();
         for waits in 0..WAITS_MAX {
-            // The address is free again: the farm before is gone, finished or dropped.
+            // The address is free again once the farm before is gone, finished or dropped.
             let (mut farm, functions) = loop {
                 let (builder, functions) = farm(Model::B);
                 match limited(builder.listen(address.clone()).start()).await {

@@ -50,7 +50,7 @@ fn a_chain_needs_a_second_node() {
     let told = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{told}");
     assert!(told.starts_with("error: --nodes 1 is no chain: allowed are 2 and more\n"), "{told}");
-    // As a launcher's number it is found out when the cluster is there.
+    // The number of a launcher is known only when the cluster is there.
     let mut command = CASCADE.command(&[]);
     command.env("CHUNKCOMM_RANK", "0").env("CHUNKCOMM_SIZE", "1");
     let manager = super::nodes::free_address();
@@ -74,19 +74,19 @@ fn a_killed_node_ends_the_program_with_an_error_and_nobody_is_left() {
     use std::process::Stdio;
 
     for victim in [0, 1] {
-        // More runs than end before the node does.
+        // The runs take longer than the node lives.
         let mut program = CASCADE.command(&["--size", "4MiB", "--repeats", "1000"]);
         let mut program = proc::Program(program.stderr(Stdio::piped()).spawn().unwrap());
         let mut stderr = program.0.stderr.take().unwrap();
         let nodes = proc::children(program.0.id(), 2);
         let victim_pid = proc::placed(&nodes, victim);
-        // It is about to join the cluster then, or has joined the chain.
+        // The node is then about to join the cluster, or has joined the chain.
         proc::wait_until_handled(victim_pid, Signal::USR1);
         proc::signal(victim_pid, Signal::KILL);
         let mut told = String::new();
         stderr.read_to_string(&mut told).unwrap();
         assert_eq!(program.0.wait().unwrap().code(), Some(1), "{told}");
-        // Each node says why it ends, and names somebody; the first names this one.
+        // Each node prints why it ends and names a rank; rank 0 names the killed one.
         assert!(told.starts_with("cascade: "), "{told}");
         let name = format!("rank {}", victim + 1);
         assert!(told.contains(&name), "{told} names {name}");

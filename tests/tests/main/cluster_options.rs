@@ -1,4 +1,4 @@
-//! The options that every program of a cluster has alike.
+//! Options that all programs of a cluster share.
 
 use super::example::Example;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ fn hosts() -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// One group, whatever the program.
+/// The group of options is the same in each program.
 #[test]
 fn each_program_has_the_same_group() {
     let group = |program: &Example| {
@@ -38,7 +38,7 @@ fn each_program_has_the_same_group() {
     }
 }
 
-/// What is known of the place is printed, and nothing is started.
+/// Each program prints the known facts of its place and starts nothing.
 #[test]
 fn each_program_explains_its_launch() {
     let hosts = hosts();
@@ -48,7 +48,7 @@ fn each_program_explains_its_launch() {
             assert!(explained.contains(word), "{word:?} is not in\n{explained}");
         }
         assert!(explained.contains("rank        none: "), "{explained}");
-        // As many as it starts by itself.
+        // The number of nodes that each program starts by itself.
         let own = ["cascade", "echo", "parsort", "telemetry"].iter().zip([3, 4, 6, 2]);
         if let Some((_, nodes)) = own.into_iter().find(|(name, _)| **name == program.name) {
             let explained = program.prints(&["--explain-launch"]);
@@ -66,14 +66,14 @@ fn each_program_explains_its_launch() {
     }
 }
 
-/// The hosts of the file are taken by each.
+/// Each program takes the hosts of the file.
 #[test]
 fn each_program_starts_on_the_hosts_of_a_file() {
     let hosts = hosts();
     for program in &PROGRAMS {
         let paths: &[&str] = if program.name == "wordcount" { &["/dev/null"] } else { &[] };
         let mut command = program.command(&["--hosts", &hosts]);
-        // Instead of a connection: says which host is asked for.
+        // `false` stands in for ssh; the error names the host.
         let output = command.args(paths).env("CHUNKCOMM_SSH", "false").output().unwrap();
         let told = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{told}");

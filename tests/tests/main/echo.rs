@@ -4,7 +4,7 @@ use super::example::Example;
 
 const ECHO: Example = Example { name: "echo", file: env!("CARGO_BIN_EXE_echo-program") };
 
-/// The cells of each row.
+/// Returns the cells of each row.
 fn rows(table: &str) -> Vec<Vec<&str>> {
     let rows = table.lines().skip(2).map(|line| line.split_whitespace().collect::<Vec<_>>());
     rows.take_while(|row| row[0].parse::<u32>().is_ok()).collect()

@@ -1,4 +1,4 @@
-//! How errors show: `{}` without the cause, `{:?}` with all of them.
+//! Texts of errors: `{}` without the cause, `{:?}` with all causes.
 
 use crate::pure::sources;
 use chunkcomm::launch::{LaunchError, Launcher};
@@ -7,7 +7,7 @@ use chunkcomm_farm::StartError;
 use std::error::Error;
 use std::fs::read_to_string;
 
-/// Errors that are no user's.
+/// Errors that no user sees.
 const OF_NO_USER: &[&str] = &["Stop"];
 
 #[test]

@@ -1,4 +1,4 @@
-//! What every example program does alike, run as its user runs it.
+//! Common behaviour of the example programs, run as their users run them.
 
 use std::process::{Command, Output, Stdio};
 
@@ -15,14 +15,14 @@ impl Example {
         command
     }
 
-    /// Runs it; what it prints to standard output when all goes well.
+    /// Runs the program, which must succeed; returns its standard output.
     pub(crate) fn prints(&self, arguments: &[&str]) -> String {
         let Output { status, stdout, stderr } = self.command(arguments).output().unwrap();
         assert!(status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&stderr));
         String::from_utf8(stdout).unwrap()
     }
 
-    /// Refuses these options by words on standard error that say what is allowed, and nothing else.
+    /// Checks that these options are refused with words on standard error alone that say what is allowed.
     pub(crate) fn refuses(&self, cases: &[([&str; 2], &str)]) {
         for (arguments, allowed) in cases {
             let output = self.command(arguments).output().unwrap();
@@ -33,7 +33,7 @@ impl Example {
         }
     }
 
-    /// Ends by an error without a panic when nobody reads what it prints.
+    /// Checks that the program ends by an error without a panic when its standard output is closed.
     pub(crate) fn needs_standard_output(&self, arguments: &[&str]) {
         let mut command = self.command(arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -14,10 +14,10 @@ use chunkcomm_tests::farm_tasks::{FEWER, FORGETS, Functions, Job, OTHER_TYPES, r
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_farm-program");
 
-/// Nothing here takes longer on a machine that is alive.
+/// Longest time that a step may take; none takes longer on a machine that is alive.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A farm whose worker processes are `farm-program`: this test's own program
+/// Returns a farm whose worker processes are `farm-program`: copies of this test's own program
 /// would run the tests again.
 pub(crate) fn builder() -> (FarmBuilder, Functions) {
     let (registry, functions) = registry();
@@ -79,7 +79,7 @@ async fn as_completed_gives_each_result_once_when_it_comes() {
     let (builder, functions) = builder();
     let mut farm = builder.prefetch(Prefetch::Fixed(1)).start().await.unwrap();
     let mut order = Vec::new();
-    // The first keeps one worker busy while the other does the rest.
+    // The first task keeps one worker busy while the other does the rest.
     let tasks = std::iter::once(5_000).chain([0; 30]);
     let stats = farm.run_as_completed(&functions.sleep, tasks, |index, _| order.push(index)).await;
     assert_eq!(stats.unwrap().tasks, 31);
@@ -128,7 +128,7 @@ async fn a_task_that_panics_ends_the_run_with_its_message_and_index() {
         let RunError::Task { index: 13, worker, .. } = &error else { panic!("{error}") };
         let text = "function \"unlucky\" panicked: 13 is unlucky";
         assert_eq!(error.to_string(), format!("task 13 of \"unlucky\" failed at {worker}: {text}"));
-        // The farm goes on, whatever the workers still held.
+        // The farm goes on, whatever tasks the workers still held.
         assert_eq!(farm.run(&functions.double, 0..50).await.unwrap().results[49], 98);
         farm.finish(DEADLINE).await.unwrap();
     }
@@ -159,7 +159,7 @@ async fn a_killed_worker_ends_the_run_with_its_name_and_nothing_is_left() {
     assert!(started.iter().all(|&pid| is_gone(pid)), "the others are gone too: {started:?}");
     let again = farm.run(&functions.double, [1]).await.unwrap_err();
     assert_eq!(again.to_string(), error.to_string());
-    // Nobody is left to wait for, and none of them is said to be there.
+    // Nobody is left to wait for, and no worker is reported as there.
     let finished = farm.finish(DEADLINE).await.unwrap_err().to_string();
     let dismissed = "it was killed since another worker was lost";
     let expected = format!(
@@ -190,7 +190,7 @@ async fn a_worker_that_exits_tells_its_status() {
 
 #[tokio::test]
 async fn finishing_tells_the_truth_of_each_worker_and_waits_for_those_that_live() {
-    // Dead after the last run: the others end by themselves.
+    // A worker is dead after the last run; the others end by themselves.
     let (one, _) = builder();
     let farm = one.workers(3).start().await.unwrap();
     let victim = farm.workers()[2].clone();
@@ -200,7 +200,7 @@ async fn finishing_tells_the_truth_of_each_worker_and_waits_for_those_that_live(
         format!("the farm did not end well: {victim}: its process ended: signal: 9 (SIGKILL)");
     assert_eq!(error.to_string(), told);
 
-    // A thread that lives is waited for when a process is lost, and not blamed.
+    // When a process is lost, a live thread is waited for, and not blamed.
     let (two, functions) = builder();
     let mut farm = two.workers(2).model(Model::A).start().await.unwrap();
     let victim = farm.workers()[1].clone();
@@ -231,7 +231,7 @@ async fn finishing_and_dropping_leave_no_process() {
     let (two, functions) = builder();
     let mut farm = two.workers(2).start().await.unwrap();
     let started = pids(&farm);
-    // A run that is dropped while its workers are at work.
+    // The run is dropped while its workers are at work.
     let run = farm.run(&functions.sleep, [3_600_000; 2]);
     assert!(tokio::time::timeout(Duration::from_millis(200), run).await.is_err());
     drop(farm);
@@ -240,8 +240,8 @@ async fn finishing_and_dropping_leave_no_process() {
 
 #[tokio::test]
 async fn finishing_names_workers_that_do_not_end() {
-    // Tiny tasks run in the worker's I/O loop, and the last one stays there. On a
-    // busy machine they may not look tiny, so it is tried more than once.
+    // Tiny tasks run in the worker's I/O loop, and the last one stays there. On a busy
+    // machine they may not look tiny, so the test tries more than once.
     for _ in 0..10 {
         let (builder, functions) = builder();
         let mut farm = builder.workers(1).start().await.unwrap();
@@ -337,7 +337,7 @@ async fn programs_that_are_no_workers_are_told_apart() {
     assert!(Path::new(PROGRAM).exists());
 }
 
-/// Else it would start copies of itself that start copies of themselves.
+/// Otherwise the program would start copies of itself that start copies of themselves.
 #[tokio::test]
 async fn a_program_that_forgets_to_serve_ends_at_its_own_farm() {
     let (builder, _) = builder();
@@ -378,7 +378,7 @@ async fn a_dropped_run_does_not_show_in_the_next() {
 
 #[tokio::test]
 async fn large_tasks_and_large_results_pass_each_other() {
-    // More than either channel holds: both ends must go on reading.
+    // The bytes are more than either channel holds, so both ends must go on reading.
     let (builder, functions) = builder();
     let mut farm = builder.prefetch(Prefetch::Fixed(8)).start().await.unwrap();
     let task = |at: usize| vec![at as u8; 1 << 18];
@@ -410,7 +410,7 @@ async fn what_is_too_large_is_an_error_that_names_the_task() {
 
 #[tokio::test]
 async fn tiny_tasks_that_turn_out_long_are_done_too() {
-    // They move into the worker's I/O loop and out of it again.
+    // The tasks move into the worker's I/O loop and out of it again.
     let (builder, functions) = builder();
     let mut farm = builder.prefetch(Prefetch::Fixed(16)).start().await.unwrap();
     let us = |at: u64| if at % 500 == 499 { 3_000 } else { 0 };
@@ -420,7 +420,7 @@ async fn tiny_tasks_that_turn_out_long_are_done_too() {
     farm.finish(DEADLINE).await.unwrap();
 }
 
-/// Longer than the silence that ends other sessions.
+/// The loop is held up for longer than the silence that ends other sessions.
 #[tokio::test]
 async fn a_worker_whose_loop_is_held_up_for_long_is_not_given_up() {
     let (builder, functions) = builder();
@@ -448,6 +448,6 @@ fn every_runtime_runs_a_farm() {
     for runtime in [Runtime::Ambient, Runtime::IoThread] {
         multi.block_on(run(runtime));
     }
-    // A farm may also be held by a task that moves between threads.
+    // A task that moves between threads may also hold a farm.
     multi.block_on(async { tokio::spawn(run(Runtime::Ambient)).await.unwrap() });
 }

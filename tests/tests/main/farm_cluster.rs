@@ -1,5 +1,5 @@
-//! Farms whose workers are the nodes of a cluster: rank 0 here, the others processes that nobody
-//! but this test starts.
+//! Farms whose workers are the nodes of a cluster: rank 0 is here, the others are processes that
+//! only this test starts.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use chunkcomm_tests::farm_tasks::{
 };
 use rustix::process::Signal;
 
-/// Nothing here takes longer on a machine that is alive.
+/// Longest time that a step may take; none takes longer on a machine that is alive.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The nodes but rank 0, in the order of their ranks.
+/// The nodes other than rank 0, in the order of their ranks.
 struct Others(Vec<proc::Program>);
 
 impl Others {
@@ -24,7 +24,7 @@ impl Others {
         self.0.iter().map(|other| other.0.id()).collect()
     }
 
-    /// All end by themselves, with this status and a word that has `told` in it.
+    /// Waits until all end by themselves, with this status and `told` in their standard error.
     fn end(&mut self, status: i32, told: &str) {
         for other in &mut self.0 {
             let ended = proc::until_some("a node does not end", || other.0.try_wait().unwrap());
@@ -37,7 +37,7 @@ impl Others {
     }
 }
 
-/// A cluster of so many nodes; to the others these variables are told, too.
+/// Starts a cluster of `size` nodes; the others also get these variables.
 async fn cluster(size: u32, variables: &[(&str, &str)]) -> (Cluster, Others) {
     let manager = free_address();
     let place = |rank: u32| {
@@ -63,7 +63,7 @@ fn builder() -> (FarmBuilder, Functions) {
 #[tokio::test]
 async fn results_are_those_of_the_tasks_and_every_node_works() {
     let (cluster, mut others) = cluster(3, &[]).await;
-    // One farm after the other, by the same nodes.
+    // The same nodes serve one farm after the other.
     for (model, workers) in [(Model::B, 2), (Model::A, 3)] {
         for (prefetch, grain) in [(Prefetch::Fixed(1), 1), (Prefetch::Auto, 7)] {
             let (builder, functions) = builder();
@@ -72,7 +72,7 @@ async fn results_are_those_of_the_tasks_and_every_node_works() {
             let outcome = farm.run(&functions.double, 0..100).await.unwrap();
             let expected: Vec<u64> = (0..100).map(|number| number * 2).collect();
             assert_eq!(outcome.results, expected, "{model:?} {prefetch:?} {grain}");
-            // One assignment each is out before any answer can be there.
+            // Each node has an assignment before any answer can be there.
             let worked = farm.run(&functions.sleep, vec![20; 40]).await.unwrap();
             let mut pids: Vec<u32> = worked.results;
             pids.sort_unstable();
@@ -104,7 +104,7 @@ async fn a_task_that_panics_names_the_node_and_the_farm_goes_on() {
     assert!(matches!(error, RunError::Task { index: 13, .. }), "{told}");
     assert!(told.contains("rank 1"), "{told}");
     assert_eq!(farm.run(&functions.double, 0..50).await.unwrap().results[49], 98);
-    // What is dropped ends the nodes' service as what is finished does.
+    // Dropping the farm ends the nodes' service as finishing it does.
     drop(farm);
     cluster.finish();
     cluster.end(DEADLINE).await.unwrap();
@@ -143,7 +143,7 @@ async fn a_killed_node_ends_the_run_with_its_rank_and_host_and_nobody_is_left() 
     others.end(0, "");
 }
 
-/// On several threads: the link of what is dropped ends while this waits.
+/// Runs on several threads: the link of the dropped cluster ends while this thread waits.
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_whose_farmer_is_gone_end_and_name_rank_0() {
     let (cluster, mut others) = cluster(3, &[]).await;
@@ -151,7 +151,7 @@ async fn nodes_whose_farmer_is_gone_end_and_name_rank_0() {
     let mut farm = builder.start_in(&cluster).await.unwrap();
     let run = farm.run(&functions.sleep, [3_600_000; 2]);
     assert!(tokio::time::timeout(Duration::from_millis(200), run).await.is_err());
-    // As when its process is: nobody says a word of an end.
+    // Dropped as if the process were gone: no end is announced.
     drop((farm, cluster));
     others.end(1, "rank 0");
 }
@@ -204,7 +204,7 @@ async fn a_farm_needs_a_node_to_work_and_rank_0() {
     farm.finish(DEADLINE).await.unwrap();
 }
 
-/// Of a cluster that is finished before there was a farm.
+/// The cluster is finished before there was a farm.
 #[tokio::test]
 async fn a_finished_cluster_ends_the_wait_for_a_farm() {
     let (cluster, mut others) = cluster(2, &[]).await;

@@ -1,4 +1,4 @@
-//! Farms whose workers are killed and stopped, and whose farmer is bothered by strangers.
+//! Farms whose workers are killed and stopped, and whose farmer is disturbed by strangers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use rustix::process::Signal;
 use serde::Serialize;
 use tokio::time::timeout;
 
-/// Marks the workers of one round in their environment.
+/// Name of the variable that marks the workers of one round.
 const ROUND: &str = "FARM_TEST_ROUND";
 
-/// The error of a step that a killed worker ended, and the name in it.
+/// Checks the error of a step that a killed worker ended, and the name in it.
 fn killed(victims: &[u32], pid: Option<u32>, loss: &Loss, told: &str) {
     assert!(pid.is_some_and(|pid| victims.contains(&pid)), "{victims:?}: {told}");
     assert!(matches!(loss, Loss::Exited(_)), "{told}");
     assert!(told.contains("signal: 9 (SIGKILL)"), "{told}");
 }
 
-/// From the start of a farm to its end, whatever is done to it.
+/// Runs a farm from its start to its end, whatever is done to it.
 async fn whole_life(builder: FarmBuilder, functions: &Functions, victims: impl Fn() -> Vec<u32>) {
     let mut farm = match builder.start().await {
         Ok(farm) => farm,
@@ -87,7 +87,7 @@ async fn workers_killed_at_any_moment_are_named_with_the_signal() {
     }
 }
 
-/// Silence is no death: a worker that was stopped may go on, as one does that computes.
+/// Silence is no death: a stopped worker may go on, as does one that computes.
 #[tokio::test]
 async fn a_stopped_worker_is_waited_for_and_finishing_names_it() {
     let (builder, functions) = builder();
@@ -107,7 +107,7 @@ async fn a_stopped_worker_is_waited_for_and_finishing_names_it() {
     assert!(started.iter().all(|&pid| proc::is_gone(pid)), "{started:?}");
 }
 
-/// The pipe from the farmer is none of its business.
+/// The task must not read the pipe from the farmer.
 #[tokio::test]
 async fn a_task_that_reads_standard_input_finds_its_end() {
     let (builder, functions) = builder();
@@ -117,7 +117,7 @@ async fn a_task_that_reads_standard_input_finds_its_end() {
     farm.finish(DEADLINE).await.unwrap();
 }
 
-/// Started after the farmer's own, it has another index than its place.
+/// Started after the farmer's own worker, this one has another index than its place.
 #[tokio::test]
 async fn a_worker_that_stops_says_its_own_name() {
     let file = std::env::temp_dir().join(format!("farm-told-{}", std::process::id()));
@@ -133,7 +133,7 @@ async fn a_worker_that_stops_says_its_own_name() {
     assert!(told.starts_with(&format!("{worker} stops: ")), "{worker}: {told}");
 }
 
-/// Opens channels of answers as workers do, and says nothing or a guess on each.
+/// Opens channels of answers as workers do, and sends nothing or a guess on each.
 async fn bother(farmer: &str, guess: Option<&[u8]>) -> (Node, Vec<BytesSender>) {
     let node = Node::builder().name("enemy").build().await.unwrap();
     let farmer = farmer.parse().unwrap();
@@ -147,7 +147,7 @@ async fn bother(farmer: &str, guess: Option<&[u8]>) -> (Node, Vec<BytesSender>) 
     for _ in 0..300 {
         let mut channel = node.open_bytes(&peer, "farm.results").await.unwrap();
         if let Some(guess) = guess {
-            // The farmer may have closed it, which is its answer to the others.
+            // The farmer may have closed the channel, which is its answer to other guesses.
             let _ = channel.send_slice_now(guess).await;
         }
         channels.push(channel);
@@ -163,7 +163,7 @@ enum Hello {
 
 #[tokio::test]
 async fn strangers_that_say_nothing_or_guess_do_not_keep_the_workers_out() {
-    // The oldest and the newest version, and who it would be.
+    // The oldest and the newest version, then the identity of a worker.
     let mut guess = vec![3, 0, 3, 0];
     encode_into_vec(&Hello::Started { token: [7; 16], index: 0 }, &mut guess).unwrap();
     for guess in [Some(&guess[..]), None] {
@@ -178,7 +178,7 @@ async fn strangers_that_say_nothing_or_guess_do_not_keep_the_workers_out() {
         let farmer = format!("tcp://{address}");
         let enemy = async {
             let enemies = bother(&farmer, guess).await;
-            // Only now do the workers come.
+            // The workers come only now.
             std::fs::write(&file, "").unwrap();
             enemies
         };

@@ -16,7 +16,7 @@ fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// Renders with these further options and reads the file.
+/// Renders with these further options; returns the picture and the report.
 fn rendered(name: &str, options: &[&str]) -> (RgbImage, String) {
     let path = path(name);
     let _ = std::fs::remove_file(&path);
@@ -56,7 +56,7 @@ fn the_nodes_of_a_cluster_render_the_same_picture() {
         let options = ["--size", "120x90", "--nodes", nodes, "--model", model, "--grain", "2"];
         let (picture, report) = rendered(&name, &options);
         assert!(picture == sequential, "{name} differs");
-        // One report, that of rank 0.
+        // There is one report, printed by rank 0.
         assert_eq!(report.matches("farm            ").count(), 1, "{report}");
         assert!(report.contains(&format!("farm            {workers} x node, ")), "{report}");
         let others: u32 = nodes.parse().unwrap();
@@ -67,7 +67,7 @@ fn the_nodes_of_a_cluster_render_the_same_picture() {
     }
 }
 
-/// Independent of the program's own loop: complex numbers, whole formula.
+/// Computed independently of the program's own loop: complex numbers, whole formula.
 #[test]
 fn the_picture_is_that_of_its_definition() {
     let region = ["-0.8", "-0.7", "0.05", "0.125"];
@@ -152,7 +152,7 @@ fn farmer_and_workers_explain_themselves_on_a_signal() {
     let mut lines = BufReader::new(farmer.stderr.take().unwrap()).lines();
     let workers = proc::children(farmer.id(), 2);
     let (first, second) = (proc::placed(&workers, 0), proc::placed(&workers, 1));
-    // Now the picture cannot get done, however slow this test is.
+    // From now on the picture cannot get done, however slow this test is.
     proc::signal(second, Signal::STOP);
     for (pid, name) in [(farmer.id(), "farmer"), (first, "farm-worker-0")] {
         proc::wait_until_handled(pid, Signal::USR1);
@@ -167,7 +167,7 @@ fn farmer_and_workers_explain_themselves_on_a_signal() {
     proc::wait_until_gone(&workers);
 }
 
-/// How rank 0 of three ends when rank 2, or it itself, is killed; `None` if all were done before.
+/// Kills rank 2 of three, or rank 0; returns the end of rank 0, or `None` if all were done before.
 #[cfg(target_os = "linux")]
 fn killed(
     arguments: &[&str],
@@ -187,7 +187,7 @@ fn killed(
     let mut farmer = proc::Program(farmer.spawn().unwrap());
     let nodes = proc::children(farmer.0.id(), 2);
     let pid = proc::placed(&nodes, 1);
-    // All are in the cluster when the farmer renders.
+    // When the farmer renders, all nodes are in the cluster.
     let rendering = proc::until_some("the farmer neither renders nor ends", || {
         let ended = farmer.0.try_wait().unwrap().is_some();
         (ended || proc::has_thread(farmer.0.id(), "computes")).then_some(!ended)
@@ -199,7 +199,7 @@ fn killed(
         farmer.0.kill().unwrap();
     } else {
         proc::try_signal(pid, Signal::STOP);
-        // By then the farmer is where it is to be, or on its way: both are to end well.
+        // By then the farmer waits for this worker, or soon will: both must end well.
         std::thread::sleep(std::time::Duration::from_millis(500));
         if proc::is_gone(pid) {
             end_of(&mut farmer);
@@ -210,7 +210,7 @@ fn killed(
     Some(end_of(&mut farmer))
 }
 
-/// While the farmer renders alone, and when it waits for this worker.
+/// A node is killed while the farmer renders alone, and when the farmer waits for this worker.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_killed_node_is_named_by_its_rank_and_nobody_is_left() {
@@ -227,7 +227,7 @@ fn a_killed_node_is_named_by_its_rank_and_nobody_is_left() {
             .expect("it is always done before");
         if victim > 0 {
             assert_eq!(status.code(), Some(1), "{moment}: {told}");
-            // The other node has nothing to say.
+            // The other node prints nothing.
             assert!(
                 told.starts_with("mandelbrot: ") && told.contains("rank 2"),
                 "{moment}: {told}"

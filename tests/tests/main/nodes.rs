@@ -1,5 +1,5 @@
 //! The example program `nodes`, run as its user runs it: a cluster of copies on this
-//! machine. The launchers of others are in `tests/launchers`.
+//! machine. Tests with other launchers are in `tests/launchers`.
 
 use super::ports::free_port;
 use std::process::{Command, Output};
@@ -63,7 +63,7 @@ fn what_makes_no_sense_is_named() {
         (&[], &[("PMI_RANK", "1"), ("PMI_SIZE", "2")], 1, "PMI_FD is not set: PMI_RANK is set"),
         (&[], &[("SLURM_PROCID", "1")], 1, "SLURM_STEP_ID is not set: SLURM_PROCID is"),
         (&[], &[("PMI_FD", "x")], 1, "PMI_FD is \"x\""),
-        // No launcher is there.
+        // No launcher is at this descriptor.
         (
             &[],
             &[("PMI_FD", "900"), ("PMI_RANK", "0"), ("PMI_SIZE", "2")],
@@ -117,7 +117,7 @@ fn what_makes_no_sense_is_named() {
     }
 }
 
-/// A node by our own variables, whose manager is at this port; what it says of its failure.
+/// Runs a node by our own variables, whose manager is at this port; returns the text of its failure.
 fn failure(rank: &str, size: &str, port: u16, ready_ms: &str) -> String {
     let manager = format!("127.0.0.1:{port}");
     let variables = [
@@ -133,13 +133,13 @@ fn failure(rank: &str, size: &str, port: u16, ready_ms: &str) -> String {
     error
 }
 
-/// What `CHUNKCOMM_MANAGER` may say.
+/// Returns a value for `CHUNKCOMM_MANAGER`: an address with a free port.
 pub(crate) fn free_address() -> String {
     format!("127.0.0.1:{}", free_port())
 }
 
-/// How long rank 0 says that it waited for the others: as long as it was to, and longer where the
-/// machine was busy.
+/// Returns the time that rank 0 reports as its wait for the others: the time set, or longer where
+/// the machine was busy.
 pub(crate) fn waited(told: &str) -> Duration {
     let (_, rest) = told.split_once("not ready within ").expect(told);
     let mut words = rest.split([' ', ':']);
@@ -156,7 +156,7 @@ fn who_never_says_that_it_is_ready_is_named_after_the_settable_time() {
     for ready_ms in [300, 1000] {
         let error = failure("0", "3", free_port(), &ready_ms.to_string());
         assert!(error.starts_with("nodes: not ready within "), "{error}");
-        // By default it is 30 s.
+        // The default is 30 s.
         let allowed = Duration::from_millis(ready_ms)..Duration::from_secs(30);
         assert!(allowed.contains(&waited(&error)), "{error}");
         assert!(error.trim_end().ends_with(": ranks 1, 2"), "{error}");
@@ -183,7 +183,7 @@ mod killed {
     use std::process::{Command, Stdio};
     use std::time::Duration;
 
-    /// Waits until the node has joined: then it answers the signal, before it only outlives that.
+    /// Waits until the node has joined: it then answers the signal; before, it only outlives it.
     fn wait_until_joined(node: &mut proc::Program) {
         let pid = node.0.id();
         proc::wait_until_handled(pid, Signal::USR1);
@@ -191,7 +191,7 @@ mod killed {
         let stderr = node.0.stderr.take().unwrap();
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                // Once it has joined nobody listens.
+                // Nobody listens any more once the node has joined.
                 let _ = says.send(line);
             }
         });
@@ -201,7 +201,7 @@ mod killed {
         });
     }
 
-    /// A cluster of three that measures for longer than the test lasts.
+    /// Starts a cluster of three that measures for longer than the test lasts.
     fn busy() -> proc::Program {
         let mut command = Command::new(PROGRAM);
         command.args(["--nodes", "3", "--round-trips", "1000000"]);
@@ -227,8 +227,7 @@ mod killed {
         }
     }
 
-    /// Started by hand, without anybody who waits for them: their ends are noticed by those
-    /// who talk to them.
+    /// The nodes are started by hand and nobody waits for them: their peers notice their ends.
     #[test]
     fn nodes_that_nobody_started_are_missed() {
         for victim in [0, 1] {
@@ -241,7 +240,7 @@ mod killed {
                 proc::Program(command.spawn().unwrap())
             };
             let mut nodes: Vec<_> = (0..3).map(start).collect();
-            // Whether they are still starting or at work by then, it is told.
+            // An end is reported whether the nodes are still starting or at work by then.
             std::thread::sleep(Duration::from_secs(1));
             proc::signal(nodes[victim].0.id(), Signal::KILL);
             for (rank, node) in nodes.iter_mut().enumerate().filter(|(rank, _)| *rank != victim) {
@@ -283,7 +282,7 @@ mod killed {
         }
     }
 
-    /// Neither in order nor after a kill: the next start removes what that left.
+    /// Nothing is left after an orderly end; after a kill the next start removes what was left.
     #[test]
     fn nothing_is_left_under_the_temporary_folder() {
         let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/left-behind");

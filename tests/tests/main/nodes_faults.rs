@@ -1,6 +1,6 @@
-//! Nodes that are killed or stopped at any moment, from the start of their cluster to its end:
-//! the others end, in order or with an error that names somebody, and no process is left. A
-//! moment is drawn by a seed, which is printed.
+//! Nodes that are killed or stopped at any moment, from the start of their cluster to its end. The
+//! others end, in order or with an error that names a rank, and no process is left. A seed, which
+//! is printed, draws the moments.
 
 use super::nodes::{PROGRAM, free_address};
 use super::proc;
@@ -11,15 +11,15 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Set to another number, it draws other moments.
+/// Name of the variable of the seed; another number draws other moments.
 const SEED: &str = "CHUNKCOMM_TEST_SEED";
 
-/// By this variable all processes of a run are found.
+/// Name of the variable by which all processes of a run are found.
 pub(crate) const TOKEN: &str = "CHUNKCOMM_TEST_RUN";
 
 const SIZE: usize = 3;
 
-/// Copies must be ready in this time.
+/// Time in which copies must be ready, in milliseconds.
 const READY_MS: &str = "8000";
 
 pub(crate) fn seed() -> u64 {
@@ -30,7 +30,7 @@ pub(crate) fn token(round: impl std::fmt::Display) -> String {
     format!("{}-{round}", std::process::id())
 }
 
-/// Rank 0, which starts the others.
+/// Starts rank 0, which starts the others.
 fn start(token: &str, arguments: &[&str]) -> proc::Program {
     let mut command = Command::new(PROGRAM);
     command.args(["--nodes", &SIZE.to_string()]).args(arguments);
@@ -38,7 +38,7 @@ fn start(token: &str, arguments: &[&str]) -> proc::Program {
     proc::Program(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
 }
 
-/// One of three nodes that nobody waits for.
+/// Starts one of three nodes that nobody waits for.
 fn start_alone(token: &str, rank: usize, manager: &str) -> proc::Program {
     let mut command = Command::new(PROGRAM);
     command.args(SHORT).env(TOKEN, token).env("CHUNKCOMM_READY_MS", READY_MS);
@@ -47,7 +47,7 @@ fn start_alone(token: &str, rank: usize, manager: &str) -> proc::Program {
     proc::Program(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
 }
 
-/// How it ended and what it told, once it has ended.
+/// Waits for the end of a program; returns its status and its standard error.
 pub(crate) fn end_of(program: &mut proc::Program) -> (ExitStatus, String) {
     let status = proc::until_some("the program does not end", || program.0.try_wait().unwrap());
     let mut told = String::new();
@@ -55,7 +55,7 @@ pub(crate) fn end_of(program: &mut proc::Program) -> (ExitStatus, String) {
     (status, told)
 }
 
-/// It ended in order, or with an error that names a rank.
+/// Checks that a program ended in order, or with an error that names a rank.
 fn assert_clear(status: ExitStatus, told: &str, context: &str) {
     let named =
         ["rank 0", "rank 1", "rank 2", "ranks ", "rank-"].iter().any(|it| told.contains(it));
@@ -72,7 +72,7 @@ pub(crate) fn wait_until_nobody_has(token: &str, context: &str) {
     proc::until_some(&what, || proc::with_variable(TOKEN, token).is_empty().then_some(()));
 }
 
-/// How long a run takes that nothing happens to.
+/// Returns the time of a run without a fault.
 fn undisturbed(arguments: &[&str]) -> Duration {
     let begun = Instant::now();
     let (status, told) = end_of(&mut start(&token("undisturbed"), arguments));
@@ -94,7 +94,7 @@ fn a_copy_or_its_parent_killed_at_any_moment_leaves_nobody() {
         std::thread::sleep(delay);
         let context = format!("round {round}, process {choice} killed after {delay:?}");
         println!("{context}");
-        // Whoever is there by then; its parent, if there is no such copy.
+        // The victim is a copy that is there by then, otherwise the parent.
         let mut there = proc::with_variable(TOKEN, &token);
         there.retain(|pid| *pid != program.0.id());
         let victim = match choice {
@@ -111,8 +111,8 @@ fn a_copy_or_its_parent_killed_at_any_moment_leaves_nobody() {
     }
 }
 
-/// All nodes of a cluster that nobody started, by rank, and how long after the first one the
-/// last ended by itself.
+/// Runs all nodes of a cluster that nobody started; returns the time from the first start to the
+/// last end.
 fn undisturbed_alone() -> Duration {
     let manager = free_address();
     let begun = Instant::now();
@@ -125,7 +125,7 @@ fn undisturbed_alone() -> Duration {
     begun.elapsed()
 }
 
-/// By variables, as systemd would start them: no launcher tells of an end, nor cleans up.
+/// Started by variables, as by systemd: no launcher reports an end, nor cleans up.
 #[test]
 fn a_node_of_its_own_killed_at_any_moment_is_missed_by_the_others() {
     let whole = undisturbed_alone();
@@ -153,7 +153,7 @@ fn a_node_of_its_own_killed_at_any_moment_is_missed_by_the_others() {
     }
 }
 
-/// Measures for longer than the test lasts.
+/// Arguments for measuring longer than the test lasts.
 const BUSY: [&str; 2] = ["--round-trips", "1000000"];
 
 fn copies_of(program: &proc::Program) -> Vec<u32> {
@@ -162,7 +162,7 @@ fn copies_of(program: &proc::Program) -> Vec<u32> {
 
 #[test]
 fn a_copy_that_is_stopped_for_long_is_given_up_and_killed() {
-    // While it starts, and while it works.
+    // The copy is stopped once while it starts and once while it works.
     for (round, starting) in [true, false].into_iter().enumerate() {
         let token = token(format!("stopped-copy-{round}"));
         let mut program = start(&token, &BUSY);
@@ -190,7 +190,7 @@ fn copies_do_not_wait_for_a_parent_that_is_stopped() {
     std::thread::sleep(Duration::from_millis(300));
     proc::signal(program.0.id(), Signal::STOP);
     proc::wait_until_gone(&copies);
-    // Once it goes on it learns what has become of them.
+    // Once the parent goes on, it learns the ends of its copies.
     proc::signal(program.0.id(), Signal::CONT);
     let (status, told) = end_of(&mut program);
     assert_eq!(status.code(), Some(1), "{told}");
@@ -214,7 +214,7 @@ fn who_is_stopped_for_a_moment_is_no_loss() {
     wait_until_nobody_has(&token, "processes stopped for a moment");
 }
 
-/// As hydra sends it to those that are left when a process dies, also to those that still join.
+/// Hydra sends this signal to the rest when a process dies, also to those that still join.
 #[test]
 fn a_node_that_waits_for_rank_0_outlives_sigusr1() {
     let token = token("sigusr1");
@@ -231,8 +231,8 @@ fn a_node_that_waits_for_rank_0_outlives_sigusr1() {
     assert!(told.contains("rank 0 was not reached"), "{told}");
 }
 
-/// `srun` leaves the other tasks alone, and nobody tells them. A shell of that name has tasks as
-/// `slurmstepd` has; the real one is run by `tests/launchers/run slurm`.
+/// `srun` leaves the other tasks alone, and nobody informs them. A shell by the name `slurmstepd` has
+/// tasks as the real one has; `tests/launchers/run slurm` runs the real one.
 #[test]
 fn tasks_of_srun_do_not_wait_for_a_rank_0_that_was_killed_before_it_met_them() {
     let token = token("srun");

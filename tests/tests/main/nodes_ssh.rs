@@ -1,6 +1,6 @@
-//! The example `nodes` on the hosts of a file, with a program in the place of ssh that fails as
-//! ssh does: who could not be had is named with the reason, and nobody is left. The real ssh is
-//! run by `tests/launchers/run ssh`.
+//! The example `nodes` on the hosts of a file, with a program in the place of ssh that fails as ssh
+//! does. The error names a host that cannot be reached and the reason, and nobody is left. The real
+//! ssh is run by `tests/launchers/run ssh`.
 
 use super::nodes::{PROGRAM, waited};
 use super::nodes_faults::{SHORT, TOKEN, end_of, seed, token, wait_until_nobody_has};
@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Another time than by default, to be found in errors.
+/// Variable and value of another time than the default, to be found in errors.
 const READY: (&str, &str) = ("CHUNKCOMM_READY_MS", "1700");
 
-/// Where rank 0 is to have begun to wait, and some others to be there, by then.
+/// Time by which rank 0 has begun to wait and some others are there, in milliseconds.
 const PATIENT_MS: u64 = 6_000;
 
-/// What stands in for ssh, and a hosts file.
+/// A folder with a hosts file, and the variables of a program that uses the stand-in for ssh.
 struct Lab {
     folder: PathBuf,
     token: String,
@@ -42,14 +42,14 @@ impl Lab {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/main/nodes_ssh/ssh.sh");
         let mut command = Command::new(PROGRAM);
         command.arg("--hosts").arg(self.folder.join("hosts")).args(arguments);
-        // By a shell: whether a file may be run does not travel with every copy of the sources.
+        // Run by a shell, since not every copy of the sources keeps a file's permission to be run.
         command.env("CHUNKCOMM_SSH", format!("sh {}", script.display())).env(TOKEN, &self.token);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         proc::Program(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
     }
 
-    /// It fails, leaves nobody, and says this in the end.
-    /// Says all that was told.
+    /// Checks that the program fails, leaves nobody, and has these parts in its last line. Returns
+    /// its whole standard error.
     fn assert_fails(&self, parts: &[&str]) -> String {
         self.assert_fails_with(1, parts)
     }
@@ -66,7 +66,7 @@ impl Lab {
         told
     }
 
-    /// Rank 0 waits for [`PATIENT_MS`], by default 30 s, and names who is not ready.
+    /// Checks that rank 0 waits for [`PATIENT_MS`], by default 30 s, and names who is not ready.
     fn assert_waits_and_names(self, who: &str) {
         let told = self.with(READY.0, PATIENT_MS.to_string()).assert_fails(&[who]);
         let allowed = Duration::from_millis(PATIENT_MS)..Duration::from_secs(30);
@@ -76,12 +76,12 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // A leftover in a folder for such.
+        // A leftover would lie in the temporary folder, which is no matter.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// A hosts file of three, of which the one with this rank is called so.
+/// Returns a hosts file of three hosts, in which the one of this rank has this name.
 fn hosts_with(host: &str, rank: usize) -> String {
     let name = |index| if index == rank { host.to_owned() } else { format!("near{index}") };
     (0..3).map(|index| format!("{} address=127.0.0.1\n", name(index))).collect()
@@ -124,7 +124,7 @@ fn a_program_that_is_not_on_the_host_is_named_with_the_command_that_copies_it() 
         for rank in [0, 1] {
             let lab = Lab::new(&format!("{host}-{rank}"), &hosts_with(host, rank));
             let named = format!("rank {rank} on {host} ended before all were ready: {PROGRAM}");
-            // By the ssh that was used, with its options.
+            // The command names the ssh that was used, with its options.
             let copies = format!("nodes_ssh/ssh.sh {host} 'mkdir -p ");
             lab.assert_fails(&[&named, said, &copies]);
         }
@@ -135,7 +135,7 @@ fn a_program_that_is_not_on_the_host_is_named_with_the_command_that_copies_it() 
 fn a_node_that_ends_before_it_is_ready_is_named_with_its_last_words() {
     for (index, (script, how)) in [
         ("echo ignored; echo 'no licence' >&2; exit 3", "exit status: 3: no licence"),
-        // Of which ssh says nothing.
+        // The stand-in prints nothing about this.
         ("kill -9 $$", "a signal ended the program there"),
         ("exit 0", "exit status: 0"),
     ]
@@ -145,10 +145,10 @@ fn a_node_that_ends_before_it_is_ready_is_named_with_its_last_words() {
         for rank in [0, 1] {
             let lab = Lab::new(&format!("early-{index}-{rank}"), &hosts_with("early", rank));
             let early = lab.folder.join("early");
-            // Run by a shell, which a file newly written and run at once would not always be.
+            // Run by a shell: a file just written cannot always be run at once.
             std::fs::write(&early, script).unwrap();
             let lab = lab.with("EARLY", early.display().to_string());
-            // It might have been ready, and have left.
+            // A rank 1 that ends with 0 might have been ready, and have left.
             if (rank, how) == (1, "exit status: 0") {
                 lab.assert_waits_and_names("rank 1 is on early");
             } else {
@@ -165,7 +165,7 @@ fn a_host_that_stays_silent_is_named_after_the_settable_time() {
     lab.assert_fails(&["rank 0 on frozen did not say where it listens", "1.7s"]);
     let lab = Lab::new("frozen-2", &hosts_with("frozen", 2));
     lab.assert_waits_and_names("rank 2 is on frozen");
-    // It is rank 0 that names the others, so that it has longer.
+    // Rank 0 names the others, so it has longer.
     let lab = Lab::new("mute", "mute address=127.0.0.1\n").with(READY.0, READY.1);
     lab.assert_fails(&["rank 0 on mute did not say that all are ready within 16.7s"]);
 }
@@ -204,7 +204,7 @@ fn more_nodes_than_slots_are_an_error() {
     assert!(told.contains("3 nodes were asked for") && told.contains("has slots for 2"), "{told}");
 }
 
-/// The starter, what stands in for ssh, or a node there.
+/// The victim is the starter, the stand-in for ssh, or a node started by it.
 #[test]
 fn who_is_killed_at_any_moment_leaves_nobody() {
     let hosts = hosts_with("near1", 1);
@@ -233,7 +233,7 @@ fn who_is_killed_at_any_moment_leaves_nobody() {
         proc::try_signal(victim, Signal::KILL);
         let (status, told) = end_of(&mut program);
         if victim != starter {
-            // 137: ssh was killed; 255: as it says that a node was.
+            // 137: ssh was killed; 255: ssh reports that a node was killed.
             let ended = matches!(status.code(), Some(1 | 137 | 255));
             let named = ended && told.contains(" on near");
             assert!(status.success() || named, "{context}: {status}, {told}");

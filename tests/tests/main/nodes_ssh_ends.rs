@@ -1,12 +1,12 @@
-//! The example `nodes` on the hosts of a file, with a program in the place of ssh that runs what it
-//! is told on this machine: how a cluster ends where an ssh does not.
+//! The example `nodes` on the hosts of a file, with a program in the place of ssh that runs its
+//! command on this machine: the end of a cluster where an ssh does not end.
 
 use super::nodes::PROGRAM;
 use super::proc;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// A folder that is removed with this.
+/// A folder that is removed when this is dropped.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -15,7 +15,7 @@ impl Drop for Folder {
     }
 }
 
-/// Runs two nodes, the second by an ssh that does this when its node has ended; the processes
+/// Runs two nodes, the second by an ssh that runs `then` when its node has ended. The processes
 /// that this starts have the variable `NODES_SSH_TEST` with the name.
 fn nodes(name: &str, then: &str) -> Output {
     let folder = std::env::temp_dir().join(format!("nodes-ssh-{name}-{}", std::process::id()));

@@ -6,14 +6,14 @@ use super::example::Example;
 
 const PARSORT: Example = Example { name: "parsort", file: env!("CARGO_BIN_EXE_parsort-program") };
 
-/// A file of this text in the folder that cargo gives to integration tests.
+/// Writes a file of this text in the folder that cargo gives to integration tests.
 fn file(name: &str, text: &str) -> String {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
-/// Way, policy, messages and packets of each row.
+/// Returns way, policy, messages and packets of each row.
 fn rows(table: &str) -> Vec<(String, String, u64, u64)> {
     let rows = table.lines().skip(2).take_while(|line| !line.contains(": "));
     let row = |line: &str| {
@@ -41,7 +41,7 @@ fn three_ways_by_two_policies_sort_and_only_one_policy_gathers() {
         let sent = if way == "plain" { 2000 } else { 40 };
         assert!((sent..sent + 20).contains(messages), "{table}");
         match policy.as_str() {
-            // A little more goes by packets of its own.
+            // A few further messages have packets of their own.
             "unbuffered" => assert!((*messages..messages + 20).contains(packets), "{table}"),
             _ => assert!(*packets <= messages / 2 || sent < 100, "{table}"),
         }
@@ -107,7 +107,7 @@ fn what_makes_no_sense_is_named() {
     PARSORT.needs_standard_output(&["--count", "10"]);
 }
 
-/// The policy of a node is set before it joins, and this launcher tells the rank later.
+/// The policy of a node is set before it joins, and this launcher gives the rank only later.
 #[test]
 fn a_rank_that_is_not_known_yet_is_said() {
     let mut command = PARSORT.command(&["--count", "10"]);
@@ -117,7 +117,7 @@ fn a_rank_that_is_not_known_yet_is_said() {
     assert!(told.contains("PMI-1") && told.contains("--policy chunked"), "{told}");
 }
 
-/// A killed worker breaks channels that have names of the library alone.
+/// A killed worker breaks channels whose names only the library knows.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_killed_node_is_the_first_thing_that_is_said() {
@@ -131,7 +131,7 @@ fn a_killed_node_is_the_first_thing_that_is_said() {
         command.args(["--repeat", "1000"]).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut program = proc::Program(command.spawn().unwrap());
         let nodes = proc::children(program.0.id(), 2);
-        // The caller sorts when its workers are about to.
+        // The caller sorts for the comparison when its workers are about to start.
         proc::until_some("nobody computes", || {
             proc::has_thread(program.0.id(), "computes").then_some(())
         });

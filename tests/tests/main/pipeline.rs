@@ -27,14 +27,14 @@ async fn link(from: &Node, to: &Node) -> Result<Peer, Box<dyn Error>> {
     Ok(from.connect(&to.addresses()[0]).await?)
 }
 
-/// Two nodes, and the second as the first one's peer.
+/// Builds two nodes; returns them and the second as the first one's peer.
 async fn pair() -> Result<(Node, Node, Peer), Box<dyn Error>> {
     let (left, right) = (node("left").await?, node("right").await?);
     let peer = link(&left, &right).await?;
     Ok((left, right, peer))
 }
 
-/// Polls once and drops: a wait that is cancelled.
+/// Polls once and drops, as a cancelled wait does; returns whether it was pending.
 fn is_pending(what: impl Future) -> bool {
     let what = std::pin::pin!(what);
     matches!(what.poll(&mut Context::from_waker(Waker::noop())), Poll::Pending)
@@ -61,7 +61,7 @@ async fn fill(sender: &mut DeltaSender<u32>, end: usize, chunk: usize) -> Outcom
     Ok(())
 }
 
-/// Sends `len` elements in chunks of `chunk` under `increment` and checks all that both sides see.
+/// Sends `len` elements in chunks of `chunk` under `increment` and checks both sides' results.
 async fn transfer(len: usize, chunk: usize, increment: Increment) -> Outcome {
     let (left, right, peer) = pair().await?;
     let send = async {
@@ -126,14 +126,14 @@ async fn increments_arrive_before_the_last_is_computed() -> Outcome {
     let mut receiver = limited(DeltaReceiver::accept(&right, "early", vec![0_u32; 10_000])).await?;
     assert_eq!(receiver.increment_bytes(), 4000);
 
-    // 2500 elements are two increments and a half: the half stays.
+    // 2500 elements are two increments and a half; the half stays.
     fill(&mut sender, 2500, 100).await?;
     assert_eq!(limited(receiver.wait(1200..2000)).await?, values(1200..2000));
     assert_eq!(limited(receiver.next()).await?, Some(&values(0..2000)[..]));
     assert!(is_pending(receiver.wait(2000..2001)));
     assert!(is_pending(receiver.next()));
 
-    // A wait that was cancelled has taken nothing from the later ones.
+    // A cancelled wait has taken nothing from the later ones.
     fill(&mut sender, 3000, 500).await?;
     limited(receiver.wait(..3000)).await?;
     assert_eq!(limited(receiver.next()).await?, Some(&values(2000..3000)[..]));
@@ -149,7 +149,7 @@ async fn a_whole_increment_holds_everything_back() -> Outcome {
     let mut sender = DeltaSender::open(&left, &peer, "whole", buffer, whole).await?;
     let mut receiver = limited(DeltaReceiver::accept(&right, "whole", vec![0_u32; 10_000])).await?;
     fill(&mut sender, 9_999, 1000).await?;
-    // A second delta on the same link is there and back, the first has not moved.
+    // A second delta on the same link arrives; the first has not moved.
     let second = DeltaSender::<u8>::open(&left, &peer, "2", Vec::new(), Increment::default());
     let mut second = second.await?;
     let (sent, received) = limited(async {
@@ -188,9 +188,9 @@ async fn finish_before_the_end_says_how_much_is_missing() -> Outcome {
     let error = limited(sender.finish()).await.expect_err("40 are missing");
     assert!(matches!(error, DeltaSendError::Unfinished { committed: 60, length: 100, .. }));
     assert!(error.to_string().contains("60 of 100"), "{error}");
-    // Nothing is lost by it.
+    // The error loses nothing.
     fill(&mut sender, 100, 60).await?;
-    // Neither by a call that is cancelled, wherever it had got to.
+    // A cancelled call loses nothing either, wherever it had got to.
     let _ = is_pending(sender.finish());
     let (sent, received) =
         limited(async { tokio::join!(sender.finish(), receiver.finish()) }).await;
@@ -199,7 +199,7 @@ async fn finish_before_the_end_says_how_much_is_missing() -> Outcome {
     Ok(())
 }
 
-/// Sends zeroes to who `accepts` something else; both sides' errors must hold all `words`.
+/// Sends zeroes to a receiver that `accepts` another shape; both errors must have all `words`.
 async fn mismatch(
     len: usize,
     accepts: impl AsyncFnOnce(&Node) -> Result<(), DeltaRecvError>,
@@ -273,7 +273,7 @@ async fn a_sender_that_is_dropped_ends_the_waits() -> Outcome {
     };
     assert!(cause.as_ref().is_some_and(|cause| cause.contains("dropped")), "{error}");
     assert!(error.to_string().contains("left"), "{error}");
-    // What was committed has come and stays.
+    // The committed elements have come and stay.
     assert_eq!(limited(receiver.next()).await?, Some(&values(0..333)[..]));
     assert!(limited(receiver.next()).await.is_err());
     assert!(limited(receiver.into_buffer()).await.is_err());
@@ -297,7 +297,7 @@ async fn a_node_that_dies_ends_the_waits_with_its_name() -> Outcome {
         assert!(error.to_string().contains("left"), "{error}");
     }
     assert_eq!(receiver.landed(), values(0..500));
-    // The sender's side learns it, too.
+    // The sender's side gets an error, too.
     let sent = limited(async {
         fill(&mut sender, 1000, 10).await?;
         Ok::<_, Box<dyn Error>>(sender.finish().await?)
@@ -525,13 +525,13 @@ async fn a_follower_that_leaves_fails_the_run_by_name() -> Outcome {
     };
     let (stays, leaves) = (tokio::spawn(follow(1)), tokio::spawn(follow(2)));
     let mut chain = limited(Chain::gather(&nodes[0], 3)).await?;
-    // What is on its way is lost with it; that is the point.
+    // Bytes on their way must be lost with the node: that is the point.
     let _ = nodes[2].close(Duration::ZERO).await;
     let error = limited(chain.run(&run(0, Compute::Random, Some(4096)))).await;
     let error = error.expect_err("a node is missing");
     assert!(error.to_string().contains("n2"), "{error}");
     drop(chain);
-    // Both end; whether with an error depends on what each saw first.
+    // Both end; whether with an error depends on the event that each saw first.
     let _ = (limited(leaves).await?, limited(stays).await?);
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! What Linux tells of processes.
+//! Facts about processes, as Linux reports them.
 
 use std::fs::read_to_string;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// Nothing here takes longer on a machine that is alive: a silent peer that nothing waits
-/// for is asked after 30 s and given up 10 s later.
+/// Longest time of a wait. None takes longer on a machine that is alive: a silent peer that nothing
+/// waits for is asked after 30 s and given up 10 s later.
 const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Waits until `look` finds something.
@@ -20,8 +20,8 @@ pub(crate) fn until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> 
     }
 }
 
-/// The children that a process has started, whichever its thread, once they are `count`; in the
-/// order of their numbers.
+/// Returns the children that any thread of a process has started, once they are `count`, by their
+/// numbers.
 pub(crate) fn children(pid: u32, count: usize) -> Vec<u32> {
     until_some("there are no children", || {
         let mut pids: Vec<u32> = Vec::new();
@@ -34,8 +34,8 @@ pub(crate) fn children(pid: u32, count: usize) -> Vec<u32> {
     })
 }
 
-/// The number in a variable of the process's environment, once it is its own program: before, it
-/// is a part of the one that starts it.
+/// Returns the number in a variable of the process's environment. Waits until it runs its own
+/// program: before, it is a copy of the process that starts it.
 pub(crate) fn variable(pid: u32, name: &str) -> usize {
     until_some("the process does not start", || {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
@@ -45,13 +45,13 @@ pub(crate) fn variable(pid: u32, name: &str) -> usize {
     })
 }
 
-/// The process with this place among the children of a launcher.
+/// Returns the process with this place among the children of a launcher.
 pub(crate) fn placed(pids: &[u32], place: usize) -> u32 {
     let found = pids.iter().find(|&&pid| variable(pid, "CHUNKCOMM_INDEX") == place);
     *found.expect("a place each")
 }
 
-/// All processes of this machine with this variable that have not ended.
+/// Returns all processes of this machine with this variable that have not ended.
 pub(crate) fn with_variable(name: &str, value: &str) -> Vec<u32> {
     let wanted = format!("{name}={value}");
     let mut pids: Vec<u32> = Vec::new();
@@ -59,7 +59,7 @@ pub(crate) fn with_variable(name: &str, value: &str) -> Vec<u32> {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // Of one that has ended there is nothing to be read.
+        // The environment of a process that has ended cannot be read.
         let Ok(environment) = std::fs::read(entry.path().join("environ")) else { continue };
         let has = environment.split(|byte| *byte == 0).any(|one| one == wanted.as_bytes());
         if has && !is_gone(pid) {
@@ -70,7 +70,7 @@ pub(crate) fn with_variable(name: &str, value: &str) -> Vec<u32> {
     pids
 }
 
-/// Waits until a thread of the process reads its standard input, as it does once it
+/// Waits until a thread of the process reads its standard input, which it does once it
 /// knows its place.
 pub(crate) fn wait_until_placed(pid: u32) {
     until_some("the process does not learn its place", || {
@@ -78,25 +78,25 @@ pub(crate) fn wait_until_placed(pid: u32) {
     });
 }
 
-/// The process has a thread whose name begins so.
+/// Whether the process has a thread whose name begins with `name`.
 pub(crate) fn has_thread(pid: u32, name: &str) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return false };
     let mut names = threads.flatten().filter_map(|it| read_to_string(it.path().join("comm")).ok());
     names.any(|found| found.starts_with(name))
 }
 
-/// A program that is killed with its test, should that fail.
+/// A program that is killed when this is dropped, also by a test that fails.
 pub(crate) struct Program(pub(crate) Child);
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // It may have ended, which is as well.
+        // The program may have ended, which is no matter.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The process has ended, whether or not somebody has fetched its status.
+/// Whether the process has ended, whether or not its status was fetched.
 pub(crate) fn is_gone(pid: u32) -> bool {
     match read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim().starts_with('Z')),
@@ -104,14 +104,14 @@ pub(crate) fn is_gone(pid: u32) -> bool {
     }
 }
 
-/// Waits until all have ended.
+/// Waits until all these processes have ended.
 pub(crate) fn wait_until_gone(pids: &[u32]) {
     until_some(&format!("of {pids:?} some are left"), || {
         pids.iter().all(|&pid| is_gone(pid)).then_some(())
     });
 }
 
-/// The process handles this signal: else it would end by it.
+/// Whether the process handles this signal; otherwise the signal would end it.
 pub(crate) fn handles(pid: u32, signal: rustix::process::Signal) -> bool {
     let bit = 1_u64 << (signal.as_raw() - 1);
     let status = read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

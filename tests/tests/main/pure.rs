@@ -1,5 +1,5 @@
-//! What is pure stays so: its sources name nothing that waits, locks, asks for the time or
-//! touches the machine.
+//! Sources that must stay pure: they name nothing that waits, locks, asks for the time or touches
+//! the machine.
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const FORBIDDEN: &[&str] = &[
     "std::process",
 ];
 
-/// What stands on `proto` and beside it.
+/// Modules above `proto` and beside it.
 const ABOVE: &[&str] = &[
     "crate::transport",
     "crate::driver",
@@ -33,14 +33,14 @@ const ABOVE: &[&str] = &[
     "crate::process",
 ];
 
-/// Whose order is by chance.
+/// Collections without a fixed order.
 const UNORDERED: &[&str] = &["HashMap", "HashSet"];
 
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates")
 }
 
-/// The sources in this folder of `crates`, but for those that are tests; there are at least so many.
+/// Returns the sources in this folder of `crates`, except tests; at least `count_min` must be there.
 pub(crate) fn sources(folder: &str, count_min: usize) -> Vec<PathBuf> {
     let folder = crates().join(folder);
     let (mut sources, mut folders) = (Vec::new(), vec![folder.clone()]);

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const SERVICE: Example = Example { name: "service", file: env!("CARGO_BIN_EXE_service-program") };
 const RESTARTS: u32 = 60;
-/// Lines that the source gets for each millisecond.
+/// Number of lines that the source gets in each millisecond.
 const LINES_EACH_MS: u64 = 10;
 
 fn file(name: &str) -> PathBuf {
@@ -32,7 +32,7 @@ fn spawn(arguments: &[&str]) -> proc::Program {
     proc::Program(command.spawn().unwrap())
 }
 
-/// The collector, and where it listens.
+/// Starts a collector; returns it and its address.
 fn collector(listen: &str, file: &Path) -> (proc::Program, String) {
     let mut program = spawn(&["collector", "--listen", listen, "--file", file.to_str().unwrap()]);
     let mut line = String::new();
@@ -55,8 +55,8 @@ struct Log {
 }
 
 impl Log {
-    /// A shipper that reads it, and what writes it there: the number of its lines, once it is done
-    /// and all of it is written.
+    /// Starts a shipper that reads the log, and a thread that writes the log to it. The thread returns
+    /// the number of lines, once the log is done and all of it is written.
     fn ship(&self, to: &str) -> (proc::Program, JoinHandle<Option<u64>>) {
         let mut program = spawn(&["shipper", "--to", to]);
         let mut input = BufWriter::new(program.0.stdin.take().unwrap());
@@ -67,7 +67,7 @@ impl Log {
                 let is_done = done.load(Ordering::SeqCst);
                 while written < begun.elapsed().as_millis() as u64 * LINES_EACH_MS {
                     written += 1;
-                    // A shipper that has ended reads no more.
+                    // A shipper that has ended no longer reads.
                     writeln!(input, "text {written}").ok()?;
                 }
                 input.flush().ok()?;
@@ -81,7 +81,7 @@ impl Log {
     }
 }
 
-/// Ends a program by this signal, if it has not ended before; what it printed.
+/// Waits for the end of a program that got this signal; returns its standard output.
 fn ends(program: &mut proc::Program, by: Signal) -> String {
     let (mut out, mut told) = (String::new(), String::new());
     program.0.stdout.take().unwrap().read_to_string(&mut out).unwrap();
@@ -96,7 +96,7 @@ fn ends(program: &mut proc::Program, by: Signal) -> String {
     out
 }
 
-/// How many lines the file has; each is there once, in order.
+/// Returns the number of lines in the file; checks that each is there once, in order.
 fn stored(file: &Path) -> u64 {
     let lines = std::fs::read_to_string(file).unwrap();
     let mut count = 0;
@@ -116,7 +116,7 @@ fn every_line_is_stored_once_though_both_sides_are_killed() {
     let log = Log { begun: Instant::now(), done: Arc::default() };
     let (mut shipping, _) = log.ship(&to);
     let (mut restarts, mut again) = (0, 0);
-    // And until a collector was killed between storing and settling.
+    // Goes on until a collector was killed between storing and settling.
     while restarts < RESTARTS || again == 0 {
         assert!(restarts < 5 * RESTARTS, "nothing came again");
         sleep(Duration::from_millis(20 + random.below(200)));
@@ -137,13 +137,13 @@ fn every_line_is_stored_once_though_both_sides_are_killed() {
             restarts += 1;
         }
         if whom != 1 {
-            // One that was told to stop waits for the collector, which is back.
+            // A shipper asked to stop waits for the collector, which is back.
             ends(&mut shipping, shipper_by);
             shipping = log.ship(&to).0;
             restarts += 1;
         }
     }
-    // The last one ships the rest of the log.
+    // The last shipper ships the rest of the log.
     proc::signal(shipping.0.id(), Signal::KILL);
     ends(&mut shipping, Signal::KILL);
     let (mut shipping, writing) = log.ship(&to);

@@ -21,7 +21,7 @@ fn a_killed_stage_ends_the_program_and_is_named() {
 
     let program = STAGES.command(&[]).stderr(Stdio::piped()).spawn().unwrap();
     let pids = proc::children(program.id(), 2);
-    // Where it is in its work by then does not matter, as long as it is its own program.
+    // The victim may be anywhere in its work, as long as it runs its own program.
     let victim = proc::placed(&pids, 1);
     proc::signal(victim, Signal::KILL);
     let output = program.wait_with_output().unwrap();

@@ -19,7 +19,7 @@ struct Running {
     service: proc::Program,
     collector: proc::Program,
     at: SocketAddr,
-    /// What the service prints further.
+    /// Standard output of the service after its first line.
     prints: BufReader<std::process::ChildStdout>,
     file: PathBuf,
 }
@@ -53,7 +53,7 @@ impl Running {
         proc::signal(self.service.0.id(), Signal::TERM);
     }
 
-    /// Both end well; the names of the events that were written.
+    /// Waits until both end well; returns the names of the events that were written.
     fn ends(mut self) -> Vec<String> {
         let mut out = String::new();
         self.prints.read_to_string(&mut out).unwrap();
@@ -87,7 +87,7 @@ fn times(names: &[String]) -> HashMap<&str, u64> {
     times
 }
 
-/// The samples of a text in Prometheus' format, by their names with labels.
+/// Returns the samples of a text in Prometheus' format, by their names with labels.
 fn samples(text: &str) -> HashMap<&str, f64> {
     let mut types = HashSet::new();
     let mut samples = HashMap::new();
@@ -140,7 +140,7 @@ fn events_one_by_one_and_many_arrive_and_metrics_are_text() {
     assert!(times(&names).values().all(|&times| times == 1));
 }
 
-/// 1,000 events over four connections, and the end in their midst.
+/// 1,000 events go over four connections, and the end comes in their midst.
 #[test]
 fn what_was_answered_before_the_end_is_collected_once() {
     let running = Running::start("midst");
@@ -180,7 +180,7 @@ fn what_was_answered_before_the_end_is_collected_once() {
     }
 }
 
-/// A collector that stands still: a request with events waits for it, one for the counters not.
+/// The collector stands still: a request with events waits for it, one for the counters does not.
 #[test]
 fn metrics_are_given_while_events_wait_for_the_collector() {
     let running = Running::start("slow");
@@ -192,7 +192,7 @@ fn metrics_are_given_while_events_wait_for_the_collector() {
     let sent = AtomicU64::new(0);
     let answered = std::thread::scope(|scope| {
         let sending = scope.spawn(|| {
-            // More than the link keeps and the sockets hold, so that some wait.
+            // More than the link keeps and the sockets hold, so that some events wait.
             let mut answered = 0;
             for _ in 0..40 {
                 sent.fetch_add(1, Ordering::SeqCst);
@@ -217,7 +217,7 @@ fn metrics_are_given_while_events_wait_for_the_collector() {
     assert_eq!((answered, running.ends().len()), (40, 36_000));
 }
 
-/// It has begun before the end, and its body comes after.
+/// The request has begun before the end, and its body comes after.
 #[test]
 fn a_request_that_has_begun_is_finished() {
     let running = Running::start("begun");
@@ -225,7 +225,7 @@ fn a_request_that_has_begun_is_finished() {
     let body = json("late");
     let (first, rest) = body.split_at(9);
     let bytes = body.len();
-    // Before it, one that is answered: then the service reads the connection.
+    // The service has answered one request first, so it reads the connection.
     assert_eq!(client.post("/events", &json("early")).unwrap().status, 202);
     client
         .write(&format!(
@@ -233,21 +233,21 @@ fn a_request_that_has_begun_is_finished() {
              Expect: 100-continue\r\n\r\n"
         ))
         .unwrap();
-    // Who says so waits for the body.
+    // With this answer the service waits for the body.
     assert_eq!(client.answer().unwrap().status, 100);
     client.write(first).unwrap();
     running.stop();
     proc::until_some("it takes connections still", || {
         TcpStream::connect(running.at).is_err().then_some(())
     });
-    // Long enough for a service that does not wait for it to be at its end.
+    // Long enough for a service that does not wait for the request to be at its end.
     std::thread::sleep(std::time::Duration::from_millis(200));
     client.write(rest).unwrap();
     assert_eq!(client.answer().unwrap().status, 202);
     assert_eq!(running.ends(), ["early", "late"]);
 }
 
-/// The collector is told to end: the service does, and it gets everything before.
+/// The collector is asked to end: the service ends, and the collector gets everything before.
 #[test]
 fn the_collector_can_be_asked_to_end() {
     let running = Running::start("asked");
@@ -291,7 +291,7 @@ fn what_cannot_be_had_is_named() {
     }
 }
 
-/// The service does not wait for what the collector will never say.
+/// The service does not wait for a report that the collector will never send.
 #[test]
 fn a_collector_that_cannot_open_its_file_ends_both_with_its_reason() {
     for further in [&["--demo", "1000"][..], &[]] {

@@ -1,4 +1,4 @@
-//! Two programs that have a type of one name, in which one field differs.
+//! Two programs with a type of the same name, in which one field differs.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -10,7 +10,7 @@ use super::waiting::limited;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_farm-program");
 
-/// A program that opens a channel of its own `Job` to `node` and says how that went.
+/// Starts a program that opens a channel of its own `Job` to `node` and prints the outcome.
 fn opener(node: &Node, other_types: bool) -> (Child, BufReader<ChildStdout>) {
     let mut program = Command::new(PROGRAM);
     program.arg("open").arg(node.addresses()[0].to_string()).stdout(Stdio::piped());
@@ -27,7 +27,7 @@ async fn node() -> Node {
     Node::builder().name("accepts").listen(address).build().await.unwrap()
 }
 
-/// Waits for the program's one line, elsewhere: this thread may drive the node.
+/// Waits for the program's one line on another thread: this one may drive the node.
 async fn line(mut said: BufReader<ChildStdout>) -> String {
     let reading = tokio::task::spawn_blocking(move || {
         let mut line = String::new();
@@ -52,11 +52,11 @@ async fn programs_with_one_field_changed_refuse_each_other() {
     assert!(line.starts_with("refused: "), "{line}");
     assert!(line.contains(OURS), "{line}");
     assert!(program.wait().unwrap().success());
-    // The next program, with the right type, is not concerned.
+    // The next program, with the right type, is not affected.
     works(&node).await;
 }
 
-/// What a program of the same types sends arrives.
+/// Checks that a value from a program of the same types arrives.
 async fn works(node: &Node) {
     let (mut program, said) = opener(node, false);
     let (_, mut jobs) = limited(node.accept::<Job>("jobs")).await.unwrap();

@@ -9,7 +9,7 @@ fn wordcount(arguments: &[&str], paths: &[&Path]) -> Output {
     Command::new(PROGRAM).args(arguments).args(paths).output().unwrap()
 }
 
-/// A fresh folder among those that cargo gives to integration tests.
+/// Makes a fresh folder in the folder that cargo gives to integration tests.
 fn folder(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("wordcount").join(name);
     let _ = std::fs::remove_dir_all(&folder);
@@ -31,7 +31,7 @@ fn printed(output: &Output) -> (String, String) {
     (out, error)
 }
 
-/// A text with few frequent and many rare words, and the same each time.
+/// Returns a text with few frequent and many rare words, the same each time.
 fn long_text(lines: u64) -> String {
     let mut text = String::new();
     let mut state: u64 = 1;
@@ -63,7 +63,7 @@ fn words_are_counted_on_any_number_of_nodes() {
         assert!(lines[2].contains(&format!("counted on {counting} nodes; ")), "{out}");
         assert_eq!(lines[3], "a sequential program counts the same");
         assert_eq!(error, "");
-        // Lines are gathered: far fewer packets than lines.
+        // Lines are gathered, so there are far fewer packets than lines.
         let packets = lines[2].split("; ").nth(1).unwrap().split(' ').next().unwrap();
         assert!((1..5000).contains(&packets.parse::<u64>().unwrap()), "{out}");
     }
@@ -119,7 +119,7 @@ fn what_is_no_text_is_named() {
     assert_eq!(output.status.code(), Some(2));
 }
 
-/// The node dies while rank 0 waits for the next line, and sends nothing.
+/// The node dies while rank 0 waits for the next line and sends nothing.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_counting_node_that_dies_is_named() {
@@ -133,7 +133,7 @@ fn a_counting_node_that_dies_is_named() {
     let mut command = Command::new(PROGRAM);
     command.args(["--nodes", "3"]).arg(&pipe).stderr(std::process::Stdio::piped());
     let mut program = proc::Program(command.spawn().unwrap());
-    // Opened when the other side reads, which is after the counting processes have begun.
+    // The pipe opens when the other side reads, after the counting processes have begun.
     let writes = std::fs::OpenOptions::new().write(true).open(&pipe).unwrap();
     let copies = proc::children(program.0.id(), 2);
     proc::signal(proc::placed(&copies, 0), rustix::process::Signal::KILL);
