@@ -89,8 +89,9 @@ fn hello(deeds: &mut Deeds<'_>) -> Hello {
     }
 }
 
-/// Checks that a proof fits the role, the key and the hellos of its making, and nothing else: not the
-/// other role, not another cluster, not bytes with a bit turned, not a stranger's invention.
+/// Checks that a proof fits the role, the key and the hellos of its making, and nothing else. It does
+/// not fit the other role, another cluster or bytes with a bit turned; a stranger's invention does
+/// not fit either.
 fn proved(deeds: &mut Deeds<'_>) {
     static KEYS: LazyLock<[ProofKey; 2]> =
         LazyLock::new(|| [1, 2].map(|byte| ProofKey::of(&Seed::new([byte; SEED_BYTES]))));

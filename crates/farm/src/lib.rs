@@ -1,7 +1,7 @@
 //! Processor farms: a farmer hands tasks to workers, takes their results, and
 //! gives each worker its next task before the worker has to ask for it.
 //!
-//! Tasks are functions of the program itself, registered by name; workers are
+//! Tasks are functions of the program itself, registered by name. Workers are
 //! copies of the program as processes on this machine, threads, or the nodes of a
 //! [`Cluster`](chunkcomm::Cluster) on one or many machines. Messages go
 //! through [`chunkcomm`] channels, so that many tiny tasks share packets.

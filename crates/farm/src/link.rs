@@ -1,7 +1,7 @@
 //! The farmer's end of the two channels to a worker, for a hand-written future.
 //!
 //! Sending and receiving must go on together. A farmer that only waited until an
-//! assignment fits would leave the answers unread; the worker would then wait until
+//! assignment fits would leave the answers unread. The worker would then wait until
 //! its answers fit, and neither would go on. So the farmer polls both directions. A
 //! waiting assignment lives here and not in the future of a run, which may be dropped.
 

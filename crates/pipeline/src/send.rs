@@ -23,7 +23,7 @@ use crate::pump::{self, Fate, Progress, Target};
 /// Computing never waits for the network: the buffer itself is the queue.
 ///
 /// Tasks of the runtime in which this was opened move the bytes. Where its only thread computes,
-/// nothing leaves until that thread yields: use [`commit_and_yield`](Self::commit_and_yield) there,
+/// nothing leaves until that thread yields. Use [`commit_and_yield`](Self::commit_and_yield) there,
 /// and plain `commit` on a thread of its own or on a multi-thread runtime.
 ///
 /// When this is dropped before `finish`, committed elements are still sent, and the receiver's waits

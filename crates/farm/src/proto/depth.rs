@@ -1,11 +1,11 @@
 //! The number of assignments that a worker holds, where it is measured.
 //!
-//! A worker that holds k assignments of t seconds each stays busy while the answer to
+//! A worker holds k assignments of t seconds each. It stays busy while the answer to
 //! the first travels to the farmer and a new one back, when
-//! k >= 1 + (round trip + farmer's delay) / t. The worker cannot see the farmer's
-//! delay, so the round trip counts twice. A worker holds at most about 10 ms of work:
-//! more would be missing at the others at the end of the run. (LAN farm study,
-//! section 4: double buffering is k = 2.)
+//! k >= 1 + (round trip + farmer's delay) / t. The farmer's delay is not measured, so
+//! the round trip counts twice. A worker holds at most about 10 ms of work: the others
+//! would miss more at the end of the run. (LAN farm study, section 4: double buffering
+//! is k = 2.)
 
 /// Smallest depth, double buffering: with less a worker waits for every assignment.
 const DEPTH_MIN: u32 = 2;
