@@ -1,5 +1,5 @@
-//! What a message costs on its way in and out of a packet, without any socket; each beside the
-//! same by hand.
+//! Costs of a message on its way in and out of a packet, without any socket, each beside the same
+//! by hand.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 /// Bytes of the small message.
 const SMALL_BYTES: usize = 16;
 
-/// Messages of one full packet.
+/// Number of messages of one full packet.
 const MESSAGES: usize = 3_800;
 
 fn stamped<M: Message>(bytes: usize) -> M {
@@ -29,7 +29,7 @@ fn stamped<M: Message>(bytes: usize) -> M {
     message
 }
 
-/// Encoding and decoding one message, against copying as many bytes.
+/// Measures encoding and decoding one message, against copying as many bytes.
 fn encode(c: &mut Criterion) {
     let (record, long): (Record, Long) = (stamped(SMALL_BYTES), stamped(1024));
     let mut group = c.benchmark_group("encode");
@@ -69,7 +69,7 @@ fn decoding(c: &mut Criterion) {
     group.finish();
 }
 
-/// Messages as a channel stages them: each behind its prefix.
+/// Returns messages as a channel stages them: each behind its prefix.
 fn staged_messages() -> Vec<u8> {
     let mut bytes = vec![0; MESSAGES * (prefix_bytes(SMALL_BYTES) + SMALL_BYTES)];
     stage(&mut bytes);
@@ -86,7 +86,7 @@ fn stage(bytes: &mut [u8]) {
     }
 }
 
-/// What a channel has staged, as its ring shows it.
+/// Messages that a channel has staged, as its ring presents them.
 struct Ring(Vec<u8>);
 
 impl Staged for Ring {
@@ -101,7 +101,7 @@ impl Staged for Ring {
     }
 }
 
-/// Staging messages and filling a packet from them, against batching as many by hand.
+/// Measures staging messages and filling a packet from them, against batching as many by hand.
 fn outbox(c: &mut Criterion) {
     let mut group = c.benchmark_group("outbox");
     group.throughput(Throughput::Elements(MESSAGES as u64));
@@ -154,7 +154,7 @@ fn outbox(c: &mut Criterion) {
     group.finish();
 }
 
-/// Splitting a full packet into verified messages, against parsing as many by hand.
+/// Measures splitting a full packet into verified messages, against parsing as many by hand.
 fn packet_split(c: &mut Criterion) {
     let mut group = c.benchmark_group("packet split");
     group.throughput(Throughput::Elements(MESSAGES as u64));

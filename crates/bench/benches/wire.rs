@@ -31,7 +31,7 @@ fn setting() -> Setting {
     }
 }
 
-/// As many messages as criterion asks for are one slice.
+/// Measures slices: one has as many messages as criterion asks for.
 fn bench_slices(
     group: &mut Group<'_>,
     name: &str,

@@ -1,5 +1,4 @@
-//! What ours is measured against, in the same program: plain sockets, used as well as one can by
-//! hand.
+//! Baselines of ours, in the same program: plain sockets, used as well as one can by hand.
 
 pub mod append;
 pub mod eventfd;
@@ -13,7 +12,7 @@ pub mod tarpc;
 mod wait;
 pub mod wire;
 
-/// What is said where the other systems are not in the build.
+/// Returns the failure of a build without the other systems.
 #[cfg(not(feature = "peers"))]
 pub(crate) fn no_tarpc() -> crate::failure::Failure {
     crate::failure::Failure::broken("using tarpc", "this build is without the feature peers")

@@ -1,4 +1,4 @@
-//! The command line: what can be asked for, and what is refused.
+//! Command line: the commands and options, and the combinations that are refused.
 
 mod sealed;
 pub mod values;
@@ -16,13 +16,13 @@ use crate::harness::protocol::{OnOff, RuntimeKind, Transport};
 use crate::harness::slices::name_of;
 use crate::table::Row;
 
-/// Exit status of everything that could not be done.
+/// Exit status 2, of a command that could not be done.
 pub(crate) const STATUS_FAILED: u8 = 2;
 
-/// Set for the measurements that `budgets` starts: none outlives it.
+/// Environment variable of the measurements that `budgets` starts: they end when it does.
 pub(crate) const DIES_WITH_PARENT: &str = "CHUNKPERF_DIES_WITH_PARENT";
 
-/// Exit status of a budget that was missed.
+/// Exit status 1, of a missed budget or a broken promise.
 const STATUS_MISSED: u8 = 1;
 
 /// Measures the workspace between two processes, one a core, beside baselines in the same run.
@@ -44,33 +44,33 @@ enum Command {
     Bandwidth(commands::bandwidth::BandwidthArgs),
     /// Requests to a service and their answers.
     Calls(commands::calls::CallsArgs),
-    /// What links cost that carry nothing.
+    /// Costs of links that carry nothing.
     Idle(commands::idle::IdleArgs),
     /// Deliveries to a runtime whose other workers compute; nothing is pinned.
     Starve(commands::starve::StarveArgs),
     /// Tasks from a farmer to workers and their results back.
     Farm(commands::farm::FarmArgs),
-    /// How long a cluster of processes on this machine takes to start and end.
+    /// Times in which a cluster of processes on this machine starts and ends.
     Cluster(commands::cluster::ClusterArgs),
     /// A buffer sent while it is computed, against the whole buffer.
     Delta(commands::delta::DeltaArgs),
-    /// What the library's costs are made of, and what gathering messages saves.
+    /// Parts of the library's costs, and the saving by gathering messages.
     Model(commands::model::ModelArgs),
     /// The library without a setting against fixed packet sizes and lingers, over sizes and rates.
     Sweep(commands::sweep::SweepArgs),
-    /// Real faults between processes, and which promises held.
+    /// Real faults between processes, and the promises that held.
     Lab(commands::lab::LabArgs),
     /// A node process of the lab, started by it.
     #[command(name = crate::lab::node::NODE_COMMAND, hide = true)]
     LabNode,
-    /// Runs every budget and says which are met.
+    /// Runs every budget and reports which are met.
     Budgets(commands::budgets::BudgetsArgs),
     /// The far end for measurements from another host.
     Serve(commands::serve::ServeArgs),
     /// The far end of a pair, started by the near one.
     #[command(name = crate::harness::near::FAR_COMMAND, hide = true)]
     Far(commands::serve::FarArgs),
-    /// Anything else is refused with the names that are allowed.
+    /// Any other word: refused with the names that are allowed.
     #[command(external_subcommand)]
     Other(Vec<String>),
 }
@@ -78,10 +78,10 @@ enum Command {
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
 pub struct Common {
-    /// How the two ends reach each other
+    /// Transport between the two ends
     #[arg(long, value_enum, default_value_t = Transport::Tcp)]
     pub transport: Transport,
-    /// Which runtime drives the library; busy-poll is the program's own, polled without sleeping
+    /// Runtime that drives the library; busy-poll is the program's own, polled without sleeping
     #[arg(long, value_enum, default_value_t = RuntimeKind::Ambient)]
     pub runtime: RuntimeKind,
     /// Workers of the tokio runtime; 1 is its current-thread flavour
@@ -90,7 +90,7 @@ pub struct Common {
     /// The library's session (sequence, acknowledgements); off only to measure its cost
     #[arg(long, value_enum, default_value_t = OnOff::On)]
     pub session: OnOff,
-    /// Use the `chunkperf serve` at this address as the far end [default: a child process]
+    /// Address of a `chunkperf serve` to use as the far end [default: a child process]
     #[arg(long, value_name = "HOST:PORT", value_parser = values::host_port)]
     pub connect: Option<String>,
     /// One JSON object a row on stdout, and nothing else
@@ -99,8 +99,8 @@ pub struct Common {
 }
 
 impl Common {
-    /// What the two processes are asked for. With `--transport tls` this may end the process: a
-    /// copy that has a credential has done the work.
+    /// Returns the setting of the two processes. With `--transport tls` this may end the process,
+    /// after a copy that has a credential has done the work.
     ///
     /// # Errors
     /// If the options do not go together.
@@ -128,7 +128,7 @@ impl Common {
         })
     }
 
-    /// The options again, for a command that runs others.
+    /// Returns the options as arguments, for a command that runs others.
     pub fn to_arguments(&self) -> Vec<String> {
         let mut arguments = vec![
             format!("--transport={}", name_of(self.transport)),
@@ -140,7 +140,7 @@ impl Common {
         arguments
     }
 
-    /// A row with the keys that every row has.
+    /// Returns a row with the keys that every row has.
     pub fn row(&self, bench: &str) -> Row {
         let mut row = Row::default();
         row.set("bench", bench)
@@ -163,7 +163,7 @@ impl Common {
         Ok(())
     }
 
-    /// Refuses what runs on this machine only.
+    /// Refuses `--connect` for a command that runs on this machine only.
     ///
     /// # Errors
     /// If another host was named.
@@ -180,13 +180,13 @@ impl Common {
 
 /// Runs the program: parses, measures, prints.
 pub fn main() -> ExitCode {
-    // Nodes of a cluster and workers of a farm are copies of this program, and part from it here.
+    // Nodes of a cluster and workers of a farm are copies of this program: they part from it here.
     crate::ours::cluster::serve_if_node();
     crate::ours::farm::serve_if_worker();
     if std::env::var_os(DIES_WITH_PARENT).is_some() {
         machine::die_with_parent();
     }
-    // The parser itself ends with status 2 and a message that says what is allowed.
+    // A wrong option ends the program here, with status 2 and a message of the allowed values.
     let cli = Cli::parse_from(words::negative_as_values(std::env::args_os()));
     match run(cli.command) {
         Ok(Verdict::Fine) => ExitCode::SUCCESS,
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
     use clap::{Arg, CommandFactory};
 
-    /// The options of a command and of those below it, each with the words that lead to it.
+    /// Returns the options of a command and of those below it, each with the words that lead to it.
     fn options(command: &clap::Command, path: &[String]) -> Vec<(Vec<String>, Arg)> {
         let own = command.get_arguments().filter(|it| it.get_action().takes_values());
         let own = own.filter(|it| it.get_long().is_some()).map(|it| (path.to_vec(), it.clone()));
@@ -246,7 +246,7 @@ mod tests {
         let mut wrongs = Vec::new();
         for (path, option) in all {
             // The far end's options come from a near end, never from a user. `budgets` checks its
-            // two itself.
+            // two options itself.
             let is_of = |name| path.last().is_some_and(|it| it == name);
             if is_of(crate::harness::near::FAR_COMMAND) || is_of("budgets") {
                 continue;

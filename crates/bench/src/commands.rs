@@ -1,4 +1,4 @@
-//! The commands, a module each.
+//! Commands of the program, a module each.
 
 pub mod bandwidth;
 pub mod budgets;
@@ -18,16 +18,16 @@ pub mod sweep;
 use crate::stats::Ratio;
 use crate::table::Row;
 
-/// How a command ended.
+/// End of a command that ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It did what it was asked.
+    /// The command did its work.
     Fine,
     /// A budget was missed, or a promise broken.
     Missed,
 }
 
-/// Adds the baseline's name and the paired ratios, which are there only with `--against`.
+/// Adds the baseline's name and the paired ratios, keys that only `--against` gives.
 pub fn set_ratio(row: &mut Row, baseline: &str, ratio: Ratio) {
     row.set("baseline", baseline)
         .set("ratio", ratio.median)

@@ -1,24 +1,24 @@
-//! Why a command ends without its row.
+//! Failure of a command that ends without its row.
 
 use chunkcomm::with_causes;
 use std::{error, fmt};
 
-/// Everything that ends a command early; all of it exits with status 2.
+/// Failure that ends a command early; each exits with status 2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// The options ask for something that there is not; the text says what is allowed.
+    /// The options are not supported; the text says what is allowed.
     Refused(String),
-    /// Something broke while it was measured.
+    /// The measurement broke.
     Broken {
-        /// What was being done.
+        /// The step that failed.
         doing: String,
-        /// What came back.
+        /// The error of that step.
         cause: String,
     },
 }
 
 impl Failure {
-    /// A failure that keeps what was being done beside the cause.
+    /// Makes a failure of a step and its cause.
     pub fn broken(doing: impl Into<String>, cause: impl fmt::Display) -> Self {
         Self::Broken { doing: doing.into(), cause: cause.to_string() }
     }
@@ -28,7 +28,7 @@ impl Failure {
         Self::broken(doing, with_causes(cause))
     }
 
-    /// A message that arrived out of order or with a wrong check byte.
+    /// Makes the failure of a message that arrived out of order or with a wrong check byte.
     pub fn wrong_message(expected: u64) -> Self {
         Self::broken(
             format!("verifying message {expected}"),
@@ -48,9 +48,9 @@ impl fmt::Display for Failure {
 
 impl error::Error for Failure {}
 
-/// `result.doing("connecting")?`: names what was tried when it fails.
+/// Names the failed step in an error: `result.doing("connecting")?`.
 pub trait Doing<T> {
-    /// Turns an error into a [`Failure`] that says what was being done.
+    /// Turns an error into a [`Failure`] that names the step `what`.
     ///
     /// # Errors
     /// The error, if there is one.
@@ -58,8 +58,8 @@ pub trait Doing<T> {
 }
 
 impl<T, E: error::Error> Doing<T> for Result<T, E> {
-    // Stands around every message: a branch, with what is good left where it is. `map_err` would
-    // move the whole result through memory first.
+    // This runs around every message: a branch only, and a good value stays in its place. `map_err`
+    // would first move the whole result through memory.
     #[inline(always)]
     fn doing(self, what: &str) -> Result<T, Failure> {
         match self {

@@ -5,58 +5,59 @@
 pub struct Line {
     /// The value at 0.
     pub intercept: f64,
-    /// The growth a unit of x.
+    /// The growth of the value a unit of x.
     pub slope: f64,
 }
 
 /// One measured point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
-    /// What was set.
+    /// The value that was set.
     pub x: f64,
-    /// What was measured.
+    /// The value that was measured.
     pub y: f64,
-    /// How much the point counts.
+    /// The weight of the point.
     pub weight: f64,
 }
 
 impl Point {
-    /// A point that counts as much as any other.
+    /// Makes a point of weight 1.
     pub fn new(x: f64, y: f64) -> Self {
         Self { x, y, weight: 1.0 }
     }
 
-    /// A point that counts by its relative error: of use where the values span orders of
-    /// magnitude, since the largest alone would else decide the line.
+    /// Makes a point weighted by its relative error. If the values span orders of magnitude, the
+    /// largest alone would otherwise decide the line.
     pub fn relative(x: f64, y: f64) -> Self {
         Self { x, y, weight: 1.0 / (y * y) }
     }
 }
 
 impl Line {
-    /// The line with the least weighted sum of squares; none for fewer than two different x.
+    /// Returns the line with the least weighted sum of squares; `None` for fewer than two different
+    /// x.
     pub fn through(points: &[Point]) -> Option<Self> {
         let sum = |of: &dyn Fn(&Point) -> f64| points.iter().map(|p| p.weight * of(p)).sum::<f64>();
         let weight = sum(&|_| 1.0);
         let (mean_x, mean_y) = (sum(&|p| p.x) / weight, sum(&|p| p.y) / weight);
-        // About the means, so that large x do not drown the differences between them.
+        // Taken about the means, so that large x do not drown the differences between them.
         let spread = sum(&|p| (p.x - mean_x).powi(2));
         let slope = sum(&|p| (p.x - mean_x) * (p.y - mean_y)) / spread;
         slope.is_finite().then_some(Self { intercept: mean_y - slope * mean_x, slope })
     }
 
-    /// The line's value.
+    /// Returns the line's value at `x`.
     pub fn at(&self, x: f64) -> f64 {
         self.intercept + self.slope * x
     }
 
-    /// Where another line meets this one, if it does at a positive x.
+    /// Returns the x at which another line meets this one, if it is positive.
     pub fn meets(&self, other: &Self) -> Option<f64> {
         let x = (self.intercept - other.intercept) / (other.slope - self.slope);
         (x.is_finite() && x > 0.0).then_some(x)
     }
 
-    /// Root of the mean square of the relative errors at the points.
+    /// Returns the root of the mean square of the relative errors at the points.
     pub fn relative_error(&self, points: &[Point]) -> f64 {
         let squares = points.iter().map(|p| ((self.at(p.x) - p.y) / p.y).powi(2)).sum::<f64>();
         (squares / points.len() as f64).sqrt()

@@ -1,4 +1,4 @@
-//! Calls in flight: so many tasks, each of which makes one call after another.
+//! Calls in flight: several tasks, each of which makes one call after another.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::harness::protocol::Order;
 use crate::message::Message;
 use crate::ours::run_task;
 
-/// Of calls that are in flight with others so many are made for one that is timed: the clock
-/// would be a good part of a call.
+/// Calls for each one that is timed, if several are in flight: the clock would be a good part of a
+/// call.
 const CALLS_A_SAMPLE: u64 = 16;
 
-/// Whatever makes calls.
+/// Client that makes calls.
 pub trait Caller<M>: Clone + Send + 'static {
     /// Sends a message and waits for the answer.
     fn call(&self, message: &M) -> impl Future<Output = Result<M, Failure>> + Send;
 }
 
-/// Makes as many calls as ordered, `in_flight` at a time; gives the times of some, in
+/// Makes as many calls as ordered, `in_flight` at a time; returns the times of some, in
 /// nanoseconds.
 ///
 /// # Errors
@@ -90,13 +90,13 @@ struct Handled {
 }
 
 impl Answering {
-    /// Of messages of so many bytes.
+    /// Makes a far end for messages of `bytes` bytes.
     pub fn new(bytes: usize) -> Self {
         let (count, target) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
         Self(Arc::new(Handled { bytes, count, target, reached: Notify::new() }))
     }
 
-    /// The answer to a message.
+    /// Returns the answer to a message.
     ///
     /// # Errors
     /// If the message is wrong.
@@ -114,7 +114,7 @@ impl Answering {
         Ok(message)
     }
 
-    /// Waits until as many as ordered were answered.
+    /// Waits until all ordered messages are answered.
     ///
     /// # Errors
     /// If the runtime is gone.

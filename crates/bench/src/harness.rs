@@ -1,9 +1,9 @@
 //! Two processes, one a core, that measure between them slice by slice.
 //!
-//! The *near* end is the process that the user started; it commands the *far* end over a control
-//! connection of JSON lines (pipes to a child, TCP to `chunkperf serve`, pipes to a thread where
-//! the transport is memory). Both keep all that is measured open for the whole run, so that ours
-//! and its baseline alternate between the same two processes.
+//! The *near* end is the process that the user started. It commands the *far* end over a control
+//! connection of JSON lines: pipes to a child, TCP to `chunkperf serve`, or pipes to a thread if
+//! the transport is memory. Both ends keep all measured connections open for the whole run, so that
+//! ours and its baseline alternate between the same two processes.
 
 pub mod control;
 pub mod far;

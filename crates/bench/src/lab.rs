@@ -1,11 +1,12 @@
 //! Real faults: node processes on this machine, a proxy between them, and signals.
 //!
-//! Each scenario runs the library as a user would, does to it what networks and machines do, and
-//! says which of the library's promises held. What is cut, where and when follows from a seed;
-//! what the machine makes of it does not, so that two runs of a seed are alike and not the same.
+//! Each scenario runs the library as a user would, exposes it to faults of networks and machines,
+//! and reports which of the library's promises held. A seed decides the faults, their places and
+//! times. The machine's reaction does not follow from it: two runs of a seed are alike, but not the
+//! same.
 //!
 //! Reading order: [`proxy`] (faults of connections), [`node`] and [`processes`] (both sides of a
-//! node process), [`checks`] (what a receiver looks at), then the scenarios: [`cuts`], [`stop`],
+//! node process), [`checks`] (a receiver's checks), then the scenarios: [`cuts`], [`stop`],
 //! [`resumes`], [`idle_links`], [`slow`], [`corrupt`], [`namespaces`].
 
 pub mod checks;
@@ -35,23 +36,23 @@ use crate::harness::near::Setting;
 use crate::harness::protocol::Place;
 use crate::table::Row;
 
-/// Where the node processes run, and what a scenario draws its faults from.
+/// Place of the node processes, and the source of a scenario's faults.
 #[derive(Debug, Clone)]
 pub struct Lab {
-    /// As for measurements.
+    /// Place and settings, as for measurements.
     pub place: Place,
-    /// A session whose peer says nothing is given up for dead after this.
+    /// Silence of a peer after which its session is given up for dead.
     pub dead: Duration,
-    /// What is late by less than this is in time: timers, and a machine that is busy.
+    /// Delay that still counts as in time, for timers and a busy machine.
     pub late_max: Duration,
     /// Seed of the faults and of the bytes of all messages.
     pub seed: u64,
-    /// The seed's numbers.
+    /// Generator of the seed's numbers.
     pub random: Random,
 }
 
 impl Lab {
-    /// For what the options ask for.
+    /// Makes the lab that the options ask for.
     pub fn new(setting: &Setting, seed: u64, dead: Duration, late_max: Duration) -> Self {
         let place = Place {
             transport: setting.transport,
@@ -63,24 +64,24 @@ impl Lab {
         Self { place, dead, late_max, seed, random: Random::new(seed) }
     }
 
-    /// Work that was told to end, or whose session is dead, has ended within this, or it hangs:
-    /// the dead time, once more for the other side, and what closing may take.
+    /// Returns the longest time until stopped work, or work of a dead session, ends; after that it
+    /// hangs. Twice the dead time, for either side, and the time of closing.
     fn ended(&self) -> Duration {
         2 * self.dead + 2 * self.late_max + Duration::from_secs(5)
     }
 
-    /// Two node processes, a link between them, and the proxy that it passes.
+    /// Starts two node processes, a link between them, and the proxy that the link passes.
     ///
     /// # Errors
-    /// If one of them does not start.
+    /// If a process does not start.
     pub async fn pair(&self) -> Result<Pair, Failure> {
         self.pair_apart(Duration::ZERO).await
     }
 
-    /// As `pair`, each byte taking so long from one to the other.
+    /// As `pair`, with a time of `delay` for each byte from one process to the other.
     ///
     /// # Errors
-    /// If one of them does not start.
+    /// If a process does not start.
     pub async fn pair_apart(&self, delay: Duration) -> Result<Pair, Failure> {
         let mut dialler = Process::start(self, 0).await?;
         let mut acceptor = Process::start(self, 1).await?;
@@ -94,16 +95,16 @@ impl Lab {
 
 /// Two node processes with one link.
 pub struct Pair {
-    /// The one that dialled.
+    /// The process that dialled.
     pub dialler: Process,
-    /// The one that was dialled.
+    /// The process that was dialled.
     pub acceptor: Process,
-    /// What the link passes.
+    /// The proxy that the link passes.
     pub proxy: Proxy,
     ended: Duration,
 }
 
-/// Both ends of a stream, as they went.
+/// Outcomes of both ends of a stream.
 #[derive(Debug)]
 pub struct Stream {
     /// Its sender.
@@ -113,7 +114,7 @@ pub struct Stream {
 }
 
 impl Pair {
-    /// Begins a saturated stream each way that is asked for.
+    /// Begins a saturated stream in each of the directions.
     ///
     /// # Errors
     /// If a process is gone.
@@ -132,7 +133,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Ends what `begin` began and says how it went; none where something hangs.
+    /// Ends the streams that `begin` began and returns their outcomes; `None` if something hangs.
     ///
     /// # Errors
     /// If a process is gone.
@@ -166,32 +167,32 @@ impl Pair {
     }
 }
 
-/// What a scenario found.
+/// Findings of a scenario: the broken promises.
 #[derive(Debug, Default)]
 pub struct Promises {
     broken: Vec<String>,
 }
 
 impl Promises {
-    /// Notes a promise that was not held.
+    /// Notes a promise if it was not held.
     pub fn hold(&mut self, held: bool, otherwise: impl FnOnce() -> String) {
         if !held {
             self.broken.push(otherwise());
         }
     }
 
-    /// All were held.
+    /// Whether all promises were held.
     pub fn are_held(&self) -> bool {
         self.broken.is_empty()
     }
 
-    /// No thread of a process has panicked.
+    /// Checks that no thread of a process has panicked.
     pub fn no_panic(&mut self, collected: Option<&Collected>) {
         let panics = collected.map_or(0, |collected| collected.panics);
         self.hold(panics == 0, || format!("{panics} panics in a node process"));
     }
 
-    /// A stream through which nothing was lost, repeated, reordered or changed.
+    /// Checks a stream: nothing was lost, repeated, reordered or changed.
     pub fn exactly_once(&mut self, stream: &Stream) {
         let Stream { sent, taken } = stream;
         for (who, error) in [("sender", &sent.error), ("receiver", &taken.error)] {
@@ -207,7 +208,7 @@ impl Promises {
         }
     }
 
-    /// A stream that ended with its session: both ends know, and the account is true.
+    /// Checks a stream that ended with its session: both ends know, and the account is true.
     pub fn both_know(&mut self, stream: &Stream) {
         let Stream { sent, taken } = stream;
         self.told(&sent.error, "sender");
@@ -225,7 +226,8 @@ impl Promises {
         }
     }
 
-    /// An end whose session is dead was told so, with the peer's name; a sender with an account.
+    /// Checks that an end whose session is dead got an error with the peer's name. A sender's error
+    /// has an account too.
     pub fn told(&mut self, error: &Option<protocol::Ended>, who: &str) {
         let Some(error) = error else {
             self.hold(false, || format!("the {who} did not learn that the session is dead"));
@@ -239,7 +241,7 @@ impl Promises {
         });
     }
 
-    /// Says on standard error what was broken, and in the row.
+    /// Prints the broken promises on standard error, and puts them into the row.
     pub fn report(&self, row: &mut Row) {
         for broken in &self.broken {
             eprintln!("chunkperf: promise broken: {broken}");

@@ -1,13 +1,12 @@
-//! Measures the chunkcomm workspace: the program `chunkperf` and what its benches share.
+//! Measures the chunkcomm workspace: the program `chunkperf` and the code shared with its benches.
 //!
-//! Every figure is taken between two processes, one a core, beside a baseline that does the same
-//! by hand over the same transport in the same run; what is reported against a baseline is the
-//! median of the paired ratios. The table of commands and keys is in the program's help and in
-//! the README.
+//! Every figure is taken between two processes, one a core. A baseline beside it does the same by
+//! hand, over the same transport in the same run. A ratio against a baseline is the median of the
+//! paired ratios. The program's help and the README list commands and keys.
 //!
-//! Reading order: [`message`] (what is sent), [`harness`] (two processes and slices),
-//! [`baseline`] (by hand), [`ours`] (with the library), [`flight`] (calls of either), [`fit`] (lines through figures), [`lab`]
-//! (faults), [`commands`] (rows), [`cli`].
+//! Reading order: [`message`] (the bytes sent), [`harness`] (two processes and slices),
+//! [`baseline`] (by hand), [`ours`] (with the library), [`flight`] (calls of either), [`fit`]
+//! (lines through figures), [`lab`] (faults), [`commands`] (rows), [`cli`].
 
 pub mod baseline;
 pub mod cli;

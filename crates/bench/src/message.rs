@@ -1,9 +1,8 @@
-//! The messages that are measured: typed serde values of exactly the size asked for.
+//! Measured messages: typed serde values of exactly the size asked for.
 //!
-//! Each carries its sequence number first and, as its last byte, a check byte computed from that
-//! number. The baselines send the same bytes ([`stamp`], [`verify`]). A measurement leaves the
-//! bytes between them as they are; the lab gives every byte a value of its own
-//! ([`Message::fill`]).
+//! Each message carries its sequence number first and, as its last byte, a check byte computed from
+//! that number. The baselines send the same bytes ([`stamp`], [`verify`]). A measurement leaves the
+//! bytes between them unchanged; the lab gives every byte a value of its own ([`Message::fill`]).
 
 use std::cell::Cell;
 use std::fmt;
@@ -13,13 +12,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::lab::random::Random;
 
-/// Fewer bytes do not hold a sequence number with its check byte.
+/// Least bytes of a message: room for a sequence number with its check byte.
 pub const MESSAGE_BYTES_MIN: usize = 8;
 
-/// In a message of eight bytes the top byte of the number gives way to the check byte.
+/// Mask of a number in a message of eight bytes: the check byte takes its top byte.
 const NUMBER_MASK: u64 = (1 << 56) - 1;
 
-/// The check byte of a message: every byte of its number counts.
+/// Returns the check byte of a message: every byte of its number counts.
 #[inline]
 pub fn check_byte(sequence: u64) -> u8 {
     (sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
@@ -51,17 +50,17 @@ pub fn verify(message: &[u8], sequence: u64) -> bool {
 
 /// A typed message of a size chosen at run time.
 pub trait Message: Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// A message of `bytes` encoded bytes, not yet stamped.
+    /// Makes a message of `bytes` encoded bytes, not yet stamped.
     fn with_size(bytes: usize) -> Self;
     /// Gives the message its number and check byte.
     fn stamp(&mut self, sequence: u64);
     /// As `stamp`, with all bytes between the two drawn from `random`.
     fn fill(&mut self, sequence: u64, random: Random);
-    /// The number it carries; of a short message its lower half.
+    /// Returns the message's number; of a short message its lower half.
     fn sequence(&self) -> u64;
-    /// Whether its check byte is that of this number.
+    /// Whether the message's check byte is that of this number.
     fn is_stamped(&self, sequence: u64) -> bool;
-    /// Whether it carries this number, its check byte and `bytes` encoded bytes.
+    /// Whether the message has this number, its check byte and `bytes` encoded bytes.
     fn verify(&self, sequence: u64, bytes: usize) -> bool;
 }
 
@@ -174,15 +173,15 @@ impl Message for Short {
     }
 }
 
-/// Sixteen bytes, the size of most of the papers' messages: two words, the check byte the last of
-/// the second.
+/// Sixteen bytes, the size of most of the papers' messages: two words. The check byte is the last
+/// byte of the second.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     sequence: u64,
     value: u64,
 }
 
-/// What a record carries beside its check byte.
+/// Value of a record without its check byte.
 const RECORD_VALUE: u64 = 0x5a_5a5a_5a5a_5a5a;
 
 impl Message for Record {
@@ -256,18 +255,18 @@ impl Message for Long {
     }
 }
 
-/// A payload above this keeps its memory for the next one. glibc gives a block of more than 32 MiB
-/// back to the system whenever it is freed, and the pages of the next take longer than the
-/// message: a program that handles values so large uses their memory again, as both ends of
+/// Size in bytes above which a payload keeps its memory for the next one: 32 MiB. glibc gives a
+/// larger block back to the system whenever it is freed, and the pages of the next take longer than
+/// the message. A program with such large values uses their memory again, as both ends of
 /// `bandwidth` do.
 const KEPT_BYTES_MIN: usize = 32 << 20;
 
 thread_local! {
-    /// The memory of the last such payload that was dropped on this thread.
+    /// Memory of the last payload above `KEPT_BYTES_MIN` that was dropped on this thread.
     static KEPT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Bytes that serde sees as bytes, not as a sequence of numbers: one copy each way.
+/// Bytes that serde handles as bytes, not as a sequence of numbers: one copy each way.
 #[derive(Debug, Clone, PartialEq)]
 struct Payload(Vec<u8>);
 
@@ -292,7 +291,7 @@ impl Payload {
 impl Drop for Payload {
     fn drop(&mut self) {
         if self.0.len() > KEPT_BYTES_MIN {
-            // A thread that ends keeps nothing.
+            // A thread that is ending keeps nothing.
             let _ = KEPT.try_with(|kept| kept.set(std::mem::take(&mut self.0)));
         }
     }

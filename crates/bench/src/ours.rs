@@ -1,4 +1,4 @@
-//! What is measured: the library, used the way its documentation says.
+//! Our side: the library, used as its documentation says.
 
 pub mod bandwidth;
 pub mod calls;
@@ -22,12 +22,12 @@ use crate::harness::far::Opening;
 use crate::harness::machine::now_ns;
 use crate::harness::protocol::{NodeKind, Order, Place, PolicyKind, RuntimeKind, Transport};
 
-/// A node of the near end: it dials and does not listen.
+/// Builds a node of the near end, which dials and does not listen.
 async fn near_node(kind: NodeKind, place: &Place, bytes: usize) -> Result<Node, Failure> {
     build(kind, place, None, bytes).await
 }
 
-/// A node of the near end with its link to the far end that has announced this address.
+/// Builds a node of the near end with its link to the far end that has announced this address.
 pub(crate) async fn linked_node(
     kind: NodeKind,
     place: &Place,
@@ -39,7 +39,7 @@ pub(crate) async fn linked_node(
     Ok((node, peer))
 }
 
-/// The node of a far end; the near end is told its address.
+/// Builds the node of a far end and sends the near end its address.
 pub(crate) fn far_node(
     kind: NodeKind,
     opening: &mut Opening<'_>,
@@ -50,7 +50,7 @@ pub(crate) fn far_node(
     Ok(node)
 }
 
-/// A node that others dial, as the far ends' are, and the address it listens on.
+/// Builds a node that others dial, as the far ends' are; returns it with its address.
 pub(crate) async fn listening_node(
     kind: NodeKind,
     place: &Place,
@@ -80,7 +80,7 @@ async fn build(
         builder = builder.listen(address);
     }
     if !is_loopback(&place.host) {
-        // `serve` has asked for a loudly named option before it let a stranger choose this.
+        // `serve` has asked for a loudly named option before it lets a stranger choose this.
         builder = builder.insecure_bind_beyond_loopback();
     }
     if bytes > MESSAGE_BYTES_USUAL {
@@ -100,13 +100,13 @@ async fn build(
     Ok(node)
 }
 
-/// Messages up to this size pass with the library's own limits.
+/// Largest messages that the library's own limits let pass: 1 MiB.
 const MESSAGE_BYTES_USUAL: usize = 1 << 20;
 
 fn listen_address(place: &Place) -> Result<Address, Failure> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     match place.transport {
-        // The credential comes from the environment.
+        // The credential of TLS comes from the environment.
         Transport::Tcp | Transport::Tls => {
             format!("{}:0", bracketed(&place.host)).parse().doing("listening")
         }
@@ -131,8 +131,8 @@ pub(crate) fn address(text: &str) -> Result<Address, Failure> {
     text.parse().doing("understanding the far end's address")
 }
 
-/// Runs a future as a task of the runtime, as a program's own tasks run: on a worker, where
-/// there are several.
+/// Runs a future as a task of the runtime, as a program's own tasks run: on a worker, if there are
+/// several.
 pub(crate) fn run_task<F>(runtime: &Runtime, future: F) -> Result<F::Output, Failure>
 where
     F: Future + Send + 'static,
@@ -141,17 +141,17 @@ where
     runtime.block_on(async { tokio::spawn(future).await }).doing("running a task")
 }
 
-/// What a slice works with, out of its place until the slice has gone well.
+/// Takes a slice's connection out of its place, to which it returns only if the slice succeeds.
 pub(crate) fn taken<T>(place: &mut Option<T>, doing: &str) -> Result<T, Failure> {
     place.take().ok_or_else(|| Failure::broken(doing, "it is closed"))
 }
 
-/// The stream had fewer messages than were ordered.
+/// Returns the failure of a stream with fewer messages than were ordered.
 pub(crate) fn ended() -> Failure {
     Failure::broken("receiving", "the stream ended too early")
 }
 
-/// Notes the time of every so-many-th number.
+/// Times of every `every`-th number, noted as the numbers pass.
 pub(crate) struct Marks {
     every: u64,
     next: u64,

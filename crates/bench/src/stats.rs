@@ -1,6 +1,6 @@
 //! Medians, percentiles and paired ratios.
 
-/// The median; the mean of the middle two for an even count, NaN for none.
+/// Returns the median; the mean of the middle two for an even count, NaN for none.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -11,7 +11,7 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The nanoseconds below which `percent` of the samples lie, in microseconds; NaN for none.
+/// Returns the nanoseconds below which `percent` of the samples lie, in microseconds; NaN for none.
 pub fn percentile_us(samples: &[u64], percent: usize) -> f64 {
     if samples.is_empty() {
         return f64::NAN;
@@ -34,8 +34,8 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Pairs the figures by index: neighbours in time, so that a slow minute of the machine
-    /// meets both sides.
+    /// Pairs the figures by index: neighbours in time, so that a slow minute of the machine affects
+    /// both sides.
     pub fn of_pairs(ours: &[f64], baseline: &[f64]) -> Self {
         let pairs: Vec<f64> = ours.iter().zip(baseline).map(|(ours, base)| ours / base).collect();
         Self {

@@ -1,4 +1,4 @@
-//! Rows: one JSON object each, or an aligned table with units for people.
+//! Rows: one JSON object each, or for people an aligned table with units.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -15,7 +15,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Sets a key. Figures that are not a number, and none, become null.
+    /// Sets a key. NaN, an infinite figure and `None` become null.
     pub fn set(&mut self, key: &'static str, value: impl Into<Value>) -> &mut Self {
         let value = value.into();
         match self.entries.iter_mut().find(|(known, _)| *known == key) {
@@ -25,12 +25,12 @@ impl Row {
         self
     }
 
-    /// The value of a key that was set.
+    /// Returns the value of a key that was set.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.entries.iter().find(|(known, _)| *known == key).map(|(_, value)| value)
     }
 
-    /// The row on standard output, in the form asked for.
+    /// Prints the row on standard output, in the form asked for.
     pub fn print(&self, json: bool) {
         if json {
             write_out(&format!("{}\n", self.to_json()));
@@ -39,12 +39,12 @@ impl Row {
         }
     }
 
-    /// One line of JSON.
+    /// Returns one line of JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("keys are strings and values are JSON")
     }
 
-    /// A line a key, aligned, with units; nulls are left out.
+    /// Returns a line a key, aligned, with units; nulls are left out.
     pub fn to_lines(&self) -> String {
         let shown = || self.entries.iter().filter(|(_, value)| !value.is_null());
         let width = shown().map(|(key, _)| key.len()).max().unwrap_or(0);
@@ -67,8 +67,8 @@ impl Serialize for Row {
     }
 }
 
-/// Writes to standard output, at once. Where nobody reads it any more, or it cannot be written, the
-/// program has no purpose left: it ends as after any other failure, where `println!` would panic.
+/// Writes to standard output, at once. If no reader is left, or writing fails, the program ends as
+/// after any other failure, where `println!` would panic.
 pub fn write_out(text: &str) {
     let mut out = io::stdout().lock();
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -77,7 +77,7 @@ pub fn write_out(text: &str) {
     }
 }
 
-/// A value as people read it; the end of the key names the unit.
+/// Returns a value as people read it; the end of the key names the unit.
 fn with_unit(key: &str, value: &Value) -> String {
     let Some(number) = value.as_f64() else {
         return match value {
@@ -105,7 +105,7 @@ fn with_unit(key: &str, value: &Value) -> String {
     }
 }
 
-/// With a decimal prefix, as rates are given.
+/// Returns a number with a decimal prefix, as rates are given.
 fn scaled(number: f64, unit: &str) -> String {
     let (divisor, prefix) = match number.abs() {
         n if n >= 1e9 => (1e9, "G"),
@@ -116,7 +116,7 @@ fn scaled(number: f64, unit: &str) -> String {
     format!("{} {prefix}{unit}", significant(number / divisor))
 }
 
-/// Four digits that mean something; whole numbers as they are.
+/// Returns a number with four significant digits; whole numbers as they are.
 pub fn significant(number: f64) -> String {
     if number == number.trunc() && number.abs() < 1e15 {
         return format!("{number}");
@@ -125,7 +125,7 @@ pub fn significant(number: f64) -> String {
     format!("{number:.*}", usize::try_from(4 - digits).unwrap_or(0).min(9))
 }
 
-/// Columns of text, each as wide as its widest cell; the last is not padded.
+/// Returns lines with aligned columns, each as wide as its widest cell; the last is not padded.
 pub fn aligned(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

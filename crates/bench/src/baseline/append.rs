@@ -1,4 +1,4 @@
-//! The same bytes as a log gets, appended to a file with as many calls of `fsync`.
+//! Appends the same bytes as a log to a file, with as many calls of `fsync`.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -11,11 +11,11 @@ use crate::harness::near::Bench;
 use crate::harness::slices::{Contender, Slice};
 use crate::ours::stream::Logged;
 
-/// A folder below the system's temporary one, which is removed with its content.
+/// A folder below the system's temporary one, removed with its content when this is dropped.
 pub struct TempFolder(PathBuf);
 
 impl TempFolder {
-    /// Names one that does not exist yet; nothing is made.
+    /// Names a folder that does not exist yet; nothing is made.
     #[must_use]
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -24,7 +24,7 @@ impl TempFolder {
         Self(std::env::temp_dir().join(name))
     }
 
-    /// Returns its path.
+    /// Returns the path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
@@ -43,7 +43,8 @@ impl Drop for TempFolder {
     }
 }
 
-/// Appends what the log of the slice before got: as many bytes a message and messages a sync.
+/// Appends the bytes that the log of the slice before got: as many a message, and as many messages
+/// a sync.
 pub struct Append {
     folder: TempFolder,
     file: File,
@@ -53,11 +54,11 @@ pub struct Append {
     message_bytes: usize,
 }
 
-/// Bytes after which another file is begun and this one removed, as the library does.
+/// Bytes after which another file is begun and this one removed, as in the library: 64 MiB.
 const FILE_BYTES: usize = 64 << 20;
 
 impl Append {
-    /// Appends for messages of `message_bytes` in the log.
+    /// Opens a file for messages of `message_bytes` in the log.
     ///
     /// # Errors
     /// If the file cannot be made.
@@ -99,7 +100,7 @@ impl Contender for Append {
     }
 }
 
-/// The slower of several, slice by slice.
+/// The slowest of several contenders, slice by slice.
 pub struct Slowest(pub Vec<Box<dyn Contender>>);
 
 impl Contender for Slowest {

@@ -8,13 +8,13 @@ use crate::failure::{Doing, Failure};
 use crate::harness::machine::now_ns;
 use crate::ours::starve::{PAUSE, samples};
 
-/// Bytes that one ring of the bell writes and one hearing reads.
+/// Bytes of one ring: written by the bell's ringer, read by its hearer.
 const RING: [u8; 8] = 1_u64.to_ne_bytes();
 
 /// Wakes a thread `count` times; returns the nanoseconds from each ring to its hearing.
 ///
 /// # Errors
-/// If the system has no bell, or it breaks.
+/// If the system has no eventfd or pipe, or it breaks.
 pub fn deliveries(count: u64) -> Result<Vec<u64>, Failure> {
     let (mut heard, mut rung) = bell().doing("making an eventfd")?;
     let hears = thread::spawn(move || -> io::Result<Vec<u64>> {
@@ -35,7 +35,7 @@ pub fn deliveries(count: u64) -> Result<Vec<u64>, Failure> {
     Ok(samples(&rung_ns, &heard_ns.doing("reading from an eventfd")?))
 }
 
-/// Each read hears one ring.
+/// Returns both ends of the bell; each read hears one ring.
 #[cfg(target_os = "linux")]
 fn bell() -> io::Result<(File, File)> {
     use rustix::event::{EventfdFlags, eventfd};
@@ -44,7 +44,7 @@ fn bell() -> io::Result<(File, File)> {
     Ok((heard.into(), rung.into()))
 }
 
-/// Each read hears one ring.
+/// Returns both ends of the bell; each read hears one ring.
 #[cfg(not(target_os = "linux"))]
 fn bell() -> io::Result<(File, File)> {
     use std::os::fd::OwnedFd;

@@ -1,5 +1,5 @@
-//! Length-prefixed messages by hand: copied into a 64 KiB buffer (hand-batched), or one write
-//! each (unbatched). The receiver is the same: it parses and verifies in place.
+//! Length-prefixed messages by hand: copied into a 64 KiB buffer (hand-batched), or one write each
+//! (unbatched). The same receiver parses and verifies them in place.
 
 use std::io::{Read, Write};
 
@@ -13,20 +13,20 @@ use crate::harness::protocol::{End, Order};
 use crate::harness::slices::{Contender, Slice};
 use crate::message::{stamp, verify};
 
-/// Bytes of the sender's batch and of a read.
+/// Bytes of the sender's batch and of a read: 64 KiB.
 const BATCH_BYTES: usize = 64 * 1024;
 
-/// Bytes of the length before each message.
+/// Bytes of the length in front of each message.
 const PREFIX_BYTES: usize = 4;
 
-/// Gathers length-prefixed messages, and tells when the next does not fit.
+/// Gathers length-prefixed messages, and reports when the next does not fit.
 pub struct Batch {
     buffer: Vec<u8>,
     filled: usize,
 }
 
 impl Batch {
-    /// An empty batch that holds at least one message of this size.
+    /// Makes an empty batch that holds at least one message of this size.
     pub fn for_messages_of(bytes: usize) -> Self {
         Self { buffer: vec![0; BATCH_BYTES.max(PREFIX_BYTES + bytes)], filled: 0 }
     }
@@ -46,7 +46,7 @@ impl Batch {
         self.filled += PREFIX_BYTES + message.len();
     }
 
-    /// What was gathered; the batch is empty afterwards.
+    /// Returns the gathered bytes; the batch is empty afterwards.
     pub fn take(&mut self) -> &[u8] {
         let filled = std::mem::take(&mut self.filled);
         &self.buffer[..filled]
@@ -70,7 +70,7 @@ pub struct Framed {
 }
 
 impl Framed {
-    /// Connects near and far end; `batched` gathers messages, otherwise each is a write.
+    /// Connects near and far end; with `batched` messages are gathered, else each is a write.
     ///
     /// # Errors
     /// If either side fails.
@@ -113,15 +113,15 @@ pub struct Unframer {
 }
 
 impl Unframer {
-    /// With room for a read behind an unfinished message of this size.
+    /// Makes an unframer with room for a read behind an unfinished message of this size.
     pub fn for_messages_of(bytes: usize) -> Self {
         Self { buffer: vec![0; BATCH_BYTES + PREFIX_BYTES + bytes], filled: 0 }
     }
 
-    /// Reads once and gives every complete message to `each`, which returns false to stop.
+    /// Reads once and passes every complete message to `each`, which returns an error to stop.
     ///
     /// # Errors
-    /// If the connection ends, or `each` stopped.
+    /// If the connection ends, or `each` fails.
     #[inline]
     pub fn read(
         &mut self,
@@ -156,7 +156,7 @@ struct FarFramed {
     bytes: usize,
 }
 
-/// The far end of [`Framed`].
+/// Opens the far end of [`Framed`].
 ///
 /// # Errors
 /// If the connection is not made.

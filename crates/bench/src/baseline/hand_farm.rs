@@ -1,4 +1,4 @@
-//! A farm by hand: a farmer over blocking sockets that answers whatever is ready in one write.
+//! A farm by hand: a farmer over blocking sockets that answers all results it finds in one write.
 
 use std::io::{Read, Write};
 use std::thread;
@@ -19,12 +19,12 @@ use crate::message::{stamp, verify};
 /// Bytes of a result: the task's number and its answer.
 const RESULT_BYTES: usize = 16;
 
-/// What a task with this number answers; ours computes the same.
+/// Returns the answer of the task with this number; our farm computes the same.
 pub fn answer(number: u64) -> u64 {
     number.rotate_left(19) ^ 0x6368_756e_6b70_6572
 }
 
-/// Computes for so long.
+/// Computes for `time`.
 pub fn spin(time: Duration) {
     if time.is_zero() {
         return;
@@ -35,18 +35,18 @@ pub fn spin(time: Duration) {
     }
 }
 
-/// What the farm does.
+/// Tasks and workers of the farm.
 #[derive(Debug, Clone, Copy)]
 pub struct HandFarmKind {
     /// Bytes of a task.
     pub task_bytes: usize,
-    /// How long each computes.
+    /// Time that each task computes.
     pub work: Duration,
-    /// Tasks that a worker holds without having answered.
+    /// Number of unanswered tasks that a worker holds.
     pub prefetch: usize,
-    /// How many workers.
+    /// Number of workers.
     pub workers: usize,
-    /// Whether they are threads of this process instead of processes.
+    /// Whether the workers are threads of this process instead of processes.
     pub threads: bool,
 }
 
@@ -62,7 +62,7 @@ struct Worker {
     wire: Wire,
     results: Unframer,
     tasks: Batch,
-    /// Of a process; a thread works until its connection ends.
+    /// End of a worker process; a thread has none and works until its connection ends.
     id: Option<EndId>,
 }
 
@@ -70,7 +70,7 @@ impl HandFarm {
     /// Connects the workers: the far ends of the bench, or threads.
     ///
     /// # Errors
-    /// If one cannot be connected.
+    /// If a worker cannot be connected.
     pub fn open(bench: &mut Bench, kind: HandFarmKind) -> Result<Self, Failure> {
         let workers: Result<Vec<_>, _> =
             (0..kind.workers).map(|index| Worker::open(bench, kind, index)).collect();
@@ -78,7 +78,7 @@ impl HandFarm {
         Ok(Self { workers: workers?, kind, task, answered: Vec::new() })
     }
 
-    /// Farms so many tasks out; returns the seconds from the first to the last result.
+    /// Farms `tasks` tasks out; returns the seconds from the first to the last result.
     ///
     /// # Errors
     /// If a worker is lost, or a result is wrong.
@@ -123,7 +123,7 @@ impl HandFarm {
         Ok(())
     }
 
-    /// Takes what one worker has answered, and gives it as many tasks in one write.
+    /// Takes one worker's results, and gives the worker as many tasks in one write.
     fn take(&mut self, index: usize, next: &mut u64, tasks: u64) -> Result<u64, Failure> {
         let (task, answered) = (&mut self.task, &mut self.answered);
         let worker = &mut self.workers[index];
@@ -169,7 +169,7 @@ fn accept(result: &[u8], answered: &mut [bool]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The workers whose results can be read. One worker needs no asking: the read waits.
+/// Returns the workers whose results can be read. With one worker the read itself waits.
 fn ready(workers: &[Worker]) -> Result<Vec<usize>, Failure> {
     if workers.len() == 1 {
         return Ok(vec![0]);
@@ -211,7 +211,7 @@ fn thread_worker(place: &Place, kind: HandFarmKind) -> Result<Wire, Failure> {
     let far = listener.accept()?;
     let mut labour = Labour::new(far, kind.task_bytes, kind.work);
     thread::spawn(move || {
-        // The end of the connection ends the thread; the farmer reports what went wrong.
+        // The end of the connection ends the thread; the farmer reports the error.
         while labour.until_pause().is_ok() {}
     });
     Ok(near)
@@ -271,7 +271,7 @@ struct FarWorker {
     labour: Labour<Wire>,
 }
 
-/// A worker process.
+/// Opens the far end of the farm: a worker process.
 ///
 /// # Errors
 /// If the connection is not made.

@@ -1,4 +1,4 @@
-//! MPICH over TCP: a program of its own (`ping_pong.c`), compiled where it is measured.
+//! MPICH over TCP: a program of its own (`ping_pong.c`), compiled on the measured machine.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,20 +12,21 @@ use crate::harness::machine;
 use crate::harness::near::{Bench, Timing};
 use crate::harness::slices::{Contender, Slice};
 
-/// Round trips between two ranks.
+/// Source of the program: round trips between two ranks.
 const PROGRAM: &str = include_str!("ping_pong.c");
 
-/// Compiler and launcher: Debian's names where several MPI are installed, then the usual ones.
+/// Compiler and launcher: Debian's names for MPICH beside other MPIs, then the usual ones.
 const TOOLS: [(&str, &str); 2] = [("mpicc.mpich", "mpiexec.mpich"), ("mpicc", "mpiexec")];
 
-/// Two ranks on one host would share memory otherwise: both of MPICH's network layers are told.
+/// Environment that keeps two ranks of one host from sharing memory, for both of MPICH's network
+/// layers.
 const OVER_TCP: [(&str, &str); 3] =
     [("MPIR_CVAR_NOLOCAL", "1"), ("UCX_TLS", "tcp,self"), ("FI_PROVIDER", "tcp")];
 
-/// Most time for one run of a tool. MPICH's ranks may wait for each other for ever.
+/// Longest time of one run of a tool: 20 s. MPICH's ranks may wait for each other for ever.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// The compiled program; its folder is removed with this.
+/// The compiled program; its folder is removed when this is dropped.
 pub struct MpichEcho {
     folder: PathBuf,
     launcher: &'static str,
@@ -134,7 +135,7 @@ impl Contender for MpichEcho {
         bench.hold_far_ends(false);
         let samples_ns = samples_ns?;
         let seconds = started.elapsed().as_secs_f64();
-        // Its processor time is not asked for: only round trips are compared.
+        // Its processor time is not measured: only round trips are compared.
         let timing = Timing { seconds, cpu_ns: 0, marks_ns: Vec::new() };
         Ok(Slice::new(count, &timing, samples_ns))
     }

@@ -14,15 +14,15 @@ use crate::harness::protocol::{End, Order};
 use crate::harness::slices::{Contender, Slice};
 use crate::message::{stamp, verify};
 
-/// Bytes of a write where messages are smaller.
+/// Bytes of a write for smaller messages: 64 KiB.
 const WRITE_BYTES: usize = 64 * 1024;
 
-/// How many bytes carry one stamp: as many whole messages as a write holds, at least one.
+/// Returns the bytes that carry one stamp: as many whole messages as a write holds, at least one.
 fn stamped_bytes(message_bytes: usize) -> usize {
     (WRITE_BYTES / message_bytes).max(1) * message_bytes
 }
 
-/// One way: whole buffers, a stamp a buffer.
+/// Sends whole buffers one way, a stamp a buffer.
 pub struct RawStream {
     wire: Wire,
     buffer: Vec<u8>,
@@ -65,7 +65,7 @@ struct FarStream {
     buffer: Vec<u8>,
 }
 
-/// The far end of [`RawStream`].
+/// Opens the far end of [`RawStream`].
 ///
 /// # Errors
 /// If the connection is not made.
@@ -87,7 +87,7 @@ impl FarEnd for FarStream {
     }
 }
 
-/// A socket that is waited for in epoll, asleep or spinning.
+/// A socket with a wait in epoll, asleep or spinning.
 pub(super) struct Polled {
     wire: Wire,
     waiter: Waiter,
@@ -125,7 +125,7 @@ impl Polled {
         Ok(())
     }
 
-    /// Waits until something is there and reads it.
+    /// Waits until there are bytes and reads them.
     #[inline]
     pub(super) fn get_some(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
@@ -189,7 +189,7 @@ struct FarEcho {
     buffer: Vec<u8>,
 }
 
-/// The far end of [`RawEcho`]: verifies each message and answers with the next number.
+/// Opens the far end of [`RawEcho`], which verifies each message and answers with the next number.
 ///
 /// # Errors
 /// If the connection is not made.

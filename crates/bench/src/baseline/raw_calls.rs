@@ -1,5 +1,5 @@
-//! Raw sockets, many messages in flight: whatever can be sent leaves in one write, whatever came is
-//! answered in one write.
+//! Raw sockets, many messages in flight: all messages that can be sent leave in one write, all that
+//! came are answered in one write.
 
 use tokio::runtime::Runtime;
 
@@ -13,7 +13,7 @@ use crate::harness::protocol::{End, Order};
 use crate::harness::slices::{Contender, Slice};
 use crate::message::{stamp, verify};
 
-/// More bytes in flight might not fit in the sockets, and both ends would wait to write.
+/// Most bytes in flight: more might not fit in the sockets, and both ends would wait to write.
 pub const IN_FLIGHT_BYTES_MAX: usize = 64 * 1024;
 
 /// A buffer of whole messages.
@@ -27,14 +27,14 @@ impl Buffer {
         Self { bytes: vec![0x5a; bytes], filled: 0 }
     }
 
-    /// Reads what is there; says how many bytes belong to whole messages.
+    /// Reads the bytes that are there; returns the number of bytes in whole messages.
     fn read(&mut self, polled: &mut Polled, message_bytes: usize) -> Result<usize, Failure> {
         let room = &mut self.bytes[self.filled..];
         self.filled += polled.get_some(room).doing("reading raw bytes")?;
         Ok(self.filled / message_bytes * message_bytes)
     }
 
-    /// Forgets the first `bytes`.
+    /// Drops the first `bytes` of the buffer.
     fn consume(&mut self, bytes: usize) {
         self.bytes.copy_within(bytes..self.filled, 0);
         self.filled -= bytes;
@@ -46,7 +46,7 @@ pub struct RawCalls {
     polled: Polled,
     out: Vec<u8>,
     buffer: Buffer,
-    /// When each of those in flight was sent.
+    /// Times when the messages in flight were sent, in nanoseconds.
     started_ns: Vec<u64>,
     bytes: usize,
     end: EndId,
@@ -57,7 +57,7 @@ impl RawCalls {
     /// Connects near and far end.
     ///
     /// # Errors
-    /// If either side fails, or that much in flight might stop both.
+    /// If either side fails, or the bytes in flight might stop both.
     pub fn open(
         bench: &mut Bench,
         bytes: usize,
@@ -126,7 +126,7 @@ struct Far {
     bytes: usize,
 }
 
-/// The far end of [`RawCalls`].
+/// Opens the far end of [`RawCalls`].
 ///
 /// # Errors
 /// If the connection is not made.

@@ -1,4 +1,4 @@
-//! tarpc over TCP with bincode, used as its documentation says: a task a request at the service.
+//! tarpc over TCP with bincode, used as its documentation says: the service runs a task a request.
 
 use futures_util::StreamExt as _;
 use tarpc::server::Channel as _;
@@ -112,7 +112,7 @@ impl Contender for Tarpc {
 
 struct Far(Answering);
 
-/// The far end of [`Tarpc`].
+/// Opens the far end of [`Tarpc`].
 ///
 /// # Errors
 /// If the connection is not made.

@@ -12,20 +12,20 @@ use rustix::event::epoll;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// A deadline that has passed: look and return.
+/// Deadline that has passed: the call looks and returns.
 const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// Waits until one socket can be read.
 pub(crate) enum Waiter {
-    /// The socket is registered once, not at every wait.
+    /// By epoll: the socket is registered once, not at every wait.
     #[cfg(target_os = "linux")]
     Epoll { epoll: OwnedFd, spin: bool },
-    /// Everywhere.
+    /// By poll, which every system has.
     Poll { spin: bool },
 }
 
 impl Waiter {
-    /// For one socket, asleep or spinning.
+    /// Makes a waiter for one socket, asleep or spinning.
     #[cfg(target_os = "linux")]
     pub(crate) fn new(socket: impl AsFd, spin: bool) -> io::Result<Self> {
         if portable_only() {
@@ -36,13 +36,13 @@ impl Waiter {
         Ok(Self::Epoll { epoll, spin })
     }
 
-    /// For one socket, asleep or spinning.
+    /// Makes a waiter for one socket, asleep or spinning.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn new(_socket: impl AsFd, spin: bool) -> io::Result<Self> {
         Ok(Self::Poll { spin })
     }
 
-    /// Returns when there is something to read.
+    /// Waits until there are bytes to read.
     #[inline]
     pub(crate) fn readable(&self, socket: impl AsFd) -> io::Result<()> {
         match self {
@@ -67,7 +67,7 @@ fn epoll_for(epoll: &OwnedFd, spin: bool) -> io::Result<()> {
     }
 }
 
-/// Returns when a socket can take more bytes.
+/// Waits until a socket can take more bytes.
 pub(crate) fn writable(socket: impl AsFd, spin: bool) -> io::Result<()> {
     poll_for(socket, PollFlags::OUT, spin)
 }

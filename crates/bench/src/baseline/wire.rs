@@ -13,17 +13,17 @@ use crate::harness::protocol::{Place, Transport};
 /// A byte stream between near and far end.
 #[derive(Debug)]
 pub enum Wire {
-    /// TCP without delay, as ours.
+    /// TCP without delay, as our transport sets it.
     Tcp(TcpStream),
     /// A Unix socket.
     Unix(UnixStream),
 }
 
 impl Wire {
-    /// Connects to where the far end listens.
+    /// Connects to the address of the far end.
     ///
     /// # Errors
-    /// If nobody does.
+    /// If no far end listens there.
     pub fn connect(place: &Place, address: &str) -> Result<Self, Failure> {
         let doing = format!("connecting to {address}");
         match place.transport {
@@ -32,7 +32,7 @@ impl Wire {
         }
     }
 
-    /// Reads and writes return at once from now on.
+    /// Makes reads and writes return at once from now on.
     ///
     /// # Errors
     /// If the system refuses.
@@ -82,7 +82,7 @@ impl AsFd for Wire {
     }
 }
 
-/// Where the far end waits for the near one.
+/// Socket on which the far end waits for the near one.
 #[derive(Debug)]
 pub enum Listener {
     /// TCP on a free port.
@@ -109,10 +109,10 @@ impl Listener {
         }
     }
 
-    /// The address to connect to.
+    /// Returns the address to connect to.
     ///
     /// # Errors
-    /// If the system does not tell.
+    /// If the system does not report it.
     pub fn address(&self) -> Result<String, Failure> {
         match self {
             Self::Tcp(listener) => {
@@ -143,13 +143,13 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Self::Unix(_, path) = self {
-            // A leftover file in the temporary folder is no harm.
+            // A leftover file in the temporary folder does no harm.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// A new path for a socket file in the temporary folder.
+/// Returns a new path for a socket file in the temporary folder.
 pub fn socket_path() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! `--transport tls`: the credential of a run.
 //!
-//! Whatever builds a node finds its credential by the environment, and a process cannot change its
-//! own: so the program starts a copy of itself with a new credential, which does the work.
+//! A node finds its credential by the environment, and a process cannot change its own environment.
+//! So the program starts a copy of itself with a new credential, and the copy does the work.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,12 +12,12 @@ use super::{DIES_WITH_PARENT, STATUS_FAILED};
 use crate::failure::{Doing, Failure};
 use crate::harness::protocol::Transport;
 
-/// Sees to it that nodes have a credential if the transport is TLS, and none if it is not. Where a
-/// copy did all that is to be done, the process ends as it did.
+/// Makes sure that nodes have a credential if the transport is TLS, and none if it is not. If a
+/// copy has done the work, this process ends with the copy's exit status.
 ///
 /// # Errors
-/// If there is a credential in the environment that would encrypt what is asked for in the clear,
-/// or the copy cannot be started.
+/// If the environment has a credential, which would encrypt a transport that is to be in the clear.
+/// If the copy cannot be started.
 pub(super) fn prepare(transport: Transport) -> Result<(), Failure> {
     let given = std::env::var_os(CREDENTIAL_FILE_VARIABLE).is_some();
     match (transport, given) {
@@ -30,12 +30,12 @@ pub(super) fn prepare(transport: Transport) -> Result<(), Failure> {
     }
 }
 
-/// The file of a credential, removed with this.
+/// File of a credential, removed when this is dropped.
 struct File(PathBuf);
 
 impl Drop for File {
     fn drop(&mut self) {
-        // Nobody has that credential any more: a leftover admits to nothing.
+        // No process has that credential any more: a leftover file admits to nothing.
         let _ = std::fs::remove_file(&self.0);
     }
 }

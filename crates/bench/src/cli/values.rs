@@ -1,4 +1,4 @@
-//! Values of options: bytes, durations, counts. A wrong one says what is allowed.
+//! Values of options: bytes, durations, counts. The error of a wrong value says what is allowed.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -8,40 +8,41 @@ use crate::harness::protocol::PolicyKind;
 use crate::harness::slices::SLICES_MIN;
 use crate::message::MESSAGE_BYTES_MIN;
 
-/// More workers than this are a slip of the finger.
+/// Most workers of a runtime: more are a typing error.
 const THREADS_MAX: usize = 256;
 
-/// More processes than this would take the machine down.
+/// Most processes of a cluster: more would take the machine down.
 const NODES_MAX: u32 = 4096;
 
-/// Messages come no closer than a nanosecond.
+/// Most messages a second: one a nanosecond.
 const RATE_MAX: u64 = 1_000_000_000;
 
-/// The ports of one address do not give more links.
+/// Most links of a process: the ports of one address give no more.
 const LINKS_MAX: usize = 28_000;
 
-/// The library asks a silent peer after 10 ms at least, the lab after a tenth of this.
+/// Least dead time: the lab probes a silent peer after a tenth of it, the library after 10 ms at
+/// least.
 const DEAD_MIN: Duration = Duration::from_millis(100);
 
-/// More channels of a link than this are a slip of the finger.
+/// Most channels of a link: more are a typing error.
 const CHANNELS_MAX: usize = 1000;
 
-/// More tasks than this are a slip of the finger.
+/// Most calls in flight: more are a typing error.
 const IN_FLIGHT_MAX: u64 = 1_000_000;
 
-/// More slices than this take longer than the machine's mood lasts.
+/// Most slices of a ratio: more take longer than the machine's speed stays the same.
 const SLICES_MAX: usize = 1000;
 
-/// What the library takes for a packet.
+/// Packet sizes that the library accepts, in bytes.
 const PACKET_BYTES: RangeInclusive<usize> = 1 << 10..=1 << 20;
 
-/// Larger messages than this are a slip of the finger.
+/// Most bytes of a size: more are a typing error.
 const BYTES_MAX: usize = 1 << 34;
 
-/// Bytes as `16`, `64KiB`, `4MiB` or `1GiB`.
+/// Parses a number of bytes: `16`, `64KiB`, `4MiB` or `1GiB`.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn bytes(text: &str) -> Result<usize, String> {
     let (number, unit) = split(text);
     let factor = match unit {
@@ -59,10 +60,10 @@ pub fn bytes(text: &str) -> Result<usize, String> {
         .ok_or_else(|| format!("too large; at most {} GiB are allowed", BYTES_MAX >> 30))
 }
 
-/// Bytes of a message, which holds at least a sequence number.
+/// Parses the bytes of a message, which holds at least a sequence number.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn message_bytes(text: &str) -> Result<usize, String> {
     let bytes = bytes(text)?;
     if bytes < MESSAGE_BYTES_MIN {
@@ -71,10 +72,10 @@ pub fn message_bytes(text: &str) -> Result<usize, String> {
     Ok(bytes)
 }
 
-/// Bytes of a packet.
+/// Parses the bytes of a packet.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn packet_bytes(text: &str) -> Result<usize, String> {
     let bytes = bytes(text)?;
     if !PACKET_BYTES.contains(&bytes) {
@@ -83,10 +84,10 @@ pub fn packet_bytes(text: &str) -> Result<usize, String> {
     Ok(bytes)
 }
 
-/// A duration as `10us`, `1ms` or `2s`.
+/// Parses a duration: `10us`, `1ms` or `2s`.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text);
     let seconds_per_unit = match unit {
@@ -102,10 +103,10 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .map_err(|_| "too long for a duration; allowed are 500ns, 10us, 1ms, 2s, ..".to_owned())
 }
 
-/// A duration that is not nothing.
+/// Parses a duration above zero.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn some_time(text: &str) -> Result<Duration, String> {
     duration(text).and_then(|time| match time {
         Duration::ZERO => Err("allowed are durations above 0, such as 10us, 1ms, 2s".to_owned()),
@@ -113,11 +114,11 @@ pub fn some_time(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// A time after which a silent peer is dead: a tenth of it, after which it is asked, is what the
-/// library takes at least.
+/// Parses the time after which a silent peer is dead. The peer is probed after a tenth of that
+/// time, which the library accepts from 10 ms on.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn dead(text: &str) -> Result<Duration, String> {
     duration(text).and_then(|time| match time {
         time if time < DEAD_MIN => {
@@ -127,18 +128,18 @@ pub fn dead(text: &str) -> Result<Duration, String> {
     })
 }
 
-/// Any number of 64 bits.
+/// Parses a seed: any number of 64 bits.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn seed(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("allowed are whole numbers from 0 to {}", u64::MAX))
 }
 
-/// How often something is done: at least once.
+/// Parses the number of times that something is done: at least 1.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn times(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(times) if times >= 1 => Ok(times),
@@ -146,10 +147,10 @@ pub fn times(text: &str) -> Result<usize, String> {
     }
 }
 
-/// At least one.
+/// Parses a count: at least 1.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn count(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(count) if count >= 1 => Ok(count),
@@ -157,10 +158,10 @@ pub fn count(text: &str) -> Result<u64, String> {
     }
 }
 
-/// How many slices a ratio is taken of.
+/// Parses the number of slices of a ratio.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn slices(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(slices) if (SLICES_MIN..=SLICES_MAX).contains(&slices) => Ok(slices),
@@ -168,10 +169,10 @@ pub fn slices(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Messages a second, at most one a nanosecond.
+/// Parses a rate: messages a second, at most one a nanosecond.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn rate(text: &str) -> Result<u64, String> {
     count(text)
         .ok()
@@ -179,10 +180,10 @@ pub fn rate(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("not a rate; allowed are 1 to {RATE_MAX} messages a second"))
 }
 
-/// Channels beside another one, or none.
+/// Parses the number of channels beside another one: 0 is none.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn channels(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(channels) if channels <= CHANNELS_MAX => Ok(channels),
@@ -190,19 +191,19 @@ pub fn channels(text: &str) -> Result<usize, String> {
     }
 }
 
-/// What a figure is held to.
+/// Parses the limit of a figure.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn limit(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|limit: &f64| limit.is_finite());
     number.ok_or_else(|| "allowed are numbers such as 0.95 or 32768".to_owned())
 }
 
-/// Tasks of an assignment.
+/// Parses the number of tasks of an assignment.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn grain(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(grain) if grain >= 1 => Ok(grain),
@@ -212,10 +213,10 @@ pub fn grain(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Links of a process.
+/// Parses the number of links of a process.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn links(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(links) if (1..=LINKS_MAX).contains(&links) => Ok(links),
@@ -223,19 +224,19 @@ pub fn links(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Processes of a cluster.
+/// Parses the number of processes of a cluster.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn nodes(text: &str) -> Result<u32, String> {
     let nodes = text.parse().ok().filter(|nodes| (1..=NODES_MAX).contains(nodes));
     nodes.ok_or_else(|| format!("allowed are 1 to {NODES_MAX} processes"))
 }
 
-/// Calls at a time, a task each.
+/// Parses the number of calls at a time, each by a task of its own.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn in_flight(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(calls) if (1..=IN_FLIGHT_MAX).contains(&calls) => Ok(calls),
@@ -243,10 +244,10 @@ pub fn in_flight(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Workers of a runtime.
+/// Parses the number of workers of a runtime.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn threads(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(threads) if (1..=THREADS_MAX).contains(&threads) => Ok(threads),
@@ -254,7 +255,7 @@ pub fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Returns the number of workers that compute.
+/// Parses the number of tasks that compute.
 ///
 /// # Errors
 /// A text that says what is allowed.
@@ -265,10 +266,10 @@ pub fn computing(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Where a server is: a host by name or address, and a port.
+/// Parses the place of a server: a host by name or address, and a port.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn host_port(text: &str) -> Result<String, String> {
     match text.rsplit_once(':') {
         Some((host, port))
@@ -282,10 +283,10 @@ pub fn host_port(text: &str) -> Result<String, String> {
     }
 }
 
-/// Where a server listens: an address of this host, and a port.
+/// Parses the place where a server listens: an address of this host, and a port.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| {
         "allowed is HOST:PORT with the host's address in numbers, such as 127.0.0.1:7600 or \
@@ -294,10 +295,10 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// When packets leave.
+/// Parses the policy by which packets leave.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn policy(text: &str) -> Result<PolicyKind, String> {
     match text.split_once(':') {
         None if text == "chunked" => Ok(PolicyKind::Chunked),
@@ -307,19 +308,19 @@ pub fn policy(text: &str) -> Result<PolicyKind, String> {
     }
 }
 
-/// A number of its own, or `auto`.
+/// A fixed number, or `auto`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Auto<T> {
-    /// The library decides.
+    /// The library chooses the number.
     Auto,
-    /// Fixed.
+    /// The given number.
     Fixed(T),
 }
 
-/// A count, or `auto`.
+/// Parses a count, or `auto`.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn auto_count(text: &str) -> Result<Auto<u64>, String> {
     match text {
         "auto" => Ok(Auto::Auto),
@@ -329,10 +330,10 @@ pub fn auto_count(text: &str) -> Result<Auto<u64>, String> {
     }
 }
 
-/// Bytes, or `auto`.
+/// Parses a number of bytes, or `auto`.
 ///
 /// # Errors
-/// What is allowed.
+/// A text that says what is allowed.
 pub fn auto_bytes(text: &str) -> Result<Auto<usize>, String> {
     match text {
         "auto" => Ok(Auto::Auto),

@@ -1,9 +1,10 @@
-//! The words of the command line before they are parsed.
+//! Words of the command line before they are parsed.
 
 use std::ffi::OsString;
 
-/// `--option -1` as `--option=-1`: what begins with a minus and a digit counts as the value of the
-/// option before it, which then says what is allowed; not as an option that there is not.
+/// Turns `--option -1` into `--option=-1`. A word of a minus and a digit becomes the value of the
+/// option before it, whose parser refuses it with the allowed values. Otherwise clap would report
+/// an unknown option.
 pub(super) fn negative_as_values(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut joined: Vec<OsString> = Vec::new();
     for word in words {

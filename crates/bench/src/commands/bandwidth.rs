@@ -23,7 +23,7 @@ pub struct BandwidthArgs {
     /// Messages of all counted slices [default: as many as take two seconds]
     #[arg(long, value_name = "N", value_parser = values::count)]
     repeat: Option<u64>,
-    /// Measure this in the same run and print the ratio
+    /// Baseline that is measured in the same run, and whose ratio is printed
     #[arg(long, value_enum, value_name = "BASELINE")]
     against: Option<Against>,
     /// Slices of each side, at least 10 [default: 10, and 50 against session-off]
@@ -33,7 +33,7 @@ pub struct BandwidthArgs {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Against {
-    /// The same bytes from and into one reused buffer.
+    /// The same bytes over plain sockets, from one reused buffer and into one.
     Raw,
     /// Ours without its session.
     SessionOff,

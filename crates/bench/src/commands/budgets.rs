@@ -1,4 +1,4 @@
-//! `chunkperf budgets`: every budget measured, with what is asked and what is aimed at.
+//! `chunkperf budgets`: every budget measured, with its limit and its aim.
 
 mod list;
 
@@ -16,25 +16,25 @@ use crate::cli::{Common, DIES_WITH_PARENT, values};
 use crate::failure::{Doing, Failure};
 use crate::table::{Row, aligned, significant, write_out};
 
-/// A measurement that takes longer than this hangs.
+/// Longest time of a measurement: 90 s. After that it hangs.
 const DEADLINE: Duration = Duration::from_secs(90);
 
-/// How often a running measurement is looked at.
+/// Pause between two looks whether a measurement has ended: 20 ms.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Options of `chunkperf budgets`.
 #[derive(Debug, Args)]
 pub struct BudgetsArgs {
-    /// For every budget whose own options do not say otherwise
+    /// Options of every budget whose own options do not say otherwise
     #[command(flatten)]
     common: Common,
-    /// Run this one; a wrong name prints them all
+    /// Name of the one budget to run; a wrong name prints all names
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// Hold it to this and not to its own limit, with tiny sizes too
+    /// Limit of that budget instead of its own, also with tiny sizes
     #[arg(long, value_name = "X", requires = "only", value_parser = values::limit)]
     limit: Option<f64>,
-    /// Tiny sizes: shows that everything runs, the figures mean nothing and none is missed
+    /// Tiny sizes: only shows that everything runs; figures mean nothing and no budget is missed
     #[arg(long)]
     quick: bool,
 }
@@ -102,12 +102,12 @@ fn choose(only: Option<&str>, limit: Option<f64>) -> Result<Vec<Budget>, Failure
     Ok(chosen)
 }
 
-/// Each runs in processes of its own, started clean, as a user would run it.
+/// Runs a budget in processes of its own, started clean, as a user would run it.
 fn measure(budget: &Budget, args: &BudgetsArgs) -> Result<serde_json::Map<String, Value>, Failure> {
     let program = std::env::current_exe().doing("finding this program's file")?;
     let mut words = budget.command.split(' ');
     let small = args.quick.then(|| budget.quick.split(' '));
-    // Of an option that is given twice the later one holds.
+    // If an option is given twice, the later one holds.
     let child = Command::new(program)
         .args(words.next())
         .args(args.common.to_arguments())
@@ -123,7 +123,7 @@ fn measure(budget: &Budget, args: &BudgetsArgs) -> Result<serde_json::Map<String
     serde_json::from_str(&output).doing("understanding a row")
 }
 
-/// A measurement that is ended whatever happens.
+/// A running measurement, ended when this is dropped.
 struct Running(Child);
 
 impl Running {
@@ -140,7 +140,7 @@ impl Running {
             }
         };
         let mut output = String::new();
-        // A row is far smaller than a pipe: it is all there when the process has ended.
+        // A row is far smaller than a pipe: all of it is there when the process has ended.
         if let Some(stdout) = &mut self.0.stdout {
             stdout.read_to_string(&mut output).doing("reading a row")?;
         }
@@ -153,7 +153,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself; either way no process is left behind.
+        // The process may have ended by itself; either way none is left behind.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -190,7 +190,8 @@ fn heading() -> Vec<String> {
     ["name", "figure", "budget", "aim", "met", "what"].map(str::to_owned).to_vec()
 }
 
-/// `met` holds, without a figure, of a budget that cannot be measured here.
+/// Returns a line of the table. A budget that cannot be measured here has no figure, and `met`
+/// holds.
 fn line(budget: &Budget, figure: Option<f64>, met: bool) -> Vec<String> {
     let sign = match budget.bound {
         Bound::AtLeast(_) | Bound::Printed => ">=",

@@ -28,7 +28,7 @@ pub struct CallsArgs {
     /// Calls of all counted slices [default: as many as fill two seconds]
     #[arg(long, value_name = "N", value_parser = values::count)]
     calls: Option<u64>,
-    /// Measure this in the same run and print the ratio
+    /// Baseline that is measured in the same run, and whose ratio is printed
     #[arg(long, value_enum, value_name = "BASELINE")]
     against: Option<Against>,
 }
@@ -144,7 +144,7 @@ fn open_tarpc(
     Ok(Box::new(crate::baseline::tarpc::Tarpc::open(bench, bytes, in_flight)?))
 }
 
-/// Refused before.
+/// Fails; without the feature `peers` the command has refused before.
 #[cfg(not(feature = "peers"))]
 fn open_tarpc(_: &mut Bench, _: usize, _: u64) -> Result<Box<dyn Contender>, Failure> {
     Err(crate::baseline::no_tarpc())

@@ -1,4 +1,4 @@
-//! `chunkperf cluster`: how long a cluster of processes on this machine takes to start and end.
+//! `chunkperf cluster`: times in which a cluster of processes on this machine starts and ends.
 
 use clap::Args;
 
@@ -18,7 +18,7 @@ pub struct ClusterArgs {
     /// Processes, this one counted
     #[arg(long, value_name = "N", default_value = "16", value_parser = values::nodes)]
     nodes: u32,
-    /// How often; medians count
+    /// Number of starts and ends; medians count
     #[arg(long, value_name = "N", default_value = "9", value_parser = values::count)]
     repeat: u64,
 }

@@ -17,7 +17,7 @@ use crate::ours::chain::Head;
 use crate::stats::median;
 use crate::table::Row;
 
-/// More nodes than this on one machine measure its scheduler.
+/// Most nodes: more on one machine would measure its scheduler.
 const NODES_MAX: usize = 256;
 
 /// Bytes of an element of the array.
@@ -37,19 +37,19 @@ pub struct DeltaArgs {
     /// Bytes of the array, whole elements of 4
     #[arg(long, value_name = "B", default_value = "4MiB", value_parser = values::bytes)]
     bytes: usize,
-    /// Bytes of an increment, or auto: computed from measured costs
+    /// Bytes of an increment; auto computes them from measured costs
     #[arg(long, value_name = "B|auto", default_value = "auto", value_parser = values::auto_bytes)]
     delta: Auto<usize>,
-    /// What every node computes on every element
+    /// Computation of every node on every element
     #[arg(long, value_enum, default_value_t = ComputeKind::Trig)]
     compute: ComputeKind,
-    /// The network: real is this machine's
+    /// Network between the nodes; real is this machine's
     #[arg(long, value_enum, default_value_t = Lan::Real)]
     lan: Lan,
     /// Runs of each kind, whole and in deltas [default: as many as take some seconds]
     #[arg(long, value_name = "N", value_parser = values::count)]
     repeat: Option<u64>,
-    /// Measure this in the same run and print the ratio
+    /// Baseline that is measured in the same run, and whose ratio is printed
     #[arg(long, value_enum, value_name = "BASELINE")]
     against: Option<Against>,
 }
@@ -64,7 +64,7 @@ enum Pattern {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ComputeKind {
-    /// Nothing.
+    /// No computation.
     Empty,
     /// A filter and a pseudo-random number an element.
     Random,
@@ -74,13 +74,13 @@ enum ComputeKind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Lan {
-    /// This machine's.
+    /// This machine's network.
     Real,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Against {
-    /// Ours: as many bytes as one large message, which nobody computes.
+    /// Ours: as many bytes as one large message, without a computation.
     Bandwidth,
 }
 
@@ -120,7 +120,7 @@ pub fn run(args: &DeltaArgs) -> Result<Verdict, Failure> {
     Ok(Verdict::Fine)
 }
 
-/// How the array travels.
+/// Transfer of the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Transfer {
     /// As a whole, computed before it is sent.
@@ -173,7 +173,8 @@ impl Runs {
         }
     }
 
-    /// Both ways once, compared with the array computed in one piece; not counted.
+    /// Runs both transfers once and compares the results with an array computed in one piece; not
+    /// counted.
     fn verify(&mut self, bench: &Bench) -> Result<(), Failure> {
         self.once(bench, Transfer::Whole, true)?;
         self.once(bench, Transfer::Delta, true)?;
@@ -257,7 +258,7 @@ impl DeltaArgs {
     }
 }
 
-/// The median time of one run.
+/// Returns the median time of one run, in seconds.
 fn median_seconds(slices: &[Slice]) -> f64 {
     let each: Vec<f64> = slices.iter().map(|slice| 1.0 / slice.rate()).collect();
     median(&each)

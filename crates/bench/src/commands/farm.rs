@@ -19,13 +19,14 @@ use crate::harness::slices::{Outcome, Plan, Side, Slice, alternate, name_of};
 use crate::ours::farm::{FarmKind, Ready, start};
 use crate::table::Row;
 
-/// What the hand-made farm takes where ours chooses its own prefetch.
+/// Prefetch of the hand-made farm if ours chooses its own.
 const HAND_PREFETCH: usize = 64;
 
-/// An assignment is one message, and that is what a message may be unless a node is told otherwise.
+/// Most bytes of an assignment: it is one message, and this is the default limit of a node.
 const ASSIGNMENT_BYTES_MAX: u64 = 32 << 20;
 
-/// What an assignment has beside its tasks, and each task beside its bytes: more than either is.
+/// Bytes of an assignment beside its tasks, and of a task beside its own bytes: an upper bound of
+/// both.
 const HEADER_BYTES: u64 = 64;
 
 /// Options of `chunkperf farm`.
@@ -36,13 +37,13 @@ pub struct FarmArgs {
     /// Tasks of all counted slices
     #[arg(long, value_name = "N", default_value = "100000", value_parser = values::count)]
     tasks: u64,
-    /// How long each task computes
+    /// Time that each task computes
     #[arg(long, value_name = "DUR", default_value = "0us", value_parser = values::duration)]
     work: Duration,
     /// Encoded bytes of a task, at least 8; a result has 8
     #[arg(long, value_name = "B", default_value = "16", value_parser = values::message_bytes)]
     task_bytes: usize,
-    /// Workers, in model a the farmer's own among them
+    /// Number of workers, in model a the farmer's own among them
     #[arg(long, value_name = "N", default_value = "1", value_parser = values::count)]
     workers: u64,
     /// Processes, pinned one a core, or threads
@@ -51,13 +52,13 @@ pub struct FarmArgs {
     /// Whether the farmer's node also works (a) or not (b)
     #[arg(long, value_enum, default_value_t = ModelKind::B)]
     model: ModelKind,
-    /// Assignments a worker holds: 1 is none beside the one at work; or auto
+    /// Assignments that a worker holds, including the one at work; or auto
     #[arg(long, value_name = "K|auto", default_value = "2", value_parser = values::auto_count)]
     prefetch: Auto<u64>,
     /// Tasks an assignment
     #[arg(long, value_name = "G", default_value = "1", value_parser = values::grain)]
     grain: u32,
-    /// Measure this in the same run and print the ratio
+    /// Baseline that is measured in the same run, and whose ratio is printed
     #[arg(long, value_enum, value_name = "BASELINE")]
     against: Option<Against>,
 }
@@ -80,7 +81,7 @@ enum ModelKind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Against {
-    /// A farmer over blocking sockets that answers whatever is ready in one write.
+    /// A farmer over blocking sockets that answers all results it finds in one write.
     HandFarm,
 }
 
@@ -93,7 +94,7 @@ pub fn run(args: &FarmArgs) -> Result<Verdict, Failure> {
     let setting = args.common.setting()?;
     let mut plan = Plan::new(Some(args.tasks), 1, args.against.is_some())?;
     if args.against.is_none() {
-        // Without a ratio to pair, the tasks are one run, as a user's are.
+        // Without a ratio to pair, all tasks are one run, as a user's are.
         plan.slices = 1;
     }
     let hand_processes =
@@ -115,7 +116,8 @@ pub fn run(args: &FarmArgs) -> Result<Verdict, Failure> {
     Ok(Verdict::Fine)
 }
 
-/// Workers that poll busily would take the core from the baseline's: they stand still meanwhile.
+/// Runs ours; with `held` its workers stand still before and after. Workers that poll busily would
+/// take the core from the baseline's.
 fn run_ours(ours: &mut dyn Ready, bench: &Bench, held: bool, tasks: u64) -> Result<f64, Failure> {
     if held {
         ours.hold(false);

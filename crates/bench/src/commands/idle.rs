@@ -1,4 +1,4 @@
-//! `chunkperf idle`: what links cost that carry nothing.
+//! `chunkperf idle`: costs of links that carry nothing.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::harness::protocol::{PolicyKind, Usage};
 use crate::harness::slices::name_of;
 use crate::ours::idle::Links;
 
-/// Memory is read after the last link has been idle this long.
+/// Time for which all links are idle before memory is read: 1.5 s.
 const SETTLE: Duration = Duration::from_millis(1500);
 
-/// Wake-ups are counted over this long.
+/// Time in which wake-ups are counted: 3 s.
 const WATCH: Duration = Duration::from_secs(3);
 
-/// Links made before memory is first read: what is set up once is then there.
+/// Links made before memory is first read, so that one-time setup is not counted.
 const LINKS_BEFORE: usize = 2;
 
 /// Options of `chunkperf idle`.
@@ -26,7 +26,7 @@ const LINKS_BEFORE: usize = 2;
 pub struct IdleArgs {
     #[command(flatten)]
     common: Common,
-    /// How many links, each to a node of its own
+    /// Number of links, each to a node of its own
     #[arg(long, value_name = "N", default_value = "1000", value_parser = values::links)]
     links: usize,
 }

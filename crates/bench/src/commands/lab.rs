@@ -37,7 +37,7 @@ enum Scenario {
     Corrupt(CorruptArgs),
     /// A network that is unplugged and destroys sockets, in namespaces (needs root)
     Namespaces(NamespacesArgs),
-    /// Anything else is refused with the names that are allowed.
+    /// Any other word: refused with the names that are allowed.
     #[command(external_subcommand)]
     Other(Vec<String>),
 }
@@ -46,14 +46,14 @@ enum Scenario {
 struct LabCommon {
     #[command(flatten)]
     common: Common,
-    /// What is done, where and when follows from this number [default: another one each time]
+    /// Seed of the faults, their places and times [default: another one each time]
     #[arg(long, value_name = "N", value_parser = values::seed)]
     seed: Option<u64>,
-    /// A silent peer is given up for dead after this, asked after a tenth and suspected after
-    /// three tenths of it
+    /// Time after which a silent peer is given up for dead; it is asked after a tenth of that time,
+    /// and suspected after three tenths
     #[arg(long, value_name = "DUR", default_value = "10s", value_parser = values::dead)]
     dead: Duration,
-    /// What is late by less is in time
+    /// Delay that still counts as in time
     #[arg(long, value_name = "DUR", default_value = "2s", value_parser = values::duration)]
     late_max: Duration,
 }
@@ -62,26 +62,25 @@ struct LabCommon {
 struct CutsArgs {
     #[command(flatten)]
     lab: LabCommon,
-    /// How often the connection is cut
+    /// Number of cuts of the connection
     #[arg(long, value_name = "N", default_value = "1000", value_parser = values::times)]
     cuts: usize,
-    /// How long a connection carries data before it is cut, on average
+    /// Mean time for which a connection carries data before it is cut
     #[arg(long, value_name = "DUR", default_value = "20ms", value_parser = values::some_time)]
     every: Duration,
-    /// What is done to it; one-way, blackhole and stall take seconds each to be noticed
+    /// Fault of the connection; one-way, blackhole and stall take seconds each to be noticed
     #[arg(long, value_enum, default_value_t = cuts::How::Mixed)]
     how: cuts::How,
-    /// Each byte takes so long from node to node, beside what it takes anyway; a resume takes it
-    /// several times
+    /// Added time of each byte from node to node; a resume takes it several times
     #[arg(long, value_name = "DUR", default_value = "0s", value_parser = values::duration)]
     delay: Duration,
-    /// Which way the stream goes, seen from the node that dialled
+    /// Direction of the stream, as the node that dialled sees it
     #[arg(long, value_enum, default_value_t = cuts::Flow::Forth)]
     direction: cuts::Flow,
     /// Encoded bytes of a message, at least 8
     #[arg(long, value_name = "B", default_value = "16", value_parser = values::message_bytes)]
     size: usize,
-    /// What a resume may take beyond the backoff (99th percentile)
+    /// Longest time of a resume beyond the backoff (99th percentile)
     #[arg(long, value_name = "DUR", default_value = "50ms", value_parser = values::duration)]
     resume_max: Duration,
 }
@@ -90,14 +89,14 @@ struct CutsArgs {
 struct StopArgs {
     #[command(flatten)]
     lab: LabCommon,
-    /// How long a process is stopped; may be given several times [default: a fifth, four
+    /// Time for which a process is stopped; may be given several times [default: a fifth, four
     /// fifths and seven fifths of the dead time, then it is killed]
     #[arg(long = "for", value_name = "DUR", value_parser = values::some_time)]
     times: Vec<Duration>,
-    /// Kill it (alone, or after the stops that are named)
+    /// Kill the process (alone, or after the stops that are named)
     #[arg(long)]
     kill: bool,
-    /// Which process: the one that takes the stream, or the one that sends it
+    /// Process that is stopped or killed: the receiver of the stream, or its sender
     #[arg(long, value_enum, default_value_t = Whom::Receiver)]
     whom: Whom,
 }
@@ -106,13 +105,13 @@ struct StopArgs {
 struct IdleLinksArgs {
     #[command(flatten)]
     lab: LabCommon,
-    /// How many links, each to a node of its own
+    /// Number of links, each to a node of its own
     #[arg(long, value_name = "N", default_value = "10000", value_parser = values::links)]
     links: usize,
-    /// How long wake-ups are counted
+    /// Time in which wake-ups are counted
     #[arg(long, value_name = "DUR", default_value = "5s", value_parser = values::some_time)]
     watch: Duration,
-    /// What a link may take, both ends together
+    /// Most bytes of memory that a link may take, both ends together
     #[arg(long, value_name = "B", default_value = "32KiB", value_parser = values::bytes)]
     bytes_max: usize,
 }
@@ -121,10 +120,10 @@ struct IdleLinksArgs {
 struct ResumesArgs {
     #[command(flatten)]
     lab: LabCommon,
-    /// How many links, each to a node of its own
+    /// Number of links, each to a node of its own
     #[arg(long, value_name = "N", default_value = "1000", value_parser = values::links)]
     links: usize,
-    /// How often all of them are cut
+    /// Number of times that all links are cut
     #[arg(long, value_name = "N", default_value = "5", value_parser = values::times)]
     cuts: usize,
 }
@@ -133,7 +132,7 @@ struct ResumesArgs {
 struct SlowArgs {
     #[command(flatten)]
     lab: LabCommon,
-    /// For how long
+    /// Seconds of the run
     #[arg(long, value_name = "S", default_value = "60", value_parser = values::count)]
     seconds: u64,
     /// Channels with a slow receiver, beside a brisk one
@@ -145,7 +144,7 @@ struct SlowArgs {
     /// Encoded bytes of a message, at least 8
     #[arg(long, value_name = "B", default_value = "1KiB", value_parser = values::message_bytes)]
     size: usize,
-    /// How much the memory of a process may grow in the last two thirds of the time
+    /// Most bytes by which a process's memory may grow in the last two thirds of the time
     #[arg(long, value_name = "B", default_value = "4MiB", value_parser = values::bytes)]
     growth_max: usize,
 }
@@ -154,7 +153,7 @@ struct SlowArgs {
 struct CorruptArgs {
     #[command(flatten)]
     lab: LabCommon,
-    /// How many sessions, a turned bit each
+    /// Number of sessions, with one turned bit each
     #[arg(long, value_name = "N", default_value = "40", value_parser = values::count)]
     sessions: u64,
 }
@@ -163,13 +162,13 @@ struct CorruptArgs {
 struct NamespacesArgs {
     #[command(flatten)]
     lab: LabCommon,
-    /// How often something is done to the network
+    /// Number of faults of the network
     #[arg(long, value_name = "N", default_value = "20", value_parser = values::times)]
     faults: usize,
-    /// How long messages pass before, on average
+    /// Mean time for which messages pass before a fault
     #[arg(long, value_name = "DUR", default_value = "300ms", value_parser = values::some_time)]
     every: Duration,
-    /// How long the network is unplugged, on average
+    /// Mean time for which the network is unplugged
     #[arg(long, value_name = "DUR", default_value = "700ms", value_parser = values::some_time)]
     outage: Duration,
     /// Megabits a second that pass [default: as many as go]
@@ -241,7 +240,7 @@ pub fn run(args: &LabArgs) -> Result<Verdict, Failure> {
 }
 
 impl CorruptArgs {
-    /// Whatever is not plain notices a turned bit.
+    /// Whether the transport notices a turned bit, as all but plain ones do.
     fn is_sealed(&self) -> bool {
         let transport = self.lab.common.transport;
         !matches!(transport, Transport::Tcp | Transport::Unix | Transport::Memory)
@@ -300,14 +299,14 @@ impl LabCommon {
         let setting = self.common.setting()?;
         let seed = self.seed.unwrap_or_else(machine::now_ns);
         if self.seed.is_none() {
-            // Before anything can hang.
+            // Printed before anything can hang.
             eprintln!("chunkperf: lab {name} --seed {seed}");
         }
         let mut lab = Lab::new(&setting, seed, self.dead, self.late_max);
         let mut row = self.common.row("lab");
         row.set("scenario", name).set("seed", seed);
         let mut promises = Promises::default();
-        // Dropped with all that runs on it, the proxy's connections too.
+        // The runtime is dropped here with all its tasks, the proxy's connections too.
         far::runtime(1)?.block_on(run(&mut lab, &mut promises, &mut row))?;
         promises.report(&mut row);
         row.print(self.common.json);

@@ -26,40 +26,41 @@ pub struct LatencyArgs {
     /// Round trips of all counted slices
     #[arg(long, value_name = "N", default_value = "20000", value_parser = values::count)]
     iterations: u64,
-    /// Alone, beside a bulk transfer on another channel of the link, or with cores that never halt
+    /// Load beside the round trips: none, a bulk transfer on another channel, or cores that never
+    /// halt
     #[arg(long, value_enum, default_value_t = LoadKind::Idle)]
     load: LoadKind,
     /// Bytes of a message of the bulk transfer
     #[arg(long, value_name = "B", default_value = "1GiB", value_parser = values::message_bytes)]
     load_bytes: usize,
-    /// The lane of the messages
+    /// Lane of the messages
     #[arg(long, value_enum, default_value_t = LaneKind::Bulk)]
     lane: LaneKind,
-    /// Measure this in the same run and print the ratio
+    /// Baseline that is measured in the same run, and whose ratio is printed
     #[arg(long, value_enum, value_name = "BASELINE")]
     against: Option<Against>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum LoadKind {
-    /// Nothing beside.
+    /// No load.
     Idle,
-    /// A bulk transfer from near to far end beside.
+    /// A bulk transfer from near to far end.
     Bulk,
-    /// A thread at idle priority spins on each core, beside the baseline too: no core halts.
+    /// A thread at idle priority spins on each core, also beside the baseline: no core halts.
     Spinner,
 }
 
-/// With a core that halts a round trip takes longer than this in plain sockets.
+/// Longest median round trip in plain sockets on a core that does not halt, in microseconds.
 const AWAKE_US_MAX: f64 = 20.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Against {
     /// Plain sockets: sleeping in epoll, or spinning in it with --runtime busy-poll.
     Raw,
-    /// MPICH over TCP, which spins: its own program, compiled by mpicc.
+    /// MPICH over TCP, which spins: a program of its own, compiled by mpicc.
     Mpich,
-    /// Ours with nothing beside.
+    /// Our round trips without a load.
     LoadIdle,
     /// Ours without its session.
     SessionOff,
@@ -87,7 +88,7 @@ pub fn run(args: &LatencyArgs) -> Result<Verdict, Failure> {
         && baseline.is_some()
         && let Err(failure) = &outcome
     {
-        // Its ranks may hang: ours has its row all the same.
+        // MPICH's ranks may hang: ours has its row all the same.
         reason = Some(failure.to_string());
         outcome = slices::run(&mut bench, &mut *ours, None, &plan);
     }
@@ -146,7 +147,8 @@ impl LatencyArgs {
         }))
     }
 
-    /// `missing` says why there is no baseline although one was asked for.
+    /// Returns the row; `missing` is the reason why there is no baseline although one was asked
+    /// for.
     fn row(&self, outcome: &Outcome, missing: Option<String>) -> Row {
         let samples = outcome.samples_ns();
         let mut row = self.common.row("latency");
@@ -174,7 +176,7 @@ impl LatencyArgs {
         row
     }
 
-    /// Why the ratio beside a spinner means nothing, if that is so.
+    /// Returns the reason why the ratio beside a spinner means nothing, if it does not.
     fn halts(&self, baseline_p50_us: f64) -> Option<String> {
         let halts = self.load == LoadKind::Spinner && baseline_p50_us > AWAKE_US_MAX;
         halts.then(|| {

@@ -1,13 +1,17 @@
 //! `chunkperf model`: the cost model of "Dynamic chunking in Eden" (sections 3.1 and 4.1), fitted
 //! on this machine.
 //!
-//! Sending a message takes `lambda + beta * bytes`, whichever way it goes; the lines are fitted to
-//! saturated streams of several sizes. The *plain* path is one packet and one write a message,
-//! the *chunked* path gathers. Equation (2) of the paper splits the latter's time for one message
-//! into its share of a packet, `lambda * packets / messages`, its bytes, `(beta + T_copy) *
-//! bytes`, and `T_var` for what gathering does with each message; the packets are counted, and the
-//! rest gives `T_copy` and `T_var`. Equation (5) then predicts what gathering saves, at a size
-//! that was kept out of the fit.
+//! Sending a message takes `lambda + beta * bytes` on either path; the lines are fitted to
+//! saturated streams of several sizes. The *plain* path is one packet and one write a message, the
+//! *chunked* path gathers. Equation (2) of the paper splits the chunked path's time for one message
+//! into:
+//!
+//! * its share of a packet, `lambda * packets / messages`;
+//! * its bytes, `(beta + T_copy) * bytes`;
+//! * `T_var` for the work of gathering on each message.
+//!
+//! The packets are counted, and the rest gives `T_copy` and `T_var`. Equation (5) then predicts the
+//! saving by gathering, at a size that was kept out of the fit.
 
 use clap::Args;
 
@@ -22,11 +26,11 @@ use crate::ours::stream::{Delivery, StreamKind, near};
 use crate::stats::median;
 use crate::table::{Row, write_out};
 
-/// The sizes of the fit, in bytes: all of the same kind of message, and none above what is staged
-/// in a ring. They double and more, so that each of the two terms rules at some of them.
+/// Sizes of the fit, in bytes: all of the same kind of message, and none above the largest that is
+/// staged in a ring. They at least double, so that each of the two terms rules at some sizes.
 const SIZES: [usize; 9] = [24, 48, 96, 192, 384, 768, 1536, 3072, 6144];
 
-/// The first warm-up tries this many messages.
+/// Messages of the first warm-up.
 const FIRST_TRY: u64 = 10_000;
 
 /// Options of `chunkperf model`.
@@ -102,7 +106,7 @@ pub fn run(args: &ModelArgs) -> Result<Verdict, Failure> {
     Ok(Verdict::Fine)
 }
 
-/// Streams both ways in turn.
+/// Streams on both paths in turn.
 fn measure(
     bench: &mut Bench,
     setting: &Setting,
@@ -136,7 +140,8 @@ fn us_per_message(slices: &[Slice]) -> f64 {
     median(&times)
 }
 
-/// Packets with messages; those of acknowledgements and credit are everywhere alike.
+/// Returns the packets that carry messages, a message. Packets of acknowledgements and credit are
+/// alike on both paths.
 fn packets_per_message(outcome: &Outcome) -> f64 {
     let Some((before, after)) = &outcome.stats else { return f64::NAN };
     let packets = after.message_packets_sent - before.message_packets_sent;
@@ -152,7 +157,8 @@ impl Model {
         };
         let plain = line(&|it| it.plain_us)?;
         let chunked = line(&|it| it.chunked_us)?;
-        // Without the packets' own cost; what is left counts by the time it is a part of.
+        // The times without the packets' own cost, each weighted by the whole time that it is a
+        // part of.
         let rest: Vec<_> = measured
             .iter()
             .map(|it| Point {
@@ -165,7 +171,7 @@ impl Model {
         Some(Self { plain, chunked, copy_us_per_byte, variable_us: rest.intercept })
     }
 
-    /// Equation (5) for one message, its constant left out: a node is set up once.
+    /// Returns the saving a message by equation (5), without its constant: a node is set up once.
     fn saving_us(&self, at: &Measured) -> f64 {
         let saved = 1.0 - at.packets;
         (self.plain.intercept - self.variable_us) * saved
@@ -194,7 +200,7 @@ mod tests {
 
     const PACKET_BYTES: f64 = 65_536.0;
 
-    /// Times that follow the model to the last digit.
+    /// Returns times that follow the model to the last digit.
     fn exact(model: &Model, bytes: f64) -> Measured {
         let packets = bytes / PACKET_BYTES;
         let slope = model.plain.slope + model.copy_us_per_byte;

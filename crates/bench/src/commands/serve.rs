@@ -18,7 +18,7 @@ use crate::harness::near::FAR_COMMAND;
 use crate::harness::protocol::GREETING;
 use crate::harness::{far, machine};
 
-/// A stranger who says nothing is turned away after this.
+/// Time after which a silent stranger is turned away: 5 s.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Most connections without a greeting, and most near ends that wait to be served: 256 of each.
@@ -27,13 +27,13 @@ const GREETINGS_MAX: usize = 256;
 /// Options of `chunkperf serve`.
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Where to wait for near ends; beyond loopback only with the option below
+    /// Address on which to wait for near ends; beyond loopback only with the option below
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7600", value_parser = crate::cli::values::listen_address)]
     listen: SocketAddr,
-    /// Serve whoever can reach this host: there is no admission, no encryption
+    /// Serve everyone who can reach this host: without admission and encryption
     #[arg(long)]
     insecure_bind_beyond_loopback: bool,
-    /// End after this many near ends [default: never]
+    /// Number of near ends after which to end [default: never]
     #[arg(long, value_name = "N", value_parser = crate::cli::values::count)]
     runs: Option<u64>,
 }
@@ -65,10 +65,10 @@ pub fn run(args: &ServeArgs) -> Result<Verdict, Failure> {
     Ok(Verdict::Fine)
 }
 
-/// Hands over those that greet, for ever. Each has a thread for its greeting, so that one that is
-/// silent delays nobody.
+/// Hands over the connections that greet, for ever. Each has a thread for its greeting, so that a
+/// silent one delays no other.
 fn accept(listener: &TcpListener, greeted: &SyncSender<(TcpStream, SocketAddr)>) {
-    // A clone for each that has not greeted.
+    // One clone for each connection that has not greeted.
     let waiting = Arc::new(());
     loop {
         let accepted = listener.accept().and_then(|(stream, peer)| {
@@ -80,7 +80,7 @@ fn accept(listener: &TcpListener, greeted: &SyncSender<(TcpStream, SocketAddr)>)
                 let admitted = admit(&stream);
                 drop(place);
                 match admitted {
-                    // Nobody serves any more when the program ends.
+                    // The send fails when the program is ending and serves no more.
                     Ok(()) => drop(greeted.send((stream, peer))),
                     Err(error) => eprintln!("chunkperf: {peer} turned away: {error}"),
                 }
@@ -94,7 +94,7 @@ fn accept(listener: &TcpListener, greeted: &SyncSender<(TcpStream, SocketAddr)>)
     }
 }
 
-/// Reads the word that a near end says first, no byte more, and not for ever.
+/// Reads the first word of a near end, no byte more, and not for ever.
 fn admit(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(GREETING_TIMEOUT))?;
@@ -107,7 +107,8 @@ fn admit(stream: &TcpStream) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidData, "no chunkperf of this version"))
 }
 
-/// A process a near end: it starts clean, and what breaks there breaks nothing here.
+/// Serves one near end by a process of its own: it starts clean, and a failure there breaks nothing
+/// here.
 fn serve_one(stream: TcpStream) -> Result<(), Failure> {
     let program = std::env::current_exe().doing("finding this program's file")?;
     let host = stream.local_addr().doing("asking for this host's address")?.ip().to_string();
@@ -124,12 +125,12 @@ fn serve_one(stream: TcpStream) -> Result<(), Failure> {
 /// Options of the far end.
 #[derive(Debug, Args)]
 pub struct FarArgs {
-    /// Listen on this address, whatever the near end says
+    /// Address to listen on, whatever address the near end names
     #[arg(long)]
     host: Option<String>,
 }
 
-/// The far end itself: commanded over standard input, answering on standard output.
+/// Runs the far end: commanded over standard input, answering on standard output.
 ///
 /// # Errors
 /// If the near end breaks off.
@@ -155,7 +156,7 @@ mod tests {
         near.write_all(format!("{GREETING}\n").as_bytes()).unwrap();
         let (_, peer) = near_ends.recv().unwrap();
         assert_eq!(peer, near.local_addr().unwrap());
-        // The stranger still has its time.
+        // The stranger's time is not over.
         silent.set_nonblocking(true).unwrap();
         assert_eq!(silent.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
     }

@@ -32,7 +32,7 @@ pub struct StarveArgs {
     /// Time that each task computes before it sends a result and looks for the next order
     #[arg(long, value_name = "DUR", default_value = "1s", value_parser = values::some_time)]
     work: Duration,
-    /// Measure this in the same run, beside the same tasks, and print the ratio of p99
+    /// Baseline that is measured in the same run, beside the same tasks; the ratio is that of p99
     #[arg(long, value_enum, value_name = "BASELINE")]
     against: Option<Against>,
 }
@@ -80,7 +80,7 @@ pub fn run(args: &StarveArgs) -> Result<Verdict, Failure> {
 }
 
 impl StarveArgs {
-    /// Checks that a worker is left for the node's link, unless an I/O thread drives it.
+    /// Checks that a worker is left for the node's link, unless an I/O thread drives the link.
     fn check(&self) -> Result<(), Failure> {
         let threads = self.common.threads;
         if self.computing < threads || self.common.runtime == RuntimeKind::IoThread {

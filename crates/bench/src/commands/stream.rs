@@ -19,16 +19,16 @@ use crate::ours::stream::{Delivery, Logged, StreamKind, near, near_logged};
 use crate::stats::percentile_us;
 use crate::table::Row;
 
-/// The first warm-up tries this many messages, and fewer large ones.
+/// Messages of the first warm-up; fewer if they are large.
 const FIRST_TRY: u64 = 10_000;
 
-/// Bytes of the messages that the first warm-up tries, unless one has more.
+/// Most bytes of the messages of the first warm-up, unless one message has more.
 const FIRST_TRY_BYTES: u64 = 10 << 20;
 
-/// A paced run takes this long, unless the number of messages is given.
+/// Seconds of a paced run, unless the number of messages is given.
 const PACED_SECONDS: u64 = 2;
 
-/// Round trips in a slice of the baseline `latency`, at most.
+/// Most round trips in a slice of the baseline `latency`.
 const ROUND_TRIPS_MAX: u64 = 1_000;
 
 /// Options of `chunkperf stream`.
@@ -45,22 +45,23 @@ pub struct StreamArgs {
     /// Messages a second [default: as many as go]
     #[arg(long, value_name = "R", value_parser = values::rate)]
     rate: Option<u64>,
-    /// How a rate is kept: spinning, or sleeping until a timer of the system
+    /// Way of keeping a rate: spinning, or sleeping until a timer of the system
     #[arg(long, value_enum, default_value_t = Pace::Spin)]
     pace: Pace,
     /// Fixed size of packets, 1 KiB to 1 MiB [default: the library chooses]
     #[arg(long, value_name = "B", value_parser = values::packet_bytes)]
     packet_bytes: Option<usize>,
-    /// When a packet leaves: chunked, unbuffered or linger:DUR
+    /// Policy by which a packet leaves: chunked, unbuffered or linger:DUR
     #[arg(long, default_value = "chunked", value_parser = values::policy)]
     policy: PolicyKind,
-    /// One message a call, or many, at both ends
+    /// Messages a call at both ends: one, or many
     #[arg(long, value_enum, default_value_t = Api::One)]
     api: Api,
-    /// Messages as they are, or kept until the receiver has settled them
+    /// Treatment of messages that are not settled: none, or kept until the receiver has settled
+    /// them
     #[arg(long, value_enum, default_value_t = Delivery::Plain)]
     delivery: Delivery,
-    /// Measure this in the same run and print the ratio
+    /// Baseline that is measured in the same run, and whose ratio is printed
     #[arg(long, value_enum, value_name = "BASELINE")]
     against: Option<Against>,
     /// Slices of each side, at least 10 [default: 10, and 50 against session-off and plain,
@@ -81,12 +82,12 @@ enum Against {
     Latency,
     /// Ours without its session.
     SessionOff,
-    /// Ours with nothing settled.
+    /// Ours, with no message settled.
     Plain,
-    /// The bytes of our log appended to a file, with as many calls of fsync; or ours with nothing
-    /// settled, slice by slice the slower of the two.
+    /// The slower, slice by slice, of two: the bytes of our log appended to a file with as many
+    /// calls of fsync, and ours with no message settled.
     AppendOrPlain,
-    /// Ours: a channel of bytes, from and into memory that is used again.
+    /// Ours: a channel of bytes, from and into reused memory.
     Bandwidth,
 }
 
@@ -109,7 +110,7 @@ pub fn run(args: &StreamArgs) -> Result<Verdict, Failure> {
 }
 
 impl StreamArgs {
-    /// A difference of a twentieth is to be seen.
+    /// Whether the ratio is to show a difference of a twentieth.
     fn is_fine(&self) -> bool {
         matches!(self.against, Some(Against::SessionOff | Against::Plain))
     }
@@ -237,7 +238,7 @@ impl StreamArgs {
     fn set_baseline(&self, row: &mut Row, against: Against, outcome: &Outcome) {
         let name = name_of(against);
         if against == Against::Latency {
-            // A delivery is one way, a round trip is two.
+            // A delivery goes one way, a round trip goes two.
             let half_us = |slice: &Slice| slice.p50_us() / 2.0;
             let delivery: Vec<f64> = outcome.ours.iter().map(Slice::p50_us).collect();
             let halves: Vec<f64> = outcome.baseline.iter().map(half_us).collect();
@@ -256,7 +257,7 @@ impl StreamArgs {
     }
 }
 
-/// The library's counters over the counted slices.
+/// Sets the library's counters over the counted slices.
 pub(super) fn set_counters(row: &mut Row, stats: Option<&(PeerStats, PeerStats)>) {
     let Some((before, after)) = stats else { return };
     let packets = after.packets_sent - before.packets_sent;
@@ -271,7 +272,7 @@ pub(super) fn set_counters(row: &mut Row, stats: Option<&(PeerStats, PeerStats)>
         .set("flushes", Value::Object(flushes));
 }
 
-/// Bytes that a message of `bytes` has in a log.
+/// Returns the bytes that a message of `bytes` has in a log.
 fn prefixed(bytes: usize) -> usize {
     bytes + chunkcomm::proto::message::prefix_bytes(bytes)
 }

@@ -1,19 +1,19 @@
-//! `chunkperf sweep`: the library left to itself against fixed settings, over sizes and rates.
+//! `chunkperf sweep`: the library without a setting against fixed settings, over sizes and rates.
 //!
 //! A *cell* is a size of messages and a rate. In its *heats* all fixed settings run in turn, and
-//! the best of them is found. In its *final* that one and the library, which is given no setting,
-//! alternate anew, on fresh connections, and only these pairs are reported: the best of many noisy
-//! figures looks better than it is, but not when it is measured once more. A final whose target is
-//! missed goes on, up to ten times as long, and all of its pairs count: p99 of a slice moves by a
-//! quarter from one to the next.
+//! the best is found. In its *final* the best and the library without a setting alternate, on fresh
+//! connections. Only these pairs are reported: the best of many noisy figures looks better than it
+//! is, but not when it is measured once more. A final that misses its target continues, up to ten
+//! times as long, and all of its pairs count: p99 of a slice moves by a quarter from one to the
+//! next.
 //!
-//! The best is one setting. At saturation it is the one with the highest rate. Below, where the
-//! rate is the program's own, it is the one with the least product of p99 delivery and processor
-//! time a message: a setting that doubles the one to halve the other is no better, and what
-//! waits a millisecond to save a tenth of the processor is worse.
+//! The best is one setting. At saturation it has the highest rate. Below, where the program sets
+//! the rate, it has the least product of p99 delivery and processor time a message. A setting that
+//! doubles the one to halve the other is no better. One that waits a millisecond to save a tenth of
+//! the processor is worse.
 //!
-//! A rate is kept by a timer on which the program sleeps, so that the processor time is what the
-//! messages cost. Rates near or above what a size saturates at are left out and said so.
+//! A rate is kept by a timer on which the program sleeps, so that the processor time is the cost of
+//! the messages. Rates near or above a size's saturation are left out, and the row says so.
 
 mod duel;
 mod grid;
@@ -35,8 +35,8 @@ use crate::harness::slices::name_of;
 use crate::stats::percentile_us;
 use crate::table::{Row, aligned, significant, write_out};
 
-/// Of the rate that a size saturates at, so much is asked of it at most: nearer to it queues grow
-/// with every hiccup of the machine, and p99 tells about these.
+/// Largest rate of a size, as a part of its saturation: 0.7. Nearer to it queues grow with every
+/// hiccup of the machine, and p99 would measure these.
 const REACHABLE: f64 = 0.7;
 
 /// Options of `chunkperf sweep`.
@@ -52,7 +52,7 @@ pub struct SweepArgs {
     #[arg(long, value_name = "R,..", value_delimiter = ',', default_value = "1000,10000,100000,1000000,max",
           value_parser = grid::rate)]
     rates: Vec<Rate>,
-    /// Tiny runs: shows that everything runs, the figures mean nothing and none is missed
+    /// Tiny runs: only shows that everything runs; figures mean nothing and no target is missed
     #[arg(long)]
     quick: bool,
 }
@@ -69,7 +69,7 @@ pub fn run(args: &SweepArgs) -> Result<Verdict, Failure> {
     let mut verdict = Verdict::Fine;
     let mut progress = Progress::new(args);
     for &bytes in &args.sizes {
-        // Processes of its own, so that the nodes of the size before are gone.
+        // A size has processes of its own, so that the nodes of the size before are gone.
         let mut bench = Bench::start(&setting)?;
         let most = duel::saturation(&mut bench, &setting, bytes, &lengths)?;
         for &rate in &args.rates {
@@ -100,7 +100,7 @@ pub fn run(args: &SweepArgs) -> Result<Verdict, Failure> {
     Ok(verdict)
 }
 
-/// How far a sweep has come, on standard error: it takes minutes.
+/// Progress of a sweep, printed on standard error: a sweep takes minutes.
 struct Progress {
     started: Instant,
     done: usize,
@@ -113,7 +113,7 @@ impl Progress {
         Self { started: Instant::now(), done: 0, cells }
     }
 
-    /// One more cell is done.
+    /// Prints that one more cell is done.
     fn tell(&mut self, line: &[String]) {
         self.done += 1;
         let seconds = self.started.elapsed().as_secs();
@@ -142,7 +142,7 @@ impl SweepArgs {
     }
 }
 
-/// What a cell that was left out does not have.
+/// Keys that are null in the row of a cell that was left out.
 const KEYS: [&str; 26] = [
     "messages",
     "seconds",
@@ -223,7 +223,7 @@ fn heading() -> Vec<String> {
     columns.map(str::to_owned).to_vec()
 }
 
-/// A cell for people: ours in figures, then the best fixed setting and ours over it.
+/// Returns a cell's line for people: our figures, then the best fixed setting and ours over it.
 fn line(cell: Cell, most: f64, duel: Option<&Duel>) -> Vec<String> {
     let mut line = vec![cell.bytes.to_string(), cell.rate.to_string()];
     let Some(duel) = duel else {
@@ -242,7 +242,7 @@ fn line(cell: Cell, most: f64, duel: Option<&Duel>) -> Vec<String> {
     line
 }
 
-/// Three digits that mean something.
+/// Returns a number with three significant digits.
 fn short(number: f64) -> String {
     if number >= 100.0 { format!("{number:.0}") } else { significant((number * 1e3).round() / 1e3) }
 }

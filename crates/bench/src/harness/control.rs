@@ -9,13 +9,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::failure::{Doing, Failure};
 
-/// A report with the times of every marked message stays well below this.
+/// Most bytes of a line: a report with the times of every marked message stays well below.
 const LINE_BYTES_MAX: u64 = 64 << 20;
 
 /// One side of a control connection.
 ///
-/// Lines are read by a thread of their own, so that a runtime can wait for the next one while it
-/// goes on driving what is measured; the thread sleeps during a slice.
+/// A thread of its own reads the lines, so that a runtime can wait for the next one while it drives
+/// the measured connections. The thread sleeps during a slice.
 #[derive(Debug)]
 pub struct Control {
     writer: Writer,
@@ -49,15 +49,15 @@ impl Control {
         self.writer.0.flush().doing("writing to the control connection")
     }
 
-    /// Closes our direction: the other side reads its end.
+    /// Closes our direction: the other side then reads the end.
     pub fn close(&mut self) {
         self.writer = Writer(Box::new(std::io::sink()));
     }
 
-    /// Waits for one line; none when the other side has closed.
+    /// Waits for one line; returns `None` when the other side has closed.
     ///
     /// # Errors
-    /// If the connection breaks or the line is not what was expected.
+    /// If the connection breaks or the line is not a `T`.
     ///
     /// # Cancel safety
     /// A line that has not been returned stays for the next call.
@@ -77,7 +77,7 @@ fn read_lines(reader: impl Read, into: &UnboundedSender<std::io::Result<String>>
             Ok(0) => return,
             Ok(_) => into.send(Ok(line)),
             Err(error) => {
-                // The other side learns of it by the closed connection.
+                // The other side learns of the failure by the closed connection.
                 let _ = into.send(Err(error));
                 return;
             }

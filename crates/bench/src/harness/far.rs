@@ -1,4 +1,4 @@
-//! The far end: opens what it is told to and receives slice after slice.
+//! The far end: opens ends as the near end orders and receives slice after slice.
 
 use std::io::{Read, Write};
 
@@ -19,17 +19,17 @@ pub trait FarEnd {
     fn slice(&mut self, runtime: &Runtime, order: &Order) -> Result<Vec<u64>, Failure>;
 }
 
-/// What an end needs to be opened.
+/// Place, runtime and control connection for opening an end.
 pub struct Opening<'a> {
-    /// Where and how the far end runs.
+    /// Place and settings of the far end.
     pub place: &'a Place,
-    /// The process's runtime.
+    /// Runtime of the process.
     pub runtime: &'a Runtime,
     control: &'a mut Control,
 }
 
 impl Opening<'_> {
-    /// Tells the near end where to connect to.
+    /// Sends the near end the address to connect to.
     ///
     /// # Errors
     /// If the near end is gone.
@@ -38,7 +38,7 @@ impl Opening<'_> {
     }
 }
 
-/// The tokio runtime of a process: one worker is the current-thread flavour.
+/// Builds the tokio runtime of a process: one worker is the current-thread flavour.
 ///
 /// # Errors
 /// If the system refuses.
@@ -51,8 +51,8 @@ pub fn runtime(threads: usize) -> Result<Runtime, Failure> {
     builder.worker_threads(threads).enable_all().build().doing("starting the tokio runtime")
 }
 
-/// Serves one near end until it closes the control connection. `host`, where given, is listened
-/// on whatever the near end says.
+/// Serves one near end until it closes the control connection. If `host` is given, the far end
+/// listens on it instead of the address that the near end names.
 ///
 /// # Errors
 /// If the control connection breaks or its first line is not a greeting.
@@ -68,10 +68,10 @@ pub fn serve(
     }
     machine::pin(place.core);
     let runtime = runtime(place.threads)?;
-    // What is dropped with its end may still want to spawn.
+    // Values dropped with their end may still want to spawn.
     let _entered = runtime.enter();
     let mut ends: Vec<Option<Box<dyn FarEnd>>> = Vec::new();
-    // The wait is inside the runtime, so that what is open stays driven between slices.
+    // The wait is inside the runtime, so that open connections stay driven between slices.
     while let Some(request) = runtime.block_on(control.receive::<Request>())? {
         let outcome = match request {
             Request::Setup { .. } => Err(Failure::broken("setting up", "it was done before")),
@@ -91,7 +91,7 @@ pub fn serve(
     Ok(())
 }
 
-/// What this process uses.
+/// Returns the memory and switches of this process.
 pub fn usage() -> Usage {
     Usage { resident_bytes: machine::resident_bytes(), switches: machine::switches() }
 }
@@ -149,7 +149,7 @@ fn slice(
             marks_ns,
         })),
         Err(failure) => {
-            // Closed at once: the near end, which may wait to write, then learns of it.
+            // Closed at once, so that a near end that waits to write learns of the failure.
             *slot = None;
             Err(failure)
         }

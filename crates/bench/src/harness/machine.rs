@@ -1,4 +1,4 @@
-//! What the operating system is asked for: clock, cores, memory, switches.
+//! Services of the operating system: clock, cores, memory, switches.
 
 use std::io;
 
@@ -9,13 +9,13 @@ fn read_clock(id: ClockId) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Nanoseconds of the host's monotonic clock, the same in all its processes.
+/// Returns the nanoseconds of the host's monotonic clock, the same in all its processes.
 #[inline]
 pub fn now_ns() -> u64 {
     read_clock(ClockId::Monotonic)
 }
 
-/// Nanoseconds of processor time that this process has used, all threads.
+/// Returns the nanoseconds of processor time that this process has used, all threads.
 pub fn cpu_ns() -> u64 {
     read_clock(ClockId::ProcessCPUTime)
 }
@@ -26,7 +26,7 @@ mod cores {
 
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-    /// The cores that the process was given, before it pinned anything.
+    /// Returns the cores that the process was given, before it pinned anything.
     fn given() -> Option<&'static CpuSet> {
         static GIVEN: OnceLock<Option<CpuSet>> = OnceLock::new();
         GIVEN.get_or_init(|| sched_getaffinity(None).ok()).as_ref()
@@ -40,19 +40,19 @@ mod cores {
     pub(super) fn pin_to(core: usize) {
         let mut set = CpuSet::new();
         set.set(core);
-        // A container may forbid it; figures are then noisier, not wrong.
+        // A container may forbid pinning; figures are then noisier, not wrong.
         let _ = sched_setaffinity(None, &set);
     }
 
     pub(super) fn unpin() {
         if let Some(given) = given() {
-            // As above.
+            // A container may forbid it, as above.
             let _ = sched_setaffinity(None, given);
         }
     }
 }
 
-/// Threads are placed by the system where there is no way to pin them.
+/// Without a way to pin: the system places the threads.
 #[cfg(not(target_os = "linux"))]
 mod cores {
     pub(super) fn list() -> Vec<usize> {
@@ -64,13 +64,13 @@ mod cores {
     pub(super) fn unpin() {}
 }
 
-/// The cores that this process was given; empty where they are not known.
+/// Returns the cores that this process was given; empty if the system does not report them.
 pub fn cores() -> Vec<usize> {
     cores::list()
 }
 
-/// Keeps the calling thread, and those it starts from now on, on one core: the `index`-th of
-/// those that the process was given, counted round.
+/// Keeps the calling thread, and the threads that it starts from now on, on one core: the
+/// `index`-th of the process's cores, counted round.
 pub fn pin(index: usize) {
     let cores = cores();
     if !cores.is_empty() {
@@ -78,18 +78,18 @@ pub fn pin(index: usize) {
     }
 }
 
-/// Lets the calling thread, and those it starts from now on, run on every core again.
+/// Lets the calling thread, and the threads that it starts from now on, run on every core again.
 pub fn unpin() {
     cores::unpin();
 }
 
-/// Gives the calling thread idle priority: it runs where nothing else wants to.
+/// Gives the calling thread idle priority: it runs when no other thread wants the core.
 ///
 /// # Errors
 /// If there is no `chrt`, or the system refuses.
 #[cfg(target_os = "linux")]
 pub fn become_idle() -> io::Result<()> {
-    // There is no safe call for it: `chrt` of util-linux does it for a thread's number.
+    // No safe call sets the priority: `chrt` of util-linux does it for a thread's number.
     let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
     let status = std::process::Command::new("chrt")
         .args(["--idle", "--pid", "0", thread.as_str()])
@@ -97,7 +97,7 @@ pub fn become_idle() -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("chrt: {status}"))) }
 }
 
-/// There is no idle priority elsewhere.
+/// Fails: there is no idle priority elsewhere.
 ///
 /// # Errors
 /// Always.
@@ -106,7 +106,7 @@ pub fn become_idle() -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Stops a process that spins, or lets it go on.
+/// Stops a process that spins, or lets it continue.
 pub fn hold(pid: u32, held: bool) {
     use rustix::process::Signal;
     signal(pid, if held { Signal::STOP } else { Signal::CONT });
@@ -119,7 +119,7 @@ pub fn terminate(pid: u32) {
 
 fn signal(pid: u32, signal: rustix::process::Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
-        // One that is gone needs none; whoever waits for it will say so.
+        // A process that is gone needs no signal; its parent will report the end.
         let _ = rustix::process::kill_process(pid, signal);
     }
 }
@@ -127,7 +127,7 @@ fn signal(pid: u32, signal: rustix::process::Signal) {
 /// Ends this process when the one that started it dies.
 pub fn die_with_parent() {
     #[cfg(target_os = "linux")]
-    // Without it the end of the control pipe still ends the process, a little later.
+    // If this fails, the end of the control pipe still ends the process, a little later.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
 }
 
@@ -137,17 +137,17 @@ fn status_number(key: &str) -> Option<u64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Resident bytes of this process, where the system tells.
+/// Returns the resident bytes of this process, if the system reports them.
 pub fn resident_bytes() -> Option<u64> {
     status_number("VmRSS:").map(|kib| kib * 1024)
 }
 
-/// How often the threads of this process have left the processor, where the system tells.
+/// Returns how often the threads of this process have left the processor, if the system reports it.
 pub fn switches() -> Option<u64> {
     let tasks = std::fs::read_dir("/proc/self/task").ok()?;
     let mut sum = 0;
     for task in tasks.flatten() {
-        // A thread that ended meanwhile does not count.
+        // A thread that has ended meanwhile does not count.
         let Ok(status) = std::fs::read_to_string(task.path().join("status")) else { continue };
         sum += status
             .lines()
@@ -158,10 +158,10 @@ pub fn switches() -> Option<u64> {
     Some(sum)
 }
 
-/// Lets this process open so many files, if the hard limit allows it.
+/// Lets this process open `count` files, if the hard limit allows it.
 ///
 /// # Errors
-/// If it does not.
+/// If the hard limit is lower.
 pub fn allow_open_files(count: u64) -> io::Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -177,7 +177,7 @@ pub fn allow_open_files(count: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// What tells whether two processes read the same clock.
+/// Returns the boot's id: two processes with the same one read the same clock.
 pub fn boot_id() -> Option<String> {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(id.trim().to_owned())

@@ -16,35 +16,35 @@ use super::protocol::{
 use super::{far, machine};
 use crate::failure::{Doing, Failure};
 
-/// The hidden subcommand that makes a process the far end.
+/// Hidden subcommand that makes a process the far end.
 pub const FAR_COMMAND: &str = "far";
 
-/// How long a far end that broke has to say why.
+/// Time that a far end that broke has to report why: 500 ms.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// A far end that has not ended by itself after this is killed.
+/// Time after which a far end that has not ended by itself is killed: 1 s.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often it is looked at.
+/// Pause between two looks whether the far end has ended: 1 ms.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// What a command asks of the two processes.
+/// Setting of the two processes, from a command's options.
 #[derive(Debug, Clone)]
 pub struct Setting {
-    /// How the ends reach each other.
+    /// Transport between the ends.
     pub transport: Transport,
-    /// Which runtime drives the library.
+    /// Runtime that drives the library.
     pub runtime: RuntimeKind,
     /// Workers of the tokio runtime.
     pub threads: usize,
     /// Whether the library keeps its session.
     pub session: bool,
-    /// A `chunkperf serve` to use as the far end, instead of a child of this process.
+    /// Address of a `chunkperf serve` to use as the far end, instead of a child of this process.
     pub connect: Option<String>,
 }
 
 impl Setting {
-    /// A node of this setting with the given policy.
+    /// Returns the settings of a node with the given policy.
     pub fn node(&self, policy: PolicyKind) -> NodeKind {
         NodeKind { session: self.session, policy, packet_bytes: None }
     }
@@ -52,24 +52,24 @@ impl Setting {
 
 /// The near end with its runtime and its far ends.
 pub struct Bench {
-    /// The near process's runtime.
+    /// Runtime of the near process.
     pub runtime: Runtime,
-    /// Where and how both ends run.
+    /// Place and settings of both ends.
     pub place: Place,
     fars: Vec<Far>,
 }
 
-/// One open connection: which far end, and which of its ends.
+/// One open connection: indices of the far end, and of the end there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndId {
     far: usize,
     end: usize,
 }
 
-/// How one slice went, as both ends saw it.
+/// Times of one slice, as both ends saw it.
 #[derive(Debug, Clone)]
 pub struct Timing {
-    /// From the first message to the verification of the last.
+    /// Seconds from the first message to the verification of the last.
     pub seconds: f64,
     /// Processor time of both processes, nanoseconds.
     pub cpu_ns: u64,
@@ -78,20 +78,20 @@ pub struct Timing {
 }
 
 impl Bench {
-    /// Pins this process to the first core and starts or dials the far end, on the second.
+    /// Pins this process to the first core and starts the far end on the second, or dials it.
     ///
     /// # Errors
-    /// If a process cannot be started, or nobody answers.
+    /// If a process cannot be started, or no far end answers.
     pub fn start(setting: &Setting) -> Result<Self, Failure> {
         Self::start_many(setting, 1)
     }
 
-    /// The same with so many far ends, on the cores that follow.
+    /// As [`Bench::start`], with `count` far ends, on the cores that follow.
     ///
     /// # Errors
     /// As [`Bench::start`].
     pub fn start_many(setting: &Setting, count: usize) -> Result<Self, Failure> {
-        // They inherit what this process may run on, and an earlier bench has pinned it.
+        // Children inherit the cores that this process may use, and an earlier bench has pinned it.
         machine::unpin();
         let started: Result<Vec<_>, _> = (0..count).map(|_| Far::start(setting)).collect();
         let (fars, hosts): (Vec<_>, Vec<_>) = started?.into_iter().unzip();
@@ -123,8 +123,8 @@ impl Bench {
         }
     }
 
-    /// Stops the far ends that are children of this process, or lets them go on: one that polls
-    /// busily takes a core from a baseline in processes of its own.
+    /// Stops the far ends that are children of this process, or lets them continue. A far end that
+    /// polls busily would take a core from a baseline in processes of its own.
     pub fn hold_far_ends(&self, held: bool) {
         for child in self.fars.iter().filter_map(|far| far.child.as_ref()) {
             machine::hold(child.id(), held);
@@ -170,10 +170,10 @@ impl Bench {
         }
     }
 
-    /// Tells an end to receive a slice; returns when it is about to.
+    /// Orders an end to receive a slice; returns when the end is about to.
     ///
     /// # Errors
-    /// If it is gone.
+    /// If the end is gone.
     pub fn begin(&mut self, id: EndId, order: &Order) -> Result<(), Failure> {
         self.fars[id.far].control.send(&Request::Slice { end: id.end, order: order.clone() })?;
         match self.reply(id.far)? {
@@ -185,7 +185,7 @@ impl Bench {
     /// Waits until an end has received its slice.
     ///
     /// # Errors
-    /// If it failed.
+    /// If the slice failed.
     pub fn finish(&mut self, id: EndId) -> Result<Report, Failure> {
         match self.reply(id.far)? {
             Reply::Finished(report) => Ok(report),
@@ -224,7 +224,7 @@ impl Bench {
     ) -> Timing {
         let same_clock = self.fars[id.far].same_clock;
         let ended_ns = if same_clock { report.finished_ns } else { ended_ns };
-        // In memory both ends are threads of one process, whose time the near end has counted.
+        // In memory both ends are threads of one process, and the near end has counted its time.
         let far_cpu_ns = if self.place.transport == Transport::Memory { 0 } else { report.cpu_ns };
         Timing {
             seconds: ended_ns.saturating_sub(started_ns) as f64 / 1e9,
@@ -233,13 +233,13 @@ impl Bench {
         }
     }
 
-    /// Does nothing for so long; what is open stays driven, at both ends.
+    /// Rests for `time`; open connections stay driven, at both ends.
     pub fn rest(&self, time: Duration) {
-        // Made inside the runtime, whose timer it needs.
+        // The future is made inside the runtime, whose timer it needs.
         self.runtime.block_on(async { tokio::time::sleep(time).await });
     }
 
-    /// What all processes use together; a process that holds both ends counts once.
+    /// Returns the usage of all processes together; a process that holds both ends counts once.
     ///
     /// # Errors
     /// If a far end is gone.
@@ -261,7 +261,7 @@ impl Bench {
         Ok(sum)
     }
 
-    /// Waits for the next answer, driving what is open meanwhile.
+    /// Waits for the next answer; open connections are driven meanwhile.
     fn reply(&mut self, far: usize) -> Result<Reply, Failure> {
         match self.runtime.block_on(self.fars[far].control.receive::<Reply>())? {
             Some(Reply::Failed(why)) => Err(Failure::broken("at the far end", why)),
@@ -270,7 +270,8 @@ impl Bench {
         }
     }
 
-    /// A broken connection is often the far end's doing, and then it has said why.
+    /// Returns `result`, or the far end's reason instead of a failure: a broken connection is often
+    /// the far end's doing.
     fn or_last_words<R>(&mut self, far: usize, result: Result<R, Failure>) -> Result<R, Failure> {
         let failure = match result {
             Ok(result) => return Ok(result),
@@ -310,7 +311,7 @@ impl Far {
         Self { control, child, same_clock: false, ends: 0 }
     }
 
-    /// Returns it with the address that its ends listen on.
+    /// Returns the far end with the address that its ends listen on.
     fn start(setting: &Setting) -> Result<(Self, String), Failure> {
         let loopback = || "127.0.0.1".to_owned();
         match (&setting.connect, setting.transport) {
@@ -363,13 +364,13 @@ impl Far {
 impl Drop for Far {
     fn drop(&mut self) {
         let Some(child) = &mut self.child else { return };
-        // It ends by itself when its control connection does, and then tidies up.
+        // The child ends by itself when its control connection does, and then tidies up.
         self.control.close();
         let deadline = Instant::now() + END_TIMEOUT;
         while matches!(child.try_wait(), Ok(None)) && Instant::now() < deadline {
             thread::sleep(LOOK);
         }
-        // It may have ended; either way no process is left behind.
+        // The child may have ended; either way no process is left behind.
         let _ = child.kill();
         let _ = child.wait();
     }

@@ -1,19 +1,19 @@
-//! What near and far end say to each other, one JSON object a line.
+//! Requests of the near end and replies of the far end, one JSON object a line.
 
 use std::time::Duration;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// First word of a control connection: a stranger is turned away by it.
+/// First word of a control connection: a stranger without it is turned away.
 pub const GREETING: &str = "chunkperf-1";
 
-/// How the two ends reach each other.
+/// Transport between the two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub enum Transport {
     /// TCP, over loopback between processes of one machine.
     Tcp,
-    /// TCP with a credential that is made for the run: proofs and TLS. Baselines use plain TCP.
+    /// TCP with a credential made for the run: proofs and TLS. Baselines use plain TCP.
     Tls,
     /// A Unix socket.
     Unix,
@@ -21,7 +21,7 @@ pub enum Transport {
     Memory,
 }
 
-/// Which runtime drives the library.
+/// Runtime that drives the library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub enum RuntimeKind {
     /// The program's own tokio runtime.
@@ -41,7 +41,7 @@ pub enum OnOff {
     Off,
 }
 
-/// One message a call, or many.
+/// Number of messages a call: one or many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub enum Api {
     /// `send` and `recv`.
@@ -59,32 +59,32 @@ pub enum LaneKind {
     Express,
 }
 
-/// When a packet leaves.
+/// Policy by which a packet leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PolicyKind {
     /// The library's default: dynamic chunking.
     Chunked,
-    /// Every message its own packet and its own write.
+    /// Every message is its own packet and its own write.
     Unbuffered,
-    /// A packet waits this long for company.
+    /// A packet waits this long for further messages.
     Linger(Duration),
 }
 
-/// How a sender that keeps a rate waits for its next message.
+/// Way in which a sender that keeps a rate waits for its next message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub enum Pace {
-    /// It yields until the clock says so: exact, and its core is always busy.
+    /// The sender yields until the message is due: exact, and its core is always busy.
     Spin,
-    /// It sleeps on a timer of the system, and sends what came due meanwhile.
+    /// The sender sleeps on a timer of the system, then sends all messages that came due meanwhile.
     Sleep,
 }
 
-/// Where and how an end of ours runs; both ends alike.
+/// Place and settings of our ends; both ends are alike.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// How the ends reach each other.
     pub transport: Transport,
-    /// Which runtime drives the library.
+    /// Runtime that drives the library.
     pub runtime: RuntimeKind,
     /// Workers of the tokio runtime; 1 is its current-thread flavour.
     pub threads: usize,
@@ -94,35 +94,34 @@ pub struct Place {
     pub core: usize,
 }
 
-/// How a node of ours is built.
+/// Settings of a node of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeKind {
     /// Whether the session is kept (sequence, acknowledgements).
     pub session: bool,
-    /// When its packets leave.
+    /// Policy by which its packets leave.
     pub policy: PolicyKind,
-    /// The fixed size of its packets; none where the library is left to choose.
+    /// Fixed size of its packets, in bytes; with `None` the library chooses.
     pub packet_bytes: Option<usize>,
 }
 
-/// One measured connection: what the far end opens.
+/// One measured connection: an end that the far end opens.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum End {
     /// Ours: takes typed messages one way.
     Stream {
         /// Encoded bytes of a message.
         bytes: usize,
-        /// One a call or many.
+        /// Number of messages a call.
         api: Api,
         /// The node.
         node: NodeKind,
     },
-    /// Ours: sends every message back, and takes a bulk load beside if asked.
+    /// Ours: sends every message back, and takes a bulk load on a second channel if asked.
     Echo {
         /// Encoded bytes of a message.
         bytes: usize,
-        /// Whether a second channel carries bulk at the same time, in messages of so many
-        /// bytes.
+        /// Bytes of a message of the bulk load on a second channel; `None` without a load.
         load: Option<usize>,
         /// The lane of the echoed messages.
         lane: LaneKind,
@@ -133,7 +132,7 @@ pub enum End {
     Bandwidth {
         /// Bytes of a message.
         bytes: usize,
-        /// A new buffer for each, or one that is used again.
+        /// Whether each message gets a new buffer, instead of one that is used again.
         fresh: bool,
         /// The node.
         node: NodeKind,
@@ -147,7 +146,7 @@ pub enum End {
     },
     /// Ours: a node that many others dial.
     Links {
-        /// How many.
+        /// Number of links.
         count: usize,
         /// The node.
         node: NodeKind,
@@ -156,7 +155,7 @@ pub enum End {
     ChainNode {
         /// The address of the chain's first node.
         head: String,
-        /// Its place in the chain, from 1.
+        /// Place of the node in the chain, from 1.
         index: usize,
         /// The node.
         node: NodeKind,
@@ -170,14 +169,14 @@ pub enum End {
     RawEcho {
         /// Bytes of a message.
         bytes: usize,
-        /// Spinning instead of sleeping.
+        /// Whether the end spins instead of sleeping.
         spin: bool,
     },
-    /// Baseline: whatever came is sent back in one write.
+    /// Baseline: all bytes that came are sent back in one write.
     RawCalls {
         /// Bytes of a message.
         bytes: usize,
-        /// Spinning instead of sleeping.
+        /// Whether the end spins instead of sleeping.
         spin: bool,
     },
     /// Baseline: a service by tarpc.
@@ -194,7 +193,7 @@ pub enum End {
     HandWorker {
         /// Bytes of a task.
         task_bytes: usize,
-        /// How long each task computes, in nanoseconds.
+        /// Time that each task computes, in nanoseconds.
         work_ns: u64,
     },
 }
@@ -204,76 +203,76 @@ pub enum End {
 pub struct Order {
     /// Number of the first message.
     pub first: u64,
-    /// How many messages.
+    /// Number of messages.
     pub messages: u64,
-    /// The time of every so-many-th number is noted; 0 for none.
+    /// Gap between two numbers whose times are noted; 0 for none.
     pub mark_every: u64,
 }
 
-/// What the near end asks for.
+/// Request of the near end.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Request {
-    /// First: who is asking, and where the far end is to run.
+    /// The first request: the near end's greeting, and the place of the far end.
     Setup {
         /// [`GREETING`].
         greeting: String,
-        /// Where and how.
+        /// Place and settings of the far end.
         place: Place,
     },
-    /// Open an end; answered by `Opened`, then `Ready` when the connection is there.
+    /// Open an end; answered by `Opened`, then `Ready` when the connection is made.
     Open(End),
     /// Run a slice at an end; answered by `Started`, then `Finished`.
     Slice {
         /// Index of the end, in the order of opening.
         end: usize,
-        /// What to run.
+        /// The slice to run.
         order: Order,
     },
-    /// Tell what the process uses; answered by `Usage`.
+    /// Report the usage of the process; answered by `Usage`.
     Usage,
 }
 
-/// What the far end answers.
+/// Reply of the far end.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Reply {
     /// The far end runs.
     Greeting {
-        /// Tells whether both ends read one clock.
+        /// Id of the host's boot, equal if both ends read one clock.
         boot_id: Option<String>,
     },
     /// An end listens at this address.
     Opened {
-        /// In the notation of its kind.
+        /// The address, in the notation of its kind.
         address: String,
     },
-    /// The connection of the end that was opened last is there.
+    /// The connection of the end that was opened last is made.
     Ready,
     /// A slice is about to be received.
     Started,
     /// A slice was received and verified.
     Finished(Report),
-    /// What the process uses.
+    /// Usage of the process.
     Usage(Usage),
-    /// What was asked for went wrong.
+    /// The request failed, with this reason.
     Failed(String),
 }
 
 /// The far end's account of a slice.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
-    /// When the last message was verified, on the far end's clock.
+    /// Time when the last message was verified, on the far end's clock, in nanoseconds.
     pub finished_ns: u64,
-    /// Processor time the far process used for it.
+    /// Processor time that the far process used for the slice, in nanoseconds.
     pub cpu_ns: u64,
-    /// When the marked messages were taken, on the far end's clock.
+    /// Times when the marked messages were taken, on the far end's clock, in nanoseconds.
     pub marks_ns: Vec<u64>,
 }
 
-/// What a process uses.
+/// Memory and switches of a process.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Usage {
-    /// Resident bytes, where the system tells.
+    /// Resident bytes, if the system reports them.
     pub resident_bytes: Option<u64>,
-    /// Switches of all threads so far, where the system tells.
+    /// Switches of all threads since the process began, if the system reports them.
     pub switches: Option<u64>,
 }

@@ -7,104 +7,105 @@ use super::near::{Bench, Timing};
 use crate::failure::Failure;
 use crate::stats::{Ratio, percentile_us};
 
-/// Fewer slices do not make a ratio.
+/// Fewest slices that make a ratio.
 pub const SLICES_MIN: usize = 10;
 
-/// A ratio that is to tell a twentieth from none needs so many: neighbours differ by a tenth and
+/// Number of slices that tell a ratio of 0.95 from 1: neighbouring slices differ by a tenth and
 /// more on a shared machine.
 pub const SLICES_FINE: usize = 50;
 
-/// How fast a connection is differs by a third from one to the next with where its memory happens
-/// to lie, and stays so while it lasts: a fine ratio has so many slices on each.
+/// Slices of a fine ratio on each connection. The speed of connections differs by a third with the
+/// place of their memory, and stays the same while they last.
 const SLICES_A_CONNECTION: usize = 5;
 
-/// A slice this long is long against a wake-up and short against the machine's moods.
+/// Length of a slice in seconds: long against a wake-up, short against the machine's changes of
+/// speed.
 pub const SLICE_SECONDS: f64 = 0.2;
 
-/// The warm-up grows until it takes this part of a slice: enough to tell the rate.
+/// Time in seconds until which the warm-up grows: an eighth of a slice is enough to find the rate.
 const WARM_UP_SECONDS: f64 = SLICE_SECONDS / 8.0;
 
-/// How the name of an option's value is written.
+/// Returns the name of an option's value, as it is written.
 pub fn name_of<V: ValueEnum + Copy>(value: V) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// Something measured: ours or a baseline, its connection open for the whole run.
+/// A measured side: ours or a baseline, its connection open for the whole run.
 pub trait Contender {
-    /// Runs one slice of about `count` messages (or whatever it counts).
+    /// Runs one slice of about `count` messages (or other things that the side counts).
     ///
     /// # Errors
     /// If either side fails or a message is wrong.
     fn slice(&mut self, bench: &mut Bench, count: u64) -> Result<Slice, Failure>;
 
-    /// The library's counters of the near end; a baseline has none.
+    /// Returns the library's counters of the near end; `None` for a baseline.
     fn stats(&self) -> Option<PeerStats> {
         None
     }
 }
 
-/// One slice, measured.
+/// One measured slice.
 #[derive(Debug, Clone)]
 pub struct Slice {
-    /// How many messages it had.
+    /// Number of its messages.
     pub messages: u64,
-    /// How long it took.
+    /// Length in seconds.
     pub seconds: f64,
     /// Processor time of both processes, nanoseconds.
     pub cpu_ns: u64,
-    /// Nanoseconds of each sample: round trips, or times of delivery.
+    /// Nanoseconds of each sample: of a round trip, or of a delivery.
     pub samples_ns: Vec<u64>,
 }
 
 impl Slice {
-    /// From what the two ends saw.
+    /// Makes a slice of the times that the two ends saw.
     pub fn new(messages: u64, timing: &Timing, samples_ns: Vec<u64>) -> Self {
         Self { messages, seconds: timing.seconds, cpu_ns: timing.cpu_ns, samples_ns }
     }
 
-    /// Messages a second.
+    /// Returns the messages a second.
     pub fn rate(&self) -> f64 {
         self.messages as f64 / self.seconds
     }
 
-    /// Processor time of both processes a message, microseconds.
+    /// Returns the processor time of both processes a message, in microseconds.
     pub fn cpu_us_per_message(&self) -> f64 {
         self.cpu_ns as f64 / 1e3 / self.messages as f64
     }
 
-    /// What one sample in a hundred is above, microseconds.
+    /// Returns the 99th percentile of the samples, in microseconds.
     pub fn p99_us(&self) -> f64 {
         percentile_us(&self.samples_ns, 99)
     }
 
-    /// The median sample, microseconds.
+    /// Returns the median sample, in microseconds.
     pub fn p50_us(&self) -> f64 {
         percentile_us(&self.samples_ns, 50)
     }
 }
 
-/// How a run is cut.
+/// Division of a run into slices.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// How many counted slices each side has.
+    /// Number of counted slices of each side.
     pub slices: usize,
-    /// How many messages ours has in all; none: as many as fill the usual time.
+    /// Messages of ours in all; with `None` as many as fill the usual time.
     pub total: Option<u64>,
-    /// How many messages the first warm-up tries when the total is not given.
+    /// Messages that the first warm-up tries when the total is not given.
     pub first_try: u64,
 }
 
-/// How many slices: as the user says, else as many as the ratio needs.
+/// Number of slices: as the user says, else as many as the ratio needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Slices {
-    /// By the user.
+    /// The user's number, if given.
     pub given: Option<usize>,
-    /// A difference of a twentieth is to be seen.
+    /// Whether the ratio is to show a difference of a twentieth.
     pub fine: bool,
 }
 
 impl Slices {
-    /// At most one a message, if the user did not ask for more.
+    /// Returns the number of slices: at most one a message, if the user did not ask for more.
     fn of(self, total: Option<u64>) -> usize {
         let most = total.map_or(usize::MAX, |total| total as usize);
         let usual = if self.fine { SLICES_FINE } else { SLICES_MIN };
@@ -113,7 +114,7 @@ impl Slices {
 }
 
 impl Plan {
-    /// As many slices as a ratio needs.
+    /// Makes a plan of as many slices as a ratio needs.
     ///
     /// # Errors
     /// If there are fewer messages than slices.
@@ -121,7 +122,7 @@ impl Plan {
         Self::cut(total, first_try, against, Slices { given: None, fine: false })
     }
 
-    /// As many slices as are asked for.
+    /// Makes a plan of as many slices as `slices` asks for.
     ///
     /// # Errors
     /// If there are fewer messages than slices.
@@ -145,7 +146,7 @@ impl Plan {
         Ok(Self { slices, total, first_try })
     }
 
-    /// The same in parts of so many slices at most.
+    /// Returns the plan in parts of at most `slices_max` slices.
     fn parts(&self, slices_max: usize) -> Vec<Self> {
         let indices: Vec<usize> = (0..self.slices).collect();
         let part = |indices: &[usize]| {
@@ -155,7 +156,7 @@ impl Plan {
         indices.chunks(slices_max).map(part).collect()
     }
 
-    /// Messages of slice `index` when the total is given: they add up to it.
+    /// Returns the messages of slice `index` when the total is given: all shares add up to it.
     fn share(&self, total: u64, index: usize) -> u64 {
         let slices = self.slices as u64;
         total / slices + u64::from((index as u64) < total % slices)
@@ -169,16 +170,16 @@ pub struct Outcome {
     pub ours: Vec<Slice>,
     /// The baseline's, paired by index; empty without one.
     pub baseline: Vec<Slice>,
-    /// The library's counters of our near end before and after the counted slices.
+    /// Counters of our near end before and after the counted slices.
     pub stats: Option<(PeerStats, PeerStats)>,
 }
 
-/// Whose slice it is.
+/// Side that a slice belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// Ours.
     Ours,
-    /// What it is measured against.
+    /// The baseline.
     Baseline,
 }
 
@@ -209,8 +210,8 @@ pub fn run(
 /// Ours, and the baseline if there is one.
 pub type Contenders = (Box<dyn Contender>, Option<Box<dyn Contender>>);
 
-/// As [`run`], on connections that `open` makes: for a `fine` ratio on several, one pair after
-/// the other.
+/// Runs as [`run`] does, on connections that `open` makes. A `fine` ratio uses several pairs of
+/// connections, one after the other.
 ///
 /// # Errors
 /// If a connection or a slice fails.
@@ -229,17 +230,17 @@ pub fn run_on(
     Ok(outcome)
 }
 
-/// How many messages the next slice has.
+/// Size of the next slice.
 #[derive(Debug, Clone, Copy)]
 pub struct Count {
-    /// So many.
+    /// Number of messages.
     pub messages: u64,
-    /// Whether all before were warm-up.
+    /// Whether this is the first counted slice of ours.
     pub first_counted: bool,
 }
 
-/// Warms both sides up and runs the counted slices, each pair in the other order than the one
-/// before; `slice` runs one of the side it is given.
+/// Warms both sides up and runs the counted slices; `slice` runs one slice of the given side. From
+/// pair to pair the order of the sides changes.
 ///
 /// # Errors
 /// If a slice fails.
@@ -272,7 +273,7 @@ pub fn alternate(
     Ok(outcome)
 }
 
-/// Runs what is not counted: buffers grow, and the length of a slice is found.
+/// Runs the uncounted slices, in which buffers grow; returns the messages of a full slice.
 ///
 /// # Errors
 /// If a slice fails.
@@ -297,56 +298,56 @@ pub fn warm_up(
 }
 
 impl Outcome {
-    /// More pairs of the same.
+    /// Adds more pairs of the same run.
     pub fn extend(&mut self, more: Self) {
         self.ours.extend(more.ours);
         self.baseline.extend(more.baseline);
         self.stats = match (self.stats, more.stats) {
-            // Each of its own node: what they did is the difference of the sums.
+            // Each part has a node of its own: its work is the difference of the sums.
             (Some(all), Some(more)) => Some((all.0.plus(&more.0), all.1.plus(&more.1))),
             (all, more) => all.or(more),
         };
     }
 
-    /// Messages of ours.
+    /// Returns the number of our messages.
     pub fn messages(&self) -> u64 {
         self.ours.iter().map(|slice| slice.messages).sum()
     }
 
-    /// Seconds of ours.
+    /// Returns the seconds of our slices.
     pub fn seconds(&self) -> f64 {
         self.ours.iter().map(|slice| slice.seconds).sum()
     }
 
-    /// Processor time of ours, both processes, microseconds.
+    /// Returns our processor time, both processes, in microseconds.
     pub fn cpu_us(&self) -> f64 {
         self.ours.iter().map(|slice| slice.cpu_ns as f64 / 1e3).sum()
     }
 
-    /// Processor time of the baseline a message, both processes, microseconds.
+    /// Returns the baseline's processor time a message, both processes, in microseconds.
     pub fn baseline_cpu_us_per_message(&self) -> f64 {
         let messages: u64 = self.baseline.iter().map(|slice| slice.messages).sum();
         let cpu_ns: u64 = self.baseline.iter().map(|slice| slice.cpu_ns).sum();
         cpu_ns as f64 / 1e3 / messages as f64
     }
 
-    /// All samples of ours.
+    /// Returns all our samples, in nanoseconds.
     pub fn samples_ns(&self) -> Vec<u64> {
         all_samples(&self.ours)
     }
 
-    /// All samples of the baseline.
+    /// Returns all samples of the baseline, in nanoseconds.
     pub fn baseline_samples_ns(&self) -> Vec<u64> {
         all_samples(&self.baseline)
     }
 
-    /// The baseline's messages a second.
+    /// Returns the baseline's messages a second.
     pub fn baseline_rate(&self) -> f64 {
         let messages: u64 = self.baseline.iter().map(|slice| slice.messages).sum();
         messages as f64 / self.baseline.iter().map(|slice| slice.seconds).sum::<f64>()
     }
 
-    /// The paired ratio of a figure of each slice.
+    /// Returns the paired ratio of a figure of each slice.
     pub fn ratio(&self, figure: impl Fn(&Slice) -> f64) -> Ratio {
         let figures = |slices: &[Slice]| slices.iter().map(&figure).collect::<Vec<_>>();
         Ratio::of_pairs(&figures(&self.ours), &figures(&self.baseline))

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use super::machine;
 use crate::failure::{Doing, Failure};
 
-/// The spinning threads; they end with this.
+/// The spinning threads; they end when this is dropped.
 #[derive(Debug)]
 pub struct Spinners {
     stop: Arc<AtomicBool>,
@@ -16,7 +16,7 @@ pub struct Spinners {
 }
 
 impl Spinners {
-    /// Starts one on each core that the process was given.
+    /// Starts a spinner on each core that the process was given.
     ///
     /// # Errors
     /// If the system gives no idle priority.
@@ -30,10 +30,10 @@ impl Spinners {
                 machine::pin(core);
                 let idle = machine::become_idle();
                 let spins = idle.is_ok();
-                // The one that started it waits for this.
+                // The starting thread waits for this.
                 let _ = ready.send(idle);
                 while spins && !stop.load(Ordering::Relaxed) {
-                    // No pause instruction: on a virtual machine that may give the core away.
+                    // No pause instruction: on a virtual machine it may give the core away.
                     black_box(());
                 }
             }));

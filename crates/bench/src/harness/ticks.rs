@@ -1,11 +1,11 @@
-//! A timer that ticks up to a million times a second, while the thread sleeps in between: tokio's
-//! own steps in milliseconds.
+//! A timer that ticks up to a million times a second while the thread sleeps in between: tokio's
+//! own timers step in milliseconds.
 
 use crate::failure::{Doing, Failure};
 
 pub use system::Ticks;
 
-/// Nanoseconds between two ticks of so many a second.
+/// Returns the nanoseconds between two of `rate` ticks a second.
 fn gap_ns(rate: u64) -> u64 {
     (1_000_000_000 / rate.max(1)).max(1)
 }
@@ -27,7 +27,7 @@ mod system {
     pub struct Ticks(AsyncFd<OwnedFd>);
 
     impl Ticks {
-        /// Ticks so often a second, from now on.
+        /// Starts a timer of `rate` ticks a second.
         ///
         /// # Errors
         /// If the system has no timer left.
@@ -41,14 +41,14 @@ mod system {
             };
             let times = Itimerspec { it_interval: gap, it_value: gap };
             timerfd_settime(&timer, TimerfdTimerFlags::empty(), &times).doing("setting a timer")?;
-            // What deprecates it, a descriptor that changes or is closed by somebody else, an
-            // owned one does not do; what replaces it is unsafe.
+            // `new` is deprecated because a descriptor may change or be closed elsewhere, which an
+            // owned one does not. Its replacement is unsafe.
             #[allow(deprecated)]
             let timer = AsyncFd::new(timer);
             Ok(Self(timer.doing("waiting for a timer")?))
         }
 
-        /// Waits for a tick; how many there were since the last call, at least one.
+        /// Waits for a tick; returns the number of ticks since the last call, at least one.
         ///
         /// # Errors
         /// If the timer cannot be read.
@@ -60,7 +60,7 @@ mod system {
                 let mut ready = self.0.readable().await.doing("waiting for a timer")?;
                 let mut count = [0; 8];
                 let read = rustix::io::read(ready.get_inner(), &mut count);
-                // Read to its end either way: the next readiness is a new tick.
+                // Either way the timer is read to its end: the next readiness is a new tick.
                 ready.clear_ready();
                 match read {
                     Ok(_) => return Ok(u64::from_ne_bytes(count)),
@@ -72,7 +72,7 @@ mod system {
     }
 }
 
-/// Where there is no such timer, tokio's: what came due within a millisecond goes at once.
+/// Without such a timer, tokio's: all messages that came due within a millisecond leave at once.
 #[cfg(not(target_os = "linux"))]
 mod system {
     use std::time::Duration;
@@ -90,7 +90,7 @@ mod system {
     }
 
     impl Ticks {
-        /// Ticks so often a second, from now on.
+        /// Starts a timer of `rate` ticks a second.
         ///
         /// # Errors
         /// Never.
@@ -98,7 +98,7 @@ mod system {
             Ok(Self { started: Instant::now(), gap_ns: gap_ns(rate), told: 0 })
         }
 
-        /// Waits for a tick; how many there were since the last call, at least one.
+        /// Waits for a tick; returns the number of ticks since the last call, at least one.
         ///
         /// # Errors
         /// Never.

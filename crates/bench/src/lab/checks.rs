@@ -5,33 +5,33 @@ use super::protocol::{Fault, Silence};
 use super::random::Random;
 use crate::message::Message;
 
-/// Shorter silences are the steps of the machine.
+/// Shortest silence that is noted: 200 us. Shorter ones are the machine's own pauses.
 const SILENCE_NS_MIN: u64 = 200_000;
 
-/// More silences than this are not kept, only the longest.
+/// Most silences that are kept: the first ones.
 const SILENCES_MAX: usize = 200_000;
 
-/// The bytes of a channel's messages: each follows from the lab's seed, the channel's name and the
-/// message's number, so that no message could stand for another, nor a part of one.
+/// Bytes of a channel's messages. They follow from the lab's seed, the channel's name and the
+/// message's number: neither a message nor a part of one could stand for another.
 #[derive(Debug, Clone, Copy)]
 pub struct Contents(u64);
 
 impl Contents {
-    /// Of the messages of `channel`.
+    /// Returns the contents of the messages of `channel`.
     pub fn of(seed: u64, channel: &str) -> Self {
         let draw = |seed, byte| Random::new(seed ^ u64::from(byte)).draw();
         Self(channel.bytes().fold(seed, draw))
     }
 
-    /// Makes `message` the one of this number.
+    /// Fills `message` with the contents of this number.
     pub fn fill<M: Message>(self, message: &mut M, sequence: u64) {
-        // Neighbouring states of the generator would give the same numbers, one later.
+        // Neighbouring states of the generator would give the same numbers, shifted by one.
         let start = Random::new(self.0 ^ sequence).draw();
         message.fill(sequence, Random::new(start));
     }
 }
 
-/// Holds every message against the one that is due, byte by byte.
+/// Compares every message with the one that is due, byte by byte.
 #[derive(Debug)]
 pub struct Checker<M> {
     due: M,
@@ -41,22 +41,22 @@ pub struct Checker<M> {
 }
 
 impl<M: Message + PartialEq> Checker<M> {
-    /// For messages of so many bytes, numbered from 0.
+    /// Makes a checker of messages of `bytes` bytes, numbered from 0.
     pub fn new(bytes: usize, contents: Contents) -> Self {
         let mut due = M::with_size(bytes);
         contents.fill(&mut due, 0);
         Self { due, bytes, contents, next: 0 }
     }
 
-    /// Messages found right so far.
+    /// Returns the number of messages found right so far.
     pub fn taken(&self) -> u64 {
         self.next
     }
 
-    /// Looks at the next message.
+    /// Checks the next message.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the message.
     #[inline]
     pub fn take(&mut self, message: &M) -> Result<(), Fault> {
         if *message != self.due {
@@ -70,7 +70,7 @@ impl<M: Message + PartialEq> Checker<M> {
     #[cold]
     fn judge(&self, message: &M) -> Fault {
         let (due, came) = (self.next, message.sequence());
-        // A message that was changed on its way is no witness of another number.
+        // A message that was changed on its way proves no other number.
         let mut honest = M::with_size(self.bytes);
         self.contents.fill(&mut honest, came);
         if *message != honest {
@@ -80,7 +80,7 @@ impl<M: Message + PartialEq> Checker<M> {
     }
 }
 
-/// Notes the times in which nothing came.
+/// Notes of the times without a message.
 #[derive(Debug, Default)]
 pub struct Silences {
     last_ns: Option<u64>,
@@ -88,7 +88,7 @@ pub struct Silences {
 }
 
 impl Silences {
-    /// Messages came at this time.
+    /// Notes that messages came at this time.
     pub fn note(&mut self, now_ns: u64) {
         let Some(from_ns) = self.last_ns.replace(now_ns) else { return };
         if now_ns - from_ns >= SILENCE_NS_MIN && self.noted.len() < SILENCES_MAX {
@@ -96,13 +96,14 @@ impl Silences {
         }
     }
 
-    /// All of them, in order.
+    /// Returns all noted silences, in order.
     pub fn into_noted(self) -> Vec<Silence> {
         self.noted
     }
 }
 
-/// When the next message came at or after a time: at once, unless it lies in a silence.
+/// Returns the time of the next message at or after `at_ns`: `at_ns` itself, unless it lies in a
+/// silence.
 pub fn next_message_ns(silences: &[Silence], at_ns: u64) -> u64 {
     let after = silences.partition_point(|silence| silence.to_ns < at_ns);
     match silences.get(after) {
@@ -111,7 +112,7 @@ pub fn next_message_ns(silences: &[Silence], at_ns: u64) -> u64 {
     }
 }
 
-/// The longest silence, in nanoseconds.
+/// Returns the longest silence, in nanoseconds.
 pub fn longest_ns(silences: &[Silence]) -> u64 {
     silences.iter().map(|silence| silence.to_ns - silence.from_ns).max().unwrap_or(0)
 }
@@ -139,7 +140,7 @@ mod tests {
         encoded
     }
 
-    /// A checker to which the message `due` is due.
+    /// Returns a checker whose next message is number `due`.
     fn checker<M: Message + PartialEq>(bytes: usize, due: u64) -> Checker<M> {
         let mut checker = Checker::new(bytes, contents());
         for sequence in 0..due {
@@ -174,7 +175,7 @@ mod tests {
             let mut encoded = encoded(&message::<M>(bytes, 3));
             for bit in 0..8 * bytes {
                 encoded[bit / 8] ^= 1 << (bit % 8);
-                // A bit of the payload's length leaves nothing to be decoded.
+                // If a bit of the payload's length is turned, nothing can be decoded.
                 if let Ok(turned) = chunkcomm::codec::decode::<M>(&encoded) {
                     let fault = checker.take(&turned);
                     assert_eq!(fault, Err(Fault::Wrong { due: 3 }), "bit {bit} of {bytes} bytes");
@@ -187,7 +188,7 @@ mod tests {
         }
     }
 
-    /// The middle of another message, of the same one further on, or of another run's.
+    /// Checks the middle of another message, of the same message further on, and of another run's.
     #[test]
     fn bytes_in_the_middle_that_belong_elsewhere_are_seen() {
         type Long = crate::message::Long;

@@ -8,16 +8,16 @@ use super::{Lab, Promises, Stream};
 use crate::failure::Failure;
 use crate::table::Row;
 
-/// A bit is turned within so many bytes of the stream: some packets.
+/// Bytes of the stream within which a bit is turned: some packets.
 const FORTH_BYTES: u64 = 200_000;
 
-/// And within so many of what goes against it: acknowledgements and credit.
+/// Bytes against the stream within which a bit is turned: acknowledgements and credit.
 const BACK_BYTES: u64 = 2_000;
 
-/// What the bit does shows within this.
+/// Time within which the effect of the bit shows: 300 ms.
 const AFTER: Duration = Duration::from_millis(300);
 
-/// Counts of how the rounds went.
+/// Counts of the rounds by their end.
 #[derive(Debug, Default)]
 struct Tally {
     ended: u64,
@@ -28,8 +28,8 @@ struct Tally {
     hung: u64,
 }
 
-/// Turns one bit in each of `times` sessions. On a plain link that may end the session or change
-/// a message; `sealed` links notice every bit, and go on by a new connection.
+/// Turns one bit in each of `times` sessions. On a plain link that may end the session or change a
+/// message. `sealed` links notice every bit and continue on a new connection.
 ///
 /// # Errors
 /// If a process cannot be started or ends.
@@ -42,7 +42,7 @@ pub async fn run(
 ) -> Result<(), Failure> {
     let mut tally = Tally::default();
     for index in 0..times {
-        // The stream's own direction has more to hit.
+        // The stream's own direction has more bytes to hit.
         let way = if index % 4 == 3 { Direction::Back } else { Direction::Forth };
         round(lab, way, sealed, &mut tally, promises).await?;
     }

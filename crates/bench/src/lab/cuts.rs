@@ -13,22 +13,23 @@ use crate::failure::Failure;
 use crate::stats::percentile_us;
 use crate::table::Row;
 
-/// The opening of a connection is about so long each way: a cut below falls into it.
+/// Bytes of a connection's opening each way, about: a cut below this falls into the opening.
 const OPENING_BYTES: u64 = 320;
 
-/// One cut in so many is followed by one in the opening of the next connection, and so on.
+/// Number of cuts of which one, on average, is followed by a cut in the opening of the next
+/// connection, and so on.
 const OPENING_CUT_ONCE_IN: u64 = 4;
 
-/// A cut that waits for a byte is made at this many bytes, at most: some packets further.
+/// Most bytes of the stream before a cut that waits for a byte: some packets.
 const FORTH_BYTES: u64 = 256 * 1024;
 
-/// Against the stream only acknowledgements and credit pass.
+/// Most bytes against the stream before a cut: only acknowledgements and credit pass there.
 const AGAINST_BYTES: u64 = 128;
 
-/// A cut that waits for a byte waits at most so long.
+/// Longest wait of a cut for its byte: 200 ms.
 const FUSE: Duration = Duration::from_millis(200);
 
-/// What is done to connections.
+/// Fault of the connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum How {
     /// Reset, close and half-open by turns.
@@ -43,23 +44,23 @@ pub enum How {
     OneWay,
     /// Both directions become blackholes.
     Blackhole,
-    /// Both directions stand still until another connection carries the stream; then they go on.
+    /// Both directions stand still until another connection carries the stream; then they continue.
     Stall,
 }
 
 impl How {
-    /// The nodes find out by themselves.
+    /// Whether the nodes must notice the fault by themselves.
     fn is_silent(self) -> bool {
         matches!(self, Self::OneWay | Self::Blackhole | Self::Stall)
     }
 }
 
-/// Which way the stream goes.
+/// Direction of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Flow {
     /// From the node that dialled.
     Forth,
-    /// To it.
+    /// To the node that dialled.
     Back,
     /// Both at once.
     Both,
@@ -75,22 +76,22 @@ impl Flow {
     }
 }
 
-/// What is to be run.
+/// Plan of the scenario.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// How often the connection is cut.
+    /// Number of cuts of the connection.
     pub cuts: usize,
-    /// How long a connection carries data before it is cut, on average.
+    /// Mean time for which a connection carries data before it is cut.
     pub every: Duration,
-    /// What is done to it.
+    /// Fault of the connection.
     pub how: How,
-    /// Each byte takes so long from node to node, beside what it takes anyway.
+    /// Added time of each byte from node to node.
     pub delay: Duration,
-    /// Which way the stream goes.
+    /// Direction of the stream.
     pub flow: Flow,
     /// Encoded bytes of a message.
     pub bytes: usize,
-    /// What a resume may take beyond the backoff, at the 99th percentile.
+    /// Longest time of a resume beyond the backoff, at the 99th percentile.
     pub resume_max: Duration,
 }
 
@@ -128,12 +129,12 @@ struct Cutting<'a> {
 }
 
 impl Cutting<'_> {
-    /// Cuts as often as planned; false when the stream did not go on after a cut.
+    /// Cuts as often as planned; returns false when the stream did not continue after a cut.
     async fn run(&mut self) -> bool {
         loop {
-            // After the last cut too: the stream is to end on a connection that works.
+            // Also after the last cut: the stream is to end on a connection that works.
             let Some(wire) = self.carrying().await else { return false };
-            // What stood still arrives at a session that went on without it.
+            // The bytes that stood still arrive at a session that has continued without them.
             if self.plan.how == How::Stall {
                 self.pair.proxy.wires().iter().for_each(|wire| wire.release());
             }
@@ -156,7 +157,7 @@ impl Cutting<'_> {
             is_whole && directions.iter().all(|&way| wire.lane(way).carrying_ns().is_some())
         };
         let found = |proxy: &Proxy| proxy.newest().filter(carries);
-        // A dial that is under way when the session is given up may still wait for its backoff.
+        // A dial under way may still wait for its backoff when the session is given up.
         let limit = self.lab.dead + self.lab.late_max;
         proxy.wait_until(limit, |proxy| found(proxy).is_some()).await;
         found(proxy)
@@ -166,7 +167,7 @@ impl Cutting<'_> {
     fn arm_openings(&mut self, left: usize) {
         let random = &mut self.lab.random;
         if self.plan.how.is_silent() {
-            // The resume that is measured is then the one after such a fault.
+            // With a silent fault the measured resume is the one after that fault.
             return;
         }
         let mut armed = Vec::new();
@@ -178,7 +179,7 @@ impl Cutting<'_> {
         self.pair.proxy.arm_next(armed);
     }
 
-    /// Does to a connection what is planned.
+    /// Applies the planned fault to a connection.
     async fn strike(&mut self, wire: &Arc<Wire>) {
         let random = &mut self.lab.random;
         let Some(how) = cut(self.plan.how, random) else {
@@ -206,7 +207,7 @@ impl Cutting<'_> {
         let is_over = |_: &Proxy| !wire.is_live();
         if !self.pair.proxy.wait_until(FUSE, is_over).await {
             wire.cut(how);
-            // It is carried out by a task of this thread.
+            // A task of this thread carries the cut out.
             self.pair.proxy.wait_until(self.lab.late_max, is_over).await;
         }
     }
@@ -226,20 +227,20 @@ fn struck(proxy: &Proxy) -> usize {
     proxy.wires().iter().filter(|wire| wire.struck_ns().is_some()).count()
 }
 
-/// Nanoseconds of each resume, whole and in its two parts.
+/// Nanoseconds of each resume, whole and in two parts: backoff and beyond.
 #[derive(Debug, Default)]
 struct Resumes {
     whole: Vec<u64>,
     backoff: Vec<u64>,
     beyond: Vec<u64>,
-    /// The parts of `beyond`: until the hello of each side passed, until the stream did, until the
-    /// message was taken.
+    /// Nanoseconds of the parts of `beyond`: until the hello of each side has passed, until the
+    /// stream has, until the message is taken.
     parts: Vec<[u64; 3]>,
 }
 
 impl Resumes {
-    /// Of every cut after which the next connection carried the stream: where that was cut in
-    /// its opening, its own cut counts.
+    /// Returns the resumes of all cuts after which the next connection carried the stream. For a
+    /// connection cut in its opening, its own cut counts.
     fn of(wires: &[Arc<Wire>], direction: Direction, stream: &Stream) -> Self {
         let mut resumes = Self::default();
         for pair in wires.windows(2) {
@@ -267,7 +268,7 @@ impl Resumes {
         self.parts.extend(other.parts);
     }
 
-    /// The parts of the slowest one, in microseconds.
+    /// Returns the parts of the slowest resume, in microseconds.
     fn slowest_us(&self) -> Option<[f64; 3]> {
         let slowest = (0..self.beyond.len()).max_by_key(|&at| self.beyond[at])?;
         Some(self.parts[slowest].map(|ns| ns as f64 / 1e3))
@@ -291,7 +292,7 @@ fn figures(
     let carried =
         |wire: &&Arc<Wire>| wire.forth.carrying_ns().is_some() || wire.back.carrying_ns().is_some();
     let in_openings = cuts.clone().filter(|wire| !carried(wire)).count();
-    // Of both ends and all streams of the one link: the larger.
+    // The larger of the two ends' counts; all streams share one link.
     let ends = || streams.iter().flat_map(|stream| [&stream.sent.link, &stream.taken.link]);
     let counted = |of: &dyn Fn(&LinkCounts) -> u64| ends().map(of).max();
     let longest = streams.iter().map(|stream| longest_ns(&stream.taken.silences)).max();

@@ -9,23 +9,23 @@ use crate::harness::protocol::Usage;
 use crate::lab::processes::Process;
 use crate::table::Row;
 
-/// Memory is read after the last link has been idle this long.
+/// Time for which all links are idle before memory is read: 1.5 s.
 const SETTLE: Duration = Duration::from_millis(1500);
 
-/// Links made before memory is first read: what is set up once is then there.
+/// Links made before memory is first read, so that one-time setup is not counted.
 const LINKS_BEFORE: usize = 2;
 
-/// Open files of a process beside its links.
+/// Open files of a process without its links.
 const OTHER_FILES: u64 = 64;
 
-/// What is to be run.
+/// Plan of the scenario.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// How many links.
+    /// Number of links.
     pub links: usize,
-    /// How long wake-ups are counted.
+    /// Time in which wake-ups are counted.
     pub watch: Duration,
-    /// What a link may cost, both ends together.
+    /// Most bytes of memory that a link may cost, both ends together.
     pub bytes_max: usize,
 }
 
@@ -82,7 +82,7 @@ pub async fn run(
 }
 
 impl Couple {
-    /// Starts two processes for as many links as they may have files, at most `wanted`.
+    /// Starts two processes with as many links as their open files allow, at most `wanted`.
     async fn open(lab: &Lab, wanted: usize) -> Result<Self, Failure> {
         let dialler = Process::start(lab, 0).await?;
         let mut acceptor = Process::start(lab, 1).await?;
@@ -121,7 +121,7 @@ impl Couple {
     }
 }
 
-/// What all processes use together.
+/// Returns the usage of all processes together.
 async fn usage(couples: &mut [Couple]) -> Result<Usage, Failure> {
     let mut sum = Usage { resident_bytes: Some(0), switches: Some(0) };
     for couple in couples {

@@ -1,9 +1,9 @@
-//! Two nodes in network namespaces of their own, between which the network itself goes wrong.
+//! Two nodes in network namespaces of their own, with faults of the network itself.
 //!
-//! A pair of virtual interfaces joins the namespaces. It is unplugged for a while, so that packets
-//! are lost and TCP has to do with it; a node's sockets are destroyed by the system, which tells
-//! the other node so; and both at once, so that the word of it is lost. Needs root, and the
-//! programs `ip`, `ss` and `tc`.
+//! A pair of virtual interfaces joins the namespaces. The faults are three: the pair is unplugged
+//! for a while, so that TCP must cope with lost packets; the system destroys a node's sockets and
+//! informs the other node; or both at once, so that the other node is not informed. Needs root, and
+//! the programs `ip`, `ss` and `tc`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
@@ -17,35 +17,35 @@ use crate::failure::{Doing, Failure};
 use crate::stats::percentile_us;
 use crate::table::Row;
 
-/// Addresses of the two sides, of a network that is set aside for measurements.
+/// Addresses of the two sides, of a network reserved for measurements.
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 7, 1), Ipv4Addr::new(198, 18, 7, 2)];
 
-/// How often it is looked whether messages come again.
+/// Pause between two looks whether messages come again: 5 ms.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What is to be run.
+/// Plan of the scenario.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// How often something is done to the network.
+    /// Number of faults of the network.
     pub faults: usize,
-    /// How long messages pass before, on average.
+    /// Mean time for which messages pass before a fault.
     pub every: Duration,
-    /// How long the network is unplugged, on average.
+    /// Mean time for which the network is unplugged.
     pub outage: Duration,
-    /// Megabits a second that pass; none for as many as go.
+    /// Megabits a second that pass; with `None` as many as the machine carries.
     pub mbit: Option<u64>,
     /// Encoded bytes of a message.
     pub bytes: usize,
 }
 
-/// What is done.
+/// Fault of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     /// Nothing passes for a while.
     Unplug,
-    /// The sockets of one side are destroyed; the other is told.
+    /// The sockets of one side are destroyed; the other side is informed.
     Destroy(usize),
-    /// The sockets of one side are destroyed while nothing passes.
+    /// The sockets of one side are destroyed while nothing passes: the other side is not informed.
     DestroyUnheard(usize),
 }
 
@@ -57,7 +57,7 @@ const FAULTS: [Fault; 5] = [
     Fault::DestroyUnheard(1),
 ];
 
-/// Why this machine cannot run the scenario; none if it can.
+/// Returns the reason why this machine cannot run the scenario; `None` if it can.
 pub fn why_not() -> Option<String> {
     if !cfg!(target_os = "linux") {
         return Some("only Linux has network namespaces".to_owned());
@@ -87,7 +87,7 @@ pub async fn run(
     let mut resumes = Vec::new();
     for index in 0..plan.faults {
         tokio::time::sleep(lab.random.about(plan.every)).await;
-        // Each kind in turn, and which one comes first by the seed.
+        // The kinds in turn, each time shifted by 0 or 1 by the seed.
         let fault = FAULTS[(index + lab.random.below(2) as usize) % FAULTS.len()];
         let outage = lab.random.about(plan.outage);
         net.apply(fault, outage).await?;
@@ -114,8 +114,8 @@ pub async fn run(
     idle(lab, &net, plan, promises, row).await
 }
 
-/// A connection that carries nothing is gone, and its dialler is not told: the session lives when
-/// the other node sends something before its patience ends.
+/// Destroys an idle connection without informing its dialler. The session lives on if the other
+/// node sends something before its patience ends.
 async fn idle(
     lab: &Lab,
     net: &Net,
@@ -125,7 +125,8 @@ async fn idle(
 ) -> Result<(), Failure> {
     let mut pair = net.pair(lab).await?;
     net.apply(Fault::DestroyUnheard(1), plan.outage).await?;
-    // It has sent something for so long when the other's system has asked.
+    // The dialler's system asks after two tenths of the dead time; the acceptor sends after a
+    // tenth.
     tokio::time::sleep(lab.dead / 10).await;
     pair.begin(&[Direction::Back], plan.bytes).await?;
     tokio::time::sleep(lab.dead).await;
@@ -137,14 +138,15 @@ async fn idle(
     Ok(())
 }
 
-/// How long it takes until the receiver gets messages again.
+/// Returns the time until the receiver gets messages again; `None` after `limit`.
 async fn goes_on(pair: &mut Pair, limit: Duration) -> Result<Option<Duration>, Failure> {
     let started = Instant::now();
     let mut before = None;
     while started.elapsed() < limit {
         let (_, taken) = pair.acceptor.usage().await?;
         let taken: u64 = taken.iter().sum();
-        // What had arrived before the fault may be taken after it: twice more, then.
+        // Messages that arrived before the fault may be taken after it: so the count must grow
+        // twice.
         match before {
             Some((count, steps)) if taken > count && steps > 0 => {
                 return Ok(Some(started.elapsed()));
@@ -167,7 +169,7 @@ struct Net {
 impl Net {
     fn new(mbit: Option<u64>) -> Result<Self, Failure> {
         let names = ["a", "b"].map(|side| format!("chunkperf-{}-{side}", std::process::id()));
-        // From here on dropped, whatever fails.
+        // Dropped from here on, whichever step fails.
         let net = Self { names, device: "lab0" };
         let [a, b] = &net.names;
         for name in [a, b] {
@@ -194,7 +196,7 @@ impl Net {
         Ok(net)
     }
 
-    /// A node in each, and a link between them.
+    /// Starts a node in each namespace, and a link between them.
     async fn pair(&self, lab: &Lab) -> Result<Pair, Failure> {
         let mut lab = lab.clone();
         lab.place.host = ADDRESSES[1].to_string();
@@ -203,7 +205,7 @@ impl Net {
         let address: SocketAddr = acceptor.listen().await?;
         let (dialled, met) = tokio::join!(dialler.dial(1, address), acceptor.meet(1));
         dialled.and(met)?;
-        // Nothing passes it: the network is at fault here.
+        // No link passes this proxy: the faults are the network's.
         let proxy = Proxy::start(address).doing("starting the proxy")?;
         Ok(Pair { dialler, acceptor, proxy, ended: lab.ended() })
     }
@@ -225,7 +227,7 @@ impl Net {
         }
     }
 
-    /// Takes the plug of the first side, which the second notices as well.
+    /// Plugs the first side in or out; the second side notices as well.
     fn plug(&self, up: bool) -> Result<(), Failure> {
         let state = if up { "up" } else { "down" };
         run_command(&["ip", "-n", &self.names[0], "link", "set", self.device, state])
@@ -240,7 +242,7 @@ impl Net {
 impl Drop for Net {
     fn drop(&mut self) {
         for name in &self.names {
-            // What was not made cannot be removed.
+            // A namespace that was not made cannot be removed.
             let _ = quietly(&["ip", "netns", "delete", name]);
         }
     }

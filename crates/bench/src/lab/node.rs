@@ -1,4 +1,4 @@
-//! A node process of the lab: it builds nodes, sends and receives as it is told.
+//! A node process of the lab: it builds nodes, sends and receives as the lab orders.
 
 mod rounds;
 mod work;
@@ -21,19 +21,19 @@ use crate::harness::{far, machine};
 use crate::ours::address;
 use crate::with_message_of;
 
-/// The hidden subcommand that makes a process a node of the lab.
+/// Hidden subcommand that makes a process a node of the lab.
 pub const NODE_COMMAND: &str = "lab-node";
 
-/// The channel by which a node that was dialled learns of its peer.
+/// Name of the channel by which a dialled node learns of its peer.
 const MEETING: &str = "meeting";
 
-/// Dials that are under way at the same time.
+/// Most dials under way at the same time.
 const DIALS_MAX: usize = 32;
 
-/// Panics of this process, in whatever thread.
+/// Number of panics of this process, in all threads.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// Serves the lab over standard input and output until that ends.
+/// Serves the lab over standard input and output until the input ends.
 ///
 /// # Errors
 /// If the lab breaks off.
@@ -81,16 +81,16 @@ struct Started {
     taken: Arc<AtomicU64>,
 }
 
-/// Raises the limit of open files as far as it goes; returns it.
+/// Raises the limit of open files as far as the system allows; returns the limit.
 pub fn allow_files() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // Refused, the limit is what it was.
+    // If the system refuses, the limit stays.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// A node that explains itself when it is asked to.
+/// Builds a node that explains itself at SIGUSR1.
 async fn build(builder: NodeBuilder) -> Result<Node, Failure> {
     let node = builder.build().await.doing("building a node")?;
     #[cfg(unix)]
@@ -132,13 +132,13 @@ impl Process {
         }
     }
 
-    /// The settings that both sides share.
+    /// Returns a builder with the settings that both sides share.
     fn builder(&self) -> NodeBuilder {
         // In the proportions of the library's own 1 s, 3 s and 10 s.
         let (probe, suspect) = (self.dead / 10, self.dead * 3 / 10);
         let mut builder = Node::builder().quiet().liveness(probe, suspect, self.dead);
         if !self.place.host.starts_with("127.") {
-            // In a namespace of its own, where nobody else is.
+            // The node is in a namespace of its own, without strangers.
             builder = builder.insecure_bind_beyond_loopback();
         }
         match self.place.runtime {
@@ -171,7 +171,8 @@ impl Process {
                 let mut meeting =
                     node.open::<u64>(&peer, MEETING).await.doing("opening the meeting")?;
                 meeting.send(&0).await.doing("meeting")?;
-                // Until the peer has taken it: the link then stands on both sides.
+                // Returns when the peer has taken the message: the link is then complete on both
+                // sides.
                 meeting.close(work::CLOSE_DEADLINE).await.doing("meeting")?;
                 Ok((node, peer))
             });
@@ -182,7 +183,7 @@ impl Process {
         Ok(Reply::Done)
     }
 
-    /// Keeps the link of the next dial that is done.
+    /// Waits for the next dial under way and keeps its link.
     async fn dialled(&mut self, dials: &mut Dials) -> Result<(), Failure> {
         if let Some(link) = dials.join_next().await {
             self.links.push(link.doing("dialling")??);
@@ -200,7 +201,7 @@ impl Process {
         Ok(Reply::Done)
     }
 
-    /// The node that listens, or the first that dialled.
+    /// Returns the node that listens, or the first that dialled.
     fn node(&self) -> Result<Node, Failure> {
         let dialled = || self.links.first().map(|(node, _)| node);
         let node = self.listening.as_ref().or_else(dialled).cloned();
@@ -237,7 +238,7 @@ impl Process {
     }
 
     async fn collect(&mut self) -> Result<Reply, Failure> {
-        // What sends rounds has nothing to wait for: its channels end here.
+        // The rounds' senders wait for nothing: their channels end here.
         self.rounds = Rounds::default();
         let mut outcomes = Vec::new();
         for started in self.work.drain(..) {

@@ -12,14 +12,14 @@ use crate::harness::control::Control;
 use crate::harness::machine;
 use crate::harness::protocol::{Place, Usage};
 
-/// What a node is asked is done within this time, or something hangs.
+/// Time within which a node process replies: 120 s. After that something hangs.
 const ANSWER: Duration = Duration::from_secs(120);
 
 /// A node process; dropping it ends the process.
 pub struct Process {
     child: Child,
     control: Control,
-    /// Files that it may open.
+    /// Number of files that the process may open.
     pub files: u64,
 }
 
@@ -27,15 +27,15 @@ impl Process {
     /// Starts a process of the lab on the `core`-th core.
     ///
     /// # Errors
-    /// If it does not start.
+    /// If the process does not start.
     pub async fn start(lab: &Lab, core: usize) -> Result<Self, Failure> {
         Self::start_in(lab, core, None).await
     }
 
-    /// As [`start`](Self::start), in a network namespace.
+    /// Starts a process as [`start`](Self::start) does, in a network namespace.
     ///
     /// # Errors
-    /// If it does not start.
+    /// If the process does not start.
     pub async fn start_in(
         lab: &Lab,
         core: usize,
@@ -43,7 +43,7 @@ impl Process {
     ) -> Result<Self, Failure> {
         let program = std::env::current_exe().doing("finding this program's file")?;
         let mut command = match namespace {
-            // It becomes the program: what is stopped or killed is the node.
+            // `ip` becomes the program, so that stopping or killing it affects the node.
             Some(name) => {
                 let mut command = Command::new("ip");
                 command.args(["netns", "exec", name]).arg(program);
@@ -97,10 +97,10 @@ impl Process {
         }
     }
 
-    /// Builds a node that listens; returns where.
+    /// Builds a node that listens; returns its address.
     ///
     /// # Errors
-    /// If it cannot.
+    /// If the node process cannot do it.
     pub async fn listen(&mut self) -> Result<SocketAddr, Failure> {
         match self.ask(&Request::Listen).await? {
             Reply::Listening { address } => {
@@ -111,18 +111,18 @@ impl Process {
         }
     }
 
-    /// Builds so many nodes that dial an address, a link each.
+    /// Builds `count` nodes that dial an address, a link each.
     ///
     /// # Errors
-    /// If one cannot.
+    /// If a node cannot.
     pub async fn dial(&mut self, count: usize, address: SocketAddr) -> Result<(), Failure> {
         self.done(&Request::Dial { count, address: address.to_string() }).await
     }
 
-    /// Takes the links of so many peers that have dialled or do.
+    /// Accepts the links of `count` peers that have dialled or will.
     ///
     /// # Errors
-    /// If they do not come.
+    /// If the peers do not come.
     pub async fn meet(&mut self, count: usize) -> Result<(), Failure> {
         self.done(&Request::Meet { count }).await
     }
@@ -130,12 +130,12 @@ impl Process {
     /// Begins a piece of work.
     ///
     /// # Errors
-    /// If it cannot.
+    /// If the node process cannot do it.
     pub async fn work(&mut self, work: Work) -> Result<(), Failure> {
         self.done(&Request::Start(work)).await
     }
 
-    /// Tells whoever sends without end to close its channel.
+    /// Orders senders without end to close their channels.
     ///
     /// # Errors
     /// If the process is gone.
@@ -143,7 +143,8 @@ impl Process {
         self.done(&Request::Stop).await
     }
 
-    /// Waits for all work; none if it has not ended within `limit`: something hangs.
+    /// Waits for all work; returns `None` if the work has not ended within `limit`: something
+    /// hangs.
     ///
     /// # Errors
     /// If the process is gone.
@@ -157,7 +158,7 @@ impl Process {
         }
     }
 
-    /// Sends a number over each link; returns when they were acknowledged, and errors.
+    /// Sends a number over each link; returns the times of the acknowledgements, and errors.
     ///
     /// # Errors
     /// If the process is gone.
@@ -168,7 +169,7 @@ impl Process {
         }
     }
 
-    /// What the process uses, and the messages that each work has taken so far.
+    /// Returns the usage of the process, and the messages that each work has taken since its start.
     ///
     /// # Errors
     /// If the process is gone.
@@ -179,14 +180,14 @@ impl Process {
         }
     }
 
-    /// Stops the process as a whole, or lets it go on.
+    /// Stops the process as a whole, or lets it continue.
     pub fn hold(&self, held: bool) {
         machine::hold(self.child.id(), held);
     }
 
     /// Kills the process.
     pub fn kill(&mut self) {
-        // It may have ended; either way it is gone afterwards.
+        // The process may have ended; either way it is gone afterwards.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

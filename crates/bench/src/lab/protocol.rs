@@ -1,39 +1,39 @@
-//! What the lab and its node processes say to each other, one JSON object a line.
+//! Requests of the lab and replies of its node processes, one JSON object a line.
 
 use chunkcomm::PeerStats;
 use serde::{Deserialize, Serialize};
 
 use crate::harness::protocol::{Place, Usage};
 
-/// What the lab asks a node process for. Each request has one reply.
+/// Request of the lab to a node process. Each request has one reply.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Request {
-    /// First: where and how the process runs.
+    /// The first request: place and settings of the process.
     Setup {
-        /// As for the far ends of measurements.
+        /// Place and settings, as for the far ends of measurements.
         place: Place,
-        /// A session is given up for dead after so many milliseconds.
+        /// Silence after which a session is given up for dead, in milliseconds.
         dead_ms: u64,
         /// Seed of the bytes of all messages.
         seed: u64,
     },
     /// Build a node that listens.
     Listen,
-    /// Build nodes that dial, each one link.
+    /// Build nodes that dial, one link each.
     Dial {
-        /// How many.
+        /// Number of links.
         count: usize,
-        /// Whom.
+        /// Address to dial.
         address: String,
     },
-    /// Take the links of so many peers that dial.
+    /// Accept the links of `count` peers that dial.
     Meet {
-        /// How many.
+        /// Number of links.
         count: usize,
     },
     /// Begin to send or to receive.
     Start(Work),
-    /// Whoever sends without end closes its channel.
+    /// Close the channels of senders without end.
     Stop,
     /// Wait for all work that was started.
     Collect,
@@ -42,7 +42,7 @@ pub enum Request {
         /// The number.
         number: u64,
     },
-    /// What the process uses.
+    /// Usage of the process.
     Usage,
 }
 
@@ -56,91 +56,91 @@ pub enum Work {
         /// Encoded bytes of a message.
         bytes: usize,
     },
-    /// Accepts a channel and verifies what comes until it ends.
+    /// Accepts a channel and verifies its messages until it ends.
     Consume {
         /// The channel.
         channel: String,
         /// Encoded bytes of a message.
         bytes: usize,
-        /// Messages a second; none for as many as come.
+        /// Messages a second; with `None` as many as come.
         rate: Option<u64>,
-        /// Note the times without a message: their list grows.
+        /// Whether the times without a message are noted: their list grows.
         silences: bool,
     },
-    /// Accepts the rounds' channels of so many links and verifies their numbers.
+    /// Accepts the rounds' channels of `links` links and verifies their numbers.
     ConsumeRounds {
-        /// How many.
+        /// Number of links.
         links: usize,
     },
 }
 
-/// What a node process answers.
+/// Reply of a node process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Reply {
-    /// It runs.
+    /// The process runs.
     Ready {
-        /// Files that it may open.
+        /// Number of files that the process may open.
         files: u64,
     },
     /// A node listens.
     Listening {
-        /// Where.
+        /// Its address.
         address: String,
     },
-    /// Done.
+    /// The request was carried out.
     Done,
     /// The work has ended.
     Collected(Collected),
     /// A round is over.
     Rounded {
-        /// When each link's number was acknowledged, on the host's clock.
+        /// Times when each link's number was acknowledged, on the host's clock, in nanoseconds.
         acknowledged_ns: Vec<u64>,
-        /// What the other links said.
+        /// Errors of the other links, at most three.
         failures: Vec<String>,
     },
-    /// What the process uses.
+    /// Usage of the process.
     Usage {
         /// Memory and switches.
         usage: Usage,
         /// Messages taken so far, by work in the order of its start.
         taken: Vec<u64>,
     },
-    /// What was asked for went wrong.
+    /// The request failed, with this reason.
     Failed(String),
 }
 
-/// How the work of a process went.
+/// Outcome of a process's work.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Collected {
-    /// In the order of its start.
+    /// Outcomes of each work, in the order of its start.
     pub outcomes: Vec<Outcome>,
     /// Panics in any thread of the process.
     pub panics: u64,
 }
 
-/// How one end of a channel went.
+/// Outcome of one end of a channel.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Messages that `send` accepted, or that were taken and found right.
+    /// Number of messages that `send` accepted, or that were taken and found right.
     pub messages: u64,
-    /// What was wrong with the message after these.
+    /// Fault of the message after these.
     pub fault: Option<Fault>,
-    /// How the channel ended if not as its sender wished.
+    /// Error that ended the channel, if it did not end as its sender wished.
     pub error: Option<Ended>,
-    /// Times without a message, of a receiver.
+    /// Times without a message, noted by a receiver.
     pub silences: Vec<Silence>,
-    /// When the first message was accepted or taken.
+    /// Time when the first message was accepted or taken, in nanoseconds.
     pub began_ns: u64,
-    /// When the last was, or when the error came.
+    /// Time when the last message was, or when the error came, in nanoseconds.
     pub ended_ns: u64,
-    /// What the link's end counted.
+    /// Counts of the link's end.
     pub link: LinkCounts,
 }
 
-/// What one end of a link counted.
+/// Counts of one end of a link.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct LinkCounts {
-    /// Lost connections after which the session went on.
+    /// Lost connections after which the session continued.
     pub resumes: u64,
     /// Packets sent again.
     pub packets_resent: u64,
@@ -149,7 +149,7 @@ pub struct LinkCounts {
 }
 
 impl LinkCounts {
-    /// Of a peer's statistics.
+    /// Returns the counts of a peer's statistics.
     pub fn of(stats: &PeerStats) -> Self {
         Self {
             resumes: stats.resumes,
@@ -162,15 +162,15 @@ impl LinkCounts {
 /// An error of a sender or receiver.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Ended {
-    /// Its text.
+    /// Text of the error.
     pub text: String,
-    /// The peer's name, as the link says it.
+    /// Name of the peer, as the link reports it.
     pub peer: String,
-    /// Accepted and acknowledged messages, where the error says so.
+    /// Accepted and acknowledged messages, if the error has them.
     pub account: Option<(u64, u64)>,
 }
 
-/// What was wrong with a message.
+/// Fault of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fault {
     /// Messages before it did not come.
@@ -180,19 +180,19 @@ pub enum Fault {
         /// The number that came.
         came: u64,
     },
-    /// It has come before, or belongs before others that came.
+    /// The message has come before, or belongs before others that came.
     Again {
         /// The number that was due.
         due: u64,
         /// The number that came.
         came: u64,
     },
-    /// It is not what was sent.
+    /// The message is not the one that was sent.
     Wrong {
         /// The number that was due.
         due: u64,
     },
-    /// The library could not decode it, and said so.
+    /// The library could not decode the message, and reported so.
     Undecodable {
         /// The number that was due.
         due: u64,
@@ -202,14 +202,14 @@ pub enum Fault {
 /// A time without a message, on the host's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Silence {
-    /// The last message before it.
+    /// Time of the last message before the silence, in nanoseconds.
     pub from_ns: u64,
-    /// The first after it.
+    /// Time of the first message after the silence, in nanoseconds.
     pub to_ns: u64,
 }
 
 impl Outcome {
-    /// From the first message to the end.
+    /// Returns the seconds from the first message to the end.
     pub fn seconds(&self) -> f64 {
         self.ended_ns.saturating_sub(self.began_ns) as f64 / 1e9
     }

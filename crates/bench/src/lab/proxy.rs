@@ -1,10 +1,10 @@
-//! A TCP proxy with faults: it stands between the nodes and does to their connections what
-//! networks do.
+//! A TCP proxy with faults: it stands between the nodes and treats their connections as networks
+//! do.
 //!
-//! Every connection is a [`Wire`] of two lanes, *forth* (from the side that dialled) and *back*.
-//! A lane's [`Conduct`] says what becomes of its bytes: delayed, slowed down, stalled, thrown
-//! away, one bit turned, or the connection cut after so many of them. It can be set for the
-//! connection that comes next, and changed at any time for those that are there.
+//! Every connection is a [`Wire`] of two lanes, *forth* (from the side that dialled) and *back*. A
+//! lane's [`Conduct`] decides the treatment of its bytes: delayed, slowed down, stalled, thrown
+//! away, one bit turned, or the connection cut after a number of bytes. It can be set for the next
+//! connection, and changed at any time for open ones.
 
 mod lane;
 mod wire;
@@ -22,10 +22,10 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// A thousand links dial again at the same moment.
+/// Connections that may wait to be accepted: a thousand links dial again at the same moment.
 const BACKLOG: u32 = 4096;
 
-/// After an error (no more file descriptors, say) the proxy rests so long.
+/// Pause of the proxy after an error, such as no more file descriptors: 10 ms.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// A proxy in front of one address; it ends when this value is dropped.
@@ -42,12 +42,12 @@ struct Shared {
     wires: Mutex<Vec<Arc<Wire>>>,
     next: Mutex<VecDeque<Conducts>>,
     delay: Duration,
-    /// Counts what happened, so that a scenario can wait for the next event.
+    /// Count of events, so that a scenario can wait for the next one.
     events: watch::Sender<u64>,
 }
 
 impl Proxy {
-    /// Listens on loopback in front of `target`. Needs a tokio runtime, on which it runs.
+    /// Listens on loopback in front of `target`. Needs a tokio runtime, on which the proxy runs.
     ///
     /// # Errors
     /// If the system gives no port.
@@ -55,8 +55,8 @@ impl Proxy {
         Self::start_apart(target, Duration::ZERO)
     }
 
-    /// As [`Proxy::start`], as if `target` were so much further away: each byte arrives `delay`
-    /// later, either way and on every connection.
+    /// As [`Proxy::start`], as if `target` were further away: each byte arrives `delay` later,
+    /// either way and on every connection.
     ///
     /// # Errors
     /// If the system gives no port.
@@ -76,35 +76,35 @@ impl Proxy {
         Ok(Self { address, shared, accepting })
     }
 
-    /// Where to dial instead of the target.
+    /// Returns the address to dial instead of the target.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// All connections so far, in the order in which they were dialled.
+    /// Returns all connections since the start, in the order of dialling.
     pub fn wires(&self) -> Vec<Arc<Wire>> {
         self.shared.wires().clone()
     }
 
-    /// The connection that was dialled last.
+    /// Returns the connection that was dialled last.
     pub fn newest(&self) -> Option<Arc<Wire>> {
         self.shared.wires().last().cloned()
     }
 
-    /// Cuts every connection that is there; returns how many.
+    /// Cuts every open connection; returns their number.
     pub fn cut_all(&self, how: Cut) -> usize {
         let wires = self.wires();
         wires.iter().filter(|wire| wire.is_live()).map(|wire| wire.cut(how)).count()
     }
 
-    /// How connections that are dialled next behave, one after the other; those after them
-    /// behave well again.
+    /// Sets the conduct of the connections that are dialled next, one after the other. Those after
+    /// them behave well again.
     pub fn arm_next(&self, conducts: impl IntoIterator<Item = Conducts>) {
         lock(&self.shared.next).extend(conducts);
     }
 
-    /// Waits until something is so, looking whenever anything happened; false when it has not
-    /// become so in time.
+    /// Waits until `is_so` holds, checking after every event; returns false if it does not hold in
+    /// time.
     ///
     /// # Cancel safety
     /// Safe.
@@ -134,7 +134,7 @@ impl Shared {
         lock(&self.wires)
     }
 
-    /// Makes a connection known before its first byte passes.
+    /// Registers a connection before its first byte passes.
     fn admit(&self) -> Arc<Wire> {
         let mut conducts = lock(&self.next).pop_front().unwrap_or_default();
         conducts.forth.delay += self.delay;
@@ -149,7 +149,7 @@ impl Shared {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What a panicking scenario left behind is as good as ever.
+    // A panicking scenario leaves the values whole.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -164,7 +164,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         tokio::spawn(async move {
             match connect(&dialler, target).await {
                 Ok(target) => wire.carry(dialler, target).await,
-                // Nobody is behind the proxy: the dialler reads the end at once.
+                // No target listens behind the proxy: the dialler reads the end at once.
                 Err(_) => wire.end(),
             }
         });

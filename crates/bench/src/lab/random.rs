@@ -8,12 +8,12 @@ use std::time::Duration;
 pub struct Random(u64);
 
 impl Random {
-    /// The generator of a seed.
+    /// Makes the generator of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -32,26 +32,26 @@ impl Random {
         rest.copy_from_slice(&last[..rest.len()]);
     }
 
-    /// A number below `end`, which is at least 1.
+    /// Returns a number below `end`, which is at least 1.
     pub fn below(&mut self, end: u64) -> u64 {
-        // The bias of a remainder is far below what any scenario could show.
+        // The bias of a remainder is far below the effect that any scenario could show.
         self.draw() % end
     }
 
-    /// True once in `times`.
+    /// Returns true once in `times` calls, on average.
     pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 
-    /// One of several.
+    /// Returns one of the choices.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is no choice.
     pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }
 
-    /// A time between zero and twice `mean`.
+    /// Returns a time between zero and twice `mean`.
     pub fn about(&mut self, mean: Duration) -> Duration {
         Duration::from_nanos(self.below(2 * mean.as_nanos() as u64 + 1))
     }

@@ -11,7 +11,7 @@ use crate::lab::processes::Process;
 use crate::stats::percentile_us;
 use crate::table::Row;
 
-/// Between two cuts.
+/// Pause between two cuts: 200 ms.
 const REST: Duration = Duration::from_millis(200);
 
 /// Links between two processes, all through one proxy.
@@ -75,7 +75,7 @@ impl Links {
         Ok(Self { dialler, acceptor, proxy, count, rounds: 0, ended: lab.ended() })
     }
 
-    /// One number over each link; returns when each was acknowledged.
+    /// Sends one number over each link; returns the times of the acknowledgements.
     async fn round(&mut self, promises: &mut Promises) -> Result<Vec<u64>, Failure> {
         let (acknowledged_ns, failures) = self.dialler.round(self.rounds).await?;
         self.rounds += 1;
@@ -91,7 +91,7 @@ impl Links {
         Ok(acknowledged_ns)
     }
 
-    /// Ends the rounds' channels and counts what came.
+    /// Ends the rounds' channels and counts the numbers that came.
     async fn end(mut self, promises: &mut Promises) -> Result<(), Failure> {
         promises.no_panic(self.dialler.collect(self.ended).await?.as_ref());
         let collected = self.acceptor.collect(self.ended).await?;

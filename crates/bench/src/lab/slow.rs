@@ -8,19 +8,19 @@ use crate::failure::Failure;
 use crate::fit::{Line, Point};
 use crate::table::Row;
 
-/// Memory is read so often.
+/// Pause between two readings of memory: 250 ms.
 const SAMPLE: Duration = Duration::from_millis(250);
 
-/// So many of the samples are told as they are taken.
+/// Number of samples that are printed as they are taken.
 const TOLD: u32 = 20;
 
-/// Windows grow and buffers are pooled in the first part of the time, one in so many.
+/// Divisor of the time: in its first third windows grow and buffers are pooled.
 const WARM_UP_DIVISOR: u32 = 3;
 
-/// What is to be run.
+/// Plan of the scenario.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// For how long.
+    /// Time of the run.
     pub time: Duration,
     /// Channels with a slow receiver.
     pub channels: usize,
@@ -28,16 +28,16 @@ pub struct Plan {
     pub rate: u64,
     /// Encoded bytes of a message.
     pub bytes: usize,
-    /// How much a process's memory may grow over the watched time.
+    /// Most bytes by which a process's memory may grow over the watched time.
     pub growth_max: usize,
 }
 
-/// One look at both processes.
+/// One sample of both processes.
 struct Sample {
     seconds: f64,
     sender_bytes: f64,
     receiver_bytes: f64,
-    /// Messages taken so far; first the brisk channel's.
+    /// Messages taken since the start by each channel, first the brisk one.
     taken: Vec<u64>,
 }
 
@@ -67,12 +67,12 @@ pub async fn run(
     Ok(())
 }
 
-/// A brisk channel beside the slow ones: it goes on whatever they do.
+/// Begins a brisk channel and the slow ones; the slow ones must not stop the brisk one.
 async fn begin(pair: &mut Pair, plan: &Plan) -> Result<(), Failure> {
     for index in 0..=plan.channels {
         let channel = format!("channel-{index}");
         let (bytes, rate) = (plan.bytes, (index > 0).then_some(plan.rate));
-        // A list that grows would be taken for a leak of the library's.
+        // A growing list would be taken for a leak of the library.
         let silences = false;
         let work = Work::Consume { channel: channel.clone(), bytes, rate, silences };
         pair.acceptor.work(work).await?;
@@ -112,7 +112,7 @@ fn judge(sent: Option<Collected>, taken: Option<Collected>, promises: &mut Promi
     }
 }
 
-/// The slope of memory over the time after the warm-up.
+/// Checks the slope of memory over the time after the warm-up.
 fn growth(plan: &Plan, samples: &[Sample], promises: &mut Promises, row: &mut Row) {
     let warm = (plan.time / WARM_UP_DIVISOR).as_secs_f64();
     let watched = plan.time.as_secs_f64() - warm;
@@ -134,7 +134,8 @@ fn growth(plan: &Plan, samples: &[Sample], promises: &mut Promises, row: &mut Ro
     side("receiver", receiver, &|sample| sample.receiver_bytes);
 }
 
-/// No channel stands still, and the slow ones do not slow the brisk one down to their rate.
+/// Checks that no channel stands still, and that the slow ones do not slow the brisk one down to
+/// their rate.
 fn progress(plan: &Plan, samples: &[Sample], promises: &mut Promises, row: &mut Row) {
     let (Some(first), Some(last)) = (samples.first(), samples.last()) else { return };
     let seconds = last.seconds - first.seconds;

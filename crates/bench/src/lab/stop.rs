@@ -11,20 +11,20 @@ use crate::failure::Failure;
 use crate::harness::machine::now_ns;
 use crate::table::Row;
 
-/// The stream runs so long before, and after a stop that its session survives.
+/// Time of the stream before a stop, and after a stop that its session survives: 500 ms.
 const RUN: Duration = Duration::from_millis(500);
 
-/// Which process is stopped or killed.
+/// Process that is stopped or killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Whom {
     /// The node that was dialled and takes the stream.
     Receiver,
-    /// The node that dialled and sends it.
+    /// The node that dialled and sends the stream.
     Sender,
 }
 
-/// Stops a process for a time: a session outlives less than the dead time, and both ends learn
-/// of its end after more.
+/// Stops a process for a time. A session outlives a stop shorter than the dead time; after a longer
+/// one, both ends learn of its end.
 ///
 /// # Errors
 /// If a process cannot be started or ends.
@@ -46,11 +46,11 @@ pub async fn hold(
     process(&pair, true);
     tokio::time::sleep(time).await;
     process(&pair, false);
-    // A receiver waits for nothing but the next message, and asks a silent peer only now and then:
-    // whether it gives up a sender that sleeps long is a matter of chance.
+    // A receiver waits only for the next message, and asks a silent peer only now and then. So
+    // chance decides whether it gives up a sender that is stopped for long.
     let survives =
         if time < lab.dead { Some(true) } else { (whom == Whom::Receiver).then_some(false) };
-    // The dead learn of it when they wake up; a session that lives shows that it does.
+    // Ends of a dead session learn of it when they wake up; a live session shows that it lives.
     tokio::time::sleep(if survives == Some(true) { RUN } else { lab.dead }).await;
     let streams = pair.end(&[Direction::Forth], promises).await?;
     row.set("stopped_seconds", time.as_secs_f64()).set("is_to_survive", survives);

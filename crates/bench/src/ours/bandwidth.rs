@@ -14,22 +14,22 @@ use crate::message::{stamp, verify};
 
 const CHANNEL: &str = "bandwidth";
 
-/// Bytes of all reused buffers of a sender together, but for its two: while one is on its way the
-/// next is filled.
+/// Bytes of all reused buffers of a sender together: 4 MiB, but at least two buffers, so that one
+/// is filled while the other is on its way.
 const REUSED_BYTES: usize = 4 << 20;
 
-/// A page: every one of a new buffer is touched.
+/// Bytes of a page: each page of a new buffer is touched.
 const PAGE_BYTES: usize = 4096;
 
-/// How often a buffer that was acknowledged is asked for again before a new one is taken.
+/// Number of attempts to get an acknowledged buffer back before a new one is taken.
 const RECLAIM_TRIES: usize = 64;
 
-/// What is sent.
+/// Size and buffers of the messages, and settings of the nodes.
 #[derive(Debug, Clone, Copy)]
 pub struct BandwidthKind {
     /// Bytes of a message.
     pub bytes: usize,
-    /// A new buffer for each, at both ends.
+    /// Whether each message gets a new buffer, at both ends.
     pub fresh: bool,
     /// The node.
     pub node: NodeKind,
@@ -118,14 +118,15 @@ impl Sending {
         self.sender.send(bytes).await.doing("sending")
     }
 
-    /// The buffer is ours again when the library has let go of it.
+    /// Waits until the library has let go of the buffer, and returns it; after `RECLAIM_TRIES`
+    /// attempts returns a copy.
     async fn reclaim(&mut self, mut shared: Bytes) -> Result<BytesMut, Failure> {
         for attempt in 0..RECLAIM_TRIES {
             match shared.try_into_mut() {
                 Ok(buffer) => return Ok(buffer),
                 Err(still_shared) => shared = still_shared,
             }
-            // Without a session nothing is acknowledged: waiting for it would not end.
+            // Without a session nothing is acknowledged: `sync` would never return.
             if attempt == 0 && self.kind.node.session {
                 self.sender.sync().await.doing("waiting for acknowledgement")?;
             } else {
@@ -137,7 +138,7 @@ impl Sending {
     }
 }
 
-/// A new buffer whose pages are all there.
+/// Returns a new buffer with every page present.
 fn touched(bytes: usize) -> Vec<u8> {
     let mut buffer = vec![0; bytes];
     for byte in buffer.iter_mut().step_by(PAGE_BYTES) {
@@ -153,7 +154,7 @@ struct Far {
     fresh: bool,
 }
 
-/// The far end: takes into one buffer, or a new one each time.
+/// Opens the far end, which receives into one buffer, or a new one each time.
 ///
 /// # Errors
 /// If the connection is not made.

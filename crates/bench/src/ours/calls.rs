@@ -15,7 +15,7 @@ use crate::with_message_of;
 
 const SERVICE: &str = "echo";
 
-/// What is called.
+/// Size and number of the calls, and settings of the nodes.
 #[derive(Debug, Clone, Copy)]
 pub struct CallsKind {
     /// Encoded bytes of a request, and of an answer.
@@ -86,7 +86,7 @@ struct Far {
     answering: Answering,
 }
 
-/// The far end: a service that verifies each message and answers with the next number.
+/// Opens the far end: a service that verifies each message and answers with the next number.
 ///
 /// # Errors
 /// If the node cannot be built.
@@ -99,7 +99,7 @@ fn open_far<M: Message>(
     node: NodeKind,
     mut opening: Opening<'_>,
 ) -> Result<Box<dyn FarEnd>, Failure> {
-    // The near end calls only when this end says that it is ready.
+    // The near end calls only after this end has reported that it is ready.
     let node = far_node(node, &mut opening, bytes)?;
     let answering = Answering::new(bytes);
     let answers = answering.clone();

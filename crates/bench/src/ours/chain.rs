@@ -38,7 +38,7 @@ struct Far {
     _node: Node,
 }
 
-/// A node of the chain that is not its first: takes part until the chain ends.
+/// Opens a node of the chain that is not its first: it takes part until the chain ends.
 ///
 /// # Errors
 /// If the first node is not reached.
@@ -54,7 +54,7 @@ pub fn far(
     opening.announce(own)?;
     let serving = node.clone();
     runtime.spawn(async move {
-        // A failure is told to the head, whose run ends with it.
+        // A failure reaches the head, whose run ends with it.
         let _ = serve(&serving, &peer, index).await;
     });
     Ok(Box::new(Far { _node: node }))

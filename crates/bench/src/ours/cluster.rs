@@ -1,4 +1,4 @@
-//! A cluster of copies of this program that starts and ends, and does nothing between.
+//! A cluster of copies of this program that starts and ends, and does nothing in between.
 
 use std::time::{Duration, Instant};
 
@@ -7,16 +7,16 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::failure::{Doing, Failure};
 
-/// The argument that makes a process a node of the cluster.
+/// Argument that makes a process a node of the cluster.
 const NODE_COMMAND: &str = "cluster-node";
 
-/// Whoever is not at its end by then is killed.
+/// Time after which a node that has not ended is killed: 60 s.
 const END_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Where a node parts from the program; returns at once in all other processes.
+/// Serves as a node and ends the process, in a node's process; returns at once in all others.
 ///
-/// A copy of this program that a farm started is one of another kind, so that this is asked
-/// before it looks for its place.
+/// A copy that a farm started is a node of another kind: this comes before the copy looks for its
+/// place.
 pub fn serve_if_node() {
     if std::env::args_os().nth(1).is_none_or(|argument| argument != NODE_COMMAND) {
         return;
@@ -28,7 +28,7 @@ pub fn serve_if_node() {
     std::process::exit(i32::from(ended.is_err()));
 }
 
-/// How long it took until all nodes were there, and from then on until all had ended.
+/// Seconds until all nodes were there, and from then on until all had ended.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
     /// Seconds.
@@ -37,10 +37,10 @@ pub struct Times {
     pub end: f64,
 }
 
-/// Starts and ends a cluster of so many processes, this one counted.
+/// Starts and ends a cluster of `nodes` processes, this one counted.
 ///
 /// # Errors
-/// If one of them does not start, or ends otherwise than in order.
+/// If a process does not start, or ends otherwise than in order.
 pub fn start_and_end(nodes: u32) -> Result<Times, Failure> {
     runtime()?.block_on(once(ClusterConfig::new().nodes(nodes).arguments([NODE_COMMAND])))
 }

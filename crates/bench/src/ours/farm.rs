@@ -14,55 +14,56 @@ use crate::harness::machine;
 use crate::message::{Long, Message, Record, Short, Word};
 use crate::with_message_of;
 
-/// Tells worker processes, which are copies of this program, how long a task computes.
+/// Environment variable with the nanoseconds that a task computes, for worker processes: they are
+/// copies of this program.
 const WORK_VARIABLE: &str = "CHUNKPERF_WORK_NS";
 
-/// Workers have this long to end in good order.
+/// Time for the workers to end in good order: 5 s.
 const FINISH_DEADLINE: Duration = Duration::from_secs(5);
 
-/// What the farm does.
+/// Tasks, workers and settings of the farm.
 #[derive(Debug, Clone)]
 pub struct FarmKind {
     /// Encoded bytes of a task.
     pub task_bytes: usize,
-    /// How long each computes.
+    /// Time that each task computes.
     pub work: Duration,
-    /// How many workers, in model A the farmer's own among them.
+    /// Number of workers, in model A the farmer's own among them.
     pub workers: usize,
-    /// Processes or threads.
+    /// Kind of the workers: processes or threads.
     pub workers_as: WorkersAs,
-    /// Whether the farmer's node works too.
+    /// Model of the farm: whether the farmer's node works too.
     pub model: Model,
-    /// Assignments a worker holds.
+    /// Number of assignments that a worker holds.
     pub prefetch: Prefetch,
-    /// Tasks an assignment.
+    /// Number of tasks an assignment.
     pub grain: u32,
-    /// Which runtime drives the nodes.
+    /// Runtime that drives the nodes.
     pub runtime: FarmRuntime,
-    /// Where the farmer listens.
+    /// Address on which the farmer listens.
     pub listen: Address,
 }
 
 /// A farm with its workers, ready to run.
 pub trait Ready {
-    /// Farms so many tasks out and verifies the results; returns the seconds from the first
+    /// Farms `tasks` tasks out and verifies the results; returns the seconds from the first
     /// assignment to the last result.
     ///
     /// # Errors
     /// If a worker is lost, or a result is wrong.
     fn run(&mut self, runtime: &Runtime, tasks: u64) -> Result<f64, Failure>;
 
-    /// Stops the worker processes, which spin where they poll busily, or lets them go on.
+    /// Stops the worker processes, which spin if they poll busily, or lets them continue.
     fn hold(&self, held: bool);
 
     /// Ends the workers in good order.
     ///
     /// # Errors
-    /// If one ended otherwise.
+    /// If a worker ended otherwise.
     fn finish(self: Box<Self>, runtime: &Runtime) -> Result<(), Failure>;
 }
 
-/// Where a worker process parts from the program; returns at once in all others.
+/// Serves as a worker and ends the process, in a worker's process; returns at once in all others.
 pub fn serve_if_worker() {
     let work_ns = std::env::var(WORK_VARIABLE).ok().and_then(|text| text.parse().ok());
     let work = Duration::from_nanos(work_ns.unwrap_or_default());
@@ -77,7 +78,7 @@ pub fn start(runtime: &Runtime, kind: &FarmKind) -> Result<Box<dyn Ready>, Failu
     let functions = Functions::new(kind.work);
     let mut cores = machine::cores();
     let pinned = kind.workers_as == WorkersAs::Process;
-    // Children may be pinned to what their parent may use at that moment only.
+    // Children may be pinned only to the cores that their parent may use at that moment.
     machine::unpin();
     let builder = Farm::builder(functions.registry.clone())
         .workers(kind.workers)
@@ -105,7 +106,7 @@ pub fn start(runtime: &Runtime, kind: &FarmKind) -> Result<Box<dyn Ready>, Failu
     })
 }
 
-/// The functions of every copy of the program, one a type of task.
+/// Functions of every copy of the program, one for each type of task.
 struct Functions {
     registry: Registry,
     /// A `Function<M, u64>` for each type of message.
@@ -133,7 +134,7 @@ impl Functions {
     }
 }
 
-/// A task whose check byte is wrong answers what no task answers.
+/// Returns the answer to a task; one whose check byte is wrong gets an answer that no task has.
 fn perform<M: Message>(task: &M, work: Duration) -> u64 {
     spin(work);
     let sequence = task.sequence();

@@ -10,10 +10,10 @@ use crate::harness::machine;
 use crate::harness::near::Bench;
 use crate::harness::protocol::{End, NodeKind, Order};
 
-/// Open files of a process beside its links.
+/// Open files of a process without its links.
 const OTHER_FILES: u64 = 64;
 
-/// Open files that a link and its node take, at most.
+/// Most open files that a link and its node take.
 const FILES_PER_LINK: u64 = 4;
 
 /// Nodes of the near end, each linked to the one node of the far end.
@@ -25,10 +25,10 @@ pub struct Links {
 }
 
 impl Links {
-    /// Opens the far node, to which nobody is linked yet.
+    /// Opens the far node, without links.
     ///
     /// # Errors
-    /// If it does not open, or so many files are not allowed.
+    /// If the node does not open, or the system does not allow the files of `count` links.
     pub fn open(mut bench: Bench, count: usize, kind: NodeKind) -> Result<Self, Failure> {
         allow_files(count)?;
         let end = End::Links { count, node: kind };
@@ -36,10 +36,10 @@ impl Links {
         Ok(Self { bench, kind, address, links: Vec::new() })
     }
 
-    /// Links so many further nodes.
+    /// Links `count` further nodes.
     ///
     /// # Errors
-    /// If one cannot connect.
+    /// If a node cannot connect.
     pub fn add(&mut self, count: usize) -> Result<(), Failure> {
         self.links.reserve(count);
         for _ in 0..count {
@@ -49,7 +49,7 @@ impl Links {
         Ok(())
     }
 
-    /// The two processes.
+    /// Returns the bench of the two processes.
     pub fn bench(&mut self) -> &mut Bench {
         &mut self.bench
     }
@@ -64,10 +64,10 @@ struct Far {
     _node: Node,
 }
 
-/// The far end: one node that listens.
+/// Opens the far end: one node that listens.
 ///
 /// # Errors
-/// If it does not open.
+/// If the node does not open, or the system does not allow the files.
 pub fn far(
     count: usize,
     node: NodeKind,

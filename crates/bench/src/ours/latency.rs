@@ -23,19 +23,19 @@ const PING: &str = "ping";
 const PONG: &str = "pong";
 const LOAD: &str = "load";
 
-/// What the far end takes the load into, again and again.
+/// Bytes of the far end's buffer for the load: 1 MiB, used again and again.
 const LANDING_BYTES: usize = 1024 * 1024;
 
-/// What goes round.
+/// Message of the round trips, the load, and settings of the nodes.
 #[derive(Debug, Clone, Copy)]
 pub struct EchoKind {
     /// Encoded bytes of a message.
     pub bytes: usize,
-    /// Whether a second channel carries bulk at the same time, in messages of so many bytes.
+    /// Bytes of a message of the bulk load on a second channel; `None` without a load.
     pub load: Option<usize>,
     /// The lane of the echoed messages.
     pub lane: LaneKind,
-    /// No slice has more round trips than this.
+    /// Most round trips of a slice.
     pub count_max: u64,
     /// The node.
     pub node: NodeKind,
@@ -111,7 +111,7 @@ impl<M: Message> Contender for Near<M> {
             }
             let gone_round = run_task(runtime, go_round(ends, bytes, order.clone()))?;
             if let Some(load) = &load {
-                // What follows is not to be measured beside the rest of a message.
+                // The next slice is not to be measured beside the rest of a message.
                 runtime.block_on(load.off());
             }
             gone_round
@@ -166,10 +166,10 @@ impl Load {
         self.on.send_replace(true);
     }
 
-    /// Ready when the last message has arrived.
+    /// Switches the transfer off; returns when its last message has arrived.
     async fn off(&self) {
         self.on.send_replace(false);
-        // It ends with the far end, of which the measured channel tells.
+        // The wait fails when the far end is gone, which the measured channel reports.
         let _ = self.at_rest.clone().wait_for(|at_rest| *at_rest).await;
     }
 }
@@ -201,7 +201,7 @@ struct Far<M> {
     bytes: usize,
 }
 
-/// The far end: verifies each message and answers with the next number.
+/// Opens the far end, which verifies each message and answers with the next number.
 ///
 /// # Errors
 /// If the connection is not made.
@@ -236,7 +236,7 @@ fn open_far<M: Message>(
     Ok(Box::new(Far { _node: node, ends: Some(ends), bytes }))
 }
 
-/// Takes the load for as long as it comes, into the same memory.
+/// Landing of the load: all of its bytes go into the same memory.
 struct Discard(Vec<u8>);
 
 impl Landing for Discard {

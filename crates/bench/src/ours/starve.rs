@@ -53,9 +53,9 @@ pub(crate) fn samples(sent_ns: &[u64], came_ns: &[u64]) -> Vec<u64> {
     sent_ns.iter().zip(came_ns).map(|(sent, came)| came.saturating_sub(*sent)).collect()
 }
 
-/// A node whose runtime computes, and one that sends to it.
+/// A node whose runtime computes, and a node that sends to it.
 pub trait Starving {
-    /// Delivers `count` messages; returns the nanoseconds that each took.
+    /// Delivers `count` messages; returns the nanoseconds of each delivery.
     ///
     /// # Errors
     /// If either side fails or a message is wrong.
@@ -77,11 +77,11 @@ struct Near<M: Message> {
     kind: StarveKind,
     next: u64,
     over: Arc<AtomicBool>,
-    /// Dropped last: its workers finish what they compute.
+    /// Dropped last: its workers first finish their computations.
     runtime: Runtime,
 }
 
-/// `count` deliveries from number `first` on; the answer is the times at which they were sent.
+/// Order of `count` deliveries from number `first` on; the answer is the times of their sending.
 struct Order {
     first: u64,
     count: u64,
@@ -155,7 +155,7 @@ fn results(index: usize) -> String {
     format!("results {index}")
 }
 
-/// Computes for each order without yielding; ends with its channels.
+/// Computes for each order without yielding; ends when its channels do.
 async fn compute(
     mut orders: Receiver<u64>,
     mut results: Sender<u64>,

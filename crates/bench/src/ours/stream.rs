@@ -20,34 +20,34 @@ use crate::harness::ticks::Ticks;
 use crate::message::Message;
 use crate::with_message_of;
 
-/// The channel's name.
+/// Name of the channel.
 const CHANNEL: &str = "stream";
 
-/// Times of delivery noted in one slice, at most.
+/// Most times of delivery noted in one slice.
 const MARKS_PER_SLICE: u64 = 2_000;
 
-/// Messages asked for in one `recv_many`, and given to one `send_all` where they are prepared.
+/// Messages asked for in one `recv_many`, and passed to one `send_all` when they are prepared.
 const MANY: usize = 1024;
 
-/// Bytes of the messages that are prepared together, unless one has more.
+/// Most bytes of the messages that are prepared together, unless one message has more.
 const PREPARED_BYTES: usize = 64 << 20;
 
-/// Messages up to this size are made as `send_all` takes them; larger ones are prepared and used
+/// Largest messages that are made as `send_all` takes them. Larger ones are prepared and used
 /// again, since a new one would be a new allocation.
 const MADE_ON_THE_FLY_BYTES_MAX: usize = 16;
 
-/// What is streamed.
+/// Messages of the stream, their rate and delivery, and settings of the nodes.
 #[derive(Debug, Clone, Copy)]
 pub struct StreamKind {
     /// Encoded bytes of a message.
     pub bytes: usize,
-    /// One a call or many.
+    /// Number of messages a call.
     pub api: Api,
-    /// Messages a second; none for as many as go.
+    /// Messages a second; with `None` as many as the connection carries.
     pub rate: Option<u64>,
-    /// How a rate is kept.
+    /// Way of waiting for the next message of a rate.
     pub pace: Pace,
-    /// Treatment of messages that are not settled.
+    /// Treatment of messages that their receiver has not settled.
     pub delivery: Delivery,
     /// The node.
     pub node: NodeKind,
@@ -56,11 +56,11 @@ pub struct StreamKind {
 /// Treatment of messages that their receiver has not settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Delivery {
-    /// Nothing is settled.
+    /// No message is ever settled.
     Plain,
-    /// They are kept, and sent again to a peer that was restarted.
+    /// Messages are kept, and sent again to a peer that was restarted.
     Redelivered,
-    /// As that, and stored on disk before they leave: `Fsync::Batched`.
+    /// As `Redelivered`, and stored on disk before they leave: `Fsync::Batched`.
     Logged,
 }
 
@@ -75,7 +75,7 @@ pub fn near(bench: &mut Bench, kind: StreamKind) -> Result<Box<dyn Contender>, F
     near_logged(bench, kind, &Logged::default())
 }
 
-/// As [`near`]; the log's numbers of the last slice are left in `logged`.
+/// Connects as [`near`] does; the log's numbers of the last slice are left in `logged`.
 ///
 /// # Errors
 /// If either side fails.
@@ -96,7 +96,7 @@ struct Near<M: Message> {
     end: EndId,
     next: u64,
     logged: Logged,
-    /// Removed behind the sender.
+    /// Folder of the log, removed after the sender is dropped.
     _log: TempFolder,
 }
 
@@ -125,7 +125,7 @@ async fn connect<M: Message>(
         }
         (Delivery::Logged, Some(address)) => {
             let redelivery = Redelivery::to(address).log(log.path(), Fsync::Batched);
-            // The log's thread may use any core, as it would in a program that is not pinned.
+            // The log's thread may use any core, as in a program that is not pinned.
             machine::unpin();
             let sender = node.open_redelivering::<M>(CHANNEL, redelivery);
             machine::pin(place.core);
@@ -161,7 +161,7 @@ impl<M: Message> Contender for Near<M> {
     }
 }
 
-/// The program that a user would write; returns the times of the marked messages.
+/// Sends as a user's program would; returns the times of the marked messages.
 async fn produce<M: Message>(
     mut sender: Sender<M>,
     kind: StreamKind,
@@ -227,8 +227,8 @@ async fn many<M: Message>(
     Ok(())
 }
 
-/// Sends by the clock, so many a second. It yields instead of sleeping: tokio's timers step in
-/// milliseconds.
+/// Sends `rate` messages a second by the clock. It yields instead of sleeping: tokio's timers step
+/// in milliseconds.
 async fn paced<M: Message>(
     sender: &mut Sender<M>,
     bytes: usize,
@@ -251,9 +251,9 @@ async fn paced<M: Message>(
     Ok(())
 }
 
-/// Sends at each tick of a timer what came due since the last one, so that the processor time is
-/// that of a program that has nothing else to do. Above some 100,000 a second several messages
-/// come due in the time that one wake-up takes.
+/// Sends at each tick of a timer the messages that came due since the last one. The processor time
+/// is then that of a program that has nothing else to do. Above some 100,000 a second several
+/// messages come due in the time of one wake-up.
 async fn ticking<M: Message>(
     sender: &mut Sender<M>,
     bytes: usize,
@@ -284,7 +284,7 @@ struct Far<M> {
     api: Api,
 }
 
-/// The far end: takes and verifies.
+/// Opens the far end, which receives and verifies.
 ///
 /// # Errors
 /// If the connection is not made.

@@ -228,7 +228,8 @@ fn budgets_run_all_at_tiny_sizes() {
     }
 }
 
-/// Of each direction one, held to what no machine reaches and to what every machine does.
+/// Tries one budget of each direction, with a limit that no machine reaches and one that every
+/// machine does.
 #[test]
 fn a_missed_budget_is_exit_status_1() {
     for (name, missed, met) in
@@ -366,7 +367,7 @@ fn no_process_outlives_the_program() {
     let far = children().trim().to_owned();
     near.kill().unwrap();
     near.wait().unwrap();
-    // A process that is gone, or a corpse that nobody has fetched yet.
+    // A process that is gone, or a dead one whose parent has not waited for it yet.
     let is_gone = || {
         std::fs::read_to_string(format!("/proc/{far}/stat"))
             .map_or(true, |stat| stat.contains(") Z ") || stat.contains(") X "))

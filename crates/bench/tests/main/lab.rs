@@ -1,5 +1,5 @@
-//! The lab at small sizes: its scenarios run to the end, their promises hold, and what it says
-//! has the form that it promises. Times are given room: what is late is not what is tested here.
+//! The lab at small sizes: its scenarios run to the end, their promises hold, and its output has
+//! the promised form. Limits of time are wide: lateness is not tested here.
 
 use std::process::{Command, Stdio};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::program::{chunkperf, rows_of};
 
-/// Runs a scenario and gives its rows with its exit status.
+/// Runs a scenario; returns its rows and its exit status.
 fn lab(scenario: &str, options: &[&str]) -> (Vec<Value>, Option<i32>) {
     let common = ["lab", scenario, "--json", "--seed", "7", "--late-max", "20s"];
     let output = chunkperf(&[&common[..], options].concat());
@@ -21,7 +21,7 @@ fn lab(scenario: &str, options: &[&str]) -> (Vec<Value>, Option<i32>) {
     (rows, output.status.code())
 }
 
-/// Runs a scenario in which every promise is to hold.
+/// Runs a scenario in which every promise must hold; returns its rows.
 #[track_caller]
 fn held(scenario: &str, options: &[&str]) -> Vec<Value> {
     let (rows, status) = lab(scenario, options);
@@ -63,7 +63,7 @@ fn a_stream_survives_connections_that_swallow_or_stand_still() {
 fn a_stream_survives_cuts_on_a_long_way() {
     let row = &held("cuts", &[CUTS, &["--delay", "3ms"]].concat())[0];
     assert_eq!(row["cuts"], 12);
-    // Each side's hello has to cross at least, and then the stream.
+    // Each side's hello must cross, and then the stream.
     assert!(row["beyond_backoff_p50_us"].as_f64().is_some_and(|us| us >= 9_000.0), "{row}");
 }
 
@@ -82,7 +82,7 @@ fn a_session_outlives_a_stop_and_not_a_death() {
         let rows = held("stop", &[&options[..], &["--whom", whom]].concat());
         let survived: Vec<_> = rows.iter().map(|row| row["survived"].as_bool()).collect();
         assert_eq!((survived[0], survived[2]), (Some(true), Some(false)), "{whom}");
-        // A receiver that waits for nothing need not notice a sender that sleeps.
+        // A receiver that waits for nothing need not notice a stopped sender.
         assert!(whom == "sender" || survived[1] == Some(false));
         assert_eq!(rows[2]["scenario"], "kill");
     }
@@ -181,7 +181,7 @@ impl Endless {
         Endless(lab.spawn().expect("chunkperf starts"))
     }
 
-    /// Its two node processes.
+    /// Returns the ids of its two node processes.
     fn nodes(&self) -> Vec<String> {
         let path = format!("/proc/{0}/task/{0}/children", self.0.id());
         loop {
@@ -212,7 +212,7 @@ fn the_nodes_of_the_lab_explain_themselves() {
     let mut lab = Endless::start(Stdio::piped());
     let mut lines = BufReader::new(lab.0.stderr.take().unwrap()).lines();
     for node in lab.nodes() {
-        // Before it handles the signal it would end by it.
+        // Before the node handles the signal, the signal would end it.
         let handles = || {
             let status = std::fs::read_to_string(format!("/proc/{node}/status")).unwrap();
             let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
@@ -221,7 +221,7 @@ fn the_nodes_of_the_lab_explain_themselves() {
         while !handles() {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        // A signal that comes between its handler and whoever listens for it is lost.
+        // A signal is lost if it comes after its handler is set but before a task listens.
         let node = Pid::from_raw(node.parse().unwrap()).unwrap();
         let (explained, waits) = std::sync::mpsc::channel::<()>();
         std::thread::scope(|scope| {
@@ -245,7 +245,7 @@ fn no_node_process_outlives_the_lab() {
     let lab = Endless::start(Stdio::null());
     let nodes = lab.nodes();
     drop(lab);
-    // A process that is gone, or a corpse that nobody has fetched yet.
+    // A process that is gone, or a dead one whose parent has not waited for it yet.
     let is_gone = |node: &String| {
         std::fs::read_to_string(format!("/proc/{node}/stat"))
             .map_or(true, |stat| stat.contains(") Z ") || stat.contains(") X "))

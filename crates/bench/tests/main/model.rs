@@ -22,7 +22,7 @@ fn both_paths_have_a_row_with_every_key() {
         assert_keys(row, KEYS);
         assert!(row["lambda_us"].is_number() && row["beta_us_per_byte"].is_number());
     }
-    // Nothing is gathered on the plain path, so that nothing is saved there.
+    // The plain path gathers nothing and so saves nothing.
     assert!(rows[0]["copy_us_per_byte"].is_null() && rows[0]["saving_measured_us"].is_null());
     for key in ["copy_us_per_byte", "variable_us", "saving_predicted_us", "saving_measured_us"] {
         assert!(rows[1][key].is_number(), "{key} in {}", rows[1]);

@@ -12,13 +12,13 @@ pub(crate) fn chunkperf(arguments: &[&str]) -> Output {
         .expect("chunkperf starts")
 }
 
-/// What it printed with `--json`, a row a line.
+/// Returns the rows that the program printed with `--json`, a row a line.
 pub(crate) fn rows_of(output: &Output) -> Vec<Value> {
     let out = String::from_utf8_lossy(&output.stdout);
     out.lines().map(|line| serde_json::from_str(line).expect("a row is JSON")).collect()
 }
 
-/// Runs a command that succeeds and gives its rows.
+/// Runs a command that succeeds and returns its rows.
 pub(crate) fn rows(arguments: &[&str]) -> Vec<Value> {
     let output = chunkperf(&[arguments, &["--json"]].concat());
     let err = String::from_utf8_lossy(&output.stderr);
@@ -26,7 +26,7 @@ pub(crate) fn rows(arguments: &[&str]) -> Vec<Value> {
     rows_of(&output)
 }
 
-/// Runs a command that succeeds and gives its one row.
+/// Runs a command that succeeds and returns its one row.
 pub(crate) fn row(arguments: &[&str]) -> Value {
     let [row] = <[Value; 1]>::try_from(rows(arguments)).expect("one row");
     row
@@ -39,7 +39,7 @@ pub(crate) fn assert_keys(row: &Value, keys: &[&str]) {
     }
 }
 
-/// Runs a command that is refused, and gives what it says.
+/// Runs a command that is refused, and returns its message.
 pub(crate) fn refusal(arguments: &[&str]) -> String {
     let output = chunkperf(arguments);
     assert_eq!(output.status.code(), Some(2), "{arguments:?}");
@@ -47,7 +47,7 @@ pub(crate) fn refusal(arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Of every row of `stream`.
+/// Keys of every row of `stream`.
 pub(crate) const STREAM_KEYS: &[&str] = &[
     "policy",
     "payload_bytes",

@@ -1,8 +1,8 @@
-//! `chunkperf sweep` at a tiny size: a row a cell with every key, and what is left out said so.
+//! `chunkperf sweep` at a tiny size: a row a cell with every key, also for a cell that is left out.
 
 use crate::program::{STREAM_KEYS, assert_keys, chunkperf, refusal, rows};
 
-/// Beside those of `stream`: the best fixed setting, and what came of it.
+/// Keys beside those of `stream`: the best fixed setting, and the ratios against it.
 const KEYS: &[&str] = &[
     "rate",
     "best_policy",
@@ -22,7 +22,7 @@ fn a_row_a_cell_and_what_cannot_be_reached_is_left_out() {
     let rows = rows(&["sweep", "--quick", "--sizes", "8,64KiB", "--rates", "100,1000000000,max"]);
     let cells: Vec<_> =
         rows.iter().map(|row| (row["payload_bytes"].as_u64(), row["rate"].as_u64())).collect();
-    // One that any machine reaches, one that none does.
+    // A rate that any machine reaches, and one that none does.
     let rates = [Some(100), Some(1_000_000_000), None];
     let expected: Vec<_> =
         [8, 65_536].iter().flat_map(|bytes| rates.map(|rate| (Some(*bytes), rate))).collect();

@@ -1,13 +1,13 @@
 //! The budgets: a command, the key of its row that counts, and its limits.
 
-/// What a figure is held to.
+/// Limit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Bound {
     /// Larger is better.
     AtLeast(f64),
     /// Smaller is better.
     AtMost(f64),
-    /// Larger is better, nothing is asked.
+    /// Larger is better, without a limit.
     Printed,
 }
 
@@ -19,7 +19,7 @@ impl Bound {
         }
     }
 
-    /// Another limit in the same direction, if there is one.
+    /// Returns the bound with another limit in the same direction, if one is given.
     pub(super) fn at(self, limit: Option<f64>) -> Self {
         match (self, limit) {
             (_, None) => self,
@@ -47,7 +47,7 @@ pub(super) struct Budget {
     /// The key whose value counts.
     pub(super) key: &'static str,
     pub(super) bound: Bound,
-    /// What is aimed at, in the direction of the bound.
+    /// Aim of the figure, in the direction of the bound.
     pub(super) aim: f64,
 }
 
@@ -68,15 +68,15 @@ impl Budget {
     }
 }
 
-/// A packet of 64 KiB holds this many messages of 16 bytes with a byte of length, less a little
-/// for headers.
+/// Messages of 16 bytes, each with a byte of length, in a packet of 64 KiB, less a little for
+/// headers.
 const FULL_PACKET_MESSAGES: f64 = 3_800.0;
 
 const FEW_MESSAGES: &str = "--messages 2000";
 const FEW_TASKS: &str = "--tasks 2000";
 const ONE_EACH: &str = "--repeat 10";
 
-/// All of them.
+/// All budgets.
 pub(super) static BUDGETS: &[Budget] = &[
     Budget {
         name: "stream-one",

@@ -8,38 +8,38 @@ use crate::harness::slices::{self, Contender, Outcome, Plan, SLICES_MIN, Slice};
 use crate::ours::stream::{Delivery, StreamKind, near};
 use crate::stats::{Ratio, median};
 
-/// At saturation at least this part of the best fixed setting's rate.
+/// Least rate at saturation, as a part of the best fixed setting's.
 const RATE_RATIO_MIN: f64 = 0.9;
 
-/// Below it at most so many times its p99 delivery, and so many times its processor time a
-/// message.
+/// Most p99 delivery below saturation, and most processor time a message, as multiples of the best
+/// fixed setting's.
 const COST_RATIO_MAX: f64 = 1.1;
 
-/// Connections of the final, each with so many pairs: how fast one is differs by a third from one
-/// to the next with where its memory happens to lie, and stays so while it lasts.
+/// Connections of the final, each with `PAIRS` pairs. The speed of connections differs by a third
+/// with the place of their memory, and stays the same while they last.
 const OPENINGS: usize = 5;
 
-/// The fastest of so many slices is what ours makes at saturation.
+/// Number of slices at saturation; the fastest gives our rate.
 const SATURATION_SLICES: usize = 3;
 const PAIRS: usize = 2;
 
-/// Of fewer messages too few are beyond the 99th percentile to tell it.
+/// Messages of a slice at a rate: with fewer, too few lie beyond the 99th percentile to find it.
 const PACED_MESSAGES: f64 = 500.0;
 
-/// The first warm-up tries this many messages.
+/// Messages of the first warm-up.
 const FIRST_TRY: u64 = 1_000;
 
-/// How long everything runs.
+/// Lengths of heats, finals and slices.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lengths {
     /// Slices of each fixed setting in the heats.
     heats: usize,
-    /// How often a final whose target is missed goes on; all pairs count.
+    /// Number of times that a final whose target is missed continues; all pairs count.
     extra_rounds: usize,
-    /// Seconds of a slice where messages come at a rate, the least and the most: in between it
-    /// is as long as `PACED_MESSAGES` take.
+    /// Least and most seconds of a slice at a rate; in between it is as long as `PACED_MESSAGES`
+    /// take.
     paced_seconds: [f64; 2],
-    /// A slice has so many messages, whatever its rate.
+    /// Messages of a slice, whatever its rate; `None` if the rate decides.
     messages: Option<u64>,
 }
 
@@ -49,7 +49,7 @@ impl Lengths {
     pub(super) const QUICK: Self =
         Self { heats: 1, extra_rounds: 0, paced_seconds: [0.0, 0.0], messages: Some(20) };
 
-    /// Messages of a slice; none at saturation, where it is found.
+    /// Returns the messages of a slice; `None` at saturation, where the warm-up finds them.
     fn slice(&self, rate: Rate) -> Option<u64> {
         let [least, most] = self.paced_seconds;
         let paced = |rate| {
@@ -75,7 +75,7 @@ pub(super) struct Duel {
 }
 
 impl Duel {
-    /// Ours over the best fixed setting: rate, p99 delivery, processor time a message.
+    /// Returns ours over the best fixed setting: rate, p99 delivery, processor time a message.
     pub(super) fn ratios(&self) -> [Ratio; 3] {
         let of = |figure: fn(&Slice) -> f64| self.outcome.ratio(figure);
         [of(Slice::rate), of(Slice::p99_us), of(Slice::cpu_us_per_message)]
@@ -90,10 +90,10 @@ impl Duel {
     }
 }
 
-/// Messages a second that ours makes at this size, about.
+/// Returns our messages a second at this size, about.
 ///
 /// # Errors
-/// If it fails.
+/// If a slice fails.
 pub(super) fn saturation(
     bench: &mut Bench,
     setting: &Setting,
@@ -104,7 +104,7 @@ pub(super) fn saturation(
     let mut ours = open(bench, cell, setting.node(PolicyKind::Chunked))?;
     let plan = lengths.plan(Rate::Saturation)?;
     let count = slices::warm_up(&plan, |count| ours.slice(bench, count.messages))?;
-    // An interruption makes a slice slower, and none faster.
+    // An interruption makes a slice slower, never faster.
     let mut most = 0.0_f64;
     for _ in 0..SATURATION_SLICES {
         most = most.max(ours.slice(bench, count)?.rate());
@@ -112,7 +112,7 @@ pub(super) fn saturation(
     Ok(most)
 }
 
-/// Heats and final of a cell.
+/// Runs heats and final of a cell.
 ///
 /// # Errors
 /// If a slice fails.
@@ -135,7 +135,7 @@ pub(super) fn run(
     Ok(duel)
 }
 
-/// Some pairs of slices, on connections of their own.
+/// Runs some pairs of slices, on connections of their own.
 fn pairs(
     bench: &mut Bench,
     setting: &Setting,
@@ -175,7 +175,7 @@ fn heats(
         runners.push(Runner { fixed, contender, count, slices: Vec::new() });
     }
     for _ in 0..lengths.heats {
-        // There and back, so that none always follows the same.
+        // There and back, so that no setting always follows the same one.
         runners.reverse();
         for runner in &mut runners {
             let slice = runner.contender.slice(bench, runner.count)?;
@@ -191,7 +191,7 @@ fn heats(
     Ok(best.fixed)
 }
 
-/// What the best fixed setting has most of.
+/// Returns the merit of a fixed setting: the best has most of it.
 fn merit(rate: Rate, slices: &[Slice]) -> f64 {
     let middle = |figure: fn(&Slice) -> f64| median(&slices.iter().map(figure).collect::<Vec<_>>());
     match rate {

@@ -1,4 +1,4 @@
-//! What is swept: sizes, rates, and the fixed settings that ours is held to.
+//! Grid of the sweep: sizes, rates, and the fixed settings that ours is compared with.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,23 +7,24 @@ use crate::cli::values;
 use crate::harness::near::Setting;
 use crate::harness::protocol::{NodeKind, PolicyKind};
 
-/// Sizes of packets that are tried.
+/// Packet sizes that are tried, in bytes.
 const PACKET_BYTES: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
 
-/// How long an idle writer waits for more, where it does: the step of tokio's timers.
+/// Time for which an idle writer waits for more, in settings with a linger: 1 ms, the step of
+/// tokio's timers.
 const LINGER: Duration = Duration::from_millis(1);
 
-/// How fast messages come.
+/// Rate of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rate {
-    /// So many a second.
+    /// Messages a second.
     PerSecond(u64),
-    /// As many as go.
+    /// As many as the connection carries.
     Saturation,
 }
 
 impl Rate {
-    /// So many, if it is not as many as go.
+    /// Returns the messages a second; `None` at saturation.
     pub(super) fn per_second(self) -> Option<u64> {
         match self {
             Self::PerSecond(rate) => Some(rate),
@@ -41,7 +42,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Messages a second, or `max`.
+/// Parses messages a second, or `max`.
 pub(super) fn rate(text: &str) -> Result<Rate, String> {
     match text {
         "max" => Ok(Rate::Saturation),
@@ -67,7 +68,7 @@ pub(super) struct Fixed {
 }
 
 impl Fixed {
-    /// All that are tried.
+    /// Returns all settings that are tried.
     pub(super) fn all() -> Vec<Self> {
         let lingers = [None, Some(LINGER)];
         let with = |linger| PACKET_BYTES.map(|packet_bytes| Self { packet_bytes, linger });

@@ -9,13 +9,13 @@ use super::work::Lot;
 use crate::harness::machine::now_ns;
 use crate::lab::protocol::{Ended, Fault, Outcome, Reply};
 
-/// The rounds' channel on each link.
+/// Name of the rounds' channel on each link.
 const ROUNDS: &str = "rounds";
 
-/// More of the links' errors say nothing new.
+/// Most errors of links that a reply reports: more are no news.
 const FAILURES_MAX: usize = 3;
 
-/// Channels opened at once: a node holds a thousand that it has not accepted yet.
+/// Most channels opened at once: a node holds a thousand that it has not accepted yet.
 const OPENS_MAX: usize = 256;
 
 /// The senders, one a link, from the first round on.
@@ -24,7 +24,7 @@ pub(super) struct Rounds {
     senders: Vec<Sender<u64>>,
 }
 
-/// What the links said in a round.
+/// Acknowledgements and errors of the links in a round.
 #[derive(Default)]
 struct Answers {
     senders: Vec<Sender<u64>>,
@@ -33,8 +33,8 @@ struct Answers {
 }
 
 impl Rounds {
-    /// Sends the number over all links and waits for the acknowledgements: over all at once, but
-    /// for the first time.
+    /// Sends the number over all links at once and waits for the acknowledgements. In the first
+    /// round it opens the channels, and sends in groups.
     pub(super) async fn run(&mut self, number: u64, links: &[(Node, Peer)]) -> Reply {
         let mut answers = Answers::default();
         if self.senders.is_empty() {
@@ -91,7 +91,7 @@ async fn send(sender: &mut Sender<u64>, number: u64) -> Result<u64, SendError> {
     Ok(now_ns())
 }
 
-/// Takes the numbers of so many links until their channels end; each must bring 0, 1, 2, ..
+/// Takes the numbers of `links` links until their channels end; each must bring 0, 1, 2, ..
 pub(super) async fn consume(node: Node, links: usize, lot: Lot) -> Outcome {
     let mut outcome = Outcome { began_ns: now_ns(), ..Outcome::default() };
     let mut taking = JoinSet::new();

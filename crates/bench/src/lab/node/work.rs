@@ -1,4 +1,4 @@
-//! Sending and receiving until told to stop.
+//! Sending and receiving until the lab stops the work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,35 +11,35 @@ use crate::lab::checks::{Checker, Contents, Silences};
 use crate::lab::protocol::{Ended, Fault, LinkCounts, Outcome};
 use crate::message::Message;
 
-/// Closing takes at most so long: longer than a session is given up for dead.
+/// Longest time of closing: 60 s, longer than it takes to give up a session for dead.
 pub(super) const CLOSE_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Messages taken at once.
+/// Most messages taken at once.
 const MANY: usize = 1024;
 
-/// A slow receiver takes its share so often.
+/// Number of shares a second in which a slow receiver takes its messages.
 const SHARES_PER_SECOND: u64 = 20;
 
-/// What a piece of work shares with its process.
+/// State that a piece of work shares with its process.
 pub(super) struct Lot {
-    /// Messages so far.
+    /// Messages taken since the start.
     pub(super) taken: Arc<AtomicU64>,
-    /// Whoever sends without end stops.
+    /// Whether senders without end are to stop.
     pub(super) stop: Arc<AtomicBool>,
-    /// The bytes of all messages follow from it.
+    /// Seed of the bytes of all messages.
     pub(super) seed: u64,
 }
 
-/// How a receiver takes messages.
+/// Pace of a receiver.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
-    /// So many a second; none for as many as come.
+    /// Messages a second; with `None` as many as come.
     pub(super) rate: Option<u64>,
-    /// The times without a message are noted.
+    /// Whether the times without a message are noted.
     pub(super) silences: bool,
 }
 
-/// Sends numbered messages as fast as it goes until told to stop, then closes its channel.
+/// Sends numbered messages as fast as possible until it is stopped, then closes its channel.
 pub(super) async fn produce<M: Message>(mut sender: Sender<M>, bytes: usize, lot: Lot) -> Outcome {
     let contents = Contents::of(lot.seed, sender.name());
     let mut outcome = Outcome { began_ns: now_ns(), ..Outcome::default() };
@@ -79,8 +79,7 @@ fn not_sent(error: &SendError, peer: &str) -> Ended {
     Ended { text: error.to_string(), peer: peer.to_owned(), account }
 }
 
-/// Accepts a channel and holds every message against the one that is due, until the channel
-/// ends.
+/// Accepts a channel and compares every message with the one that is due, until the channel ends.
 pub(super) async fn consume<M: Message + PartialEq>(
     node: Node,
     channel: String,
@@ -140,7 +139,7 @@ impl<M: Message + PartialEq> Taking<M> {
         }
     }
 
-    /// Takes so many a second until everybody is told to stop, then the rest at once.
+    /// Takes `rate` messages a second until the process is stopped, then the rest at once.
     async fn slowly(&mut self, outcome: &mut Outcome, rate: u64) -> Option<RecvError> {
         let share = (rate / SHARES_PER_SECOND).max(1);
         let pause = Duration::from_secs_f64(share as f64 / rate as f64);
@@ -159,14 +158,15 @@ impl<M: Message + PartialEq> Taking<M> {
         self.all(outcome).await
     }
 
-    /// Takes what is there, at most so many; false at the end of the channel and after a fault.
+    /// Takes the messages that are there, at most `max`; returns false at the end of the channel
+    /// and after a fault.
     async fn some(&mut self, outcome: &mut Outcome, max: usize) -> Result<bool, RecvError> {
         let Self { receiver, checker, silences, messages, lot } = self;
         messages.clear();
         match receiver.recv_many(messages, max).await {
             Ok(0) => return Ok(false),
             Ok(_) => {}
-            // Of one message, not of the session.
+            // An error of one message, not of the session.
             Err(RecvError::Decode(_)) => {
                 outcome.fault = Some(Fault::Undecodable { due: checker.taken() });
                 return Ok(false);

@@ -12,36 +12,36 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::harness::machine::now_ns;
 
-/// What is read at once.
+/// Most bytes that are read at once: 64 KiB.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// A delayed lane holds so many bytes, like a long line; then its sender waits.
+/// Most bytes that a delayed lane holds, like a long line: 64 MiB. At the limit its sender waits.
 const HELD_BYTES_MAX: usize = 64 << 20;
 
-/// A lane with a rate takes this part of a second's bytes at once.
+/// Chunks a second of a lane with a rate: it takes 1/200 of a second's bytes at once.
 const CHUNKS_PER_SECOND: u64 = 200;
 
-/// A lane that has let so many bytes pass carries data: every opening of a connection is shorter.
+/// Bytes after which a lane counts as carrying data: 8 KiB, above every opening of a connection.
 const CARRYING_BYTES: u64 = 8 * 1024;
 
-/// What becomes of a lane's bytes. Byte counts are from the beginning of the connection.
+/// Treatment of a lane's bytes. Byte counts are from the beginning of the connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Conduct {
-    /// Each byte arrives so much later.
+    /// Added time until each byte arrives.
     pub delay: Duration,
-    /// So many pass in a second; none for as many as go.
+    /// Bytes that pass in a second; with `None` as many as the sockets carry.
     pub bytes_per_second: Option<u64>,
-    /// Nothing is read: the sender's buffers fill up.
+    /// Whether the lane reads nothing: the sender's buffers fill up.
     pub stalled: bool,
-    /// Everything is taken and nothing arrives.
+    /// Whether the lane reads everything and passes nothing on.
     pub blackhole: bool,
-    /// One bit of the byte at this place is turned.
+    /// Place of the byte in which one bit is turned.
     pub flip_at: Option<u64>,
-    /// The connection is cut when so many bytes have passed.
+    /// Number of passed bytes at which the connection is cut.
     pub cut_at: Option<u64>,
 }
 
-/// A lane's conduct and what it did so far.
+/// A lane's conduct, and its progress.
 #[derive(Debug)]
 pub struct Lane {
     conduct: watch::Sender<Conduct>,
@@ -50,14 +50,14 @@ pub struct Lane {
     carrying_ns: AtomicU64,
 }
 
-/// Why a lane stopped.
+/// Reason for which a lane stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// Its sender has said all.
+    /// Its sender has ended the stream.
     End,
     /// One of the two sockets broke.
     Broken,
-    /// It reached the place where it was to be cut.
+    /// The lane reached the place of its cut.
     CutHere,
 }
 
@@ -68,28 +68,28 @@ impl Lane {
         Self { conduct, passed, began_ns, carrying_ns }
     }
 
-    /// Changes what becomes of the bytes from now on.
+    /// Changes the treatment of the bytes from now on.
     pub fn set(&self, change: impl FnOnce(&mut Conduct)) {
         self.conduct.send_modify(change);
     }
 
-    /// Bytes that arrived.
+    /// Returns the number of bytes that have passed.
     pub fn passed(&self) -> u64 {
         self.passed.load(Ordering::Relaxed)
     }
 
-    /// When its first bytes had passed.
+    /// Returns the time when the first bytes had passed, in nanoseconds.
     pub fn began_ns(&self) -> Option<u64> {
         Some(self.began_ns.load(Ordering::Relaxed)).filter(|&at| at > 0)
     }
 
-    /// Since when it carries more than the opening of a connection.
+    /// Returns the time when more than the opening of a connection had passed, in nanoseconds.
     pub fn carrying_ns(&self) -> Option<u64> {
         Some(self.carrying_ns.load(Ordering::Relaxed)).filter(|&at| at > 0)
     }
 
-    /// Passes bytes on until there is a reason to stop. `began` is called when it turns out that
-    /// the lane carries data.
+    /// Passes bytes on until there is a reason to stop. Calls `began` when the lane first counts as
+    /// carrying data.
     pub(super) async fn pump(
         &self,
         mut from: ReadHalf<'_>,
@@ -103,14 +103,14 @@ impl Lane {
         loop {
             let conduct = *conducts.borrow_and_update();
             if ended && held.is_empty() {
-                // A socket that is gone has its end already.
+                // A socket that is gone has ended already.
                 let _ = to.shutdown().await;
                 return Stop::End;
             }
             let room = room(&conduct);
             let reads = !conduct.stalled && !ended && held.bytes < HELD_BYTES_MAX;
             let chunk = tokio::select! {
-                // A cut or a stall that was asked for goes before the next byte.
+                // A requested cut or stall comes before the next byte.
                 biased;
                 Ok(()) = conducts.changed() => continue,
                 chunk = held.due(), if !conduct.stalled => chunk,
@@ -149,7 +149,7 @@ impl Lane {
         }
     }
 
-    /// Writes a chunk, or its part before the cut; true if it is to be cut now.
+    /// Writes a chunk, or its part before the cut; returns true if the cut is due now.
     async fn pass(
         &self,
         mut chunk: Vec<u8>,
@@ -182,7 +182,7 @@ fn pause(conduct: &Conduct, bytes: usize) -> Duration {
         .map_or(Duration::ZERO, |rate| Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64))
 }
 
-/// Bytes on a long line.
+/// Bytes under way on a long line.
 #[derive(Default)]
 struct Held {
     chunks: VecDeque<(Instant, Vec<u8>)>,
@@ -199,7 +199,7 @@ impl Held {
         self.chunks.push_back((due, chunk.to_vec()));
     }
 
-    /// Waits for the oldest; for ever if there is none.
+    /// Waits until the oldest chunk is due; for ever if there is none.
     async fn due(&mut self) -> Vec<u8> {
         match self.chunks.front() {
             Some((due, _)) => sleep_until(*due).await,

@@ -4,7 +4,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
-/// A connection through a proxy: what dialled, what accepted, and the proxy.
+/// Makes a connection through a proxy; returns the dialler, the acceptor, the proxy and the wire.
 async fn pair(conducts: Conducts) -> (TcpStream, TcpStream, Proxy, Arc<Wire>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let proxy = Proxy::start(listener.local_addr().unwrap()).unwrap();
@@ -64,7 +64,7 @@ async fn a_half_open_connection_is_forgotten_on_one_side() {
     assert_eq!(acceptor.read_u8().await.unwrap(), b'x');
     wire.cut(Cut::HalfOpen);
     assert!(!read_all(&mut dialler).await.1);
-    // The acceptor may go on writing, and reads nothing, neither bytes nor an end.
+    // The acceptor may continue writing, and reads neither bytes nor an end.
     acceptor.write_all(&[0; 100_000]).await.unwrap();
     let mut byte = [0];
     assert!(acceptor.try_read(&mut byte).is_err());
@@ -89,7 +89,7 @@ async fn a_stalled_lane_reads_nothing_until_it_is_released() {
     wire.forth.set(|conduct| conduct.stalled = true);
     dialler.write_all(b"later").await.unwrap();
     dialler.shutdown().await.unwrap();
-    // The other direction goes on: an answer that is there when it comes.
+    // The other direction continues: a byte arrives although the first direction is stalled.
     acceptor.write_all(b"now").await.unwrap();
     assert_eq!(dialler.read_u8().await.unwrap(), b'n');
     assert_eq!(wire.forth.passed(), 0);
@@ -107,7 +107,7 @@ async fn a_stalled_connection_keeps_what_was_written_until_it_is_released() {
         stream.write_all(b"later").await.unwrap();
         stream.shutdown().await.unwrap();
     }
-    // Long enough for what passes.
+    // Long enough for bytes that pass.
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!((wire.forth.passed(), wire.back.passed(), wire.is_live()), (0, 0, true));
     wire.release();
@@ -120,7 +120,7 @@ async fn who_is_further_away_answers_later_on_every_connection() {
     let delay = Duration::from_millis(20);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let proxy = Proxy::start_apart(listener.local_addr().unwrap(), delay).unwrap();
-    // What a connection was told besides is added.
+    // The conduct's own delay is added.
     let mut slow = Conducts::default();
     slow.back.delay = delay;
     for (armed, times) in [(None, 2), (Some(slow), 3), (None, 2)] {

@@ -11,30 +11,30 @@ use tokio::sync::watch;
 use super::lane::{Conduct, Lane, Stop};
 use crate::harness::machine::now_ns;
 
-/// The forgotten side of a half-open connection is kept at most so long.
+/// Longest time for which the forgotten side of a half-open connection is kept: 60 s.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
-/// Which way bytes go.
+/// Direction of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the side that dialled.
     Forth,
-    /// To it.
+    /// To the side that dialled.
     Back,
 }
 
-/// How a connection is cut.
+/// Way of cutting a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Cut {
-    /// Both sides are reset; what was under way is lost.
+    /// Both sides are reset; bytes under way are lost.
     Reset,
-    /// Both directions end; what was under way arrives, the last packet in part.
+    /// Both directions end; bytes under way arrive, the last packet in part.
     Close,
     /// The side that dialled is reset; the other believes the connection alive.
     HalfOpen,
 }
 
-/// Why a connection is over.
+/// Reason for which a connection is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// Both nodes have ended their direction.
@@ -50,14 +50,14 @@ enum End {
 pub struct Conducts {
     /// From the side that dialled.
     pub forth: Conduct,
-    /// To it.
+    /// To the side that dialled.
     pub back: Conduct,
-    /// How it is cut if one of them says where.
+    /// Way of the cut, if one of the conducts has a place for it.
     pub cut: Option<Cut>,
 }
 
 impl Conducts {
-    /// Good conduct, but for a cut at a place of one direction.
+    /// Returns good conduct, except for a cut at a place of one direction.
     pub fn cut_at(direction: Direction, bytes: u64, how: Cut) -> Self {
         let mut conducts = Self { cut: Some(how), ..Self::default() };
         match direction {
@@ -68,22 +68,22 @@ impl Conducts {
     }
 }
 
-/// One connection and what happened to it.
+/// One connection and its history.
 #[derive(Debug)]
 pub struct Wire {
-    /// Its place in the order of dialling.
+    /// Index of the connection in the order of dialling.
     pub index: usize,
-    /// When it was dialled.
+    /// Time when it was dialled, in nanoseconds.
     pub dialled_ns: u64,
     /// From the side that dialled.
     pub forth: Lane,
-    /// To it.
+    /// To the side that dialled.
     pub back: Lane,
     struck_ns: AtomicU64,
     ended_ns: AtomicU64,
-    /// How it is cut when a lane reaches its place.
+    /// Way of the cut when a lane reaches its place.
     fuse: watch::Sender<Cut>,
-    /// A cut at once.
+    /// Cut that is to be made at once.
     cut: watch::Sender<Option<Cut>>,
     events: watch::Sender<u64>,
 }
@@ -103,7 +103,7 @@ impl Wire {
         }
     }
 
-    /// One of its lanes.
+    /// Returns the lane of a direction.
     pub fn lane(&self, direction: Direction) -> &Lane {
         match direction {
             Direction::Forth => &self.forth,
@@ -111,12 +111,12 @@ impl Wire {
         }
     }
 
-    /// Cuts it at once.
+    /// Cuts the connection at once.
     pub fn cut(&self, how: Cut) {
         self.cut.send_replace(Some(how));
     }
 
-    /// Cuts it when so many further bytes have passed one way.
+    /// Cuts the connection when `bytes` further bytes have passed in a direction.
     pub fn cut_after(&self, direction: Direction, bytes: u64, how: Cut) {
         self.fuse.send_replace(how);
         let lane = self.lane(direction);
@@ -131,13 +131,13 @@ impl Wire {
         }
     }
 
-    /// Both directions stand still until they are released.
+    /// Stalls both directions until they are released.
     pub fn stall(&self) {
         self.struck_ns.store(now_ns(), Ordering::Relaxed);
         self.set_stalled(true);
     }
 
-    /// What stood still goes on.
+    /// Lets stalled directions continue.
     pub fn release(&self) {
         self.set_stalled(false);
     }
@@ -148,22 +148,22 @@ impl Wire {
         }
     }
 
-    /// When it was cut, or bytes began to vanish or to stand still.
+    /// Returns the time when it was cut, or when bytes began to vanish or to stand still.
     pub fn struck_ns(&self) -> Option<u64> {
         Some(self.struck_ns.load(Ordering::Relaxed)).filter(|&at| at > 0)
     }
 
-    /// When it had ended, by a cut or by the nodes.
+    /// Returns the time when it had ended, by a cut or by the nodes.
     pub fn ended_ns(&self) -> Option<u64> {
         Some(self.ended_ns.load(Ordering::Relaxed)).filter(|&at| at > 0)
     }
 
-    /// It has not ended.
+    /// Whether the connection has not ended.
     pub fn is_live(&self) -> bool {
         self.ended_ns().is_none()
     }
 
-    /// Carries bytes between the two sockets until it ends or is cut.
+    /// Carries bytes between the two sockets until the connection ends or is cut.
     pub(super) async fn carry(&self, mut dialler: TcpStream, mut target: TcpStream) {
         let (from_dialler, to_dialler) = dialler.split();
         let (from_target, to_target) = target.split();
@@ -222,7 +222,7 @@ impl Wire {
     }
 }
 
-/// Takes what comes until nothing does.
+/// Reads and drops bytes until the socket ends.
 async fn swallow(socket: &mut TcpStream) {
     let mut buffer = vec![0; 4096];
     while socket.read(&mut buffer).await.is_ok_and(|bytes| bytes > 0) {}
