@@ -30,20 +30,18 @@
 //! assert_eq!(received, Some(7));
 //! ```
 //!
-//! # What is stretched
+//! # Time of the model
 //!
-//! Tokio's timers step one millisecond, so a microsecond of the model is a
-//! millisecond of tokio's clock: what this crate waits for converts by itself, a
-//! program waits by [`Simulation::sleep`] and [`Simulation::within`], not by
-//! `tokio::time`. Times within the network are exact to the nanosecond; programs
-//! learn of an event at the next microsecond.
+//! Tokio's timers step one millisecond, so a microsecond of the model is a millisecond of tokio's
+//! clock. The waits of this crate convert by themselves. A program waits by [`Simulation::sleep`]
+//! and [`Simulation::within`], not by `tokio::time`. Times within the network are exact to the
+//! nanosecond; a program learns of an event at the next microsecond.
 //!
-//! Everything runs on the thread that called [`run`], and other threads have no
-//! part in it. Computing takes no time of the model: a task that wakes itself for
-//! ever would stop time, so it is ended by a panic. Nodes with `io_thread` or `busy_poll` have no place here, and
-//! whatever asks the system (the clock, for randomness, an unbiased
-//! `tokio::select!`, the order of a `HashMap`) makes a run differ from the one
-//! before.
+//! Everything runs on the thread that called [`run`]; other threads have no part in it. Computing
+//! takes no time of the model. A task that wakes itself for ever would stop time, so a panic ends
+//! it. Nodes with `io_thread` or `busy_poll` have no place here. Anything that asks the system
+//! makes a run differ from the one before: the clock, randomness, an unbiased `tokio::select!`, the
+//! order of a `HashMap`.
 
 #[cfg(feature = "simulation")]
 mod programs;

@@ -102,7 +102,7 @@ fn main() -> ExitCode {
         Ok(bugs) => bugs,
         Err(error) => return usage(&error),
     };
-    // The machine's own assertions are violations too, and told as such.
+    // The machine's own assertions are violations too, and reported as such.
     std::panic::set_hook(Box::new(|_| {}));
     let good = match (options.one, bugs) {
         (_, Some(bugs)) if options.planted.as_deref() == Some("list") => {
@@ -116,7 +116,7 @@ fn main() -> ExitCode {
         (_, None) if options.graphs.is_some() => many_graphs(&options),
         (Some(seed), bugs) => one(seed, bugs.and_then(|bugs| bugs.first().copied()), options.trace),
         (None, None) => many(&options),
-        // Every one is tried, also behind one that is not found.
+        // Every bug is hunted, also after one that is not found.
         (None, Some(bugs)) => bugs.iter().filter(|bug| !hunt(&options, **bug)).count() == 0,
     };
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -127,7 +127,7 @@ fn usage(error: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// One seed, twice.
+/// Runs one seed twice; returns whether all is well.
 fn one(seed: u64, bug: Option<Bug>, trace: bool) -> bool {
     let mut print = |line: String| println!("{line}");
     let first = run(seed, bug, if trace { Some(&mut print) } else { None });
@@ -149,7 +149,7 @@ fn tell(outcome: &Outcome, bug: Option<Bug>) {
     );
 }
 
-/// Seeds in a row, none of which may show anything.
+/// Runs seeds in a row; returns whether none shows a violation and the coverage is enough.
 fn many(options: &Options) -> bool {
     let start = Instant::now();
     let found = AtomicU64::new(0);
@@ -159,7 +159,7 @@ fn many(options: &Options) -> bool {
         let work = || some(options, &next, &found, start);
         let threads: Vec<_> = (0..options.threads).map(|_| scope.spawn(work)).collect();
         for thread in threads {
-            // A seed's own panics are violations; this one would be ours.
+            // A seed's own panics are violations; this one would be the command's.
             coverage.add(&thread.join().expect("a thread runs seeds to the end"));
         }
     });
@@ -174,7 +174,7 @@ fn many(options: &Options) -> bool {
     violations == 0 && coverage.is_enough()
 }
 
-/// Takes seeds as they come until there are none.
+/// Takes seeds as they come until there are none; returns their coverage.
 fn some(options: &Options, next: &AtomicU64, found: &AtomicU64, start: Instant) -> Coverage {
     let mut coverage = Coverage::default();
     loop {
@@ -201,11 +201,11 @@ fn some(options: &Options, next: &AtomicU64, found: &AtomicU64, start: Instant) 
     }
 }
 
-/// Seeds in a row until the bug is found.
+/// Runs seeds in a row until the bug is found; returns whether it was.
 fn hunt(options: &Options, bug: Bug) -> bool {
     for count in 0..options.seeds {
         let seed = options.from.saturating_add(count);
-        // Each by the simulation that it shows in.
+        // Each bug runs in the simulation that shows it.
         let violation = match Bug::GRAPHS.contains(&bug) {
             true => run_graph(seed, Some(bug)).violation,
             false => run(seed, Some(bug), None).violation,
@@ -220,7 +220,7 @@ fn hunt(options: &Options, bug: Bug) -> bool {
     false
 }
 
-/// One graph, twice.
+/// Runs one graph twice; returns whether all is well.
 fn one_graph(seed: u64, bug: Option<Bug>) -> bool {
     let first = run_graph(seed, bug);
     let second = run_graph(seed, bug);
@@ -231,7 +231,7 @@ fn one_graph(seed: u64, bug: Option<Bug>) -> bool {
     first.violation.is_none() && first.trace == second.trace
 }
 
-/// Graphs in a row, in none of which a channel whose receiver goes on stands still.
+/// Runs graphs in a row; returns whether every channel whose receiver goes on brings everything.
 fn many_graphs(options: &Options) -> bool {
     let start = Instant::now();
     let count = options.graphs.unwrap_or_default();

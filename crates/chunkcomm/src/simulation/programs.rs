@@ -12,16 +12,16 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinHandle;
 
-/// How much time of the model [`run`] allows: a program in which nobody does
-/// anything any more is there at once.
+/// Time of the model that [`run`] allows: one hour. A program in which nobody does anything any
+/// more reaches it at once.
 pub const RUN_LIMIT: Duration = Duration::from_secs(3600);
 
-/// Runs `program` on `network` until it ends, and with it what it spawned.
+/// Runs `program` on `network` until it ends; the tasks that it spawned end with it.
 ///
 /// # Panics
 ///
-/// The program did not end within [`RUN_LIMIT`]: most probably everybody waits
-/// for somebody. Also within another runtime.
+/// If the program does not end within [`RUN_LIMIT`], most probably because everybody waits for
+/// somebody. Also within another runtime.
 pub fn run<T>(network: Network, program: impl AsyncFnOnce(Simulation) -> T) -> T {
     match run_within(network, RUN_LIMIT, program) {
         Some(done) => done,
@@ -29,11 +29,11 @@ pub fn run<T>(network: Network, program: impl AsyncFnOnce(Simulation) -> T) -> T
     }
 }
 
-/// As [`run`], with a limit of one's own; `None` when that was reached.
+/// Runs `program` as [`run`] does, with a limit of the caller's; `None` when the limit is reached.
 ///
 /// # Panics
 ///
-/// Within another runtime.
+/// If called within another runtime.
 pub fn run_within<T>(
     network: Network,
     limit: Duration,
@@ -69,16 +69,15 @@ async fn move_on(lan: Weak<Lan>) {
     .await;
 }
 
-/// The simulation that runs on this thread, for its program. Clones are the
-/// same one.
+/// A program's handle of the simulation that runs on this thread. Clones share the simulation.
 #[derive(Debug, Clone)]
 pub struct Simulation {
     lan: Arc<Lan>,
 }
 
 impl Simulation {
-    /// Changes or asks the network at the time that it is: more hosts and links,
-    /// faults, the digest of what arrived.
+    /// Changes or queries the network at the current time: adds hosts and links, injects faults,
+    /// reads the digest of what arrived.
     ///
     /// ```
     /// # use chunkcomm::simulation::{self, LinkSpec, Network};
@@ -96,7 +95,7 @@ impl Simulation {
         self.lan.with(act)
     }
 
-    /// Time of the model since the simulation began.
+    /// Returns the time of the model since the simulation began.
     #[must_use]
     pub fn now(&self) -> Duration {
         Duration::from_nanos(clock::now().0)
@@ -111,7 +110,8 @@ impl Simulation {
         clock::pause(duration).await;
     }
 
-    /// Waits for `future` at most `limit`, in time of the model.
+    /// Waits for `future` at most `limit`, in time of the model; `None` when the limit passes
+    /// first.
     ///
     /// # Cancel safety
     ///
@@ -120,9 +120,8 @@ impl Simulation {
         clock::within(&Handle::current(), limit, future).await
     }
 
-    /// Runs `future` as a program of `host`: nodes built in it that listen
-    /// nowhere dial from there. What it spawns is nobody's; see
-    /// [`Simulation::spawn_on`].
+    /// Runs `future` as a program of `host`: nodes built in it that listen nowhere dial from there.
+    /// Tasks that it spawns belong to no host; see [`Simulation::spawn_on`].
     ///
     /// # Cancel safety
     ///
@@ -141,8 +140,8 @@ impl Simulation {
         tokio::spawn(async move { simulation.on(host, future).await })
     }
 
-    /// The address of a port of `host`; 0 to listen at one that the network
-    /// chooses.
+    /// Returns the address of `port` on `host`. A node that listens at port 0 gets a port that the
+    /// network chooses.
     #[must_use]
     pub fn address(&self, host: HostId, port: u16) -> Address {
         self.lan.address(host, port)

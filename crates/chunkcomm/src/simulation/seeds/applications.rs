@@ -1,4 +1,4 @@
-//! The applications at the ends: when they begin, produce, take and close.
+//! Steps of the applications at the ends: begin, produce, take and close.
 
 use super::end::{Closing, End};
 use super::plan;
@@ -7,7 +7,7 @@ use crate::proto::random::Random;
 use std::time::Duration;
 
 impl World<'_> {
-    /// One end of a session begins, and its application with it.
+    /// Begins one end of a session and its application; returns the end's index.
     pub(super) fn begin_end(&mut self, session: usize, side: usize) -> usize {
         let Session { pair, number, .. } = self.sessions[session];
         let nodes = self.plan.pairs[pair].nodes;
@@ -49,7 +49,7 @@ impl World<'_> {
         }
     }
 
-    /// An application that has done its part closes.
+    /// Closes the end if its application has done its part.
     pub(super) fn maybe_close(&mut self, id: usize) {
         let pair = self.pair_of(id);
         let end = &self.ends[id];
@@ -69,7 +69,7 @@ impl World<'_> {
         }
     }
 
-    /// Everything that the other end will ever send was received.
+    /// Whether this end received everything that the other end will ever send.
     fn has_all_messages(&self, id: usize) -> bool {
         let Some(other) = self.other(id) else { return false };
         let (end, other) = (&self.ends[id], &self.ends[other]);

@@ -1,22 +1,23 @@
-//! What must hold of the ends of a session together, and at the end of a run.
+//! Checks of both ends of a session together, and of the end of a run.
 
 use super::end::{Closing, End, Over, STATE_NAMES, Sent};
 use super::world::World;
 use crate::proto::limits::{ACK_DELAY_MS, DEAD_MS_DEFAULT, SUSPECT_MS_DEFAULT};
 use std::time::Duration;
 
-/// Looks that an end may take in a virtual second without any cause.
+/// Looks of an end's driver in one virtual second; more count as a loop without end.
 const LOOKS_MAX: u32 = 20_000;
 
-/// A link that nothing is in the way of recovers in this time: dialler, acceptor.
+/// Time in which an unhindered link recovers: at the dialler, at the acceptor.
 const RECOVERS: [Duration; 2] = [Duration::from_secs(8), Duration::from_millis(9500)];
 
-/// A connection is dialled and talked over in this time: the first wait of a backoff,
-/// what is done in no time, and so many times from one end to the other.
+/// Time in which a connection is dialled and talked over, without its crossings: the first wait of
+/// a backoff, and steps that take no time of their own.
 const DIALS: Duration = Duration::from_millis(100);
+/// Crossings from one end to the other while a connection is dialled and talked over.
 const DIALS_CROSSINGS: u32 = 6;
 
-/// What is done in no time takes up to this long.
+/// Time allowed to steps that take no time of their own.
 const SLACK: Duration = Duration::from_millis(100);
 
 impl World<'_> {
@@ -29,7 +30,7 @@ impl World<'_> {
         }
     }
 
-    /// Nothing is known to have arrived that did not.
+    /// Checks that nothing counts as arrived that did not arrive.
     pub(super) fn check_acknowledged(&mut self, id: usize) {
         let Some(other) = self.other(id) else { return };
         let acked = self.ends[id].link.numbers()[1];
@@ -56,7 +57,7 @@ impl World<'_> {
         }
     }
 
-    /// An acknowledgement comes in time while nothing is in the way.
+    /// Checks that an acknowledgement comes in time while nothing is in the way.
     pub(super) fn check_lag(&mut self, id: usize) {
         let Some(other) = self.other(id) else { return };
         let pair = self.pair_of(id);
@@ -90,7 +91,7 @@ impl World<'_> {
         Duration::from_nanos(self.now.0.saturating_sub(from.0))
     }
 
-    /// A healthy connection is not given up.
+    /// Checks that no healthy connection is given up.
     pub(super) fn check_suspect(&mut self, id: usize) {
         let Some(connection) = self.ends[id].connection else { return };
         let useless = self.is_useless(connection);
@@ -104,13 +105,13 @@ impl World<'_> {
         }
     }
 
-    /// A session that could have gone on is not dead, nor before its time.
+    /// Checks that a dead session could not have gone on, and did not die before its time.
     pub(super) fn check_dead(&mut self, id: usize) {
         let end: &End = &self.ends[id];
         let dead = Duration::from_millis(DEAD_MS_DEFAULT);
         let passed = Duration::from_nanos(self.now.0 - end.quiet.since.0);
         let awake = passed.saturating_sub(end.quiet.stopped);
-        // Each stop counts up to the look that was next.
+        // Each stop also counts the time until the next look.
         let less = Duration::from_millis(300 + 1100 * u64::from(end.quiet.stops));
         if awake + less < dead {
             return self.violate(&format!("end {id} is dead after {awake:?}"));
@@ -120,10 +121,9 @@ impl World<'_> {
         if !other || self.healthy_for(id) <= RECOVERS[end.side] + dials {
             return;
         }
-        // A dialler that nothing waits for may not know that its connection is of no
-        // use, and looks every half minute only; unless its system does. When it begins
-        // to wait, it learns of the loss at its suspect time, and that may leave it less
-        // than it takes to dial.
+        // A dialler that waits for nothing may not know that its connection is of no use. It looks
+        // every half minute only, unless its system asks. When it begins to wait, it learns of the
+        // loss at its suspect time. The time left may then be less than dialling takes.
         let asks = self.plan.pairs[self.pair_of(id)].asks;
         let unaware = end.side == 1
             && self.other(id).is_some_and(|other| {
@@ -137,12 +137,12 @@ impl World<'_> {
         }
     }
 
-    /// A session ends for a reason.
+    /// Checks that a session ends for a reason.
     pub(super) fn check_cause(&mut self, id: usize, over: Over) {
         let other = self.other(id);
         let other_over = other.and_then(|other| self.ends[other].over);
         let good = match over {
-            // The bye itself may be lost, and what answers the peer behind it.
+            // The bye itself may be lost, and so may answers to the peer behind it.
             Over::Closed => {
                 let arrived = |sent: &Sent| sent.terminated || sent.acked == sent.messages;
                 self.ends[id].sent.iter().all(arrived)
@@ -157,7 +157,7 @@ impl World<'_> {
                 let node = self.plan.pairs[session.pair].nodes[1];
                 self.nodes[node].incarnation != session.incarnations[1]
             }
-            // Some lies are found out by the one who told them.
+            // Some lies are found out by the end that told them.
             Over::Protocol(_) => {
                 other.is_some_and(|other| self.ends[other].departed) || self.ends[id].departed
             }
@@ -168,7 +168,7 @@ impl World<'_> {
         }
     }
 
-    /// The time is up, or nothing happens any more: nothing may be left.
+    /// Checks, when the time is up or nothing happens any more, that nothing is left.
     pub(super) fn check_over(&mut self) {
         for id in 0..self.ends.len() {
             let end = &self.ends[id];
@@ -192,7 +192,8 @@ impl World<'_> {
         }
     }
 
-    /// Who closed cleanly sent everything; so did who was closed by one that waited.
+    /// Checks that a clean close sent everything: of an end that closed, and of an end whose peer
+    /// closed and waited for it.
     fn check_session(&mut self, session: usize) {
         let [Some(one), Some(other)] = self.sessions[session].ends else { return };
         for (from, to) in [(one, other), (other, one)] {
@@ -203,7 +204,7 @@ impl World<'_> {
                 Some(Over::ClosedByPeer) => receiver.over == Some(Over::Closed) && !early,
                 _ => false,
             };
-            // One that says bye at the same time need not read the other's.
+            // An end that says bye at the same time need not read the other's bye.
             for (index, sent) in sender.sent.iter().enumerate() {
                 let inbox = receiver.inboxes.get(index);
                 let gone = sent.terminated || inbox.is_some_and(|inbox| inbox.dropped);

@@ -1,5 +1,5 @@
-//! Connections as the simulation knows them: who talks on them, and what was done
-//! to them. The bytes are the network's.
+//! Connections as the simulation knows them: the talks on them, and the faults done to them. The
+//! bytes are the network's.
 
 use super::dialling::Talk;
 use super::world::{Event, World};
@@ -7,7 +7,7 @@ use crate::proto::planted;
 use crate::transport::simulated::network::{self, EndId, NetworkError, Read};
 use std::time::Duration;
 
-/// Where every node listens.
+/// Port at which every node listens.
 pub(super) const PORT: u16 = 1;
 
 /// A wait without end.
@@ -18,14 +18,14 @@ pub(super) const NEVER: Duration = Duration::MAX;
 pub(super) struct Connection {
     pub(super) pair: usize,
     pub(super) talks: [Talk; 2],
-    /// What came of the words that the talks wait for.
+    /// Bytes heard so far of the word that each side's talk waits for.
     pub(super) heard: [Vec<u8>; 2],
-    /// Its acceptor's system has taken it.
+    /// Whether the acceptor's system has taken it.
     pub(super) accepted: bool,
-    /// Each side's process hung up, or is gone.
+    /// Whether each side's process hung up or is gone.
     pub(super) closed: [bool; 2],
     pub(super) cut: bool,
-    /// Nothing arrives at a side for ever, and nobody is told.
+    /// Whether nothing arrives at a side for ever, without notice to anybody.
     pub(super) severed: [bool; 2],
     ends: [EndId; 2],
 }
@@ -37,7 +37,8 @@ impl Connection {
 }
 
 impl World<'_> {
-    /// Dials; the acceptor's system takes it `late`.
+    /// Dials a connection of `pair`, which the acceptor's system takes after `late`; returns its
+    /// index.
     pub(super) fn connect(&mut self, pair: usize, talk: Talk, late: Duration) -> usize {
         let [from, to] = self.plan.pairs[pair].nodes.map(|node| self.nodes[node].host);
         let end = self.network.dial(self.now, from, to, PORT).expect("the plan joins the two");
@@ -58,7 +59,7 @@ impl World<'_> {
         end.connection()
     }
 
-    /// What an event of the network is to the simulation.
+    /// Translates an event of the network into one of the simulation.
     pub(super) fn translated(&mut self, event: network::Event) -> Event {
         use network::Event as It;
         match event {
@@ -107,7 +108,7 @@ impl World<'_> {
         self.network.read_to(self.now, end, most, to)
     }
 
-    /// Some of what is on its way to a side gets lost, and what follows it.
+    /// Loses some of the bytes on their way to a side: all behind a random point.
     pub(super) fn lose_some(&mut self, connection: usize, side: usize) {
         let end = self.end_at(connection, side);
         let on_the_way = self.network.on_the_way(end);
@@ -116,7 +117,7 @@ impl World<'_> {
         self.network.lose(self.now, end, kept);
     }
 
-    /// One side hangs up; what it wrote last may get lost with what it did not read.
+    /// Hangs up one side. If it leaves bytes unread, the last bytes that it wrote may get lost.
     pub(super) fn hang_up(&mut self, connection: usize, side: usize) {
         let end = self.end_at(connection, side);
         if !self.connections[connection].closed[side] {
@@ -131,14 +132,14 @@ impl World<'_> {
         }
     }
 
-    /// The connections of a pair that are neither closed nor cut.
+    /// Returns the connections of a pair that are neither cut nor closed on both sides.
     pub(super) fn connections_of(&self, pair: usize) -> Vec<usize> {
         let open = |it: &Connection| it.pair == pair && it.closed != [true; 2] && !it.cut;
         let all = self.connections.iter().enumerate();
         all.filter(|(_, it)| open(it)).map(|(id, _)| id).collect()
     }
 
-    /// Something is in the way of this connection for ever.
+    /// Whether something is in the way of this connection for ever.
     pub(super) fn is_useless(&self, connection: usize) -> bool {
         let it = &self.connections[connection];
         it.cut || it.severed.contains(&true)

@@ -1,4 +1,4 @@
-//! What the seeds met.
+//! Counts of what the seeds met.
 
 use super::end::{OVER_NAMES, STATE_NAMES};
 use super::plan::{FAULT_NAMES, FAULTS_MIN, MESSAGES_MIN};
@@ -9,11 +9,11 @@ use std::fmt;
 pub struct Coverage {
     /// Seeds.
     pub seeds: u64,
-    /// Events in the heap.
+    /// Events, the simulation's own and the network's.
     pub events: u64,
     /// Messages that arrived.
     pub messages: u64,
-    /// Packets that were written, those that came again among them.
+    /// Packets that were written, repeated ones among them.
     pub packets: u64,
     /// Packets that came again.
     pub again: u64,
@@ -27,27 +27,27 @@ pub struct Coverage {
     pub dials: u64,
     /// Answers `Stale` and `Unknown`.
     pub turned_away: [u64; 2],
-    /// Sessions that died at their acceptor while their dialler, which waited for
-    /// nothing, did not know that its connection was of no use.
+    /// Sessions that died at their acceptor while the dialler did not know that its connection was
+    /// of no use. Such a dialler waited for nothing.
     pub unaware: u64,
-    /// Seeds with links, with a shared medium, with a switch.
+    /// Seeds by their network: links, a shared medium, a switch.
     pub wirings: [u64; 3],
     /// Writes that found the buffers full.
     pub full: u64,
-    /// Ways on which a part of what was under way got lost, and not all.
+    /// Losses of a part, but not all, of the bytes on one way of a connection.
     pub torn: u64,
-    /// Seeds of whose faults fewer found an end than a seed is to have, and seeds in which
-    /// fewer messages arrived. There are to be none.
+    /// Seeds with too few faults that found an end, and seeds with too few messages that arrived.
+    /// Both are to be 0.
     pub short_of: [u64; 2],
-    /// Faults that found an end; of a burst the first.
+    /// Faults that found an end; a burst counts once.
     pub met: u64,
     /// Sessions in which an end departed from the protocol.
     pub departures: u64,
-    /// Those of them that ended with an error for it.
+    /// Sessions of those that ended with an error for the departure.
     pub found_out: u64,
-    /// Those that were given up because they did not.
+    /// Sessions of those that were given up because nobody found the departure out.
     pub left: u64,
-    /// Faults by where they found an end.
+    /// Faults by kind, and by the state in which they found an end.
     pub(super) faults: [[u64; STATE_NAMES.len() + 1]; FAULT_NAMES.len()],
     /// Ends of sessions by their cause.
     pub(super) over: [u64; OVER_NAMES.len()],
@@ -85,8 +85,8 @@ impl Coverage {
         pairs.for_each(|(mine, theirs)| *mine += theirs);
     }
 
-    /// Has every seed what it is to have, and was who departed from the protocol found out
-    /// as often as is to be expected of many?
+    /// Whether every seed had its faults and messages, and, from 2,000 seeds on, at least half of
+    /// the departures from the protocol were found out.
     #[must_use]
     pub fn is_enough(&self) -> bool {
         let few = self.seeds < 2_000;
@@ -94,7 +94,7 @@ impl Coverage {
         self.short_of == [0, 0] && (few || found_out)
     }
 
-    /// Cuts in each state of an end, by name, and how many there were.
+    /// Returns the number of cuts in each state of an end, by the state's name.
     pub fn cuts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         STATE_NAMES.into_iter().chain(["handshake"]).zip(self.faults[0])
     }

@@ -1,5 +1,4 @@
-//! Connections from the call to the driver that adopts them, as `node/resume.rs`
-//! makes them.
+//! Connections from the dial until a driver adopts them, as `node/resume.rs` makes them.
 
 mod words;
 
@@ -13,30 +12,30 @@ use crate::proto::resume::{RESUME_BYTES, Resume};
 use crate::transport::simulated::network::Read;
 use std::time::Duration;
 
-/// A connection that is not had in this time is tried anew.
+/// Time after which an attempt to connect is given up and tried anew.
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(3);
 
-/// A peer has so long to say which session it means.
+/// Time that a peer has to say which session it means.
 const WORD_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Sessions that a pair begins, one after the other; while the seed is short.
+/// Sessions that a pair begins, one after the other; the second while the seed is short.
 const SESSIONS_MAX: u32 = 6;
 const SESSIONS_MAX_SHORT: u32 = 60;
 
-/// A dialler dials at most so often, and so much more often each second.
+/// Dials of one dialler at most: at once, and more for each second.
 const DIALS_MAX: u64 = 24;
 const DIALS_A_SECOND_MAX: u64 = 8;
 
-/// Whoever nobody answers gives up so long after the last fault.
+/// Time after the last fault until an unanswered dialler gives up.
 const GIVES_UP: Duration = Duration::from_secs(15);
 
-/// Who departs from the protocol is found out within this, or not at all.
+/// Time in which a departure from the protocol is found out, or never.
 const FOUND_OUT: Duration = Duration::from_secs(30);
 
-/// How far the talk at one side of a connection is.
+/// State of the talk at one side of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Talk {
-    /// Not there yet.
+    /// The dialler waits for the connection.
     Calls {
         session: usize,
         attempt: u32,
@@ -55,17 +54,17 @@ pub(super) enum Talk {
     Word {
         incarnation: u128,
     },
-    /// On its way to the driver.
+    /// The connection is on its way to the driver.
     Handed {
         end: usize,
         attempt: u32,
         received: u64,
     },
-    /// The driver has it.
+    /// The driver has the connection.
     Linked {
         end: usize,
     },
-    /// It says this word and is not what it says it is.
+    /// An impostor: it says this word and is not the end that it names.
     GhostCalls {
         incarnation: u128,
         word: Resume,
@@ -79,7 +78,7 @@ pub(super) enum Talk {
     Over,
 }
 
-/// How a dialler gets on.
+/// Progress of a dialler.
 #[derive(Debug)]
 pub(super) struct Dialling {
     pub(super) generation: u32,
@@ -91,7 +90,7 @@ pub(super) struct Dialling {
 }
 
 impl World<'_> {
-    /// The dialler of a pair begins a session.
+    /// Begins a session of a pair, unless one goes on or enough were begun.
     pub(super) fn begin(&mut self, pair: usize) {
         self.leave_liar(pair);
         let state = self.pairs[pair];
@@ -100,7 +99,7 @@ impl World<'_> {
             let node = self.plan.pairs[pair].nodes[0];
             match ends[0] {
                 Some(end) => self.ends[end].over.is_some(),
-                // Whoever began it may be gone.
+                // The process that began it may be gone.
                 None => incarnations[0] != self.nodes[node].incarnation,
             }
         };
@@ -114,8 +113,8 @@ impl World<'_> {
         self.dial(session, 0);
     }
 
-    /// The dialler gives up a session of which one end has long departed from the protocol and
-    /// was not found out, for what else the seed is to have.
+    /// Lets the dialler give up a session in which one end departed from the protocol long ago and
+    /// was not found out. The seed can then have its other faults and messages.
     fn leave_liar(&mut self, pair: usize) {
         let Some(session) = self.pairs[pair].session else { return };
         let [Some(dialler), Some(acceptor)] = self.sessions[session].ends else { return };
@@ -129,7 +128,7 @@ impl World<'_> {
         }
     }
 
-    /// An end has departed from the protocol.
+    /// Notes that an end has departed from the protocol.
     pub(super) fn has_departed(&mut self, id: usize) {
         (self.ends[id].departed, self.ends[id].departed_at) = (true, self.now);
         self.after(FOUND_OUT, Event::Begin { pair: self.pair_of(id) });
@@ -154,7 +153,7 @@ impl World<'_> {
         self.sessions.len() - 1
     }
 
-    /// Connection `attempt` of `session` was lost: sees to the next one.
+    /// Schedules the next dial after the loss of connection `attempt` of `session`.
     pub(super) fn redial(&mut self, session: usize, attempt: u32) {
         let seed = self.sessions[session].number ^ u64::from(attempt) << 32;
         let dialling = &mut self.dialling[session];
@@ -201,7 +200,7 @@ impl World<'_> {
         });
     }
 
-    /// A connection of a pair is dialled.
+    /// Dials a connection of a pair.
     pub(super) fn call(&mut self, pair: usize, talk: Talk) -> usize {
         let mut late = Duration::ZERO;
         if self.now < self.pairs[pair].late_until {
@@ -242,7 +241,8 @@ impl World<'_> {
         self.hear(connection, 0);
     }
 
-    /// What does not find its peer there gets lost: the silence is noticed.
+    /// Writes the first words of a connection. Without a peer they get lost, and the silence is
+    /// noticed.
     fn say(&mut self, connection: usize, side: usize, bytes: &[u8]) {
         if let Ok(count) = self.write_to(connection, side, bytes) {
             assert_eq!(count, bytes.len(), "the smallest queue holds what is said first");
@@ -259,7 +259,7 @@ impl World<'_> {
             Talk::Linked { end } => return self.hear_linked(end, connection),
             Talk::Hello { .. } | Talk::Stranger | Talk::Ghost { .. } => HELLO_BYTES,
             Talk::Answer { .. } | Talk::Word { .. } | Talk::GhostSpoke { .. } => RESUME_BYTES,
-            // Nothing comes to who is not there yet, but that it will not be.
+            // Before the connection is there, the only news is that it will not be.
             Talk::Calls { .. } | Talk::GhostCalls { .. } => 1,
             Talk::Handed { .. } | Talk::Over => return,
         };
@@ -276,14 +276,14 @@ impl World<'_> {
 
     fn hear_linked(&mut self, end: usize, connection: usize) {
         if self.ends[end].connection == Some(connection) {
-            // News of either kind: it may be broken.
+            // News for reading and for writing: the connection may be broken.
             (self.ends[end].may_read, self.ends[end].may_write) = (true, true);
             return self.poll(end);
         }
         if planted::is!(OldConnectionStillRead) && self.ends[end].over.is_none() {
             let side = self.ends[end].side;
             let mut bytes = std::mem::take(&mut self.ends[end].unread);
-            // Nothing of it, and its end, are no news.
+            // An empty read is no news, nor is the connection's end.
             let _ = self.read_from(connection, side, usize::MAX, &mut bytes);
             self.ends[end].unread = bytes;
             self.poll(end);
@@ -299,7 +299,7 @@ impl World<'_> {
         }
     }
 
-    /// The connection ended before the talk did.
+    /// Handles a connection that ended before the talk did.
     fn broke(&mut self, connection: usize, side: usize) {
         match self.connections[connection].talks[side] {
             Talk::Calls { .. } | Talk::Hello { .. } | Talk::Answer { .. } => {
@@ -309,7 +309,7 @@ impl World<'_> {
         }
     }
 
-    /// An attempt came to nothing.
+    /// Handles an attempt that came to nothing.
     pub(super) fn failed(&mut self, connection: usize) {
         let (Talk::Calls { session, .. }
         | Talk::Hello { session, .. }
@@ -326,7 +326,7 @@ impl World<'_> {
             Some(end) if self.ends[end].over.is_some() => {}
             Some(_) => self.dial_later(session),
             None => {
-                // Whoever begins a session tries with another one.
+                // A dialler that begins a session tries again with another one.
                 let pair = self.sessions[session].pair;
                 let next = self.new_session(pair);
                 let old = &self.dialling[session];
@@ -348,8 +348,8 @@ impl World<'_> {
         }
     }
 
-    /// A session ended at one end: its dialler rests, and its application may
-    /// begin another one.
+    /// Handles a session's end at one end: its dialler rests, and its application may begin another
+    /// session.
     pub(super) fn session_over(&mut self, id: usize, over: Over) {
         let end = &self.ends[id];
         let (session, side) = (end.session, end.side);

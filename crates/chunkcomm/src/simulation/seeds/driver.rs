@@ -10,10 +10,10 @@ use crate::proto::planted;
 use crate::transport::simulated::network::Read;
 use std::time::Duration;
 
-/// Turns of reading and writing at one time.
+/// Turns of reading and writing in one look.
 const TURNS_MAX: usize = 16;
 
-/// What a turn came to.
+/// Result of a turn.
 enum Turn {
     Progress,
     Rest,
@@ -21,7 +21,7 @@ enum Turn {
 
 impl World<'_> {
     pub(super) fn woken(&mut self, id: usize) {
-        // Alarms that were set again are not taken back.
+        // An alarm that was set again stays in the heap, and finds nothing due.
         if self.ends[id].wake_at.is_some_and(|at| at <= self.now) {
             self.ends[id].wake_at = None;
             self.poll(id);
@@ -35,7 +35,7 @@ impl World<'_> {
         }
     }
 
-    /// One look of the driver.
+    /// Takes one look of the driver.
     pub(super) fn poll(&mut self, id: usize) {
         if self.ends[id].over.is_some() {
             return;
@@ -66,7 +66,7 @@ impl World<'_> {
         self.look_for_fault(id);
     }
 
-    /// Receivers that found something new take it.
+    /// Lets receivers with something new take it.
     fn take_all(&mut self, id: usize) {
         let mut touched = std::mem::take(&mut self.ends[id].touched);
         for channel in touched.drain(..) {
@@ -126,7 +126,7 @@ impl World<'_> {
         Turn::Progress
     }
 
-    /// Bytes of a fragment were read to where they belong, past the decoder.
+    /// Delivers bytes of a fragment that were read straight to their place, past the decoder.
     fn read_direct(&mut self, id: usize, channel: u32) {
         let end = &mut self.ends[id];
         let bytes = std::mem::take(&mut end.unread);
@@ -164,7 +164,7 @@ impl World<'_> {
         let can_write = end.connection.is_some() && end.writer.packet.head.is_empty();
         let link = if can_write { end.link.next_deadline() } else { None };
         let due = link.map_or(at, |link| link.min(at));
-        // Timers step a millisecond.
+        // Timers have steps of one millisecond.
         let ahead = self.nodes[node].ahead;
         let at = due.0.saturating_sub(ahead).max(self.now.0).next_multiple_of(1_000_000);
         self.wake_at(id, Time(at));
@@ -172,7 +172,8 @@ impl World<'_> {
 
     // ---- connections ----
 
-    /// The connection is of no use any more: the session waits for another one.
+    /// Drops a connection that is of no use any more: the session waits for another one, or is over
+    /// if it was closing.
     pub(super) fn disconnect(&mut self, id: usize) {
         if matches!(self.ends[id].closing, Closing::Bye | Closing::Shutdown) {
             return self.finish(id, Over::Closed);
@@ -193,7 +194,7 @@ impl World<'_> {
                 self.hang_up(connection, side);
             }
         }
-        // One that is given up for its silence leaves the peer the rest of its time.
+        // A connection that is given up for its silence leaves the peer the rest of its time.
         let silent = self.ends[id].connection.is_some() && self.ends[id].link.is_suspect();
         self.ends[id].cut(now);
         self.ends[id].quiet.lost = self.now;
@@ -209,7 +210,7 @@ impl World<'_> {
         quiet.stops = 0;
     }
 
-    /// The session is over at this end.
+    /// Ends the session at this end.
     pub(super) fn finish(&mut self, id: usize, over: Over) {
         if self.ends[id].over.is_some() {
             return;
@@ -240,7 +241,7 @@ impl World<'_> {
         let Some(connection) = end.connection.take() else { return };
         if !closed && end.last_word.is_none() && end.writer.offset == 0 {
             let farewell = end.link.farewell();
-            // Said if it can be: the peer may be gone, or the buffers full.
+            // Sent if possible: the peer may be gone, or the buffers full.
             let _ = self.write_to(connection, side, &farewell);
         }
         self.hang_up(connection, side);

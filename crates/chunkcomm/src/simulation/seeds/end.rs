@@ -1,5 +1,5 @@
-//! One end of a session: its machine and what a driver and an application have
-//! around it. It checks what comes against what the other end must have sent.
+//! One end of a session: its machine, and the parts of a driver and an application around it.
+//! Incoming items are checked against what the other end must have sent.
 
 mod application;
 mod incoming;
@@ -18,12 +18,12 @@ use crate::proto::random::Random;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What the messages of one side of one session are.
+/// Contents of the messages of one side of one session, by a key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Content(pub(super) u64);
 
 impl Content {
-    /// Where in the pattern message `index` of `channel` begins, and its size.
+    /// Returns the place in the pattern where message `index` of `channel` begins, and its size.
     fn message(self, channel: u32, index: u64) -> (usize, usize) {
         let mut random = Random::fork(self.0 ^ u64::from(channel) << 40, index);
         let size = plan::size(&mut random);
@@ -38,27 +38,27 @@ pub(super) struct Sent {
     pub(super) left: u64,
     pub(super) burst: u64,
     pub(super) gap: Duration,
-    /// Its sender ends it; else the close does.
+    /// Whether its sender ends it; otherwise the close does.
     ends: bool,
     pub(super) ended: bool,
-    /// The receiver is gone, or never was there.
+    /// Whether the receiver is gone, or never was there.
     pub(super) terminated: bool,
-    /// Its producer waits for room.
+    /// Whether its producer waits for room.
     pub(super) waits: bool,
     pub(super) acked: u64,
     pub(super) end_acked: bool,
-    /// A call waits until this many messages are acknowledged.
+    /// Number of messages whose acknowledgement a call waits for.
     pub(super) sync: Option<u64>,
 }
 
-/// How a receiver takes what comes.
+/// Way in which a receiver takes messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
     /// At once.
     Eager,
-    /// One thing, then nothing for so long.
+    /// One item, then nothing for this time.
     Slow(Duration),
-    /// It is dropped after so many messages.
+    /// At once; the receiver is dropped after this many messages.
     Drops(u64),
 }
 
@@ -66,11 +66,11 @@ pub(super) enum Style {
 #[derive(Debug)]
 pub(super) struct Inbox {
     pub(super) style: Style,
-    /// Large messages land in its own memory.
+    /// Whether large messages land in its own memory.
     lands: bool,
     /// Messages that came as a whole.
     pub(super) arrived: u64,
-    /// Bytes of the next one, if it is large and came in part.
+    /// Bytes that came of the next message, if it is large and incomplete.
     partial: Option<usize>,
     waiting: VecDeque<(u64, Counted)>,
     callers: bool,
@@ -79,11 +79,11 @@ pub(super) struct Inbox {
     pub(super) ended: bool,
     pub(super) finished: bool,
     pub(super) dropped: bool,
-    /// It will look again by itself.
+    /// Whether it will look again by itself.
     pub(super) resting: bool,
 }
 
-/// How far a close is.
+/// Progress of a close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Closing {
     No,
@@ -92,17 +92,17 @@ pub(super) enum Closing {
     Shutdown,
 }
 
-/// Why a session ended at one end.
+/// Cause of a session's end at one end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Over {
     Closed,
     ClosedByPeer,
     Dead,
-    /// The peer says that it knows the session no more.
+    /// The peer says that it no longer knows the session.
     Forgotten,
     Restarted,
     Protocol(ProtocolError),
-    /// Its node is gone.
+    /// The end's node is gone.
     Crashed,
 }
 
@@ -123,7 +123,7 @@ impl Over {
     }
 }
 
-/// Where a fault finds an end; the first that holds.
+/// States in which a fault finds an end; the first that holds counts.
 pub(super) const STATE_NAMES: [&str; 10] = [
     "bye",
     "offline",
@@ -145,7 +145,7 @@ pub(super) struct Writer {
     pub(super) offset: usize,
 }
 
-/// One end.
+/// One end of a session.
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) session: usize,
@@ -155,8 +155,9 @@ pub(super) struct End {
     pub(super) rings: Rings,
     pub(super) attempts: Attempts,
     pub(super) connection: Option<usize>,
-    /// There may be something to read on it, or room to write.
+    /// Whether the connection may have something to read.
     pub(super) may_read: bool,
+    /// Whether the connection may have room to write.
     pub(super) may_write: bool,
     pub(super) writer: Writer,
     pub(super) unread: Vec<u8>,
@@ -168,25 +169,25 @@ pub(super) struct End {
     pub(super) last_word: Option<Over>,
     /// A violation that this end found.
     pub(super) wrong: Option<String>,
-    /// Receivers with something new.
+    /// Channels whose receivers have something new.
     pub(super) touched: Vec<u32>,
     pub(super) stopped_until: Time,
     pub(super) wake_at: Option<Time>,
-    /// It departs from the protocol with the next packet or word.
+    /// Departure from the protocol that it makes with the next packet or word.
     pub(super) departs: Option<Wrong>,
-    /// It did so: the other may end the session with an error.
+    /// Whether it departed; the other end may then end the session with an error.
     pub(super) departed: bool,
-    /// And when.
+    /// Time of the departure.
     pub(super) departed_at: Time,
-    /// Was asked for an acknowledgement and has not answered.
+    /// Whether it was asked for an acknowledgement and has not answered.
     pub(super) asked: bool,
-    /// The highest ack that it said.
+    /// The highest acknowledgement that it sent.
     pub(super) said: u64,
-    /// The last packet that was written as a whole.
+    /// Number of the last packet that was written as a whole.
     pub(super) written: u64,
-    /// The numbered packet of which a part came.
+    /// Header of the numbered packet that came in part.
     open: Option<Header>,
-    /// The packet in which the last connection broke off.
+    /// Header of the packet in which the last connection broke off.
     broken_off: Option<Header>,
     theirs: Content,
     ours: Content,
@@ -197,20 +198,20 @@ pub(super) struct End {
     pub(super) quiet: Quiet,
 }
 
-/// What the checks of silence remember.
+/// Memory of the checks of silence.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Quiet {
-    /// When bytes came last, or the connection was lost or found.
+    /// Time when bytes came last, or when the connection was lost or found.
     pub(super) since: Time,
-    /// When the last connection was lost.
+    /// Time when the last connection was lost.
     pub(super) lost: Time,
-    /// How long this end was stopped since then.
+    /// Time that this end was stopped since `since`.
     pub(super) stopped: Duration,
-    /// How often, jumps of its clock included.
+    /// Number of stops since `since`, jumps of its clock included.
     pub(super) stops: u32,
-    /// Since when an acknowledgement is missing, of which packet on.
+    /// Start of the time in which an acknowledgement is missing, and the last packet acknowledged.
     pub(super) lag: Option<(Time, u64)>,
-    /// Looks in this virtual second.
+    /// The virtual second of the last look, and the looks in it.
     pub(super) looks: (u64, u32),
 }
 
@@ -270,13 +271,13 @@ impl End {
         }
     }
 
-    /// It has a connection.
+    /// Gives the end a connection.
     pub(super) fn link_to(&mut self, connection: usize) {
         self.connection = Some(connection);
         (self.may_read, self.may_write) = (true, true);
     }
 
-    /// The ring of kept packets is within its bound.
+    /// Checks that the ring of kept packets is within its bound.
     pub(super) fn check_kept(&mut self, packet_bytes: usize) {
         let (kept, max) = (self.link.kept_bytes(), self.config.resend_bytes_max);
         if kept > max + packet_bytes {
@@ -284,7 +285,7 @@ impl End {
         }
     }
 
-    /// What was under way on the connection is as if it had not left.
+    /// Drops the connection. Packets that were under way on it count as not sent.
     pub(super) fn cut(&mut self, now: Time) {
         self.connection = None;
         self.attempts.lost();
@@ -306,7 +307,7 @@ impl End {
         self.link.cut(now);
     }
 
-    /// Where a fault finds this end.
+    /// Returns the index in `STATE_NAMES` of the end's state, as a fault finds it.
     pub(super) fn state(&self) -> usize {
         let numbers = self.link.numbers();
         let full = self.link.kept_bytes() >= self.config.resend_bytes_max;
@@ -324,7 +325,7 @@ impl End {
         }
     }
 
-    /// Is what it knows of its channels true? At its end.
+    /// Checks at the session's end that the machine's account of its channels is true.
     pub(super) fn check_account(&mut self) {
         for index in 0..self.sent.len() {
             let channel = index as u32 + 1;

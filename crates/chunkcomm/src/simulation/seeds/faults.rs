@@ -1,4 +1,4 @@
-//! What goes wrong, when it does.
+//! The planned faults, and their effects.
 
 use super::connections::{Connection, NEVER, PORT};
 use super::dialling::Talk;
@@ -10,14 +10,14 @@ use crate::proto::resume::{Kind, Resume};
 use crate::transport::simulated::network::HostId;
 use std::time::Duration;
 
-/// A seed has at most so many.
+/// Faults in a seed at most.
 const FAULTS_MAX: usize = 200;
 
-/// A node comes back after so long, though it was not to, if the seed goes on with it.
+/// Time until a node comes back that was not to, if the seed goes on with it.
 const BACK: Duration = Duration::from_secs(20);
 
 impl World<'_> {
-    /// A fault comes, unless it waits for what it is to meet.
+    /// Lets a fault come, unless it waits for the state that it is to meet.
     pub(super) fn fault_due(&mut self, index: usize) {
         if index != self.next_fault {
             return;
@@ -67,7 +67,7 @@ impl World<'_> {
         }
     }
 
-    /// After a look of an end: it may be what the next fault waits for.
+    /// Lets the next fault come, if this look of an end shows the state that it waits for.
     pub(super) fn look_for_fault(&mut self, id: usize) {
         if self.fault_until.is_none() {
             return;
@@ -114,13 +114,13 @@ impl World<'_> {
         }
     }
 
-    /// The end of the session at hand of a pair.
+    /// Returns the end of a pair's current session at a side.
     fn end_of(&self, pair: usize, side: usize) -> Option<usize> {
         let session = self.pairs[pair].session?;
         self.sessions[session].ends[side].filter(|end| self.ends[*end].over.is_none())
     }
 
-    /// Notes where the fault finds the ends that it is about.
+    /// Counts the states in which the fault finds the ends that it is about.
     fn count_fault(&mut self, fault: Fault) {
         let mut met = false;
         for pair in 0..self.plan.pairs.len() {
@@ -175,7 +175,7 @@ impl World<'_> {
         if self.connections.iter().any(talks) { STATE_NAMES.len() } else { self.ends[end].state() }
     }
 
-    /// Nothing is to be expected of a pair before `until`.
+    /// Notes that nothing is to be expected of a pair before `until`.
     fn unhealthy(&mut self, pair: usize, until: Time) {
         let state = &mut self.pairs[pair];
         state.healthy_from = state.healthy_from.max(until);
@@ -226,7 +226,7 @@ impl World<'_> {
         self.unhealthy(pair, until);
     }
 
-    /// One of the times is over in which nothing gets through to a side.
+    /// Ends a hold of the way to a side, unless another hold lasts longer.
     pub(super) fn heal(&mut self, pair: usize, side: usize) {
         if self.now >= self.pairs[pair].held_until[side] {
             let [from, to] = self.way(pair, side);
@@ -234,7 +234,7 @@ impl World<'_> {
         }
     }
 
-    /// From where to where the way to a side of a pair leads.
+    /// Returns the hosts at the start and at the end of the way to a side of a pair.
     fn way(&self, pair: usize, side: usize) -> [HostId; 2] {
         let nodes = self.plan.pairs[pair].nodes;
         [nodes[1 - side], nodes[side]].map(|node| self.nodes[node].host)
@@ -251,7 +251,7 @@ impl World<'_> {
         self.unhealthy(pair, self.now);
     }
 
-    /// Nobody answers the dialler's system: it gives the connection up.
+    /// Lets the dialler's system give up a connection on which nobody answers.
     fn unanswered(&mut self, connection: usize) {
         let keep_alive = silence().keep_alive();
         let pair = self.connections[connection].pair;
@@ -261,9 +261,9 @@ impl World<'_> {
         }
     }
 
-    /// Nobody tells a side that its connection is gone. The dialler's system asks
-    /// before long, but not before `from`; the last question may just have passed, and
-    /// what is written meanwhile puts the next one off. Says when it knows.
+    /// Returns the time until a side notices by itself that its connection is gone; `NEVER` if its
+    /// system does not ask. The dialler's system asks before long, but not before `from`. The last
+    /// question may just have passed, and bytes written meanwhile put the next one off.
     fn not_told(&mut self, pair: usize, side: usize, from: Duration) -> Duration {
         if side == 1 || !self.plan.pairs[pair].asks {
             return NEVER;
@@ -323,7 +323,7 @@ impl World<'_> {
         }
     }
 
-    /// The connections of a node's process go with it.
+    /// Ends the connections of a node's process with it.
     fn connections_go(&mut self, node: usize, silent: bool) {
         let host = self.nodes[node].host;
         if silent {
@@ -366,7 +366,7 @@ impl World<'_> {
         }
     }
 
-    /// A connection that is not the dialler's says that it is.
+    /// Dials a connection that pretends to be the dialler's.
     fn ghost(&mut self, pair: usize, kind: Kind) {
         let Some(session) = self.pairs[pair].session else { return };
         let Some(end) = self.end_of(pair, 0) else { return };

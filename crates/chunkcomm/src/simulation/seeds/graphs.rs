@@ -1,13 +1,12 @@
 //! Random graphs of channels with the smallest windows: while a receiver keeps
 //! receiving, its channel goes on, whatever the others do.
 //!
-//! A seed stands for some nodes, the links between them, and many channels in all
-//! directions, whose windows hold a packet and never grow. Some receivers take
-//! everything, some slowly, some nothing, some stop, some begin only when another
-//! channel of their node has brought so much. So most windows are full for ever,
-//! most senders wait for ever, and the oracle knows which may: a channel whose
-//! receiver is not yet at its end, and keeps receiving, must bring every message.
-//! No faults: those are the other simulation's. The links are the network model's.
+//! A seed stands for some nodes, the links between them, and many channels in all directions, whose
+//! windows hold a packet and never grow. Some receivers take everything, some slowly, some nothing,
+//! some stop. Some begin only when another channel of their node has brought a number of messages.
+//! So most windows are full for ever, and most senders wait for ever. The oracle knows which may
+//! wait: a channel whose receiver is not yet at its end, and keeps receiving, must bring every
+//! message. Faults belong to the other simulation. The links are the network model's.
 
 mod end;
 
@@ -20,25 +19,25 @@ use end::{End, Receiver, Taker};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// When the links are all there.
+/// Time when all links are there.
 const BEGIN: Time = Time(1_000_000_000);
 
-/// Between two looks at all nodes.
+/// Time between two looks at all nodes.
 const STEP: Duration = Duration::from_millis(1);
 
-/// Steps without any byte or message that moves, after which nothing will: longer
-/// than every timer of a link that is not silent.
+/// Steps without movement of a byte or message, after which none will move: longer than every timer
+/// of a link that is not silent.
 const STEPS_STILL: u32 = 2_500;
 
-/// A seed is over after so many steps.
+/// Steps of a seed at most.
 const STEPS_MAX: u32 = 200_000;
 
-/// What a run of one seed came to.
+/// Result of a run of one seed.
 #[derive(Debug, Clone, Default)]
 pub struct GraphOutcome {
     /// The seed.
     pub seed: u64,
-    /// Over everything that was taken and when: the same for the same seed.
+    /// Hash over everything that was taken and when; the same for the same seed.
     pub trace: u64,
     /// Channels, and of them those whose receivers keep receiving.
     pub channels: [u64; 2],
@@ -46,12 +45,12 @@ pub struct GraphOutcome {
     pub waiting: u64,
     /// Messages that were taken.
     pub messages: u64,
-    /// What must not happen and did.
+    /// The first violation of a check.
     pub violation: Option<String>,
 }
 
 impl GraphOutcome {
-    /// Adds what another seed came to.
+    /// Adds the counts of another seed.
     pub fn add(&mut self, other: &GraphOutcome) {
         self.channels[0] += other.channels[0];
         self.channels[1] += other.channels[1];
@@ -60,7 +59,7 @@ impl GraphOutcome {
     }
 }
 
-/// A channel: from which end, its number there, to which end.
+/// A channel: its sending end, its number there, and its receiving end.
 #[derive(Debug, Clone, Copy)]
 struct Edge {
     from: usize,
@@ -72,7 +71,7 @@ struct Graph {
     random: Random,
     network: Network,
     now: Time,
-    /// The two ends of a link follow each other.
+    /// The ends of all links; the two of a link follow each other.
     ends: Vec<End>,
     edges: Vec<Edge>,
     trace: u64,
@@ -83,7 +82,7 @@ struct Graph {
 pub fn run_graph(seed: u64, bug: Option<Bug>) -> GraphOutcome {
     planted::plant(bug);
     let mut graph = Graph::new(seed);
-    // Our own faults are panics.
+    // Faults of this crate are panics.
     let ran = catch_unwind(AssertUnwindSafe(|| graph.run()));
     planted::plant(None);
     let violation = match ran {
@@ -127,7 +126,7 @@ impl Graph {
         graph
     }
 
-    /// A link with its channels, in both directions.
+    /// Joins two nodes by a link with channels in both directions.
     fn link(&mut self, nodes: [usize; 2], hosts: [HostId; 2]) {
         let spec = self.spec();
         self.network.link(hosts[0], hosts[1], spec);
@@ -137,11 +136,11 @@ impl Graph {
         let counts = [0, 1].map(|_| self.random.range(1, 8));
         let first = self.ends.len();
         for side in 0..2 {
-            // Both as many: an open never waits.
+            // Room for exactly the channels below: an open never waits.
             let windows = counts.map(|count| OPEN_CREDIT_DIVISOR * WINDOW_BYTES_INITIAL * count);
             let credit = [windows[side], windows[1 - side]];
             let key = self.random.next_u64();
-            // The receiver knows what must come.
+            // The key tells the receiver which messages must come.
             let place = (nodes[side], ways[side]);
             self.ends.push(End::new(place, credit, key, &mut self.random, self.now));
         }
@@ -154,7 +153,7 @@ impl Graph {
         }
     }
 
-    /// Buffers from less than a packet to more than all windows.
+    /// Returns a random link, with buffers from less than a packet to more than all windows.
     fn spec(&mut self) -> LinkSpec {
         let random = &mut self.random;
         LinkSpec {
@@ -172,7 +171,7 @@ impl Graph {
         for at in 0..self.edges.len() {
             let Edge { from, id, to } = self.edges[at];
             let messages = self.ends[from].messages(id);
-            // Only channels with a lower number, so that they wait in no circle.
+            // Only earlier channels, so that receivers do not wait in a circle.
             let before: Vec<usize> = (0..at)
                 .filter(|it| self.ends[self.edges[*it].to].node == self.ends[to].node)
                 .collect();
@@ -198,8 +197,8 @@ impl Graph {
         &self.ends[edge.to].receivers[edge.id as usize - 1]
     }
 
-    /// How many messages each channel must bring; `None` where a receiver takes
-    /// nothing. Receivers look back only, so that one pass is enough.
+    /// Returns how many messages each channel must bring; `None` where a receiver takes nothing.
+    /// Receivers wait only for earlier channels, so one pass is enough.
     fn live(&self) -> Vec<Option<u64>> {
         let mut live: Vec<Option<u64>> = Vec::new();
         for edge in &self.edges {
@@ -238,10 +237,10 @@ impl Graph {
         Some("it does not come to rest".to_owned())
     }
 
-    /// Every end has a look, in any order. False when nothing moved.
+    /// Lets every end have a look, from a random one on; returns whether anything moved.
     fn step(&mut self) -> bool {
         self.now = self.now.after(STEP);
-        // Everybody looks at every step, so that nobody need be told of anything.
+        // Every end looks at every step, so the network's events are not needed.
         while self.network.poll_event(self.now).is_some() {}
         self.open_gates();
         let mut moved = false;
@@ -258,7 +257,7 @@ impl Graph {
         moved
     }
 
-    /// Receivers that waited for another channel begin.
+    /// Lets receivers begin for which another channel has brought enough.
     fn open_gates(&mut self) {
         for at in 0..self.edges.len() {
             let edge = self.edges[at];
@@ -301,7 +300,7 @@ mod tests {
             }
             sum.add(&outcome);
         }
-        // Enough of them stand still for this to say something.
+        // Enough channels stand still for this to say something.
         assert!(sum.waiting > 150 && sum.channels[1] > 150, "{sum:?}");
     }
 

@@ -1,18 +1,21 @@
-//! Both ends of sessions, and small meshes, under virtual time and by seed: the
-//! machines of `proto` with a model of the driver around them, the
-//! network model between them, applications, and faults.
+//! Sessions with both their ends, and small meshes, under virtual time and by seed. The machines of
+//! `proto` run with a model of the driver around them, the network model between them,
+//! applications, and faults.
 //!
-//! A seed stands for nodes, what joins them, channels, messages and faults (`plan`). The
-//! same seed gives the same trace. What may never happen is checked at every
-//! step: a message that is lost, repeated, changed or out of order; an
-//! acknowledgement of what did not arrive; memory beyond what was promised; a
-//! session that ends without cause, or not although it should; a question or an
-//! acknowledgement that is not answered in time; what the text forbids to take.
+//! A seed stands for nodes, the network between them, channels, messages and faults (`plan`). The
+//! same seed gives the same trace. Every step is checked for:
+//! - a message that is lost, repeated, changed or out of order;
+//! - an acknowledgement of a packet or message that did not arrive;
+//! - memory beyond the promised bound;
+//! - a session that ends without cause, or does not end although it should;
+//! - an acknowledgement that is late, or missing after a question;
+//! - a packet taken that the protocol's text forbids to take.
 //!
-//! Reading order: `plan` (what a seed is), `end` (one end: machine, driver's memory,
-//! application), `world` (events, ours and the network's), `connections` (who talks on
-//! the network's), `driver` (turns of one end), `dialling` (until an end has its
-//! connection), `applications`, `faults`, `checks`, `coverage`; `graphs` is a simulation of its own, of many channels without faults.
+//! Reading order: `plan` (the contents of a seed), `end` (one end: machine, driver's memory,
+//! application), `world` (events, ours and the network's), `connections` (the talks on the
+//! network's connections), `driver` (turns of one end), `dialling` (until an end has its
+//! connection), `applications`, `faults`, `checks`, `coverage`. `graphs` is a simulation of its
+//! own, of many channels without faults.
 //!
 //! Run it with `cargo run --release -p chunkcomm --features simulation,planted
 //! --bin chunkcomm-simulate -- --help`.
@@ -39,10 +42,10 @@ pub use crate::proto::planted::Bug;
 pub use coverage::Coverage;
 pub use graphs::{GraphOutcome, run_graph};
 
-/// Messages are slices of this many bytes.
+/// Length in bytes of the pattern that all messages are slices of.
 const PATTERN_BYTES: usize = 320 * 1024;
 
-/// The bytes that all messages are slices of.
+/// Returns the pattern: the bytes that all messages are slices of.
 fn pattern() -> &'static [u8] {
     static PATTERN: OnceLock<Vec<u8>> = OnceLock::new();
     PATTERN.get_or_init(|| {
@@ -51,16 +54,16 @@ fn pattern() -> &'static [u8] {
     })
 }
 
-/// What a run of one seed came to.
+/// Result of a run of one seed.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// The seed.
     pub seed: u64,
-    /// Over everything that happened and when: the same for the same seed.
+    /// Hash over everything that happened and when; the same for the same seed.
     pub trace: u64,
-    /// What was met.
+    /// Counts of what the run met.
     pub coverage: Coverage,
-    /// What must not happen and did, with the virtual time.
+    /// The first violation of a check, with the virtual time.
     pub violation: Option<String>,
 }
 
@@ -69,7 +72,7 @@ pub struct Outcome {
 pub fn run(seed: u64, bug: Option<Bug>, trace: Option<&mut dyn FnMut(String)>) -> Outcome {
     planted::plant(bug);
     let mut world = world::World::new(seed, trace);
-    // Our own faults are panics.
+    // Faults of this crate are panics.
     let ran = catch_unwind(AssertUnwindSafe(|| world.run()));
     planted::plant(None);
     let violation = match ran {

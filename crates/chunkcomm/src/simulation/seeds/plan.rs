@@ -1,4 +1,4 @@
-//! What a seed stands for: nodes, what joins them, what they send, and what goes wrong.
+//! The plan of a seed: nodes, the network between them, their messages, and the faults.
 
 mod joining;
 
@@ -17,16 +17,15 @@ use crate::transport::simulated::network::LinkSpec;
 use joining::link;
 use std::time::Duration;
 
-/// Largest message of all.
+/// Bytes of the largest message.
 pub(super) const MESSAGE_BYTES_MAX: u64 = 200_000;
 
-/// In a seed at least so many faults find an end, and so many messages arrive. While it is
-/// short of them further sessions follow the first, and further faults the planned ones.
+/// Faults that find an end, and messages that arrive, at least in a seed. While a seed is short of
+/// them, further sessions follow the first, and further faults the planned ones.
 pub(super) const FAULTS_MIN: u64 = 5;
 pub(super) const MESSAGES_MIN: u64 = 1000;
 
-/// In which direction between the two nodes of a pair: to the side with this
-/// number, or both.
+/// Direction between the two nodes of a pair: to the side with this number, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     To(usize),
@@ -43,44 +42,43 @@ impl Way {
     }
 }
 
-/// How a peer that is in the wrong departs from the protocol.
+/// Departure of a faulty peer from the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wrong {
     /// It leaves a numbered packet out.
     Gap,
-    /// It acknowledges what was never written.
+    /// It acknowledges packets that were never written.
     Ack,
-    /// It has forgotten what it acknowledged, when a connection begins.
+    /// When a connection begins, it has forgotten packets that it acknowledged.
     ReceivedLow,
-    /// It has what was never written, when a connection begins.
+    /// When a connection begins, it claims packets that were never written.
     ReceivedHigh,
-    /// What it sends again is not what it had sent.
+    /// It sends a packet again with other content.
     OtherPacket,
 }
 
-/// What goes wrong.
+/// A planned fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     /// The connection breaks; each end learns of it in its own time.
     Cut { pair: usize },
-    /// Nothing gets through for a while.
+    /// Nothing gets through for a time.
     Hold { pair: usize, way: Way, time: Duration },
-    /// Nothing gets through on this connection for ever, and nobody is told.
+    /// Nothing gets through on this connection for ever, without notice to anybody.
     Sever { pair: usize, way: Way },
-    /// A process is stopped.
+    /// A process is stopped for a time.
     Pause { node: usize, time: Duration },
-    /// A node's clock runs ahead by so much.
+    /// A node's clock runs ahead by this time.
     Jump { node: usize, by: Duration },
-    /// A node is gone, with or without word, and comes back as another
-    /// incarnation, or not.
+    /// A node is gone, with or without notice; it comes back as another incarnation, or not.
     Crash { node: usize, silent: bool, back: Option<Duration> },
-    /// Connections that are made now take long to be made.
+    /// Connections dialled within this time are accepted late.
     Late { pair: usize, time: Duration },
     /// A connection of long ago arrives.
     Stale { pair: usize },
     /// A copy of the dialler begins the same session.
     Copy { pair: usize },
-    /// A receiver takes nothing for a while.
+    /// A receiver takes nothing for a time.
     Slow { pair: usize, side: usize, time: Duration },
     /// One side of a link departs from the protocol.
     Wrong { pair: usize, side: usize, how: Wrong },
@@ -106,7 +104,7 @@ impl Fault {
         }
     }
 
-    /// The pair that it is about, if it is about one.
+    /// Returns the pair that the fault is about, if it is about one.
     pub(super) fn pair(self) -> Option<usize> {
         match self {
             Fault::Cut { pair }
@@ -121,7 +119,7 @@ impl Fault {
         }
     }
 
-    /// How long it lasts.
+    /// Returns how long the fault lasts.
     pub(super) fn time(self) -> Duration {
         match self {
             Fault::Hold { time, .. }
@@ -134,10 +132,10 @@ impl Fault {
     }
 }
 
-/// When a fault comes, after the one before it.
+/// Condition under which a fault comes, after the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
-    /// Whatever is the case.
+    /// Always.
     Any,
     /// Its pair has a connection.
     Linked,
@@ -145,19 +143,19 @@ pub(super) enum When {
     State { pair: usize, side: usize, state: usize },
 }
 
-/// A fault and when it comes.
+/// A fault and its time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Planned {
-    /// So long after the one before.
+    /// Time after the fault before it.
     pub(super) gap: Duration,
     pub(super) when: When,
-    /// It waits at most so long for `when`.
+    /// Longest wait for `when`.
     pub(super) patience: Duration,
     pub(super) fault: Fault,
 }
 
 impl Planned {
-    /// Is it one more of a burst?
+    /// Whether it is one more of a burst.
     pub(super) fn is_repeated(&self) -> bool {
         self.patience == Duration::ZERO
     }
@@ -166,43 +164,44 @@ impl Planned {
 /// A link between two nodes.
 #[derive(Debug, Clone)]
 pub(super) struct Pair {
-    /// The first one dials.
+    /// The nodes; the first one dials.
     pub(super) nodes: [usize; 2],
-    /// What joins the two.
+    /// Network between the two.
     pub(super) spec: LinkSpec,
-    /// What is written at one end has arrived at the other after this, while nothing is
-    /// in the way but what was written before.
+    /// Time in which bytes written at one end have arrived at the other, while only earlier bytes
+    /// are in the way.
     pub(super) crossing: Duration,
-    /// Which sides close.
+    /// Sides that close.
     pub(super) closes: [bool; 2],
-    /// They close without waiting for what the other still sends.
+    /// Whether they close without waiting for what the other still sends.
     pub(super) early: bool,
-    /// Words at the start of a connection say less than is true.
+    /// Whether words at the start of a connection claim less than is true.
     pub(super) modest: bool,
-    /// The dialler's system asks for the peer's on an idle connection. Not all do.
+    /// Whether the dialler's system asks for the peer's on an idle connection. Not all do.
     pub(super) asks: bool,
 }
 
-/// What a seed stands for.
+/// Plan of a seed.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) nodes: usize,
     pub(super) wiring: Wiring,
     pub(super) pairs: Vec<Pair>,
-    /// One after the other.
+    /// Faults, in the order in which they come.
     pub(super) faults: Vec<Planned>,
-    /// About how long messages are sent for.
+    /// Time during which messages are sent, about.
     pub(super) work: Duration,
     /// Messages of a channel in a first session.
     pub(super) messages: u64,
-    /// One read in so many takes few bytes only.
+    /// One read in this many takes few bytes only.
     pub(super) crumbs: u64,
 }
 
 const MS: u64 = 1_000_000;
 
-/// States of ends, by their index in `end::STATE_NAMES`, and one more for a talk.
+/// Number of states of an end: those of `end::STATE_NAMES`, and one more for a talk.
 const STATES: u64 = STATE_NAMES.len() as u64 + 1;
+/// Index of the state `draining` in `end::STATE_NAMES`.
 const DRAINING: usize = 6;
 
 fn nanos(random: &mut Random, from: u64, to: u64) -> Duration {
@@ -219,7 +218,7 @@ impl Plan {
         };
         let wiring = random.pick(&[Wiring::Links, Wiring::Links, Wiring::Medium, Wiring::Switch]);
         let count = nodes * (nodes - 1) / 2;
-        // All pairs have to do with one wire.
+        // A medium or switch is one network for all pairs.
         let one_for_all = link(&mut random, count as u64);
         let mut pairs = Vec::new();
         for one in 0..nodes {
@@ -247,7 +246,7 @@ impl Plan {
     }
 
     fn go_wrong(&mut self, random: &mut Random) {
-        // One seed in three has what may end sessions.
+        // One seed in three has faults that may end sessions.
         let grave = random.one_in(3);
         let count = random.range(FAULTS_MIN, 14);
         let gap = self.work.as_nanos() as u64 * 5 / 2 / count;
@@ -256,7 +255,7 @@ impl Plan {
             let gap = nanos(random, 0, gap);
             self.faults.push(planned(random, gap, fault));
             if matches!(fault, Fault::Cut { .. }) && random.one_in(4) {
-                // They seldom come alone.
+                // Cuts seldom come alone.
                 for _ in 0..random.range(1, 6) {
                     let (gap, when) = (nanos(random, 0, 40 * MS), When::Any);
                     self.faults.push(Planned { gap, when, patience: Duration::ZERO, fault });
@@ -278,7 +277,7 @@ impl Plan {
             self.faults.insert(at, Planned { gap, when: When::Linked, patience, fault });
         }
         if random.one_in(3) {
-            // The last one meets an end that closes.
+            // The last fault meets an end that closes.
             let pair = self.any_pair(random);
             let closes = self.pairs[pair].closes;
             let (side, state) = (usize::from(!closes[0]), DRAINING);
@@ -289,7 +288,7 @@ impl Plan {
         }
     }
 
-    /// One fault more than was planned, for sessions that go on.
+    /// Plans one fault more, for sessions that go on.
     pub(super) fn plan_another(&mut self, random: &mut Random) {
         let fault = self.fault(random, false);
         let gap = nanos(random, 0, self.work.as_nanos() as u64 / 4);
@@ -357,7 +356,7 @@ fn pair(random: &mut Random, nodes: [usize; 2], (spec, crossing): (LinkSpec, Dur
     }
 }
 
-/// How the machines of one session are built: both sides'.
+/// Returns random configurations of the two machines of a session.
 pub(super) fn configs(random: &mut Random, now: [Time; 2]) -> [LinkConfig; 2] {
     let windows = [0, 1].map(|_| random.pick(&[32, 128, 1024, 4096]) * 1024);
     let mut configs = [0, 1].map(|side: usize| LinkConfig {
@@ -368,7 +367,7 @@ pub(super) fn configs(random: &mut Random, now: [Time; 2]) -> [LinkConfig; 2] {
         },
         age_bound: Duration::from_millis(1),
         packet_bytes_max: random.pick(&[1024, 4096, 16 * 1024, 64 * 1024]),
-        // Set below: one that is not tuned, one that is.
+        // Set below: side 0 does not tune its packets, side 1 does.
         packet_bytes_small: 0,
         packet_bytes_tuned: 0,
         windows_bytes_max: windows[side],
@@ -387,7 +386,7 @@ pub(super) fn configs(random: &mut Random, now: [Time; 2]) -> [LinkConfig; 2] {
     configs
 }
 
-/// As by default.
+/// Returns the default times of silence.
 pub(super) fn silence() -> Silence {
     Silence {
         probe: Duration::from_millis(PROBE_MS_DEFAULT),
@@ -396,7 +395,7 @@ pub(super) fn silence() -> Silence {
     }
 }
 
-/// A size of a message: most are small.
+/// Returns a random size of a message; most are small.
 pub(super) fn size(random: &mut Random) -> usize {
     let (from, to) = match random.below(100) {
         0..=74 => (0, 60),

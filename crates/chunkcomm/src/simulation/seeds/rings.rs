@@ -1,4 +1,4 @@
-//! What channels have staged, as a driver's rings hold it.
+//! Messages that channels have staged, as a driver's rings hold them.
 
 use super::pattern;
 use crate::proto::message::{self, PREFIX_BYTES_MAX, TAG_LARGE};
@@ -14,7 +14,7 @@ struct Ring {
     /// Marks of large messages in `bytes`.
     marks: usize,
     large_bytes: usize,
-    /// The machine knows that there is something.
+    /// Whether the machine knows that something is staged.
     queued: bool,
 }
 
@@ -37,8 +37,8 @@ impl Rings {
         &mut self.rings[channel as usize - 1]
     }
 
-    /// Stages the message of `size` bytes that begins at `start` of the pattern;
-    /// true when the machine must be told.
+    /// Stages the message of `size` bytes that begins at `start` of the pattern; returns whether
+    /// the machine must be told.
     pub(super) fn stage(
         &mut self,
         channel: u32,
@@ -63,7 +63,7 @@ impl Rings {
         !std::mem::replace(&mut ring.queued, true)
     }
 
-    /// Bytes of the ring, and of large messages beside it.
+    /// Returns the bytes of the ring, and of the large messages beside it.
     pub(super) fn bytes(&self, channel: u32) -> (usize, usize) {
         let ring = &self.rings[channel as usize - 1];
         (ring.bytes.len(), ring.large_bytes)
@@ -73,7 +73,7 @@ impl Rings {
         u64::from(self.rings[channel as usize - 1].messages)
     }
 
-    /// The receiver of `channel` is gone.
+    /// Empties the ring of `channel`, whose receiver is gone.
     pub(super) fn discard(&mut self, channel: u32) {
         *self.ring(channel) = Ring::default();
     }

@@ -17,7 +17,8 @@ fn seeds_show_no_violation_and_run_the_same_way_twice() {
         coverage.add(&outcome.coverage);
     }
     assert_eq!(coverage.short_of, [0, 0], "{coverage}");
-    // Which is not for sessions that end where they should not, and others that follow.
+    // The minimum is not reached by sessions that end where they should not, and others that
+    // follow.
     let dead = coverage.over[Over::Dead.index()];
     assert!(coverage.sessions < 6 * SEEDS && dead < SEEDS, "{coverage}");
     assert!(coverage.resumes > 5 * SEEDS && coverage.duplicates > 0, "{coverage}");
@@ -26,7 +27,7 @@ fn seeds_show_no_violation_and_run_the_same_way_twice() {
     assert!(coverage.full > 10 * SEEDS && coverage.torn > SEEDS / 2, "{coverage}");
 }
 
-/// In a plain run only those that few seeds need; the command hunts all.
+/// A plain run hunts only bugs that few seeds find; the command hunts all.
 #[test]
 fn planted_bugs_are_found() {
     for bug in [

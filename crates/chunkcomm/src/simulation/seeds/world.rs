@@ -1,4 +1,4 @@
-//! The heap of events, and who they are for.
+//! The heap of events, and their delivery.
 
 use super::connections::{Connection, PORT};
 use super::coverage::Coverage;
@@ -12,13 +12,13 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-/// The clocks of nodes begin here.
+/// Time in nanoseconds at which the clocks of nodes begin.
 const EPOCH: u64 = 1_000_000_000;
 
-/// Everything is over so long after the last fault, and the last session's beginning.
+/// Time after the last fault and the last session's beginning until everything is over.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// A seed has at most so many events.
+/// Events of a seed at most.
 const EVENTS_MAX: u64 = 3_000_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,12 +35,12 @@ pub(super) enum Event {
     Refused {
         connection: usize,
     },
-    /// Something arrived at a side, or it is broken.
+    /// Bytes arrived at a side, or the connection is broken.
     Hear {
         connection: usize,
         side: usize,
     },
-    /// There is room at a side that had none.
+    /// A side that had no room to write has some.
     Room {
         connection: usize,
         side: usize,
@@ -50,12 +50,12 @@ pub(super) enum Event {
         connection: usize,
         side: usize,
     },
-    /// Something gets through to a side of a pair again.
+    /// A hold of the way to a side of a pair is over.
     Heal {
         pair: usize,
         side: usize,
     },
-    /// A dialler has waited.
+    /// A dialler has waited long enough.
     Dial {
         session: usize,
         generation: u32,
@@ -97,43 +97,43 @@ pub(super) enum Event {
     },
 }
 
-/// One node.
+/// A node.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) host: HostId,
     pub(super) incarnation: u128,
     pub(super) up: bool,
-    /// It went without a word: nobody answers.
+    /// Whether it went without notice: nobody answers.
     pub(super) silent: bool,
     pub(super) stopped_until: Time,
-    /// Its clock shows so much more than the time that passed.
+    /// Nanoseconds that its clock shows beyond the time that passed.
     pub(super) ahead: u64,
 }
 
-/// One session.
+/// A session.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) pair: usize,
     pub(super) number: u64,
     pub(super) incarnations: [u128; 2],
     pub(super) ends: [Option<usize>; 2],
-    /// The first one of its pair.
+    /// Whether it is the first session of its pair.
     pub(super) first: bool,
 }
 
-/// What is known of a pair besides its plan.
+/// State of a pair, besides its plan.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PairState {
     pub(super) session: Option<usize>,
     pub(super) begun: u32,
-    /// From when on nothing is in the way between the two.
+    /// Time from which nothing is in the way between the two.
     pub(super) healthy_from: Time,
-    /// Nothing gets through to a side before this.
+    /// Time, by side, before which nothing gets through to it.
     pub(super) held_until: [Time; 2],
     pub(super) late_until: Time,
 }
 
-/// The hosts of the nodes, joined, each listening.
+/// Adds the hosts of the nodes to the network, joined, each listening.
 fn hosts(network: &mut Network, plan: &Plan) -> Vec<HostId> {
     let hosts: Vec<HostId> =
         (0..plan.nodes).map(|node| network.add_host(&format!("node {node}"))).collect();
@@ -153,7 +153,7 @@ fn hosts(network: &mut Network, plan: &Plan) -> Vec<HostId> {
     hosts
 }
 
-/// Everything.
+/// The whole simulation of one seed.
 pub(super) struct World<'a> {
     pub(super) seed: u64,
     pub(super) plan: Plan,
@@ -169,12 +169,12 @@ pub(super) struct World<'a> {
     pub(super) counts: Coverage,
     pub(super) violation: Option<String>,
     pub(super) hash: u64,
-    /// When the last fault that came is over.
+    /// Time when the last of the faults that came is over.
     pub(super) last_fault: Time,
     /// When the last session was begun.
     pub(super) last_begun: Time,
     pub(super) next_fault: usize,
-    /// Until when the next fault waits for what it is to meet.
+    /// Time until which the next fault waits for the state that it is to meet.
     pub(super) fault_until: Option<Time>,
     heap: BinaryHeap<Reverse<(Time, u64, Event)>>,
     pushed: u64,
@@ -236,12 +236,12 @@ impl<'a> World<'a> {
         self.at(self.now.after(wait), event);
     }
 
-    /// What the clock of `node` shows.
+    /// Returns the time that the clock of `node` shows.
     pub(super) fn local(&self, node: usize) -> Time {
         Time(self.now.0 + self.nodes[node].ahead)
     }
 
-    /// Something must not happen and did.
+    /// Notes a violation; only the first is kept.
     pub(super) fn violate(&mut self, what: &str) {
         if self.violation.is_none() {
             self.violation = Some(format!("at {} ns: {what}", self.now.0));
@@ -274,13 +274,14 @@ impl<'a> World<'a> {
         self.note(12, [digest, 0], || format!("the network's digest is {digest:016x}"));
     }
 
-    /// Ours, which are first at one time, or the network's; none when it is all over.
+    /// Returns the next event; ours come before the network's at the same time. `None` when all is
+    /// over.
     fn next_event(&mut self) -> Option<(Time, Event)> {
         let last = self.last_fault.max(self.last_begun);
         let end = last.max(Time(0).after(2 * self.plan.work)).after(PATIENCE);
         let ours = self.heap.peek().map_or(end, |Reverse((time, ..))| end.min(*time));
         if let Some((time, event)) = self.network.next_event_by(Time(ours.0.saturating_sub(1))) {
-            // A call may have let it happen at the time that it is.
+            // A call may have brought the event forth already: then it happens now.
             return Some((time.max(self.now), self.translated(event)));
         }
         let Reverse((time, _, event)) = self.heap.pop()?;
@@ -295,7 +296,7 @@ impl<'a> World<'a> {
             }
             let until = self.nodes[node].stopped_until;
             if until > self.now {
-                // The order of what happened meanwhile stays.
+                // Events for a stopped process keep their order.
                 return self.at(until, event);
             }
         }
@@ -322,8 +323,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Whose process an event needs; `None` in `None` when it needs none. `None`
-    /// when it is for nobody.
+    /// Returns the node whose process an event needs, or `Some(None)` when it needs no process.
+    /// `None` when the event is for nobody.
     fn node_of(&self, event: Event) -> Option<Option<usize>> {
         let by_side = |connection: usize, side: usize| self.node_at(connection, side);
         Some(Some(match event {
@@ -351,7 +352,7 @@ impl<'a> World<'a> {
         }))
     }
 
-    /// The other end of the same session.
+    /// Returns the other end of the same session.
     pub(super) fn other(&self, end: usize) -> Option<usize> {
         let end = &self.ends[end];
         self.sessions[end.session].ends[1 - end.side]
@@ -361,24 +362,23 @@ impl<'a> World<'a> {
         self.sessions[self.ends[end].session].pair
     }
 
-    /// Messages that arrived.
+    /// Returns the number of messages that arrived.
     fn arrived(&self) -> u64 {
         let inboxes = self.ends.iter().flat_map(|end| &end.inboxes);
         inboxes.map(|inbox| inbox.arrived).sum()
     }
 
-    /// Are there fewer faults that found an end, and fewer messages that arrived, than a seed
-    /// is to have?
+    /// Whether the seed had too few faults that found an end, and whether too few messages arrived.
     pub(super) fn is_short_of(&self) -> [bool; 2] {
         [self.counts.met < FAULTS_MIN, self.arrived() < MESSAGES_MIN]
     }
 
-    /// Is there to be another session?
+    /// Whether the seed needs another session.
     pub(super) fn is_short(&self) -> bool {
         self.is_short_of().contains(&true)
     }
 
-    /// What was met.
+    /// Returns the counts of what the run met.
     pub(super) fn coverage(&self) -> Coverage {
         let mut counts = self.counts.clone();
         for end in &self.ends {

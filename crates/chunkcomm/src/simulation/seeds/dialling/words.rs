@@ -1,5 +1,4 @@
-//! What the two ends of a connection say before it is a session's, and the
-//! drivers' part in it.
+//! Words of the two ends before a connection is a session's, and the drivers' part in them.
 
 use super::super::end::{Closing, Over};
 use super::super::plan::Wrong;
@@ -132,7 +131,7 @@ impl World<'_> {
 
     fn accept_new(&mut self, connection: usize, session: usize, word: &Resume) {
         if self.sessions[session].ends[1].is_some() && !planted::is!(IncarnationIgnored) {
-            // A copy that comes after the end.
+            // A copy that comes after the session's end.
             return self.hang_up(connection, 1);
         }
         let end = self.begin_end(session, 1);
@@ -161,14 +160,14 @@ impl World<'_> {
         self.hang_up(connection, 1);
     }
 
-    /// What this end says that it has.
+    /// Returns the number of the last packet that this end says it has received.
     fn received_to_say(&mut self, id: usize) -> u64 {
         let other = self.other(id);
         let pair = self.pair_of(id);
         let end = &mut self.ends[id];
         let mut received = end.link.received();
         if self.plan.pairs[pair].modest && end.said < received {
-            // It must not say less than before, and need not say all.
+            // The end must not say less than before, and need not say all.
             received = end.random.range(end.said, received + 1);
         }
         end.said = end.said.max(received);
@@ -177,7 +176,7 @@ impl World<'_> {
         let end = &mut self.ends[id];
         match end.departs {
             Some(Wrong::ReceivedLow) if acked > 0 => received = end.random.below(acked),
-            // It may have been written before this is heard.
+            // Far beyond `written`, which may grow before the peer hears this word.
             Some(Wrong::ReceivedHigh) => received = written + end.random.range(1 << 20, 1 << 30),
             _ => return received,
         }
@@ -187,7 +186,7 @@ impl World<'_> {
         received
     }
 
-    /// Connection `attempt` is offered to the driver of an end.
+    /// Offers connection `attempt` to the driver of an end.
     fn offer(&mut self, id: usize, attempt: u32) -> Offer {
         let end = &mut self.ends[id];
         let over = end.over.is_some() || matches!(end.closing, Closing::Bye | Closing::Shutdown);

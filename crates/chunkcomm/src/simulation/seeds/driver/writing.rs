@@ -29,7 +29,7 @@ impl World<'_> {
                 Turn::Rest
             }
             Err(_) => {
-                // What the peer said last may tell more.
+                // The peer's last words may name the cause.
                 while matches!(self.read(id), Turn::Progress) {}
                 if self.ends[id].over.is_none() && self.ends[id].connection == Some(connection) {
                     self.disconnect(id);
@@ -43,7 +43,7 @@ impl World<'_> {
         }
     }
 
-    /// The next packet is at hand; false when there is none.
+    /// Takes the next packet from the machine; false when there is none.
     fn next_packet(&mut self, id: usize, now: Time) -> bool {
         for _ in 0..1000 {
             let end = &mut self.ends[id];
@@ -88,13 +88,13 @@ impl World<'_> {
         });
     }
 
-    /// A peer in the wrong changes what it writes.
+    /// Falsifies the packet at hand, if this end is to depart from the protocol.
     fn depart(&mut self, id: usize, number: u64, again: bool) {
         let end = &mut self.ends[id];
         let packet = &mut end.writer.packet;
         match end.departs {
             Some(Wrong::Gap) if number > 0 && !again => {
-                // It takes the packet for written.
+                // The machine takes the packet for written.
                 end.link.written(number, packet);
                 end.written = end.written.max(number);
             }
@@ -123,7 +123,7 @@ impl World<'_> {
         self.ends[id].rings.progress = progress;
     }
 
-    /// Writes as much of the packet at hand as goes; true when that is all.
+    /// Writes as much of the packet at hand as fits; true when the whole packet is written.
     fn write_some(&mut self, id: usize, connection: usize) -> Result<bool, NetworkError> {
         loop {
             let end = &mut self.ends[id];
@@ -150,7 +150,7 @@ impl World<'_> {
         }
     }
 
-    /// The transport has all of the packet at hand.
+    /// Notes that the transport has all of the packet at hand.
     fn packet_written(&mut self, id: usize) {
         let end = &mut self.ends[id];
         end.writer.offset = 0;
@@ -164,7 +164,7 @@ impl World<'_> {
         self.check_acknowledged(id);
     }
 
-    /// Nothing is to be sent: the next step of closing, if the end closes.
+    /// Handles a machine with nothing to send: takes the next step of closing, if the end closes.
     fn nothing_to_write(&mut self, id: usize) -> Turn {
         let end = &mut self.ends[id];
         if end.asked {

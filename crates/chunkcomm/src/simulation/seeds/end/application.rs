@@ -1,4 +1,4 @@
-//! What the application at an end does: producers and receivers.
+//! Producers and receivers of the application at an end.
 
 use super::{Closing, End, Sent, Style};
 use crate::proto::Time;
@@ -8,12 +8,13 @@ use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::{ChannelKind, Lane};
 use std::time::Duration;
 
-/// A ring holds about so much before its producer waits.
+/// Bytes in a ring beyond which its producer waits.
 const RING_BYTES_MAX: usize = 32 * 1024;
+/// Bytes of large messages beyond which a producer waits.
 const LARGE_STAGED_MAX: usize = 256 * 1024;
 
 impl End {
-    /// Begins a channel for about `messages` in `work`.
+    /// Opens a channel for `messages` messages over about `work`; returns its number.
     pub(in super::super) fn open(&mut self, messages: u64, work: Duration, now: Time) -> u32 {
         let random = &mut self.random;
         let lane = if random.one_in(4) { Lane::Express } else { Lane::Bulk };
@@ -24,7 +25,7 @@ impl End {
         };
         let burst = random.range(1, 40).min(messages.max(1));
         let gap = work * u32::try_from(burst).unwrap_or(1) / messages.max(1) as u32;
-        // One that stays open must not keep others from being opened.
+        // A channel that stays open must not keep others from being opened.
         let room = self.config.peer_open_credit >= 8 * WINDOW_BYTES_INITIAL;
         let ends = !room || !random.one_in(4);
         let spec = OpenSpec {
@@ -52,7 +53,7 @@ impl End {
         self.link.open(spec, now)
     }
 
-    /// A producer has its turn; says how long it rests then.
+    /// Gives a producer its turn; returns how long it rests then.
     pub(in super::super) fn produce(&mut self, channel: u32, now: Time) -> Option<Duration> {
         let sent = &mut self.sent[channel as usize - 1];
         if sent.terminated || sent.ended || self.closing != Closing::No {
@@ -98,7 +99,7 @@ impl End {
         None
     }
 
-    /// All messages were handed over.
+    /// Whether all messages were handed over.
     pub(in super::super) fn has_produced(&self) -> bool {
         self.sent.iter().all(|sent| sent.left == 0 || sent.terminated)
     }
@@ -111,7 +112,7 @@ impl End {
         self.link.close();
     }
 
-    /// A receiver takes what waits; says when it looks again.
+    /// Lets a receiver take what waits; returns when it looks again.
     pub(in super::super) fn take(&mut self, channel: u32, now: Time) -> Option<Time> {
         let inbox = &mut self.inboxes[channel as usize - 1];
         inbox.resting = false;

@@ -1,4 +1,4 @@
-//! What comes to an end, checked against what the other must have sent.
+//! Incoming items of an end, checked against what the other end must have sent.
 
 use super::super::pattern;
 use super::{End, Inbox, Over, Style};
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 impl End {
-    /// Handles all that is complete of what was read.
+    /// Handles every complete item of the bytes that were read.
     pub(in super::super) fn handle_unread(&mut self, now: Time) -> Result<(), ProtocolError> {
         let unread = std::mem::take(&mut self.unread);
         let mut at = 0;
@@ -33,7 +33,7 @@ impl End {
         outcome
     }
 
-    /// One item, and whether the machine does with it what the text says.
+    /// Handles one item, and checks that the machine does with it what the protocol's text says.
     fn item(&mut self, item: Item<'_>, now: Time) -> Result<(), ProtocolError> {
         let received = self.link.received();
         if let Item::Packet(header) = item {
@@ -119,7 +119,7 @@ impl End {
             4 => Style::Drops(random.range(0, 200)),
             _ => Style::Eager,
         };
-        // They are admitted in order, and may be opened in another by their lanes.
+        // Channels are admitted in order, and their lanes may open them in another.
         while self.inboxes.len() < channel as usize {
             self.inboxes.push(Inbox {
                 style: Style::Eager,
@@ -165,7 +165,7 @@ impl End {
         }
     }
 
-    /// Bytes of a large message, which are where they belong.
+    /// Checks bytes of a large message, which are already in their place.
     pub(in super::super) fn large_bytes(&mut self, channel: u32, bytes: &[u8]) {
         let inbox = &mut self.inboxes[channel as usize - 1];
         let arrived = inbox.arrived;
@@ -180,7 +180,7 @@ impl End {
         }
     }
 
-    /// The large message is complete.
+    /// Handles the completion of a large message.
     pub(in super::super) fn large_done(&mut self, channel: u32, counted: Counted) {
         let inbox = &mut self.inboxes[channel as usize - 1];
         let size = self.theirs.message(channel, inbox.arrived).1;
@@ -197,15 +197,15 @@ impl End {
         }
     }
 
-    /// The channel of the fragment at hand and its bytes that are missing, if they
-    /// may go past the decoder.
+    /// Returns the channel of the fragment at hand and the number of its missing bytes, if they may
+    /// go past the decoder.
     pub(in super::super) fn direct(&self) -> Option<(u32, usize)> {
         let (channel, left) = self.decoder.fragment_left()?;
         let wanted = self.inboxes.get(channel as usize - 1).is_some_and(|inbox| !inbox.dropped);
         (self.unread.is_empty() && wanted).then_some((channel, left as usize))
     }
 
-    /// What was acknowledged goes to the channels.
+    /// Hands acknowledgements to the channels.
     pub(in super::super) fn note_acknowledged(&mut self) {
         let mut wrong = None;
         for carried in self.link.poll_acknowledged() {
@@ -224,7 +224,7 @@ impl End {
         }
     }
 
-    /// Memory is within what was promised.
+    /// Checks that memory is within the promised bounds.
     fn check_memory(&mut self) {
         let (mut whole, mut partial) = (0, 0);
         for inbox in &self.inboxes {

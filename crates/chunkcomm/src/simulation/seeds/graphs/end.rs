@@ -20,35 +20,37 @@ use crate::transport::simulated::network::{EndId, Network, Read};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A ring holds about so much before its producer waits.
+/// Bytes in a ring beyond which its producer waits.
 const RING_BYTES_MAX: usize = 32 * 1024;
+/// Bytes of large messages beyond which a producer waits.
 const LARGE_STAGED_MAX: usize = 64 * 1024;
 
 /// Packets that one look writes at most.
 const TURNS_MAX: usize = 6;
 
-/// How a receiver takes what comes.
+/// Way in which a receiver takes messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Taker {
     Always,
-    /// One thing every so many steps.
+    /// One run or large message each time this many steps have passed.
     Slow(u64),
     Never,
-    /// Nothing behind so many messages.
+    /// Nothing after this many messages.
     Stops(u64),
-    /// When this channel, of those of all links, has brought so many messages.
+    /// Everything, once another channel has brought messages: its index among the channels of all
+    /// links, and their number.
     After(usize, u64),
 }
 
 #[derive(Debug)]
 pub(super) struct Receiver {
     pub(super) taker: Taker,
-    /// What it waited for has come.
+    /// Whether it may take: its awaited channel has brought enough, or it waits for none.
     pub(super) open: bool,
     pub(super) taken: u64,
     content: [u64; 2],
     arrived: u64,
-    /// Messages, bytes, and how they count.
+    /// Things that wait: their messages, their bytes, and how they count.
     waiting: VecDeque<(u64, u64, Counted)>,
     partial: usize,
     large_waits: bool,
@@ -70,7 +72,7 @@ impl Receiver {
         }
     }
 
-    /// So many messages it would take now.
+    /// Returns how many messages it would take now.
     fn appetite(&self, step: u64) -> u64 {
         match self.taker {
             Taker::Never => 0,
@@ -82,7 +84,7 @@ impl Receiver {
     }
 }
 
-/// Where in the pattern a message begins, and its size.
+/// Returns the place in the pattern where a message begins, and its size.
 fn content([key, channel]: [u64; 2], index: u64) -> (usize, usize) {
     let mut random = Random::fork(key ^ channel << 40, index);
     let size = plan::size(&mut random);
@@ -101,7 +103,7 @@ pub(super) struct End {
     pub(super) node: usize,
     pub(super) key: u64,
     pub(super) receivers: Vec<Receiver>,
-    /// What must not be and is.
+    /// The last violation of a check.
     pub(super) wrong: Option<String>,
     link: Link,
     rings: Rings,
@@ -111,13 +113,13 @@ pub(super) struct End {
     number: u64,
     offset: usize,
     way: EndId,
-    /// Read, and not a whole record yet.
+    /// Bytes read that are not yet a whole record.
     unread: Vec<u8>,
     decoder: Decoder,
 }
 
 impl End {
-    /// `windows`: bytes of ours, and of the peer's.
+    /// Creates an end; `windows` are the bytes of its windows and of the peer's.
     pub(super) fn new(
         (node, way): (usize, EndId),
         windows: [u64; 2],
@@ -177,18 +179,18 @@ impl End {
         self.link.open(spec, now)
     }
 
-    /// How many messages `channel` is to bring.
+    /// Returns how many messages `channel` is to bring.
     pub(super) fn messages(&self, channel: u32) -> u64 {
         self.senders[channel as usize - 1].messages
     }
 
-    /// The sender of `channel` has more than it could get rid of.
+    /// Whether the sender of `channel` has messages that it could not get rid of.
     pub(super) fn waits(&self, channel: u32) -> bool {
         self.rings.messages(channel) > 0
             || self.senders[channel as usize - 1].staged < self.messages(channel)
     }
 
-    /// Produces, writes, reads and takes; says how much moved.
+    /// Produces, writes, reads and takes; returns how much moved.
     pub(super) fn look(&mut self, network: &mut Network, random: &mut Random, now: Time) -> u64 {
         let mut moved = self.produce(now);
         for _ in 0..TURNS_MAX {
@@ -242,10 +244,10 @@ impl End {
         self.offset += written;
         if self.offset == self.packet.bytes() {
             self.link.written(self.number, &mut self.packet);
-            // One without number is nobody's to keep.
+            // A packet without a number is kept by nobody.
             self.packet = Packet::default();
         }
-        // A look that only asks would move for ever.
+        // A question is no movement: a look that only asks would move for ever.
         if self.number == 0 { 0 } else { written as u64 }
     }
 

@@ -1,29 +1,29 @@
-//! What joins the nodes of a seed.
+//! The network that joins the nodes of a seed.
 
 use super::MS;
 use crate::proto::random::Random;
 use crate::transport::simulated::network::LinkSpec;
 use std::time::Duration;
 
-/// A link carries at least so much, or a seed's messages would take too long.
+/// Slowest rate of a link; a seed's messages would take too long with less.
 const BYTES_PER_SECOND_MIN: u64 = 2_000_000;
 
-/// Less is in few packets.
+/// Smallest packet of which buffers hold many: less is in few packets.
 const PACKET_BYTES_FEW: u64 = 64;
 
-/// What joins the nodes.
+/// Kind of network that joins the nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Wiring {
-    /// Two and two of them, each in its own way.
+    /// One link for each two nodes, with properties of its own.
     Links,
-    /// One wire for all.
+    /// One wire shared by all nodes.
     Medium,
     Switch,
 }
 
-/// What one link, or a medium or a switch for so many pairs, is like, and how long it
-/// takes to cross. Its slowness is drawn as a time in which everything is delivered that
-/// its buffers hold: a link that takes seconds for that is as good as dead.
+/// Returns a random link, or a medium or switch for this many pairs, and the time to cross it. Its
+/// slowness is drawn as the time to deliver everything that its buffers hold. A link that takes
+/// seconds for that is as good as dead.
 pub(super) fn link(random: &mut Random, pairs: u64) -> (LinkSpec, Duration) {
     let far = random.one_in(3);
     let (latency, queue_kib) = if far {
@@ -60,8 +60,8 @@ pub(super) fn link(random: &mut Random, pairs: u64) -> (LinkSpec, Duration) {
         queue_bytes: queue_bytes as usize,
         window_bytes: window_bytes as usize,
     };
-    // A queue is up to four windows, each of which waits for its acknowledgements; and
-    // what earlier connections left on the way goes first.
+    // A queue holds up to four windows, each of which waits for its acknowledgements. Bytes that
+    // earlier connections left on the way go first.
     let crossing = (latency + jitter) * 12 + 3 * slow;
     (spec, Duration::from_nanos(crossing))
 }
