@@ -1,6 +1,6 @@
-//! The allocator that counts. Every call goes to the system's as it came, and the
-//! counters are atomics and a flag of the thread without a destructor, which do not
-//! allocate: so it keeps the promises of the one below it.
+//! The allocator that counts. Every call goes to the system's allocator as it came. The counters
+//! are atomics and a thread's flag without a destructor, which do not allocate. So it keeps the
+//! promises of the allocator below it.
 
 #![allow(unsafe_code)]
 
@@ -10,23 +10,25 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 struct Counting;
 
-/// Of the whole program.
+/// Number of allocations of the whole program.
 pub(crate) static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+/// Bytes that the whole program has allocated and not freed.
 pub(crate) static LIVE_BYTES: AtomicI64 = AtomicI64::new(0);
 
 /// Number of allocations of at least [`LARGE_BYTES_MIN`] bytes.
 pub(crate) static LARGE_ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 pub(crate) const LARGE_BYTES_MIN: usize = 256 * 1024;
 
-/// Of the threads that are watched; the peak is set back by who reads it.
+/// Bytes that the watched threads have allocated and not freed.
 pub(crate) static WATCHED_BYTES: AtomicI64 = AtomicI64::new(0);
+/// Highest value of `WATCHED_BYTES` since a reader last set it back.
 pub(crate) static WATCHED_PEAK: AtomicI64 = AtomicI64::new(0);
 
 thread_local! {
     static WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From now on what this thread allocates and frees is counted apart, too.
+/// Counts apart, from now on, the allocations and frees of this thread.
 pub(crate) fn watch_this_thread() {
     WATCHED.set(true);
 }

@@ -1,4 +1,4 @@
-//! Large messages: their memory is used again, and given up by a link that has none any more.
+//! Large messages: their memory is used again, and a link that has none any more gives it up.
 
 use crate::counting::{LARGE_ALLOCATIONS, LARGE_BYTES_MIN, LIVE_BYTES};
 use crate::{alone, on_one_thread};
@@ -82,7 +82,7 @@ fn the_memory_of_large_messages_is_used_again_and_not_kept() {
         pass(&mut sender, &mut receiver, &mut value, MESSAGES).await;
         let allocated = LARGE_ALLOCATIONS.load(Ordering::Relaxed) - allocated;
         println!("{allocated} large allocations for {MESSAGES} messages");
-        // A machine that is busy may let a block go that was not used for a second.
+        // A busy machine may free a block that was not used for a second.
         assert!(allocated < MESSAGES / 4, "{allocated} large allocations");
 
         let in_time = tokio::time::timeout(Duration::from_secs(60), async {

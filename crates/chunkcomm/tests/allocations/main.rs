@@ -1,6 +1,6 @@
-//! What a message costs beside its bytes: no allocation, no wake-up; and what a
-//! channel that is never read, and a stranger, cost at most. A program of its own, since it
-//! counts what everybody allocates; its tests take turns.
+//! Costs of a message beside its bytes: no allocation, no wake-up. Bounds of the costs of a channel
+//! that is never read, and of a stranger. The tests are a program of their own, since they count
+//! all its allocations; they take turns.
 
 #![allow(clippy::unwrap_used)]
 
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use counting::{ALLOCATIONS, LIVE_BYTES};
 
-/// One test at a time.
+/// Waits until no other test runs; the next one may begin when the result is dropped.
 fn alone() -> impl Drop {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -47,7 +47,7 @@ impl Wake for CountWakes {
     }
 }
 
-/// Runs `future` and says how often it was woken.
+/// Runs `future`; returns its output and how often it was woken.
 async fn wakes_of<F: Future>(future: F) -> (F::Output, u64) {
     let mut future = pin!(future);
     let mut counting: Option<Arc<CountWakes>> = None;
@@ -91,7 +91,7 @@ async fn receive(receiver: &mut Receiver<Small>, count: u64) {
     }
 }
 
-/// Allocations and wake-ups of both ends together while messages flow.
+/// Returns the allocations and wake-ups of both ends together while messages flow.
 async fn cost_of_a_stream() -> (u64, u64) {
     let (_a, _b, mut sender, mut receiver) = channel(Node::builder(), Node::builder()).await;
     let (start, started) = tokio::sync::oneshot::channel::<()>();
@@ -138,7 +138,7 @@ fn a_message_costs_no_allocation_and_no_wake_up() {
     check(allocations, wakes, "two threads");
 }
 
-/// So many tasks, each of which makes one call after another.
+/// Tasks, each of which makes one call after another.
 const CALLERS: u64 = 64;
 
 async fn call(client: &CallClient<Small, Small>, count: u64) {
@@ -158,7 +158,7 @@ async fn call(client: &CallClient<Small, Small>, count: u64) {
     }
 }
 
-/// Allocations of both ends together while calls are made.
+/// Returns the allocations of both ends together while calls are made.
 async fn cost_of_calls() -> u64 {
     let loopback: Address = "127.0.0.1:0".parse().unwrap();
     let a = Node::builder().name("a").listen(loopback).build().await.unwrap();
@@ -178,16 +178,16 @@ fn a_call_that_is_answered_at_once_costs_no_allocation() {
     let _turn = alone();
     let allocations = on_one_thread(cost_of_calls());
     println!("{allocations} allocations for {COUNTED} calls");
-    // Packets cost a few where a stream's are reused; 64 calls share one.
+    // A packet costs a few allocations where a stream's packets are reused; 64 calls share one.
     assert!((allocations as f64) < 0.1 * COUNTED as f64, "{allocations} allocations");
 }
 
-/// What stays allocated while a channel that gets one tiny message a packet is
-/// never read, and how many messages it took.
+/// Returns the bytes that stay allocated while a channel that gets one tiny message a packet is
+/// never read, and the number of messages accepted.
 async fn memory_of_an_unread_channel() -> (i64, u64) {
     let sending = Node::builder().policy(Policy::Unbuffered);
     let (_a, _b, mut sender, mut receiver) = channel(sending, Node::builder()).await;
-    // Buffers that links keep are there already.
+    // The buffers that links keep are there already.
     send(&mut sender, 100).await;
     receive(&mut receiver, 100).await;
     sender.sync().await.unwrap();
@@ -198,7 +198,7 @@ async fn memory_of_an_unread_channel() -> (i64, u64) {
         match sender.try_send(&(accepted, 0)) {
             Ok(()) => {
                 (accepted, full_in_a_row) = (accepted + 1, 0);
-                // Each in a packet of its own, each read alone.
+                // Each message has a packet of its own and is read alone.
                 tokio::task::yield_now().await;
             }
             Err(TrySendError::Full) => {
@@ -216,15 +216,15 @@ fn a_channel_that_gets_one_tiny_message_a_packet_and_is_never_read_stays_within_
     let _turn = alone();
     let (live, accepted) = on_one_thread(memory_of_an_unread_channel());
     println!("{live} bytes for {accepted} messages");
-    // The window at the receiver; the ring and those it grew from at the sender;
-    // what vectors keep in reserve. A reading buffer a message would be 4 KiB and
-    // more for each of 5000.
+    // The bytes are the window at the receiver, the ring and its smaller predecessors at the
+    // sender, and the reserves of vectors. A reading buffer for each of 5000 messages would be 4
+    // KiB or more.
     assert!(accepted * 17 <= (16 + 86) * 1024, "{accepted} messages");
     assert!(accepted * 17 >= 64 * 1024, "{accepted} messages");
     assert!(live <= 2 * (16 + 86) * 1024, "{live} bytes for {accepted} messages");
 }
 
-/// The same for runs that are kept where they were read: packets of 64 KiB.
+/// Returns the same for runs that stay where they were read: packets of 64 KiB.
 async fn memory_of_unread_packets() -> (i64, u64) {
     let small = Node::builder().window_bytes_max(1 << 20);
     let (_a, _b, mut sender, mut receiver) = channel(Node::builder(), small).await;
@@ -255,8 +255,8 @@ fn an_unread_channel_whose_window_has_grown_stays_within_the_links_budget() {
     let _turn = alone();
     let (live, accepted) = on_one_thread(memory_of_unread_packets());
     println!("{live} bytes for {accepted} messages");
-    // The link's windows, as much again for what vectors keep in reserve, and
-    // the reading buffers that slices pin.
+    // The bytes are the link's windows, as much again for the reserves of vectors, and the reading
+    // buffers that slices pin.
     assert!(live <= 2 << 20, "{live} bytes for {accepted} messages");
     assert!(accepted * 17 <= (1 << 20) + 86 * 1024, "{accepted} messages");
 }

@@ -1,5 +1,5 @@
-//! What a stranger costs: where only the user's PKI admits, so that it may speak TLS before it
-//! has proved anything, and where it may not.
+//! Costs of a stranger: at a node where only the user's PKI admits, so that it may speak TLS before
+//! it has proved anything, and at nodes where it may not.
 
 #[path = "../main/admission/authority.rs"]
 mod authority;
@@ -20,31 +20,31 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What one may hold while the node waits for more of it.
+/// Bytes that the node may hold for one stranger while it waits for more from it.
 const HELD_BYTES_MAX: i64 = 64 * 1024;
 
-/// The same where none speaks TLS before it has proved that it has the credential, or where
-/// there is none.
+/// The same at a node where nobody speaks TLS before proving that it has the credential, or where
+/// there is no credential.
 const HELD_UNPROVED_BYTES_MAX: i64 = 4096;
 
-/// What the node may need at one moment to look at what came of one: its messages are parsed
-/// into parts that are larger than they are on the wire, and dropped before the node looks at
+/// Bytes that the node may need at one moment to look at one stranger's bytes. Its messages are
+/// parsed into parts that are larger than on the wire, and dropped before the node looks at
 /// anything else.
 const PARSED_BYTES_MAX: i64 = 256 * 1024;
 
-/// The most that was held when the node had nothing to do but wait.
+/// Most bytes held at a moment when the node had nothing to do but wait.
 static HELD_PEAK: AtomicI64 = AtomicI64::new(0);
 
-/// A node that admits whom this authority signed.
+/// Returns a node that admits every peer whose certificate this authority signed.
 fn with_pki(lab: &Authority) -> NodeBuilder {
     let (certificate, key) = lab.signs("node.lab");
-    // What users show has some 4 KiB.
+    // Chains of users have some 4 KiB.
     let chain = vec![certificate.clone(); 4096 / certificate.len()];
     let server = server_with(lab, chain, key, true);
     Node::builder().tls_config(client(lab, lab), server, None)
 }
 
-/// The thread of a node; what the node held is free again when this was dropped.
+/// The thread of a node; when this is dropped, the node's memory is free again.
 struct Apart {
     keeps: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -58,7 +58,7 @@ impl Drop for Apart {
     }
 }
 
-/// A node on a thread of its own, on which nothing else allocates.
+/// Starts a node on a thread of its own, on which nothing else allocates.
 fn node_apart(settings: NodeBuilder) -> (SocketAddr, Apart) {
     let settings = settings.listen("127.0.0.1:0".parse().unwrap());
     let (tell, told) = mpsc::channel();
@@ -83,17 +83,17 @@ fn node_apart(settings: NodeBuilder) -> (SocketAddr, Apart) {
 
 struct Stranger {
     stream: TcpStream,
-    /// What it has to name as the protocol inside TLS.
+    /// The protocol that it has to name inside TLS.
     binding: Vec<u8>,
 }
 
 impl Stranger {
-    /// One whose hello fits a node with a PKI.
+    /// Dials with a hello that fits a node with a PKI.
     fn dials(node: SocketAddr) -> Stranger {
         Stranger::dials_with(node, FLAG_TLS)
     }
 
-    /// One whose hello has these flags.
+    /// Dials with a hello that has these flags.
     fn dials_with(node: SocketAddr, flags: u32) -> Stranger {
         let name = |text| Name::new(text).unwrap();
         let hello = Hello {
@@ -114,7 +114,7 @@ impl Stranger {
         Stranger { stream, binding: [&b"chunkcomm-1 "[..], &hellos.digest()].concat() }
     }
 
-    /// Says this in parts, so that the node has looked at one before it gets the next.
+    /// Sends `bytes` in parts, so that the node has looked at one before it gets the next.
     fn says(&mut self, bytes: &[u8]) {
         for part in bytes.chunks(2048) {
             // The node may have hung up.
@@ -123,7 +123,7 @@ impl Stranger {
         }
     }
 
-    /// Its first flight.
+    /// Returns its TLS client and that client's first flight.
     fn greets(&mut self, config: ClientConfig) -> (ClientConnection, Vec<u8>) {
         let name = ServerName::try_from("node.lab").unwrap();
         let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
@@ -131,7 +131,7 @@ impl Stranger {
         (client, flight)
     }
 
-    /// Ends, and waits until the node has.
+    /// Ends, and waits until the node has ended, too.
     fn ends(mut self) {
         let _ = self.stream.shutdown(Shutdown::Write);
         let _ = self.stream.read_to_end(&mut Vec::new());
@@ -146,23 +146,23 @@ fn flight(client: &mut ClientConnection) -> Vec<u8> {
     flight
 }
 
-/// A record of TLS with a part of a handshake.
+/// Returns a record of TLS with a part of a handshake.
 fn record(body: &[u8]) -> Vec<u8> {
     [&[22, 3, 3], &(body.len() as u16).to_be_bytes()[..], body].concat()
 }
 
-/// Says that much of `message` in records of this size.
+/// Sends `message` in records of this size.
 fn in_records(stranger: &mut Stranger, message: &[u8], size: usize) {
     let records: Vec<u8> = message.chunks(size).flat_map(record).collect();
     stranger.says(&records);
 }
 
-/// A client hello that says to have 60 KiB.
+/// Returns a client hello that claims to have 60 KiB.
 fn endless() -> Vec<u8> {
     [&[1, 0, 0xF0, 0][..], &[0; 60_000]].concat()
 }
 
-/// One who names so many protocols, so short ones.
+/// Sends a client hello that names `count` protocols of one byte each, and the binding.
 fn names_protocols(stranger: &mut Stranger, lab: &Authority, count: usize) {
     let (certificate, key) = lab.signs("node.lab");
     let mut config = client_with(lab, vec![certificate], key);
@@ -172,8 +172,8 @@ fn names_protocols(stranger: &mut Stranger, lab: &Authority, count: usize) {
     stranger.says(&flight);
 }
 
-/// One who names so many protocols and shows a chain of so many bytes of another authority,
-/// but for the last of them.
+/// Names `protocols` protocols and shows a chain of another authority, of `bytes` bytes. Keeps the
+/// last `left` bytes of its final flight back.
 fn shows_most_of_a_chain(
     stranger: &mut Stranger,
     lab: &Authority,
@@ -197,7 +197,7 @@ fn shows_most_of_a_chain(
     stranger.says(&last[..last.len() - left]);
 }
 
-/// With so many names of protocols a hello has almost the 6 KiB that it may have.
+/// Names of protocols with which a hello has almost the 6 KiB that it may have.
 const PROTOCOLS_MANY: usize = 2_800;
 
 type Case = (&'static str, fn(&mut Stranger, &Authority));
@@ -242,11 +242,12 @@ fn a_stranger_who_may_speak_tls_holds_64_kib_at_most() {
         assert!(parsed <= PARSED_BYTES_MAX, "{name}: {parsed} bytes at one moment");
         most_held = most_held.max(held);
     }
-    // Most of a chain is held until its rest comes.
+    // The node holds most of a chain until the rest comes.
     assert!(most_held > 20_000, "{most_held}");
 }
 
-/// What strangers say behind hellos that fit, or in their place.
+/// Bytes that strangers send behind hellos that fit, or in their place: case, whether a hello comes
+/// first, bytes.
 const UNPROVED: &[(&str, bool, &[u8])] = &[
     ("not even a hello", false, &[]),
     ("zeros in place of half a hello", false, &[0; HELLO_BYTES / 2]),
@@ -256,7 +257,7 @@ const UNPROVED: &[(&str, bool, &[u8])] = &[
     ("a hello and garbage", true, &[0xA5; 60_000]),
 ];
 
-/// What the node holds when it has dealt with those who are gone.
+/// Returns the bytes that the node holds once it is done with the strangers that are gone.
 fn settled() -> i64 {
     let mut seen = [0; 4];
     loop {
@@ -278,7 +279,7 @@ fn a_stranger_who_has_proved_nothing_holds_4_kib_at_most() {
     for (kind, settings, flags) in kinds {
         let (address, keeps) = node_apart(settings);
         nodes.push(keeps);
-        // What is made once is made in the first round.
+        // Things that are made once are made in the first round.
         for round in 0..2 {
             for (name, greets, says) in UNPROVED {
                 let before = settled();

@@ -1,6 +1,6 @@
-//! Who is admitted and who is not: credentials, proofs and TLS, with everything
-//! that a stranger may try. Each attempt is refused with an error of its own, and
-//! the link of honest peers works afterwards.
+//! Admission of peers and refusal of strangers: credentials, proofs and TLS, with everything that a
+//! stranger may try. Each attempt is refused with an error of its own, and the link of honest peers
+//! works afterwards.
 
 mod acceptors;
 mod authority;
@@ -17,12 +17,12 @@ use chunkcomm::proto::credential::Seed;
 use chunkcomm::{ConnectError, Credential, HelloCause, Node, NodeBuilder};
 use std::time::Duration;
 
-/// The credential of the honest nodes.
+/// Returns the credential of the honest nodes.
 fn seed() -> Seed {
     Seed::new([7; 32])
 }
 
-/// Some other credential.
+/// Returns some other credential.
 fn other_seed() -> Seed {
     Seed::new([8; 32])
 }
@@ -31,17 +31,17 @@ fn credential(seed: &Seed) -> Credential {
     seed.to_text().parse().unwrap()
 }
 
-/// A node that admits who has the credential.
+/// Returns a node that admits every peer with the credential.
 fn guarded() -> NodeBuilder {
     Node::builder().credential(credential(&seed()))
 }
 
-/// Two honest nodes with a link over TCP.
+/// Returns two honest nodes with a link over TCP.
 async fn honest() -> Pair {
     pair_of(tcp(), guarded(), guarded()).await
 }
 
-/// The honest node that listens has refused a connection with these words, and its
+/// Checks that the listening honest node has refused a connection with these words, and that its
 /// link works.
 async fn refused(pair: &Pair, case: &str, words: &[&str]) {
     let is_there = until(|| has_refused(pair, words));
@@ -51,9 +51,9 @@ async fn refused(pair: &Pair, case: &str, words: &[&str]) {
     pair.is_well(case).await;
 }
 
-/// As [`refused`], and no deadline had to come for it since time stood still, no pause had to
-/// end and nobody to dial once more. So it is done within the second that it may take, which
-/// is the time of a few short messages and of one handshake.
+/// Checks as [`refused`] does, and that nothing waited: time stands still, so no deadline came, no
+/// pause ended and nobody dialled once more. The refusal is done within the second that it may
+/// take, which is the time of a few short messages and of one handshake.
 async fn refused_at_once(still: StandsStill, pair: &Pair, case: &str, words: &[&str]) {
     still.until(|| !pair.a.refusals().is_empty()).await;
     still.end(case);
@@ -66,7 +66,7 @@ fn has_refused(pair: &Pair, words: &[&str]) -> bool {
     pair.a.refusals().iter().any(is_it)
 }
 
-/// Why there is no session with who was dialled.
+/// Returns the cause why there is no session with the dialled peer.
 fn cause(error: ConnectError) -> HelloCause {
     match error {
         ConnectError::Hello { cause, .. } => cause,

@@ -108,7 +108,7 @@ fn a_permit_sends_without_waiting() {
         permit.send(&[1; 4]).unwrap();
         assert!(sender.capacity() <= free);
         assert_eq!(limited(receiver.recv()).await.unwrap(), Some([1; 4]));
-        // Not used, it costs nothing.
+        // A permit that is not used costs nothing.
         let _ = limited(sender.reserve(8000)).await.unwrap();
         let accepted = fill(&mut sender, &[2; 4]).await;
         let reserving = tokio::spawn(async move {
@@ -134,7 +134,7 @@ fn more_than_a_channel_ever_has_room_for_cannot_be_reserved() {
             let SendError::TooLargeToReserve { bytes: 100_000, bytes_max } = error else {
                 panic!("{error}")
             };
-            // What is below that can be had.
+            // Room up to that bound can be had.
             let _ = limited(sender.reserve(bytes_max)).await.unwrap();
             sender.send(&1).await.unwrap();
         }
@@ -173,7 +173,7 @@ async fn feed<T: Serialize>(sender: &mut Sender<T>, value: T) {
 #[test]
 fn a_sink_accepts_items_and_flushes_and_a_stream_gives_them() {
     on_both(|| async {
-        // What is not flushed waits.
+        // Messages wait until they are flushed.
         let settings = Node::builder().policy(Policy::Linger(NEVER));
         let pair = pair_of(tcp(), Node::builder(), settings).await;
         let mut sender: Sender<Vec<u8>> = pair.b.open(&pair.peer, "sink").await.unwrap();
@@ -427,7 +427,7 @@ fn any_ready_names_the_first_sender_with_room() {
     });
 }
 
-/// Counts how often it is encoded.
+/// A value that counts how often it is encoded.
 #[derive(Deserialize)]
 struct Counted(Vec<u8>);
 
@@ -478,7 +478,7 @@ fn accept_before_the_open_and_after_it() {
         let (_, mut receiver) = limited(before).await.unwrap().unwrap();
         assert_eq!(limited(receiver.recv()).await.unwrap(), Some(1));
 
-        // Data follow the open before anybody accepts, and the sender may be gone.
+        // Data follow the open before anybody accepts it, and the sender may be gone.
         let mut sender: Sender<u32> = pair.b.open(&pair.peer, "late").await.unwrap();
         sender.send_all(0..100u32).await.unwrap();
         limited(sender.close(NEVER)).await.unwrap();
@@ -542,7 +542,7 @@ fn an_express_channel_leaves_before_what_bulk_channels_staged_earlier() {
         }
         let options = ChannelOptions::default().lane(Lane::Express);
         let mut express = node.open_bytes_with(&peer, "express", options).await.unwrap();
-        // The driver has not run since: all of this waits when it fills a packet.
+        // The driver has not run since: all these messages wait when they fill a packet.
         for sender in &mut bulk {
             for _ in 0..15 {
                 sender.send_slice(&[1; 100]).await.unwrap();
@@ -581,7 +581,7 @@ fn names_of_channels_have_limits() {
 fn a_message_that_is_not_of_the_type_concerns_itself_only() {
     on_one_thread(async {
         let pair = pair().await;
-        // The same schema name by mistake: what comes does not decode.
+        // The schema's name is the same by mistake: the messages do not decode.
         let options = || ChannelOptions::default().schema("the same, we promise");
         let mut sender: Sender<u8> =
             pair.b.open_with(&pair.peer, "promise", options()).await.unwrap();

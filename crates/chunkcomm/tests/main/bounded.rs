@@ -13,7 +13,7 @@ fn a_channel_that_is_never_read_accepts_its_window_and_its_ring() {
             let settings = Node::builder().policy(policy).packet_bytes_max(4096);
             let pair = pair_of(tcp(), Node::builder(), settings).await;
             let (mut sender, mut receiver) = pair.channel::<u8>("unread").await;
-            // A byte of length and one of value.
+            // A message is a byte of length and one of value.
             let bytes = 2 * fill(&mut sender, &1).await;
             let most = WINDOW_BYTES_INITIAL + 4096;
             assert!(bytes <= most, "{bytes} bytes of {most} were accepted");
@@ -42,8 +42,7 @@ fn an_unread_channel_of_large_messages_is_bounded_too() {
         let endless: Result<(), _> =
             tokio::time::timeout(Duration::from_millis(100), sending).await;
         assert!(endless.is_err());
-        // At the sender 1 MiB of large messages, at the receiver the window and
-        // one message.
+        // The sender has 1 MiB of large messages; the receiver has the window and one message.
         assert!(accepted * 300_000 <= (1 << 20) + (256 << 10) + 3 * 300_000, "{accepted}");
         drop(sender);
         for _ in 0..accepted {
@@ -62,7 +61,7 @@ fn windows_together_stay_within_the_links_budget() {
         let mut channels = Vec::new();
         for number in 0..8 {
             let (mut sender, mut receiver) = pair.channel::<u8>(&format!("{number}")).await;
-            // Windows grow with what is taken.
+            // Windows grow with the bytes that are taken.
             let taking = tokio::spawn(async move {
                 for _ in 0..200_000 {
                     limited(receiver.recv()).await.unwrap();
@@ -81,7 +80,7 @@ fn windows_together_stay_within_the_links_budget() {
     });
 }
 
-/// What a channel beside `pair`'s others carries while those are stuck.
+/// Checks that messages pass on a channel beside `pair`'s others while those are stuck.
 async fn passes(pair: &Pair, name: &str, count: u64) {
     let (mut sender, mut receiver) = pair.channel::<(u64, [u64; 16])>(name).await;
     let sending = tokio::spawn(async move {
@@ -151,7 +150,7 @@ fn large_messages_that_nobody_takes_do_not_stop_other_channels() {
             let (mut unread, mut late) = pair.bytes("unread").await;
             let message = Bytes::from(vec![1; size]);
             unread.send(message.clone()).await.unwrap();
-            // It has arrived as far as it may.
+            // The message has arrived as far as it may.
             tokio::time::sleep(Duration::from_millis(20)).await;
             passes(&pair, "small", 1000).await;
             let (mut sender, mut receiver) = pair.bytes("large").await;
@@ -226,7 +225,7 @@ fn both_ways_at_once_with_small_windows() {
 #[test]
 fn both_ways_at_once_though_nobody_reads_at_first() {
     on_both(|| async {
-        // More than sockets or pipes hold: who only wrote would be stuck.
+        // More than sockets or pipes hold: a node that only wrote would be stuck.
         let pair = pair_of(tcp(), Node::builder(), Node::builder()).await;
         let (mut there, from_b) = pair.bytes("there").await;
         let (mut back, from_a) = pair.bytes_back("back").await;

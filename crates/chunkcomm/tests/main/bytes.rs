@@ -142,7 +142,7 @@ fn try_sends_and_receives_say_full_empty_and_ended() {
             }
         }
         assert_eq!(taken, accepted);
-        // One that needs the link's memory comes to those who only try.
+        // A message that needs the link's memory also reaches a receiver that only tries.
         let (mut sender, mut receiver) = pair.bytes("largest").await;
         sender.try_send(&Bytes::from(vec![2; 9_000_000])).unwrap();
         until(|| match receiver.try_recv() {
@@ -177,7 +177,7 @@ fn plain_threads_send_and_receive() {
         let (sender, receiver) = pair.bytes("threads").await;
         (sender, receiver, pair)
     });
-    // The runtime that they were made on is gone.
+    // The runtime on which they were made is gone.
     let sending = std::thread::spawn(move || {
         let mut sender = sender;
         for (index, size) in SIZES.into_iter().enumerate() {
@@ -200,10 +200,10 @@ fn plain_threads_send_and_receive() {
     sending.join().unwrap();
 }
 
-/// What landed, and how that ended.
+/// Bytes that landed, and how the landing ended.
 type Ended = (Vec<u8>, Result<(), RecvError>);
 
-/// Puts what lands in one vector and says how it ended.
+/// A landing that puts everything in one vector and sends how it ended.
 struct Collect {
     memory: Vec<u8>,
     filled: usize,

@@ -1,4 +1,4 @@
-//! Calls: answers to whom they belong, errors told apart, limits, cancellation.
+//! Calls: each answer reaches its caller, errors are told apart, limits and cancellation hold.
 
 use crate::support::proxy::Proxy;
 use crate::support::random::Random;
@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Node `a` serves, node `b` calls.
+/// Returns a client of a service: node `a` serves, node `b` calls.
 fn client<Req, Resp>(pair: &Pair, name: &str) -> CallClient<Req, Resp>
 where
     Req: Serialize + DeserializeOwned,
@@ -29,7 +29,7 @@ where
     pair.b.call_client(&pair.peer, name).unwrap()
 }
 
-/// Counts those that are there.
+/// Number of the `Counted` values that exist.
 #[derive(Clone, Default)]
 struct Count(Arc<AtomicUsize>);
 
@@ -52,7 +52,7 @@ impl Drop for Counted {
     }
 }
 
-/// A service whose handlers wait for a permit, and how many of them are there.
+/// Starts a service whose handlers wait for a permit; returns the gate and the number of handlers.
 fn gated(node: &Node, options: ServiceOptions) -> (Service, Arc<Semaphore>, Count) {
     let (gate, count) = (Arc::new(Semaphore::new(0)), Count::default());
     let (opens, counts) = (Arc::clone(&gate), count.clone());
@@ -73,7 +73,7 @@ fn every_caller_gets_its_own_answer_whatever_their_order_and_size() {
         for address in [tcp(), memory()] {
             let pair = pair_of(address, Node::builder(), Node::builder()).await;
             let service = pair.a.serve("turn", |(number, text): (u64, String)| async move {
-                // Some are done at once, some later and out of order.
+                // Some requests are done at once, some later and out of order.
                 for _ in 0..number % 5 {
                     tokio::task::yield_now().await;
                 }
@@ -99,7 +99,7 @@ fn every_caller_gets_its_own_answer_whatever_their_order_and_size() {
     });
 }
 
-/// Neither waits for its age, nor for more of its kind on a node that lingers.
+/// Checks that requests wait neither for their age nor for more requests on a node that lingers.
 #[test]
 fn requests_in_flight_share_packets_and_one_alone_leaves_at_once() {
     on_one_thread(async {
@@ -145,7 +145,7 @@ fn errors_of_the_handler_are_told_apart() {
             }
         });
         let client = client::<u8, String>(&pair, "moody");
-        // At once, and after a wait.
+        // Errors come at once, and after a wait.
         for later in [0, 100] {
             assert_eq!(limited(client.call(&later)).await.unwrap(), "fine");
             let error = limited(client.call(&(later + 1))).await.unwrap_err();
@@ -162,7 +162,7 @@ fn errors_of_the_handler_are_told_apart() {
     });
 }
 
-/// Its `Deserialize` panics, and its `Serialize` refuses, when it is asked to.
+/// A value whose `Deserialize` panics and whose `Serialize` refuses, when it is asked to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Touchy(u8);
 
@@ -266,7 +266,7 @@ fn so_many_are_handled_at_once_so_many_wait_and_the_rest_are_refused() {
             let client = client.clone();
             calls.spawn(async move { client.call(&number).await });
         }
-        // Three of ten are more than what is handled and waits.
+        // Ten calls are three more than the service handles and lets wait.
         for _ in 0..3 {
             let error = limited(calls.join_next()).await.unwrap().unwrap().unwrap_err();
             assert!(matches!(error, CallError::Overloaded { .. }), "{error}");
@@ -294,7 +294,7 @@ fn a_call_that_is_dropped_drops_its_handler() {
         let options = ServiceOptions::default().at_once(2);
         let (service, gate, count) = gated(&pair.a, options);
         let client = client::<u64, u64>(&pair, "gated");
-        // Two are handled, one waits; each is dropped where it stands.
+        // Two calls are handled, one waits; each is dropped where it stands.
         let mut calls = Vec::new();
         for number in 0..3 {
             let client = client.clone();
@@ -333,7 +333,7 @@ fn a_call_may_be_dropped_at_every_await() {
         let service = service.unwrap();
         let mut random = Random::seeded(5);
         for round in 0..60 {
-            // A new client opens its channels, which is cancelled as well.
+            // A new client opens its channels; that is cancelled as well.
             let client = client::<String, String>(&pair, "slow").timeout(LONG);
             let text = "t".repeat(random.below(20_000) as usize);
             let mut waits = 0;
@@ -346,7 +346,7 @@ fn a_call_may_be_dropped_at_every_await() {
                 waits += 1;
                 tokio::task::yield_now().await;
             }
-            // What was cancelled does not disturb the others.
+            // A cancelled call does not disturb the others.
             assert!(limited(client.call(&text)).await.unwrap() == text);
         }
         until(|| count.now() == 0 && service.stats().at_once == 0).await;
@@ -359,7 +359,7 @@ fn a_call_that_is_late_drops_its_handler_and_a_slot_of_it_is_not_mixed_up() {
         let pair = pair().await;
         let (service, gate, count) = gated(&pair.a, ServiceOptions::default());
         let client = client::<u64, u64>(&pair, "gated");
-        // The channel is open, so that every call is sent before it is late.
+        // The channel is open, so every call is sent before it is late.
         gate.add_permits(1);
         assert_eq!(limited(client.call(&0)).await.unwrap(), 1);
         let hasty = client.clone().timeout(Duration::from_millis(20));
@@ -368,10 +368,10 @@ fn a_call_that_is_late_drops_its_handler_and_a_slot_of_it_is_not_mixed_up() {
             assert!(matches!(error, CallError::Timeout { .. }), "{error}");
             assert_eq!(error.to_string(), "service \"gated\" did not answer within 20ms");
         }
-        // On a busy machine it may be some time until the service has heard of all.
+        // On a busy machine the service may hear of all calls only after some time.
         until(|| service.stats().cancelled == 5 && count.now() == 0).await;
         gate.add_permits(2);
-        // Those that have time, and those that never had any.
+        // Calls that have time, and calls that never had a deadline.
         assert_eq!(limited(client.call(&10)).await.unwrap(), 11);
         assert_eq!(limited(client.clone().timeout(LONG).call(&20)).await.unwrap(), 21);
     });
@@ -417,7 +417,7 @@ fn a_service_that_closes_answers_what_it_has_and_refuses_what_comes() {
             assert_eq!(limited(call).await.unwrap().unwrap(), number as u64 + 1);
         }
         limited(closing).await.unwrap().unwrap();
-        // Its end has arrived, and may not have been looked at.
+        // The service's end has arrived, and may not have been looked at.
         let error = loop {
             match limited(client.call(&9)).await.unwrap_err() {
                 CallError::Ended { .. } => tokio::time::sleep(Duration::from_millis(1)).await,
@@ -475,14 +475,14 @@ fn calls_in_flight_learn_that_the_server_is_gone_and_later_ones_find_it_again() 
             })
             .collect();
         until(|| count.now() == 20).await;
-        // That they arrived is known here, too.
+        // The arrival of the calls is known here, too.
         limited(async {
             while node.explain().await.links.iter().any(|it| it.acknowledged < it.sent) {
                 tokio::time::sleep(ms(1)).await;
             }
         })
         .await;
-        // Another process takes its place.
+        // Another process takes the server's place.
         let again = quick().name("again").listen(tcp()).build().await.unwrap();
         let _service =
             again.serve("gated", |number: u64| async move { Ok::<_, String>(number * 2) }).unwrap();
@@ -497,7 +497,7 @@ fn calls_in_flight_learn_that_the_server_is_gone_and_later_ones_find_it_again() 
             assert!(!error.is_from_service() && !error.was_not_handled());
         }
         assert_eq!(limited(client.call(&21)).await.unwrap(), 42);
-        // The server's handlers learn of it as well.
+        // The server's handlers learn of the loss as well.
         until(|| count.now() == 0).await;
     });
 }
@@ -566,7 +566,7 @@ fn handlers_that_compute_may_have_tasks_of_their_own() {
         let _service = pair.a.serve_with("meet", options, move |(): ()| {
             let met = Arc::clone(&met);
             async move {
-                // Blocks its thread until the other one is there, too.
+                // Blocks its thread until the other handler is there, too.
                 met.fetch_add(1, Ordering::SeqCst);
                 while met.load(Ordering::SeqCst) < 2 {
                     std::thread::yield_now();
@@ -590,7 +590,7 @@ fn options_of_lane_and_schema_reach_the_service() {
             pair.a.serve_with("n", options, |number: u32| async move { Ok::<_, String>(number) });
         for (name, fits) in [("numbers/1", true), ("numbers/2", false)] {
             let options = CallOptions::default().lane(Lane::Bulk).schema(name);
-            // Another type of the same form: the user promised.
+            // Another type of the same form: the user promised that it fits.
             let client = pair.b.call_client_with::<i32, i32>(&pair.peer, "n", options).unwrap();
             match limited(client.call(&5)).await {
                 Ok(number) => assert!(fits && number == 5),
@@ -619,7 +619,7 @@ fn a_client_that_breaks_the_rules_is_cut_and_others_go_on() {
         let _service = pair.a.serve("id", |number: u64| async move { Ok::<_, String>(number) });
         let client = client::<u64, u64>(&pair, "id");
         assert_eq!(limited(client.call(&1)).await.unwrap(), 1);
-        // Of another type, so that it is refused at once; and as one who never says hello.
+        // Its type differs, so it is refused at once; it is also one that never says hello.
         let mut stranger = pair.b.open_bytes(&pair.peer, "chunkcomm.call/id").await.unwrap();
         stranger.send_slice(b"GET / HTTP/1.1").await.unwrap();
         let error = limited(stranger.closed()).await;

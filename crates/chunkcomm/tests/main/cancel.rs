@@ -1,6 +1,5 @@
-//! Every future of the public face, dropped at each place where it can wait:
-//! nothing that was accepted is lost, nothing is doubled, what was cancelled can
-//! be asked again.
+//! Every future of the public face, dropped at each place where it can wait. Nothing accepted is
+//! lost, nothing is doubled, and a cancelled call can be made again.
 
 use crate::support::{
     Pair, all, at_last, cancelled, fill, limited, memory, on_both, on_one_thread, pair_of,
@@ -17,20 +16,20 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::time::Duration;
 
-/// Nodes whose outboxes and windows are so small that everything waits.
+/// Returns nodes whose outboxes and windows are so small that everything waits.
 async fn tight() -> Pair {
     let small = || Node::builder().window_bytes_max(256 * 1024).packet_bytes_max(1024);
     pair_of(memory(), small(), small()).await
 }
 
-/// Small ones, some that fill a packet, some that travel in fragments.
+/// Returns a size: some are small, some fill a packet, some travel in fragments.
 fn size(number: u32) -> usize {
     [10, 300, 0, 700, 6000, 25, 8180, 8200, 90_000, 400][number as usize % 10]
 }
 
 const COUNT: u32 = 300;
 
-/// Text, since that is fast to decode.
+/// Returns the message of a number; text, since that is fast to decode.
 fn value(number: u32) -> (u32, String) {
     let letter = char::from(b'a' + (number % 26) as u8);
     (number, letter.to_string().repeat(size(number)))
@@ -88,7 +87,7 @@ fn send_all() {
         let (mut sender, receiver) = pair.channel("all").await;
         let taking = tokio::spawn(takes_all(receiver));
         at_last!({
-            // What was accepted before it was dropped stays so.
+            // Messages accepted before the future was dropped stay accepted.
             let accepted = sender.stats().accepted as u32;
             sender.send_all((accepted..COUNT).map(value))
         })
@@ -156,7 +155,7 @@ fn the_close_of_a_sender() {
             for number in 0..COUNT {
                 limited(sender.send(&value(number))).await.unwrap();
             }
-            // Dropped early, the channel ends as if the sender had been dropped.
+            // If the close is dropped early, the channel ends as if the sender had been dropped.
             cancelled(waits, sender.close(Duration::from_secs(20))).await;
             limited(taking).await.unwrap();
         }
@@ -180,7 +179,7 @@ fn closed_of_a_sender_and_of_a_peer() {
     });
 }
 
-/// Sends everything, waiting as it must.
+/// Sends everything, with all its waits.
 fn sends_all(mut sender: Sender<(u32, String)>) -> tokio::task::JoinHandle<()> {
     tokio::spawn(async move {
         for number in 0..COUNT {
@@ -269,8 +268,8 @@ fn bytes_both_ends() {
         });
         for number in 0..COUNT {
             let (_, expected) = value(number);
-            // A message that is begun in a buffer that is then dropped is not
-            // lost, wherever the future is dropped.
+            // A message that is begun in a buffer which is then dropped is not lost, wherever the
+            // future is dropped.
             let got = if number % 2 == 0 {
                 at_last!(receiver.recv_into(vec![0; 100_000])).unwrap().unwrap()
             } else {
@@ -307,7 +306,7 @@ fn the_further_calls_of_bytes() {
                     }
                     _ => {
                         at_last!({
-                            // What was accepted before it was dropped stays so.
+                            // Messages accepted before the future was dropped stay accepted.
                             let accepted = sender.stats().accepted as u32;
                             sender.send_all((accepted..(number + 5).min(COUNT)).map(text))
                         })
@@ -357,7 +356,7 @@ fn the_close_of_a_bytes_sender() {
             for number in 0..COUNT {
                 limited(sender.send(Bytes::from(value(number).1))).await.unwrap();
             }
-            // Dropped early, the channel ends as if the sender had been dropped.
+            // If the close is dropped early, the channel ends as if the sender had been dropped.
             let closed = cancelled(waits, sender.close(Duration::from_secs(20))).await;
             limited(taking).await.unwrap();
             if let Some(closed) = closed {
@@ -487,7 +486,7 @@ fn any_ready_and_send_to_all() {
         for number in 0..COUNT {
             let message = value(number);
             at_last!(any_ready(&mut senders, 300)).unwrap();
-            // Those that accepted before it was dropped are the first ones.
+            // The senders that accepted before the future was dropped are the first ones.
             at_last!({
                 let behind = senders
                     .iter()
@@ -571,8 +570,8 @@ fn an_accept_that_is_dropped_while_it_refuses_has_refused() {
             let mut sender: Sender<u32> = pair.b.open(&pair.peer, "wrong").await.unwrap();
             sender.send(&1).await.unwrap();
             limited(sender.flush()).await.unwrap();
-            // What was written later has come: this open waits there, and whatever wakes the
-            // accept, it refuses before its first wait.
+            // The channel of `is_well` was opened later and has arrived, so this open waits there.
+            // The accept refuses before its first wait, for whatever reason it wakes.
             pair.is_well(&format!("later {waits}")).await;
             let refused = limited(cancelled(waits, pair.a.accept::<u64>("wrong"))).await;
             assert!(!matches!(refused, Some(Ok(_))));
@@ -598,14 +597,13 @@ fn build_connect_and_local() {
     });
 }
 
-/// Builds, dropped at each wait; an address of a node that was given up is free
-/// again.
+/// Builds a node, dropped at each wait; the address of a node that was given up is free again.
 async fn loop_build(settings: impl Fn() -> chunkcomm::NodeBuilder) -> Node {
     let mut waits = 0;
     for _ in 0..1000 {
         match cancelled(waits, settings().build()).await {
             Some(Ok(node)) => return node,
-            // The one that was dropped is being built and let go.
+            // The dropped node is still being built and let go.
             Some(Err(_)) => {}
             None => waits += 1,
         }
@@ -626,7 +624,7 @@ fn the_close_of_a_node() {
                 assert!(done.is_none() && pair.peer.is_alive());
                 drop(sender);
             }
-            // Dropped early, closing goes on.
+            // If the close is dropped early, closing goes on.
             assert_eq!(all(&mut receiver).await, (0..50).collect::<Vec<_>>());
             if waits > 0 {
                 assert!(limited(pair.peer.closed()).await.is_closed());
@@ -640,7 +638,7 @@ fn a_wait_that_was_dropped_is_woken_for_the_next_one() {
     on_one_thread(async {
         let pair = tight().await;
         let (mut sender, mut receiver) = pair.channel::<u32>("again").await;
-        // Dropped by another task than the one that waits then.
+        // The first wait is dropped by another task than the one that waits then.
         let waited = tokio::spawn(async move {
             assert!(cancelled(1, receiver.recv()).await.is_none());
             receiver

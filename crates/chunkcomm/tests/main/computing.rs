@@ -10,13 +10,14 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 const WORKERS: usize = 4;
 
-/// A wake-up that lands in the wrong place does so in almost every round.
+/// Rounds of a test; a wake-up that lands in the wrong place does so in almost every round.
 const ROUNDS: u64 = 8;
 
-/// Far longer than anything waits for a free worker.
+/// Time far beyond every wait for a free worker.
 const STALLED: Duration = Duration::from_secs(20);
 
-/// The end of the link that may compute. A task beside answers questions by calls to the far end.
+/// The end of the link that may compute. Another task there answers questions by calls to the far
+/// end.
 struct Near {
     node: Node,
     peer: Peer,
@@ -26,7 +27,7 @@ struct Near {
     far: UnboundedSender<Order>,
 }
 
-/// The other end, in a thread with a runtime of its own.
+/// Orders to the other end, in a thread with a runtime of its own.
 enum Order {
     /// Sends this number.
     Send(u64),
@@ -78,7 +79,7 @@ impl Near {
         Near { node, peer, to_far, from_far, calls, far: orders }
     }
 
-    /// Computes until the far end got what is expected, and an answer.
+    /// Computes until the far end got the expected number and an answer.
     fn compute(&self, expected: Option<u64>) {
         let (served, is_served) = mpsc::channel();
         self.far.send(Order::Ask { expected, served }).unwrap();

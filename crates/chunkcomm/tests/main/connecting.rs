@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
-/// Nobody listens there.
+/// Returns an address at which nobody listens.
 fn closed_port() -> Address {
     let listener = std::net::TcpListener::bind((own_host(), 0)).unwrap();
     listener.local_addr().unwrap().into()
@@ -19,7 +19,7 @@ async fn node() -> Node {
     Node::builder().build().await.unwrap()
 }
 
-/// How long it was tried to connect, and what the error says.
+/// Returns how long connecting was tried, and the text of the error.
 fn tried(error: &ConnectError) -> (Duration, String) {
     match error {
         ConnectError::Unreachable { tried, .. } | ConnectError::Hello { tried, .. } => {
@@ -35,7 +35,7 @@ fn a_peer_that_starts_a_little_later_is_reached() {
         let (address, b) = (memory(), node().await);
         let dialled = address.clone();
         let dialling = tokio::spawn(async move { b.connect(&dialled).await.map(|peer| (b, peer)) });
-        // It was refused at least once.
+        // The dialler was refused at least once.
         tokio::time::sleep(Duration::from_millis(30)).await;
         assert!(!dialling.is_finished());
         let _a = Node::builder().name("late").listen(address).build().await.unwrap();
@@ -108,7 +108,7 @@ fn the_default_deadline_is_ten_seconds() {
         let begun = tokio::time::Instant::now();
         let error = b.connect(&memory()).await.unwrap_err();
         let took = begun.elapsed();
-        // The next attempt would have come behind it.
+        // The next attempt would have come after the deadline.
         assert!(took > Duration::from_secs(8) && took <= Duration::from_secs(10), "{took:?}");
         assert!(tried(&error).1.contains("(tried for "), "{error}");
     });

@@ -39,7 +39,7 @@ fn a_channel_opened_while_its_session_is_aborted_learns_of_it() {
         if let Ok(mut sender) = pair.b.open_bytes(&pair.peer, "late").await {
             let _ = sender.send(Bytes::from_static(b"lost")).await;
             limited(pair.peer.closed()).await;
-            // A session that had ended before is dialled anew: that one is well.
+            // If the session had ended before, it is dialled anew: the new one is well.
             if !sender.peer().is_alive() {
                 limited(sender.closed()).await;
             }
@@ -163,12 +163,12 @@ fn what_is_accepted_while_another_thread_closes_the_node_arrives() {
             received
         });
         let accepted = sending.join().unwrap();
-        // The one during whose acceptance the node closed may have left all the same.
+        // The message during whose acceptance the node closed may have left all the same.
         assert!(received == accepted || received == accepted + 1, "{received} of {accepted}");
     }
 }
 
-/// Sends messages of these sizes until nothing more is wanted; returns the numbers of messages
+/// Sends messages of these sizes until nothing more is wanted. Returns the numbers of messages
 /// accepted and, in the end, acknowledged.
 async fn send_until_stopped(mut sender: BytesSender, sizes: [usize; 3]) -> (u64, u64) {
     let error = loop {
@@ -180,7 +180,7 @@ async fn send_until_stopped(mut sender: BytesSender, sizes: [usize; 3]) -> (u64,
         }
     };
     assert!(matches!(error, SendError::Terminated(_)), "{error}");
-    // Messages on their way are waited for: they are known to have arrived, or were given up.
+    // Close waits for messages on their way: it learns that they arrived or were given up.
     let accepted = sender.stats().accepted;
     let acknowledged = match sender.close(SOON).await {
         Ok(()) => accepted,
@@ -206,7 +206,7 @@ fn a_receiver_that_closed_takes_all_that_is_acknowledged_and_no_more() {
         let peer = through.connect(&proxied.address).await.unwrap();
         let mut random = Random::seeded(5);
         let mut given_up = 0;
-        // Small ones, some in fragments, some that wait for the memory of the link.
+        // Small messages, some in fragments, some that wait for the memory of the link.
         for sizes in [[16; 3], [16, 30_000, 100], [900_000, 16, 400_000]].repeat(8) {
             let name = format!("{}", random.next());
             let sender = through.open_bytes(&peer, &name).await.unwrap();

@@ -1,4 +1,4 @@
-//! Changes of a node's links, as its subscribers are told of them.
+//! Changes of a node's links, as its subscribers hear of them.
 
 use crate::support::proxy::Proxy;
 use crate::support::raw::{RawPeer, again, socket_address};
@@ -18,7 +18,7 @@ async fn connected(events: &mut LinkEvents) -> Peer {
     }
 }
 
-/// Node `b` dials `a` through a proxy; what both are told.
+/// Lets node `b` dial `a` through a proxy; returns the subscriptions of both.
 async fn watched() -> (Pair, Proxy, [LinkEvents; 2]) {
     let a = Node::builder().name("a").listen(tcp()).build().await.unwrap();
     let b = Node::builder().name("b").build().await.unwrap();
@@ -185,7 +185,7 @@ fn a_node_is_told_nothing_of_its_links_to_itself() {
 }
 
 #[test]
-// The parts of a peer that change are not compared.
+// A peer's parts that change are not compared.
 #[allow(clippy::mutable_key_type)]
 fn peers_are_equal_within_a_session_and_know_their_address() {
     on_both(|| async {
@@ -197,7 +197,7 @@ fn peers_are_equal_within_a_session_and_know_their_address() {
         assert_eq!(seen, *receiver.peer());
         assert_eq!(pair.peer, *answers.peer());
         assert_ne!(pair.peer, seen);
-        // The one that dialled knows where to dial, whatever told it of the peer.
+        // The dialling node knows where to dial, however it got the peer.
         assert_eq!(answers.peer().address(), Some(&pair.a.addresses()[0]));
         let Some(Address::Tcp { host, port }) = seen.address() else { panic!("{seen:?}") };
         assert!(host == "127.0.0.1" && *port > 0);

@@ -1,5 +1,5 @@
-//! A process that may have no more file descriptors: nobody new gets in meanwhile, everything
-//! else goes on, and afterwards it is as before.
+//! A process that may open no more file descriptors: no stranger gets in meanwhile, everything else
+//! goes on, and afterwards all is as before.
 
 use crate::support::events::Events;
 use crate::support::raw::socket_address;
@@ -11,7 +11,7 @@ use std::fs::File;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpSocket;
 
-/// Set for the process of the test, since the limit is the whole process's.
+/// Variable that is set for the process of the test, since the limit is the whole process's.
 const ALONE: &str = "CHUNKCOMM_TEST_EXHAUSTED";
 
 /// Opens files until that fails.
@@ -38,7 +38,7 @@ fn a_node_without_descriptors_goes_on_and_accepts_again_afterwards() {
     on_one_thread(async {
         let pair = pair().await;
         for round in 1..=3 {
-            // It has its descriptor before there are no more.
+            // This socket gets its descriptor before there are no more.
             let early = TcpSocket::new_v4().unwrap();
             let files = use_up_descriptors();
             let mut early = early.connect(socket_address(&pair.a)).await.unwrap();
@@ -46,7 +46,7 @@ fn a_node_without_descriptors_goes_on_and_accepts_again_afterwards() {
             pair.is_well("meanwhile").await;
             assert_eq!(failed(), round, "told once, however often it is tried");
             drop(files);
-            // The one who was there waited in the system's queue, and is greeted now.
+            // The connection from before waited in the system's queue, and is greeted now.
             let mut hello = [0; HELLO_BYTES];
             limited(early.read_exact(&mut hello)).await.unwrap();
             drop(early);

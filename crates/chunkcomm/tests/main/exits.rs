@@ -1,4 +1,4 @@
-//! What `close` called acknowledged was delivered, also when the process ends at once.
+//! Messages that `close` called acknowledged were delivered, also when the process ends at once.
 
 use crate::support::proxy::Proxy;
 use crate::support::random::Random;
@@ -11,16 +11,16 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Set for the process that closes: where to, how it ends, a seed.
+/// Variable that is set for the process that closes: address, way to end, seed.
 const ERRAND: &str = "CHUNKCOMM_TEST_EXITS";
 
-/// The seed of a whole test, if it is not the usual one.
+/// Variable with the seed of a whole test, if it is not the usual one.
 const SEED: &str = "CHUNKCOMM_TEST_SEED";
 
 #[cfg(feature = "tls")]
 const SECRET: &str = "CHUNKCOMM_TEST_SECRET";
 
-/// How a process ends with no word to anybody.
+/// Ways in which a process ends without a word to anybody.
 const ENDS: [(&str, fn()); 3] =
     [("exit", || std::process::exit(0)), ("abort", || std::process::abort()), ("kill", killed)];
 
@@ -39,7 +39,7 @@ const ROUNDS: u64 = 8;
 
 type Message = (u32, Vec<u8>);
 
-/// What is sent by this seed.
+/// Returns the messages that are sent by this seed.
 fn messages(random: &mut Random) -> Vec<Message> {
     let large = random.below(3) == 0;
     let size = move |random: &mut Random| match random.below(200) {
@@ -49,7 +49,7 @@ fn messages(random: &mut Random) -> Vec<Message> {
     (0..random.below(2000)).map(|at| (at as u32, vec![at as u8; size(random)])).collect()
 }
 
-/// The settings of both sides.
+/// Returns the settings of both sides.
 fn settings() -> NodeBuilder {
     #[cfg(feature = "tls")]
     if let Ok(secret) = std::env::var(SECRET) {
@@ -58,7 +58,7 @@ fn settings() -> NodeBuilder {
     Node::builder()
 }
 
-/// In a process of its own, which the tests below start. Alone it does nothing.
+/// Runs in a process of its own, which the tests below start. Alone it does nothing.
 #[test]
 fn the_process_that_closes() {
     let Ok(errand) = std::env::var(ERRAND) else { return };
@@ -68,12 +68,12 @@ fn the_process_that_closes() {
     let (_, end) = ENDS.iter().find(|(name, _)| *name == how).unwrap();
     let mut random = Random::seeded(words.next().unwrap().parse().unwrap());
     let messages = messages(&mut random);
-    // One in three has hardly any time to close.
+    // One process in three has hardly any time to close.
     let deadline = match random.below(3) {
         0 => Duration::from_millis(random.below(3)),
         _ => NEVER,
     };
-    // The sender, or the node with all that it has.
+    // Closes the sender, or the node with everything that it has.
     let closes_node = random.below(2) == 0;
     on_one_thread(async move {
         let node = settings().build().await.unwrap();
@@ -91,13 +91,13 @@ fn the_process_that_closes() {
         let acknowledged = match closed {
             Ok(()) => "all".to_owned(),
             Err(error) => {
-                // Only channels with something that was not acknowledged are told.
+                // The error names only channels with messages that were not acknowledged.
                 let told = error.channels.first();
                 let count = told.map_or(messages.len() as u64, |it| it.account.acknowledged);
                 count.to_string()
             }
         };
-        // Past what the test program would keep for later.
+        // Written past the output that the test program would keep for later.
         let mut output = std::io::stdout();
         writeln!(output, "acknowledged {acknowledged}").unwrap();
         output.flush().unwrap();
@@ -106,15 +106,15 @@ fn the_process_that_closes() {
     });
 }
 
-/// Keeps everything that comes until the channel ends.
+/// Keeps every message until the channel ends.
 async fn keep(mut receiver: Receiver<Message>, came: Arc<Mutex<Vec<Message>>>) {
     while let Some(message) = receiver.recv().await.unwrap() {
         came.lock().unwrap().push(message);
     }
 }
 
-/// Once so many messages came what follows is lost for a while, and then the connection: who
-/// took what was written for acknowledged would be wrong.
+/// Once `at` messages came, loses further bytes for a while, and then the connection. A sender that
+/// took written messages for acknowledged would be wrong.
 async fn lose(proxy: Proxy, came: Arc<Mutex<Vec<Message>>>, at: usize) {
     until(|| came.lock().unwrap().len() >= at).await;
     proxy.swallow(true);
@@ -123,7 +123,7 @@ async fn lose(proxy: Proxy, came: Arc<Mutex<Vec<Message>>>, at: usize) {
     proxy.swallow(false);
 }
 
-/// Processes that close and end, one after the other.
+/// Runs processes that close and end, one after the other.
 fn all_arrives(settings: impl FnOnce() -> NodeBuilder, configure: impl Fn(&mut Command)) {
     let seed = std::env::var(SEED).map_or(5, |text| text.parse().unwrap());
     let mut random = Random::seeded(seed);
@@ -136,7 +136,7 @@ fn all_arrives(settings: impl FnOnce() -> NodeBuilder, configure: impl Fn(&mut C
             for (how, _) in ENDS {
                 let seed = random.next() >> 1;
                 let mut child = itself("exits::the_process_that_closes");
-                // Of the round before.
+                // The proxy may still swallow from the round before.
                 proxy.swallow(false);
                 child.env(ERRAND, format!("{address} {how} {seed}"));
                 configure(&mut child);
@@ -164,7 +164,7 @@ fn all_arrives(settings: impl FnOnce() -> NodeBuilder, configure: impl Fn(&mut C
                         in_part += 1;
                         let count = count.parse().unwrap();
                         until(|| came.lock().unwrap().len() >= count).await;
-                        // Its link is dead some seconds later.
+                        // The process's link is dead some seconds later.
                         keeping.abort();
                         losing.abort();
                         let came = came.lock().unwrap();

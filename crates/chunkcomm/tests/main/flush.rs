@@ -15,17 +15,17 @@ use tokio::net::TcpListener;
 /// Messages of 16 bytes.
 type Small = (u64, u64);
 
-/// A node whose packets wait, unless there is another reason.
+/// Returns a node whose packets wait unless there is another reason.
 fn waits() -> NodeBuilder {
     Node::builder().policy(Policy::Linger(NEVER)).packet_bytes_max(16 * 1024)
 }
 
-/// Only `reason` was ever counted at `b`.
+/// Checks that only `reason` was ever counted at `b`.
 async fn only(pair: &Pair, reason: FlushReason) {
     only_since(FlushCounts::default(), pair, reason).await;
 }
 
-/// Only `reason` was counted at `b` since there were the counts `before`.
+/// Checks that only `reason` was counted at `b` since the counts `before`.
 async fn only_since(before: FlushCounts, pair: &Pair, reason: FlushReason) {
     until(|| pair.peer.stats().flushes.get(reason) > before.get(reason)).await;
     for (other, count) in pair.peer.stats().flushes.iter() {
@@ -34,7 +34,7 @@ async fn only_since(before: FlushCounts, pair: &Pair, reason: FlushReason) {
     }
 }
 
-/// The counts at `b` when it has sent so many messages.
+/// Returns the counts at `b` once it has sent `messages` messages.
 async fn counted(pair: &Pair, messages: u64) -> FlushCounts {
     until(|| pair.peer.stats().messages_sent == messages).await;
     pair.peer.stats().flushes
@@ -46,8 +46,7 @@ async fn open(settings: NodeBuilder, name: &str) -> (Pair, Sender<Small>) {
     (pair, sender)
 }
 
-/// The first message comes. The receiver is to live on: its end would be one of
-/// the sender, too.
+/// Receives the first message. The receiver is to live on: its end would also end the sender.
 async fn arrives(pair: &Pair, name: &str) -> Receiver<Small> {
     let (_, mut receiver) = limited(pair.a.accept::<Small>(name)).await.unwrap();
     assert_eq!(limited(receiver.recv()).await.unwrap(), Some((0, 0)));
@@ -80,13 +79,13 @@ fn urgent_takes_everything_before_it_on_its_channel_along() {
     });
 }
 
-/// Six of them, with their prefixes, fill a packet of 16 KiB; the node is woken
+/// Returns a message of which six, with their prefixes, fill a packet of 16 KiB. The node is woken
 /// at every second one of a channel.
 fn sixth() -> Vec<u8> {
     vec![7; 2677]
 }
 
-/// A channel whose ring has grown, nothing of it on its way.
+/// Returns a channel whose ring has grown, with nothing of it on its way.
 async fn grown(pair: &Pair, name: &str) -> (Sender<Vec<u8>>, Receiver<Vec<u8>>) {
     let mut sender = pair.b.open(&pair.peer, name).await.unwrap();
     for _ in 0..6 {
@@ -97,7 +96,7 @@ async fn grown(pair: &Pair, name: &str) -> (Sender<Vec<u8>>, Receiver<Vec<u8>>) 
     for _ in 0..6 {
         assert_eq!(limited(receiver.recv()).await.unwrap(), Some(sixth()));
     }
-    // What was taken is reported when nothing is left of it.
+    // Messages taken are reported when none is left.
     assert!(matches!(receiver.try_recv(), Err(TryRecvError::Empty)));
     (sender, receiver)
 }
@@ -125,7 +124,7 @@ fn fit_the_next_message_does_not_fit_in_the_rest() {
         let (mut one, mut from_one) = grown(&pair, "one").await;
         let (mut two, _from_two) = grown(&pair, "two").await;
         let before = counted(&pair, 12).await;
-        // Five leave a rest in which no other fits, and do not fill the packet.
+        // Five messages leave a rest in which no other fits, and do not fill the packet.
         let message = vec![8; 2950];
         for sender in [&mut one, &mut two] {
             for _ in 0..4 {
@@ -197,7 +196,7 @@ fn old_a_runtime_that_was_busy_for_the_age_bound() {
     });
 }
 
-/// A message waited 3 ms for the driver to run; says whether it was too old then.
+/// Lets a message wait 3 ms for the driver to run; returns whether it was too old then.
 async fn was_too_old(settings: NodeBuilder) -> bool {
     let pair = pair_of(memory(), Node::builder(), settings).await;
     let (mut sender, mut receiver) = pair.channel::<Small>("environment").await;
@@ -213,7 +212,7 @@ async fn was_too_old(settings: NodeBuilder) -> bool {
     pair.peer.stats().flushes.get(FlushReason::Old) > before
 }
 
-/// The test is its own child process, since nobody else may see the variable.
+/// The test is its own child process, since no other test may see the variable.
 #[test]
 fn old_is_what_the_environment_says() {
     let Ok(bound) = std::env::var(AGE_BOUND_VARIABLE) else {
@@ -356,14 +355,14 @@ fn chunked_gathers_what_a_loop_sends() {
     });
 }
 
-/// The unit of tokio's budget that a sender asks for is worth many messages there: else the
-/// budget is used up, and the packet leaves, when it is half full.
+/// Checks that one unit of tokio's budget pays for many tiny messages. Otherwise the budget is used
+/// up, and the packet leaves, when it is half full.
 #[test]
 fn a_loop_beside_its_driver_fills_packets_with_tiny_messages() {
     on_one_thread(async {
         const MESSAGES: u64 = 200_000;
         let pair = pair_of(tcp(), Node::builder(), Node::builder()).await;
-        // Of bulk less than a packet may be on its way where a receiver is slow.
+        // On the bulk lane less than a packet may be on its way where a receiver is slow.
         let options = ChannelOptions::default().lane(Lane::Express);
         let mut sender = pair.b.open_with::<[u8; 8]>(&pair.peer, "tiny", options).await.unwrap();
         let (_, mut receiver) = limited(pair.a.accept::<[u8; 8]>("tiny")).await.unwrap();
@@ -379,12 +378,12 @@ fn a_loop_beside_its_driver_fills_packets_with_tiny_messages() {
         limited(sending).await.unwrap();
         until(|| pair.peer.stats().messages_sent == MESSAGES).await;
         let stats = pair.peer.stats();
-        // 64 KiB hold 7281 of them.
+        // 64 KiB hold 7281 of these messages.
         assert!(stats.messages_per_packet_max > 6_000, "{stats:?}");
     });
 }
 
-/// Sizes on the wire of packets with messages, from a node with packets of
+/// Returns the sizes on the wire of packets with messages, from a node with packets of
 /// `packet_bytes_max` that has more to send than one holds.
 async fn packet_sizes(packet_bytes_max: usize) -> Vec<usize> {
     const MESSAGES: u32 = 5_000;
@@ -417,7 +416,7 @@ async fn packet_sizes(packet_bytes_max: usize) -> Vec<usize> {
             messages += more;
             sizes.push(size);
         }
-        // Only so much is sent without.
+        // Unacknowledged bytes are bounded, so each packet is acknowledged.
         if ended > 0 {
             raw.packet_as(Header { ack: ended, ..Header::default() }, |_| ()).await;
         }
@@ -429,7 +428,7 @@ async fn packet_sizes(packet_bytes_max: usize) -> Vec<usize> {
 #[test]
 fn the_packet_size_is_what_was_set() {
     on_one_thread(async {
-        // Packets of these sizes are on their way however slow the link is found to be.
+        // The link keeps packets of these sizes however slow it is found to be.
         for packet_bytes_max in [1024, 4096, 16 * 1024] {
             let sizes = packet_sizes(packet_bytes_max).await;
             let largest = *sizes.iter().max().unwrap();

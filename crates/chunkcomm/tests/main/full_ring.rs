@@ -1,6 +1,6 @@
-//! What is kept for sending again is bounded. While as much is kept as may be, nothing new
-//! leaves and senders wait; acknowledgements and credit leave all the same; and afterwards
-//! everything that was accepted arrives once.
+//! The memory kept for sending again is bounded. While it is full, nothing new leaves and senders
+//! wait. Acknowledgements and credit leave all the same, and afterwards everything that was
+//! accepted arrives once.
 //!
 //! The channels are of the express lane: of bulk data less is on its way than may be kept.
 
@@ -14,7 +14,7 @@ use chunkcomm::{BytesSender, ChannelOptions, Lane, Node, NodeBuilder, Sender, Tr
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// Keeps little, and gives nobody up meanwhile.
+/// Returns a node that keeps little, and gives nobody up meanwhile.
 fn settings() -> NodeBuilder {
     let [probe, suspect, dead] = [60, 120, 240].map(Duration::from_secs);
     Node::builder().resend_bytes_max(RESEND_BYTES_MIN).liveness(probe, suspect, dead)
@@ -24,12 +24,12 @@ fn express() -> ChannelOptions {
     ChannelOptions::default().lane(Lane::Express)
 }
 
-/// The node's only link.
+/// Returns the node's only link.
 async fn link(node: &Node) -> LinkReport {
     limited(node.explain()).await.links.remove(0)
 }
 
-/// As much is kept as may be, and not more than one packet beyond that.
+/// Whether as much is kept as may be; it may exceed the bound by one packet at most.
 fn is_full(link: &LinkReport) -> bool {
     let full = link.waits_for.as_deref() == Some("acknowledgements: as much is kept as may be");
     assert_eq!(full, link.kept_bytes >= RESEND_BYTES_MIN, "{link}");
@@ -37,7 +37,7 @@ fn is_full(link: &LinkReport) -> bool {
     full
 }
 
-/// The channel has credit, and yet what it accepted does not leave.
+/// Checks that the channel has credit, and that its accepted messages yet do not leave.
 fn waits_for_the_ring(link: &LinkReport, channel: &str) {
     let report = link.sending.iter().find(|it| it.channel == channel).unwrap();
     // Somebody may wait in `send` by now.
@@ -54,8 +54,9 @@ fn message(number: u32) -> [u8; MESSAGE_BYTES] {
     message
 }
 
-/// Sends until as much is kept as may be and the channel accepts no more; the peer reads
-/// and acknowledges nothing. Says how many messages that took, and the last packet.
+/// Sends until as much is kept as may be and the channel accepts no more; the peer reads and
+/// acknowledges nothing. Returns the number of messages accepted, the last packet, and the messages
+/// that came.
 async fn fill(node: &Node, sender: &mut BytesSender, raw: &mut RawPeer) -> (u32, u64, Vec<u32>) {
     let (mut accepted, mut last, mut came) = (0, 0, Vec::new());
     loop {
@@ -72,7 +73,7 @@ async fn fill(node: &Node, sender: &mut BytesSender, raw: &mut RawPeer) -> (u32,
             }
             Err(error) => panic!("{error}"),
         }
-        // What was written by then is read, too.
+        // Bytes written by then are read, too.
         read_on(raw, &mut last, &mut came).await;
         if last == link(node).await.sent && sender.try_send(&next).is_err() {
             return (accepted, last, came);
@@ -80,7 +81,7 @@ async fn fill(node: &Node, sender: &mut BytesSender, raw: &mut RawPeer) -> (u32,
     }
 }
 
-/// Reads what there is; keeps the number of the last packet and those of the messages.
+/// Reads the packets that are there; notes the number of the last packet and those of the messages.
 async fn read_on(raw: &mut RawPeer, last: &mut u64, came: &mut Vec<u32>) {
     let reading = raw.find(|item| {
         note(&item, last, came);
@@ -118,7 +119,7 @@ fn acks_and_credit_pass_a_full_ring_and_nothing_else_does() {
         waits_for_the_ring(&full, "full");
         assert!(came.len() * MESSAGE_BYTES > RESEND_BYTES_MIN / 2);
         assert!(cancelled(1, sender.send_slice(&message(accepted))).await.is_none());
-        // The other way everything goes on, with no number of its own.
+        // The other way everything goes on, without packet numbers of its own.
         raw.open(1, "there").await;
         for _ in 0..2 {
             raw.packet(|body| {
@@ -132,7 +133,7 @@ fn acks_and_credit_pass_a_full_ring_and_nothing_else_does() {
         for _ in 0..2 {
             assert_eq!(limited(receiver.recv()).await.unwrap().unwrap().len(), 5998);
         }
-        // What was taken is told before anybody waits.
+        // Messages taken are reported before anybody waits.
         assert!(cancelled(1, receiver.recv()).await.is_none());
         let (mut acknowledged, mut granted) = (false, false);
         let passes = raw.find(|item| {
@@ -163,7 +164,7 @@ fn acks_and_credit_pass_a_full_ring_and_nothing_else_does() {
                 }
             });
             let ended = limited(ended).await.unwrap();
-            // The packet before is there as a whole.
+            // The packet before the last has arrived as a whole.
             let ack = if ended { last } else { last - 1 };
             raw.packet_as(Header { ack, ..Header::default() }, |_| ()).await;
             if ended {
@@ -180,7 +181,7 @@ fn questions_and_their_answers_pass_a_full_ring() {
     on_one_thread(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().into();
-        // It asks soon, and gives nobody up meanwhile.
+        // The node asks soon, and gives nobody up meanwhile.
         let [probe, suspect, dead] = [1, 120, 240].map(Duration::from_secs);
         let builder = settings().liveness(probe, suspect, dead);
         let node = builder.build().await.unwrap();
@@ -196,9 +197,9 @@ fn questions_and_their_answers_pass_a_full_ring() {
             }
             _ => None,
         };
-        // What the silent peer is asked is no part of what it has not acknowledged.
+        // A question to the silent peer is not among the packets that it has not acknowledged.
         while !limited(raw.find(unnumbered)).await.unwrap() {}
-        // And what it asks is answered.
+        // The peer's question is answered, too.
         raw.packet_as(Header { flags: FLAG_ACK_NOW, ..Header::default() }, |_| ()).await;
         while limited(raw.find(unnumbered)).await.unwrap() {}
         let still = link(&node).await;
@@ -206,15 +207,15 @@ fn questions_and_their_answers_pass_a_full_ring() {
     });
 }
 
-/// A number, and what makes it long.
+/// A number, and bytes that make the message long.
 type Message = (u32, Vec<u8>);
 
 fn long(number: u32) -> Message {
     (number, vec![number as u8; 5000])
 }
 
-/// Opens one channel after the other, and sends on it as long as it accepts anything, until
-/// as much is kept as may be.
+/// Opens one channel after the other, and sends on it as long as it accepts anything, until as much
+/// is kept as may be.
 async fn fill_channels(pair: &Pair) -> Vec<(Sender<Message>, u32)> {
     let mut channels = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! One taker for many peers.
+//! One receiver for many peers.
 
 use crate::support::{Pair, limited, on_both, on_one_thread, pair, tcp};
 use bytes::Bytes;
@@ -6,7 +6,7 @@ use chunkcomm::{GATHER_TURN_BYTES, Gather, Node, Receiver, RecvError, Sender};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A node that several others dial.
+/// Returns a node that several others dial.
 async fn star<T>(peers: usize) -> (Node, Vec<(Node, Sender<T>)>, Vec<Receiver<T>>)
 where
     T: Serialize + DeserializeOwned,
@@ -38,7 +38,7 @@ fn a_fast_peer_does_not_starve_a_slow_one() {
             gather.add(receiver);
         }
         assert_eq!(gather.open(), 3);
-        // Everything has arrived: of each in turn one.
+        // Everything has arrived: one message of each peer in turn.
         let mut next = [0; 3];
         for round in 0..30 {
             let (index, number) = limited(gather.recv()).await.unwrap().unwrap();

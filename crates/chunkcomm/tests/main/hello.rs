@@ -9,13 +9,13 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A node that listens, and an honest one with a link to it.
+/// Returns a node that listens, and an honest one with a link to it.
 async fn listening() -> Pair {
     crate::support::pair().await
 }
 
-/// `bytes` is refused by a node that listens, with these words, and harms no
-/// link of it. `Ok` is what the stranger gets before the node hangs up.
+/// Checks that a listening node refuses `bytes` with these words, and that no link of it suffers.
+/// The stranger gets at most the node's hello before the node hangs up.
 async fn refused(pair: &Pair, bytes: &[u8], hang_up: bool, words: &[&str]) {
     let before = pair.a.refusals().len();
     let mut stream = TcpStream::connect(socket_address(&pair.a)).await.unwrap();
@@ -24,7 +24,7 @@ async fn refused(pair: &Pair, bytes: &[u8], hang_up: bool, words: &[&str]) {
         stream.shutdown().await.unwrap();
     }
     let mut got = Vec::new();
-    // The node says who it is, and nothing more.
+    // The node sends its hello, and nothing more.
     let _ = limited(stream.read_to_end(&mut got)).await;
     assert!(got.len() <= HELLO_BYTES, "{} bytes for a stranger", got.len());
     until(|| pair.a.refusals().len() > before).await;
@@ -85,8 +85,8 @@ fn the_memory_for_refusals_is_bounded() {
     });
 }
 
-/// A listener that answers the one who dials with `bytes`, then hangs up or
-/// stays silent; what the dialling node says of it.
+/// Lets a listener answer the dialling node with `bytes`, then hang up or stay silent; returns the
+/// dialling node's error.
 async fn answered(bytes: &[u8], hang_up: bool) -> HelloCause {
     let pair = listening().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! What a peer or a receiver says last is heard: though nothing can be written to it any more,
+//! The last words of a peer or a receiver are heard: though nothing can be written to it any more,
 //! and though it says first that it has gone.
 
 use crate::support::raw::{RawPeer, bytes_fingerprint};
@@ -8,8 +8,8 @@ use chunkcomm::{CloseError, LinkCause, Node, SendError};
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// The runtime looks for what has arrived only now and then: the node's write fails before it
-/// knows that there is something to read. So one round would mostly do.
+/// Rounds of a test. The runtime looks for arrived bytes only now and then, so the node's write
+/// fails before it knows that there is something to read. One round would mostly do.
 const ROUNDS: usize = 5;
 
 #[test]
@@ -23,8 +23,8 @@ fn a_goodbye_is_heard_by_a_node_whose_write_failed_first() {
             let mut sender = node.open_bytes(&peer, "back").await.unwrap();
             sender.send_slice_now(b"first").await.unwrap();
             limited(raw.find(|item| matches!(item, Item::Run { .. }).then_some(()))).await.unwrap();
-            // It closes, and its socket is reset behind that: nothing of this waits, so that
-            // the node does not run in between.
+            // The peer closes, and its socket is reset behind that. Nothing of this waits, so the
+            // node does not run in between.
             raw.packet(AppendRecords::bye).await;
             raw.stream.set_zero_linger().unwrap();
             drop(raw);
@@ -35,8 +35,8 @@ fn a_goodbye_is_heard_by_a_node_whose_write_failed_first() {
     });
 }
 
-/// Closes a channel with one message, whose receiver says that it has gone before it
-/// acknowledges anything, and then that everything up to `packets_short` packets came.
+/// Closes a channel with one message. Its receiver says that it has gone before it acknowledges
+/// anything. Then it acknowledges all packets but the last `packets_short`.
 async fn closed_after_terminate(packets_short: u64) -> Result<(), CloseError> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().into();
@@ -60,7 +60,7 @@ async fn closed_after_terminate(packets_short: u64) -> Result<(), CloseError> {
         body.open(1, Lane::Bulk, ChannelKind::Bytes, bytes_fingerprint(), "x");
     })
     .await;
-    // Then the node has seen the first of these two words.
+    // By then the node has seen the first of these two records.
     let _opened = limited(node.accept_bytes("x")).await.unwrap();
     for _ in 0..100 {
         tokio::task::yield_now().await;
@@ -80,7 +80,7 @@ fn what_a_receiver_took_before_it_went_away_is_acknowledged_to_close() {
         let channel = &error.channels[0];
         assert_eq!((channel.account.accepted, channel.account.acknowledged), (1, 0));
         assert!(matches!(channel.cause, Some(SendError::Terminated(_))), "{error}");
-        // The end alone, which nobody needs.
+        // Only the end is missing, which nobody needs.
         closed_after_terminate(1).await.unwrap();
     });
 }

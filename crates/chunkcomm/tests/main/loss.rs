@@ -86,7 +86,7 @@ fn receivers_get_everything_that_had_arrived_and_then_lost() {
             assert_eq!(*arrived, 500);
             assert!(error.to_string().contains("500 messages had arrived"), "{error}");
             assert_eq!((&**channel, link.peer()), ("arrived", "b"));
-            // It stays lost.
+            // The channel stays lost.
             assert!(matches!(limited(receiver.recv()).await, Err(RecvError::Lost { .. })));
         }
     });
@@ -217,7 +217,7 @@ fn closing_waits_for_a_receiver_that_is_behind() {
             let outcome = pair.b.close(LATE).await;
             (pair, outcome)
         });
-        // The window is used up: the rest is staged at the sender.
+        // The window is used up: the other messages are staged at the sender.
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert_eq!(all(&mut receiver).await.len() as u64, accepted);
         let (_pair, outcome) = limited(closing).await.unwrap();
@@ -261,7 +261,7 @@ fn both_nodes_may_close_at_the_same_time() {
     });
 }
 
-/// A node that dialled a peer which said hello and then reads nothing.
+/// Returns a node that dialled a peer which said hello and then reads nothing.
 async fn deaf() -> (Node, Peer, RawPeer, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().into();
@@ -297,11 +297,11 @@ fn closing_a_node_with_a_peer_that_does_not_answer_gives_an_account_of_its_chann
         let mut one: Sender<u64> = node.open(&peer, "one").await.unwrap();
         let mut two: Sender<Vec<u8>> = node.open(&peer, "two").await.unwrap();
         let mut done: Sender<u64> = node.open(&peer, "done").await.unwrap();
-        // What this channel sent is in the first packets, which are acknowledged.
+        // This channel's message is in the first packets, which are acknowledged.
         done.send(&1).await.unwrap();
         limited(done.flush()).await.unwrap();
         while done.stats().acknowledged == 0 {
-            // Never more than was sent: the counts are a little behind.
+            // Acknowledges never more than was sent: the counts are a little behind.
             let ack = peer.stats().message_packets_sent;
             let header = chunkcomm::proto::packet::Header { ack, ..Default::default() };
             raw.packet_as(header, |_| ()).await;
@@ -326,7 +326,7 @@ fn a_peer_that_stops_reading_bounds_its_sender_and_harms_no_other_link() {
         let well = node.connect(&other.addresses()[0]).await.unwrap();
         let mut sender: Sender<u64> = node.open(&peer, "deaf").await.unwrap();
         let accepted = fill(&mut sender, &1).await;
-        // The window, the ring, and the rings that it grew from.
+        // The bound is the window, the ring, and the rings from which it grew.
         assert!(accepted * 9 <= 16 * 1024 + 86 * 1024, "{accepted} accepted");
         let pair = Pair { a: other, b: node, peer: well };
         pair.is_well("beside").await;
@@ -348,7 +348,7 @@ fn a_peer_that_hangs_up_within_a_message_loses_only_that() {
             body.extend_from_slice(&[2, 7, 7, 2, 8, 8]);
         })
         .await;
-        // A fragment of a message of which half never comes.
+        // A fragment of a message whose second half never comes.
         raw.packet(|body| {
             body.fragment(1, 20_000, 10_000);
             body.extend_from_slice(&[9; 10_000]);

@@ -1,6 +1,6 @@
-//! Channels end to end: what is promised, in every way it can be had and broken.
+//! Channels end to end: every promise, in each way in which it can be had and broken.
 //!
-//! One program, so that it is linked once; a module a promise.
+//! One program, so that it is linked once; one module for each promise.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! A manager of a cluster that says what no node would.
+//! A manager of a cluster that sends words no node would.
 
 use crate::support::raw::RawPeer;
 use crate::support::{limited, on_one_thread};
@@ -7,7 +7,7 @@ use chunkcomm::proto::packet::Item;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// Longer than this is waited for.
+/// Time longer than anything here waits.
 const NEVER: Duration = Duration::from_secs(3_600);
 
 #[test]
@@ -23,7 +23,7 @@ fn a_manager_that_is_killed_before_its_first_word_is_missed_at_once() {
         let mut manager = limited(RawPeer::accept(&listener)).await;
         let announced = manager.find(|item| matches!(item, Item::Run { .. }).then_some(()));
         limited(announced).await.unwrap();
-        // As of a process that is killed: nobody listens, and nothing was said.
+        // The manager ends like a killed process: nobody listens, and nothing was said.
         drop(listener);
         drop(manager);
         let error = limited(joining).await.unwrap().unwrap_err().to_string();

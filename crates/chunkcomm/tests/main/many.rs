@@ -17,9 +17,9 @@ fn the_living_get_everything_once_and_in_order_and_the_dead_are_named() {
             senders.push(server.open::<Vec<u32>>(&peer, "news").await.unwrap());
             receivers.push(limited(client.accept::<Vec<u32>>("news")).await.unwrap().1);
         }
-        // Of these sizes some fit a packet, and some travel in fragments.
+        // Messages of some of these sizes fit a packet; others travel in fragments.
         let news = |number: u32| vec![number; [1, 1000, 5000, 100_000][number as usize % 4]];
-        // Three end early: two receivers are dropped, a session is given up.
+        // Three peers end early: two receivers are dropped, a session is given up.
         let takes = [u32::MAX, 20, 60, u32::MAX, 40, u32::MAX];
         let taking = receivers.into_iter().zip(takes).map(|(mut receiver, takes)| {
             tokio::spawn(async move {
@@ -39,7 +39,7 @@ fn the_living_get_everything_once_and_in_order_and_the_dead_are_named() {
         });
         let taking: Vec<_> = taking.collect();
         for number in 0..100 {
-            // From now on it is known to be dead.
+            // From now on this peer is known to be dead.
             if let Some(dead) = takes.iter().position(|takes| *takes == number) {
                 limited(senders[dead].closed()).await;
             }
@@ -97,7 +97,7 @@ fn what_one_peer_does_not_take_the_others_get() {
     });
 }
 
-/// Cannot be encoded when it is 0.
+/// A number that cannot be encoded when it is 0.
 struct Never0(u32);
 
 impl Serialize for Never0 {

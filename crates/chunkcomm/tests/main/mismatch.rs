@@ -21,7 +21,7 @@ mod ours {
 mod theirs {
     use serde::{Deserialize, Serialize};
 
-    /// The same name and shape, one field renamed.
+    /// The same name and shape, with one field renamed.
     #[derive(Serialize, Deserialize)]
     pub(super) struct Reading {
         pub(super) station: u32,
@@ -52,7 +52,7 @@ fn one_field_renamed_is_refused_with_both_types_on_both_sides() {
             let named = ["\"readings\"", "kelvin", "celsius"].iter().all(|it| text.contains(it));
             assert!(named, "{text}");
         }
-        // What was accepted on it counts as not consumed, and sync says so.
+        // Messages accepted on it count as not consumed, and sync returns the refusal.
         assert!(matches!(limited(sender.sync()).await, Err(SendError::Refused(_))));
         let error = limited(sender.close(Duration::from_secs(5))).await;
         if let Err(error) = error {
@@ -114,7 +114,7 @@ fn a_schema_name_stands_for_the_type() {
     on_one_thread(async {
         let pair = pair().await;
         let options = |name: &str| ChannelOptions::default().schema(name);
-        // Types that differ on purpose.
+        // The types differ on purpose.
         let mut sender: Sender<theirs::Reading> =
             pair.b.open_with(&pair.peer, "schema", options("reading 1")).await.unwrap();
         sender.send(&theirs::Reading { station: 3, kelvin: 1.5 }).await.unwrap();
@@ -122,7 +122,7 @@ fn a_schema_name_stands_for_the_type() {
         let (_, mut receiver) = limited(accepted).await.unwrap();
         let got = limited(receiver.recv()).await.unwrap().unwrap();
         assert_eq!(got, ours::Reading { station: 3, celsius: 1.5 });
-        // Names that differ.
+        // The names differ.
         let mut sender: Sender<u8> =
             pair.b.open_with(&pair.peer, "schema", options("reading 1")).await.unwrap();
         let refused = pair.a.accept_with::<u8>("schema", options("reading 2"));
@@ -151,7 +151,7 @@ fn bytes_with_a_schema_are_accepted_under_that_schema_only() {
         let mut sender = opened.await.unwrap();
         sender.send_slice(b"raw").await.unwrap();
         let accept = || pair.a.accept_bytes_with("schema", options("pixels 1"));
-        // What is given back keeps its schema.
+        // A channel that is given back keeps its schema.
         limited(accept()).await.unwrap().1.give_back();
         let (_, mut receiver) = limited(accept()).await.unwrap();
         assert_eq!(limited(receiver.recv()).await.unwrap().unwrap(), b"raw"[..]);

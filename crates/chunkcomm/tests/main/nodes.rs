@@ -81,7 +81,7 @@ fn settings_that_cannot_be_say_what_is_allowed() {
         let error = Node::builder().busy_poll().build().await.unwrap_err();
         assert!(error.to_string().contains("io_thread"), "{error}");
     });
-    // Nobody sets it but this test, which knows that others do without.
+    // Only this test would set the variable, and it knows that others do without.
     assert_eq!(std::env::var(AGE_BOUND_VARIABLE).ok(), None);
 }
 
@@ -104,7 +104,7 @@ fn a_node_with_a_thread_of_its_own_works_while_the_runtime_does_not_run() {
     });
     let (mut sender, mut receiver) = on_one_thread(pair.channel::<u64>("thread"));
     sender.try_send(&1).unwrap();
-    // This thread computes; nothing polls.
+    // This thread computes, and polls nothing.
     while receiver.peer().stats().messages_received == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -144,7 +144,7 @@ fn busy_polling_nodes_carry_more_than_sockets_hold_and_notice_the_end() {
             let (_, mut receiver) = limited(pair.a.accept_bytes("large")).await.unwrap();
             assert!(limited(receiver.recv()).await.unwrap().unwrap() == sent);
             limited(sending).await.unwrap().unwrap().close(NEVER).await.unwrap();
-            // What keeps the core busy lives as long as its connections, not longer.
+            // The task that keeps the core busy lives as long as its connections, not longer.
             limited(pair.b.close(NEVER)).await.unwrap();
             assert!(limited(receiver.recv()).await.unwrap().is_none());
             limited(pair.a.close(NEVER)).await.unwrap();

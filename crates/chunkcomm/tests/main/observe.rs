@@ -1,4 +1,4 @@
-//! What a node tells of itself: explanations, events, counters.
+//! Reports of a node about itself: explanations, events, counters.
 
 use crate::support::events::Events;
 use crate::support::proxy::Proxy;
@@ -199,7 +199,7 @@ fn nothing_is_told_of_a_message() {
     });
 }
 
-/// Explains until `seen` is in what it says.
+/// Explains until `seen` is in the text; returns that explanation.
 async fn named(node: &Node, seen: &str) -> Explanation {
     limited(async {
         loop {
@@ -282,7 +282,7 @@ fn a_channel_counts_the_writes_of_its_packets() {
         limited(one.sync()).await.unwrap();
         let stats = one.stats();
         assert_eq!((stats.packets, stats.writes), (100, 100), "{stats:?}");
-        // A packet needs several when the socket is full, which is the system's to say.
+        // A packet needs several writes when the socket is full, which depends on the system.
         let sending = tokio::spawn(async move {
             two.send(Bytes::from(vec![2; 30_000_000])).await.unwrap();
             limited(two.sync()).await.unwrap();
@@ -332,7 +332,7 @@ mod counters {
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::{Arc, Mutex};
 
-    /// Keeps the counters by name and labels.
+    /// A recorder that keeps the counters by name and labels.
     #[derive(Default)]
     struct Counters(Mutex<BTreeMap<String, Arc<AtomicU64>>>);
 

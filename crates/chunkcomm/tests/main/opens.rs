@@ -1,5 +1,5 @@
-//! Channels that peers open before anybody accepts them: they are held, a waiting `accept`
-//! comes first, no peer takes another's share, and a refusal is said.
+//! Channels that peers open before anybody accepts them: they are held, a waiting `accept` comes
+//! first, no peer takes another's share, and a refusal is reported.
 
 use crate::support::{Pair, limited, on_both, on_one_thread, pair, until};
 use chunkcomm::proto::limits::{
@@ -20,12 +20,13 @@ const LINK_MAX: usize = {
 
 const LATE: Duration = Duration::from_secs(20);
 
-/// Opens `count` channels, each with its number in it; returns when the peer has heard of all.
+/// Opens `count` channels, each with its number as a message; returns when the peer has heard of
+/// all.
 async fn opened(node: &Node, peer: &Peer, name: &str, count: usize) -> Vec<Sender<usize>> {
     let mut senders = Vec::new();
     for number in 0..count {
         let mut sender: Sender<usize> = node.open(peer, name).await.unwrap();
-        // It may be refused, and that be known already.
+        // The channel may be refused, and the refusal be known already.
         let _ = sender.send(&number).await;
         senders.push(sender);
     }
@@ -33,7 +34,7 @@ async fn opened(node: &Node, peer: &Peer, name: &str, count: usize) -> Vec<Sende
     senders
 }
 
-/// How many of these channels were refused.
+/// Returns how many of these channels were refused.
 fn refused(senders: &mut [Sender<usize>]) -> usize {
     senders.iter_mut().map(|sender| usize::from(is_refused(sender.try_send(&0)))).sum()
 }
@@ -49,7 +50,7 @@ async fn first(node: &Node, name: &str) -> usize {
     limited(receiver.recv()).await.unwrap().unwrap()
 }
 
-/// Another peer of `pair.a`.
+/// Adds another peer of `pair.a`.
 async fn another(pair: &Pair) -> (Node, Peer) {
     let node = Node::builder().build().await.unwrap();
     let peer = node.connect(&pair.a.addresses()[0]).await.unwrap();
@@ -64,7 +65,7 @@ fn opens_that_nobody_accepts_are_held_then_refused_by_name() {
         for number in 0..LINK_MAX + 3 {
             let name = format!("held {number}");
             let mut sender: Sender<usize> = pair.b.open(&pair.peer, &name).await.unwrap();
-            // It may be refused, and that be known already.
+            // The channel may be refused, and the refusal be known already.
             let _ = sender.send(&number).await;
             senders.push(sender);
         }
@@ -88,7 +89,7 @@ fn a_burst_of_opens_is_held_while_accept_takes_one_at_a_time() {
     on_both(|| async {
         let pair = pair().await;
         drop(opened(&pair.b, &pair.peer, "burst", 400).await);
-        // That the session has ended changes nothing for what arrived.
+        // The end of the session changes nothing for messages that arrived.
         limited(pair.b.close(LATE)).await.unwrap();
         for number in 0..400 {
             assert_eq!(first(&pair.a, "burst").await, number);
@@ -110,7 +111,7 @@ fn an_accept_that_waits_is_served_whatever_is_held() {
             held += count;
         }
         assert_eq!(others.iter_mut().map(|it| refused(it)).sum::<usize>(), 0);
-        // Also over a link that holds all that it may.
+        // The same holds over a link that holds all that it may.
         let (full, peer) = another(&pair).await;
         let mut own = opened(&full, &peer, "nobody's", LINK_MAX + 1).await;
         assert!(refused(&mut own) > 0);
@@ -125,7 +126,7 @@ fn an_accept_that_waits_is_served_whatever_is_held() {
     });
 }
 
-/// Polls once; true when that was not enough.
+/// Polls `future` once; returns whether it has to wait.
 async fn has_to_wait<F: Future>(mut future: Pin<&mut F>) -> bool {
     poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending())).await
 }
@@ -174,7 +175,7 @@ fn what_a_session_that_ended_left_gives_way_first() {
     });
 }
 
-/// A channel that the peer has refused; its message is in the peer's inbox.
+/// Opens a channel that the peer refuses; its message is in the peer's inbox.
 async fn is_refused_to(pair: &Pair, full: &[Sender<usize>]) -> Sender<usize> {
     assert_eq!(full.len(), LINK_MAX);
     let mut sender: Sender<usize> = pair.b.open(&pair.peer, "refused").await.unwrap();

@@ -1,5 +1,5 @@
-//! Channel ends that travel in messages: they connect directly, and whatever happens to one on its
-//! way, the other end learns it and nothing is left.
+//! Channel ends that travel in messages connect directly. Each end learns of anything that happens
+//! to the other on its way, and nothing is left.
 
 use crate::support::{
     Pair, at_last, cancelled, limited, memory, on_both, on_one_thread, pair_of, tcp,
@@ -11,12 +11,12 @@ use chunkcomm::{
 };
 use std::time::Duration;
 
-/// `a` listens, `b` dialled it; `b` listens, too.
+/// Returns two nodes that both listen; `b` dialled `a`.
 async fn pair(address: fn() -> Address) -> Pair {
     pair_of(address(), Node::builder(), Node::builder().listen(address())).await
 }
 
-/// On both runtimes, over memory and over TCP.
+/// Runs `test` on both runtimes, over memory and over TCP.
 fn everywhere<F>(test: impl Fn(fn() -> Address) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -25,7 +25,7 @@ where
     on_both(|| test(tcp));
 }
 
-/// Nothing of ends that moved is left at these nodes.
+/// Checks that nothing of moved ends is left at these nodes.
 async fn nothing_is_left(nodes: &[&Node]) {
     for node in nodes {
         limited(async {
@@ -175,7 +175,7 @@ fn an_end_that_is_dropped_there_ends_this_one() {
 fn a_message_that_is_not_taken_ends_the_ends_in_it() {
     everywhere(|address| async move {
         let pair = pair(address).await;
-        // It lies in the inbox; its channel may have ended before.
+        // The message lies in the inbox; its channel may have ended before.
         for ended in [false, true] {
             let (mut ways, ends) = pair.channel::<SendingPort<u64>>("ends").await;
             let (there, mut here) = pair.b.sending_port::<u64>().unwrap();
@@ -197,7 +197,7 @@ fn a_message_on_its_way_to_nobody_ends_the_ends_in_it() {
         let pair = pair(address).await;
         let (mut ways, ends) = pair.channel::<(SendingPort<u64>, String)>("ends").await;
         let mut here = Vec::new();
-        // So many that they fill the window, the rings and the sockets.
+        // As many as fill the window, the rings and the sockets.
         let sending = async {
             loop {
                 let (there, at_home) = pair.b.sending_port::<u64>().unwrap();
@@ -229,7 +229,7 @@ fn a_channel_that_is_refused_ends_the_ends_in_its_messages() {
         let mut ways = pair.b.open::<SendingPort<u64>>(&pair.peer, "ends").await.unwrap();
         let (there, mut here) = pair.b.sending_port::<u64>().unwrap();
         ways.hand_over(there).await.unwrap();
-        // What an end carries is part of its type.
+        // The type of an end includes the type of its messages.
         let refused = limited(pair.a.accept::<SendingPort<u32>>("ends")).await.unwrap_err();
         assert!(refused.to_string().contains("u64"), "{refused}");
         let error = limited(here.recv()).await.unwrap_err();
@@ -263,8 +263,8 @@ fn a_node_that_is_gone_ends_the_ends_that_it_had() {
             let text = error.to_string();
             assert!(text.contains("a is gone: the plug was pulled"), "{text}");
         }
-        // Who has it learns that it is of no use: at once, when the session ends in
-        // the middle of it, or from the home.
+        // The holder of the end learns that it is of no use: at once, when the session ends in the
+        // middle of the call, or from the end's home.
         match limited(held.connect()).await {
             Ok(mut late) => {
                 let error = limited(async {
@@ -307,7 +307,7 @@ fn a_receiver_that_is_dropped_ends_its_sender() {
             let error = limited(sender.closed()).await;
             match connected_before {
                 true => assert!(matches!(error, SendError::Terminated(_)), "{error}"),
-                // The channel may have come before that was dropped, or after.
+                // The channel may have come before the drop, or after it.
                 false => assert!(
                     matches!(error, SendError::Refused(_) | SendError::Terminated(_)),
                     "{error}"
@@ -321,7 +321,7 @@ fn a_receiver_that_is_dropped_ends_its_sender() {
 #[test]
 fn an_end_that_did_not_come_in_a_message_is_of_no_use() {
     on_one_thread(async {
-        // As it is encoded: hop, number, home, addresses, lane, no value.
+        // The encoding of an end: hop, number, home, addresses, lane, no value.
         let mut bytes = Vec::new();
         let words = (1u64, 2u128, 3u128, String::from("a"), Vec::<String>::new(), false);
         let nothing: Option<u64> = None;
@@ -347,7 +347,7 @@ fn who_guesses_is_refused() {
     });
 }
 
-/// Three nodes in a row, which all listen: `a` knows `b`, and `b` knows `c`.
+/// Three nodes in a row that all listen: `a` knows `b`, and `b` knows `c`.
 struct Row {
     a: Node,
     b: Node,
@@ -373,7 +373,7 @@ impl Row {
         Row { a, b, c, first, second, links }
     }
 
-    /// Ends of `a`, sent to `b` and on to `c`.
+    /// Sends ends of `a` to `b` and on to `c`.
     async fn pass_on(&mut self, ends: Ends) -> Ends {
         self.first.hand_over(ends).await.unwrap();
         let (_, mut at_b) = limited(self.b.accept::<Ends>("ends")).await.unwrap();
@@ -400,7 +400,7 @@ fn passed_on_ends_connect_without_those_between() {
         limited(async { tokio::join!(takes_numbers(from, COUNT), sending) }).await;
         limited(there).await.unwrap();
         nothing_is_left(&[&row.a, &row.b, &row.c]).await;
-        // The node between has seen the ends, and some words of them.
+        // The node between has seen the ends, and some words about them.
         for link in &row.links {
             let stats = link.stats();
             assert!(stats.messages_sent + stats.messages_received < 20, "{stats:?}");

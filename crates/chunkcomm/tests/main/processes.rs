@@ -1,5 +1,5 @@
-//! Processes: asked for by one message, with streams and values both ways; how they end, and that
-//! their creator learns it.
+//! Processes: one message asks for one, streams and values go both ways, and the creator learns how
+//! it ends.
 
 use crate::support::raw::RawPeer;
 use crate::support::{
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::oneshot;
 
-/// Doubles what comes and counts it.
+/// Ports of a process that doubles the numbers that come and counts them.
 type Doubled = (ReceivingPort<u64>, SendingPort<u64>, ValueWriter<u64>);
 
 struct Programs {
@@ -89,7 +89,7 @@ fn programs() -> Programs {
     Programs { registry, double, count, fail, wait, relay, grind }
 }
 
-/// `here` asks, `there` runs.
+/// Two nodes: `here` creates processes, `there` runs them.
 struct Two {
     here: Node,
     there: Node,
@@ -176,7 +176,7 @@ fn outputs_are_independent_of_each_other() {
             let numbers = async {
                 let mut numbers = numbers.connect().await?;
                 loop {
-                    // Without end, while nobody takes them.
+                    // Sends without end while nobody takes the numbers.
                     numbers.send(&1).await?;
                 }
             };
@@ -270,10 +270,10 @@ fn a_dropped_handle_ends_the_process() {
         let process = two.here.instantiate(&two.peer, &two.programs.wait, out).await.unwrap();
         assert_eq!(limited(from.recv()).await.unwrap(), Some(1));
         drop(process);
-        // What it held was dropped.
+        // The ends that it held were dropped.
         assert_eq!(limited(from.recv()).await.unwrap(), None);
         two.nothing_is_left().await;
-        // One that hardly began or did not begin yet ends, too, with the ends in its input.
+        // A process that has hardly begun or not begun yet ends, too, with the ends in its input.
         let (out, mut from) = two.here.sending_port().unwrap();
         drop(two.here.instantiate(&two.peer, &two.programs.wait, out).await.unwrap());
         let mut last = limited(from.recv()).await;
@@ -338,7 +338,7 @@ fn a_difference_names_both_sides() {
             assert!(text.contains(word), "{word}: {text}");
         }
         assert!(matches!(limited(from.recv()).await, Err(PortError::Dropped { .. })));
-        // The others are not concerned.
+        // Other processes are not concerned.
         two.fails("error").await;
         two.nothing_is_left().await;
     });
@@ -367,7 +367,7 @@ fn a_process_creates_processes_elsewhere() {
         for number in 0..20_000 {
             assert_eq!(limited(from.recv()).await.unwrap(), Some(number));
         }
-        // Directly: the node between has no part in it.
+        // The streams are direct: the node between has no part in them.
         let stats = two.peer.stats();
         assert!(stats.packet_bytes_received < 10_000, "{stats:?}");
         drop(from);
@@ -399,7 +399,7 @@ fn a_process_at_the_node_itself() {
 
 #[test]
 fn one_that_computes_leaves_the_links_alone() {
-    // Of one thread, which a process that spins on it would stop.
+    // A runtime of one thread, which a process that spins on it would stop.
     on_one_thread(async {
         let two = Two::new(tcp).await;
         let (out, mut from) = two.here.sending_port().unwrap();
@@ -407,7 +407,7 @@ fn one_that_computes_leaves_the_links_alone() {
         assert_eq!(limited(from.recv()).await.unwrap(), Some(1));
         two.fails("error").await;
         drop(process);
-        // It learns that it is to end.
+        // The process learns that it is to end.
         assert_eq!(limited(from.recv()).await.unwrap(), Some(2));
         assert_eq!(limited(from.recv()).await.unwrap(), None);
         two.nothing_is_left().await;
@@ -424,7 +424,7 @@ fn a_node_that_dies_is_named_and_its_own_processes_end() {
         two.peer.gone("its fan stopped");
         let error = limited(process).await.unwrap_err();
         assert_eq!(error.to_string(), "process \"wait\": there is gone: its fan stopped");
-        // There the creator is gone, and nobody wants it any more.
+        // At the node `there` the creator is gone, and nobody wants the process any more.
         two.nothing_is_left().await;
         let Err(InstantiateError::Lost(_)) = ({
             let stranger = two.here.local().await.unwrap();

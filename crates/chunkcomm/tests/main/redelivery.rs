@@ -1,4 +1,4 @@
-//! Settling, and senders whose messages are sent again until they are settled.
+//! Settling, and senders that send messages again until they are settled.
 
 use crate::support::random::Random;
 use crate::support::{limited, on_both, on_one_thread, own_host, pair, until};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const SECONDS: Duration = Duration::from_secs(20);
 
-/// A channel from `b` to `a` whose receiver settles.
+/// Returns a channel from `b` to `a` whose receiver settles.
 async fn settled(pair: &crate::support::Pair) -> (Sender<u64>, Receiver<u64>) {
     let options = ChannelOptions::default().settled();
     let sender = pair.b.open_with(&pair.peer, "settled", options).await.unwrap();
@@ -56,7 +56,7 @@ fn by_hand_nothing_else_settles() {
         assert_eq!(sender.stats().settled, 0);
         receiver.settle();
         limited(sender.sync_settled()).await.unwrap();
-        // The last settling is told although the channel is at its end by then.
+        // The last settling is reported although the channel is at its end by then.
         sender.send(&10).await.unwrap();
         let closing = tokio::spawn(sender.close(SECONDS));
         assert_eq!(limited(receiver.recv()).await.unwrap(), Some(10));
@@ -95,7 +95,7 @@ impl Collector {
         let runtime = { runtime }.worker_threads(1).enable_all().build().unwrap();
         let address = address.clone();
         let built = runtime.spawn(async move {
-            // The address of one that was killed is free as soon as its sockets are closed.
+            // The address of a killed node is free as soon as its sockets are closed.
             loop {
                 let node = Node::builder().name("collector").listen(address.clone()).build().await;
                 match node {
@@ -112,7 +112,7 @@ impl Collector {
         self.node.as_ref().unwrap()
     }
 
-    /// Without a word to anybody.
+    /// Ends the node without a word to anybody.
     fn kill(mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -128,7 +128,7 @@ impl Drop for Collector {
     }
 }
 
-/// The message of a number: some are large, and each says which it is.
+/// Returns the message of a number: some are large, and each holds its number.
 fn message(number: u64) -> (u64, Vec<u8>) {
     let bytes = match number % 97 {
         13 => 20_000 + number as usize % 50_000,
@@ -157,7 +157,7 @@ fn every_message_is_settled_though_its_collector_is_killed() {
             assert_eq!((stats.accepted, stats.settled), (count, count));
             sender.close(SECONDS).await.unwrap();
         });
-        // The state that a collector would store: the number that comes next.
+        // State that a collector would store: the number that comes next.
         let (mut stored, mut duplicates, mut stream) = (0, 0, None);
         let mut until_killed = random.below(3000);
         let (_, mut receiver) =
@@ -215,7 +215,7 @@ fn a_sender_accepts_while_its_peer_is_away_as_much_as_it_may_keep() {
             }
         }
         assert!((2_000..=100_000 / 33).contains(&accepted), "{accepted} of 33 bytes each");
-        // As much as may be reserved.
+        // As much may be reserved as is accepted.
         let redelivery = Redelivery::to(&address).bytes_max(100_000);
         let mut reserving = service.open_redelivering::<[u64; 4]>("reserved", redelivery).unwrap();
         let mut reserved = 0;
@@ -302,7 +302,7 @@ fn a_peer_that_dials_is_followed_by_its_name() {
         }
         let mut next = 0;
         for round in 1..=5 {
-            // Another peer's session is left alone.
+            // The session of another peer is left alone.
             let other = Node::builder().name("other").build().await.unwrap();
             limited(other.connect(&address)).await.unwrap();
             let worker = Node::builder().name("worker").build().await.unwrap();
@@ -320,7 +320,7 @@ fn a_peer_that_dials_is_followed_by_its_name() {
             limited(other.close(SECONDS)).await.unwrap();
         }
         limited(sender.sync_settled()).await.unwrap();
-        // Done without a peer.
+        // Close is done without a peer.
         limited(sender.close(SECONDS)).await.unwrap();
         limited(hub.node().close(SECONDS)).await.unwrap();
     });
@@ -337,7 +337,7 @@ fn a_message_that_is_too_large_for_the_next_peer_waits_for_another() {
         sender.send(&vec![1; 100_000]).await.unwrap();
         limited(sender.sync()).await.unwrap();
         collector.kill();
-        // The address of one that was killed is free as soon as its sockets are closed.
+        // The address of a killed node is free as soon as its sockets are closed.
         let small = limited(async {
             loop {
                 let small = Node::builder().name("small").message_bytes_max(50_000);
@@ -350,7 +350,7 @@ fn a_message_that_is_too_large_for_the_next_peer_waits_for_another() {
         .await;
         let accepting = small.accept_within::<Vec<u8>>("large", Duration::from_millis(300));
         assert!(matches!(accepting.await, Err(AcceptError::Late { .. })));
-        // No session was ended for it.
+        // No session was ended for the message.
         assert_eq!(small.explain().await.links.len(), 1);
         limited(small.close(SECONDS)).await.unwrap();
         let collector = Collector::start(&address).await;

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 const SECONDS: Duration = Duration::from_secs(20);
 
-/// The variable that makes a test of this file the sender: the collector's address and the log.
+/// Variable that makes a test of this file the sender: the collector's address, the log and a
+/// count.
 const SENDER: &str = "CHUNKCOMM_TEST_SENDER";
 
 fn directory(name: &str) -> PathBuf {
@@ -30,7 +31,7 @@ fn anywhere() -> Address {
     format!("{}:0", own_host()).parse().unwrap()
 }
 
-/// The message of a number: some are large, and each says which it is.
+/// Returns the message of a number: some are large, and each holds its number.
 fn message(number: u64) -> (u64, Vec<u8>) {
     let bytes = match number % 97 {
         13 => 20_000 + number as usize % 50_000,
@@ -81,11 +82,11 @@ fn the_next_sender_goes_on_with_what_is_not_settled() {
                     }
                 }
                 until(|| sender.stats().settled == round * 90 + 90).await;
-                // Nothing is lost: the log has it.
+                // No message is lost: the log has it.
                 limited(b.close(SECONDS)).await.unwrap();
                 drop((sender, receiver));
             }
-            // A sender that closes has everything settled.
+            // A sender that closes has all its messages settled.
             let b = Node::builder().name("sender").build().await.unwrap();
             let sender = open::<(u64, Vec<u8>)>(&b, &to, &log).await.unwrap();
             let (_, mut receiver) = limited(a.accept::<(u64, Vec<u8>)>("events")).await.unwrap();
@@ -123,13 +124,13 @@ fn a_log_is_one_senders_and_of_one_type() {
         assert!(matches!(cause(error), LogCause::OtherStream { .. }));
         let sender = open::<u64>(&b, &to, &log).await.unwrap();
         assert_eq!(sender.stats().stored, 1);
-        // Without a log there is nothing to wait for.
+        // Without a log there is no storing to wait for.
         let mut plain = b.open_redelivering::<u64>("plain", Redelivery::to(&to)).unwrap();
         assert!(matches!(plain.sync_stored().await, Err(SendError::NotLogged)));
     });
 }
 
-/// The other process of [`a_sender_that_is_killed_loses_nothing_that_it_stored`]: sends the
+/// Runs as the other process of [`a_sender_that_is_killed_loses_nothing_that_it_stored`]: sends the
 /// messages that were not stored before, up to the number given.
 #[test]
 fn sender_that_is_killed() {
@@ -162,7 +163,7 @@ fn a_sender_that_is_killed_loses_nothing_that_it_stored() {
         let a = collector(&anywhere()).await;
         let count = 3000;
         let child = format!("{}|{}|{count}", a.addresses()[0], log.display());
-        // The state that a collector would store: the number that comes next.
+        // State that a collector would store: the number that comes next.
         let (mut consumed, mut stored, mut kills, mut again) = (0, 0, 0, 0);
         while consumed < count {
             let mut command = Command::new(std::env::current_exe().unwrap());
@@ -258,7 +259,7 @@ fn a_log_that_cannot_be_written_ends_the_sender_and_not_what_is_stored() {
             let bytes = if number == 0 { 100 } else { large.len() };
             assert_eq!(limited(receiver.recv()).await.unwrap().map(|it| it.len()), Some(bytes));
         }
-        // The last one is accounted for.
+        // The account includes the last message.
         let error = limited(b.close(SECONDS)).await.unwrap_err();
         assert_eq!(error.channels[0].account.unknown(), 1, "{error}");
     });
@@ -273,7 +274,7 @@ fn a_peer_that_takes_less_is_asked_for_no_more_and_small_packets_carry_all() {
         let b = Node::builder().build().await.unwrap();
         let to = small.addresses()[0].clone();
         let mut sender = open::<Vec<u8>>(&b, &to, &log).await.unwrap();
-        // Staged before it is known what the peer takes.
+        // The messages are staged before the node knows how much the peer takes.
         let sizes = [0, 100, 900, 1100, 5000, 8100, 20_000, 3, 50];
         for size in sizes {
             sender.send(&vec![size as u8; size]).await.unwrap();
@@ -360,7 +361,7 @@ fn a_stream_whose_node_or_runtime_is_gone_says_so() {
             let b = Node::builder().build().await.unwrap();
             let mut sender = limited(async {
                 loop {
-                    // The log of the round before is closed by its thread.
+                    // The thread of the earlier round closes its log.
                     if let Ok(sender) = open::<u64>(&b, &to, &log).await {
                         break sender;
                     }
@@ -401,7 +402,8 @@ fn many_stored_messages_are_opened_again_at_once() {
             let b = Node::builder().build().await.unwrap();
             let mut sender = open(&b);
             assert_eq!(sender.stats().stored, accepted);
-            // A record each, until the bound is reached, which holds across the restarts.
+            // Stores a record each time until the bound is reached, which holds across the
+            // restarts.
             while sender.try_send(&[accepted; 4]).is_ok() {
                 accepted += 1;
                 limited(sender.sync_stored()).await.unwrap();

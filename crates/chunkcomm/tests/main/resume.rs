@@ -10,13 +10,13 @@ use chunkcomm::{LinkCause, Node, NodeBuilder, SendError, Sender};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// A node that gives up early.
+/// Returns a node that gives up early.
 fn hasty() -> NodeBuilder {
     let ms = Duration::from_millis;
     Node::builder().liveness(ms(20), ms(100), ms(2_000))
 }
 
-/// Two nodes with a proxy between them.
+/// Returns two nodes with a proxy between them.
 async fn apart(a: NodeBuilder, b: NodeBuilder) -> (Pair, Proxy) {
     let a = a.name("a").listen(tcp()).build().await.unwrap();
     let b = b.name("b").build().await.unwrap();
@@ -134,7 +134,7 @@ fn a_peer_that_comes_back_after_its_death_is_told_so() {
         assert_eq!(limited(receiver.recv()).await.unwrap(), Some(1));
         proxy.close(true);
         proxy.cut();
-        // The one that waits to be dialled gives up first.
+        // The node that waits to be dialled gives up first.
         let dead = limited(receiver.peer().closed()).await;
         assert!(matches!(dead.cause(), LinkCause::Dead { .. }), "{dead}");
         assert!(pair.peer.is_alive());
@@ -177,7 +177,7 @@ async fn dial(node: &Node) -> RawPeer {
     RawPeer::greet(TcpStream::connect(socket_address(node)).await.unwrap()).await
 }
 
-/// What the node answers to `word` on a new connection.
+/// Returns the node's answer to `word` on a new connection.
 async fn answer(node: &Node, word: impl FnOnce(&RawPeer) -> Resume) -> (RawPeer, Option<Resume>) {
     let mut raw = dial(node).await;
     let word = word(&raw);
@@ -194,13 +194,13 @@ fn connections_are_taken_for_the_session_and_attempt_that_they_name() {
         first.open(1, "named").await;
         let (_, mut receiver) = limited(node.accept_bytes("named")).await.unwrap();
         let kind = |answer: &Option<Resume>| answer.map(|word| word.kind);
-        // Another session, and another process in this one's place.
+        // A word for another session, and one for another process in this one's place.
         let wrong = |raw: &RawPeer| Resume { session: 8, ..again(raw, 2, 0) };
         assert_eq!(kind(&answer(&node, wrong).await.1), Some(Kind::Unknown));
         let wrong = |raw: &RawPeer| Resume { addressee: 5, ..again(raw, 2, 0) };
         assert_eq!(kind(&answer(&node, wrong).await.1), Some(Kind::Unknown));
         assert_eq!(kind(&answer(&node, |raw| again(raw, 1, 0)).await.1), Some(Kind::Stale));
-        // What only the node may say.
+        // A word that only the node may say.
         let wrong = |raw: &RawPeer| Resume { kind: Kind::Agreed, ..again(raw, 2, 0) };
         assert_eq!(kind(&answer(&node, wrong).await.1), None);
         until(|| node.refusals().iter().any(|text| text.contains("about a session"))).await;
@@ -246,14 +246,14 @@ fn a_packet_that_broke_off_goes_on_where_it_did() {
         let mut random = Random::seeded(3);
         let mut sent = 0;
         while sent < packet.len() {
-            // Every time a little more of it comes.
+            // Each time a little more of the packet comes.
             sent = (sent + random.below(900) as usize).min(packet.len());
             raw.bytes(&packet[..sent]).await;
             if sent == packet.len() {
                 break;
             }
             attempt += 1;
-            // Wait until it was read, so that the parts differ.
+            // Waits until the part was read, so that the parts differ.
             tokio::time::sleep(Duration::from_millis(3)).await;
             let (next, agreed) = answer(&node, |raw| again(raw, attempt, 0)).await;
             assert_eq!(agreed.map(|it| (it.kind, it.received)), Some((Kind::Agreed, 0)));

@@ -1,4 +1,4 @@
-//! A node whose runtime has ended: nobody waits on it for ever.
+//! A node whose runtime has ended: no call waits on it for ever.
 
 use crate::support::{Pair, limited, pair};
 use chunkcomm::{AcceptError, ConnectError, Gather, Receiver, Sender};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-/// Runs `test` with each kind of runtime for the nodes, itself on another.
+/// Runs `test` with each kind of runtime for the nodes; `test` itself runs on another.
 fn beside<F: Future<Output = ()>>(test: impl Fn(Runtime) -> F) {
     let one = || Builder::new_current_thread().enable_all().build().unwrap();
     let two = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -16,7 +16,7 @@ fn beside<F: Future<Output = ()>>(test: impl Fn(Runtime) -> F) {
     }
 }
 
-/// The tasks that wait, by name.
+/// The waiting tasks, by name.
 type Waits = Vec<(&'static str, JoinHandle<()>)>;
 
 /// Spawns a wait under its name.
@@ -27,8 +27,8 @@ where
     waits.push((name, tokio::spawn(wait)));
 }
 
-/// Makes nodes and channels that `nodes` drives. They are made on another thread, since a runtime
-/// that blocks cannot begin within another.
+/// Makes nodes and channels that the runtime `nodes` drives. Another thread makes them, since a
+/// runtime that blocks cannot begin within another.
 async fn on<T: Send + 'static>(
     nodes: Runtime,
     make: impl Future<Output = T> + Send + 'static,
@@ -107,7 +107,7 @@ fn waits_on_channels(
     });
 }
 
-/// A call, and a gather of this receiver.
+/// Begins a call, and a gather of this receiver.
 fn waits_on_others(waits: &mut Waits, pair: &Pair, receiver: Receiver<u64>) {
     // A service and processes run on the runtime in which they are made: here on one that lasts.
     let service = pair.a.serve("slow", |(): ()| std::future::pending::<Result<(), String>>());

@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize, Serializer};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a value does half-way through.
+/// Behaviour of a value half-way through its encoding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Habit {
     #[default]
     Good,
     Panics,
     Errs,
-    /// Sends on what [`INNER`] holds.
+    /// Sends on the senders in [`INNER`].
     Sends,
 }
 
@@ -164,7 +164,7 @@ fn one_that_sends_on_another_channel_of_the_link_harms_neither() {
             let size = SIZES[number as usize / 10];
             let got = limited(receiver.recv()).await.unwrap().unwrap();
             assert!(got == Odd::new(number, size, Habit::Good), "message {number} of {size}");
-            // A value may be encoded twice, so that it sends twice.
+            // A value may be encoded twice; then it sends twice.
             let (mut got, mut again) = (0, 0);
             while got < number + 1000 {
                 assert!(again < 2, "{got} for the third time");

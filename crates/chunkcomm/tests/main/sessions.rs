@@ -1,4 +1,4 @@
-//! How many sessions peers may begin with a node.
+//! Bound of the sessions that peers may begin with a node.
 
 use crate::support::raw::{RawPeer, socket_address};
 use crate::support::{limited, on_both, on_one_thread, tcp, until};
@@ -7,7 +7,7 @@ use chunkcomm::{ConnectError, HelloCause, LinkCause, Node, NodeError};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// A peer that says this of a session, and the kind of the answer.
+/// Lets a peer ask for a session by this word; returns the peer and the kind of the answer.
 async fn says(node: &Node, kind: Kind, session: u64, attempt: u32) -> (RawPeer, Kind) {
     let stream = TcpStream::connect(socket_address(node)).await.unwrap();
     let mut raw = RawPeer::greet(stream).await;
@@ -28,7 +28,7 @@ async fn node(sessions_max: usize) -> Node {
     settings.build().await.unwrap()
 }
 
-/// How many sessions are cut off, and how many there are.
+/// Returns how many sessions are cut off, and how many there are.
 async fn cut_off(node: &Node) -> (usize, usize) {
     let links = node.explain().await.links;
     (links.iter().filter(|link| link.state == "cut off").count(), links.len())
@@ -53,7 +53,7 @@ fn the_session_that_is_cut_off_for_longest_gives_way_to_a_new_one() {
         }
         let (third, second, first) =
             (raws.pop().unwrap(), raws.pop().unwrap(), raws.pop().unwrap());
-        // The second is lost before the first.
+        // The second session is lost before the first.
         let mut kept = Vec::new();
         for (lost, (raw, accepted)) in [second, first].into_iter().enumerate() {
             drop(raw);
@@ -64,7 +64,7 @@ fn the_session_that_is_cut_off_for_longest_gives_way_to_a_new_one() {
         let error = limited(kept[0].0.closed()).await;
         assert!(matches!(error.cause(), LinkCause::GaveWay { sessions_max: 3 }), "{error}");
         assert!(error.to_string().contains("sessions_max allows 3"), "{error}");
-        // It is told so when it comes back; the others go on.
+        // The peer of the ended session learns of it when it comes back; the others go on.
         assert_eq!(says(&a, Kind::Again, 2, 2).await.1, Kind::Unknown);
         assert_eq!(says(&a, Kind::Again, 1, 2).await.1, Kind::Agreed);
         assert!(third.1.0.is_alive() && kept[1].0.is_alive());
@@ -108,7 +108,7 @@ fn sessions_that_are_begun_and_cut_do_not_pile_up() {
         let a = node(8).await;
         for session in 1..=100 {
             drop(begun(&a, session).await);
-            // It is seen that the connection is gone.
+            // Waits until the node sees that the connection is gone.
             let (cut, links) = limited(async {
                 loop {
                     let (cut, links) = cut_off(&a).await;

@@ -1,4 +1,4 @@
-//! Peers that say nothing, or little: a peer by hand, and time that passes when it is told to.
+//! Peers that say little or nothing: a peer by hand, and a clock that moves only by command.
 
 use crate::support::raw::{RawPeer, run_of};
 use crate::support::still::StandsStill;
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 const DEAD: Duration = Duration::from_millis(400);
 
-/// Short against [`DEAD`] and the lateness that is noticed.
+/// Step of the clock, short against [`DEAD`] and against the lateness that is noticed.
 const STEP: Duration = Duration::from_millis(40);
 
-/// A node that waits for a peer by hand to acknowledge a message.
+/// A node that waits for the acknowledgement of a message by a peer by hand.
 struct Waiting {
     node: Node,
     raw: RawPeer,
@@ -49,7 +49,7 @@ impl Waiting {
         self.sender.peer().is_alive()
     }
 
-    /// Without a word for so long, in steps that are not late.
+    /// Passes `steps` steps without a word of the peer; none of them is late.
     async fn silent(&mut self, steps: u32) {
         for _ in 0..steps {
             self.still.passes(STEP).await;
@@ -57,7 +57,7 @@ impl Waiting {
     }
 }
 
-/// Steps until the session of a silent peer is dead, and somewhat more.
+/// Returns the number of steps until a silent peer's session is dead, and as many again.
 fn steps_to_death() -> u32 {
     (2 * DEAD.as_millis()).div_ceil(STEP.as_millis()) as u32
 }
@@ -73,11 +73,12 @@ fn whoever_says_nothing_is_dead_after_its_time() {
     });
 }
 
-/// A peer that decodes a message of gigabytes on the thread of its driver says nothing for long.
+/// Checks the extra time of a peer that decodes a message of gigabytes on the thread of its driver,
+/// and says nothing for long.
 #[test]
 fn whoever_may_take_larger_messages_is_given_the_time_to_decode_them() {
     on_one_thread(async {
-        // Two seconds for what is above the default.
+        // Two seconds for the bytes above the default.
         let builder = Node::builder().message_bytes_max(3 * 32 * 1024 * 1024);
         let mut waiting = Waiting::of(builder).await;
         waiting.silent(steps_to_death()).await;
@@ -91,7 +92,7 @@ fn whoever_may_take_larger_messages_is_given_the_time_to_decode_them() {
 fn any_byte_is_a_sign_of_life() {
     on_one_thread(async {
         let mut waiting = Waiting::new().await;
-        // A packet that takes five times as long as a silent peer has.
+        // A packet that takes five times the time that a silent peer has.
         let body = run_of(&[&[7; 100]]);
         let header =
             Header { body_bytes: body.len() as u32 + 16, sequence: 3, ..Header::default() };
@@ -113,7 +114,7 @@ fn any_byte_is_a_sign_of_life() {
 fn who_looks_late_gives_its_peer_more_time() {
     on_one_thread(async {
         let mut waiting = Waiting::new().await;
-        // As if the node had been stopped: its look at the clock comes ten times too late.
+        // The node seems to have been stopped: its look at the clock comes ten times too late.
         waiting.still.passes(10 * DEAD).await;
         waiting.silent(2).await;
         assert!(waiting.lives(), "{}", waiting.node.explain().await);

@@ -1,4 +1,4 @@
-//! Senders as a `Sink`: no item is lost, whatever clones do, and the end is one.
+//! Senders as a `Sink`: no item is lost, whatever clones do, and a closed sink ends once.
 
 use crate::support::{NEVER, all, limited, on_both, on_one_thread, pair, pair_of, tcp};
 use bytes::Bytes;
@@ -27,7 +27,7 @@ async fn closed<I, S: Sink<I> + Unpin>(sink: &mut S) -> Result<(), S::Error> {
     limited(poll_fn(|context| Pin::new(&mut *sink).poll_close(context))).await
 }
 
-/// Numbers from `next` on, until there is no room for more.
+/// Sends numbers from `next` on, until there is no room for more.
 fn fill(sender: &mut Sender<u64>, next: &mut u64) {
     loop {
         match sender.try_send(next) {
@@ -38,7 +38,7 @@ fn fill(sender: &mut Sender<u64>, next: &mut u64) {
     }
 }
 
-/// How an item that is held may go on its way.
+/// Way in which a held item may leave.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Then {
     Flush,
@@ -144,7 +144,7 @@ fn an_item_that_never_finds_room_is_told_of() {
         let (mut clone, mut next) = (sender.clone(), 0);
         fill(&mut clone, &mut next);
         Pin::new(&mut sender).start_send(next).unwrap();
-        // Room comes and is taken by the clone again, until there is no credit.
+        // The clone takes all room that comes, until there is no credit.
         for _ in 0..100 {
             tokio::time::sleep(Duration::from_millis(1)).await;
             fill(&mut clone, &mut next);

@@ -50,8 +50,8 @@ fn a_stream_arrives_in_order_and_ends() {
     }
 }
 
-/// Stretches of messages as long as each other, of others, and now and then a large one: what is
-/// short and alike goes its own way at both ends.
+/// Checks stretches of messages of one length and of different lengths, with a large one now and
+/// then. Short messages of one length take a way of their own at both ends.
 #[test]
 fn many_at_once_of_any_lengths_arrive_in_order() {
     on_both(|| async {

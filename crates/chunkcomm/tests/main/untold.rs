@@ -1,4 +1,5 @@
-//! What was accepted and lost, and nobody was told of: closing the node says it.
+//! Messages that were accepted and lost without any call reporting it: closing the node reports
+//! them.
 
 use crate::support::{Pair, fill, limited, on_both, on_one_thread, pair, until};
 use chunkcomm::{
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 const LATE: Duration = Duration::from_secs(20);
 
-/// The only channel in an account: its name, accepted, acknowledged, why.
+/// Returns the only channel in an account: its name, accepted, acknowledged, cause.
 fn only(error: &CloseError) -> (&str, u64, u64, Option<&SendError>) {
     assert_eq!(error.forgotten, 0);
     let [Unacknowledged { channel, account, cause, .. }] = &error.channels[..] else {
@@ -18,7 +19,7 @@ fn only(error: &CloseError) -> (&str, u64, u64, Option<&SendError>) {
     (channel, account.accepted, account.acknowledged, cause.as_ref())
 }
 
-/// A channel that `b` filled, whose receiver takes nothing; some of it is acknowledged.
+/// Returns a channel that `b` filled and whose receiver takes nothing; some of it is acknowledged.
 async fn filled(pair: &Pair, name: &str) -> (Sender<u64>, chunkcomm::Receiver<u64>, u64) {
     let (mut sender, receiver) = pair.channel::<u64>(name).await;
     sender.send_all(0..10u64).await.unwrap();
@@ -43,7 +44,7 @@ fn what_a_dropped_sender_lost_before_is_said_when_the_node_is_closed() {
         assert!(matches!(lost.link.cause(), LinkCause::Closed));
         let text = error.to_string();
         assert!(text.contains("channel \"dropped\" to a") && text.contains("was closed"), "{text}");
-        // It was said.
+        // The loss was reported once.
         limited(pair.b.close(LATE)).await.unwrap();
     });
 }
@@ -60,7 +61,7 @@ fn what_a_call_on_the_sender_said_is_not_said_again() {
         assert!(lost.account.unknown() > 0);
         drop(told);
         let error = limited(pair.b.close(LATE)).await.unwrap_err();
-        // Whether its sender lives does not matter: nobody looked.
+        // The loss is reported whether or not the sender lives: nobody looked.
         let (channel, said, ..) = only(&error);
         assert_eq!((channel, said), ("untold", accepted));
         drop(untold);
@@ -76,7 +77,7 @@ fn what_was_accepted_on_a_refused_channel_is_said_when_its_sender_is_gone() {
         let accepted = fill(&mut sender, &1).await;
         drop(sender);
         limited(pair.a.accept::<String>("refused")).await.unwrap_err();
-        // A channel beside it: the refusal came before what this one gets.
+        // A channel beside it: the refusal came before this channel's messages.
         pair.is_well("beside").await;
         let error = limited(pair.b.close(LATE)).await.unwrap_err();
         let (channel, said, _, cause) = only(&error);
@@ -91,7 +92,7 @@ fn a_message_of_which_a_part_was_sent_to_who_refuses_it_is_in_the_account() {
     on_both(|| async {
         let pair = pair().await;
         let mut sender: Sender<Vec<u64>> = pair.b.open(&pair.peer, "half").await.unwrap();
-        // More than its window holds: the rest waits for who takes the first part.
+        // More than its window holds: the rest waits for a receiver that takes the first part.
         sender.send(&vec![7; 1_000_000]).await.unwrap();
         until(|| pair.peer.stats().packet_bytes_sent > 8 * 1024).await;
         drop(sender);
@@ -166,7 +167,7 @@ fn a_node_remembers_a_thousand_channels_and_counts_the_others() {
     });
 }
 
-/// Takes all, and panics at the end.
+/// A landing that takes everything, and panics at the end.
 struct Panics(Vec<u8>);
 
 impl Landing for Panics {
@@ -201,7 +202,7 @@ fn what_came_to_a_port_whose_end_was_dropped_is_no_loss() {
         ways.hand_over(there).await.unwrap();
         let mut sender = limited(ends.recv()).await.unwrap().unwrap().connect().await.unwrap();
         drop(here);
-        // Refused at once, or after this.
+        // The send is refused at once, or after it.
         let _ = sender.send(&1).await;
         drop(sender);
         drop((ways, ends));

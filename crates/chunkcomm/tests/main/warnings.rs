@@ -1,20 +1,20 @@
-//! A node's warnings to people, where no call can return an error: messages of which nobody knows
-//! at the node's end whether they arrived, and channels that nobody accepts.
+//! A node's warnings to people, where no call can return an error: messages whose arrival is
+//! unknown at the node's end, and channels that nobody accepts.
 
 use crate::support::events::Events;
 use crate::support::{fill, itself, limited, memory, on_both, pair, pair_of, tcp, until};
 use chunkcomm::{AcceptError, ChannelOptions, Node, NodeBuilder, Peer, Sender};
 use std::time::Duration;
 
-/// Set for the process that ends: how.
+/// Variable that is set for the process that ends: the way in which it ends.
 const ENDS: &str = "CHUNKCOMM_TEST_ENDS";
 
-/// Set for the process that sends and ends: the address of its peer.
+/// Variable that is set for the process that sends and ends: the address of its peer.
 const SENDS: &str = "CHUNKCOMM_TEST_SENDS";
 
 const MESSAGES: u64 = 1000;
 
-/// Sends more than the window of a channel that nobody accepts.
+/// Sends more than the window holds of a channel that nobody accepts.
 async fn send(builder: NodeBuilder) -> (Node, Peer, Sender<(u64, String)>) {
     let server = Node::builder().name("server").listen(tcp()).build().await.unwrap();
     let client = builder.name("client").build().await.unwrap();
@@ -31,7 +31,7 @@ async fn send(builder: NodeBuilder) -> (Node, Peer, Sender<(u64, String)>) {
     (client, peer, sender)
 }
 
-/// One process, which ends as the variable says.
+/// Runs as one process, which ends as the variable says.
 #[test]
 fn ends() {
     let Ok(how) = std::env::var(ENDS) else { return };
@@ -93,7 +93,7 @@ fn ends() {
     drop(runtime);
 }
 
-/// One process, which sends on a thread of the node's own and returns from `main` at once.
+/// Runs as one process, which sends on a thread of the node's own and returns from `main` at once.
 #[test]
 fn sends_and_ends() {
     let Ok(address) = std::env::var(SENDS) else { return };
@@ -106,7 +106,7 @@ fn sends_and_ends() {
             sender.send(&number).await.unwrap();
         }
     });
-    // As `main` ends, without what the tests' own does behind them.
+    // Ends as `main` does, without the code that the tests' own `main` runs behind them.
     std::process::exit(0);
 }
 
@@ -159,7 +159,7 @@ fn nothing_is_said_of_what_was_told_or_is_not_to_be_told() {
     }
 }
 
-/// Runs on a clock that jumps to the next timer when nothing else is to be done.
+/// Runs `test` on a clock that jumps to the next timer when nothing else is to be done.
 fn on_a_paused_clock(test: impl Future<Output = ()>) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().start_paused(true).build().unwrap().block_on(test);
@@ -230,7 +230,7 @@ fn who_accepts_within_a_time_learns_what_was_opened_in_its_place() {
         let bytes = ChannelOptions::default().accept_within(soon);
         let error = limited(pair.a.accept_bytes_with("bytes", bytes)).await.unwrap_err();
         assert!(matches!(error, AcceptError::Late { .. }), "{error}");
-        // It is still there, and a deadline far away is no hindrance.
+        // The channel is still there, and a deadline far away is no hindrance.
         let late = Duration::from_secs(20);
         let accepted = limited(pair.a.accept_within::<u64>("evnts", late)).await;
         assert_eq!(limited(accepted.unwrap().1.recv()).await.unwrap(), Some(7));

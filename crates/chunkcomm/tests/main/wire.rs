@@ -18,7 +18,7 @@ use chunkcomm::{
 };
 use tokio::net::TcpListener;
 
-/// A node with an honest link and one to a raw peer whose channel 1 it accepted.
+/// A node with an honest link, and with a link to a raw peer whose channel 1 it accepted.
 struct Scene {
     pair: Pair,
     raw: RawPeer,
@@ -36,7 +36,8 @@ impl Scene {
         Scene { pair, raw, peer, receiver }
     }
 
-    /// The session ended; everybody who can act knows why, and all else works.
+    /// Checks that the session ended, that everybody who can act knows why, and that all else
+    /// works.
     async fn ended(mut self) -> LinkError {
         let error = limited(self.peer.closed()).await;
         assert_eq!(error.peer(), "raw");
@@ -64,14 +65,14 @@ impl Scene {
     }
 }
 
-/// What the node says of a numbered packet with this body.
+/// Returns the node's error for a numbered packet with this body.
 async fn of_packet(body: impl FnOnce(&mut Vec<u8>)) -> ProtocolError {
     let mut scene = Scene::new().await;
     scene.raw.packet(body).await;
     scene.protocol_error().await
 }
 
-/// What the node says of these bytes.
+/// Returns the node's error for these bytes.
 async fn of_bytes(bytes: &[u8]) -> ProtocolError {
     let mut scene = Scene::new().await;
     scene.raw.bytes(bytes).await;
@@ -87,7 +88,7 @@ fn packets_that_lie_about_their_lengths() {
             matches!(error, ProtocolError::Wire(WireError::PacketTooLarge { bytes: u32::MAX, .. })),
             "{error}"
         );
-        // A run that passes the end of its packet.
+        // A run reaches beyond the end of its packet.
         let error = of_packet(|body| body.run(1, 1000, 1)).await;
         assert_eq!(error, ProtocolError::Wire(WireError::RecordPassesPacket));
         let error = of_packet(|body| {
@@ -95,10 +96,10 @@ fn packets_that_lie_about_their_lengths() {
             body.extend_from_slice(&[0; 100]);
         });
         assert_eq!(error.await, ProtocolError::Wire(WireError::RecordPassesPacket));
-        // Less than a record is left.
+        // The rest is shorter than a record.
         let error = of_packet(|body| body.extend_from_slice(&[1; 15])).await;
         assert_eq!(error, ProtocolError::Wire(WireError::RecordPassesPacket));
-        // A fragment that passes its packet.
+        // A fragment reaches beyond its packet.
         let error = of_packet(|body| body.fragment(1, 100_000, 5000)).await;
         assert_eq!(error, ProtocolError::Wire(WireError::RecordPassesPacket));
     });
@@ -232,7 +233,7 @@ fn refusals_without_end_are_answered_once() {
 #[test]
 fn more_credit_than_was_given() {
     on_both(|| async {
-        // In one run, and in many.
+        // The excess comes in one run, and in many.
         for run_bytes in [WINDOW_BYTES_INITIAL as usize + 1, 1000] {
             let mut scene = Scene::new().await;
             for _ in 0..WINDOW_BYTES_INITIAL as usize / run_bytes + 1 {
@@ -299,7 +300,7 @@ fn fragments_that_do_not_fit() {
         assert_eq!(error.await, ProtocolError::Wire(WireError::BadFragment));
         let error = of_packet(|body| body.fragment(1, 10_000, 0)).await;
         assert_eq!(error, ProtocolError::Wire(WireError::BadFragment));
-        // The second is of another message, or longer than what is missing.
+        // The second fragment is of another message, or longer than the missing rest.
         for (bytes, fragment) in [(20_001, 5000), (20_000, 15_001)] {
             let mut scene = Scene::new().await;
             for (bytes, fragment) in [(20_000, 5000), (bytes, fragment)] {
@@ -316,7 +317,7 @@ fn fragments_that_do_not_fit() {
             assert!(error == ProtocolError::Fragments || credit, "{error}");
             assert!(!credit || fragment > 11_384, "{error}");
         }
-        // Longer than any fragment may be.
+        // The fragment is longer than any may be.
         let mut scene = Scene::new().await;
         let body_bytes = (FRAGMENT_BYTES_MAX + PACKET_BYTES_TUNED) as u32 + 1000;
         let header = Header { body_bytes, sequence: 2, ..Header::default() };
@@ -326,19 +327,20 @@ fn fragments_that_do_not_fit() {
     });
 }
 
-/// Runs whose messages do not fill them, and the number of good messages before.
+/// Returns runs whose messages do not fill them: bytes, count of messages, good messages before the
+/// lie.
 fn lies() -> Vec<(Vec<u8>, u32, usize)> {
     vec![
-        // The last message passes the end.
+        // The last message reaches beyond the end.
         (vec![1, 7, 5, 7], 2, 1),
         // The bytes end within a prefix.
         (vec![1, 7, 0xFA, 1], 2, 1),
         (vec![1, 7, 0xFB, 0xFF, 0xFF, 0xFF, 0xFF], 2, 1),
-        // No prefix begins so, and large messages are not in runs.
+        // No prefix begins with this byte, and large messages are not in runs.
         (vec![1, 7, 0xFC], 2, 1),
         (vec![1, 7, 0xFF], 2, 1),
         (vec![0xFF; 30], 1, 0),
-        // There are more messages, or fewer.
+        // The run has fewer messages than announced, or more.
         (vec![1, 7, 1, 8], 3, 2),
         (vec![1, 7, 1, 8], 1, 2),
     ]

@@ -1,4 +1,4 @@
-//! Hundreds of nodes, and the same again by the same seed.
+//! Hundreds of nodes, whose run a seed repeats.
 
 use super::{connect, node};
 use chunkcomm::simulation::{self, Delivery, LinkSpec, Network, Simulation};
@@ -33,13 +33,12 @@ async fn ring(simulation: &Simulation, size: usize) -> Vec<Member> {
     members
 }
 
-/// How much the message that member `at` begins with holds.
+/// Returns the number of items in the message with which member `at` begins.
 fn items_of(at: usize) -> usize {
     3 * at % 400
 }
 
-/// Every member sends its messages on `rounds` times; returns how many
-/// items were received.
+/// Lets every member send its messages on `rounds` times; returns how many items were received.
 async fn exchange(members: Vec<Member>, rounds: u32) -> usize {
     let mut tasks = Vec::new();
     for (at, mut member) in members.into_iter().enumerate() {
@@ -60,7 +59,7 @@ async fn exchange(members: Vec<Member>, rounds: u32) -> usize {
     for task in tasks {
         let (received, member) = task.await.unwrap();
         items += received;
-        // Kept until all are done: who hangs up first would end the others.
+        // Kept until all are done: a member that hangs up first would end the others.
         members.push(member);
     }
     items
@@ -74,7 +73,7 @@ fn network(seed: u64, size: usize, spec: LinkSpec) -> Network {
     network
 }
 
-/// The digest, the deliveries and the time of a run by `seed`.
+/// Returns the digest, the deliveries and the time of a run by `seed`.
 fn run(seed: u64, size: usize, rounds: u32) -> (u64, Vec<Delivery>, Duration) {
     let spec = LinkSpec { jitter: Duration::from_micros(40), ..LinkSpec::ETHERNET_1G };
     simulation::run(network(seed, size, spec), async |simulation| {

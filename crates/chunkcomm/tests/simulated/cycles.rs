@@ -1,4 +1,4 @@
-//! Nodes that wait for each other in a ring are told so.
+//! Nodes that wait for each other in a ring learn of it.
 
 use super::{connect, node};
 use bytes::Bytes;
@@ -7,10 +7,10 @@ use chunkcomm::{BytesReceiver, Node, Peer};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// More than windows and rings take.
+/// Messages of a sender, more than windows and rings take.
 const MESSAGES: u32 = 30_000;
 
-/// Nodes `a`, `b`, ... of which some send to others, who take nothing for now.
+/// Nodes `a`, `b`, ... of which some send to others, which take nothing for now.
 struct Ring {
     simulation: Simulation,
     nodes: Vec<Node>,
@@ -46,7 +46,7 @@ impl Ring {
         all
     }
 
-    /// Everybody receives, and all messages come.
+    /// Receives on all channels until all messages came.
     async fn receive_all(&mut self) {
         let receiving = self.receivers.drain(..).map(|mut receiver| {
             tokio::spawn(async move {

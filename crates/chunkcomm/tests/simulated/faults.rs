@@ -60,7 +60,7 @@ fn who_says_nothing_is_turned_away_after_five_seconds_of_the_model() {
         let left = node(&simulation, hosts[0], "left").await;
         let address = right.addresses()[0].clone();
         let dialling = tokio::spawn(async move { left.connect(&address).await.map(drop) });
-        // The connection is open, the dialler's hello is on its way.
+        // The connection is open; the dialler's hello is on its way.
         simulation.sleep(LATENCY * 5 / 2).await;
         simulation.with(|network, now| network.partition(now, hosts[0], hosts[1]));
         simulation.sleep(Duration::from_millis(4990)).await;
@@ -103,7 +103,8 @@ async fn note_events(mut events: LinkEvents, simulation: Simulation, told: Arc<M
     }
 }
 
-/// A stream over connections that are cut again and again; what its run was.
+/// Runs a stream over connections that are cut again and again; returns the digest, the time and
+/// the events of its run.
 fn cut_again_and_again(seed: u64) -> (u64, Duration, Told) {
     const NUMBERS: u64 = 1000;
     let mut network = Network::new(seed);

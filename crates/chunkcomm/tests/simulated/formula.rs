@@ -1,15 +1,15 @@
-//! A message takes as long as the formula says: the cost of its packets, its
-//! bytes by the rate, and the latency.
+//! Time of a message by the formula: the cost of its packets, its bytes by the rate, and the
+//! latency.
 
 use super::{connect, node};
 use chunkcomm::simulation::{self, LinkSpec, Network, Simulation};
 use chunkcomm::{BytesReceiver, BytesSender, Peer, PeerStats};
 use std::time::Duration;
 
-/// The clock of the programs steps so.
+/// Step of the programs' clock.
 const STEP: Duration = Duration::from_micros(1);
 
-/// Longer than what follows a message: acknowledgements and credit.
+/// Time without messages, longer than the acknowledgements and credit that follow a message.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Bytes after which a channel's window has grown to its largest, and the link knows
@@ -23,7 +23,7 @@ enum Shape {
     Switch,
 }
 
-/// What `spec` says that packets take which leave one after another.
+/// Returns the time that packets take by `spec` when they leave one after another.
 fn formula(spec: &LinkSpec, before: &PeerStats, after: &PeerStats) -> Duration {
     let writes = u32::try_from(after.writes - before.writes).unwrap();
     let bytes = after.packet_bytes_sent - before.packet_bytes_sent;
@@ -39,7 +39,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Transfers much, with no pause in between.
+    /// Transfers many messages of `bytes` each without a pause.
     async fn warm(&mut self, bytes: usize) {
         let (sender, receiver) = (&mut self.sender, &mut self.receiver);
         let sending = async {
@@ -55,7 +55,7 @@ impl Pair {
         tokio::join!(biased; sending, receiving);
     }
 
-    /// How long a message of so many bytes takes, from `send` until `recv`.
+    /// Returns the time of a message of `bytes` bytes, from `send` until `recv`.
     async fn transfer(&mut self, bytes: usize) -> Duration {
         let message = vec![7; bytes];
         let start = self.simulation.now();
@@ -93,7 +93,7 @@ fn agrees(shape: Shape, spec: LinkSpec) {
             let off = took.abs_diff(expected);
             println!("{shape:?} {bytes} B: {took:?}, by the formula {expected:?}");
             assert!(off <= (expected / 100).max(STEP), "{bytes} B: {took:?}, not {expected:?}");
-            // Whatever the packets were, they held the message.
+            // However the packets were cut, they held the message.
             let least = Duration::from_secs_f64(bytes as f64 / spec.bytes_per_second as f64);
             assert!(took > spec.latency + spec.cost_per_packet + least);
         }
@@ -128,7 +128,7 @@ fn a_link_across_the_world() {
     agrees(Shape::Link, spec);
 }
 
-/// Small messages one packet each cost a lambda each; gathered ones do not.
+/// Checks that small messages cost a lambda each in packets of their own, and not when gathered.
 #[test]
 fn gathering_saves_the_cost_of_packets() {
     let spec = LinkSpec::ETHERNET_10M;

@@ -1,4 +1,4 @@
-//! What a bulk transfer leaves of a slow link to others, in the model's time.
+//! Share of a slow link that a bulk transfer leaves to others, in the model's time.
 
 use super::{connect, node};
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Buffers of a kernel that takes whatever it is given.
+/// Bytes of the buffers of a kernel that takes everything that it is given.
 const BUFFER_BYTES: usize = 4 << 20;
 
 const MESSAGE_BYTES: usize = 1 << 20;
@@ -28,7 +28,7 @@ impl Pair {
         (sender, receiver)
     }
 
-    /// Sends messages of `bytes` without end, and takes them.
+    /// Sends messages of `bytes` without end, and takes them; returns the count of bytes taken.
     async fn load(&self, name: &str, bytes: usize) -> Arc<AtomicU64> {
         let (mut sender, mut receiver) = self.channel(Lane::Bulk, name).await;
         let message = Bytes::from(vec![7; bytes]);
@@ -57,8 +57,8 @@ fn on_link<T>(spec: LinkSpec, program: impl AsyncFnOnce(Pair) -> T) -> T {
     })
 }
 
-/// The longest that 16 bytes took beside a transfer, and what part of the link's
-/// rate the transfer had meanwhile.
+/// Returns the longest time that 16 bytes took beside a transfer, and the transfer's part of the
+/// link's rate meanwhile.
 fn beside_a_transfer(spec: LinkSpec, warm: Duration, turns: u64) -> (Duration, f64) {
     on_link(spec, async |pair| {
         let (mut sender, mut receiver) = pair.channel(Lane::Express, "express").await;
@@ -105,7 +105,7 @@ fn a_long_way_is_filled_and_no_more_than_that() {
     let spec = link(100, Duration::from_millis(40));
     let (longest, rate) = beside_a_transfer(spec, Duration::from_secs(4), 40);
     println!("100 Mbit/s, 40 ms: at most {longest:?} beside {rate:.3} of the rate");
-    // The latency, and a queue of a round trip.
+    // The bound is the latency, and a queue of a round trip.
     assert!(longest < Duration::from_millis(40 + 80 + 30), "{longest:?}");
     assert!(rate > 0.9, "{rate}");
 }

@@ -1,4 +1,4 @@
-//! Strangers whom a node dials.
+//! Strangers that a node dials.
 
 use super::stranger::{Identity, Manner, Stranger, member_hello};
 use super::{cause, guarded, honest, other_seed, seed};
@@ -12,7 +12,8 @@ use rustls::version::TLS12;
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-/// What a node says of a listener that does this, at once: time stands still meanwhile.
+/// Returns the error of a node that dials a listener which does this. It comes at once: time stands
+/// still meanwhile.
 async fn dialled(node: &Node, does: fn(TcpStream)) -> HelloCause {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().into();
@@ -28,12 +29,12 @@ fn member(stream: TcpStream) -> Stranger {
     Stranger::greets(stream, Role::Acceptor, &member_hello().encode())
 }
 
-/// Has the credential's proof, then speaks TLS in this manner.
+/// Exchanges the credential's proofs, then speaks TLS in this manner.
 fn speaks_tls(stream: TcpStream, manner: impl FnOnce(&Stranger) -> Manner) {
     member(stream).proved().speaks_tls(manner);
 }
 
-/// What one does, and words of the error at the node that dialled it.
+/// Behaviour of a stranger, and words of the error at the node that dialled it.
 type Case = (fn(TcpStream), &'static str);
 
 const CASES: &[Case] = &[
@@ -129,7 +130,7 @@ fn a_member_that_is_dialled_is_taken() {
         });
         let dialler = node.clone();
         let dialling = tokio::spawn(async move { dialler.connect(&address).await.map(drop) });
-        // Its handshake ends when the node has taken it.
+        // The member's handshake ends when the node has taken it.
         let member = limited(member).await.unwrap();
         dialling.abort();
         drop(member);

@@ -1,5 +1,5 @@
-//! TLS of users who have an authority of their own. The program that counts allocations
-//! includes this file, too.
+//! TLS of users who have an authority of their own. The program that counts allocations includes
+//! this file, too.
 
 use rcgen::{CertificateParams, CertifiedIssuer, DnType, KeyPair, PKCS_ED25519};
 use rustls::crypto::{CryptoProvider, ring};
@@ -8,7 +8,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::sync::Arc;
 
-/// One who signs certificates.
+/// A signer of certificates.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -43,7 +43,7 @@ pub(crate) fn client(trusted: &Authority, shown: &Authority) -> Arc<ClientConfig
     Arc::new(client_with(trusted, vec![certificate], key))
 }
 
-/// Shows this chain of certificates.
+/// Returns a client that shows this chain of certificates.
 pub(crate) fn client_with(
     trusted: &Authority,
     chain: Vec<CertificateDer<'static>>,

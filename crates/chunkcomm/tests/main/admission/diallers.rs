@@ -1,4 +1,4 @@
-//! Strangers who dial a node, each with another trick.
+//! Strangers that dial a node, each with another trick.
 
 use super::stranger::{Identity, Manner, Stranger, member_hello};
 use super::{honest, other_seed, refused_at_once, seed};
@@ -12,7 +12,7 @@ use rustls::version::{TLS12, TLS13};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
-/// What one does, and how it is refused.
+/// Name of a case, behaviour of the stranger, and words of the refusal.
 type Case = (&'static str, fn(SocketAddr), &'static [&'static str]);
 
 const WRONG_PROOF: &[&str] = &["did not prove", "another, or"];
@@ -21,12 +21,12 @@ fn case(name: &'static str, does: fn(SocketAddr), words: &'static [&'static str]
     (name, does, words)
 }
 
-/// Says `hello`, and no more.
+/// Sends `hello`, and no more.
 fn only_says(node: SocketAddr, hello: &Hello) {
     Stranger::dials(node, hello).hung_up();
 }
 
-/// Says these bytes, then that no more come.
+/// Sends these bytes, then the end of the stream.
 fn says(node: SocketAddr, bytes: &[u8]) {
     let mut stream = TcpStream::connect(node).unwrap();
     stream.write_all(bytes).unwrap();
@@ -35,24 +35,24 @@ fn says(node: SocketAddr, bytes: &[u8]) {
     let _ = stream.read_to_end(&mut Vec::new());
 }
 
-/// Says a member's hello.
+/// Dials with a member's hello.
 fn member(node: SocketAddr) -> Stranger {
     Stranger::dials(node, &member_hello())
 }
 
-/// Has the credential's proof, then speaks TLS in this manner.
+/// Exchanges the credential's proofs, then speaks TLS in this manner.
 fn speaks_tls(node: SocketAddr, manner: impl FnOnce(&Stranger) -> Manner) {
     member(node).proved().speaks_tls(manner);
 }
 
-/// Says a member's hello, then this proof.
+/// Sends a member's hello, then this proof.
 fn proves_by(node: SocketAddr, proof: impl FnOnce(&mut Stranger) -> Vec<u8>) {
     let mut stranger = member(node);
     let proof = proof(&mut stranger);
     stranger.says_last(&proof);
 }
 
-/// A record of TLS.
+/// Returns a record of TLS.
 fn record(kind: u8, length: u16, body: &[u8]) -> Vec<u8> {
     [&[kind, 3, 3], &length.to_be_bytes()[..], body].concat()
 }
@@ -298,7 +298,7 @@ fn tls_cases() -> Vec<Case> {
     ]
 }
 
-/// Each case at a node of its own, so that each refusal is that case's; each at once.
+/// Runs each case at a node of its own, so that each refusal is that case's; each comes at once.
 fn all(cases: Vec<Case>) {
     for (name, does, words) in cases {
         on_one_thread(async {

@@ -1,4 +1,4 @@
-//! Somebody between two honest nodes, who changes what passes.
+//! A man in the middle of two honest nodes, who changes the bytes that pass.
 
 use super::{cause, guarded, honest, refused, refused_at_once};
 use crate::support::raw::socket_address;
@@ -14,14 +14,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Where in a stream which bits are turned over.
+/// Bits that are turned over: place in the stream, mask.
 type Flips = &'static [(usize, u8)];
 
-/// Both flags that admit.
+/// Turns over both flags that admit.
 const FLAGS: Flips = &[(16, (FLAG_CREDENTIAL | FLAG_TLS) as u8)];
 
-/// Passes on what comes for one connection to `node`; `up` is changed on the way
-/// there, `down` on the way back. What went up is kept.
+/// Passes the bytes of one connection on to `node`, with `up` turned over on the way there and
+/// `down` on the way back. Keeps the bytes that went up.
 async fn meddling(node: SocketAddr, up: Flips, down: Flips) -> (Address, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().into();
@@ -59,16 +59,16 @@ async fn pass(
     }
 }
 
-/// An honest node that dials another through somebody who turns over these bits;
-/// what it says of that.
+/// Lets an honest node dial another through somebody who turns over these bits; returns the
+/// dialler's error.
 async fn dialled_through(pair: &Pair, up: Flips, down: Flips) -> HelloCause {
     let (address, _) = meddling(socket_address(&pair.a), up, down).await;
     let third = guarded().name("third").build().await.unwrap();
     cause(third.connect_within(&address, Duration::ZERO).await.unwrap_err())
 }
 
-/// Places in each field of a hello that agree whatever their bits are: these are
-/// noticed by the proofs.
+/// Places in each field of a hello that fit whatever their bits are: only the proofs notice a
+/// change.
 const FIELDS: &[(&str, Flips)] = &[
     ("the newest version", &[(10, 4)]),
     ("what was zero", &[(14, 1)]),
@@ -107,7 +107,7 @@ fn a_bit_turned_over_in_a_proof_is_noticed() {
         let pair = honest().await;
         let still = StandsStill::begin();
         let cause = dialled_through(&pair, &[(HELLO_BYTES + 7, 4)], &[]).await;
-        // The one who dialled had a good proof: it learns of it in its handshake.
+        // The dialler had a good proof: it learns of the refusal in its handshake.
         assert!(matches!(cause, HelloCause::Tls(_)), "{cause}");
         refused_at_once(still, &pair, "up", &["did not prove"]).await;
         let pair = honest().await;
@@ -142,7 +142,7 @@ fn flags_that_are_added_admit_nobody() {
         let pair = honest().await;
         let (address, _) = meddling(socket_address(&pair.a), FLAGS, FLAGS).await;
         let plain = Node::builder().name("plain").build().await.unwrap();
-        // It takes the other for one of its kind, and learns better from its proof.
+        // The plain node takes the other for one of its kind, and learns better from its proof.
         let still = StandsStill::begin();
         let outcome = plain.connect_within(&address, Duration::ZERO).await;
         refused_at_once(still, &pair, "added", &["prove", "that it has"]).await;
@@ -167,8 +167,8 @@ fn what_was_overheard_cannot_be_said_again() {
     });
 }
 
-/// Passes on the hellos and proofs of two connections to `node` as they are, and
-/// then the TLS of each as the other's.
+/// Passes on the hellos and proofs of two connections to `node` as they are, and then the TLS of
+/// each as the other's.
 async fn crossing(node: SocketAddr) -> Address {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().into();

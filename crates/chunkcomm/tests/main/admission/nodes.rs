@@ -1,4 +1,4 @@
-//! Nodes with and without credentials, and those who say nothing.
+//! Nodes with and without credentials, and strangers that fall silent.
 
 use super::stranger::{Manner, Stranger, member_hello};
 use super::{cause, credential, guarded, honest, other_seed, refused};
@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
-/// What a node that dials the honest one says of it.
+/// Returns the error of a node with `settings` that dials the honest one.
 async fn dials(pair: &Pair, settings: NodeBuilder) -> HelloCause {
     let node = settings.name("third").build().await.unwrap();
     cause(limited(node.connect_within(&pair.a.addresses()[0], Duration::ZERO)).await.unwrap_err())
@@ -23,7 +23,7 @@ fn members_find_each_other() {
     on_both(|| async {
         let pair = honest().await;
         pair.is_well("first").await;
-        // Also of a connection that TLS lies over it is known where it came from.
+        // The origin of a connection is known also when TLS lies over it.
         let told = limited(pair.a.events().next()).await;
         let Some(LinkEvent::Connected { peer }) = told else { panic!("{told:?}") };
         assert!(matches!(peer.address(), Some(Address::Tcp { host, .. }) if host == "127.0.0.1"));
@@ -126,9 +126,9 @@ fn settings_do_not_show_the_credential() {
     assert!(text.contains("Credential(..)") && !text.contains("070707"), "{text}");
 }
 
-/// Runs the deadlines of what waits now.
+/// Lets the deadlines of everything that waits now pass.
 async fn time_passes() {
-    // What was said has arrived, and the deadlines run.
+    // Earlier words have arrived, and the deadlines run.
     tokio::time::sleep(Duration::from_millis(100)).await;
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(6)).await;
@@ -198,10 +198,10 @@ fn where_nothing_is_proved_a_stranger_has_five_seconds_until_it_names_a_session(
     });
 }
 
-/// Strangers that a node has at the same time.
+/// Places for strangers that a node has at the same time.
 const PLACES: usize = 64;
 
-/// How many of these the node did not hang up on.
+/// Returns how many of these the node did not hang up on.
 fn still_there(strangers: &[tokio::net::TcpStream]) -> usize {
     let there = |stream: &&tokio::net::TcpStream| loop {
         match stream.try_read(&mut [0; 256]) {
@@ -228,7 +228,7 @@ fn many_silent_strangers_make_way_for_a_peer() {
         let peer = limited(b.connect(&node.addresses()[0])).await.unwrap();
         assert!(node.refusals().iter().all(|refusal| refusal.contains("too many connected")));
         assert!(!node.refusals().is_empty());
-        // As many as have a place are still there: whoever has none is hung up on.
+        // The strangers that have a place are still there; the node hangs up on the others.
         until(|| still_there(&strangers) <= PLACES).await;
         assert!(still_there(&strangers) >= PLACES - 2);
         Pair { a: node, b, peer }.is_well("honest").await;
@@ -245,7 +245,7 @@ fn members_that_prove_themselves_and_stall_make_way_for_a_peer() {
             tokio::task::spawn_blocking(move || (0..PLACES).map(|_| stall()).collect::<Vec<_>>());
         let stalled = limited(stalled).await.unwrap();
         let b = guarded().name("b").build().await.unwrap();
-        // They stay, and no deadline of theirs passes.
+        // The strangers stay, and no deadline of theirs passes.
         let address = node.addresses()[0].clone();
         let peer = limited(b.connect_within(&address, Duration::ZERO)).await.unwrap();
         assert!(node.refusals().iter().all(|refusal| refusal.contains("too many connected")));

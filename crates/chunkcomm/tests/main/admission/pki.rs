@@ -1,4 +1,4 @@
-//! TLS of the user's own: certificates that an authority signed.
+//! TLS of users: certificates that an authority signed.
 
 use super::authority::{Authority, client, client_with, server_with};
 use super::stranger::{Identity, Manner, Stranger};
@@ -20,7 +20,7 @@ fn server(trusted: &Authority, shown: &Authority, asks: bool) -> Arc<ServerConfi
     server_with(trusted, vec![certificate], key, asks)
 }
 
-/// A node that trusts an authority and shows what an authority signed.
+/// Returns a node that trusts an authority and shows a certificate of an authority.
 fn node(trusted: &Authority, shown: &Authority) -> NodeBuilder {
     let name = ServerName::try_from("node.lab").unwrap();
     Node::builder().tls_config(client(trusted, shown), server(trusted, shown, true), Some(name))
@@ -50,7 +50,7 @@ fn another_authority_is_refused_at_either_end() {
         let pair = pair_of(tcp(), node(&lab, &lab), node(&lab, &lab)).await;
         let distrusted = node(&lab, &other).build().await.unwrap();
         let still = StandsStill::begin();
-        // The one who dials is done first, and learns of it later.
+        // The dialler's handshake is done first, and it learns of the refusal later.
         let _ = distrusted.connect_within(&pair.a.addresses()[0], Duration::ZERO).await;
         let words = &["tls", "invalid peer certificate: UnknownIssuer"];
         refused_at_once(still, &pair, "distrusted", words).await;
@@ -64,7 +64,7 @@ fn another_name_is_refused() {
         let pair = pair_of(tcp(), node(&lab, &lab), node(&lab, &lab)).await;
         let strict =
             || Node::builder().tls_config(client(&lab, &lab), server(&lab, &lab, true), None);
-        // By default the host that is dialled must be named, which is an address here.
+        // By default a certificate must name the dialled host, which is an address here.
         let third = strict().build().await.unwrap();
         let cause = cause(
             limited(third.connect_within(&pair.a.addresses()[0], Duration::ZERO))
@@ -102,7 +102,7 @@ fn tls_12_is_not_spoken_though_the_configurations_allow_it() {
         tokio::task::spawn_blocking(move || {
             let hello = Hello { flags: FLAG_TLS, ..good_hello() };
             let versions = vec![&rustls::version::TLS12];
-            // Everything else about it is right.
+            // Everything else about the stranger is right.
             let identity = Some(Identity::signed(certificate, &key));
             Stranger::dials(node, &hello).speaks_tls(|it| Manner {
                 versions,
@@ -196,7 +196,7 @@ fn a_stranger_has_five_seconds_for_its_hello_and_its_tls_together() {
             let mut flight = Vec::new();
             client.write_tls(&mut flight).unwrap();
             stranger.says(&flight);
-            // Its answer: the node waits for the rest.
+            // The node's answer: the node waits for the rest.
             stranger.hears_proof();
             stranger
         });

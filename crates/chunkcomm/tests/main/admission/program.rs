@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Runs the program; its exit status and all that it printed.
+/// Runs the program; returns its exit status and everything that it printed.
 fn run(words: &[&OsStr]) -> (Option<i32>, String) {
     let program = env!("CARGO_BIN_EXE_chunkcomm-credential");
     let output = Command::new(program).args(words).output().unwrap();
@@ -14,7 +14,7 @@ fn run(words: &[&OsStr]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(text).unwrap())
 }
 
-/// A path that is free, and free again afterwards.
+/// A path that is free, and is freed again afterwards.
 struct File(PathBuf);
 
 impl Drop for File {

@@ -1,4 +1,4 @@
-//! A stranger at a plain socket, who knows as much as a case gives it.
+//! A stranger at a plain socket, which knows as much as a case gives it.
 
 use crate::support::raw::good_hello;
 use chunkcomm::proto::credential::{Hellos, PROOF_BYTES, ProofKey, Role, Seed, identity_seed};
@@ -20,7 +20,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The hello of one who says to have the credential.
+/// Returns the hello of a peer that claims to have the credential.
 pub(super) fn member_hello() -> Hello {
     Hello { flags: FLAG_CREDENTIAL | FLAG_TLS, nonce: [3; 32], ..good_hello() }
 }
@@ -33,12 +33,12 @@ pub(super) struct Stranger {
 }
 
 impl Stranger {
-    /// Dials and says this hello.
+    /// Dials with this hello.
     pub(super) fn dials(node: SocketAddr, hello: &Hello) -> Stranger {
         Stranger::greets(TcpStream::connect(node).unwrap(), Role::Dialler, &hello.encode())
     }
 
-    /// Says these bytes as its hello.
+    /// Sends these bytes as its hello.
     pub(super) fn greets(mut stream: TcpStream, role: Role, said: &[u8; HELLO_BYTES]) -> Stranger {
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         stream.write_all(said).unwrap();
@@ -47,7 +47,7 @@ impl Stranger {
         Stranger { stream, hellos: Hellos::new(role, *said, heard), role }
     }
 
-    /// Dials and says the node's own hello to it.
+    /// Dials, and sends the node's own hello back to it.
     pub(super) fn mirrors(node: SocketAddr) -> Stranger {
         let mut stream = TcpStream::connect(node).unwrap();
         let mut heard = [0; HELLO_BYTES];
@@ -56,14 +56,14 @@ impl Stranger {
         Stranger { stream, hellos: Hellos::new(Role::Dialler, heard, heard), role: Role::Dialler }
     }
 
-    /// The node's proof.
+    /// Returns the node's proof.
     pub(super) fn hears_proof(&mut self) -> [u8; PROOF_BYTES] {
         let mut proof = [0; PROOF_BYTES];
         self.stream.read_exact(&mut proof).unwrap();
         proof
     }
 
-    /// The proof that the node waits for.
+    /// Returns the proof that the node waits for.
     pub(super) fn good_proof(&self) -> [u8; PROOF_BYTES] {
         ProofKey::of(&super::seed()).prove(self.role, &self.hellos)
     }
@@ -73,7 +73,7 @@ impl Stranger {
         let _ = self.stream.write_all(bytes);
     }
 
-    /// Proves what it has to; TLS is to follow.
+    /// Exchanges the proofs; TLS is to follow.
     pub(super) fn proves(&mut self) {
         let proof = self.good_proof();
         self.says(&proof);
@@ -82,19 +82,19 @@ impl Stranger {
         assert!(key.verify(self.role.other(), &self.hellos, &theirs));
     }
 
-    /// As [`Stranger::proves`].
+    /// Exchanges the proofs as [`Stranger::proves`] does.
     pub(super) fn proved(mut self) -> Stranger {
         self.proves();
         self
     }
 
-    /// Says this, and no more.
+    /// Sends this, and no more.
     pub(super) fn says_last(mut self, bytes: &[u8]) {
         self.says(bytes);
         self.hung_up();
     }
 
-    /// Says no more, and that it will not.
+    /// Sends nothing more, and ends its stream.
     pub(super) fn ends(self) {
         self.stream.shutdown(Shutdown::Write).unwrap();
         self.hung_up();
@@ -103,18 +103,18 @@ impl Stranger {
     /// Speaks TLS in this manner, whatever comes of it.
     pub(super) fn speaks_tls(mut self, manner: impl FnOnce(&Stranger) -> Manner) {
         let manner = manner(&self);
-        // In TLS 1.3 the one who dials is done before it is judged.
+        // In TLS 1.3 the dialler's handshake is done before the dialler is judged.
         let _ = self.shakes_hands(manner);
         self.hung_up();
     }
 
-    /// Speaks TLS as a member does.
+    /// Speaks TLS as a member does, and is admitted.
     pub(super) fn is_taken(&mut self) {
         let manner = Manner::member(self);
         self.shakes_hands(manner).unwrap();
     }
 
-    /// What a member names as the protocol inside TLS.
+    /// Returns the protocol that a member names inside TLS.
     pub(super) fn binding(&self) -> Vec<u8> {
         [&b"chunkcomm-1 "[..], &self.hellos.digest()].concat()
     }
@@ -130,11 +130,10 @@ impl Stranger {
         Ok(())
     }
 
-    /// Reads until the node hangs up; all that it said is no more than a stranger
-    /// may be told.
+    /// Reads until the node hangs up; the node may send a stranger less than 4096 bytes.
     pub(super) fn hung_up(mut self) {
         let mut rest = Vec::new();
-        // However it ends.
+        // The connection may end in any way.
         let _ = self.stream.read_to_end(&mut rest);
         assert!(rest.len() < 4096, "{} bytes for a stranger", rest.len());
     }
@@ -147,7 +146,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// The one that nodes with this credential have.
+    /// Returns the identity that nodes with this credential have.
     pub(super) fn of(seed: &Seed) -> Identity {
         let head = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
         let key = [&head[..], &identity_seed(seed)].concat();
@@ -162,7 +161,7 @@ impl Identity {
         Identity { chain: vec![certificate.into()], key }
     }
 
-    /// A certificate that somebody signed, with its key in PKCS #8.
+    /// Returns the identity of a certificate that somebody signed, with its key in PKCS #8.
     pub(super) fn signed(
         certificate: CertificateDer<'static>,
         key: &PrivateKeyDer<'_>,
@@ -170,7 +169,7 @@ impl Identity {
         Identity { chain: vec![certificate], key: key.secret_der().to_vec() }
     }
 
-    /// These certificates with the key of others.
+    /// Returns these certificates with the key of another identity.
     pub(super) fn with_key_of(self, other: &Identity) -> Identity {
         Identity { chain: self.chain, key: other.key.clone() }
     }
@@ -178,12 +177,12 @@ impl Identity {
     fn certified(&self, provider: &CryptoProvider) -> Arc<CertifiedKey> {
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(self.key.clone()));
         let key = provider.key_provider.load_private_key(key).unwrap();
-        // Not asked whether certificate and key belong together.
+        // Nobody checks here whether certificate and key belong together.
         Arc::new(CertifiedKey::new(self.chain.clone(), key))
     }
 }
 
-/// How a stranger speaks TLS.
+/// Way in which a stranger speaks TLS.
 pub(super) struct Manner {
     pub(super) versions: Vec<&'static SupportedProtocolVersion>,
     pub(super) identity: Option<Identity>,
@@ -191,7 +190,7 @@ pub(super) struct Manner {
 }
 
 impl Manner {
-    /// As a member does, on this stranger's connection.
+    /// Returns the manner of a member, on this stranger's connection.
     pub(super) fn member(stranger: &Stranger) -> Manner {
         Manner {
             versions: vec![&rustls::version::TLS13],
@@ -231,7 +230,7 @@ impl Manner {
     }
 }
 
-/// Shows this, whatever is asked for.
+/// Shows this certificate, no matter which is asked for.
 #[derive(Debug)]
 struct Shows(Arc<CertifiedKey>);
 

@@ -1,24 +1,25 @@
-//! What the library logs.
+//! Events and spans that the library logs.
 
 use std::sync::{Arc, Mutex, OnceLock};
 use tracing::Dispatch;
 use tracing::subscriber::DefaultGuard;
 
-/// Keeps its events and spans, each as a line, and one for each time that a span is entered.
+/// A subscriber that keeps events and spans, each as a line, and a line for each time that a span
+/// is entered.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Events(Arc<Mutex<Vec<String>>>);
 
 impl Events {
-    /// Takes what this thread tells from now on, as long as the guard lives.
+    /// Takes the events of this thread from now on, as long as the guard lives.
     pub(crate) fn listen(&self) -> DefaultGuard {
-        // With one dispatcher alone the first thread that comes to a callsite decides for all of
-        // them whether it is of interest, also one that has none.
+        // With only one dispatcher, the first thread that comes to a callsite decides for all
+        // threads whether it is of interest, even a thread without a dispatcher.
         static OTHER: OnceLock<Dispatch> = OnceLock::new();
         OTHER.get_or_init(|| Dispatch::new(Events::default()));
         tracing::subscriber::set_default(self.clone())
     }
 
-    /// Of how many events the line has all these words.
+    /// Returns the number of lines that have all these words.
     pub(crate) fn count(&self, words: &[&str]) -> usize {
         let lines = self.0.lock().unwrap();
         lines.iter().filter(|line| words.iter().all(|word| line.contains(word))).count()

@@ -19,11 +19,10 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A time that does not come: what would wait for it must leave for another
-/// reason.
+/// A time that does not come: anything that would wait for it must leave for another reason.
 pub(crate) const NEVER: Duration = Duration::from_secs(3600);
 
-/// Says through `waits` when `future` waits for the first time.
+/// Sends on `waits` when `future` has been polled for the first time.
 pub(crate) async fn announced<F: Future>(
     future: F,
     waits: tokio::sync::oneshot::Sender<()>,
@@ -40,7 +39,7 @@ pub(crate) async fn announced<F: Future>(
     .await
 }
 
-/// Waits until `done` says so.
+/// Waits until `done` returns true.
 pub(crate) async fn until(mut done: impl FnMut() -> bool) {
     limited(async {
         while !done() {
@@ -50,20 +49,20 @@ pub(crate) async fn until(mut done: impl FnMut() -> bool) {
     .await;
 }
 
-/// This program once more, to run one of its tests in a process of its own.
+/// Returns a command of this program, to run one of its tests in a process of its own.
 pub(crate) fn itself(test: &str) -> std::process::Command {
     let mut program = std::process::Command::new(std::env::current_exe().unwrap());
     program.args(["--exact", test]);
     program
 }
 
-/// An address in memory that no other test uses.
+/// Returns an address in memory that no other test uses.
 pub(crate) fn memory() -> Address {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     Address::Memory(format!("test-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// Loopback, the system chooses the port.
+/// Returns an address of loopback, at a port that the system chooses.
 pub(crate) fn tcp() -> Address {
     "127.0.0.1:0".parse().unwrap()
 }
@@ -72,11 +71,11 @@ pub(crate) fn tcp() -> Address {
 pub(crate) struct Pair {
     pub(crate) a: Node,
     pub(crate) b: Node,
-    /// What `b` sees of `a`.
+    /// Node `a`, as `b` sees it.
     pub(crate) peer: Peer,
 }
 
-/// Two nodes with these settings, connected through `address`.
+/// Returns two nodes with these settings, connected through `address`.
 pub(crate) async fn pair_of(address: Address, a: NodeBuilder, b: NodeBuilder) -> Pair {
     let a = a.name("a").listen(address).build().await.unwrap();
     let b = b.name("b").build().await.unwrap();
@@ -84,13 +83,13 @@ pub(crate) async fn pair_of(address: Address, a: NodeBuilder, b: NodeBuilder) ->
     Pair { a, b, peer }
 }
 
-/// Two nodes with default settings over TCP.
+/// Returns two nodes with default settings over TCP.
 pub(crate) async fn pair() -> Pair {
     pair_of(tcp(), Node::builder(), Node::builder()).await
 }
 
 impl Pair {
-    /// A channel from `b` to `a`.
+    /// Opens a channel from `b` to `a`.
     pub(crate) async fn channel<T>(&self, name: &str) -> (Sender<T>, Receiver<T>)
     where
         T: Serialize + DeserializeOwned,
@@ -100,21 +99,21 @@ impl Pair {
         (sender, receiver)
     }
 
-    /// A channel of bytes from `b` to `a`.
+    /// Opens a channel of bytes from `b` to `a`.
     pub(crate) async fn bytes(&self, name: &str) -> (BytesSender, BytesReceiver) {
         let sender = self.b.open_bytes(&self.peer, name).await.unwrap();
         let (_, receiver) = limited(self.a.accept_bytes(name)).await.unwrap();
         (sender, receiver)
     }
 
-    /// A channel of bytes from `a` to `b`.
+    /// Opens a channel of bytes from `a` to `b`.
     pub(crate) async fn bytes_back(&self, name: &str) -> (BytesSender, BytesReceiver) {
         let sender = self.a.open_bytes(&self.as_seen_from_a().await, name).await.unwrap();
         let (_, receiver) = limited(self.b.accept_bytes(name)).await.unwrap();
         (sender, receiver)
     }
 
-    /// What `a` sees of `b`.
+    /// Returns node `b` as `a` sees it.
     async fn as_seen_from_a(&self) -> Peer {
         let (mut hint, mut here) = self.channel::<u8>("which way").await;
         hint.send(&0).await.unwrap();
@@ -122,7 +121,7 @@ impl Pair {
         here.peer().clone()
     }
 
-    /// A channel from `a` to `b`.
+    /// Opens a channel from `a` to `b`.
     pub(crate) async fn back<T>(&self, name: &str) -> (Sender<T>, Receiver<T>)
     where
         T: Serialize + DeserializeOwned,
@@ -132,7 +131,7 @@ impl Pair {
         (sender, receiver)
     }
 
-    /// The link works in order.
+    /// Checks that a channel of the link brings its messages in order.
     pub(crate) async fn is_well(&self, name: &str) {
         let (mut sender, mut receiver) = self.channel::<u64>(name).await;
         for number in 0..100 {
@@ -146,7 +145,7 @@ impl Pair {
     }
 }
 
-/// Everything that comes until the end of the stream.
+/// Returns every value until the end of the stream.
 pub(crate) async fn all<T: DeserializeOwned>(receiver: &mut Receiver<T>) -> Vec<T> {
     let mut values = Vec::new();
     while let Some(value) = limited(receiver.recv()).await.unwrap() {
@@ -155,8 +154,8 @@ pub(crate) async fn all<T: DeserializeOwned>(receiver: &mut Receiver<T>) -> Vec<
     values
 }
 
-/// Fills the channel until nothing more is accepted and it waits for credit,
-/// though the runtime runs; says how many messages that took.
+/// Fills the channel until nothing more is accepted and it waits for credit, though the runtime
+/// runs; returns the number of messages accepted.
 pub(crate) async fn fill<T: Serialize>(sender: &mut Sender<T>, value: &T) -> u64 {
     let credit_waits = sender.peer().stats().credit_waits;
     let mut accepted = 0;
@@ -164,7 +163,7 @@ pub(crate) async fn fill<T: Serialize>(sender: &mut Sender<T>, value: &T) -> u64
     let mut waits = false;
     while full_in_a_row < 10 {
         if !waits {
-            // Before it waits there may be room again.
+            // Before the sender waits for credit, there may be room again.
             full_in_a_row = 0;
             waits = sender.peer().stats().credit_waits > credit_waits;
         }

@@ -1,13 +1,13 @@
-//! Ports for programs that are told one before they listen at it.
+//! Ports for programs that get one before they listen at it.
 
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// How many a process of this program takes at most before it begins again.
+/// Ports that a process of this program takes at most before it begins again.
 const EACH: u16 = 100;
 
-/// A port that nobody listens at, outside of those that the system gives to whoever names none:
-/// between now and the moment at which a program listens there, nobody gets it by chance.
+/// Returns a port at which nobody listens, outside of the range from which the system gives ports
+/// to anybody who names none. So no other program gets it by chance before one listens there.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 20_000 + (std::process::id() % 100) as u16 * EACH;

@@ -1,4 +1,4 @@
-//! Something between two nodes that cuts their connections.
+//! A proxy between two nodes that cuts their connections.
 
 use super::raw::socket_address;
 use chunkcomm::{Address, Node};
@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
-/// Passes connections on until it is told to cut or to swallow them.
+/// Passes connections on until it is to cut or to swallow them.
 #[derive(Clone)]
 pub(crate) struct Proxy {
     pub(crate) address: Address,
@@ -19,15 +19,15 @@ pub(crate) struct Proxy {
 struct State {
     to: Mutex<SocketAddr>,
     under_way: Mutex<Vec<AbortHandle>>,
-    /// New connections are dropped.
+    /// Whether new connections are dropped.
     closed: AtomicBool,
-    /// What comes is read and not passed on.
+    /// Whether bytes are read and not passed on.
     swallows: AtomicBool,
     passed: AtomicU64,
 }
 
 impl Proxy {
-    /// Stands in front of `node`.
+    /// Starts a proxy in front of `node`.
     pub(crate) async fn before(node: &Node) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().into();
@@ -49,22 +49,22 @@ impl Proxy {
         }
     }
 
-    /// Whether new connections are dropped.
+    /// Sets whether new connections are dropped.
     pub(crate) fn close(&self, closed: bool) {
         self.state.closed.store(closed, Ordering::SeqCst);
     }
 
-    /// Whether what comes is swallowed.
+    /// Sets whether incoming bytes are swallowed.
     pub(crate) fn swallow(&self, swallows: bool) {
         self.state.swallows.store(swallows, Ordering::SeqCst);
     }
 
-    /// New connections go there.
+    /// Passes new connections on to `to`.
     pub(crate) fn redirect(&self, to: SocketAddr) {
         *self.state.to.lock().unwrap() = to;
     }
 
-    /// Bytes passed on so far.
+    /// Returns the number of bytes passed on so far.
     pub(crate) fn passed(&self) -> u64 {
         self.state.passed.load(Ordering::SeqCst)
     }

@@ -1,11 +1,10 @@
-//! Random numbers from a seed that is printed, so that a failure can be had
-//! again.
+//! Random numbers from a seed that is printed, so that a failure can be repeated.
 
-/// Marsaglia's xorshift.
+/// The numbers of Marsaglia's xorshift.
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// Numbers that follow from `seed`, which a failing test prints.
+    /// Returns the numbers that follow from `seed`, and prints the seed for a failing test.
     pub(crate) fn seeded(seed: u64) -> Random {
         println!("seed {seed}");
         Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
@@ -18,7 +17,7 @@ impl Random {
         self.0
     }
 
-    /// Below `bound`.
+    /// Returns a number below `bound`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         (self.next() >> 11) % bound
     }

@@ -1,4 +1,4 @@
-//! A peer that speaks TCP by itself, to say what no node would.
+//! A peer that speaks TCP by itself, to send words no node would.
 
 use chunkcomm::proto::hello::{HELLO_BYTES, Hello, Name};
 use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Decoder, Header, Item, Lane};
@@ -8,14 +8,14 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The fingerprint of channels of bytes: FNV-1a of their type's name.
+/// Returns the fingerprint of channels of bytes: FNV-1a of their type's name.
 pub(crate) fn bytes_fingerprint() -> u64 {
     b"bytes".iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// A hello that every node here agrees with.
+/// Returns a hello that fits every node here.
 pub(crate) fn good_hello() -> Hello {
     let name = |text| Name::new(text).unwrap();
     Hello {
@@ -27,7 +27,7 @@ pub(crate) fn good_hello() -> Hello {
     }
 }
 
-/// Where a node listens, for a plain socket.
+/// Returns the address at which a node listens, for a plain socket.
 pub(crate) fn socket_address(node: &Node) -> SocketAddr {
     match &node.addresses()[0] {
         Address::Tcp { host, port } => SocketAddr::new(host.parse().unwrap(), *port),
@@ -38,7 +38,7 @@ pub(crate) fn socket_address(node: &Node) -> SocketAddr {
 /// One end of a connection whose hellos were exchanged.
 pub(crate) struct RawPeer {
     pub(crate) stream: TcpStream,
-    /// What the node said of itself.
+    /// Hello of the node.
     pub(crate) theirs: Hello,
     sequence: u64,
     decoder: Decoder,
@@ -46,7 +46,7 @@ pub(crate) struct RawPeer {
 }
 
 impl RawPeer {
-    /// Connects to `node` as one that it takes for a peer.
+    /// Connects to `node` as a peer that it accepts.
     pub(crate) async fn connect(node: &Node) -> RawPeer {
         let stream = TcpStream::connect(socket_address(node)).await.unwrap();
         let mut raw = RawPeer::greet(stream).await;
@@ -57,7 +57,7 @@ impl RawPeer {
         raw
     }
 
-    /// What the other end says about a session; `None` when it hangs up.
+    /// Returns the other end's word about a session; `None` when it hangs up.
     pub(crate) async fn word(&mut self) -> Option<Resume> {
         let mut bytes = [0; RESUME_BYTES];
         self.stream.read_exact(&mut bytes).await.ok()?;
@@ -111,8 +111,8 @@ impl RawPeer {
         self.packet(|body| body.open(id, Lane::Bulk, ChannelKind::Bytes, print, name)).await;
     }
 
-    /// Reads until `look` has an answer; what it saw is not seen again. `None`
-    /// when the node hangs up.
+    /// Reads until `look` has an answer; the items that `look` saw are not seen again. `None` when
+    /// the node hangs up.
     pub(crate) async fn find<R>(
         &mut self,
         mut look: impl FnMut(Item<'_>) -> Option<R>,
@@ -144,13 +144,13 @@ impl RawPeer {
     }
 }
 
-/// The first word of a further connection of session 7 of the raw peer.
+/// Returns the first word of a further connection of session 7 of the raw peer.
 pub(crate) fn again(raw: &RawPeer, attempt: u32, received: u64) -> Resume {
     let addressee = raw.theirs.incarnation;
     Resume { kind: Kind::Again, session: 7, attempt, received, addressee }
 }
 
-/// A run of messages that are as long as they say.
+/// Returns a run of messages that are as long as they say.
 pub(crate) fn run_of(messages: &[&[u8]]) -> Vec<u8> {
     let mut run = Vec::new();
     for message in messages {

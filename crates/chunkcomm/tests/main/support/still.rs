@@ -4,13 +4,13 @@ use std::sync::mpsc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Longer than anything takes that has not to wait. After it the clock goes on, so that what
-/// hangs meets its deadlines and is seen.
+/// Time longer than anything takes that need not wait. After it the clock goes on, so that a
+/// hanging task meets its deadlines and is seen.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Tokio's clock stands still until this ends, though everybody waits: no deadline comes, no
-/// pause ends, nobody dials once more. What is done all the same took as long as the bytes and
-/// the arithmetic that it needs, on any machine.
+/// Stops tokio's clock until this ends, though everybody waits: no deadline comes, no pause ends,
+/// nobody dials once more. A result that comes all the same took only the time of its bytes and
+/// its arithmetic, on any machine.
 pub(crate) struct StandsStill {
     since: Instant,
     began: std::time::Instant,
@@ -18,19 +18,19 @@ pub(crate) struct StandsStill {
 }
 
 impl StandsStill {
-    /// From now on; for a runtime of one thread.
+    /// Stops the clock from now on; for a runtime of one thread.
     pub(crate) fn begin() -> StandsStill {
         tokio::time::pause();
         let (keeps, kept) = mpsc::channel::<()>();
-        // A paused clock goes on by itself when nobody has anything to do, unless something
-        // runs that may block.
+        // A paused clock goes on by itself when nobody has anything to do, unless a task runs that
+        // may block.
         drop(tokio::task::spawn_blocking(move || kept.recv_timeout(LIMIT)));
         StandsStill { since: Instant::now(), began: std::time::Instant::now(), _keeps: keeps }
     }
 
-    /// So much time passes after all, and what had to wait for it is done.
+    /// Lets `time` pass after all; whatever had to wait for it is done on return.
     pub(crate) async fn passes(&self, time: Duration) {
-        // What was said before has arrived.
+        // Earlier words have arrived.
         Self::turns().await;
         tokio::time::advance(time).await;
         Self::turns().await;
@@ -42,7 +42,7 @@ impl StandsStill {
         }
     }
 
-    /// Waits until `done` says so.
+    /// Waits until `done` returns true.
     pub(crate) async fn until(&self, mut done: impl FnMut() -> bool) {
         while !done() {
             assert!(self.began.elapsed() < LIMIT, "it waits for time to pass");
@@ -50,7 +50,7 @@ impl StandsStill {
         }
     }
 
-    /// No time has passed; it does so again.
+    /// Checks that no time has passed, and lets the clock go on.
     pub(crate) fn end(self, what: &str) {
         let passed = self.since.elapsed();
         assert_eq!(passed, Duration::ZERO, "{what}: time had to pass");

@@ -7,11 +7,11 @@ use std::sync::Once;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Longer than anything here takes: a test that hangs fails by it.
+/// Time longer than anything here takes: a test that hangs fails by it.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Has the warnings of nodes in this process listened to, by somebody who forgets them: tests
-/// leave messages on their way when they end.
+/// Installs a listener for the warnings of nodes in this process, which forgets them: tests leave
+/// messages on their way when they end.
 fn hear_warnings() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -51,8 +51,8 @@ where
     on_two_threads(test());
 }
 
-/// Runs `future` until it has to wait for the `waits`-th time and drops it then;
-/// with 0 it is never polled.
+/// Runs `future` until it has to wait for the `waits`-th time and drops it then; with 0 it is never
+/// polled.
 pub(crate) async fn cancelled<F: Future>(waits: u32, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = waits;
@@ -71,8 +71,7 @@ pub(crate) async fn cancelled<F: Future>(waits: u32, future: F) -> Option<F::Out
     .await
 }
 
-/// Makes the future again and drops it one wait later each time, until it is
-/// ready.
+/// Makes the future again and drops it one wait later each time, until it is ready.
 macro_rules! at_last {
     ($future:expr) => {{
         let mut waits = 0;
