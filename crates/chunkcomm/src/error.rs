@@ -1,9 +1,9 @@
-//! What can go wrong, by operation. Causes that many share are cheap to clone.
+//! Errors, by operation. Shared causes are cheap to clone.
 //!
-//! One rule for all messages: `{}` says what this error knows, and leaves out the message of its
-//! `source()`. An error that only passes another one on has the message and source of that one.
+//! One rule for all messages: `{}` shows what this error knows, without the message of its
+//! `source()`. An error that only passes another one on has that one's message and source.
 //! `{:?}` is the message with all causes ([`with_causes`](crate::with_causes)), since `main`
-//! prints that.
+//! prints `{:?}`.
 
 mod link;
 mod log;
@@ -24,7 +24,7 @@ pub use send::{
     SendError, SendToAllError, TrySendError, Unacknowledged,
 };
 
-/// A channel in an error's text: the library's own channels have names that tell people nothing.
+/// A channel in an error's text. The library's own channels have names that mean nothing to people.
 struct Named<'a>(&'a str);
 
 impl fmt::Display for Named<'_> {

@@ -5,11 +5,14 @@
 //!
 //! For services that send many small messages to each other, and for programs
 //! that ship large ones. The straightforward program is the fast one: no batch
-//! sizes, no flush timers. A link survives lost connections, and nobody joins
-//! without the cluster's credential, which also encrypts TCP. Not for requests over
-//! the open internet. The fate of messages that a session had not acknowledged when it was given up
-//! is unknown to both ends. A sender of [`Node::open_redelivering`] delivers them across restarts of
-//! the receiver, and with a log on disk ([`Redelivery::log`]) across its own.
+//! sizes, no flush timers. A link survives lost connections. Nobody joins without
+//! the cluster's credential, which also encrypts TCP. Not for requests over the
+//! open internet.
+//!
+//! When a session is given up, neither end knows the fate of messages that were not
+//! acknowledged. A sender of [`Node::open_redelivering`] delivers them across restarts
+//! of the receiver. With a log on disk ([`Redelivery::log`]) it also delivers them
+//! across restarts of its own process.
 //!
 //! ```
 //! use chunkcomm::Node;
@@ -41,41 +44,51 @@
 //!
 //! A *node* is one member of a cluster, a *peer* another node, a *link* the
 //! session with a peer. A *channel* is a typed, ordered, one-way path between two
-//! nodes. A *message* is what the user sends, a *packet* what is written: many
+//! nodes. A *message* is what the user sends. A *packet* is what is written: many
 //! messages for one peer, of any channels.
 //!
-//! *Accepted*: `send` returned `Ok`; the message is in our outbox.
-//! *Acknowledged*: it is in the peer's inbox. *Consumed*: `recv` took it.
-//! *Settled*: the receiver says that it is done with it ([`Receiver::settle`]), on channels
-//! that are opened for that. `flush` hands what was accepted to the transport, `sync` waits until
-//! it is acknowledged, `sync_settled` until it is settled, `close` ends a channel.
+//! | a message is | when |
+//! |---|---|
+//! | *accepted* | `send` returned `Ok`: it is in our outbox |
+//! | *acknowledged* | it is in the peer's inbox |
+//! | *consumed* | `recv` took it |
+//! | *settled* | the receiver is done with it ([`Receiver::settle`]), on channels opened for that |
+//!
+//! `flush` hands accepted messages to the transport. `sync` waits until they are
+//! acknowledged, `sync_settled` until they are settled. `close` ends a channel.
 //!
 //! # Layers
 //!
-//! `proto` is pure (formats and state machines), `transport` says how a byte
-//! stream is had, `driver` moves bytes between the two, and what is exported here
-//! stands on top. Reading order: [`Node`], [`Sender`], [`Receiver`]; then
-//! [`BytesSender`] and [`BytesReceiver`], [`Gather`]; [`SendingPort`] and [`Value`], ends that
-//! travel in messages; [`call`] for requests and their answers; [`Cluster`] for programs on many
-//! machines, [`mod@process`] for functions that other nodes run; [`Registry`] and [`launch`] for
-//! programs of several processes; then [`proto`].
+//! `proto` is pure (formats and state machines), `transport` provides byte streams,
+//! `driver` moves bytes between the two. The exported types stand on top.
+//!
+//! Reading order:
+//!
+//! - [`Node`], [`Sender`], [`Receiver`];
+//! - [`BytesSender`] and [`BytesReceiver`], [`Gather`];
+//! - [`SendingPort`] and [`Value`], ends that travel in messages;
+//! - [`call`] for requests and their answers;
+//! - [`Cluster`] for programs on many machines;
+//! - [`mod@process`] for functions that other nodes run;
+//! - [`Registry`] and [`launch`] for programs of several processes;
+//! - [`proto`].
 //!
 //! # Types
 //!
 //! Values need `Serialize` and `DeserializeOwned`, at both ends. The type is
-//! described by probing its `Deserialize` (names, fields, variants); when the
+//! described by probing its `Deserialize` (names, fields, variants). When the
 //! descriptions of the two ends differ, the channel is refused with an error that
-//! names both. See [`proto::describe`] for what that cannot see, and
+//! names both. See [`proto::describe`] for the differences that this does not see, and
 //! [`ChannelOptions::schema`]. `#[serde(flatten)]`, `untagged` and `skip` lose
 //! data in a format that does not describe itself: do not use them in messages.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-/// The example of the README is compiled and run with those of the documentation.
+/// The example of the README, compiled and run with the examples of the documentation.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 mod readme {}
 
-/// The guide's program is compiled.
+/// The guide's program, compiled.
 #[cfg(all(doctest, unix))]
 #[doc = include_str!("../../../docs/guide/services.md")]
 mod guide_of_services {}

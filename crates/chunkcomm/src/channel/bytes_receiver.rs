@@ -18,7 +18,7 @@ use std::task::{Context, Poll, ready};
 pub struct BytesReceiver {
     end: RxEnd,
     peer: Peer,
-    /// The channel's, as its sender opened it.
+    /// The channel's fingerprint, as its sender opened it.
     fingerprint: u64,
     turn: Turn,
 }
@@ -51,15 +51,15 @@ impl BytesReceiver {
         &self.end.shared.name
     }
 
-    /// What was taken from the channel so far.
+    /// The counters of what was taken from the channel so far.
     #[must_use]
     pub fn stats(&self) -> ReceivingStats {
         self.end.stats()
     }
 
     /// Tells the sender that nothing more is wanted, as
-    /// [`Receiver::close`](crate::Receiver::close) does. Messages that have left the sender
-    /// already still come, up to the channel's end.
+    /// [`Receiver::close`](crate::Receiver::close) does. Messages that have already left the
+    /// sender still come, up to the channel's end.
     pub fn close(&mut self) {
         self.end.stop();
     }
@@ -77,8 +77,8 @@ impl BytesReceiver {
         })
     }
 
-    /// The next message; `None` when the sender is done and all was taken. A
-    /// message that lies in a reading buffer keeps that buffer while it lives.
+    /// Waits for the next message; `None` when the sender is done and all was taken. A
+    /// message that lies in a reading buffer keeps that buffer alive.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ impl BytesReceiver {
         }
     }
 
-    /// As `recv`, in the manner of `poll`.
+    /// As `recv`, as a `poll` function.
     ///
     /// # Errors
     ///
@@ -116,8 +116,8 @@ impl BytesReceiver {
         }
     }
 
-    /// The next message, if one is there, as `look` sees its bytes; without
-    /// copy.
+    /// Calls `look` with the bytes of the next message, if one is there, and returns its
+    /// result; without copy.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl BytesReceiver {
     pub fn try_recv_with<R>(&mut self, look: impl FnOnce(&[u8]) -> R) -> Result<R, TryRecvError> {
         let mut look = Some(look);
         loop {
-            // A run that holds no message is left behind by this.
+            // This leaves a run without messages behind.
             let seen = self.end.take_with(|bytes| look.take().map(|look| look(bytes)));
             if let Some(Some(seen)) = seen {
                 return Ok(seen);
@@ -135,7 +135,7 @@ impl BytesReceiver {
         }
     }
 
-    /// The next message if one is there.
+    /// Returns the next message if one is there.
     ///
     /// # Errors
     ///
@@ -149,8 +149,8 @@ impl BytesReceiver {
         }
     }
 
-    /// Appends what is there to `messages`, at most `max`, waiting for the first;
-    /// says how many. 0 only at the end of the stream, or when `max` is 0.
+    /// Waits for the first message, appends up to `max` messages that are there to `messages`
+    /// and returns their number. 0 only at the end of the stream, or when `max` is 0.
     ///
     /// # Errors
     ///
@@ -192,11 +192,11 @@ impl BytesReceiver {
         }
     }
 
-    /// The next message in the caller's memory: `buffer.len()` bytes are its
-    /// room, and it comes back with the message's length. A large message that
-    /// begins to arrive after this was called goes from the socket straight into
-    /// it, and does not count in the memory of the link. `None` at the end of the
-    /// stream.
+    /// Receives the next message in the caller's memory; `None` at the end of the stream.
+    ///
+    /// `buffer.len()` bytes are the room for the message. The buffer comes back with the
+    /// message's length. A large message that begins to arrive after the call goes from the
+    /// socket straight into the buffer, and does not count in the memory of the link.
     ///
     /// # Errors
     ///
@@ -205,7 +205,7 @@ impl BytesReceiver {
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it returns, no message is lost, the buffer is.
+    /// Dropped before it returns, it loses the buffer, but no message.
     pub async fn recv_into(&mut self, buffer: Vec<u8>) -> Result<Option<Vec<u8>>, RecvError> {
         let room = buffer.len();
         let mut buffer = buffer;
@@ -225,16 +225,17 @@ impl BytesReceiver {
                 Some(Found::SmallOf(bytes, range)) => {
                     return Ok(Some(copied(buffer, &bytes[range])));
                 }
-                // What came is no message: the session is about to end.
+                // The bytes are no message: the session is about to end.
                 None => {}
             }
         }
     }
 
-    /// As if the channel had not been accepted: it goes to the next who accepts its
-    /// name, before those that were opened later. Messages that were taken do not
-    /// come again. When the node is closed the sender is stopped, as by dropping
-    /// this.
+    /// Gives the channel back as if it had not been accepted.
+    ///
+    /// The next `accept` of its name gets it, before channels that were opened later. Messages
+    /// that were taken do not come again. If the node is closed, the sender is stopped, as when
+    /// the receiver is dropped.
     ///
     /// For code that waits for a channel's first message and may itself be dropped
     /// meanwhile: dropping the receiver would stop the sender.
@@ -243,15 +244,16 @@ impl BytesReceiver {
         peer.node().give_back(end, fingerprint);
     }
 
-    /// From now on the bytes of all further messages go, in order and
-    /// concatenated, into `landing`: those of large messages straight from the
-    /// socket, without copy. What lands is consumed, and on a channel that is settled also settled.
+    /// Puts the bytes of all further messages into `landing`, in order and concatenated.
+    ///
+    /// Bytes of large messages go there straight from the socket, without copy. A message that
+    /// landed is consumed, and on a channel with settling it is also settled.
     pub fn land(self, landing: Box<dyn Landing>) {
         self.end.land(landing);
     }
 }
 
-/// Nothing was at hand: an error says that nothing has come since.
+/// Looks for the next run of messages; an error when none has come since.
 fn nothing_yet(end: &mut RxEnd) -> Result<(), TryRecvError> {
     match end.next() {
         Next::Message => Ok(()),
@@ -263,7 +265,7 @@ fn nothing_yet(end: &mut RxEnd) -> Result<(), TryRecvError> {
     }
 }
 
-/// `message` in the caller's vector.
+/// Copies `message` into the caller's vector.
 fn copied(mut buffer: Vec<u8>, message: &[u8]) -> Vec<u8> {
     buffer.clear();
     buffer.extend_from_slice(message);

@@ -18,8 +18,8 @@ use std::time::Duration;
 /// Sends messages of bytes to one peer, in order. Messages above 8 KiB travel as
 /// their own slice, without copy; smaller ones are copied into the outbox.
 ///
-/// See [`Sender`](crate::Sender) for what accepted and acknowledged mean, for
-/// clones, and for what `Sink` does, which is implemented for [`Bytes`].
+/// See [`Sender`](crate::Sender) for the meaning of accepted and acknowledged, for
+/// clones, and for `Sink`, which is implemented for [`Bytes`].
 #[derive(Clone)]
 pub struct BytesSender {
     tx: Tx,
@@ -46,9 +46,8 @@ impl BytesSender {
 
     calls_of_every_sender!();
 
-    /// Waits until a message of `bytes` bytes is accepted without waiting, which
-    /// the permit then does. Between clones the permit is no promise: another may
-    /// be first.
+    /// Waits until there is room for a message of `bytes` bytes; the permit then accepts one
+    /// without waiting. Between clones the permit is no promise: another clone may be first.
     ///
     /// # Errors
     ///
@@ -146,7 +145,7 @@ impl BytesSender {
         Ok(())
     }
 
-    /// Accepts all of `messages`, in order; says how many these were.
+    /// Accepts all of `messages`, in order, and returns their number.
     ///
     /// # Errors
     ///
@@ -154,8 +153,8 @@ impl BytesSender {
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it returns, some of the first messages were accepted.
-    /// [`BytesSender::stats`] tells how many.
+    /// Dropped before it returns, it may have accepted some of the first messages.
+    /// [`BytesSender::stats`] counts them.
     pub async fn send_all<I>(&mut self, messages: I) -> Result<usize, SendAllError>
     where
         I: IntoIterator<Item = Bytes>,
@@ -173,7 +172,7 @@ impl BytesSender {
     ///
     /// # Errors
     ///
-    /// [`TrySendError::Full`] when there is none; else as `send`.
+    /// [`TrySendError::Full`] when there is no room; else as `send`.
     pub fn try_send(&mut self, message: &Bytes) -> Result<(), TrySendError> {
         self.try_send_waiting(&Waiting::Bytes(message))
     }
@@ -209,8 +208,8 @@ impl BytesPermit<'_> {
     ///
     /// # Errors
     ///
-    /// [`TrySendError::Full`] when `message` needs more bytes than were reserved
-    /// and there is no room for them, or a clone was first; else as `send`.
+    /// [`TrySendError::Full`] when a clone was first, or `message` needs more bytes than were
+    /// reserved and there is no room for them; else as `send`.
     pub fn send(self, message: &Bytes) -> Result<(), TrySendError> {
         self.sender.try_send(message)
     }

@@ -1,4 +1,4 @@
-//! The calls that every sender has, whatever it sends: here once, since their
+//! The calls that all senders or all receivers have in common: here once, since their
 //! promises are the same.
 
 /// The calls of a sender whose field `tx` is its [`Tx`](super::tx::Tx).
@@ -22,7 +22,7 @@ macro_rules! calls_of_every_sender {
             self.tx.stats()
         }
 
-        /// Encoded bytes of small messages that are accepted now without waiting.
+        /// Returns how many encoded bytes of small messages are accepted now without waiting.
         pub fn capacity(&mut self) -> usize {
             self.tx.with(TxEnd::capacity)
         }
@@ -40,8 +40,8 @@ macro_rules! calls_of_every_sender {
             self.tx.flush().await
         }
 
-        /// Waits until everything accepted so far is in the peer's inbox. That does
-        /// not say that the receiver took it.
+        /// Waits until everything accepted so far is in the peer's inbox. The receiver may not
+        /// have taken it yet.
         ///
         /// # Errors
         ///
@@ -57,7 +57,7 @@ macro_rules! calls_of_every_sender {
         /// Waits until the receiver has settled everything accepted so far.
         ///
         /// The receiver settles by [`Receiver::settle`](crate::Receiver::settle) or by taking the
-        /// next message. `sync` waits for less: a message that was received and not settled may be
+        /// next message. `sync` waits for less: a message that arrived and was not settled may be
         /// lost with the receiver.
         ///
         /// # Errors
@@ -73,8 +73,8 @@ macro_rules! calls_of_every_sender {
         }
 
         /// Waits until everything accepted so far is in the log of a redelivering sender
-        /// ([`Redelivery::log`](crate::Redelivery::log)), as permanent as its
-        /// [`Fsync`](crate::Fsync) says. A process that ends after this has lost none of it.
+        /// ([`Redelivery::log`](crate::Redelivery::log)), as permanently as its
+        /// [`Fsync`](crate::Fsync) promises. If the process ends afterwards, none of it is lost.
         ///
         /// # Errors
         ///
@@ -93,7 +93,7 @@ macro_rules! calls_of_every_sender {
         ///
         /// # Errors
         ///
-        /// Something was not acknowledged after `deadline`, or the channel ended
+        /// Some message was not acknowledged within `deadline`, or the channel ended
         /// before; the error has the account.
         ///
         /// # Cancel safety
@@ -103,7 +103,7 @@ macro_rules! calls_of_every_sender {
             self.tx.close(deadline).await
         }
 
-        /// Waits until nothing can be sent any more, and says why.
+        /// Waits until nothing more can be sent, and returns the reason.
         ///
         /// # Cancel safety
         ///
@@ -114,7 +114,7 @@ macro_rules! calls_of_every_sender {
     };
 }
 
-/// The calls of a `Sink` whose field `tx` is its [`Tx`](super::tx::Tx), but for
+/// The calls of a `Sink` whose field `tx` is its [`Tx`](super::tx::Tx), except
 /// `start_send`.
 macro_rules! calls_of_every_sink {
     () => {
@@ -148,17 +148,17 @@ macro_rules! calls_of_every_receiver {
     () => {
         /// Settles every message taken so far: the sender need not keep them any more.
         ///
-        /// The sender is told by the next packet. On a channel without settling nothing happens.
+        /// The next packet informs the sender. On a channel without settling nothing happens.
         ///
-        /// Without this call a message is settled when the next message, or the channel's end, is
-        /// asked for; see [`Self::settle_by_hand`].
+        /// Without this call a message is settled when the receiver is asked for the next message
+        /// or the channel's end; see [`Self::settle_by_hand`].
         pub fn settle(&mut self) {
             self.end.settle();
         }
 
         /// Lets only [`Self::settle`] settle messages from now on.
         ///
-        /// For programs that store a message after they have taken the next. The call comes before
+        /// For programs that store a message after they have taken the next one. Call it before
         /// the first message is taken.
         pub fn settle_by_hand(&mut self) {
             self.end.settle_by_hand();

@@ -1,4 +1,4 @@
-//! What the calls over many ends ask of one, whatever it carries.
+//! The traits of channel ends, by which calls over many ends use ends of any kind.
 
 use super::bytes_receiver::BytesReceiver;
 use super::bytes_sender::BytesSender;
@@ -10,9 +10,9 @@ use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// A sender of any kind: [`Sender`], [`BytesSender`], or a reference to one, so
-/// that senders of different types stand in one slice as
-/// `&mut dyn SendingEnd`. Not for implementing elsewhere.
+/// A sender of any kind: [`Sender`], [`BytesSender`], or a reference to one. Senders of
+/// different types can stand in one slice, as `&mut dyn SendingEnd`. Not for implementing
+/// elsewhere.
 pub trait SendingEnd: sealed::Sends + Send {}
 
 /// A receiver of any kind: [`Receiver`] or [`BytesReceiver`]. Not for implementing
@@ -22,9 +22,9 @@ pub trait ReceivingEnd: sealed::Receives + Send {}
 pub(crate) mod sealed {
     use super::{Arc, Context, Poll, RecvError, SendError, TryRecvError};
 
-    /// What is waited for at senders.
+    /// The wait for room at a sender.
     pub trait Sends {
-        /// Ready when a message of `bytes` is accepted without waiting.
+        /// Waits until a message of `bytes` bytes is accepted without waiting.
         fn poll_room(
             &mut self,
             context: &mut Context<'_>,
@@ -32,18 +32,18 @@ pub(crate) mod sealed {
         ) -> Poll<Result<(), SendError>>;
     }
 
-    /// How a gather takes from a receiver.
+    /// The calls by which a gather takes from a receiver.
     pub trait Receives {
-        /// What comes.
+        /// The messages that are received.
         type Item;
 
-        /// A message that is at hand, with its bytes.
+        /// Takes a message that is at hand, with its size in bytes.
         fn take_counted(&mut self) -> Option<(u64, Result<Self::Item, RecvError>)>;
 
-        /// The next message if one is there.
+        /// Takes the next message if one is there.
         fn try_next(&mut self) -> Result<Self::Item, TryRecvError>;
 
-        /// From now on `tell` is called when something comes, and once at the start.
+        /// Calls `tell` once at the start, and from now on whenever something comes.
         fn notify(&mut self, tell: Arc<dyn Fn() + Send + Sync>);
     }
 }

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-/// Bytes that a receiver's turn allows before others are served, at least one
-/// message: larger messages pay with turns that they pass.
+/// Bytes that a receiver's turn allows before others are served: 4 KiB, at least one
+/// message. A receiver pays for larger messages with turns that it passes.
 pub const GATHER_TURN_BYTES: u64 = 4 * 1024;
 
-/// What [`Gather::recv`] gives: the index of a receiver with a message of it,
-/// nothing when all have ended, or the index with what went wrong.
+/// Result of [`Gather::recv`]: a message with its receiver's index, `None` when all
+/// receivers have ended, or an error with its receiver's index.
 pub type Gathered<T> = Result<Option<(usize, T)>, (usize, RecvError)>;
 
 #[derive(Default)]
@@ -27,12 +27,12 @@ struct Ready {
 /// Takes from many receivers: one message of each in turn, with a cap by bytes,
 /// so that a fast peer cannot starve a slow one.
 ///
-/// `R` is [`Receiver<T>`](crate::Receiver) or
-/// [`BytesReceiver`](crate::BytesReceiver); which, the first [`Gather::add`] tells.
+/// `R` is [`Receiver<T>`](crate::Receiver) or [`BytesReceiver`](crate::BytesReceiver); the first
+/// [`Gather::add`] decides.
 pub struct Gather<R> {
     receivers: Vec<Option<R>>,
     turns: Turns,
-    /// A receiver's index is in `ready` already.
+    /// Whether the index of each receiver is in `ready` already.
     queued: Vec<Arc<AtomicBool>>,
     ready: Arc<Mutex<Ready>>,
     open: usize,
@@ -57,13 +57,13 @@ impl<R> Default for Gather<R> {
 }
 
 impl<R> Gather<R> {
-    /// Without receivers.
+    /// Returns a gather without receivers.
     #[must_use]
     pub fn new() -> Gather<R> {
         Gather::default()
     }
 
-    /// Receivers that have not ended.
+    /// Number of receivers that have not ended.
     #[must_use]
     pub fn open(&self) -> usize {
         self.open
@@ -71,7 +71,7 @@ impl<R> Gather<R> {
 }
 
 impl<R: ReceivingEnd> Gather<R> {
-    /// Adds a receiver; says its index, counted from 0.
+    /// Adds a receiver and returns its index, counted from 0.
     pub fn add(&mut self, mut receiver: R) -> usize {
         let index = self.receivers.len();
         let ready = Arc::clone(&self.ready);
@@ -98,21 +98,20 @@ impl<R: ReceivingEnd> Gather<R> {
     fn note_ready(&mut self) -> bool {
         let indices = std::mem::take(&mut locked(&self.ready).indices);
         for index in &indices {
-            // Before the receiver is looked at: what comes later is told again.
+            // Before the receiver is looked at: messages that come later notify again.
             self.queued[*index].store(false, Ordering::Release);
             self.turns.ready(*index);
         }
         !indices.is_empty()
     }
 
-    /// The next message with the index of its receiver; `None` when all have
-    /// ended. A receiver that ended in order is let go silently.
+    /// Waits for the next message and returns it with the index of its receiver; `None` when
+    /// all have ended. A receiver that ended in order is dropped without a word.
     ///
     /// # Errors
     ///
-    /// What went wrong, with the index of the receiver. After
-    /// [`RecvError::Decode`] that receiver goes on, after the others it is let
-    /// go; the rest are not concerned.
+    /// The error of a receiver, with the receiver's index. After [`RecvError::Decode`] that
+    /// receiver goes on, after other errors it is dropped. The other receivers go on.
     ///
     /// # Cancel safety
     ///
@@ -140,7 +139,7 @@ impl<R: ReceivingEnd> Gather<R> {
         }
     }
 
-    /// One message of a receiver, if it has one.
+    /// Takes one message of a receiver, if it has one.
     fn serve(&mut self, index: usize) -> Option<Result<R::Item, (usize, RecvError)>> {
         let receiver = self.receivers.get_mut(index)?.as_mut();
         let Some(receiver) = receiver else {
@@ -153,7 +152,7 @@ impl<R: ReceivingEnd> Gather<R> {
         }
         self.turns.served(index, None);
         match receiver.try_next() {
-            // It came just now.
+            // The message came just now.
             Ok(value) => {
                 self.turns.ready(index);
                 Some(Ok(value))

@@ -15,8 +15,8 @@ use std::task::Poll;
 
 /// Sends `value` to all of `senders` that can take it; it is encoded once.
 ///
-/// Sends in the order of the slice. A sender whose outbox is full is waited for, which holds up
-/// those behind it. A sender that fails is passed over.
+/// Sends in the order of the slice. It waits for a sender whose outbox is full, which holds up the
+/// senders behind. It passes over a sender that fails.
 ///
 /// ```
 /// use chunkcomm::{Node, send_to_all};
@@ -48,14 +48,14 @@ use std::task::Poll;
 ///
 /// # Errors
 ///
-/// The senders that did not accept it, by index, each with the reason; all others accepted
-/// it once. A value that cannot be encoded was accepted by none. After
+/// The senders that did not accept the value, by index, each with the reason; all others
+/// accepted it once. No sender accepts a value that cannot be encoded. After
 /// [`SendError::TooLarge`] and [`SendError::Encode`] a sender can be used for other values.
 ///
 /// # Cancel safety
 ///
-/// Dropped before it returns, it leaves the value with the senders before the one that it
-/// waited for: their [`stats`](Sender::stats) count it. Those behind are to be tried anew.
+/// Dropped before it returns, it has left the value with the senders before the one that it
+/// waited for: their [`stats`](Sender::stats) count it. Try the others again.
 pub async fn send_to_all<T: Serialize>(
     senders: &mut [Sender<T>],
     value: &T,
@@ -69,7 +69,7 @@ pub async fn send_to_all<T: Serialize>(
     to_all(senders.iter_mut().map(Sender::tx), &Bytes::from(encoded)).await
 }
 
-/// As [`send_to_all`], for bytes; above 8 KiB the senders share them.
+/// As [`send_to_all`], for bytes; the senders share messages above 8 KiB.
 ///
 /// # Errors
 ///
@@ -108,15 +108,15 @@ fn none_failed(failed: Vec<(usize, SendError)>) -> Result<(), SendToAllError> {
     if failed.is_empty() { Ok(()) } else { Err(SendToAllError { failed }) }
 }
 
-/// Waits until one of `senders` accepts a message of `bytes` encoded bytes
-/// without waiting (at most 8 KiB); says its index. Of several the first.
+/// Waits until one of `senders` accepts a message of `bytes` encoded bytes (at most
+/// 8 KiB) without waiting. Returns its index; of several the first.
 ///
 /// The senders are of one type, or references to senders of any type:
 /// `&mut [&mut numbers as &mut dyn SendingEnd, &mut texts]`.
 ///
 /// # Errors
 ///
-/// The index of a sender that failed, and why.
+/// The index of a sender that failed, with its error.
 ///
 /// # Cancel safety
 ///

@@ -1,10 +1,13 @@
 //! Floor 3: the ends of channels.
 //!
-//! Reading order: [`sender`], [`receiver`] for values; [`bytes_sender`],
-//! [`bytes_receiver`] for the user's own bytes; [`tx`] and [`calls`], what both
-//! senders share; [`gather`] takes from many receivers in turn; [`many`] sends to
-//! many; [`ends`], what these two ask of an end of either kind. [`ports`] are ends that
-//! travel in messages, [`value`] stands on them.
+//! Reading order:
+//!
+//! - [`sender`], [`receiver`]: ends for values;
+//! - [`bytes_sender`], [`bytes_receiver`]: ends for the user's own bytes;
+//! - [`tx`], [`calls`]: the parts that both kinds share;
+//! - [`gather`] takes from many receivers in turn, [`many`] sends to many, [`ends`] has
+//!   the traits that both use;
+//! - [`ports`]: ends that travel in messages; [`value`] stands on them.
 
 pub(crate) mod blocking;
 pub(crate) mod bytes_receiver;
@@ -23,30 +26,29 @@ use crate::error::RecvError;
 use crate::proto::packet::Lane;
 use std::time::Duration;
 
-/// Where the bytes of a channel land: memory of the caller's.
+/// The caller's memory where the bytes of a channel land.
 ///
-/// See [`BytesReceiver::land`](crate::BytesReceiver::land). The methods are
-/// called from the link's driver, in order, never two at a time; they must not
-/// block.
+/// See [`BytesReceiver::land`](crate::BytesReceiver::land). The link's driver calls the
+/// methods, in order, never two at a time; they must not block.
 pub trait Landing: Send + 'static {
-    /// Where the next bytes go. Empty says that nothing more is expected: if
-    /// more comes all the same, the landing ends with
-    /// [`RecvError::LandingFull`] and the sender learns that its receiver is gone.
+    /// Returns the memory for the next bytes. An empty slice means that nothing more is
+    /// expected. If more comes all the same, the landing ends with
+    /// [`RecvError::LandingFull`], and the sender learns that its receiver is gone.
     fn room(&mut self) -> &mut [u8];
 
-    /// The first `bytes` of what `room` returned last are filled.
+    /// Reports that the first `bytes` bytes of the slice that `room` returned last are filled.
     fn advance(&mut self, bytes: usize);
 
-    /// Nothing more comes: `Ok` when the sender is done, else why.
+    /// Reports that nothing more comes: `Ok` when the sender is done, else the reason.
     fn end(self: Box<Self>, outcome: Result<(), RecvError>);
 }
 
-/// How a channel is opened, beside its type and name.
+/// Options of opening or accepting a channel, beside its type and name.
 #[derive(Debug, Clone, Default)]
 #[must_use]
 pub struct ChannelOptions {
     pub(crate) lane: Lane,
-    /// It is one of the library's own.
+    /// Whether it is one of the library's own channels.
     pub(crate) system: bool,
     pub(crate) schema: Option<String>,
     pub(crate) accept_within: Option<Duration>,
@@ -57,69 +59,69 @@ pub struct ChannelOptions {
 }
 
 impl ChannelOptions {
-    /// The lane of the channel, [`Lane::Bulk`] by default. Express channels
-    /// leave before bulk ones of the same link.
+    /// Sets the lane of the channel, [`Lane::Bulk`] by default. Messages of express channels
+    /// leave before those of bulk channels of the same link.
     pub fn lane(mut self, lane: Lane) -> ChannelOptions {
         self.lane = lane;
         self
     }
 
-    /// Lets the receiver tell the sender which messages it has settled; off by default, set by the
-    /// opening end.
+    /// Lets the receiver report to the sender the messages that it has settled; off by default, set
+    /// by the opening end.
     ///
     /// The receiver settles by hand ([`Receiver::settle`](crate::Receiver::settle)), or when it
-    /// takes the next message. The sender waits for that by
-    /// [`Sender::sync_settled`](crate::Sender::sync_settled). It counts settled messages in
-    /// [`ChannelStats::settled`](crate::ChannelStats::settled).
+    /// takes the next message. [`Sender::sync_settled`](crate::Sender::sync_settled) waits for
+    /// that. [`ChannelStats::settled`](crate::ChannelStats::settled) counts the settled messages.
     ///
     /// Messages that are not settled when the session ends are lost, as without this option.
-    /// [`Node::open_redelivering`](crate::Node::open_redelivering) sends such messages again.
+    /// [`Node::open_redelivering`](crate::Node::open_redelivering) sends them again.
     pub fn settled(mut self) -> ChannelOptions {
         self.settled = true;
         self
     }
 
-    /// Goes before the user's channels of its lane.
+    /// Puts the channel before the user's channels of its lane.
     pub(crate) fn system(mut self) -> ChannelOptions {
         self.system = true;
         self
     }
 
-    /// Compares this name instead of the type's description. For types that
-    /// describe themselves poorly, and for those that may differ on purpose:
-    /// then the user promises that what one end encodes the other can decode.
+    /// Compares this name instead of the type's description. For types that describe
+    /// themselves poorly, and for types that differ on purpose. The user then promises
+    /// that each end can decode the messages of the other.
     pub fn schema(mut self, name: impl Into<String>) -> ChannelOptions {
         self.schema = Some(name.into());
         self
     }
 
-    /// Accepts within this time or fails, by [`AcceptError::Late`](crate::AcceptError::Late); no
-    /// limit by default.
+    /// Limits the time of an `accept`, which then fails by
+    /// [`AcceptError::Late`](crate::AcceptError::Late); no limit by default.
     ///
     /// It has no effect where a channel is opened. Without a limit a service waits for its next
-    /// client as long as that takes. A name that may be misspelt is reported after 5 s by a
-    /// warning at both ends.
+    /// client for ever. A warning at both ends reports after 5 s a name that may be misspelt.
     pub fn accept_within(mut self, deadline: Duration) -> ChannelOptions {
         self.accept_within = Some(deadline);
         self
     }
 }
 
-/// Messages after which `send` and `recv` take one unit of the task's budget,
-/// so that a task that always has something to do lets others run.
+/// Messages after which `send` and `recv` take one unit of the task's budget: 32. So
+/// a task that always has something to do lets others run.
 pub(crate) const MESSAGES_A_BUDGET_UNIT: u32 = 32;
 
-/// The same for a sender on the thread of its driver. What it sends until the budget of 128
-/// units is used up fills a packet, even of the smallest messages: tokio lets the task go on
-/// only after it has looked at its sockets, and the driver, who runs before, would find an
-/// idle link and half a packet. Larger messages fill their ring first, and wait.
+/// Messages a unit of budget of a sender on its driver's thread: 128.
+///
+/// With this many, the budget of 128 units fills a packet, even of the smallest messages. A
+/// task without budget goes on only after tokio has looked at its sockets. The driver runs before
+/// that, and would find an idle link and half a packet. Larger messages fill their ring first,
+/// and wait.
 const MESSAGES_A_BUDGET_UNIT_AT_HOME: u32 = 128;
 
 /// Counts messages towards the task's budget.
 #[derive(Debug, Default)]
 pub(crate) struct Turn(u32);
 
-/// A clone's turn begins anew.
+/// A clone begins a turn of its own.
 impl Clone for Turn {
     fn clone(&self) -> Turn {
         Turn::default()
@@ -127,15 +129,15 @@ impl Clone for Turn {
 }
 
 impl Turn {
-    /// One more message; true when the budget may have to be asked.
+    /// Counts one more message; returns whether the budget may have to be asked.
     #[inline]
     pub(crate) fn over(&mut self) -> bool {
         self.0 = self.0.wrapping_add(1);
         self.0.is_multiple_of(MESSAGES_A_BUDGET_UNIT)
     }
 
-    /// A turn was over: the budget is to be asked by a sender who is `home`, on its driver's
-    /// thread, or is not.
+    /// Whether the budget is to be asked after a turn; `home`: the sender is on its driver's
+    /// thread.
     pub(crate) fn asks(&self, home: bool) -> bool {
         !home || self.0.is_multiple_of(MESSAGES_A_BUDGET_UNIT_AT_HOME)
     }

@@ -1,5 +1,5 @@
-//! Channel ends that travel in messages: [`SendingPort`], [`ReceivingPort`], and what stays at
-//! their home, [`Arriving`] and [`Departing`].
+//! Channel ends that travel in messages, [`SendingPort`] and [`ReceivingPort`], and the ends that
+//! stay at their home, [`Arriving`] and [`Departing`].
 
 mod staying;
 
@@ -22,27 +22,29 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// The sending end of a channel on its way to where it is used: it can be part of a message, and
-/// the node that got it connects it directly to its home, without going through those that passed
-/// it on.
+/// The sending end of a channel on its way to the node that uses it.
 ///
-/// Made by [`Node::sending_port`], whose node is its *home*: there what is sent arrives. It moves
-/// in messages that are sent by [`Sender::hand_over`] and in the input of a process; with
-/// [`Sender::send`], which leaves the value with the caller, it is refused.
+/// It can be part of a message. The node that gets it connects it directly to its home, past the
+/// nodes that passed it on.
 ///
-/// Dropped without being connected, wherever that is, its home learns it: [`Arriving`] gives
-/// [`PortError::Dropped`]. The same when the message is not taken, or when a node that has it dies
-/// ([`PortError::Lost`]). A node that only passed it on must live until it is connected.
+/// [`Node::sending_port`] makes it. That node is its *home*, where its values arrive. It moves in
+/// messages that [`Sender::hand_over`] sends and in the input of a process. [`Sender::send`] leaves
+/// the value with the caller and therefore refuses it.
+///
+/// If it is dropped unconnected, at any node, its home learns that: [`Arriving`] returns
+/// [`PortError::Dropped`]. The home also learns that the message is not taken, or that a node
+/// that has the port dies ([`PortError::Lost`]). A node that only passed it on must live until it
+/// is connected.
 ///
 /// It can be connected once, by whoever has its number, which is random: a second time is refused.
 pub struct SendingPort<T> {
-    /// `None` where it was decoded outside of a message.
+    /// The end's custody; `None` where it was decoded outside of a message.
     held: Option<Arc<Held>>,
     address: PortAddress,
     types: PhantomData<fn(&T)>,
 }
 
-/// Where a port connects to.
+/// The destination of a port: number, home, lane.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct PortAddress {
     number: u128,
@@ -58,7 +60,7 @@ pub(crate) struct HomeAddress {
     pub(crate) addresses: Vec<String>,
 }
 
-/// A port in a message. What it carries is part of its description by a field that is never there.
+/// A port in a message. `carries` is always `None`: it makes `T` part of the port's description.
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "SendingPort")]
 struct Packed<T> {
@@ -92,17 +94,17 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for SendingPort<T> {
 }
 
 impl<T: Serialize + DeserializeOwned> SendingPort<T> {
-    /// Connects it with its home: by a link that there is, else by one that is dialled now.
-    /// Data may follow at once.
+    /// Connects the port with its home, by an existing link or by dialling. Data may follow at
+    /// once.
     ///
     /// # Errors
     ///
-    /// The home cannot be reached. Whether the other end is still there is not known yet: the
-    /// first message that is sent says so.
+    /// The home cannot be reached. Whether the other end is still there is not known yet: a
+    /// later call on the sender reports it.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the port is dropped: the other end learns it.
+    /// Dropped early, the port is dropped, and the other end learns that.
     pub async fn connect(self) -> Result<Sender<T>, PortError> {
         let held = self.held.ok_or(PortError::Stray)?;
         let PortAddress { number, home, express } = self.address;
@@ -122,18 +124,18 @@ impl<T: Serialize + DeserializeOwned> SendingPort<T> {
 }
 
 impl<T> SendingPort<T> {
-    /// The name of the node where what is sent arrives.
+    /// Name of the node where the values arrive.
     #[must_use]
     pub fn home(&self) -> &str {
         &self.address.home.name
     }
 }
 
-/// The receiving end of a channel on its way to where it is used, as [`SendingPort`] is the sending
-/// one. Made by [`Node::receiving_port`], whose node sends by [`Departing`].
+/// The receiving end of a channel on its way to the node that uses it; [`SendingPort`] is the
+/// sending one. [`Node::receiving_port`] makes it; that node sends by [`Departing`].
 ///
-/// It is a sending port for a sending port: who connects it sends one there, by which values come
-/// back. So the sender waits for one message before it can send the first value.
+/// It is a sending port for a sending port. The node that connects it sends a port home, by which
+/// the values come. So the sender waits for one message before it can send the first value.
 #[derive(Serialize, Deserialize)]
 #[serde(
     rename = "ReceivingPort",
@@ -151,7 +153,7 @@ impl<T> fmt::Debug for ReceivingPort<T> {
 }
 
 impl<T> ReceivingPort<T> {
-    /// The name of the node that values come from.
+    /// Name of the node that the values come from.
     #[must_use]
     pub fn home(&self) -> &str {
         self.back.home()
@@ -159,15 +161,15 @@ impl<T> ReceivingPort<T> {
 }
 
 impl<T: Serialize + DeserializeOwned> ReceivingPort<T> {
-    /// Connects it with its home: from now on the values come here.
+    /// Connects the port with its home: from now on the values come here.
     ///
     /// # Errors
     ///
-    /// The home cannot be reached. That the other end is gone is said by what is received.
+    /// The home cannot be reached. If the other end is gone, receiving fails.
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, the port is dropped: the other end learns it.
+    /// Dropped early, the port is dropped, and the other end learns that.
     pub async fn connect(self) -> Result<Arriving<T>, PortError> {
         let node = self.back.held.as_ref().map(|held| held.node.clone()).ok_or(PortError::Stray)?;
         let (there, here) = node.sending_port_on::<T>(lane(self.express))?;
@@ -183,7 +185,8 @@ fn lane(express: bool) -> Lane {
 }
 
 impl Node {
-    /// A sending end to be handed over, and where it arrives here. Costs no message.
+    /// Makes a sending end to hand over, and the end where its values arrive here. Costs no
+    /// message.
     ///
     /// # Errors
     ///
@@ -218,7 +221,8 @@ impl Node {
         Ok((there, here))
     }
 
-    /// A receiving end to be handed over, and where it is sent to from here. Costs no message.
+    /// Makes a receiving end to hand over, and the end that sends to it from here. Costs no
+    /// message.
     ///
     /// # Errors
     ///
@@ -243,8 +247,8 @@ impl Node {
 }
 
 impl<T: Serialize> Sender<T> {
-    /// As `send`, for a value with channel ends in it ([`SendingPort`], [`ReceivingPort`],
-    /// [`ValueWriter`](crate::ValueWriter), [`Value`](crate::Value)), which move with it.
+    /// As `send`, for a value with channel ends in it, which move with it: [`SendingPort`],
+    /// [`ReceivingPort`], [`ValueWriter`](crate::ValueWriter), [`ValuePort`](crate::ValuePort).
     ///
     /// # Errors
     ///
@@ -252,8 +256,8 @@ impl<T: Serialize> Sender<T> {
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it returns, nothing was accepted; the value is dropped, and so are its
-    /// ends, whose other ends learn that.
+    /// Dropped before it returns, nothing was accepted. The value is dropped with its ends, and
+    /// their other ends learn that.
     pub async fn hand_over(&mut self, value: T) -> Result<(), HandOverError<T>> {
         let failed = |value, error| Err(HandOverError { value, error });
         let (bytes, leaving) = match self.tx().pack(&value) {
@@ -299,14 +303,14 @@ mod tests {
         let (port, mut here) = home.sending_port::<u64>().unwrap();
         let name = home::name_of(port.address.number);
         let open = || node.open::<u64>(&peer, &name);
-        // Of another type it is not connected.
+        // An end of another type is not connected.
         let mut wrong = node.open::<u32>(&peer, &name).await.unwrap();
         wrong.send(&1).await.unwrap();
         assert!(matches!(wrong.closed().await, SendError::Refused(_)));
         let mut first = open().await.unwrap();
         first.send(&5).await.unwrap();
         assert_eq!(here.recv().await.unwrap(), Some(5));
-        // As one that decoded the message twice would.
+        // As after decoding the message twice.
         let mut second = open().await.unwrap();
         second.send(&6).await.unwrap();
         assert!(matches!(second.closed().await, SendError::Refused(_)));

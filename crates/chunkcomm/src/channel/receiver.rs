@@ -22,26 +22,26 @@ use std::task::{Context, Poll, ready};
 /// accepted them.
 ///
 /// Values are decoded when they are taken. Dropping the receiver ends the
-/// sender: its next call says that the receiver is gone. [`Receiver::close`] does so
-/// too, and loses nothing that was acknowledged.
+/// sender: its next call fails. [`Receiver::close`] ends the sender too, and loses
+/// nothing that was acknowledged.
 ///
 /// There is no `recv_into`: a value is decoded from where its bytes arrived. For
 /// large messages in the caller's own memory there is
 /// [`BytesReceiver::recv_into`](crate::BytesReceiver::recv_into).
 ///
-/// Memory: what the sender was granted, 16 KiB at first and up to 4 MiB for a
-/// receiver that keeps up, within the budget of the link.
+/// Memory: the bytes that the sender was granted, within the budget of the link.
+/// These are 16 KiB at first, and up to 4 MiB for a receiver that keeps up.
 pub struct Receiver<T> {
     end: RxEnd,
     peer: Peer,
     turn: Turn,
-    /// For values with ends in them, which arrive when they are decoded: takes what
-    /// is there to its end.
+    /// Takes all values that are there. `Some` for values with ends in them: an end
+    /// arrives when it is decoded.
     drain: Option<fn(&mut Receiver<T>)>,
     types: PhantomData<fn() -> T>,
 }
 
-/// What was not taken is decoded, so that the ends in it are dropped, too.
+/// Decodes the values that were not taken, so that the ends in them are dropped, too.
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         if let Some(drain) = self.drain {
@@ -76,7 +76,7 @@ impl<T> Receiver<T> {
         &self.end.shared.name
     }
 
-    /// What was taken from the channel so far.
+    /// The counters of what was taken from the channel so far.
     #[must_use]
     pub fn stats(&self) -> ReceivingStats {
         self.end.stats()
@@ -84,19 +84,19 @@ impl<T> Receiver<T> {
 
     /// Tells the sender that nothing more is wanted.
     ///
-    /// Messages that have left the sender already still come: [`Receiver::recv`] goes on to the
-    /// channel's end. The end follows within a round trip. While there is no connection, it
-    /// follows when there is one again.
+    /// Messages that have already left the sender still come: [`Receiver::recv`] goes on to the
+    /// channel's end. The end follows within a round trip, or after the next connection if there
+    /// is none now.
     ///
     /// The sender gets the same error as from a dropped receiver:
     /// [`SendError::Terminated`](crate::SendError::Terminated). Messages that it had accepted and
     /// not yet written are given up, also the rest of a large message that is on its way.
     ///
-    /// The difference from a drop is in the account. When `None` has followed the close, the
-    /// messages acknowledged to the sender are exactly those that were taken here. A dropped
-    /// receiver throws away messages that were acknowledged and not taken.
+    /// A close differs from a drop in the account. When `recv` has returned `None` after the
+    /// close, the messages acknowledged to the sender are exactly those that were taken here. A
+    /// dropped receiver throws away messages that were acknowledged and not taken.
     ///
-    /// A second close, or one of a channel that has ended, changes nothing.
+    /// Closing twice, or after the channel's end, changes nothing.
     pub fn close(&mut self) {
         self.end.stop();
     }
@@ -117,7 +117,7 @@ impl<T> Receiver<T> {
     }
 }
 
-/// The end of a stream, as `recv` says it.
+/// The end of a stream, as `recv` returns it.
 pub(crate) fn outcome_of<V>(end: &RxEnd, outcome: Outcome) -> Result<Option<V>, RecvError> {
     match outcome {
         Outcome::Done => Ok(None),
@@ -128,14 +128,14 @@ pub(crate) fn outcome_of<V>(end: &RxEnd, outcome: Outcome) -> Result<Option<V>, 
 }
 
 impl<T: DeserializeOwned> Receiver<T> {
-    /// A receiver; `carries` says that its values have ends in them.
+    /// Returns a receiver; `carries`: its values have ends in them.
     pub(crate) fn new(end: RxEnd, peer: Peer, carries: bool) -> Receiver<T> {
         let drain: fn(&mut Receiver<T>) = |receiver| while receiver.take().is_some() {};
         let drain = carries.then_some(drain);
         Receiver { end, peer, turn: Turn::default(), drain, types: PhantomData }
     }
 
-    /// The next value; `None` when the sender is done and all was taken.
+    /// Waits for the next value; `None` when the sender is done and all was taken.
     ///
     /// # Errors
     ///
@@ -160,7 +160,7 @@ impl<T: DeserializeOwned> Receiver<T> {
         }
     }
 
-    /// As `take`, with the bytes of the message: the ends in it arrive at this node.
+    /// As `take`, with the size of the message in bytes. The ends in it arrive at this node.
     #[cold]
     fn take_with_ends(&mut self) -> Option<(u64, Result<T, RecvError>)> {
         let node = self.peer.node();
@@ -185,7 +185,7 @@ impl<T: DeserializeOwned> Receiver<T> {
         received
     }
 
-    /// As `recv`, in the manner of `poll`.
+    /// As `recv`, as a `poll` function.
     ///
     /// # Errors
     ///
@@ -201,7 +201,7 @@ impl<T: DeserializeOwned> Receiver<T> {
         }
     }
 
-    /// The next value if one is there.
+    /// Returns the next value if one is there.
     ///
     /// # Errors
     ///
@@ -225,13 +225,13 @@ impl<T: DeserializeOwned> Receiver<T> {
         }
     }
 
-    /// Appends what is there to `values`, at most `max`, waiting for the first;
-    /// says how many. 0 only at the end of the stream, or when `max` is 0. The
-    /// fastest way to take many.
+    /// Waits for the first value, appends up to `max` values that are there to `values` and
+    /// returns their number. 0 only at the end of the stream, or when `max` is 0. The fastest
+    /// way to take many.
     ///
     /// # Errors
     ///
-    /// As `recv`. What was appended before the error stays in `values`.
+    /// As `recv`. Values appended before the error stay in `values`.
     ///
     /// # Cancel safety
     ///
@@ -286,7 +286,7 @@ impl<T: DeserializeOwned> Receiver<T> {
         }
     }
 
-    /// A value that is there, with the bytes of its message.
+    /// Takes a value that is there, with the size of its message in bytes.
     pub(crate) fn take_counted(&mut self) -> Option<(u64, Result<T, RecvError>)> {
         if self.drain.is_some() {
             return self.take_with_ends();

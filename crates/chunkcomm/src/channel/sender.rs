@@ -19,25 +19,28 @@ use std::time::Duration;
 
 /// Sends values of `T` to one peer, in order.
 ///
-/// Messages to the same peer, of whatever channels, are gathered in packets. A
-/// message is *accepted* when a call returns `Ok`: it is encoded in our outbox
-/// and will leave when it is right. It is *acknowledged* when it is in the
-/// peer's inbox; [`Sender::sync`] waits for that.
+/// Messages to the same peer, of any channels, are gathered in packets. A message
+/// is *accepted* when a call returns `Ok`: it is encoded in our outbox, and the
+/// library decides when it leaves. It is *acknowledged* when it is in the peer's
+/// inbox; [`Sender::sync`] waits for that.
 ///
 /// Messages arrive in the order in which they were accepted. Dropping the sender
 /// ends the stream after what was accepted. A clone sends on the same channel
 /// and takes a lock a message; clones share the order of acceptance.
 ///
-/// Memory: a ring of at most one packet a channel, a third more until what was
-/// staged before it grew has left, and large messages (above
-/// 8 KiB encoded) of up to 1 MiB together, or one. A link keeps the memory of up to four
-/// large messages for a second after the last.
+/// Memory of a channel:
+///
+/// - a ring of at most one packet. While the ring grows, the old one is kept until
+///   it is drained: up to 4/3 of that bound.
+/// - large messages (above 8 KiB encoded) of up to 1 MiB together, or one.
+///
+/// A link keeps the memory of up to four large messages for a second after the last.
 ///
 /// `Sink` is implemented for values by value. When it is ready, an item of any
-/// size is accepted at once; if a clone took the room since, the item is kept and
-/// goes in with the next call that waits: flush or close the sink before it is
-/// dropped. `poll_close` flushes and then ends the channel, unless clones are
-/// alive; it does not wait for acknowledgements, as [`Sender::close`] does.
+/// size is accepted at once. If a clone has taken the room since, the item is kept
+/// and staged by the next call that waits: flush or close the sink before dropping it.
+/// `poll_close` flushes and then ends the channel, unless clones are alive. Unlike
+/// [`Sender::close`], it does not wait for acknowledgements.
 pub struct Sender<T> {
     tx: Tx,
     turn: Turn,
@@ -70,9 +73,9 @@ impl<T> Sender<T> {
 
     calls_of_every_sender!();
 
-    /// Waits until a message of `bytes` encoded bytes is accepted without
-    /// waiting, which the permit then does. Between clones the permit is no
-    /// promise: another may be first.
+    /// Waits until there is room for a message of `bytes` encoded bytes; the permit then
+    /// accepts one without waiting. Between clones the permit is no promise: another clone may
+    /// be first.
     ///
     /// # Errors
     ///
@@ -89,7 +92,7 @@ impl<T> Sender<T> {
 }
 
 impl<T: Serialize> Sender<T> {
-    /// Accepts `value`: encodes it into the outbox; waits while that is full.
+    /// Accepts `value`: encodes it into the outbox, and waits while the outbox is full.
     ///
     /// # Errors
     ///
@@ -129,8 +132,8 @@ impl<T: Serialize> Sender<T> {
         Ok(())
     }
 
-    /// Accepts all of `values`, in order; says how many these were. The fastest
-    /// way to send many.
+    /// Accepts all of `values`, in order, and returns their number. The fastest way to
+    /// send many.
     ///
     /// # Errors
     ///
@@ -138,8 +141,8 @@ impl<T: Serialize> Sender<T> {
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it returns, some of the first values were accepted.
-    /// [`Sender::stats`] tells how many.
+    /// Dropped before it returns, it may have accepted some of the first values.
+    /// [`Sender::stats`] counts them.
     pub async fn send_all<I, V>(&mut self, values: I) -> Result<usize, SendAllError>
     where
         I: IntoIterator<Item = V>,
@@ -192,7 +195,7 @@ impl<T: Serialize> Sender<T> {
 pub struct Sending<'a, T> {
     sender: &'a mut Sender<T>,
     value: &'a T,
-    /// The message lies encoded in the scratch and waits for room.
+    /// Whether the message lies encoded in the scratch and waits for room.
     waits: bool,
 }
 
@@ -247,8 +250,8 @@ impl<T: Serialize> Permit<'_, T> {
     ///
     /// # Errors
     ///
-    /// [`TrySendError::Full`] when `value` needs more bytes than were reserved
-    /// and there is no room for them, or a clone was first; else as `send`.
+    /// [`TrySendError::Full`] when a clone was first, or `value` needs more bytes than were
+    /// reserved and there is no room for them; else as `send`.
     pub fn send(self, value: &T) -> Result<(), TrySendError> {
         self.sender.try_send(value)
     }

@@ -1,5 +1,5 @@
-//! What all senders have in common: the end of the channel, alone or shared
-//! with clones, and how they wait.
+//! The part that all senders have in common: the end of the channel, alone or shared
+//! with clones, and the waits.
 
 mod packing;
 mod sink;
@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// The end is this sender's alone until it is cloned; then a lock is taken a
-/// message.
+/// The end of the channel: this sender's alone until it is cloned, then behind a lock, taken
+/// once a message.
 enum Slot {
     /// `None` only while [`Slot::share`] moves it.
     Own(Option<Box<TxEnd>>),
@@ -51,11 +51,11 @@ impl Slot {
         shared
     }
 
-    /// No clone has the end as well.
+    /// Whether no clone has the end as well.
     fn is_last(&self) -> bool {
         match self {
             Slot::Own(_) => true,
-            // Nobody but this one could clone it now.
+            // Only this sender could clone it now.
             Slot::Shared(end) => Arc::strong_count(end) == 1,
         }
     }
@@ -69,7 +69,7 @@ pub(crate) enum Waiting<'a> {
     Bytes(&'a Bytes),
     /// The user's own bytes, to be copied.
     Slice(&'a [u8]),
-    /// The item of a `Sink` that is held, which all the others wait for, too.
+    /// The item of a `Sink` that is held; all others wait behind it.
     Held,
 }
 
@@ -77,9 +77,9 @@ pub(crate) enum Waiting<'a> {
 pub(crate) struct Tx {
     slot: Mutex<Slot>,
     scratch: Vec<u8>,
-    /// As a `Sink` it said that it is ready, and no item came since.
+    /// Whether it was ready as a `Sink`, and no item has come since.
     ready: bool,
-    /// An item of the `Sink` whose room was taken by a clone; see [`sink`].
+    /// An item of the `Sink` whose room a clone took; see [`sink`].
     held: Option<Bytes>,
     shared: Arc<TxShared>,
     pub(crate) peer: Peer,
@@ -102,12 +102,12 @@ impl Tx {
         self.slot.get_mut().unwrap_or_else(PoisonError::into_inner).with(act)
     }
 
-    /// This thread is the driver's.
+    /// Whether this thread is the driver's.
     pub(crate) fn is_home(&mut self) -> bool {
         self.with(|end| end.link.is_home())
     }
 
-    /// Stages `value`; with `Full` it lies encoded in the scratch.
+    /// Stages `value`. After `Full` it lies encoded in the scratch.
     #[inline(always)]
     pub(crate) fn stage<T: Serialize>(&mut self, value: &T) -> Result<Staged, SendError> {
         match self.slot.get_mut().unwrap_or_else(PoisonError::into_inner) {
@@ -171,7 +171,7 @@ impl Tx {
         }
     }
 
-    /// Waits until the message is staged. Dropped before, it leaves nothing.
+    /// Waits until the message is staged. Dropped before, it has staged nothing.
     pub(crate) async fn stage_later(&mut self, waiting: Waiting<'_>) -> Result<(), SendError> {
         poll_fn(|context| self.poll_stage(context, &waiting)).await
     }
@@ -184,7 +184,7 @@ impl Tx {
         }
     }
 
-    /// Waits until a message of `bytes` can be staged.
+    /// Waits until a message of `bytes` bytes can be staged; fails if it never can.
     pub(crate) async fn reserve(&mut self, bytes: usize) -> Result<(), SendError> {
         let bytes_max = self.with(|end| end.inline_bytes_max());
         if bytes > bytes_max {
@@ -193,7 +193,7 @@ impl Tx {
         poll_fn(|context| self.poll_reserve(context, bytes)).await
     }
 
-    /// Ready when a message of `bytes` can be staged.
+    /// Waits until a message of `bytes` bytes can be staged.
     pub(crate) fn poll_reserve(
         &mut self,
         context: &mut Context<'_>,
@@ -202,7 +202,7 @@ impl Tx {
         self.poll_capacity(context, bytes + PREFIX_BYTES_MAX)
     }
 
-    /// Ready when `bytes` can be staged, prefixes included.
+    /// Waits until `bytes` bytes can be staged, prefixes included.
     fn poll_capacity(
         &mut self,
         context: &mut Context<'_>,
@@ -298,8 +298,8 @@ impl Tx {
         .await
     }
 
-    /// Returns the error of a refused channel: nobody takes what it wrote or has in the peer's
-    /// inbox.
+    /// Returns the error of a refused channel: nobody takes its messages, even those that are
+    /// written or in the peer's inbox.
     fn not_refused(&mut self) -> Result<(), SendError> {
         match self.shared.is_refused().then(|| self.with(|end| end.failed())) {
             Some(Some(error)) => Err(error),
@@ -307,8 +307,8 @@ impl Tx {
         }
     }
 
-    /// Ends the channel and waits until that is acknowledged, at most until
-    /// `deadline`. With clones alive only what was accepted is waited for.
+    /// Ends the channel and waits for `deadline` at most until that is acknowledged. With
+    /// clones alive it waits only for the accepted messages.
     pub(crate) async fn close(mut self, deadline: Duration) -> Result<(), CloseError> {
         let deadline = self.stage_held_within(deadline).await;
         let accepted = self.with(|end| {
@@ -316,7 +316,7 @@ impl Tx {
             end.accepted()
         });
         let Tx { slot, shared, peer, held, .. } = self;
-        // Nothing waits for an item that found no room: it counts as unknown.
+        // An item that found no room is not waited for: it counts as unknown.
         let accepted = accepted + u64::from(held.is_some());
         let last = match slot.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Slot::Own(_) => true,
@@ -334,14 +334,14 @@ impl Tx {
         let cause = shared.is_lost().then(|| shared.error(peer.name(), account));
         let (channel, peer) = (shared.name.clone(), peer.name().to_owned());
         if last {
-            // Others may send on, and hear of it themselves.
+            // Otherwise clones may send on, and get the error themselves.
             shared.set_told();
         }
         let channels = vec![Unacknowledged { channel, peer, account, cause }];
         Err(CloseError { channels, forgotten: 0 })
     }
 
-    /// Waits until nothing is held; says how much of `deadline` is left.
+    /// Waits until nothing is held; returns the time that is left of `deadline`.
     async fn stage_held_within(&mut self, deadline: Duration) -> Duration {
         if self.held.is_none() {
             return deadline;
@@ -382,8 +382,8 @@ impl Tx {
     }
 }
 
-/// Stages `value` on an end that clones share. It is encoded outside the lock:
-/// whatever its `Serialize` does harms no clone.
+/// Stages `value` on an end that clones share. The value is encoded outside the lock,
+/// so that its `Serialize` cannot harm a clone.
 fn stage_shared<T: Serialize>(
     end: &Mutex<TxEnd>,
     value: &T,
@@ -399,8 +399,8 @@ fn stage_shared<T: Serialize>(
     }
 }
 
-/// Ready when the channel's end (`last`) or its messages are acknowledged, with
-/// true, or when that cannot be any more.
+/// Waits until the channel's end (if `last`) or its messages are acknowledged, or never can be.
+/// Of a stream it waits until its messages are settled and, if `last`, its log is closed.
 fn poll_closed(
     shared: &TxShared,
     accepted: u64,

@@ -10,11 +10,11 @@ use std::fmt;
 use std::sync::Arc;
 use tokio::sync::{Mutex, OnceCell};
 
-/// A value that is written once, elsewhere, and can be read any number of times here: clones see
-/// the same.
+/// A value that is written once, elsewhere, and can be read any number of times here. Clones
+/// share it.
 ///
-/// Made by [`Node::value`] with its [`ValueWriter`], which can be handed over to another node. It
-/// leaves at once when it is written, before streams of the same link.
+/// [`Node::value`] makes it with its [`ValueWriter`], which can be handed over to another node. The
+/// written value leaves at once, before streams of the same link.
 pub struct Value<T> {
     shared: Arc<Shared<T>>,
 }
@@ -41,12 +41,12 @@ impl<T: DeserializeOwned> Value<T> {
         Value { shared: Arc::new(Shared { read: OnceCell::new(), from: Mutex::new(from) }) }
     }
 
-    /// The value; waits until it is written.
+    /// Waits until the value is written and returns it.
     ///
     /// # Errors
     ///
-    /// The writer was dropped without writing, or is lost. Every later call, on clones too, says
-    /// the same.
+    /// The writer was dropped without writing, or is lost. Every later call, on clones too, fails
+    /// alike.
     ///
     /// # Cancel safety
     ///
@@ -57,7 +57,7 @@ impl<T: DeserializeOwned> Value<T> {
         read.await.as_ref().map_err(Clone::clone)
     }
 
-    /// The value, if it was read before.
+    /// Returns the value, if it was read before.
     #[must_use]
     pub fn peek(&self) -> Option<&T> {
         self.shared.read.get()?.as_ref().ok()
@@ -78,7 +78,7 @@ async fn read<T: DeserializeOwned>(from: &mut Arriving<T>) -> Result<T, ValueErr
 
 /// Writes a [`Value`], once. Can be handed over to another node until then.
 ///
-/// Dropped unwritten, the reader gets [`ValueError::Unwritten`].
+/// If it is dropped unwritten, the reader gets [`ValueError::Unwritten`].
 #[derive(Serialize, Deserialize)]
 #[serde(
     rename = "ValueWriter",
@@ -99,7 +99,7 @@ impl<T: Serialize + DeserializeOwned> ValueWriter<T> {
     ///
     /// # Errors
     ///
-    /// The node of the reader cannot be reached. That nobody reads any more is no error.
+    /// The node of the reader cannot be reached. It is no error if nobody reads any more.
     ///
     /// # Cancel safety
     ///
@@ -113,7 +113,7 @@ impl<T: Serialize + DeserializeOwned> ValueWriter<T> {
     }
 }
 
-/// The reading side of a value on its way to where it is read; made by [`Node::value_port`].
+/// The reading side of a value on its way to the node that reads it; made by [`Node::value_port`].
 #[derive(Serialize, Deserialize)]
 #[serde(
     rename = "ValuePort",
@@ -130,7 +130,7 @@ impl<T> fmt::Debug for ValuePort<T> {
 }
 
 impl<T: Serialize + DeserializeOwned> ValuePort<T> {
-    /// From now on the value is read here.
+    /// Connects the port with the writer: from now on the value is read here.
     ///
     /// # Errors
     ///
@@ -175,7 +175,7 @@ impl<T: Serialize + DeserializeOwned> ValueSource<T> {
 }
 
 impl Node {
-    /// A value that is read here, and its writer, to be handed over. Costs no message.
+    /// Makes a value that is read here, and its writer to hand over. Costs no message.
     ///
     /// # Errors
     ///
@@ -188,7 +188,7 @@ impl Node {
         Ok((ValueWriter { port }, Value::new(here)))
     }
 
-    /// A value that is written here, and its reading side, to be handed over. Costs no message.
+    /// Makes a value that is written here, and its reading side to hand over. Costs no message.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Why a session ended.
+//! Errors of a session's end.
 
 use crate::proto::link::ProtocolError;
 use std::error::Error;
@@ -19,36 +19,37 @@ struct LinkErrorInner {
     cause: LinkCause,
 }
 
-/// What ended a session.
+/// Cause of a session's end.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum LinkCause {
     /// The connection broke.
     Io(Arc<io::Error>),
-    /// The connection ended without the session having been closed: the peer's
-    /// process ended, or something between cut it.
+    /// The connection ended before the session was closed: the peer's process ended,
+    /// or the network cut the connection.
     ConnectionLost,
-    /// Nothing was heard of the peer, or it could not be reached again, for longer
-    /// than a session outlives.
+    /// The peer was silent, or could not be reached again, for longer than a session
+    /// survives.
     Dead {
-        /// Milliseconds of silence after which it was given up.
+        /// Milliseconds of silence after which the session was given up.
         silence_ms: u64,
-        /// What went wrong last with its connection.
+        /// The last fault of its connection.
         trouble: Option<String>,
     },
-    /// The peer no longer knows the session: it gave it up.
+    /// The peer no longer knows the session: the peer gave it up.
     Forgotten,
-    /// Another process answers where the peer was: that one is gone.
+    /// Another process answers at the peer's address: the peer is gone.
     Restarted,
-    /// This node was told that the peer is gone.
+    /// The program or the cluster reported that the peer is gone, with its reason.
     Gone(String),
-    /// It was cut off for longest when another peer began a session, and
-    /// [`NodeBuilder::sessions_max`](crate::NodeBuilder::sessions_max) allows no more.
+    /// Another peer began a session, and
+    /// [`NodeBuilder::sessions_max`](crate::NodeBuilder::sessions_max) allowed no more. This
+    /// session had been cut off for longest.
     GaveWay {
         /// The limit.
         sessions_max: usize,
     },
-    /// The peer did what the protocol does not allow.
+    /// The peer broke the protocol.
     Protocol(ProtocolError),
     /// The messages of a run do not fill it: the peer's bytes are corrupt.
     CorruptRun {
@@ -76,13 +77,13 @@ impl LinkError {
         &self.inner.peer
     }
 
-    /// What ended the session.
+    /// The cause of the session's end.
     #[must_use]
     pub fn cause(&self) -> &LinkCause {
         &self.inner.cause
     }
 
-    /// The session was closed by one of its ends, not lost.
+    /// Whether one of the ends closed the session, so that it was not lost.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         matches!(self.inner.cause, LinkCause::Closed | LinkCause::ClosedByPeer)

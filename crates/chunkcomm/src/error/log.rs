@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// The log of a redelivering sender cannot be used.
 #[derive(Clone)]
 pub struct LogError {
-    /// Its directory, or the file in it.
+    /// The directory of the log, or a file in it.
     pub path: PathBuf,
     /// The cause.
     pub cause: LogCause,
@@ -21,11 +21,11 @@ pub struct LogError {
 pub enum LogCause {
     /// A file cannot be made, read, written or removed.
     Io(Arc<io::Error>),
-    /// Another sender has it open, in this process or in another one.
+    /// Another sender has the log open, in this process or in another one.
     InUse,
-    /// It has the messages of another channel, or of another type.
+    /// The log has the messages of another channel, or of another type.
     OtherStream {
-        /// The channel's name.
+        /// The name of the channel that the log belongs to.
         channel: String,
     },
     /// The file is damaged. Nothing was changed.

@@ -1,4 +1,4 @@
-//! What can go wrong in building a node, connecting, opening and accepting.
+//! Errors of building a node, connecting, opening and accepting.
 
 use super::{LinkError, LogError, Named, RefusalReason};
 use crate::Address;
@@ -14,34 +14,34 @@ use std::time::Duration;
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum NodeError {
-    /// An address cannot be listened at.
+    /// The node cannot listen at an address.
     Listen {
         /// The address.
         address: Address,
-        /// Why.
+        /// The system's error.
         error: Arc<io::Error>,
     },
-    /// An address is reachable from other machines, and the node has nothing to
-    /// tell peers from strangers by.
+    /// An address is reachable from other machines, and the node cannot tell peers from
+    /// strangers.
     BeyondLoopback {
         /// The address.
         address: Address,
     },
     /// The credential cannot be used.
     Credential(CredentialError),
-    /// The node was given a credential, and this program was built without the
-    /// feature `tls`.
+    /// The node has a credential, and this program was built without the feature
+    /// `tls`.
     NeedsTls,
     /// A setting is impossible.
     Setting {
         /// The setting's name.
         name: &'static str,
-        /// What it was given.
+        /// The value that was given.
         value: String,
-        /// What is allowed.
+        /// The allowed values.
         allowed: String,
     },
-    /// There is no tokio runtime here, and no `io_thread` was asked for.
+    /// There is no tokio runtime here, and the node has no `io_thread`.
     NoRuntime,
     /// The thread or runtime of `io_thread` could not be started, or the system
     /// gave no random numbers.
@@ -94,16 +94,16 @@ pub enum ConnectError {
         address: Address,
         /// The error of the last attempt.
         error: Arc<io::Error>,
-        /// Time for which it was tried; zero after a single attempt.
+        /// Time spent on attempts; zero after a single one.
         tried: Duration,
     },
-    /// What answers is not a node that this one can talk to.
+    /// The program that answers is no node that this one can talk to.
     Hello {
         /// The address.
         address: Address,
         /// The mismatch in the last attempt.
         cause: HelloCause,
-        /// Time for which it was tried; zero after a single attempt.
+        /// Time spent on attempts; zero after a single one.
         tried: Duration,
     },
     /// The node is closed.
@@ -113,9 +113,9 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// Returns whether another attempt may go better: the peer may be about to start, or the
-    /// connection was cut. False where two nodes do not fit: another credential, cluster or
-    /// version, or a peer that is no node.
+    /// Whether another attempt may succeed: the peer may be about to start, or the connection
+    /// was cut. False where two nodes do not fit: another credential, cluster or version, or a
+    /// peer that is no node.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         match self {
@@ -125,7 +125,7 @@ impl ConnectError {
         }
     }
 
-    /// As this, after several attempts.
+    /// Sets the time spent on several attempts.
     pub(crate) fn after(mut self, time: Duration) -> ConnectError {
         if let ConnectError::Unreachable { tried, .. } | ConnectError::Hello { tried, .. } =
             &mut self
@@ -136,47 +136,46 @@ impl ConnectError {
     }
 }
 
-/// A name that is not known yet, a socket that is not there yet, a port where nobody listens:
-/// all may be in a moment.
+/// Whether the system's error may pass: an unknown name, a missing socket and a port where
+/// nobody listens may all be there in a moment.
 fn system_may_pass(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
     !matches!(error.kind(), InvalidInput | PermissionDenied | Unsupported)
 }
 
-/// Why a peer is not talked to: what does not fit in its hello, its proof or its
-/// TLS.
+/// Why a connection became no session: the fault in the hello, the proof or TLS.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum HelloCause {
-    /// It is not a hello.
+    /// The peer's first bytes are no hello.
     Wrong(crate::proto::hello::HelloError),
-    /// The two do not agree.
+    /// The hellos of the two nodes do not agree.
     Disagreement(crate::proto::hello::Disagreement),
     /// The connection broke or ended before the hello was complete.
     Io(Arc<io::Error>),
-    /// None came in time.
+    /// No hello came in time.
     Timeout,
-    /// The peer did not prove that it has the credential of this node: it has
-    /// another, or what the two said was changed on the way.
+    /// The peer did not prove that it has this node's credential: the peer has
+    /// another one, or the hellos were changed on the way.
     WrongProof,
-    /// The connection broke or ended before the peer had proved that.
+    /// The connection broke or ended before the peer had proved its credential.
     NoProof(Arc<io::Error>),
-    /// The peer did not prove that in time.
+    /// The peer did not prove its credential in time.
     ProofTimeout,
     /// TLS failed, or the connection broke or ended during its handshake.
     Tls(Arc<io::Error>),
     /// The TLS handshake was not done in time.
     TlsTimeout,
-    /// Too many connected at once, and this one had come least far.
+    /// Too many connections came at once, and this one had come least far.
     GaveWay,
     /// The system gave no random numbers.
     System(Arc<io::Error>),
-    /// What follows the hello is not about a session.
+    /// The bytes after the hello name no session.
     Session(crate::proto::resume::ResumeError),
     /// The peer takes no session: it is closing.
     Refused,
-    /// No further session is taken:
-    /// [`NodeBuilder::sessions_max`](crate::NodeBuilder::sessions_max) allows this many.
+    /// The node that was dialled takes no further session: all that
+    /// [`NodeBuilder::sessions_max`](crate::NodeBuilder::sessions_max) allows are connected.
     Full {
         /// The limit of the node that was dialled.
         sessions_max: u64,
@@ -289,19 +288,19 @@ impl Error for ConnectError {
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The session ended, and the peer could not be dialled again.
+    /// The session ended, and this node cannot dial the peer.
     Lost(LinkError),
-    /// The session had ended, and a new one could not be had.
+    /// The session had ended, and dialling the peer again failed.
     Connect(ConnectError),
     /// The name is empty or longer than 255 bytes.
     Name {
-        /// Its bytes.
+        /// Length of the name in bytes.
         bytes: usize,
     },
     /// Values of this type cannot be sent.
     Type(TypeRefused),
-    /// The channel was to be settled, and the peer speaks an older version of the protocol,
-    /// without settling.
+    /// The channel needs settling, and the peer speaks an older version of the protocol, without
+    /// settling.
     NoStreams {
         /// The peer's name.
         peer: String,
@@ -317,9 +316,9 @@ pub enum OpenError {
 /// A type whose values cannot be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TypeRefused {
-    /// The type.
+    /// Name of the type.
     pub type_name: String,
-    /// Why not.
+    /// The reason of the refusal.
     pub reason: String,
 }
 
@@ -361,7 +360,7 @@ impl Error for OpenError {
     }
 }
 
-/// Why `accept` gave no channel. After each, `accept` can be called again.
+/// Why `accept` gave no channel. `accept` can be called again after each of these.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum AcceptError {
@@ -371,16 +370,16 @@ pub enum AcceptError {
         channel: String,
         /// The peer's name.
         peer: String,
-        /// What does not fit.
+        /// The mismatch.
         reason: RefusalReason,
     },
     /// Values of this type cannot be received.
     Type(TypeRefused),
-    /// No peer opened the channel in the time that was given.
+    /// No peer opened the channel within the deadline.
     Late {
         /// The channel's name.
         channel: String,
-        /// That time.
+        /// The deadline.
         waited: Duration,
         /// The channels that peers have opened and nobody has accepted, as `"name" by peer`.
         held: Vec<String>,

@@ -1,39 +1,40 @@
-//! What can go wrong with channel ends that move, and with values.
+//! Errors of channel ends that move, and of values.
 
 use super::{ConnectError, OpenError, RecvError, SendError};
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// Why the two ends of a channel do not meet, or nothing comes by it any more.
+/// Why the two ends of a channel do not meet, or nothing more comes on it.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum PortError {
     /// The far end was dropped before it was connected.
     Dropped {
-        /// The node where that was.
+        /// Name of the node that dropped it.
         by: String,
     },
-    /// The far end is lost: a node that had it is gone, or a message with it was not
-    /// taken.
+    /// The far end is lost: a node that had it is gone, or nobody took the message that
+    /// carried it.
     Lost {
-        /// What is known of that.
+        /// The known cause.
         why: String,
     },
     /// The end's home cannot be reached.
     Unreachable {
         /// The home's name.
         home: String,
-        /// Why not; `None` when it listens nowhere, and there is no link with it.
+        /// The error of the last attempt; `None` when the home listens nowhere and there is
+        /// no link with it.
         cause: Option<Arc<ConnectError>>,
     },
     /// The end did not come in a message: it was decoded by other means.
     Stray,
     /// The channel to the end's home could not be opened.
     Open(Arc<OpenError>),
-    /// As for a receiver.
+    /// The receiver of the connected channel failed.
     Receive(RecvError),
-    /// As for a sender.
+    /// The sender of the connected channel failed.
     Send(SendError),
     /// The system gave no random numbers.
     System(Arc<std::io::Error>),
@@ -76,11 +77,11 @@ impl Error for PortError {
     }
 }
 
-/// A value with ends in it was not handed over; here it is again, with its ends.
+/// Error of handing over a value with ends in it. It gives the value back, with its ends.
 pub struct HandOverError<T> {
-    /// What was not sent.
+    /// The value that was not sent.
     pub value: T,
-    /// Why.
+    /// The reason.
     pub error: SendError,
 }
 
@@ -106,12 +107,12 @@ impl<T> Error for HandOverError<T> {
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum ValueError {
-    /// Its writer was dropped without writing.
+    /// The value's writer was dropped without writing.
     Unwritten {
-        /// The node where that was.
+        /// Name of the node that dropped it.
         by: String,
     },
-    /// It cannot come any more.
+    /// The value cannot come any more.
     Port(PortError),
 }
 

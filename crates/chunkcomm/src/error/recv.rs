@@ -1,4 +1,4 @@
-//! What can go wrong in receiving.
+//! Errors of receiving.
 
 use super::{LinkError, Named};
 use crate::proto::codec::DecodeError;
@@ -16,11 +16,11 @@ pub enum RecvError {
         channel: Arc<str>,
         /// Why the session ended.
         link: LinkError,
-        /// Messages that had arrived, all of which could be taken. Whether the sender had
-        /// accepted more is unknown.
+        /// Number of messages that had arrived; all of them could be taken. Whether the sender
+        /// had accepted more is unknown.
         arrived: u64,
     },
-    /// A message could not be decoded. It is gone; the next can be taken.
+    /// A message could not be decoded. That message is gone; the next one can be taken.
     Decode(Arc<DecodeFailed>),
     /// The next message is larger than the buffer given; it was left in place.
     BufferTooSmall {
@@ -29,7 +29,7 @@ pub enum RecvError {
         /// Bytes of the buffer.
         buffer_bytes: usize,
     },
-    /// More came than the landing had room for.
+    /// More bytes came than the landing had room for.
     LandingFull {
         /// The channel's name.
         channel: Arc<str>,
@@ -77,7 +77,7 @@ pub struct DecodeFailed {
     pub channel: Arc<str>,
     /// The peer's name.
     pub peer: String,
-    /// What is wrong.
+    /// The fault in the message's bytes.
     pub error: DecodeError,
 }
 
@@ -85,11 +85,11 @@ pub struct DecodeFailed {
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum TryRecvError {
-    /// None is there just now.
+    /// No message is there just now.
     Empty,
     /// The sender is done and everything was taken.
     Ended,
-    /// As for `recv`.
+    /// `recv` would fail with this error.
     Failed(RecvError),
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong in sending and closing.
+//! Errors of sending and closing.
 
 use super::{LinkError, LogError, Named};
 use crate::proto::causes::with_causes;
@@ -7,18 +7,18 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-/// What became of the messages of a channel whose session ended.
+/// Account of a channel's messages: accepted, acknowledged, unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Account {
-    /// Messages that `send` accepted.
+    /// Number of messages that `send` accepted.
     pub accepted: u64,
-    /// Of these, known to be in the peer's inbox. What became of the others is
-    /// unknown.
+    /// Number of these that are known to be in the peer's inbox. The fate of the others
+    /// is unknown.
     pub acknowledged: u64,
 }
 
 impl Account {
-    /// Messages of which nobody knows whether they arrived.
+    /// Number of messages that may or may not have arrived.
     #[must_use]
     pub fn unknown(&self) -> u64 {
         self.accepted - self.acknowledged
@@ -40,42 +40,42 @@ impl fmt::Display for Account {
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The session ended. A message whose sending returns this may have been accepted by a
-    /// redelivering sender with a log: [`ChannelStats::stored`](crate::ChannelStats::stored) tells.
+    /// The session ended. A redelivering sender with a log may have accepted the message all the
+    /// same: [`ChannelStats::stored`](crate::ChannelStats::stored) counts the stored messages.
     Lost(Arc<ChannelLost>),
     /// The receiver was dropped or closed.
     Terminated(Arc<ChannelName>),
     /// The peer refused the channel.
     Refused(Arc<ChannelRefused>),
-    /// This message is larger than the peer takes; others can be sent.
+    /// This message is larger than the peer takes; other messages can be sent.
     TooLarge {
-        /// Encoded bytes of the message; when it is unknown how many more there
-        /// are, those that were counted.
+        /// Encoded bytes of the message; those counted so far when its full size is
+        /// unknown.
         bytes: u64,
-        /// What the peer takes.
+        /// Largest message that the peer takes, in encoded bytes.
         bytes_max: u64,
     },
-    /// More room was asked for than the channel ever has for one message. Such a message may still
-    /// be sent: a large one needs no room of this kind.
+    /// `reserve` asked for more room than the channel ever has for one message. A message of that
+    /// size can still be sent: large messages need no such room.
     TooLargeToReserve {
-        /// Bytes that were asked for.
+        /// Bytes that `reserve` asked for.
         bytes: usize,
         /// Most bytes that the channel ever has room for at once.
         bytes_max: usize,
     },
-    /// The value's `Serialize` refused, or it lies too deep in itself; nothing was sent, others
-    /// can be.
+    /// The value's `Serialize` refused, or the value is nested too deep. Nothing was sent; other
+    /// values can be sent.
     Encode(Arc<EncodeError>),
-    /// An item was given to the `Sink` without asking whether it is ready, and
-    /// there was no room; it was not accepted.
+    /// The `Sink` got an item without being asked whether it is ready, and had no room. The item
+    /// was not accepted.
     NotReady,
     /// This sender was closed.
     Closed,
     /// The channel was opened without [`ChannelOptions::settled`](crate::ChannelOptions::settled):
     /// its receiver settles nothing.
     NotSettled,
-    /// The log of a redelivering sender cannot be written, and nothing more is accepted. Messages
-    /// that were stored before are still delivered, by this process or by the next that opens
+    /// The log of a redelivering sender cannot be written, and the sender accepts nothing more.
+    /// Messages stored before are still delivered, by this process or by the next one that opens
     /// the log.
     Log(Arc<LogError>),
     /// The sender has no log ([`Redelivery::log`](crate::Redelivery::log)).
@@ -89,7 +89,7 @@ pub struct ChannelLost {
     pub channel: String,
     /// Why the session ended.
     pub link: LinkError,
-    /// What became of its messages.
+    /// The account of its messages.
     pub account: Account,
 }
 
@@ -109,7 +109,7 @@ pub struct ChannelRefused {
     pub channel: String,
     /// The peer's name.
     pub peer: String,
-    /// Why.
+    /// The reason of the refusal.
     pub reason: RefusalReason,
 }
 
@@ -126,7 +126,7 @@ pub enum RefusalReason {
     },
     /// One end is typed and the other takes bytes.
     KindMismatch,
-    /// Nobody accepted, and too many opens wait.
+    /// Nobody accepted the channel, and too many opened channels wait.
     NotAccepted,
     /// The peer is too old to settle messages.
     NoStreams,
@@ -203,7 +203,7 @@ impl Error for SendError {
 pub enum TrySendError {
     /// The outbox of the channel is full just now.
     Full,
-    /// As for `send`.
+    /// `send` would fail with this error.
     Failed(SendError),
 }
 
@@ -227,12 +227,12 @@ impl Error for TrySendError {
     }
 }
 
-/// `send_all` stopped.
+/// Error of `send_all`, which stops at the first message that is not accepted.
 #[derive(Clone)]
 pub struct SendAllError {
-    /// Messages that were accepted before.
+    /// Number of messages that were accepted before.
     pub accepted: usize,
-    /// Why the next was not.
+    /// The error of the next message.
     pub error: SendError,
 }
 
@@ -250,7 +250,7 @@ impl Error for SendAllError {
     }
 }
 
-/// Some of the senders of [`send_to_all`](crate::send_to_all) did not accept the message.
+/// Error of [`send_to_all`](crate::send_to_all): some of the senders did not accept the message.
 #[derive(Clone)]
 pub struct SendToAllError {
     /// The indices of these senders, in order, each with its error; at least one. All others
@@ -276,17 +276,18 @@ impl Error for SendToAllError {
     }
 }
 
-/// Closing did not get everything acknowledged.
+/// Error of closing: some messages were not acknowledged.
 #[derive(Clone)]
 pub struct CloseError {
-    /// The channels with what was not acknowledged. For [`Node::close`](crate::Node::close)
-    /// these are also channels of sessions that ended before, and channels that were refused
-    /// before all of it was acknowledged, where no call on a sender has said so: who dropped
-    /// the sender could not know.
+    /// The channels with unacknowledged messages.
+    ///
+    /// [`Node::close`](crate::Node::close) adds channels of sessions that ended before, and
+    /// channels that were refused before all their messages were acknowledged. It adds only those
+    /// whose loss no call on a sender has reported, as when the sender was dropped.
     pub channels: Vec<Unacknowledged>,
-    /// So many channels of earlier sessions found no place in `channels`, the oldest ones: a
-    /// node remembers 1024 of them. A call on the sender may have said so since. The log has
-    /// their accounts.
+    /// Number of channels of earlier sessions that found no place in `channels`: the oldest,
+    /// beyond the 1024 that a node remembers. A call on their sender may have reported the loss
+    /// since. Warnings on `tracing` have their accounts.
     pub forgotten: u64,
 }
 
@@ -297,9 +298,9 @@ pub struct Unacknowledged {
     pub channel: String,
     /// The peer's name.
     pub peer: String,
-    /// Its messages.
+    /// The account of its messages.
     pub account: Account,
-    /// Why, if the session ended before.
+    /// The cause, if the session ended or the peer refused the channel before.
     pub cause: Option<SendError>,
 }
 

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The system's message, to be shown once by each error that contains it.
+/// The system's message, which each error that contains it shows once.
 const SAID: &str = "what the system said";
 
 fn said() -> Arc<io::Error> {
@@ -41,7 +41,7 @@ fn hello(cause: HelloCause) -> ConnectError {
     ConnectError::Hello { address: "127.0.0.1:1".parse().unwrap(), cause, tried: Duration::ZERO }
 }
 
-/// Errors with what the system said somewhere in them.
+/// Errors that have the system's message somewhere in them.
 fn with_the_systems_word() -> Vec<Box<dyn Error>> {
     let address: crate::Address = "127.0.0.1:1".parse().unwrap();
     let service: Arc<str> = "root".into();

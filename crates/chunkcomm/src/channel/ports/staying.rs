@@ -1,4 +1,4 @@
-//! What stays at the home of a channel end that travels.
+//! The ends that stay at home when their other end travels.
 
 use super::SendingPort;
 use crate::channel::blocking::block_on;
@@ -15,16 +15,16 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// Where the values of a [`SendingPort`] arrive. Its sender need not have come yet.
+/// The end where the values of a [`SendingPort`] arrive. Its sender need not be connected yet.
 ///
-/// Dropped, it ends the sender, as a [`Receiver`] does; a port that was not connected yet is told
-/// at its first message.
+/// Dropping it ends the sender, as with a [`Receiver`]. The sender of a port that is connected
+/// later learns it at its first message.
 pub struct Arriving<T> {
     slot: Arc<Slot>,
     number: u128,
     node: Node,
     receiver: Option<Receiver<T>>,
-    /// Its values have ends in them.
+    /// Whether its values have ends in them.
     carries: bool,
 }
 
@@ -41,15 +41,15 @@ impl<T> Drop for Arriving<T> {
 }
 
 impl<T> Arriving<T> {
-    /// What comes to the end with this number; `carries` says that values have ends in them.
+    /// Returns the arriving side of the end with this number; `carries`: values have ends in them.
     pub(super) fn new(slot: Arc<Slot>, number: u128, node: Node, carries: bool) -> Arriving<T> {
         Arriving { slot, number, node, receiver: None, carries }
     }
 }
 
 impl<T: DeserializeOwned> Arriving<T> {
-    /// Waits until the sender has said something or has ended, and gives the receiver, whose
-    /// calls are all there and cost nothing more.
+    /// Waits until the sender has sent something or has ended, and returns the receiver. Calls on
+    /// the receiver cost nothing extra.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl<T: DeserializeOwned> Arriving<T> {
         self.receiver.as_mut().ok_or(PortError::Stray)
     }
 
-    /// As [`Arriving::receiver`], for good.
+    /// As [`Arriving::receiver`], by value.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl<T: DeserializeOwned> Arriving<T> {
         self.receiver.take().ok_or(PortError::Stray)
     }
 
-    /// The next value; `None` when the sender is done and all was taken.
+    /// Waits for the next value; `None` when the sender is done and all was taken.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl<T: DeserializeOwned> Arriving<T> {
         }
     }
 
-    /// As `recv`, in the manner of `poll`.
+    /// As `recv`, as a `poll` function.
     ///
     /// # Errors
     ///
@@ -141,9 +141,10 @@ fn ended(fate: Fate) -> PortError {
     }
 }
 
-/// Where the values of a [`ReceivingPort`](crate::ReceivingPort) are sent. Its receiver need not be known yet.
+/// The end that sends the values of a [`ReceivingPort`](crate::ReceivingPort). Its receiver need not
+/// be known yet.
 ///
-/// Dropped, it ends the stream before its first value.
+/// Dropping it ends the stream before its first value.
 pub struct Departing<T> {
     pub(super) there: Arriving<SendingPort<T>>,
 }
@@ -155,12 +156,12 @@ impl<T> fmt::Debug for Departing<T> {
 }
 
 impl<T: Serialize + DeserializeOwned> Departing<T> {
-    /// Waits until the port was connected somewhere, and gives the sender to there.
+    /// Waits until some node has connected the port, and returns the sender to that node.
     ///
     /// # Errors
     ///
-    /// The port was dropped or lost before it was connected, or the node where it was connected
-    /// cannot be reached.
+    /// The port was dropped or lost before it was connected, or the node that connected it cannot
+    /// be reached.
     ///
     /// # Cancel safety
     ///

@@ -9,8 +9,8 @@ use serde::Serialize;
 use std::sync::Arc;
 
 impl Tx {
-    /// Encodes `value` for this channel, with the ends in it; they leave when the message was
-    /// accepted and that is said.
+    /// Encodes `value` for this channel, with the ends in it. The ends leave when the caller
+    /// reports the message as accepted ([`Leaving::accepted`]).
     pub(crate) fn pack<T: Serialize>(&mut self, value: &T) -> Result<(Bytes, Leaving), SendError> {
         let link = self.with(|end| Arc::clone(&end.link));
         let node = self.peer.node();

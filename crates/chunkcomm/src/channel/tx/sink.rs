@@ -1,9 +1,9 @@
 //! The end of a channel as a `Sink`, whose `start_send` cannot wait.
 //!
-//! Ready says that an item of any size has room. Where a clone takes that room
-//! before the item comes, the item is *held* and staged by the next call that can
-//! wait; whatever this sender stages comes behind it. An end that has an item to
-//! hold is shared from then on, so that one that was never cloned need not look.
+//! Ready means that an item of any size has room. If a clone takes that room before the
+//! item comes, the item is *held*. The next call that can wait stages it; everything else
+//! that this sender stages comes behind it. A sender that holds an item counts as shared
+//! from then on, so that a sender that was never cloned need not look for one.
 
 use super::{Tx, Waiting};
 use crate::driver::staging::{Staged, TxEnd};
@@ -25,7 +25,7 @@ pub(super) fn stage_held(end: &mut TxEnd, held: &mut Option<Bytes>) -> Result<St
 }
 
 impl Tx {
-    /// Ready when no item is held.
+    /// Waits until no item is held.
     pub(super) fn poll_held(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         if self.held.is_none() {
             return Poll::Ready(Ok(()));
@@ -33,8 +33,8 @@ impl Tx {
         self.poll_stage(context, &Waiting::Held)
     }
 
-    /// Ready when an item of any size is accepted: a small one has its room, and a
-    /// large one is taken when no other waits.
+    /// Waits until an item of any size is accepted: a small one has its room, and a
+    /// large one is taken when no other large one waits.
     pub(crate) fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         let bytes = self.with(|end| end.inline_bytes_max());
         ready!(self.poll_capacity(context, bytes + PREFIX_BYTES_MAX))?;
@@ -85,7 +85,7 @@ impl Tx {
         self.slot.get_mut().unwrap_or_else(PoisonError::into_inner).share();
     }
 
-    /// Ready when everything accepted is written, an item that is held included.
+    /// Waits until everything accepted is written, including an item that is held.
     pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         ready!(self.poll_held(context))?;
         self.shared.wait(context.waker());
