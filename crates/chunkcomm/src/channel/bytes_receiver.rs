@@ -196,7 +196,7 @@ impl BytesReceiver {
     ///
     /// `buffer.len()` bytes are the room for the message. The buffer comes back with the
     /// message's length. A large message that begins to arrive after the call goes from the
-    /// socket straight into the buffer, and does not count in the memory of the link.
+    /// socket straight into the buffer. It does not count in the memory of the link.
     ///
     /// # Errors
     ///

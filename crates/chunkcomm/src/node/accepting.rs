@@ -1,5 +1,5 @@
-//! Who takes the channels that peers open: those that wait in `accept`, or
-//! nobody yet; and the links that a node has.
+//! The table of a node: channels that peers open and the `accept` calls that take them, links,
+//! streams, losses.
 
 use super::fingerprint::Fingerprint;
 use super::held::Held;
@@ -25,34 +25,34 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-/// Refused connections that are remembered.
+/// Most refused connections that are remembered: 16.
 const REFUSALS_MAX: usize = 16;
 
-/// Types of refused senders that are remembered until their `accept` takes them.
+/// Most types of refused senders that are remembered until their `accept` takes them: 256.
 const DESCRIBED_MAX: usize = 256;
 
-/// How long `accept` waits for the sender's type after it refused the channel.
+/// Time for which `accept` waits for the sender's type after it refused the channel: 2 s.
 const DESCRIPTION_DEADLINE: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 pub(super) struct Table {
     pub(super) held: Held,
     waiting: Wakers,
-    /// Types of senders that were refused: link, channel, text.
+    /// Types of refused senders: link, channel, text.
     described: Vec<(Arc<LinkShared>, u32, String)>,
     pub(super) links: Links,
     refusals: VecDeque<String>,
     pub(super) losses: Losses,
-    /// Channels of calls that somebody takes; others are refused at once.
+    /// Names of the channels of calls that this node serves; other calls are refused at once.
     expected: BTreeSet<String>,
     /// Streams that are not over.
     pub(super) streams: Vec<Weak<TxShared>>,
     pub(super) closed: bool,
-    /// Nobody drives the links, and none will come.
+    /// Whether the runtime is gone: nobody drives the links, and none will come.
     pub(super) runtime_gone: bool,
 }
 
-/// The table of one node, and who takes the channels that are not for its user.
+/// The table of one node, and `moving`, which takes the channels that are not for the user.
 pub(crate) struct AcceptTable {
     pub(super) table: Mutex<Table>,
     moving: Arc<Moving>,
@@ -142,7 +142,7 @@ impl AcceptTable {
         }
     }
 
-    /// A live link with this peer that was begun here.
+    /// Returns a live link with this peer that this node began.
     pub(super) fn dialled(&self, incarnation: u128) -> Option<Arc<LinkShared>> {
         let table = locked(&self.table);
         let found = table.links.iter().find(|link| {
@@ -152,7 +152,7 @@ impl AcceptTable {
         found.cloned()
     }
 
-    /// The session with this number that this peer began.
+    /// Returns the session with this number that this peer began.
     pub(super) fn accepted(&self, incarnation: u128, session: u64) -> Option<Arc<LinkShared>> {
         let table = locked(&self.table);
         let found = table.links.iter().find(|link| {
@@ -166,13 +166,13 @@ impl AcceptTable {
         locked(&self.table).links.iter().cloned().collect()
     }
 
-    /// What was lost and nobody was told of.
+    /// Returns the losses that no call has reported yet, as an error.
     pub(super) fn tell_losses(&self) -> Result<(), CloseError> {
         locked(&self.table).losses.tell()
     }
 
-    /// Waits until the node has none of these links: their sessions have ended, and what was
-    /// lost is known.
+    /// Waits until the node has none of these links: their sessions have ended, and their losses
+    /// are known.
     pub(super) async fn gone(&self, links: &[Arc<LinkShared>]) {
         poll_fn(|context| {
             let mut table = locked(&self.table);
@@ -199,7 +199,7 @@ impl AcceptTable {
         .await;
     }
 
-    /// Tells people something.
+    /// Warns the people who run the node.
     pub(super) fn say(&self, what: &str) {
         self.warnings.say(what);
     }
@@ -236,7 +236,7 @@ impl AcceptTable {
         locked(&self.table).closed
     }
 
-    /// Tells the calls that wait in the node that nobody drives it any more.
+    /// Ends the calls that wait in the node: nobody drives it any more.
     pub(super) fn runtime_gone(&self) {
         self.give_up_streams();
         let mut table = locked(&self.table);
@@ -251,7 +251,7 @@ impl AcceptTable {
         locked(&self.table).runtime_gone
     }
 
-    /// Waits until the node is closed, or its runtime gone.
+    /// Waits until the node is closed or its runtime is gone.
     pub(super) async fn over(&self) {
         poll_fn(|context| {
             let mut table = locked(&self.table);
@@ -264,8 +264,8 @@ impl AcceptTable {
         .await;
     }
 
-    /// Makes room for one more session that a peer begins, where `sessions_max` are allowed:
-    /// the one that has been cut off for longest gives way. False when all are connected.
+    /// Makes room for one more session that a peer begins, where `sessions_max` are allowed.
+    /// The session that has been cut off for longest gives way. False when all are connected.
     pub(super) fn make_room_for_session(&self, sessions_max: usize) -> bool {
         let mut table = locked(&self.table);
         if table.links.begun_by_peers() < sessions_max {
@@ -289,7 +289,7 @@ impl AcceptTable {
         locked(&self.table).refusals.iter().cloned().collect()
     }
 
-    /// Holds a channel again that was accepted, before all others of its name.
+    /// Holds an accepted channel again, before all others of its name.
     pub(super) fn give_back(&self, opened: Opened) {
         let mut table = locked(&self.table);
         if table.closed {
@@ -304,12 +304,12 @@ impl AcceptTable {
         waiting.wake();
     }
 
-    /// From now on channels of calls under `name` are held; false when they were.
+    /// Holds channels of calls under `name` from now on; false when they were held before.
     pub(crate) fn expect(&self, name: &str) -> bool {
         locked(&self.table).expected.insert(name.to_owned())
     }
 
-    /// From now on they are refused, also those that are held.
+    /// Refuses channels of calls under `name` from now on, and drops those that are held.
     pub(crate) fn expect_no_more(&self, name: &str) {
         let mut table = locked(&self.table);
         table.expected.remove(name);
@@ -319,7 +319,7 @@ impl AcceptTable {
         drop(held);
     }
 
-    /// Waits for a channel under `name`, which is then to be judged.
+    /// Waits for a channel under `name`, which the caller then judges.
     pub(crate) async fn take(&self, name: &str) -> Result<Opened, AcceptError> {
         locked(&self.table).held.want(name);
         let _wanted = Wanted { table: self, name };
@@ -342,8 +342,8 @@ impl AcceptTable {
         taken.unwrap_or_else(|| Err(late()))
     }
 
-    /// A channel that was taken must be of this kind and type; else it is refused, and
-    /// the sender's type is waited for.
+    /// Returns the receiver of a taken channel if its kind and type fit; else refuses the channel
+    /// and waits for the sender's type.
     pub(crate) async fn judge(
         &self,
         opened: Opened,
@@ -420,7 +420,7 @@ impl Drop for Wanted<'_> {
 }
 
 impl Drop for AcceptTable {
-    /// The node and all its links are gone: losses that nobody was told of are reported now.
+    /// Warns of losses that no call has reported: the node and all its links are gone.
     fn drop(&mut self) {
         let table = self.table.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(untold) = table.losses.untold() {

@@ -1,8 +1,8 @@
-//! What a node asks of a peer before it talks to it, by the kind of connection:
+//! Proofs and TLS that a node asks of a peer before it talks to it, by the kind of connection:
 //!
 //! | connection | with a credential | with TLS of the user's |
 //! |---|---|---|
-//! | TCP | proofs, then TLS by the credential's identity | TLS by the user's configurations, after the proofs if there is a credential |
+//! | TCP | proofs, then TLS by the credential's identity | the user's TLS, after proofs if there is a credential |
 //! | Unix socket | proofs; the system protects the bytes | nothing: the socket's file is for one user |
 //! | memory | nothing: both ends are one process | nothing |
 

@@ -1,5 +1,5 @@
-//! [`NodeBuilder`]: the settings of a node and their defaults. What is allowed stands in
-//! [`checks`], what is made of them in [`building`].
+//! [`NodeBuilder`]: the settings of a node and their defaults. [`checks`] has the allowed
+//! values, [`building`] builds the node.
 
 mod building;
 mod checks;
@@ -28,13 +28,13 @@ pub const AGE_BOUND_VARIABLE: &str = "CHUNKCOMM_AGE_BOUND_MS";
 /// The environment variable that names the credential's file.
 pub const CREDENTIAL_FILE_VARIABLE: &str = "CHUNKCOMM_CREDENTIAL_FILE";
 
-/// What a node is built with.
+/// Settings that a node keeps.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub(super) name: String,
     pub(super) cluster: String,
     pub(super) policy: Policy,
-    /// `None`: packets grow from the default as they deserve.
+    /// Size of a full packet in bytes; `None`: the link tunes it.
     pub(super) packet_bytes_max: Option<usize>,
     pub(super) age_bound: Duration,
     pub(super) message_bytes_max: u64,
@@ -66,7 +66,7 @@ pub struct NodeBuilder {
     user_tls: Option<UserTls>,
 }
 
-/// Where a credential comes from.
+/// Source of a credential.
 #[derive(Debug, Clone)]
 enum CredentialFrom {
     Given(Credential),
@@ -111,43 +111,44 @@ impl Default for NodeBuilder {
 }
 
 impl NodeBuilder {
-    /// What peers call this node, at most 32 bytes; by default a name from its
-    /// random incarnation.
+    /// Sets the node's name for its peers, at most 32 bytes; by default a name from
+    /// its random incarnation.
     pub fn name(mut self, name: impl Into<String>) -> NodeBuilder {
         self.settings.name = name.into();
         self
     }
 
-    /// The cluster's name, at most 32 bytes, `default` by default. Nodes of other
+    /// Sets the cluster's name, at most 32 bytes, `default` by default. Nodes of other
     /// clusters are refused.
     pub fn cluster(mut self, cluster: impl Into<String>) -> NodeBuilder {
         self.settings.cluster = cluster.into();
         self
     }
 
-    /// Listens here too. Without any address the node only connects.
+    /// Adds an address to listen at. Without any address the node only connects.
     pub fn listen(mut self, address: Address) -> NodeBuilder {
         self.listen.push(address);
         self
     }
 
-    /// When packets leave; [`Policy::Chunked`] by default.
+    /// Sets the policy by which packets leave; [`Policy::Chunked`] by default.
     pub fn policy(mut self, policy: Policy) -> NodeBuilder {
         self.settings.policy = policy;
         self
     }
 
-    /// Size of a full packet in bytes, header included: 1 KiB to 1 MiB. A larger one
-    /// saves system calls and delays small messages of other channels. By default the
-    /// link tunes it: 16 KiB, 64 KiB once a stream saturates the link, and up to 256 KiB
-    /// while its writes cost more than a twelfth of its time.
+    /// Sets the size of a full packet in bytes, header included: 1 KiB to 1 MiB. A larger
+    /// size saves system calls and delays small messages of other channels.
+    ///
+    /// By default the link tunes it: 16 KiB, then 64 KiB once a stream saturates the link. It
+    /// is up to 256 KiB while the link's writes cost more than a twelfth of its time.
     pub fn packet_bytes_max(mut self, bytes: usize) -> NodeBuilder {
         self.settings.packet_bytes_max = Some(bytes);
         self
     }
 
-    /// Longest wait of a packet's oldest message while the runtime runs, 1 ms by
-    /// default or what `CHUNKCOMM_AGE_BOUND_MS` says; tokio's timers step one
+    /// Sets the longest wait of a packet's oldest message while the runtime runs. The default
+    /// is the value of `CHUNKCOMM_AGE_BOUND_MS`, else 1 ms. tokio's timers step one
     /// millisecond.
     pub fn age_bound(mut self, bound: Duration) -> NodeBuilder {
         self.settings.age_bound = bound;
@@ -155,16 +156,15 @@ impl NodeBuilder {
         self
     }
 
-    /// Largest message in encoded bytes that this node takes, 32 MiB by default:
-    /// also what a link may spend on one large message beside its windows.
+    /// Sets the largest message that this node takes, in encoded bytes: 32 MiB by default. A
+    /// link may spend as much memory on one large message beside its windows.
     pub fn message_bytes_max(mut self, bytes: usize) -> NodeBuilder {
         self.settings.message_bytes_max = bytes as u64;
         self
     }
 
-    /// Memory in bytes that all channels of one link together may hold at this
-    /// end as receivers, 16 MiB by default. Half of it is set aside for the
-    /// first 16 KiB of each channel.
+    /// Sets the memory in bytes that the receivers of one link may hold together, 16 MiB by
+    /// default. Half of it is set aside for the first 16 KiB of each channel.
     pub fn window_bytes_max(mut self, bytes: usize) -> NodeBuilder {
         self.settings.window_bytes_max = bytes as u64;
         self
@@ -172,10 +172,10 @@ impl NodeBuilder {
 
     /// Drives the links on a thread of their own, for programs whose tasks
     /// compute without yielding. Each message that finds the thread asleep costs one
-    /// wake-up. Needs no runtime around. The node's end waits up to 100 ms for the thread,
-    /// so that what was accepted leaves before `main` returns.
+    /// wake-up. Needs no runtime around. The end of the node waits up to 100 ms for the
+    /// thread, so that accepted messages leave before `main` returns.
     ///
-    /// Without it the runtime that the node is built on drives them:
+    /// Without `io_thread`, the runtime on which the node is built drives the links:
     ///
     /// | the node's runtime | its links are served |
     /// |---|---|
@@ -183,9 +183,9 @@ impl NodeBuilder {
     /// | of several | while a worker is free, but for the case below |
     /// | `io_thread` | always |
     ///
-    /// A worker that tokio woke for a timer or another socket keeps the runtime from
-    /// looking at any socket while its task computes, though other workers are free.
-    /// Peers give up a node that is silent for the last time of
+    /// That case: tokio woke a worker for a timer or another socket, and the worker's task
+    /// computes. Meanwhile the runtime looks at no socket, even if other workers are free.
+    /// Peers give up a node that is silent for the time `dead` of
     /// [`liveness`](Self::liveness).
     pub fn io_thread(mut self) -> NodeBuilder {
         self.io_thread = true;
@@ -199,76 +199,80 @@ impl NodeBuilder {
         self
     }
 
-    /// How long a peer may be silent while something waits for it: until it is
-    /// asked for a sign of life, until its connection is given up and dialled
-    /// anew, and until its session is dead. A lost connection may take the last of
-    /// these to come back. 1 s, 3 s and 10 s by default; a peer that nothing waits
-    /// for is asked every 30 s.
+    /// Sets how long a peer may be silent while something waits for it:
     ///
-    /// Where either node takes messages above 32 MiB, the last two are longer by 1 s for
-    /// each further 32 MiB: a node that encodes or decodes such a message on the thread
-    /// of its links does not answer meanwhile.
+    /// | time | after this silence | default |
+    /// |---|---|---|
+    /// | `probe` | the peer is asked for a sign of life | 1 s |
+    /// | `suspect` | its connection is given up and dialled anew | 3 s |
+    /// | `dead` | its session is dead | 10 s |
+    ///
+    /// A lost connection has `dead` to come back. A peer that nothing waits for is asked
+    /// every 30 s.
+    ///
+    /// Where either node takes messages above 32 MiB, `suspect` and `dead` are longer by 1 s
+    /// for each further 32 MiB. A node does not answer while it encodes or decodes such a
+    /// message on the thread of its links.
     pub fn liveness(mut self, probe: Duration, suspect: Duration, dead: Duration) -> NodeBuilder {
         self.settings.silence = Silence { probe, suspect, dead };
         self
     }
 
-    /// Sets the time for which [`Node::connect`](super::Node::connect), and `open` where a session
-    /// has ended, try to reach a peer: 10 s by default. With `Duration::ZERO` they try once.
+    /// Sets the time for which [`Node::connect`](super::Node::connect) tries to reach a peer, and
+    /// `open` after the session's end: 10 s by default. With `Duration::ZERO` they try once.
     pub fn connect_deadline(mut self, deadline: Duration) -> NodeBuilder {
         self.settings.connect_deadline = deadline;
         self
     }
 
-    /// Limits the live sessions that peers may have begun with this node: 16,384 by default, at
+    /// Limits the live sessions that peers have begun with this node: 16,384 by default, at
     /// least one.
     ///
     /// Sessions that this node dialled do not count. At the limit a newcomer gets the place of the
-    /// session that has been cut off for longest, which would be the next to be dead. While all
-    /// are connected, the newcomer is refused. A session at rest costs about 6 KiB, and a
-    /// connected one a file descriptor.
+    /// session that has been cut off for longest, which would be dead next. While all sessions
+    /// are connected, the newcomer is refused. A session at rest costs about 6 KiB, a connected
+    /// one also a file descriptor.
     pub fn sessions_max(mut self, sessions: usize) -> NodeBuilder {
         self.settings.sessions_max = sessions;
         self
     }
 
-    /// About how many bytes a link keeps of what its peer has not acknowledged, to
-    /// send them again after a lost connection; with so many `send` waits. 4 MiB
-    /// by default, at least 1.25 MiB.
+    /// Sets the bytes that a link keeps for sending again after a lost connection: 4 MiB by
+    /// default, at least 1.25 MiB. While about this many bytes are unacknowledged, `send`
+    /// waits.
     pub fn resend_bytes_max(mut self, bytes: usize) -> NodeBuilder {
         self.settings.resend_bytes_max = bytes;
         self
     }
 
-    /// Admits only peers that have this credential, and encrypts what is said over
-    /// TCP. Unix sockets are for one user and carry proofs only; memory needs
-    /// nothing. Costs a round trip and about a millisecond of computing a
-    /// connection. Needs the feature `tls`, which is on by default.
+    /// Admits only peers that have this credential, and encrypts TCP connections. Unix
+    /// sockets are for one user and carry proofs only; memory needs nothing. Each connection
+    /// costs a round trip and about a millisecond of computing. Needs the feature `tls`,
+    /// which is on by default.
     pub fn credential(mut self, credential: Credential) -> NodeBuilder {
         self.credential = Some(CredentialFrom::Given(credential));
         self
     }
 
     /// As [`NodeBuilder::credential`], from a file that `chunkcomm-credential new`
-    /// made. If neither is called, the file that `CHUNKCOMM_CREDENTIAL_FILE` names
-    /// is taken, if it names one.
+    /// made. If neither is called, `CHUNKCOMM_CREDENTIAL_FILE` names the file, if it is set.
     pub fn credential_file(mut self, path: impl Into<PathBuf>) -> NodeBuilder {
         self.credential = Some(CredentialFrom::File(path.into()));
         self
     }
 
     /// Admits peers over TCP by TLS with these configurations instead of the
-    /// credential's identity: for those who have a PKI. With a credential, its
+    /// credential's identity: for users who have a PKI. With a credential, its
     /// proofs come first.
     ///
-    /// `server_name` is whom a certificate must name when this node dials; `None`:
-    /// the host that is dialled. Both ends must show a certificate and speak TLS
-    /// 1.3. The configurations decide what certificates are taken; their protocol
-    /// names (ALPN), tickets, resumption and early data are not used.
+    /// When this node dials, the peer's certificate must name `server_name`; `None`: the host
+    /// that is dialled. Both ends must show a certificate and speak TLS 1.3. The
+    /// configurations decide which certificates are taken. Their protocol names (ALPN),
+    /// tickets, resumption and early data are not used.
     ///
-    /// Without a credential a stranger can make the node parse its certificates
-    /// and costs up to 64 KiB for five seconds instead of 4 KiB; Unix sockets are
-    /// then protected by their file's mode alone.
+    /// Without a credential a stranger can make the node parse its certificates. The stranger
+    /// then costs up to 64 KiB for five seconds instead of 4 KiB. Unix sockets are then
+    /// protected by their file's mode alone.
     #[cfg(feature = "tls")]
     pub fn tls_config(
         mut self,
@@ -281,34 +285,36 @@ impl NodeBuilder {
     }
 
     /// Runs the processes of this registry for peers that ask for them, on the runtime in which
-    /// the node is built; see [`crate::process`]. By default it runs none.
+    /// the node is built; see [`crate::process`]. By default the node runs none.
     pub fn processes(mut self, registry: &Registry) -> NodeBuilder {
         self.processes = Some(Arc::new(registry.clone()));
         self
     }
 
-    /// The name that the node was given.
+    /// Returns the name that the user set, if any.
     pub(crate) fn given_name(&self) -> Option<&str> {
         Some(self.settings.name.as_str()).filter(|name| !name.is_empty())
     }
 
-    /// Processes do not begin before the node is told which cluster it is of.
+    /// Holds processes back until the node knows the cluster that it belongs to.
     pub(crate) fn of_cluster(mut self) -> NodeBuilder {
         self.of_cluster = true;
         self
     }
 
-    /// Speaks only these of the versions of the protocol that this release speaks
-    /// ([`VERSION_MIN`] to [`VERSION_MAX`]), as another release does: to try what nodes of
-    /// both do together before they have to, or to keep one out. Who has none of them is
-    /// refused, by an error that names both ranges.
+    /// Speaks only these versions of the protocol, of those that this release speaks
+    /// ([`VERSION_MIN`] to [`VERSION_MAX`]).
+    ///
+    /// The node then behaves like another release: to try how nodes of both releases work
+    /// together, or to keep one release out. Nodes that speak none of these versions are refused,
+    /// by an error that names both ranges.
     pub fn protocol_versions(mut self, versions: RangeInclusive<u16>) -> NodeBuilder {
         self.settings.versions = (*versions.start(), *versions.end());
         self
     }
 
-    /// Allows to listen where other machines can connect without a credential or
-    /// TLS of the user's: anybody who can reach the address may join.
+    /// Allows the node to listen at addresses beyond loopback without a credential or TLS
+    /// of the user's: anybody who can reach such an address may join.
     pub fn insecure_bind_beyond_loopback(mut self) -> NodeBuilder {
         self.insecure = true;
         self
@@ -316,17 +322,16 @@ impl NodeBuilder {
 
     /// Writes no warning to standard error.
     ///
-    /// A node warns when it ends with messages of which nobody knows whether they arrived, and
-    /// when nobody has accepted a channel for 5 s. It warns on `tracing`; if the program has no
-    /// subscriber for that, in one line on standard error.
+    /// A node warns when it ends with messages that may not have arrived, and when nobody has
+    /// accepted a channel for 5 s. It warns on `tracing`; if the program has no subscriber for
+    /// that, in one line on standard error.
     pub fn quiet(mut self) -> NodeBuilder {
         self.settings.quiet = true;
         self
     }
 
-    /// Leaves out acknowledgements, to measure what they cost: `sync` and `close`
-    /// then say no more than that everything was put in packets. Both ends must
-    /// agree.
+    /// Leaves out acknowledgements, to measure their cost: `sync` and `close` then
+    /// mean only that everything was put in packets. Both ends must agree.
     pub fn session_off_for_measuring(mut self) -> NodeBuilder {
         self.settings.session = false;
         self

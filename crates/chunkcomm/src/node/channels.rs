@@ -1,4 +1,4 @@
-//! Opening channels to peers, and accepting theirs.
+//! Calls that open channels to peers, and that accept the channels of peers.
 
 use super::fingerprint::{Fingerprint, described};
 use super::{Node, Peer};
@@ -25,14 +25,17 @@ use std::time::Duration;
 
 impl Node {
     /// Opens a channel of `T` to `peer` under `name`. That costs no round trip:
-    /// data may follow at once. If the session has ended and it was this node that
-    /// dialled, a new session is begun.
+    /// data may follow at once. If the session has ended and this node had dialled, the
+    /// node begins a new session.
     ///
     /// # Errors
     ///
-    /// The session has ended and cannot be had again, the name is empty or
-    /// longer than 255 bytes, or values of the type cannot be sent. Whether the
-    /// peer accepts is not known yet: a later call on the sender says so.
+    /// - The session has ended and no new one can be begun.
+    /// - The name is empty or longer than 255 bytes.
+    /// - Values of the type cannot be sent.
+    ///
+    /// Whether the peer accepts is not known yet: if it refuses, a later call on the sender
+    /// fails.
     ///
     /// # Cancel safety
     ///
@@ -130,7 +133,7 @@ impl Node {
         }
     }
 
-    /// Opens a typed channel over this link, whose session must not have ended.
+    /// Opens a channel over this link; an error when the link's session has ended.
     pub(crate) fn try_open(
         &self,
         link: &Arc<LinkShared>,
@@ -157,11 +160,15 @@ impl Node {
 
     /// Waits for a peer that opens a channel of `T` under `name`.
     ///
-    /// Calls that wait are served first. Opens that nobody waits for yet are held: 7/8 of the
-    /// channels for which [`NodeBuilder::window_bytes_max`](crate::NodeBuilder::window_bytes_max)
-    /// has memory left on a link (448 by default while none was accepted), and 4096 of a node, of
-    /// which each link has its share. Further opens are refused: the next call on their sender
-    /// says so, or else `Node::close`.
+    /// Opens that an `accept` waits for are served first. Opens that nobody waits for yet are held:
+    ///
+    /// - of a link: 7/8 of the channels for which
+    ///   [`NodeBuilder::window_bytes_max`](crate::NodeBuilder::window_bytes_max) has memory left,
+    ///   448 by default while none was accepted;
+    /// - of a node: 4096, of which each link has its share.
+    ///
+    /// Further opens are refused: the next call on their sender fails, or else `Node::close` reports
+    /// it.
     ///
     /// # Errors
     ///
@@ -170,8 +177,8 @@ impl Node {
     ///
     /// # Cancel safety
     ///
-    /// Safe, but for a channel that was just found to be of another type: that
-    /// is refused all the same.
+    /// Safe, except for a channel that was just found to be of another type: that
+    /// channel is refused all the same.
     pub async fn accept<T>(&self, name: &str) -> Result<(Peer, Receiver<T>), AcceptError>
     where
         T: Serialize + DeserializeOwned,
@@ -179,7 +186,7 @@ impl Node {
         self.accept_with(name, ChannelOptions::default()).await
     }
 
-    /// As [`Node::accept`], with options; the lane is the sender's to choose.
+    /// As [`Node::accept`], with options; the sender chooses the lane.
     ///
     /// # Errors
     ///
@@ -235,8 +242,8 @@ impl Node {
         self.accept_bytes_with(name, ChannelOptions::default()).await
     }
 
-    /// As [`Node::accept_bytes`], with options: a schema must be named by both
-    /// ends; the lane is the sender's to choose.
+    /// As [`Node::accept_bytes`], with options. Both ends must name a schema, if one does; the
+    /// sender chooses the lane.
     ///
     /// # Errors
     ///
@@ -278,7 +285,7 @@ impl Node {
         self.shared.hello.message_bytes_max
     }
 
-    /// Holds a channel of bytes again that was accepted.
+    /// Holds an accepted channel of bytes again.
     pub(crate) fn give_back(&self, receiver: RxEnd, fingerprint: u64) {
         let (kind, since) = (ChannelKind::Bytes, clock::now());
         let opened = Opened { receiver, kind, fingerprint, since, spoken_of: false };
@@ -286,7 +293,7 @@ impl Node {
     }
 }
 
-/// The number of a new stream.
+/// Draws the number of a new stream.
 pub(super) fn stream_id() -> Result<u128, OpenError> {
     let mut random = [0; 16];
     entropy::fill(&mut random).map_err(|_| OpenError::NoRandomness)?;

@@ -11,18 +11,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Node {
-    /// Ends all sessions: every channel to a peer ends after what was accepted on
-    /// it, and all of it is acknowledged. Nothing can be opened or accepted
-    /// afterwards.
+    /// Ends all sessions, after all accepted messages are acknowledged. Nothing can be
+    /// opened or accepted afterwards.
     ///
     /// # Errors
     ///
-    /// After `deadline` the sessions are cut; the error has an account of the
-    /// channels with messages that were not acknowledged. So it has of those that were lost
-    /// with an earlier session, or by a refusal, after their sender was dropped: what no call
-    /// on a sender said, this one says. Messages that a log has stored
-    /// ([`Redelivery::log`](crate::Redelivery::log)) are not among them: the next process that opens
-    /// it sends those that are not settled.
+    /// After `deadline` the sessions are cut. The error has the accounts of the channels with
+    /// unacknowledged messages, and of earlier losses that no call on a sender has reported:
+    /// messages lost with an earlier session, or by a refusal, after their sender was dropped.
+    /// Messages that a log has stored ([`Redelivery::log`](crate::Redelivery::log)) are not lost.
+    /// The next process that opens the log sends those that are not settled.
     ///
     /// # Cancel safety
     ///
@@ -31,7 +29,7 @@ impl Node {
         let _wait = self.waits().begin("all sessions to end: the node is closed".to_owned());
         let (begun, logs) = (clock::now(), self.shared.table.logs());
         self.shared.table.close();
-        // The connections keep it while they last.
+        // The connections keep the spinner while they last.
         drop(locked(&self.shared.spinner).take());
         let links = self.shared.table.links();
         for link in &links {
@@ -74,8 +72,8 @@ impl Drop for NodeShared {
     }
 }
 
-/// Lasts as long as the runtime or the node, and tells those who wait in the node that nobody
-/// drives it any more.
+/// Lasts until the runtime or the node ends. It then ends the calls that wait in the node, since
+/// nobody drives it any more.
 pub(super) fn until_the_runtime_ends(table: &Arc<AcceptTable>) -> impl Future<Output = ()> + use<> {
     let ends = EndsWithIt(Arc::clone(table));
     async move {
@@ -84,7 +82,7 @@ pub(super) fn until_the_runtime_ends(table: &Arc<AcceptTable>) -> impl Future<Ou
     }
 }
 
-/// A runtime that ends drops its tasks, and with one of them this.
+/// Reports the end of the runtime: a runtime that ends drops its tasks, and one of them holds this.
 struct EndsWithIt(Arc<AcceptTable>);
 
 impl Drop for EndsWithIt {

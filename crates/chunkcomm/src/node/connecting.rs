@@ -1,4 +1,4 @@
-//! How a node comes to a link that it asked for: by dialling, or to itself.
+//! Links that a node asks for: by dialling, or to itself.
 
 use super::hello::{self, Side};
 use super::resume::{self, Dialler};
@@ -22,34 +22,33 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::Instrument as _;
 
-/// Most time for one attempt, hello and TLS included. Where packets are swallowed the system would
-/// ask ever more rarely, and not notice that the peer is there.
+/// Most time for one attempt, hello and TLS included: 10 s. If packets get lost, the system asks
+/// ever more rarely, and would notice late that the peer is there.
 const ATTEMPT_MAX: Duration = Duration::from_secs(10);
 
 impl Node {
-    /// Connects to the node that listens at `address`. A live session with that
-    /// node which was begun here is used again.
+    /// Connects to the node that listens at `address`. A live session that this node began
+    /// with that node is used again.
     ///
-    /// A peer that cannot be reached yet, or whose connection breaks off, is dialled again
-    /// until it is there, for [`NodeBuilder::connect_deadline`](crate::NodeBuilder), 10 s by
-    /// default: it may be about to start. A fault that cannot pass by itself is returned at once.
+    /// A peer that cannot be reached yet may be about to start. It is dialled again, also after a
+    /// broken connection, for [`NodeBuilder::connect_deadline`](crate::NodeBuilder), 10 s by
+    /// default. A fault that cannot pass by itself is returned at once.
     ///
     /// # Errors
     ///
-    /// The address does not answer, or the answer does not fit: the cause of the last attempt, and
-    /// the time for which it was tried. Other links are not concerned.
+    /// The address does not answer, or the answer does not fit. The error has the cause of the
+    /// last attempt and the time spent on attempts. Other links are not affected.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before it returns, the connection is given up, or the session is
-    /// there for the next call.
+    /// Dropped before it returns, it gives the connection up, or leaves the session for the
+    /// next call.
     pub async fn connect(&self, address: &Address) -> Result<Peer, ConnectError> {
         self.connect_within(address, self.shared.settings.connect_deadline).await
     }
 
-    /// As [`Node::connect`], with a deadline of its own. `Duration::ZERO` is one attempt, which
-    /// takes 10 s at most. With `Duration::MAX` it waits until the peer is there, which may be
-    /// done in the background:
+    /// As [`Node::connect`], with a deadline of its own. `Duration::ZERO` is one attempt of 10 s at
+    /// most. `Duration::MAX` waits until the peer is there, for example in the background:
     ///
     /// ```
     /// # async fn example(node: chunkcomm::Node, address: chunkcomm::Address) {
@@ -100,7 +99,7 @@ impl Node {
         }
     }
 
-    /// One attempt; `None` when it takes longer than `limit`.
+    /// Makes one attempt; `None` when it takes longer than `limit`.
     async fn attempt(
         &self,
         address: &Address,
@@ -157,7 +156,7 @@ impl Node {
         Ok(self.shared.start(transport, &(theirs, agreement), origin))
     }
 
-    /// This node as its own peer, reached through memory.
+    /// Returns this node as its own peer, reached through memory.
     ///
     /// # Errors
     ///
@@ -206,7 +205,7 @@ fn no_answer(address: &Address) -> ConnectError {
 }
 
 impl NodeShared {
-    /// How a session of this node begins.
+    /// Returns the first word of a new session of this node.
     fn new_session(&self, addressee: u128) -> io::Result<Resume> {
         let mut random = [0; 8];
         entropy::fill(&mut random).map_err(io::Error::other)?;
@@ -214,7 +213,7 @@ impl NodeShared {
         Ok(Resume { kind: Kind::New, session, attempt: 1, received: 0, addressee })
     }
 
-    /// What the system is to do about a connection on which nothing passes.
+    /// Returns the keep-alive settings of the system for idle connections.
     fn keep_alive(&self) -> Option<KeepAlive> {
         (!portable_only()).then(|| self.settings.silence.keep_alive())
     }

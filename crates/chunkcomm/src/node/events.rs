@@ -22,8 +22,8 @@ pub enum LinkEvent {
         /// The peer.
         peer: Peer,
     },
-    /// The session has no connection for now. Accepted messages are kept, and leave when there is
-    /// another connection.
+    /// The session has no connection for now. Accepted messages are kept and leave on the next
+    /// connection.
     CutOff {
         /// The peer.
         peer: Peer,
@@ -34,25 +34,25 @@ pub enum LinkEvent {
     Resumed {
         /// The peer.
         peer: Peer,
-        /// The connection's number; the first of a session is 1. Attempts that failed
-        /// count.
+        /// Number of the connection; the first of a session is 1, and failed attempts count.
         attempt: u32,
         /// Time without a connection.
         after: Duration,
     },
     /// The session is over.
     Ended {
-        /// The peer. One that comes back is another [`Peer`].
+        /// The peer. A peer that comes back is another [`Peer`].
         peer: Peer,
-        /// The error that ended it; [`LinkError::is_closed`] when one of the ends closed it.
+        /// The error that ended the session; [`LinkError::is_closed`] when one of the ends closed
+        /// it.
         error: LinkError,
         /// The user's channels to the peer with messages that were not acknowledged, each
-        /// with its account. Losses that nobody is told of in another way are still in the error
-        /// of [`Node::close`].
+        /// with its account. [`Node::close`] still reports the losses that no call on a sender
+        /// has reported.
         unacknowledged: Arc<[Unacknowledged]>,
     },
-    /// The subscriber was too slow: events gave way to later ones. Its view of its peers may be
-    /// wrong. A new subscription begins with the present state.
+    /// The subscriber was too slow, and events gave way to later ones. Its view of its peers may
+    /// be wrong. A new subscription begins with the present state.
     Missed {
         /// Number of events that gave way.
         events: u64,
@@ -76,18 +76,18 @@ impl Node {
     /// and are gone.
     ///
     /// The subscription begins with a `Connected` for each session that there is, and a `CutOff`
-    /// for those without a connection. Later changes follow; none is left out or told twice. The
+    /// for those without a connection. Later changes follow; none is missing or comes twice. The
     /// links of a node to itself ([`Node::local`]) are left out.
     ///
     /// The events of a peer come in order, `Ended` as the last. `Connected` is there before
     /// [`Node::connect`] or the first [`Node::accept`] of that peer returns. `Ended` has the same
     /// error that the peer's senders and receivers get; either may come first.
     ///
-    /// Each subscription has its own queue of 1024 events, those it begins with among them. A
-    /// driver never waits for a subscriber. When the queue is full, its oldest event gives way, and
-    /// [`LinkEvent::Missed`] says so. Messages cost nothing more with a subscription.
+    /// Each subscription has its own queue of 1024 events, including its first ones. A driver
+    /// never waits for a subscriber. When the queue is full, its oldest event gives way, and
+    /// [`LinkEvent::Missed`] counts it. Messages cost nothing extra with a subscription.
     ///
-    /// A subscription does not keep the node alive. It ends when the node was closed and its
+    /// A subscription does not keep the node alive. It ends when the node is closed and its
     /// last session is over, or at once when the node is gone.
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! What a node tells of itself to people who ask why it waits.
+//! A node's report of itself, for people who ask why it waits.
 
 use super::Node;
 use crate::driver::clock;
@@ -9,28 +9,33 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// A driver that does not answer in this time does not run.
+/// Time in which a running driver answers: 1 s.
 const EXPLAIN_DEADLINE: Duration = Duration::from_secs(1);
 
 impl Node {
-    /// What every link and channel of the node does and waits for, for people.
+    /// Returns a report for people: the work and the waits of every link and channel of the node.
     ///
-    /// Nodes that wait in `send` for each other in a ring, and do not receive, are
-    /// named as a cycle, each on all of its nodes: some 2 s and 2 s for each node after
-    /// the last wait began, and until one of the waits is over or 4 s longer. All of
-    /// these waits were there at one time. It is a report and no verdict, since nodes
-    /// are seen and not tasks: where one task sends and another receives that is only
-    /// slow, the cycle ends by itself. And only waits in `send`, `sync` and `close` are
-    /// seen: a task that waits elsewhere (for a lock, a call, a timer) closes no cycle, nor
-    /// does a node that waits for itself, a ring of more than 16 nodes, or a channel
-    /// that somebody waits at in `recv` or by a gather and whose inbox is empty.
+    /// Nodes that wait in `send` for each other in a ring, and do not receive, are named as a
+    /// cycle, on each of these nodes. The report begins some 2 s, plus 2 s for each node, after the
+    /// last wait began. It ends with the first of the waits, or up to 4 s later. All of these waits
+    /// were there at one time.
+    ///
+    /// A cycle is a report and no verdict, since it shows nodes and not tasks. If one task sends
+    /// and another one receives and is only slow, the cycle ends by itself.
+    ///
+    /// Only waits in `send`, `sync` and `close` are seen. These close no cycle:
+    ///
+    /// - a task that waits elsewhere (for a lock, a call, a timer);
+    /// - a node that waits for itself;
+    /// - a ring of more than 16 nodes;
+    /// - a channel with an empty inbox at which somebody waits in `recv` or by a gather.
     ///
     /// # Cancel safety
     ///
     /// Safe.
     pub async fn explain(&self) -> Explanation {
         let mut links = Vec::new();
-        // The node's own runtime may be what does not go on.
+        // The node's own runtime may be the one that is blocked.
         let timer = Handle::try_current().unwrap_or_else(|_| self.shared.runtime.clone());
         for link in self.shared.table.links() {
             let report = clock::within(&timer, EXPLAIN_DEADLINE, link.explain());
@@ -49,7 +54,7 @@ impl Node {
         Explanation { node, links, cycles, refusals: self.refusals(), moving, waits, calls }
     }
 
-    /// Prints what [`Node::explain`] says to standard error whenever the process
+    /// Prints the report of [`Node::explain`] to standard error whenever the process
     /// gets the signal SIGUSR1, as long as the node lives.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What two ends compare of a channel's type.
+//! The fingerprint of a channel's type, which its two ends compare.
 
 use crate::channel::ChannelOptions;
 use crate::error::TypeRefused;
@@ -6,12 +6,12 @@ use crate::moving::crossing::finds_ends;
 use crate::proto::describe::{Description, describe, fnv1a};
 use serde::de::DeserializeOwned;
 
-/// What two ends compare of a channel's type.
+/// A channel's type as its two ends compare it.
 #[derive(Debug, Clone)]
 pub(crate) struct Fingerprint {
     pub(crate) hash: u64,
     pub(crate) text: String,
-    /// Values of the type have channel ends in them.
+    /// Whether values of the type have channel ends in them.
     pub(crate) carries: bool,
 }
 
@@ -21,8 +21,8 @@ impl Fingerprint {
         Fingerprint::of_name(&text)
     }
 
-    /// Of a channel whose messages are those of `role` with a value of this type in
-    /// them: `role` names their form.
+    /// Returns the fingerprint of a channel whose messages contain a value of this type;
+    /// `role` names the form of the messages.
     pub(crate) fn in_role(self, role: &str) -> Fingerprint {
         let hash = fnv1a(&[&self.hash.to_le_bytes(), role.as_bytes()].concat());
         Fingerprint { hash, ..self }
@@ -34,7 +34,7 @@ impl Fingerprint {
     }
 }
 
-/// The fingerprint of a type, or why its values cannot be sent.
+/// Returns the fingerprint of a type, or the reason why its values cannot be sent.
 pub(crate) fn described<T: DeserializeOwned>(
     options: &ChannelOptions,
 ) -> Result<Fingerprint, TypeRefused> {

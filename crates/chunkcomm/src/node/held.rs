@@ -3,7 +3,7 @@
 //!
 //! | an open comes, and | then it |
 //! |---|---|
-//! | an `accept` waits for its name | is held, however many are, and taken at once |
+//! | an `accept` waits for its name | is held beyond any bound, and taken at once |
 //! | its link would have less than its reserve left | is refused |
 //! | the node holds less than its bound | is held |
 //! | an open of a session that has ended is held | is held; that other open is let go |
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Opens that wait for an `accept`, and names that an `accept` waits for.
 #[derive(Default)]
 pub(super) struct Held {
-    /// By name, in an order that is the same in each run.
+    /// The opens by name, in an order that is the same in each run.
     by_name: BTreeMap<String, VecDeque<Opened>>,
     count: usize,
     /// Number of calls that wait in `accept`, by name.
@@ -114,8 +114,8 @@ impl Held {
         }
     }
 
-    /// Returns whether more calls wait for opens of `name` than are held, without `beside` of
-    /// those held.
+    /// Returns whether more calls wait for opens of `name` than are held, not counting `beside`
+    /// of the held ones.
     fn is_wanted(&self, name: &str, beside: usize) -> bool {
         let wanted = self.wanted.get(name).copied().unwrap_or(0);
         let held = self.by_name.get(name).map_or(0, VecDeque::len);
@@ -136,7 +136,7 @@ impl Held {
         for opened in self.by_name.values().flatten() {
             let link = &opened.receiver.link;
             let count = counts.entry(Arc::as_ptr(link)).or_default();
-            // Once for each session, at the first of its opens.
+            // Asked once for each session, at the first of its opens.
             if *count == 0 && ended.is_none() && link.ended().is_some() {
                 ended = Some(Arc::as_ptr(link));
             }

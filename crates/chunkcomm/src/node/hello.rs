@@ -1,5 +1,5 @@
-//! How a connection becomes a link: both ends send a hello, then judge the
-//! other's; then what [`super::admission`] asks for.
+//! The way of a connection to a link: both ends send a hello and judge the other's, then do
+//! what [`super::admission`] asks for.
 
 use super::admission::Admission;
 use super::slots::Slot;
@@ -16,18 +16,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// A stranger has so long to say who it is, and to prove it.
+/// Time that a stranger has for its hello and its proof: 5 s.
 const HELLO_DEADLINE: Duration = Duration::from_secs(5);
 
-/// A peer that has proved itself has so long to shake hands.
+/// Time that a peer has for the TLS handshake after its proof: 5 s.
 const TLS_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Which end of a connection this node is.
+/// The side of a connection that this node is on.
 #[derive(Clone, Copy)]
 pub(super) enum Side<'a> {
-    /// It connected.
+    /// This node dialled.
     Dialler,
-    /// It was connected to; the other has this place until it is admitted.
+    /// The peer dialled and has this place until it is admitted.
     Acceptor(&'a Slot),
 }
 
@@ -40,11 +40,11 @@ impl Side<'_> {
     }
 }
 
-/// Exchanges hellos, and what `admission` asks for; gives the connection that the
-/// link is to use, the peer's hello and what both can do.
+/// Exchanges hellos, and the proofs and TLS that `admission` asks for. Returns the
+/// connection for the link, the peer's hello and the agreement of both.
 ///
-/// Until the peer has proved itself this holds some hundred bytes: nothing is
-/// allocated by what it says, and nothing of TLS exists.
+/// Until the peer has proved itself this holds some hundred bytes: the peer's bytes cause
+/// no allocation, and nothing of TLS exists.
 pub(super) async fn admit(
     mut transport: Box<dyn Transport>,
     ours: &Hello,
@@ -59,7 +59,7 @@ pub(super) async fn admit(
     let greeted = clock::within(&here, HELLO_DEADLINE, greeting).await;
     let timeout = if heard { HelloCause::ProofTimeout } else { HelloCause::Timeout };
     let (theirs, agreement) = greeted.ok_or(timeout)??;
-    // Whoever has proved nothing yet is still a stranger, with a stranger's time.
+    // A peer that has proved nothing is still a stranger, with a stranger's time.
     let time = if admission.proves() { TLS_DEADLINE } else { strangers_time(begun) };
     if let Side::Acceptor(slot) = side
         && admission.proves()
@@ -78,14 +78,14 @@ pub(super) async fn admit(
     Ok((transport, theirs, agreement))
 }
 
-/// What is left of a stranger's time to one who connected then.
+/// Returns the time that a stranger who connected at `connected` has left.
 pub(super) fn strangers_time(connected: Time) -> Duration {
     let spent = Duration::from_micros(clock::now().micros_since(connected));
     HELLO_DEADLINE.saturating_sub(spent)
 }
 
-/// Everything that has a fixed size. `heard` is set once the peer's hello is
-/// judged.
+/// Exchanges everything that has a fixed size: hellos and proofs. Sets `heard` once the peer's
+/// hello is accepted.
 async fn greet(
     transport: &mut dyn Transport,
     ours: &Hello,
@@ -136,7 +136,7 @@ async fn read_hello(
             slot.speaks();
         }
         if !Hello::may_start_with(&bytes[..at]) {
-            // Something else talks here: it is turned away at its first bytes.
+            // Another program talks here: it is turned away at its first bytes.
             return Err(Hello::decode(bytes)
                 .map_or_else(HelloCause::Wrong, |_| broken(io::ErrorKind::InvalidData.into())));
         }
@@ -148,7 +148,7 @@ fn broken(error: io::Error) -> HelloCause {
     HelloCause::Io(Arc::new(error))
 }
 
-/// The name to call a peer by: its own, or what its incarnation begins with.
+/// Returns the name to show for a peer: its own, or the beginning of its incarnation.
 pub(super) fn display_name(hello: &Hello) -> String {
     match hello.node.as_str() {
         "" => format!("node-{:08x}", hello.incarnation >> 96),

@@ -1,4 +1,4 @@
-//! The thread of its own that a node may drive its links on.
+//! The node's own thread for driving its links.
 
 use super::accepting::AcceptTable;
 use crate::driver::clock;
@@ -10,15 +10,14 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// The thread waits so long for its links to end.
+/// Most time that the thread waits for its links to end: 5 s.
 const IO_THREAD_LINGER: Duration = Duration::from_secs(5);
 
-/// Most time that the end of a node waits for the thread. Behind it `main` may return, and with it
-/// the thread, and what was accepted leaves within this time where peers answer.
+/// Most time that the end of a node waits for the thread: 100 ms. After it `main` may return, which
+/// ends the thread. Where peers answer, accepted messages leave within this time.
 const END_WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// The thread of `io_thread`: a runtime of its own that ends after the node,
-/// once its links have ended.
+/// The thread of `io_thread`. Its runtime ends after the node, once the node's links have ended.
 pub(super) struct IoThread {
     pub(super) handle: Handle,
     table: Arc<OnceLock<Arc<AcceptTable>>>,

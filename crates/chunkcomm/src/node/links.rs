@@ -1,4 +1,4 @@
-//! The links of a node, and the watchers that are told of their changes.
+//! The links of a node, and the watchers of their changes.
 
 use super::losses::tells_itself;
 use crate::driver::clock;
@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Most changes that wait for one watcher; beyond it the oldest gives way. They take about 50 KiB,
-/// beside the accounts of ended sessions. With 500 links a switch that restarts makes 1000
-/// changes.
+/// Most changes that wait for one watcher: 1024. Beyond that the oldest gives way. They take about
+/// 50 KiB, beside the accounts of ended sessions. With 500 links a switch that restarts makes
+/// 1000 changes.
 const CHANGES_MAX: usize = 1024;
 
 /// A change of a link's state.
@@ -35,7 +35,7 @@ pub(super) enum News {
 
 struct Known {
     link: Arc<LinkShared>,
-    /// While there is no connection: the error that broke it, and the time of that.
+    /// The error that broke the connection and its time, while there is no connection.
     cut_off: Option<(LinkError, Time)>,
 }
 
@@ -67,8 +67,8 @@ impl Links {
         self.iter().filter(|link| is_accepted(link)).count()
     }
 
-    /// Returns the session that has been cut off for longest, of those that peers began. It is
-    /// returned only once: it is about to end.
+    /// Returns the session that has been cut off for longest, of those that peers began. Returns
+    /// it only once, since it is about to end.
     pub(super) fn take_longest_cut_off(&mut self) -> Option<&Arc<LinkShared>> {
         let accepted = self.known.iter_mut().filter(|known| is_accepted(&known.link));
         let cut_off = accepted.filter_map(|it| Some((it.cut_off.as_ref()?.1, it)));
@@ -77,7 +77,7 @@ impl Links {
         Some(&longest.link)
     }
 
-    /// Takes the wakers of those that wait for news; the caller wakes them without the lock.
+    /// Takes the wakers of the tasks that wait for news; the caller wakes them without the lock.
     pub(super) fn take_waiting(&mut self) -> Wakers {
         self.waiting.take()
     }
@@ -112,7 +112,7 @@ impl Links {
         self.tell(link, &Change::Ended { error: error.clone(), unacknowledged })
     }
 
-    /// Waits for a session with a peer of this name; of several it is the newest.
+    /// Waits for a session with a peer of this name; returns the newest of several.
     pub(super) fn poll_named(
         &mut self,
         name: &str,
@@ -146,7 +146,7 @@ impl Links {
         self.waiting.take()
     }
 
-    /// Adds a watcher, whose first news are the links that there are; returns its number.
+    /// Adds a watcher, whose first news are the existing links; returns its number.
     pub(super) fn watch(&mut self) -> u64 {
         self.watchers_ever += 1;
         let mut changes = VecDeque::new();

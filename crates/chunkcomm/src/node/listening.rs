@@ -1,4 +1,4 @@
-//! Those who connect to a node, until they are peers.
+//! Connections that come to a node, until they are peers.
 
 use super::admission::Admission;
 use super::hello::{self, Side};
@@ -14,17 +14,16 @@ use std::io;
 use std::sync::Weak;
 use std::time::Duration;
 
-/// Connections that may be on their way to a session at the same time, at each
-/// address.
+/// Most connections on their way to a session at the same time, at each address: 64.
 const HELLOS_MAX: usize = 64;
 
-/// After an error the accept loop rests so long: the causes, such as no more file
+/// Rest of the accept loop after an error: 20 ms. The causes, such as no more file
 /// descriptors, pass.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// After so many connections in a row that were gone before they were accepted it rests
-/// as well: a system that says so for ever would keep it busy. The system's queue of 1024
-/// such connections passes in a third of a second all the same.
+/// Connections in a row that were gone before they were accepted, after which the accept loop
+/// rests as well: 64. A system that returns such errors for ever would keep it busy. The
+/// system's queue of 1024 such connections still passes in a third of a second.
 const GONE_IN_A_ROW_MAX: u32 = 64;
 
 /// Accepts connections until the node is gone; no error ends it.
@@ -60,7 +59,7 @@ pub(super) async fn accept_loop(listener: Box<dyn Listener>, node: Weak<NodeShar
     }
 }
 
-/// What `accept` has failed with since it last gave a connection.
+/// Errors of `accept` since it last returned a connection.
 #[derive(Default)]
 struct Errors {
     gone_in_a_row: u32,
@@ -69,8 +68,7 @@ struct Errors {
 
 impl Errors {
     async fn rest_after(&mut self, error: &io::Error, address: &Address) {
-        // A connection that was gone before it was accepted is no reason to let the next
-        // one wait.
+        // A connection that was gone before it was accepted must not hold up the next one.
         if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
             && self.gone_in_a_row < GONE_IN_A_ROW_MAX
         {
@@ -85,7 +83,7 @@ impl Errors {
     }
 }
 
-/// Hellos and what the node asks for, then the session that the peer means.
+/// Admits a connection, then gives it to the session that the peer names.
 async fn welcome(
     connection: Box<dyn Transport>,
     ours: &Hello,
@@ -96,13 +94,13 @@ async fn welcome(
     let connected = clock::now();
     let admitted = hello::admit(connection, ours, admission, Side::Acceptor(slot)).await?;
     let (mut connection, theirs, agreement) = admitted;
-    // Where nothing is proved everybody is a stranger until now.
+    // Without proofs and TLS every peer is still a stranger here.
     let is_member = admission.proves() || admission.protects();
     let time = if is_member { resume::DEADLINE } else { hello::strangers_time(connected) };
     let Some(word) = resume::first_word(&mut *connection, time).await? else { return Ok(()) };
     slot.proved();
     match node.upgrade() {
-        // In a box, as all that is for peers only.
+        // In a box, like everything that is for peers only: a stranger must not cost its memory.
         Some(shared) => Box::pin(shared.answer(connection, &(theirs, agreement), word)).await,
         None => Ok(()),
     }
@@ -117,8 +115,8 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-    /// Beside its place, its socket and what the runtime keeps of a task, some
-    /// hundred bytes.
+    /// Bytes that remain of 4 KiB for a stranger, beside its place, its socket and the runtime's
+    /// memory of a task: some hundred bytes.
     const STRANGER_BYTES_MAX: usize = 4096 - 1024;
 
     #[tokio::test]
@@ -133,7 +131,7 @@ mod tests {
         assert!(bytes <= STRANGER_BYTES_MAX, "{bytes}");
     }
 
-    /// A listener whose `accept` fails at once, as long as there is an error to fail with.
+    /// A listener whose `accept` fails at once while `told` has an error.
     struct Failing {
         below: Box<dyn Listener>,
         told: Arc<Told>,
@@ -167,10 +165,10 @@ mod tests {
         }
     }
 
-    /// A node that dials has more than this.
+    /// Time for which a connection is watched; a node that dials has more.
     const PATIENCE: Duration = Duration::from_secs(4);
 
-    /// Another honest peer.
+    /// Connects another honest peer.
     async fn connects() -> Result<(), crate::ConnectError> {
         let peer = Node::builder().build().await.unwrap();
         peer.connect(&Address::Memory("failing".to_owned())).await.map(drop)
@@ -184,10 +182,10 @@ mod tests {
         let listener = Failing { below, told: Arc::clone(&told) };
         let accepting = tokio::spawn(accept_loop(Box::new(listener), Arc::downgrade(&node.shared)));
         connects().await.unwrap();
-        // All that Linux has.
+        // All error numbers of Linux.
         for error in 1..=133 {
             told.error.store(error, Ordering::Relaxed);
-            // The loop waits for a connection since before it could fail.
+            // The loop has waited for this connection since before it could fail.
             connects().await.unwrap();
             let before = told.calls();
             let waits = connects();

@@ -1,4 +1,4 @@
-//! What was accepted and may not have arrived, until somebody was told.
+//! Accepted messages that may not have arrived, until some call has reported the loss.
 
 use crate::cluster::lines;
 use crate::driver::ending::LostChannel;
@@ -9,20 +9,20 @@ use crate::proto::call;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Channels that are remembered.
+/// Most channels that are remembered: 1024.
 const CHANNELS_MAX: usize = 1024;
 
-/// Beginnings of the names of channels of the crates that stand on this one.
+/// Beginning of the channel names of the crates that stand on this one.
 const OF_CRATES: &str = "chunkcomm-";
 
-/// Most channels that a node names at its end.
+/// Most channels that a node names at its end: 4.
 const CHANNELS_NAMED: usize = 4;
 
-/// Channels of which something may not have arrived. Who calls their sender is told, and
-/// they are forgotten then; the others wait for the node to be closed.
+/// Channels with messages that may not have arrived. A channel is forgotten once a call on its
+/// sender has reported the loss; the others are kept for `Node::close`.
 #[derive(Default)]
 pub(super) struct Losses {
-    /// True: they were lost while the node closed, which says so in any case.
+    /// The channels; true for those lost while the node closed, which closing reports in any case.
     channels: VecDeque<(LostChannel, bool)>,
     forgotten: u64,
 }
@@ -33,8 +33,8 @@ impl Losses {
             return;
         }
         self.channels.retain(|(it, closing)| *closing || !it.shared.is_told());
-        // An end that was dropped before its port was connected refuses what then comes to it: as
-        // with a receiver that was dropped, nobody wanted it.
+        // An end that was dropped before its port was connected refuses later messages: nobody
+        // wanted them, as with a dropped receiver.
         let unwanted = |it: &LostChannel| {
             it.left.account.unknown() == 0 && home::number_of(&it.shared.name).is_some()
         };
@@ -47,15 +47,15 @@ impl Losses {
         }
     }
 
-    /// Adds a loss that is not known yet.
+    /// Adds a loss unless it is known already.
     pub(super) fn add_new(&mut self, lost: LostChannel) {
         if !self.channels.iter().any(|(known, _)| Arc::ptr_eq(&known.shared, &lost.shared)) {
             self.add(vec![lost], true);
         }
     }
 
-    /// All that nobody was told of; now the caller is. What was lost while the node closed
-    /// is told to everybody who closes it.
+    /// Returns, as an error, all losses that no call has reported; from now on they count as
+    /// reported. Losses while the node closed are returned by every close.
     pub(super) fn tell(&mut self) -> Result<(), CloseError> {
         self.channels.retain(|(it, closing)| *closing || !it.shared.is_told());
         let forgotten = std::mem::take(&mut self.forgotten);
@@ -69,7 +69,7 @@ impl Losses {
         Err(CloseError { channels, forgotten })
     }
 
-    /// Returns, in one line, the losses of a gone node that nobody was told of.
+    /// Returns, in one line, the losses of a gone node that no call has reported.
     pub(super) fn untold(&self) -> Option<String> {
         let is_untold = |it: &&LostChannel| !it.shared.is_told() && !tells_itself(&it.shared.name);
         let untold = || self.channels.iter().map(|(it, _)| it).filter(is_untold);
@@ -92,13 +92,13 @@ impl Losses {
     }
 }
 
-/// Returns whether losses on this channel are not told to people: calls, clusters and lines, and
-/// the crates that stand on this one, have errors of their own.
+/// Returns whether losses on this channel need no warning: calls, clusters and lines, and the
+/// crates that stand on this one, have errors of their own.
 pub(super) fn tells_itself(name: &str) -> bool {
     is_of_the_library(name) || name.starts_with(OF_CRATES)
 }
 
-/// Calls, clusters and lines tell whom it concerns by errors of their own.
+/// Returns whether this is a channel of calls, clusters or lines, which have errors of their own.
 fn is_of_the_library(name: &str) -> bool {
     call::is_reserved(name) || name.starts_with(lines::PREFIX) || name == WORDS_CHANNEL
 }

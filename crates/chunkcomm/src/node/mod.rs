@@ -1,14 +1,19 @@
 //! [`Node`]: one member of a cluster, with its links; [`Peer`]: another one.
 //!
-//! Reading order: this file, [`peer`], [`builder`] with [`io_thread`]; [`connecting`] and
-//! [`listening`] (those who connect) with [`slots`] (how many may be at it); [`hello`] (how a
-//! connection becomes a link) with [`admission`] (what peers must prove), [`resume`] (for which
-//! session it is), [`starting`] (a session's driver); [`channels`] with [`accepting`] (who takes
-//! those that peers open), [`held`] (opens that wait for that) and [`fingerprint`] (of what type);
-//! [`reaching`] (the home of a channel end that came in a message); [`redelivering`] and
-//! [`streams`] (senders that outlive their peer); [`links`] and [`events`] (changes of the links); [`explaining`], with
-//! [`unaccepted`] (names that may be misspelt); [`closing`], with [`losses`] (messages that may
-//! not have arrived); [`warnings`] (how people hear of both).
+//! Reading order:
+//!
+//! - this file, [`peer`], [`builder`] with [`io_thread`];
+//! - [`connecting`], [`listening`] (connections that come) with [`slots`] (their places);
+//! - [`hello`] (from a connection to a link), [`admission`] (proofs and TLS of peers),
+//!   [`resume`] (the session of a connection), [`starting`] (a session's driver);
+//! - [`channels`] with [`accepting`] (the node's table), [`held`] (opens that wait for an
+//!   `accept`) and [`fingerprint`] (types);
+//! - [`reaching`] (the home of a channel end that came in a message);
+//! - [`redelivering`] and [`streams`] (senders that outlive their peer);
+//! - [`links`] and [`events`] (changes of the links);
+//! - [`explaining`] with [`waits`], and [`unaccepted`] (names that may be misspelt);
+//! - [`closing`] with [`losses`] (messages that may not have arrived);
+//! - [`warnings`] (of losses and of unaccepted channels).
 
 pub(crate) mod accepting;
 mod admission;
@@ -63,16 +68,16 @@ use waits::Waits;
 ///
 /// A node is a value; a program may have several. Clones are the same node.
 /// When the last clone and everything that belongs to it (peers, senders,
-/// receivers) is dropped, its links send what was accepted and end.
+/// receivers) is dropped, its links send the accepted messages and end.
 ///
-/// Its links are served by the runtime that it is built on, or always by
-/// [`NodeBuilder::io_thread`], where it is said how a computing task holds them up.
+/// The runtime on which the node is built serves its links, or a thread of
+/// [`NodeBuilder::io_thread`]. That method's text says how a computing task holds links up.
 #[derive(Clone)]
 pub struct Node {
     pub(crate) shared: Arc<NodeShared>,
 }
 
-/// What the clones of a node, its peers and channels share.
+/// The state that the clones of a node, its peers and channels share.
 pub(crate) struct NodeShared {
     settings: Settings,
     hello: Hello,
@@ -81,12 +86,12 @@ pub(crate) struct NodeShared {
     one_thread: bool,
     table: Arc<AcceptTable>,
     buffers: Arc<Buffers>,
-    /// Waits that last.
+    /// Lasting waits of this node and its peers, to find cycles.
     board: SharedBoard,
     addresses: Vec<Address>,
     home: Home,
     tasks: Vec<tokio::task::AbortHandle>,
-    /// Of a node that polls busily, until it closes.
+    /// The spinner of a node that polls busily, until it closes.
     spinner: Mutex<Option<Arc<Spinner>>>,
     local: tokio::sync::Mutex<Option<Arc<LinkShared>>>,
     /// Channel ends that move, and processes.
@@ -106,12 +111,12 @@ impl fmt::Debug for Node {
 }
 
 impl Node {
-    /// Settings of a node to be built.
+    /// Returns the default settings of a node to be built.
     pub fn builder() -> NodeBuilder {
         NodeBuilder::default()
     }
 
-    /// Where the node listens, with the ports that the system chose.
+    /// The addresses where the node listens, with the ports that the system chose.
     #[must_use]
     pub fn addresses(&self) -> Vec<Address> {
         self.shared.addresses.clone()
@@ -139,24 +144,24 @@ impl Node {
         }
     }
 
-    /// Everybody whom there is a link with.
+    /// All peers that this node has a link with.
     pub(crate) fn peers(&self) -> Vec<Peer> {
         let links = self.shared.table.links();
         links.into_iter().map(|link| self.peer(link)).collect()
     }
 
-    /// The last connections that were refused, oldest first: who, and why.
+    /// The reasons of the last refused connections, oldest first.
     #[must_use]
     pub fn refusals(&self) -> Vec<String> {
         self.shared.table.refusals()
     }
 
-    /// What is waited for that no link knows of.
+    /// The waits that no link knows of.
     pub(crate) fn waits(&self) -> &Arc<Waits> {
         &self.shared.waits
     }
 
-    /// Who takes the channels that peers open.
+    /// The table of channels that peers open, of links and losses.
     pub(crate) fn table(&self) -> &Arc<AcceptTable> {
         &self.shared.table
     }

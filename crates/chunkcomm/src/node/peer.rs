@@ -12,15 +12,16 @@ use std::sync::Arc;
 
 /// A peer as a node sees it: the session with it.
 ///
-/// It outlives the connection, but not the session: when that has ended,
-/// [`Node::open`] dials again if it was this node that dialled.
+/// It outlives the connection, but not the session. After the session's end,
+/// [`Node::open`] dials again if this node had dialled.
 ///
-/// Two are equal when they are of the same session of the same node, wherever they came
-/// from: [`Node::connect`], [`Node::accept`], [`Node::events`]. A peer that was restarted,
-/// or whose session was given up and begun anew, is another one; its
-/// [`name`](Peer::name) may be the same, and after a restart its
-/// [`incarnation`](Peer::incarnation) differs, too. As the key of a map it is sound,
-/// though clippy's `mutable_key_type` warns: what changes in a peer is not compared.
+/// Two peers are equal when they are of the same session of the same node, whether they come
+/// from [`Node::connect`], [`Node::accept`] or [`Node::events`]. A peer that was restarted,
+/// or whose session was given up and begun anew, is another one. Its [`name`](Peer::name) may be
+/// the same; after a restart its [`incarnation`](Peer::incarnation) differs, too.
+///
+/// A peer is sound as the key of a map, though clippy's `mutable_key_type` warns: the parts that
+/// change are not compared.
 #[derive(Clone)]
 pub struct Peer {
     pub(crate) link: Arc<LinkShared>,
@@ -56,13 +57,13 @@ impl Peer {
         &self.node.runtime
     }
 
-    /// The node that this peer is seen from.
+    /// The node that has this peer.
     #[must_use]
     pub fn node(&self) -> Node {
         Node { shared: Arc::clone(&self.node) }
     }
 
-    /// The peer's name, or what its random incarnation begins with.
+    /// The peer's name, or the beginning of its random incarnation.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.link.peer.name
@@ -74,9 +75,10 @@ impl Peer {
         self.link.peer.incarnation
     }
 
-    /// The address that this node dialled for the session. Where it was the peer that
-    /// dialled, the address that its first connection came from: with a port that nobody
-    /// listens at, and `None` if that has no address (Unix sockets, memory).
+    /// The address that this node dialled for the session.
+    ///
+    /// If the peer dialled, the address that its first connection came from, with a port that
+    /// nobody listens at. `None` if that connection has no address (Unix sockets, memory).
     #[must_use]
     pub fn address(&self) -> Option<&Address> {
         match &self.link.peer.beginning {
@@ -86,7 +88,7 @@ impl Peer {
         }
     }
 
-    /// Where it can be dialled again.
+    /// The address where the peer can be dialled again, if this node dialled it.
     pub(crate) fn dialled(&self) -> Option<&Address> {
         match &self.link.peer.beginning {
             Beginning::Dialled(address) => Some(address),
@@ -94,7 +96,7 @@ impl Peer {
         }
     }
 
-    /// The version of the protocol that this node and the peer go by: the newest that both
+    /// The version of the protocol between this node and the peer: the newest that both
     /// speak ([`NodeBuilder::protocol_versions`](crate::NodeBuilder::protocol_versions)).
     #[must_use]
     pub fn protocol_version(&self) -> u16 {
@@ -113,13 +115,13 @@ impl Peer {
         self.link.stats()
     }
 
-    /// The session has not ended.
+    /// Whether the session has not ended.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.link.ended().is_none()
     }
 
-    /// Waits for the end of the session and says why it ended.
+    /// Waits for the end of the session and returns its cause.
     ///
     /// # Cancel safety
     ///
@@ -128,21 +130,23 @@ impl Peer {
         poll_fn(|context| self.link.poll_ended(context)).await
     }
 
-    /// Waits until its connection was lost, or an attempt at another failed, more often
-    /// than `seen`; says how often.
+    /// Waits until more than `seen` connections were lost or attempts at another one failed;
+    /// returns their number.
     pub(crate) async fn troubled(&self, seen: u64) -> u64 {
         poll_fn(|context| self.link.poll_trouble(seen, context)).await
     }
 
-    /// Ends the session now because somebody knows that the peer is gone: a parent
-    /// of its child, a cluster of its member. `why` goes into the error of
-    /// everybody who waits on it, who else would learn it by silence alone.
+    /// Ends the session now because the caller knows that the peer is gone: a parent of its child,
+    /// a cluster of its member.
+    ///
+    /// `why` goes into the error of every call that waits for the peer. Otherwise only the peer's
+    /// silence would end these waits.
     pub fn gone(&self, why: impl Into<String>) {
         let error = LinkError::new(self.name(), LinkCause::Gone(why.into()));
         self.link.command(Command::Abort(error));
     }
 
-    /// Ends the session now, without sending what is staged; the peer is told, if
+    /// Ends the session now, without sending staged messages. The peer is informed, if
     /// that can be done at once.
     pub fn abort(&self) {
         let error = LinkError::new(self.name(), LinkCause::Closed);

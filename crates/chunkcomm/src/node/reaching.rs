@@ -1,4 +1,4 @@
-//! How a node comes to the home of a channel end that it got in a message.
+//! The way of a node to the home of a channel end that came in a message.
 
 use super::hello::display_name;
 use super::{Node, NodeShared, Peer};
@@ -14,7 +14,7 @@ impl Node {
         &self.shared.moving
     }
 
-    /// By what others find this node.
+    /// Returns the incarnation, name and addresses by which other nodes find this one.
     pub(crate) fn home_address(&self) -> HomeAddress {
         let addresses = match self.moving().advertised() {
             Some(addresses) => addresses.to_vec(),
@@ -24,7 +24,7 @@ impl Node {
         HomeAddress { incarnation: hello.incarnation, name: display_name(hello), addresses }
     }
 
-    /// The node with this address: by a link that there is, whoever dialled, else by dialling.
+    /// Returns the node with this address, by an existing link of either direction or by dialling.
     pub(crate) async fn peer_of(&self, home: &HomeAddress) -> Result<Peer, PortError> {
         let unreachable = |cause: Option<ConnectError>| PortError::Unreachable {
             home: home.name.clone(),
@@ -42,7 +42,7 @@ impl Node {
             let Ok(address) = address.parse::<Address>() else { continue };
             match self.connect_within(&address, Duration::ZERO).await {
                 Ok(peer) if peer.incarnation() == home.incarnation => return Ok(peer),
-                // Somebody else has the address now, or it is another machine's loopback.
+                // Another node has the address now, or it is another machine's loopback.
                 Ok(_) => {}
                 Err(error) => failed = Some(error),
             }

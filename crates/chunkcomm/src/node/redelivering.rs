@@ -1,9 +1,9 @@
 //! Senders whose messages are sent again until the receiver has settled them, across restarts of
 //! the peer.
 //!
-//! A task of the node follows the stream ([`crate::driver::keeping`]): when the stream has no
-//! channel, the task dials the peer or waits for it to dial, opens the next channel there and hands
-//! the ring over.
+//! A task of the node follows the stream ([`crate::driver::keeping`]). When the stream has no
+//! channel, the task dials the peer or waits until the peer dials. It then opens the next channel
+//! there and hands the ring over.
 
 use super::fingerprint::{Fingerprint, described};
 use super::{Node, NodeShared, Peer};
@@ -32,14 +32,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// A session with a peer of a name is waited for in pieces of this length.
+/// Longest single wait for a session with a peer of a given name: 500 ms.
 const NAMED_WAIT: Duration = Duration::from_millis(500);
 
 /// Settings of a redelivering sender: its peer, the bytes that it keeps and its channels.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Redelivery {
-    /// Without one, the peer dials.
+    /// The address to dial; without one the peer dials.
     address: Option<Address>,
     peer_name: Option<String>,
     bytes_max: usize,
@@ -48,14 +48,14 @@ pub struct Redelivery {
 }
 
 impl Redelivery {
-    /// Sends to any node that listens at `address`, today and after its restarts.
+    /// Sends to any node that listens at `address`, now and after its restarts.
     pub fn to(address: &Address) -> Redelivery {
         Redelivery::following(Some(address.clone()), None)
     }
 
-    /// Sends to the node of this name ([`NodeBuilder::name`](crate::NodeBuilder::name)) over the
-    /// sessions that it has with this one, whichever side dialled. While there is none the sender
-    /// waits: nobody is dialled. Of several it takes the newest when it looks for one.
+    /// Sends to the node of this name ([`NodeBuilder::name`](crate::NodeBuilder::name)) over its
+    /// sessions with this node, whichever side dialled. While there is none the sender waits and
+    /// dials nobody. Of several sessions it takes the newest when it opens a channel.
     pub fn to_peer(name: impl Into<String>) -> Redelivery {
         Redelivery::following(None, Some(name.into()))
     }
@@ -70,7 +70,7 @@ impl Redelivery {
         }
     }
 
-    /// Returns the peer's name, or where it is.
+    /// Returns the peer's name, or its address.
     fn peer(&self) -> String {
         let name = self.peer_name.clone();
         name.or_else(|| self.address.as_ref().map(Address::to_string)).unwrap_or_default()
@@ -85,22 +85,21 @@ impl Redelivery {
 
     /// Limits the kept messages to this many encoded bytes: 4 MiB by default, 1 GiB at most.
     ///
-    /// Messages above 8 KiB have a second limit of the same size. If no such message is kept, one is
-    /// accepted whatever its size. While the bytes are used up, `send` waits and `try_send` returns
-    /// `Full`. The limit also holds with a log. A log may already hold more when it is opened: all of
-    /// that is sent.
+    /// Messages above 8 KiB have a second limit of the same size. If no such message is kept, one of
+    /// any size is accepted. While the bytes are used up, `send` waits and `try_send` returns `Full`.
+    /// The limit also holds with a log. A log may hold more when it is opened: all of it is sent.
     pub fn bytes_max(mut self, bytes: usize) -> Redelivery {
         self.bytes_max = bytes.min(RING_BYTES_LARGEST);
         self
     }
 
-    /// Keeps the messages on disk, too, so that they outlive this process: in a log of this sender
-    /// alone, in `directory`, which is made if it is not there.
+    /// Keeps the messages on disk, too, so that they outlive this process. `directory` holds a log
+    /// of this sender alone; it is made if it is not there.
     ///
     /// A message is stored before it leaves. [`Sender::sync_stored`] waits until all accepted
-    /// messages are. The next process that opens the directory goes on with the stream: it sends
-    /// the messages again that are not settled, as redelivered ones with their old numbers. The new
-    /// process's own messages are numbered after those.
+    /// messages are stored. The next process that opens the directory goes on with the stream. It
+    /// sends the unsettled messages again, as redelivered ones with their old numbers. Its own
+    /// messages are numbered after those.
     ///
     /// A thread of the sender's own writes the log. The log is append-only, in files of some
     /// 64 MiB. A file is removed when all of its messages are settled. Each write has a checksum.
@@ -108,15 +107,15 @@ impl Redelivery {
     /// If the log cannot be written, every later call on the sender fails with
     /// [`SendError::Log`](crate::SendError::Log). Messages that were stored before are delivered.
     ///
-    /// The log belongs to the channel's name and type, not to the peer. Do not use a copy of a log,
-    /// nor restore a backup of it. The copy would give new messages numbers that were used before,
-    /// and a receiver that skips numbers it has stored would lose these messages.
+    /// The log belongs to the channel's name and type, not to the peer. Do not use a copy of a log
+    /// or restore a backup. The copy would give new messages numbers that were used before. A
+    /// receiver that skips numbers it has stored would lose these messages.
     pub fn log(mut self, directory: impl Into<PathBuf>, fsync: Fsync) -> Redelivery {
         self.log = Some((directory.into(), fsync));
         self
     }
 
-    /// Sets the options of each channel that it opens.
+    /// Sets the options of each channel that the sender opens.
     pub fn options(mut self, options: ChannelOptions) -> Redelivery {
         self.options = options;
         self
@@ -130,7 +129,7 @@ struct Following {
     name: String,
     kind: ChannelKind,
     print: Fingerprint,
-    /// People were told of a message that is too large for the peer.
+    /// Whether people were warned of a message that is too large for the peer.
     warned: AtomicBool,
 }
 
@@ -143,21 +142,24 @@ impl Node {
     /// sent again, in order, with their old numbers
     /// ([`Receiver::delivery`](crate::Receiver::delivery)).
     ///
-    /// Returns at once, whether the peer is there or not; a log ([`Redelivery::log`]) is read before,
-    /// on the calling thread. Meanwhile `send` accepts messages, as
-    /// far as there is room. [`Sender::sync_settled`] waits until everything is settled, and
-    /// [`Sender::close`] waits for that, too. A sender that is dropped goes on delivering while
-    /// its node lives.
+    /// Returns at once, whether the peer is there or not. A log ([`Redelivery::log`]) is read before
+    /// that, on the calling thread. `send` accepts messages without the peer, as far as there is
+    /// room. [`Sender::sync_settled`] and [`Sender::close`] wait until everything is settled. A
+    /// sender that is dropped goes on delivering while its node lives.
     ///
     /// Each message is delivered at least once. It takes effect exactly once if the receiver
-    /// stores the stream and the number together with its own results, and skips numbers that it
-    /// has stored. The end of this process ends the stream, unless it has a log.
+    /// stores stream and number together with its own results, and skips numbers that it has
+    /// stored. The end of this process ends the stream, unless it has a log.
     ///
     /// # Errors
     ///
-    /// The node is closed, the name is empty or longer than 255 bytes, values of the type cannot be sent, the log
-    /// cannot be used, or the system has no random numbers. If the peer takes another type, or is too old to settle, the
-    /// next call on the sender fails.
+    /// - The node is closed.
+    /// - The name is empty or longer than 255 bytes.
+    /// - Values of the type cannot be sent.
+    /// - The log cannot be used.
+    /// - The system has no random numbers.
+    ///
+    /// If the peer takes another type, or is too old to settle, the next call on the sender fails.
     pub fn open_redelivering<T>(
         &self,
         name: &str,
@@ -245,7 +247,7 @@ impl Node {
 }
 
 impl Node {
-    /// Takes a stream back that got no channel. If its node closes meanwhile, it is given up.
+    /// Takes a stream back that got no channel. Gives it up if the node has closed meanwhile.
     fn take_back(&self, stream: &Stream, returned: Returned) {
         if let Some(returned) = stream.give_back(returned) {
             self.table().add_lost(returned.give_up(&closed()));
@@ -265,8 +267,8 @@ impl Following {
             }
             let opened = self.open(&node).await;
             drop(node);
-            // Also after an open that succeeded: a peer that refuses each one is not asked again
-            // at once.
+            // Also after an open that succeeded: a peer that refuses each channel is not asked
+            // again at once.
             clock::pause(backoff.wait()).await;
             if opened {
                 backoff = Backoff::new(self.stream.id as u64);
@@ -274,8 +276,8 @@ impl Following {
         }
     }
 
-    /// Returns the peer if it is there. This is tried once, for a short time: while this task waits
-    /// for the next attempt, it does not keep the node alive.
+    /// Returns the peer if it is there. Tries once, for a short time: between attempts this task
+    /// does not keep the node alive.
     async fn peer(&self, node: &Node) -> Option<Peer> {
         let Redelivery { address, peer_name, .. } = &self.redelivery;
         let Some(address) = address else {
@@ -291,7 +293,8 @@ impl Following {
         Some(peer)
     }
 
-    /// A peer that was restarted may take less than the one before. It would end each session.
+    /// Warns once of a kept message that is too large for the peer. A restarted peer may take less
+    /// than before, and would end each session over that message.
     fn warn_of_large(&self, node: &Node, peer: &Peer, bytes: u64, bytes_max: u64) {
         if !self.warned.swap(true, Ordering::Relaxed) {
             node.table().say(&format!(
@@ -346,8 +349,8 @@ impl Following {
     }
 }
 
-/// Ends a stream when its node closes; returns the messages that are lost by it. A channel that it
-/// has ends with the node.
+/// Ends a stream when its node closes; returns the messages that are lost by that. If the stream
+/// has a channel, that ends with the node.
 pub(super) fn give_up(sender: &TxShared) -> Option<LostChannel> {
     let returned = sender.settling.stream()?.take_last()?;
     returned.give_up(&closed())

@@ -1,5 +1,5 @@
-//! The start of a connection after its hellos: which session it is for. A
-//! session that is cut off is dialled again here.
+//! The start of a connection after its hellos: the session that it is for. Also redials
+//! for sessions that are cut off.
 
 use super::NodeShared;
 use super::admission::Admission;
@@ -22,15 +22,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// A peer has so long to say which session it means, and to answer.
+/// Time that a peer has to name its session, and to answer: 5 s.
 pub(super) const DEADLINE: Duration = Duration::from_secs(5);
 
-/// A connection that is not had in this time is tried anew.
+/// Most time for one attempt at another connection: 3 s. A new attempt follows.
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(3);
 
 fn broken(error: std::io::Error) -> HelloCause {
-    // The one who dials is done with TLS before the peer has judged it: what the
-    // peer says of that comes here.
+    // The dialler is done with TLS before the peer has judged it: the peer's verdict comes
+    // here.
     match error.kind() {
         std::io::ErrorKind::InvalidData => HelloCause::Tls(Arc::new(error)),
         _ => HelloCause::Io(Arc::new(error)),
@@ -47,7 +47,7 @@ async fn hear(transport: &mut dyn Transport) -> Result<Resume, HelloCause> {
     Resume::decode(&bytes).map_err(HelloCause::Session)
 }
 
-/// Says `word` and waits for the answer.
+/// Sends `word` and waits for the answer.
 pub(super) async fn ask(
     transport: &mut dyn Transport,
     word: &Resume,
@@ -59,8 +59,8 @@ pub(super) async fn ask(
     clock::within(&Handle::current(), DEADLINE, talk).await.unwrap_or(Err(HelloCause::Timeout))
 }
 
-/// What a peer that dialled says within `time`; `None` when it hung up: it had a session
-/// with this node already.
+/// Waits up to `time` for the first word of a peer that dialled; `None` when the peer hung up,
+/// as it had a session with this node already.
 pub(super) async fn first_word(
     transport: &mut dyn Transport,
     time: Duration,
@@ -73,7 +73,7 @@ pub(super) async fn first_word(
 }
 
 impl NodeShared {
-    /// The connection goes to the session that the peer means.
+    /// Answers the peer's word and gives the connection to the session that the peer names.
     pub(super) async fn answer(
         &self,
         mut transport: Box<dyn Transport>,
@@ -127,12 +127,12 @@ pub(super) struct Dialler {
     pub(super) spinner: Option<Arc<Spinner>>,
 }
 
-/// What an attempt at another connection came to.
+/// Result of an attempt at another connection.
 enum Attempt {
     Made,
-    /// Another one will do better.
+    /// This attempt failed, with the reason; another one may succeed.
     Failed(String),
-    /// No other will.
+    /// No attempt will succeed.
     Hopeless(LinkCause),
 }
 

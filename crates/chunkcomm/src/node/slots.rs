@@ -1,8 +1,9 @@
-//! The places of those who connected and are not admitted yet. Their number is
-//! bounded; when all are taken and nobody gets on, a newcomer gets the place of the connection
-//! that came least far. So neither silent strangers nor members that stall lock anybody out. While
-//! somebody gets on, newcomers wait in the system's queue: peers that were cut off together would
-//! otherwise take each other's places for ever.
+//! The places of connections that are not admitted yet.
+//!
+//! Their number is bounded. When all are taken and no connection gets on, a newcomer gets the
+//! place of the connection that came least far. So neither silent strangers nor members that stall
+//! lock anybody out. While a connection gets on, newcomers wait in the system's queue. Otherwise
+//! peers that were cut off together would take each other's places for ever.
 
 use crate::driver::clock;
 use crate::driver::wakers::locked;
@@ -14,26 +15,26 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
-/// Least time for which a place is kept, after its own last step and after the last step of any:
-/// 50 ms. A peer on a LAN needs less, even beside many others; with 64 places the system's queue
-/// of 1024 connections passes within a second, though all be strangers'.
+/// Least time for which a place is kept: 50 ms after its own last step and after the last step of
+/// any connection. A peer on a LAN needs less, even beside many others. With 64 places the system's
+/// queue of 1024 connections passes within a second, even if all of them are strangers'.
 const KEPT_MIN: Duration = Duration::from_millis(50);
 
 /// Most time for which a place is kept without a step of its own, while newcomers wait and others
-/// get on: 150 ms. So 64 places pass the system's queue within the 3 s that a peer gives an
-/// attempt to dial again, whatever those in it do. Bytes that came are read before a place is
+/// get on: 150 ms. So the system's queue passes through 64 places within the 3 s of a peer's
+/// attempt to dial again, whatever the connections do. Bytes that came are read before a place is
 /// taken away, so that slowness of this node does not count against a peer.
 const KEPT_MAX: Duration = Duration::from_millis(150);
 
-/// How far one who connected has come. Whoever is further keeps its place longer.
+/// Progress of a connection. One that is further keeps its place longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 enum Stage {
-    /// Not a byte came.
+    /// No byte came.
     Silent,
     /// Some of a hello came.
     Speaking,
-    /// It proved what it has to prove, if anything; TLS may follow.
+    /// The peer gave its proof, if one is asked for; TLS may follow.
     Proved,
 }
 
@@ -46,7 +47,7 @@ pub(super) struct Slots {
 
 #[derive(Default)]
 struct Places {
-    /// In the order in which they came.
+    /// The places, in the order in which their connections came.
     taken: VecDeque<Place>,
     next_id: u64,
     /// Time of the last step of any connection.
@@ -55,10 +56,10 @@ struct Places {
 
 struct Place {
     id: u64,
-    /// Time when it came, or last proved itself.
+    /// Time when the connection came, or last proved itself.
     since: Time,
     stage: Arc<AtomicU8>,
-    /// Dropped, it tells the one who has the place to leave.
+    /// Makes the connection leave the place when this is dropped.
     _keeps: oneshot::Sender<()>,
 }
 
@@ -69,7 +70,7 @@ pub(super) struct Slot {
     slots: Arc<Slots>,
 }
 
-/// Tells when a place is given to another.
+/// The loss of a place to another connection.
 pub(super) struct Loss(oneshot::Receiver<()>);
 
 impl Slots {
@@ -77,7 +78,7 @@ impl Slots {
         Arc::new(Slots { places: Mutex::default(), freed: Notify::new(), count_max })
     }
 
-    /// A place, taken from another if need be; waits while those who have one get on.
+    /// Waits for a place. If none is free, takes one from a connection whose time is over.
     pub(super) async fn take(self: &Arc<Self>) -> (Slot, Loss) {
         loop {
             let freed = self.freed.notified();
@@ -88,7 +89,7 @@ impl Slots {
             }
             match self.try_take(clock::now()) {
                 Ok(taken) => return taken,
-                // Either way it is looked again.
+                // A place may be free, or the time has come: try again.
                 Err(wait) => {
                     let _ = clock::within(&Handle::current(), wait, freed).await;
                 }
@@ -113,8 +114,8 @@ impl Slots {
 }
 
 impl Places {
-    /// Takes the place of the one who came least far of those who had their time, of
-    /// several the one that has not got on for longest.
+    /// Removes the place of the connection that came least far, of those that had their time; of
+    /// several the one whose last step is longest ago.
     fn make_room(&mut self, now: Time) -> Result<(), Duration> {
         let kept_until = |place: &Place| {
             let by_others = place.since.max(self.got_on).after(KEPT_MIN);
@@ -136,7 +137,7 @@ impl Places {
 }
 
 impl Slot {
-    /// Something came.
+    /// Notes that bytes came.
     pub(super) fn speaks(&self) {
         self.stage.store(Stage::Speaking as u8, Ordering::Relaxed);
     }
@@ -200,7 +201,7 @@ mod tests {
         let second = take(LATER).unwrap();
         assert!(is_lost(&mut held[3]));
         second.0.proved_at(Time(1));
-        // Nobody is silent any more: the oldest of those who speak.
+        // No connection is silent any more: the oldest speaking one leaves.
         let third = take(LATER.after(Duration::from_nanos(1))).unwrap();
         assert!(is_lost(&mut held[1]));
         third.0.proved_at(Time(2));
@@ -235,7 +236,7 @@ mod tests {
         let mut held = [0, 5].map(|at| slots.try_take(Time(at)).unwrap());
         assert_eq!(slots.try_take(Time(5)).err(), Some(KEPT_MIN - Duration::from_nanos(5)));
         held[0].0.speaks();
-        // The silent one is younger: it is not it that leaves.
+        // The silent connection is younger and stays.
         let mut newcomer = slots.try_take(LATER).unwrap();
         assert!(is_lost(&mut held[0]) && !is_lost(&mut held[1]));
         assert_eq!(slots.try_take(LATER).err(), Some(Duration::from_nanos(5)));
@@ -257,7 +258,7 @@ mod tests {
     async fn who_waits_gets_the_next_free_place() {
         let slots = Slots::new(1);
         for proved in [true, false] {
-            // Its time does not come in this test.
+            // Its time is never over in this test.
             let at = clock::now().after(KEPT_MIN * 10_000);
             let held = slots.try_take(at).unwrap();
             if proved {

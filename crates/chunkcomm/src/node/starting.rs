@@ -1,4 +1,4 @@
-//! How a session of a node starts: its driver, at its first connection.
+//! The start of a session: its driver, at its first connection.
 
 use super::resume::Dialler;
 use super::{NodeShared, hello};
@@ -15,7 +15,7 @@ use crate::transport::Transport;
 use std::io;
 use std::sync::Arc;
 
-/// How a session began, and what is done when its connection is lost.
+/// The beginning of a session, and the action after the loss of its connection.
 pub(super) struct Origin {
     pub(super) session: u64,
     pub(super) beginning: Beginning,
@@ -23,7 +23,7 @@ pub(super) struct Origin {
 }
 
 impl NodeShared {
-    /// The connection, looked after without sleeping if the node polls busily.
+    /// Returns the connection, under the spinner's care if the node polls busily.
     pub(super) fn spun(&self, transport: Box<dyn Transport>) -> io::Result<Box<dyn Transport>> {
         match &*locked(&self.spinner) {
             Some(spinner) => spinner.adopt(transport),
@@ -31,7 +31,8 @@ impl NodeShared {
         }
     }
 
-    /// Without acknowledgements a session cannot go on.
+    /// Returns the action after a lost connection: dial again. Without acknowledgements a session
+    /// cannot go on, and ends.
     pub(super) fn after_loss(&self, dialler: Arc<Dialler>) -> AfterLoss {
         if self.settings.session { AfterLoss::Dial(Arc::new(dialler)) } else { AfterLoss::End }
     }

@@ -1,4 +1,4 @@
-//! The streams of a node: they end with it, and those with a log are waited for.
+//! The streams of a node. They end with it; closing the node waits for those with a log.
 
 use super::accepting::AcceptTable;
 use super::redelivering::give_up;
@@ -11,7 +11,8 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 impl AcceptTable {
-    /// Adds the sender of a stream that is given up when the node closes. False if it has closed.
+    /// Adds the sender of a stream that is given up when the node closes. False if the node has
+    /// closed or its runtime is gone.
     pub(super) fn add_stream(&self, sender: &Arc<TxShared>) -> bool {
         let mut table = locked(&self.table);
         table.streams.retain(|known| known.strong_count() > 0);
@@ -19,7 +20,7 @@ impl AcceptTable {
         !table.closed && !table.runtime_gone
     }
 
-    /// Adds what is lost with a stream that was given up.
+    /// Adds the messages that are lost with a stream that was given up.
     pub(super) fn add_lost(&self, lost: Option<LostChannel>) {
         locked(&self.table).losses.add(lost.into_iter().collect(), true);
     }
@@ -39,7 +40,7 @@ impl AcceptTable {
         table.streams.iter().filter_map(Weak::upgrade).filter(|it| it.is_logged()).collect()
     }
 
-    /// Adds the messages of these senders that their logs have not stored.
+    /// Adds as lost the messages of these senders that their logs have not stored.
     pub(super) fn add_unstored(&self, logs: &[Arc<TxShared>]) {
         let mut table = locked(&self.table);
         for sender in logs.iter().filter(|it| it.stored() < it.storing()) {

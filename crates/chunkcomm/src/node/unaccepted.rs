@@ -11,8 +11,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Time after which a held open is warned of: 5 s. A program that starts up accepts within a
-/// second or two. People who see that nothing goes on look around after some seconds more.
+/// Time after which a node warns of a held open: 5 s. A program that starts up accepts within a
+/// second or two. People who see no progress look around after some seconds more.
 const UNACCEPTED_AFTER: Duration = Duration::from_secs(5);
 
 /// Warns, once each, of the opens that are held for [`UNACCEPTED_AFTER`]. `held` is notified of
@@ -42,15 +42,15 @@ impl AcceptTable {
         held.map(|it| format!("{:?} by {}", it.shared.name, it.link.peer.name)).collect()
     }
 
-    /// Warns of the opens that nobody has accepted in time, while `accepts` are waited for.
-    /// Returns the time until there may be one more, if there may.
+    /// Warns of the opens that nobody has accepted in time, and names `accepts`, which this node
+    /// waits for. Returns the time until the next warning may be due, if any may.
     pub(super) fn speak_of_unaccepted(&self, accepts: &[String], now: Time) -> Option<Duration> {
         let (mut spoken_of, mut rest) = (Vec::new(), None::<Duration>);
         let mut table = locked(&self.table);
         for held in table.held.iter_mut().filter(|held| !held.spoken_of) {
             let left = held.since.after(UNACCEPTED_AFTER).micros_since(now);
             if left > 0 {
-                // Timers step a millisecond, and none is to be asked for twice.
+                // Timers step a millisecond; one timer is to be enough.
                 let left = Duration::from_micros(left) + Duration::from_millis(1);
                 rest = Some(rest.map_or(left, |rest| rest.min(left)));
                 continue;

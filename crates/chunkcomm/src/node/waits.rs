@@ -1,5 +1,5 @@
-//! What is waited for that no link knows of, so that [`Node::explain`](super::Node::explain)
-//! can name it.
+//! Waits that no link knows of, so that [`Node::explain`](super::Node::explain) can name
+//! them.
 
 use crate::driver::clock;
 use crate::driver::wakers::locked;
@@ -10,9 +10,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// Somebody who makes calls.
+/// A maker of calls.
 pub(crate) trait Caller: Send + Sync {
-    /// What is in flight, if anything is.
+    /// Reports the calls in flight, if there are any.
     fn report(&self) -> Option<CallsReport>;
 }
 
@@ -23,7 +23,7 @@ struct Table {
     callers: Vec<Weak<dyn Caller>>,
 }
 
-/// The thing that is waited for.
+/// The object of a wait.
 enum What {
     /// A peer to open this channel.
     Open(String),
@@ -43,7 +43,7 @@ impl fmt::Display for What {
 #[derive(Default)]
 pub(crate) struct Waits(Mutex<Table>);
 
-/// A wait that lasts as long as this.
+/// Keeps a wait in the report until it is dropped.
 pub(crate) struct Wait {
     waits: Arc<Waits>,
     number: u64,
@@ -56,12 +56,12 @@ impl Drop for Wait {
 }
 
 impl Waits {
-    /// From now on `what` is waited for.
+    /// Begins a wait for `what`.
     pub(crate) fn begin(self: &Arc<Self>, what: String) -> Wait {
         self.add(What::Other(what))
     }
 
-    /// From now on a peer is waited for that opens `channel`.
+    /// Begins a wait for a peer that opens `channel`.
     pub(super) fn begin_accept(self: &Arc<Self>, channel: &str) -> Wait {
         self.add(What::Open(channel.to_owned()))
     }
@@ -74,21 +74,21 @@ impl Waits {
         Wait { waits: Arc::clone(self), number }
     }
 
-    /// Whose calls are told of, as long as it lives.
+    /// Adds a caller; reports contain its calls as long as it lives.
     pub(crate) fn add_caller(&self, caller: Weak<dyn Caller>) {
         let mut table = locked(&self.0);
         table.callers.retain(|it| it.strong_count() > 0);
         table.callers.push(caller);
     }
 
-    /// The channels that peers are to open, as people read them.
+    /// Returns the channels that peers are to open, as text for people.
     pub(super) fn accepts(&self) -> Vec<String> {
         let table = locked(&self.0);
         let accepts = table.waits.values().filter(|(what, _)| matches!(what, What::Open(_)));
         accepts.map(|(what, _)| what.to_string()).collect()
     }
 
-    /// Who waits for what, the oldest first.
+    /// Reports the waits, the oldest first, and the calls in flight.
     pub(super) fn report(&self) -> (Vec<WaitReport>, Vec<CallsReport>) {
         let now = clock::now();
         let table = locked(&self.0);
@@ -99,7 +99,7 @@ impl Waits {
         let waits = table.waits.values().map(wait).collect();
         let callers: Vec<_> = table.callers.iter().filter_map(Weak::upgrade).collect();
         drop(table);
-        // A caller may be the last to let go of what it holds: not under the lock.
+        // Not under the lock: dropping the last reference to a caller may run its destructors.
         (waits, callers.iter().filter_map(|it| it.report()).collect())
     }
 }

@@ -3,11 +3,11 @@
 use std::io::Write as _;
 use tracing::dispatcher;
 
-/// A node's way to the people who run it: `tracing`, else a line on standard error.
+/// A node's warnings, on `tracing` or else in a line on standard error.
 #[derive(Debug, Clone)]
 pub(super) struct Warnings {
     node: String,
-    /// Whether nothing is said on standard error.
+    /// Whether nothing is written to standard error.
     quiet: bool,
 }
 
@@ -25,7 +25,7 @@ impl Warnings {
         }
     }
 
-    /// Warns on standard error if `tracing`, which was told before, had no subscriber.
+    /// Warns on standard error if `tracing`, where the warning was before, has no subscriber.
     pub(super) fn say_unheard(&self, what: &str) {
         if !dispatcher::has_been_set() {
             self.say_aloud(what);
@@ -34,7 +34,7 @@ impl Warnings {
 
     fn say_aloud(&self, what: &str) {
         if !self.quiet {
-            // In one write. Nobody is left to tell when it fails.
+            // In one write. A failure of it can be reported nowhere.
             let line = format!("chunkcomm: node {}: {what}\n", self.node);
             let _ = std::io::stderr().write_all(line.as_bytes());
         }

@@ -2,8 +2,8 @@
 //!
 //! Ready means that an item of any size has room. If a clone takes that room before the
 //! item comes, the item is *held*. The next call that can wait stages it; everything else
-//! that this sender stages comes behind it. A sender that holds an item counts as shared
-//! from then on, so that a sender that was never cloned need not look for one.
+//! that this sender stages comes behind it. An end with a held item is shared from then on,
+//! so that an end that was never cloned need not look for one.
 
 use super::{Tx, Waiting};
 use crate::driver::staging::{Staged, TxEnd};

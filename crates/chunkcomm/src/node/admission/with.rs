@@ -12,8 +12,8 @@ use rustls::{ClientConfig, ServerConfig};
 use std::io;
 use std::sync::Arc;
 
-/// What both ends name as the protocol inside TLS, before the digest of their
-/// hellos.
+/// Beginning of the protocol's name inside TLS at both ends; the digest of their hellos
+/// follows.
 const BINDING_HEAD: &[u8] = b"chunkcomm-1 ";
 
 /// The user's own TLS.
@@ -21,11 +21,11 @@ const BINDING_HEAD: &[u8] = b"chunkcomm-1 ";
 pub(in crate::node) struct UserTls {
     pub(in crate::node) client: Arc<ClientConfig>,
     pub(in crate::node) server: Arc<ServerConfig>,
-    /// `None`: the host that is dialled.
+    /// Name that the dialled peer's certificate must have; `None`: the host that is dialled.
     pub(in crate::node) server_name: Option<ServerName<'static>>,
 }
 
-/// What peers must do before they are talked to.
+/// Proofs and TLS that peers must do before this node talks to them.
 #[derive(Clone, Debug, Default)]
 pub(in crate::node) struct Admission {
     proof_key: Option<ProofKey>,
@@ -49,12 +49,12 @@ impl Admission {
         Ok(Admission { proof_key, tls: Some(tls), server_name: Some(identity::name()) })
     }
 
-    /// Strangers who can reach this machine are kept out.
+    /// Whether strangers who can reach this machine are kept out.
     pub(in crate::node) fn protects(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// What is asked on connections to or through this address.
+    /// Returns the admission for connections to or through this address.
     pub(in crate::node) fn at(&self, address: &Address) -> Admission {
         match address {
             Address::Tcp { host, .. } => {
@@ -64,13 +64,13 @@ impl Admission {
             }
             Address::Unix(_) => Admission { tls: None, ..self.clone() },
             Address::Memory(_) => Admission::default(),
-            // Nobody strange is there, and what TLS draws at random follows no seed.
+            // No strangers are there, and the random numbers of TLS follow no seed.
             #[cfg(feature = "simulation")]
             Address::Simulated { .. } => Admission::default(),
         }
     }
 
-    /// Both ends prove that they have the credential.
+    /// Whether both ends prove that they have the credential.
     pub(in crate::node) fn proves(&self) -> bool {
         self.proof_key.is_some()
     }
@@ -81,7 +81,7 @@ impl Admission {
         credential | tls
     }
 
-    /// Proves to the peer that this node has the credential, and takes its proof.
+    /// Proves to the peer that this node has the credential, and checks the peer's proof.
     pub(in crate::node) async fn prove(
         &self,
         transport: &mut dyn Transport,
@@ -97,7 +97,7 @@ impl Admission {
         if fits { Ok(()) } else { Err(HelloCause::WrongProof) }
     }
 
-    /// The connection inside TLS, if that is asked for here.
+    /// Returns the connection inside TLS, if this admission asks for TLS.
     pub(in crate::node) async fn secure(
         &self,
         transport: Box<dyn Transport>,

@@ -1,4 +1,4 @@
-//! How a node is built from its settings.
+//! The building of a node from its settings.
 
 use super::super::accepting::AcceptTable;
 use super::super::admission::Admission;
@@ -35,7 +35,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
 impl NodeBuilder {
-    /// Builds the node: listens and starts to accept.
+    /// Builds the node, which listens and begins to accept.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl NodeBuilder {
         if self.busy_poll && !one_thread {
             return Err(setting("busy_poll", "on", "with io_thread or a runtime of one thread"));
         }
-        // Asked here: the task below is nobody's program.
+        // Asked here: the task below belongs to no host's program.
         let home = Home::of(&self.listen);
         let own = Handle::try_current().unwrap_or_else(|_| runtime.clone());
         let processes = Processes::new(self.processes.take(), own, self.of_cluster);
@@ -178,8 +178,8 @@ impl NodeBuilder {
             u128::from_le_bytes(random),
         );
         (hello.version_min, hello.version_max) = settings.versions;
-        // Larger packets than we build ourselves are taken up to the default, or what
-        // that may grow to.
+        // Packets larger than our own are taken: up to the default, or to the size that
+        // the default may grow to.
         let packet = settings.packet_bytes_max.unwrap_or(PACKET_BYTES_TUNED);
         hello.packet_bytes_max = packet.max(PACKET_BYTES_DEFAULT) as u32;
         hello.message_bytes_max = settings.message_bytes_max;

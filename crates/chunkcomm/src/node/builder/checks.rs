@@ -1,4 +1,4 @@
-//! Which settings of a node are allowed.
+//! The allowed values of a node's settings.
 
 use super::super::admission::Admission;
 use super::NodeBuilder;
