@@ -1,23 +1,22 @@
-//! Which connection of a session counts: the one with the highest number.
+//! The connection of a session that counts: the one with the highest number.
 
 use super::planted;
 use super::resume::Kind;
 
-/// What becomes of a connection that is offered.
+/// Answer to an offered connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offer {
-    /// The one at hand is gone; this one is adopted once both ends have said what
-    /// they have.
+    /// The previous connection is gone. The offered one is adopted once both ends have reported
+    /// what they received.
     Taken,
-    /// A later one came before.
+    /// A connection with this number or a later one was offered before.
     Stale,
-    /// The session is over, or about to be, or goes no further than its
-    /// connection.
+    /// The session is over, or about to be, or ends with its connection.
     Over,
 }
 
 impl Offer {
-    /// How the acceptor says so.
+    /// Returns the kind of the acceptor's answer on the wire.
     #[must_use]
     pub fn kind(self) -> Kind {
         match self {
@@ -43,24 +42,24 @@ impl Default for Attempts {
 }
 
 impl Attempts {
-    /// The number of the connection at hand, or of the last one.
+    /// Returns the number of the current connection, or of the last one.
     #[must_use]
     pub fn last(&self) -> u32 {
         self.last
     }
 
-    /// There is a connection.
+    /// Whether there is a connection.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.connected
     }
 
-    /// The connection at hand is of no use any more.
+    /// Notes that the current connection is lost.
     pub fn lost(&mut self) {
         self.connected = false;
     }
 
-    /// Connection `attempt` is offered; `over` when the session takes none.
+    /// Decides about the offered connection `attempt`; `over`: the session takes none.
     pub fn offer(&mut self, attempt: u32, over: bool) -> Offer {
         if over {
             return Offer::Over;
@@ -73,7 +72,7 @@ impl Attempts {
         Offer::Taken
     }
 
-    /// Connection `attempt`, which was taken, is ready. False when a later one was
+    /// Adopts connection `attempt`, which was taken and is ready. False when a later one was
     /// taken meanwhile.
     pub fn adopt(&mut self, attempt: u32) -> bool {
         let adopts = attempt == self.last && !self.connected;

@@ -1,19 +1,18 @@
-//! How long to wait before dialling again: exponential backoff with full jitter,
-//! so that peers that were cut off together do not come back together.
+//! Waits before dialling again: exponential backoff with full jitter, so that peers that were
+//! cut off together do not come back together.
 //!
 //! Source: M. Brooker, "Exponential Backoff and Jitter", 2015.
 
 use super::planted;
 use std::time::Duration;
 
-/// The longest first wait.
+/// Bound of the first wait.
 const FIRST: Duration = Duration::from_millis(10);
 
-/// No wait is longer.
+/// Bound of every wait.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Waits in a row, each drawn from 0 to twice as long as the one before could
-/// be.
+/// Waits in a row, each drawn from 0 to its bound. The bound doubles from one wait to the next.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     random: u64,
@@ -21,13 +20,13 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Begins with a short wait; `seed` makes it differ from others.
+    /// Begins with a short wait. Another `seed` gives other waits.
     #[must_use]
     pub fn new(seed: u64) -> Backoff {
         Backoff { random: seed, up_to: FIRST }
     }
 
-    /// The next wait.
+    /// Draws the next wait.
     pub fn wait(&mut self) -> Duration {
         // SplitMix64 (G. Steele, D. Lea, C. Flood, 2014).
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,44 +1,44 @@
-//! How much a peer may send: a window a channel, a budget a link.
+//! Amount that a peer may send: a window per channel, a budget per link.
 //!
-//! The receiver promises memory before it is used. Of a link's windows one part
-//! is set aside for the initial windows of channels, so that an open needs no
-//! round trip; the rest is lent to channels whose receivers keep up. Beside the
-//! windows lies the memory for one large message that is being put together.
+//! The receiver promises memory before it is used. One part of a link's windows is set aside
+//! for the initial windows of channels, so that an open needs no round trip. The rest is lent
+//! to channels whose receivers keep up. The memory for one large message that is being put
+//! together comes on top.
 //!
-//! Invariant, asserted after every change:
-//! `lent + free == windows_max - open_credit`, with `lent` the sum of what
-//! channels' windows have above the initial one.
+//! Invariant, asserted after every change: `lent + free == windows_max - open_credit`. `lent`
+//! is the sum, over the channels, of the window above its initial size.
 
 use super::limits::{OPEN_CREDIT_DIVISOR, WINDOW_BYTES_CHANNEL_MAX, WINDOW_BYTES_INITIAL};
 use super::planted;
 use std::collections::VecDeque;
 
-/// The sender is told when the grant may rise by one such part of the window.
+/// Part of the window by which the grant must be able to rise before the sender is told: a
+/// quarter.
 pub const GRANT_DIVISOR: u64 = 4;
 
-/// A receiver reports what it consumed in steps of one such part of the window.
+/// Part of the window that is one step of a receiver's reports of consumed bytes: an eighth.
 pub const REPORT_DIVISOR: u64 = 8;
 
 const _: () = assert!(1.0 / GRANT_DIVISOR as f64 + 1.0 / REPORT_DIVISOR as f64 <= 0.5);
 
-/// The peer sent more than it was allowed to.
+/// Error of a peer that sent more than it was allowed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CreditError {
-    /// More on a channel than was granted to it.
+    /// More bytes on a channel than were granted to it.
     Channel {
-        /// Bytes since the channel began, with what came now.
+        /// Bytes since the channel began, the newest included.
         received: u64,
-        /// Bytes that it was granted in all.
+        /// Bytes granted to the channel in all.
         granted: u64,
     },
     /// More channels than there are initial windows.
     Opens,
-    /// A message above the size that was agreed.
+    /// A message above the agreed size.
     Message {
-        /// As declared.
+        /// Declared size.
         bytes: u64,
-        /// As agreed.
+        /// Agreed size.
         bytes_max: u64,
     },
 }
@@ -57,7 +57,7 @@ impl std::fmt::Display for CreditError {
     }
 }
 
-/// What all channels of a link, as receivers, may hold together.
+/// Memory that all receiving channels of a link may hold together.
 #[derive(Debug)]
 pub struct LinkBudget {
     windows_max: u64,
@@ -72,8 +72,8 @@ pub struct LinkBudget {
 }
 
 impl LinkBudget {
-    /// A budget of `windows_max` bytes for all windows and `message_bytes_max`
-    /// for one large message.
+    /// Creates a budget of `windows_max` bytes for all windows and `message_bytes_max` for one
+    /// large message.
     #[must_use]
     pub fn new(windows_max: u64, message_bytes_max: u64) -> LinkBudget {
         let windows_max = windows_max.max(OPEN_CREDIT_DIVISOR * WINDOW_BYTES_INITIAL);
@@ -91,28 +91,28 @@ impl LinkBudget {
         }
     }
 
-    /// Bytes of initial windows that the peer may open since the session began.
+    /// Returns the bytes of initial windows that the peer may open since the session began.
     #[must_use]
     pub fn open_total(&self) -> u64 {
         self.open_total
     }
 
-    /// Bytes that all windows together may hold.
+    /// Returns the bytes that all windows together may hold.
     #[must_use]
     pub fn windows_max(&self) -> u64 {
         self.windows_max
     }
 
-    /// A channel's window grows to `bytes` at most, and never shrinks.
+    /// Limits the growth of each channel's window to `bytes`. A window never shrinks.
     pub fn limit_windows(&mut self, bytes: u64) {
         self.window_bytes_max = bytes.max(WINDOW_BYTES_INITIAL);
     }
 
-    /// The peer opened a channel.
+    /// Gives a channel that the peer opened its initial window.
     ///
     /// # Errors
     ///
-    /// It had no credit for it.
+    /// The peer has no credit for the channel.
     pub fn open(&mut self) -> Result<Window, CreditError> {
         let opened = self.opened + WINDOW_BYTES_INITIAL;
         if opened > self.open_total {
@@ -122,14 +122,14 @@ impl LinkBudget {
         Ok(Window { size: WINDOW_BYTES_INITIAL, consumed: 0, granted: WINDOW_BYTES_INITIAL })
     }
 
-    /// Channels that the peer may still open.
+    /// Returns the number of channels that the peer may still open.
     #[must_use]
     pub fn opens_left(&self) -> u64 {
         (self.open_total - self.opened) / WINDOW_BYTES_INITIAL
     }
 
-    /// A channel is gone with all that it held. Says the new total of initial
-    /// windows, which the peer is to be told.
+    /// Takes back a closed channel's window. Returns the new total of initial windows, which
+    /// must be sent to the peer.
     pub fn close(&mut self, window: &Window) -> u64 {
         let above = window.size - WINDOW_BYTES_INITIAL;
         self.lent -= above;
@@ -139,22 +139,22 @@ impl LinkBudget {
         self.open_total
     }
 
-    /// Largest message that the peer may send, in bytes.
+    /// Returns the size of the largest message that the peer may send, in bytes.
     #[must_use]
     pub fn message_bytes_max(&self) -> u64 {
         self.message_bytes_max
     }
 
-    /// `channel` is to receive a message that does not fit its window in memory of
-    /// this link. True when it is its turn now; else it waits until
-    /// [`LinkBudget::large_done`] names it.
+    /// Queues a message of `channel` that does not fit its window for the link's memory. True
+    /// when its turn is now; else the message waits until [`LinkBudget::large_done`] names the
+    /// channel.
     pub fn large_begins(&mut self, channel: u32) -> bool {
         self.large.push_back(channel);
         self.large.len() == 1
     }
 
-    /// The oldest large message of `channel` was taken or given up; says whose
-    /// turn it is now, if that changed.
+    /// Notes that the oldest large message of `channel` was taken or given up. Returns the
+    /// channel whose turn is now, if that changed.
     pub fn large_done(&mut self, channel: u32) -> Option<u32> {
         let at = self.large.iter().position(|waiting| *waiting == channel)?;
         self.large.remove(at);
@@ -164,8 +164,8 @@ impl LinkBudget {
         if at == 0 { self.large.front().copied() } else { None }
     }
 
-    /// The newest large message of `channel`, whose turn has not come, needs the
-    /// link's memory no more.
+    /// Notes that the newest large message of `channel` does not need the link's memory any
+    /// more. Its turn has not come.
     pub fn large_given_up(&mut self, channel: u32) {
         if let Some(at) = self.large.iter().rposition(|waiting| *waiting == channel) {
             assert!(at > 0, "the first one has its turn");
@@ -173,7 +173,7 @@ impl LinkBudget {
         }
     }
 
-    /// A large message of `channel` has or waits for the link's memory.
+    /// Whether a large message of `channel` has the link's memory or waits for it.
     #[must_use]
     pub fn has_large(&self, channel: u32) -> bool {
         self.large.contains(&channel)
@@ -196,7 +196,7 @@ impl LinkBudget {
     }
 }
 
-/// What one channel may hold at its receiver.
+/// Bytes that one channel may hold at its receiver.
 ///
 /// Invariant: `granted <= consumed + size`.
 #[derive(Debug)]
@@ -207,21 +207,20 @@ pub struct Window {
 }
 
 impl Window {
-    /// Bytes granted since the channel began.
+    /// Returns the bytes granted since the channel began.
     #[must_use]
     pub fn granted(&self) -> u64 {
         self.granted
     }
 
-    /// Bytes that the receiver may hold.
+    /// Returns the bytes that the receiver may hold.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The receiver took `bytes`. True when the grant rose far enough for the
-    /// sender to be told: by a quarter of the window, which then doubles if the link has
-    /// the memory.
+    /// Notes that the receiver took `bytes`. True when the grant rose far enough to tell the
+    /// sender: by a quarter of the window. The window then doubles if the link has the memory.
     pub fn consume(&mut self, bytes: u64, budget: &mut LinkBudget) -> bool {
         self.consumed += bytes;
         let owed = self.consumed + self.size - self.granted;
@@ -236,10 +235,10 @@ impl Window {
         true
     }
 
-    /// Makes room for a message of `bytes` in the window, if the link has the
-    /// memory. False when it needs memory of its own. A message of half a window
-    /// always gets through: what is consumed and not yet granted is below
-    /// 1/[`GRANT_DIVISOR`] + 1/[`REPORT_DIVISOR`] of it.
+    /// Grows the window for a message of `bytes`, if the link has the memory. False when the
+    /// message needs memory of its own. A message of half a window always gets through: the
+    /// bytes consumed and not yet granted are below 1/[`GRANT_DIVISOR`] + 1/[`REPORT_DIVISOR`]
+    /// of the window.
     pub fn fits_large(&mut self, bytes: u64, budget: &mut LinkBudget) -> bool {
         let mut size = self.size;
         let needed = bytes.saturating_mul(2);
@@ -257,18 +256,18 @@ impl Window {
         self.size >= needed
     }
 
-    /// A message of `bytes` gets memory of its own: it does not count in the
-    /// window, whatever of it comes when.
+    /// Admits a message of `bytes` to memory of its own. It does not count in the window,
+    /// whichever part of it comes when.
     pub fn admit_large(&mut self, bytes: u64) {
         self.consumed += bytes;
         self.granted = self.consumed + self.size;
     }
 
-    /// The peer sent `received` bytes in all.
+    /// Checks that the `received` bytes, all that the peer sent, were granted.
     ///
     /// # Errors
     ///
-    /// They are more than were granted.
+    /// The bytes are more than were granted.
     pub fn check_received(&self, received: u64) -> Result<(), CreditError> {
         if received > self.granted {
             return Err(CreditError::Channel { received, granted: self.granted });
@@ -283,8 +282,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever channels do, the windows together stay within the budget,
-        /// and a sender that respects its grants is never refused.
+        /// For any acts of the channels, the windows together stay within the budget, and a
+        /// sender that respects its grants is never refused.
         #[test]
         fn the_sum_of_the_windows_stays_within_the_budget(
             steps in prop::collection::vec((0usize..12, 1u64..5_000_000, any::<bool>()), 1..300),

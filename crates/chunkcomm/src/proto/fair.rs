@@ -1,14 +1,15 @@
-//! Whose turn it is when one taker serves many sources: round robin with a cap
-//! by bytes (deficit round robin: M. Shreedhar and G. Varghese, "Efficient Fair
-//! Queueing using Deficit Round Robin", 1995), so that a source with large or
-//! many messages cannot starve another.
+//! Fair turns when one taker serves many sources: round robin with a cap by bytes, so that a
+//! source with large or many messages cannot starve another.
+//!
+//! Source: deficit round robin (M. Shreedhar and G. Varghese, "Efficient Fair Queueing using
+//! Deficit Round Robin", 1995).
 
 use std::collections::VecDeque;
 
-/// The order in which sources with something ready are served.
+/// Order in which sources with something ready are served.
 ///
-/// Order of calls: [`Turns::ready`] when a source has something; then
-/// [`Turns::poll_next`], serve one message of it, and [`Turns::served`].
+/// Order of calls: [`Turns::ready`] when a source has something; then [`Turns::poll_next`],
+/// serving one message of that source, and [`Turns::served`].
 #[derive(Debug, Default)]
 pub struct Turns {
     queue: VecDeque<usize>,
@@ -23,13 +24,14 @@ struct Source {
 }
 
 impl Turns {
-    /// Nobody ready; a turn allows `quantum` bytes, at least one message.
+    /// Creates turns without a ready source. A turn allows `quantum` bytes, at least one
+    /// message.
     #[must_use]
     pub fn new(quantum: u64) -> Turns {
         Turns { queue: VecDeque::new(), sources: Vec::new(), quantum: quantum.max(1) }
     }
 
-    /// Source `index` has something ready; saying it twice changes nothing.
+    /// Notes that source `index` has something ready; a second call changes nothing.
     pub fn ready(&mut self, index: usize) {
         if index >= self.sources.len() {
             self.sources.resize(index + 1, Source::default());
@@ -42,8 +44,8 @@ impl Turns {
         }
     }
 
-    /// The source whose message is next, if any is ready. One that still pays
-    /// for a large message is passed over, which pays off one quantum.
+    /// Returns the source whose message is next, if any is ready. Passes over a source that
+    /// still pays for a large message, which pays off one quantum.
     pub fn poll_next(&mut self) -> Option<usize> {
         loop {
             let index = *self.queue.front()?;
@@ -57,8 +59,8 @@ impl Turns {
         }
     }
 
-    /// The source that `poll_next` named gave a message of `bytes`, or had none after
-    /// all (`None`): then it leaves until it is ready again.
+    /// Notes that the source named by `poll_next` gave a message of `bytes`. `None`: it had
+    /// none after all, and leaves the turns until it is ready again.
     pub fn served(&mut self, index: usize, bytes: Option<u64>) {
         debug_assert_eq!(self.queue.front(), Some(&index));
         let Some(source) = self.sources.get_mut(index) else { return };
@@ -79,8 +81,8 @@ impl Turns {
 mod tests {
     use super::*;
 
-    /// Serves `rounds` messages from sources that always have one of the given
-    /// size; says how many each gave.
+    /// Serves `rounds` messages from sources that always have one of the given size; returns
+    /// the number that each gave.
     fn serve(sizes: &[u64], quantum: u64, rounds: usize) -> Vec<u64> {
         let mut turns = Turns::new(quantum);
         for index in 0..sizes.len() {

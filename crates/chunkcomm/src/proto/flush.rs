@@ -7,39 +7,39 @@ use super::Time;
 use super::limits::{FULL_SLACK_DIVISOR, GROWTH_YIELDS_MAX};
 use std::time::Duration;
 
-/// How a node gathers messages.
+/// Way in which a node gathers messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Policy {
-    /// Every message in a packet of its own, with a write of its own. The
-    /// baseline that dynamic chunking is compared with.
+    /// Every message leaves in a packet of its own, with a write of its own. The baseline that
+    /// dynamic chunking is compared with.
     Unbuffered,
-    /// A packet leaves when it is full, when nothing else is runnable, or when
-    /// its oldest message reached the age bound.
+    /// A packet leaves when it is full, when nothing else is runnable, or when its oldest
+    /// message reaches the age bound.
     #[default]
     Chunked,
-    /// As `Chunked`, but an idle node waits until the oldest message has waited
-    /// this long. Tokio's timers step one millisecond. Messages of the express lane,
-    /// requests and answers among them, are not waited with, nor what shares their
-    /// packet.
+    /// As `Chunked`, but an idle node waits until the oldest message has waited this long.
+    /// Tokio's timers step one millisecond. A packet that holds a message of the express lane,
+    /// such as a request or an answer, leaves once the node is idle.
     Linger(Duration),
 }
 
-/// Why a packet left: the first of these that held.
+/// Reason why a packet left: the first of these that held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FlushReason {
-    /// It holds an urgent message.
+    /// The packet holds an urgent message.
     Urgent,
-    /// The next message or fragment does not fit in the rest.
+    /// The next message or fragment does not fit in the rest of the packet.
     Fit,
-    /// The rest holds none worth waiting for (or the policy allows one only).
+    /// The rest of the packet is too small to be worth waiting for, or the policy allows one
+    /// message only.
     Full,
-    /// Its oldest message waited for the age bound.
+    /// The packet's oldest message waited for the age bound.
     Old,
     /// Nothing else was runnable.
     Idle,
-    /// The caller asked.
+    /// The caller asked for a flush.
     Explicit,
     /// The channel or the node closes.
     Close,
@@ -57,7 +57,7 @@ impl FlushReason {
         FlushReason::Close,
     ];
 
-    /// The reason's name in lower case, as it appears in tables.
+    /// Returns the reason's name in lower case, as it appears in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -72,58 +72,58 @@ impl FlushReason {
     }
 }
 
-/// What waits to be sent, as the decision needs it.
+/// Input of the decision: the messages that wait to be sent.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Pending {
     /// Bytes that could leave now (credit allows them), without headers.
     pub bytes: usize,
-    /// Bytes of such that one packet takes.
+    /// Most bytes of those that one packet takes.
     pub room: usize,
-    /// A large message waits: it fills packets by itself.
+    /// Whether a large message waits: it fills packets by itself.
     pub large: bool,
-    /// A message waits for room behind them.
+    /// Whether a message waits for room behind them.
     pub fit: bool,
-    /// An urgent message is among them.
+    /// Whether an urgent message is among them.
     pub urgent: bool,
-    /// Messages of the express lane are among them.
+    /// Whether messages of the express lane are among them.
     pub express: bool,
-    /// The caller asked.
+    /// Whether the caller asked for a flush.
     pub explicit: bool,
-    /// A channel or the node closes.
+    /// Whether a channel or the node closes.
     pub closing: bool,
-    /// When the oldest of them was staged.
+    /// Time when the oldest of them was staged.
     pub oldest: Time,
 }
 
-/// What to do about what waits.
+/// The decision about the messages that wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// A packet leaves now. `Full` may turn out as `Fit` when it is filled.
+    /// A packet leaves now. `Full` may turn out as `Fit` when the packet is filled.
     Leave(FlushReason),
-    /// Let others run once, then ask again. `Others` may be on other threads: a
-    /// stream is under way, and its producer may need this core.
+    /// Others run once, then the writer asks again. With [`Yield::Core`] they may be on other
+    /// threads: a stream is under way, and its producer may need this core.
     Yield(Yield),
-    /// Ask again at this time, or when something is staged.
+    /// The writer asks again at this time, or when something is staged.
     WaitUntil(Time),
 }
 
-/// Whom a yield is for.
+/// The parties that a yield lets run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Yield {
     /// Tasks of the same thread.
     Tasks,
-    /// Whoever wants the core.
+    /// Every thread that wants the core.
     Core,
 }
 
-/// A stream is under way when the last packet held this many messages ...
+/// Messages of the last packet from which a stream counts as under way ...
 const STREAM_MESSAGES_MIN: u32 = 64;
-/// ... and left within this time.
+/// ... if that packet left less than this long ago.
 const STREAM_GAP: Duration = Duration::from_millis(1);
 
-/// The decision and what it remembers between two questions: how much waited
-/// last time. Order of calls: [`Gathering::decide`] at each turn of the writer
-/// with something pending; [`Gathering::left`] after each packet.
+/// The decision, and how much waited at the last question. Order of calls:
+/// [`Gathering::decide`] at each turn of the writer with something pending; [`Gathering::left`]
+/// after each packet.
 #[derive(Debug)]
 pub struct Gathering {
     policy: Policy,
@@ -135,7 +135,7 @@ pub struct Gathering {
 }
 
 impl Gathering {
-    /// A decision by `policy`, with the age bound of `Chunked`.
+    /// Creates the decision by `policy`, with the age bound of `Chunked`.
     #[must_use]
     pub fn new(policy: Policy, age_bound: Duration) -> Gathering {
         Gathering {
@@ -148,13 +148,13 @@ impl Gathering {
         }
     }
 
-    /// The policy in force.
+    /// Returns the policy in force.
     #[must_use]
     pub fn policy(&self) -> Policy {
         self.policy
     }
 
-    /// Should a packet leave? Called with at least one byte pending.
+    /// Decides whether a packet leaves. Called with at least one byte pending.
     pub fn decide(&mut self, pending: &Pending, now: Time) -> Verdict {
         if pending.urgent {
             return Verdict::Leave(FlushReason::Urgent);
@@ -187,7 +187,7 @@ impl Gathering {
         self.idle_or_yield(pending.bytes, now)
     }
 
-    /// Idle: a yield during which nothing was appended, or too many of them.
+    /// Decides on idleness: a yield during which nothing was appended, or too many yields.
     fn idle_or_yield(&mut self, bytes: usize, now: Time) -> Verdict {
         let grew = bytes > self.seen_bytes;
         self.seen_bytes = bytes;
@@ -200,13 +200,13 @@ impl Gathering {
         Verdict::Leave(FlushReason::Idle)
     }
 
-    /// The writer was woken because `bytes` were staged, and everything that was
-    /// runnable then has run since: that was a yield.
+    /// Notes that the writer was woken because `bytes` were staged. Everything that was
+    /// runnable then has run since: that counts as a yield.
     pub fn woken_for(&mut self, bytes: usize) {
         self.seen_bytes += bytes;
     }
 
-    /// A packet with so many messages left: what waits now is new.
+    /// Notes that a packet of `messages` left: later messages are new.
     pub fn left(&mut self, messages: u32, now: Time) {
         self.last_left = now;
         self.last_messages = messages;
@@ -215,28 +215,28 @@ impl Gathering {
     }
 }
 
-/// Packets by the reason why they left.
+/// Numbers of packets by the reason why they left.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlushCounts([u64; 7]);
 
 impl FlushCounts {
-    /// One more packet left for `reason`.
+    /// Counts one more packet that left for `reason`.
     pub fn add(&mut self, reason: FlushReason) {
         self.0[reason as usize] += 1;
     }
 
-    /// Packets that left for `reason`.
+    /// Returns the number of packets that left for `reason`.
     #[must_use]
     pub fn get(&self, reason: FlushReason) -> u64 {
         self.0[reason as usize]
     }
 
-    /// Every reason with its count, in the order in which they are tried.
+    /// Returns every reason with its count, in the order in which they are tried.
     pub fn iter(&self) -> impl Iterator<Item = (FlushReason, u64)> + '_ {
         FlushReason::ALL.into_iter().map(|reason| (reason, self.get(reason)))
     }
 
-    /// The counts of both together.
+    /// Returns the sum of both counts.
     #[must_use]
     pub fn plus(&self, other: &FlushCounts) -> FlushCounts {
         let mut sum = *self;

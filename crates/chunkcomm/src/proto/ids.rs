@@ -1,18 +1,18 @@
-//! Maps by channel number. The numbers are handed out in order from 1, so that the first
-//! ones, which are all that most links have, are looked up by index. For others one
-//! multiplication spreads them. A peer that chooses its numbers badly slows its own link, by
-//! the few hundred channels that it has credit for.
+//! Maps by channel number. Numbers are handed out in order from 1: the first ones, all that
+//! most links have, are looked up by index. One multiplication spreads the others. A peer that
+//! chooses its numbers badly slows its own link, by the few hundred channels that it has credit
+//! for.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Numbers below this are looked up by index.
+/// Bound of the numbers that are looked up by index.
 const NEAR: u32 = 32;
 
 /// A map by channel number.
 #[derive(Debug, Clone)]
 pub struct IdMap<V> {
-    /// Grows with the numbers that it is given.
+    /// Grows with the largest near number that was inserted.
     near: Vec<Option<V>>,
     far: HashMap<u32, V, BuildHasherDefault<IdHasher>>,
 }
@@ -24,14 +24,14 @@ impl<V> Default for IdMap<V> {
 }
 
 impl<V> IdMap<V> {
-    /// What is there for `id`.
+    /// Returns the value of `id`.
     #[inline]
     #[must_use]
     pub fn get(&self, id: u32) -> Option<&V> {
         if id < NEAR { self.near.get(id as usize)?.as_ref() } else { self.get_far(id) }
     }
 
-    /// As `get`.
+    /// Returns the value of `id`, to be changed.
     #[inline]
     #[must_use]
     pub fn get_mut(&mut self, id: u32) -> Option<&mut V> {
@@ -48,13 +48,13 @@ impl<V> IdMap<V> {
         self.far.get_mut(&id)
     }
 
-    /// There is something for `id`.
+    /// Whether `id` has a value.
     #[must_use]
     pub fn contains(&self, id: u32) -> bool {
         self.get(id).is_some()
     }
 
-    /// Puts `value` there, in place of what was.
+    /// Sets the value of `id`; returns the one before.
     pub fn insert(&mut self, id: u32, value: V) -> Option<V> {
         if id >= NEAR {
             return self.far.insert(id, value);
@@ -66,47 +66,47 @@ impl<V> IdMap<V> {
         self.near[at].replace(value)
     }
 
-    /// Takes what is there for `id`.
+    /// Removes the value of `id` and returns it.
     pub fn remove(&mut self, id: u32) -> Option<V> {
         if id < NEAR { self.near.get_mut(id as usize)?.take() } else { self.far.remove(&id) }
     }
 
-    /// Everything, with its number.
+    /// Returns every value with its number.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &V)> {
         let near = self.near.iter().enumerate();
         let near = near.filter_map(|(id, value)| Some((id as u32, value.as_ref()?)));
         near.chain(self.far.iter().map(|(id, value)| (*id, value)))
     }
 
-    /// As `iter`.
+    /// Returns every value with its number, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut V)> {
         let near = self.near.iter_mut().enumerate();
         let near = near.filter_map(|(id, value)| Some((id as u32, value.as_mut()?)));
         near.chain(self.far.iter_mut().map(|(id, value)| (*id, value)))
     }
 
-    /// The numbers.
+    /// Returns every number that has a value.
     pub fn keys(&self) -> impl Iterator<Item = u32> {
         self.iter().map(|(id, _)| id)
     }
 
-    /// Everything.
+    /// Returns every value.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.iter().map(|(_, value)| value)
     }
 
-    /// Everything.
+    /// Returns every value, to be changed.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.iter_mut().map(|(_, value)| value)
     }
 
-    /// How much there is.
+    /// Returns the number of values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.near.iter().flatten().count() + self.far.len()
     }
 
-    /// There is nothing.
+    /// Whether there is no value.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -141,7 +141,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// Against a map of the standard library, with numbers on both sides of the border.
+        /// Compares with a map of the standard library, with numbers on both sides of the
+        /// border.
         #[test]
         fn it_is_a_map(deeds in prop::collection::vec((0..2 * NEAR, 0..3u8), 0..200)) {
             let (mut map, mut plain) = (IdMap::default(), BTreeMap::new());

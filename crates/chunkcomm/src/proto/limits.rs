@@ -1,9 +1,8 @@
-//! Every limit by its name, with the relations between them checked when the
-//! crate is compiled.
+//! Every limit by its name. The relations between them are checked when the crate is compiled.
 
-/// Size of a full packet before a stream saturates its link, where none was set: what
-/// waited behind a pause goes in parts, and the peer takes the first while the next is
-/// written. It holds the longest message of a ring.
+/// Size of a full packet before a stream saturates its link, where none was set: 16 KiB.
+/// Messages that waited behind a pause leave in parts: the peer takes the first while the next
+/// is written. The longest message of a ring fits.
 pub const PACKET_BYTES_SMALL: usize = 16 * 1024;
 
 /// Default size of a full packet of a stream that saturates its link, header included.
@@ -20,21 +19,21 @@ pub const PACKET_BYTES_MIN: usize = 1024;
 /// Largest packet size that may be set.
 pub const PACKET_BYTES_LARGEST: usize = 1024 * 1024;
 
-/// What one packet needs beside a channel's whole ring: the header, a record
-/// header and some records of credit, so that a saturated ring and the grants
-/// of the other direction leave together.
+/// Bytes of a packet beside a channel's whole ring: the header, a record header and some
+/// records of credit. A saturated ring and the grants of the other direction thus leave
+/// together.
 pub const PACKET_OVERHEAD_BYTES: usize = 256;
 
-/// A packet counts as full when less than this part of it is left: waiting
-/// could gain at most as much.
+/// Part of a packet that may be left when it counts as full: at most 1/64. Waiting could gain
+/// at most as much.
 pub const FULL_SLACK_DIVISOR: usize = 64;
 
-/// A message up to this size is staged in its channel's ring; a larger one
-/// leaves in fragments. Two of them fit in the initial window, so that a
-/// message never waits for a window that cannot come.
+/// Longest message that is staged in its channel's ring; a larger one leaves in fragments. Two
+/// of them fit in the initial window, so that a message never waits for a window that cannot
+/// come.
 pub const INLINE_BYTES_MAX: usize = 8 * 1024;
 
-/// No message below this travels in fragments: with the smallest packets those
+/// Lower bound of messages in fragments, in bytes: even with the smallest packets, fragments
 /// begin above it.
 pub const LARGE_BYTES_MIN: u64 = 512;
 
@@ -42,41 +41,40 @@ pub const LARGE_BYTES_MIN: u64 = 512;
 /// at 256 KiB that is below 1 % of the copy in the kernel.
 pub const FRAGMENT_BYTES_MAX: usize = 256 * 1024;
 
-/// A fragment smaller than this is not worth a packet while credit is short.
+/// Smallest fragment that is worth a packet while credit is short.
 pub const FRAGMENT_BYTES_MIN: usize = 4 * 1024;
 
-/// What a channel may send before the receiver granted anything.
+/// Bytes that a channel may send before the receiver has granted any.
 pub const WINDOW_BYTES_INITIAL: u64 = 16 * 1024;
 
-/// What a channel's window grows to while its receiver keeps up.
+/// Largest window of a channel, reached while its receiver keeps up.
 pub const WINDOW_BYTES_CHANNEL_MAX: u64 = 4 * 1024 * 1024;
 
 /// Default sum of all windows of a link.
 pub const WINDOW_BYTES_LINK_DEFAULT: u64 = 16 * 1024 * 1024;
 
-/// Part of a link's windows that is set aside for the initial windows of
-/// channels: one in so many.
+/// Part of a link's windows that is set aside for the initial windows of channels: one half.
 pub const OPEN_CREDIT_DIVISOR: u64 = 2;
 
-/// Default of the largest message in bytes, which is also the memory that a
-/// link may spend on one message that is being put together.
+/// Default size of the largest message, in bytes. A link may spend as much memory on one
+/// message that is being put together.
 pub const MESSAGE_BYTES_DEFAULT: u64 = 32 * 1024 * 1024;
 
 /// Smallest ring of a channel, in bytes.
 pub const RING_BYTES_INITIAL: usize = 1024;
 
-/// A full ring grows by this factor, up to what one packet of a saturated link holds.
+/// Factor by which a full ring grows, up to what one packet of a saturated link holds.
 pub const RING_GROWTH: usize = 4;
 
-/// Bytes of large messages that a channel may have accepted and not yet sent;
-/// one message is always admitted.
+/// Bytes of large messages that a channel may have accepted and not yet sent. One message is
+/// always admitted.
 pub const LARGE_STAGED_BYTES_MAX: usize = 1024 * 1024;
 
 /// Default bound on the encoded bytes that a stream keeps until its receiver has settled them:
-/// 4 MiB, as many as a window lets leave before they are settled.
+/// 4 MiB, as much as a window lets leave before that.
 pub const KEPT_BYTES_DEFAULT: usize = 4 * 1024 * 1024;
 
-/// Largest ring, in bytes: its counters wrap at twice as much.
+/// Largest ring, in bytes: its counters wrap at twice this size.
 pub const RING_BYTES_LARGEST: usize = 1 << 30;
 
 /// Longest name of a channel in bytes.
@@ -88,32 +86,32 @@ pub const TEXT_BYTES_MAX: usize = 1024;
 /// Divisor of a link's reserve of channels for those that an `accept` waits for: 8.
 ///
 /// It divides the channels that a link may have beside the accepted ones. The rest, by default
-/// 448, is for channels that nobody accepts yet. Each costs about 1 KiB beside the initial window
-/// that it has anyway. Without the reserve the rest could use up the open credit. Nothing would
-/// then be heard of a channel that is waited for.
+/// 448, is for channels that nobody accepts yet. Each costs about 1 KiB beside the initial
+/// window that it has anyway. Without the reserve the rest could use up the open credit. A
+/// channel that an `accept` waits for could then not be opened.
 pub const OPEN_RESERVE_DIVISOR: u64 = 8;
 
-/// Most channels of all links of a node that peers have opened and nobody accepted yet: 4096. That
-/// is one of each of thousands of peers, or nine links full of them. With full initial windows
-/// they hold 64 MiB.
+/// Most channels of all links of a node that peers have opened and nobody accepted yet: 4096.
+/// That is one from each of thousands of peers, or nine links full of them. With full initial
+/// windows they hold 64 MiB.
 pub const HELD_OPENS_NODE_MAX: usize = 4096;
 
-/// Default of the most live sessions that peers may have begun with a node: twice the number that
-/// a cluster of eight thousand nodes needs, whichever side dials. A session at rest costs about
-/// 6 KiB.
+/// Default of the most live sessions that peers may have begun with a node. It is twice the
+/// number that a cluster of eight thousand nodes needs, whichever side dials. A session at rest
+/// costs about 6 KiB.
 pub const SESSIONS_MAX_DEFAULT: usize = 16 * 1024;
 
-/// Answers that may wait for a peer beside one and a grant for each of its channels: a
+/// Most answers that may wait for a peer, beside one and a grant for each of its channels. A
 /// peer that makes us answer and does not read ends its session.
 pub const ANSWERS_MAX: usize = 4096;
 
-/// An acknowledgement leaves at the latest after so many packets.
+/// Packets after which an acknowledgement leaves at the latest.
 pub const ACK_PACKETS_MAX: u64 = 64;
 
-/// An acknowledgement leaves at the latest after so many received bytes. Until then
-/// the sender keeps them, and what it keeps takes turns in its core's second-level
-/// cache: with 640 KiB a stream of small messages was 2 to 3 % slower. A packet of its
-/// own costs a tenth of a full one.
+/// Received bytes after which an acknowledgement leaves at the latest. Until then the sender
+/// keeps them, and they compete for its core's second-level cache: with 640 KiB a stream of
+/// small messages was 2 to 3 % slower. An acknowledgement in a packet of its own costs a tenth
+/// of a full packet.
 pub const ACK_BYTES_MAX: u64 = 256 * 1024;
 
 /// Least time between two packets that leave only to report settled messages, in milliseconds.
@@ -122,59 +120,60 @@ pub const ACK_BYTES_MAX: u64 = 256 * 1024;
 /// takes the report along.
 pub const SETTLED_GAP_MS: u64 = 1;
 
-/// Fragments count that much less: what the sender keeps of them is the user's
-/// own memory.
+/// Divisor of a fragment's bytes when they count towards [`ACK_BYTES_MAX`]: the sender keeps
+/// fragments in the user's own memory.
 pub const ACK_FRAGMENT_DIVISOR: u64 = 4;
 
-/// An acknowledgement leaves at the latest after this time, in milliseconds.
+/// Time after which an acknowledgement leaves at the latest, in milliseconds.
 pub const ACK_DELAY_MS: u64 = 10;
 
-/// Default of what is kept of the packets that were not acknowledged, in bytes:
-/// a round trip of 4 ms at 1 GB/s.
+/// Default bound on the packets that are kept until they are acknowledged, in bytes: a round
+/// trip of 4 ms at 1 GB/s.
 pub const RESEND_BYTES_DEFAULT: usize = 4 * 1024 * 1024;
 
-/// Least that may be set for it: the largest packet with its fragment.
+/// Smallest bound on kept packets that may be set: the largest packet with its fragment.
 pub const RESEND_BYTES_MIN: usize = PACKET_BYTES_LARGEST + FRAGMENT_BYTES_MAX;
 
-/// A packet up to this size is built in a buffer that grows with it, so that it
-/// does not pin a large one until it is acknowledged.
+/// Largest packet that is built in a buffer that grows with it, in bytes. It thus pins no large
+/// buffer until it is acknowledged.
 pub const SMALL_PACKET_BYTES: usize = 4 * 1024;
 
-/// Empty packet buffers that a link keeps while it is busy: small, large.
+/// Empty packet buffers that a busy link keeps: small ones, large ones.
 pub const SPARE_PACKETS_MAX: [usize; 2] = [8, 32];
 
-/// Silence after which a peer is asked for a sign of life, in milliseconds, while
-/// something waits for it.
+/// Silence after which a peer is asked for a sign of life, in milliseconds, while something
+/// waits for the peer.
 pub const PROBE_MS_DEFAULT: u64 = 1_000;
 
-/// Silence after which a connection is given up and dialled anew.
+/// Silence after which a connection is given up and dialled anew, in milliseconds.
 pub const SUSPECT_MS_DEFAULT: u64 = 3_000;
 
-/// Silence after which a session is dead.
+/// Silence after which a session is dead, in milliseconds.
 pub const DEAD_MS_DEFAULT: u64 = 10_000;
 
-/// Default of the time for which `connect` tries, in milliseconds: a peer that is just starting,
-/// or that starts again, is there by then.
+/// Default of the time for which `connect` tries, in milliseconds. A peer that is just
+/// starting, or that starts again, is there by then.
 pub const CONNECT_MS_DEFAULT: u64 = 10_000;
 
-/// Least rate at which a value is encoded or decoded, in bytes a second: thirty times below that
-/// of a sequence of single bytes, which leaves time for short strings, for new pages and for a
-/// build without optimisation.
+/// Least rate at which a value is encoded or decoded, in bytes a second. It is thirty times
+/// below that of a sequence of single bytes. That leaves time for short strings, for new pages
+/// and for a build without optimisation.
 pub const VALUE_BYTES_A_SECOND: u64 = 32 * 1024 * 1024;
 
-/// Longest time that a peer is given for one value, in milliseconds, whatever it may send.
+/// Longest time that a peer gets for one value, in milliseconds, whatever it may send.
 pub const VALUE_MS_MAX: u64 = 600_000;
 
-/// A peer that nothing waits for is asked so often, in milliseconds.
+/// Silence after which a peer is asked for a sign of life when nothing waits for the peer, in
+/// milliseconds.
 pub const IDLE_PROBE_MS: u64 = 30_000;
 
-/// Yields of the writer while its packet still grows. A yield costs about
-/// 0.1 us when nothing else is runnable; without a bound a busy producer on
-/// another thread would hold the packet back up to its age bound.
+/// Most yields of the writer while its packet still grows. A yield costs about 0.1 us when
+/// nothing else is runnable. Without a bound, a busy producer on another thread would hold the
+/// packet back until its age bound.
 pub const GROWTH_YIELDS_MAX: u32 = 64;
 
-/// Default age at which the oldest message of a packet makes it leave, in
-/// milliseconds; tokio's timers step one millisecond.
+/// Default age at which the oldest message of a packet makes it leave, in milliseconds. Tokio's
+/// timers step one millisecond.
 pub const AGE_BOUND_MS_DEFAULT: u64 = 1;
 
 const _: () = {

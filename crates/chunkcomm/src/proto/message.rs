@@ -1,17 +1,17 @@
-//! Messages in a run: each is its length and its bytes. The length is one byte
-//! up to [`SHORT_MAX`], else a tag and a fixed-width number, so that what a
-//! 16-byte message adds is one byte.
+//! Messages in a run: each is its length and its bytes. The length is one byte up to
+//! [`SHORT_MAX`], else a tag and a fixed-width number. A 16-byte message thus costs one byte
+//! more.
 
-/// Longest message whose length is its prefix.
+/// Longest message with a prefix of one byte, its length.
 pub const SHORT_MAX: usize = 0xF9;
 const TAG_U16: u8 = 0xFA;
 const TAG_U32: u8 = 0xFB;
 /// Bytes of the longest prefix.
 pub const PREFIX_BYTES_MAX: usize = 5;
-/// In a ring, not on the wire: here comes the next large message.
+/// Mark in a ring, not on the wire: the next large message comes here.
 pub const TAG_LARGE: u8 = 0xFF;
 
-/// Bytes of the prefix of a message of `length` bytes.
+/// Returns the bytes of the prefix of a message of `length` bytes.
 #[inline]
 #[must_use]
 pub fn prefix_bytes(length: usize) -> usize {
@@ -41,10 +41,10 @@ pub fn write_prefix(length: usize, out: &mut [u8]) {
     }
 }
 
-/// What stands at the start of some bytes of a run or ring.
+/// The prefix at the start of some bytes of a run or ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prefix {
-    /// A message: the bytes of its prefix and of itself.
+    /// A message: the sizes of its prefix and of its bytes.
     Message {
         /// Bytes of the prefix.
         prefix: usize,
@@ -87,8 +87,8 @@ fn read_long_prefix(bytes: &[u8]) -> Prefix {
     }
 }
 
-/// The next message of a run that begins at `at`: its range in `run`, or `None`
-/// when the bytes lie about their lengths.
+/// Returns the range in `run` of the message that begins at `at`; `None` when the bytes lie
+/// about their lengths.
 #[inline(always)]
 #[must_use]
 pub fn next_in_run(run: &[u8], at: usize) -> Option<std::ops::Range<usize>> {
@@ -102,19 +102,19 @@ pub fn next_in_run(run: &[u8], at: usize) -> Option<std::ops::Range<usize>> {
     }
 }
 
-/// How far a walk over staged messages got.
+/// Distance that a walk over staged messages went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Walk {
     /// Bytes of whole messages, prefixes included.
     pub bytes: usize,
     /// Number of those messages.
     pub messages: u32,
-    /// The walk stopped in front of a large message's mark.
+    /// Whether the walk stopped in front of a large message's mark.
     pub at_large: bool,
 }
 
-/// Returns the bytes of the prefix and of the message at the start of `front` then `back`, unless it
-/// is a large one.
+/// Returns the bytes of the prefix and of the message at the start of `front` then `back`,
+/// unless the message is a large one.
 #[must_use]
 pub fn first(front: &[u8], back: &[u8]) -> Option<(usize, usize)> {
     let mut head = [0; PREFIX_BYTES_MAX];
@@ -141,8 +141,8 @@ pub fn marks(mut front: &[u8], mut back: &[u8]) -> usize {
     }
 }
 
-/// Walks over whole messages in `front` then `back` (one stretch that may be cut
-/// anywhere) and stops before `bytes_max` or `messages_max` would be passed.
+/// Walks over whole messages in `front` then `back` (one stretch that may be cut anywhere).
+/// Stops before `bytes_max` or `messages_max` would be passed.
 #[must_use]
 pub fn walk(front: &[u8], back: &[u8], bytes_max: usize, messages_max: u32) -> Walk {
     let total = front.len() + back.len();
@@ -169,7 +169,7 @@ pub fn walk(front: &[u8], back: &[u8], bytes_max: usize, messages_max: u32) -> W
     walk
 }
 
-/// Walks over the short messages at the start of `run` that it holds as a whole.
+/// Walks over the short messages at the start of `run` that lie in it as a whole.
 fn walk_short(run: &[u8], messages_max: u32) -> Walk {
     let mut walk = Walk::default();
     while walk.messages < messages_max {
@@ -184,7 +184,7 @@ fn walk_short(run: &[u8], messages_max: u32) -> Walk {
     walk
 }
 
-/// Copies from position `at` of `front` then `back` into `out`; returns how much.
+/// Copies from position `at` of `front` then `back` into `out`; returns the number of bytes.
 fn copy_from(front: &[u8], back: &[u8], at: usize, out: &mut [u8]) -> usize {
     let mut copied = 0;
     for byte in front.iter().chain(back).skip(at).take(out.len()) {

@@ -1,18 +1,16 @@
-//! Floor 1, pure: state machines and formats. Bytes, time and calls go in;
-//! bytes, deadlines and events come out. Nothing here knows a socket, a task,
-//! a lock or a clock, which a test of the workspace holds it to.
+//! Floor 1, pure: state machines and formats. Bytes, time and calls go in; bytes, deadlines and
+//! events come out. Nothing here knows a socket, a task, a lock or a clock; a test of the
+//! workspace checks that.
 //!
-//! Reading order: [`packet`] (what is on the wire), [`message`] (messages in a
-//! run), [`flush`] (when a packet leaves), [`outbox`] (what goes in it),
-//! [`credit`] (how much may be sent), [`pace`] (how much may be on its way),
-//! [`sizing`] (how large a packet is),
-//! [`session`] (what was acknowledged, and is
-//! kept until then), [`liveness`] (is the peer there), [`link`] (one peer's whole
-//! machine), [`cycle`] (who waits for whom across links); [`hello`], [`credential`]
-//! and [`resume`] come before all of them, [`codec`], [`describe`] and
-//! [`causes`] (how errors show) stand beside.
-//! [`cluster`] (who is a member) and [`call`] (requests and their answers) speak over
-//! channels as users do.
+//! Reading order: [`packet`] (the bytes on the wire), [`message`] (messages in a run),
+//! [`flush`] (when a packet leaves), [`outbox`] (how a packet is filled), [`credit`] (how much
+//! may be sent), [`pace`] (how much may be on its way), [`sizing`] (how large a packet is),
+//! [`session`] (packets kept until they are acknowledged), [`liveness`] (is the peer there),
+//! [`link`] (the whole machine of one peer), [`cycle`] (cycles of waiting nodes across links).
+//!
+//! [`hello`], [`credential`] and [`resume`] come before all of them. [`codec`], [`describe`]
+//! and [`causes`] (how errors show) stand beside. [`cluster`] (membership) and [`call`]
+//! (requests and their answers) speak over channels as users do.
 
 pub mod attempts;
 pub mod backoff;
@@ -49,14 +47,14 @@ pub mod spares;
 pub struct Time(pub u64);
 
 impl Time {
-    /// This point and `duration` later, at most the end of time.
+    /// Returns this point plus `duration`, at most the end of time.
     #[must_use]
     pub fn after(self, duration: std::time::Duration) -> Time {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         Time(self.0.saturating_add(nanos))
     }
 
-    /// Microseconds from `earlier` to this point; 0 when `earlier` is later.
+    /// Returns the microseconds from `earlier` to this point; 0 when `earlier` is later.
     #[must_use]
     pub fn micros_since(self, earlier: Time) -> u64 {
         self.0.saturating_sub(earlier.0) / 1_000

@@ -1,11 +1,11 @@
-//! How much of a link's data may be on its way, so that what is urgent does not
-//! wait behind it.
+//! Amount of a link's data that may be on its way, so that urgent messages do not wait behind
+//! it.
 //!
-//! Everything that was written and not acknowledged lies in buffers of the two
-//! kernels, on the wire, or in front of the peer's driver, and a message of the
-//! express lane that is written now arrives behind all of it. So bulk data may
-//! have on its way what the connection holds, and a queue of a target time beside,
-//! and waits in its channels' rings for the rest, where express passes it:
+//! Everything written and not acknowledged lies in buffers of the two kernels, on the wire, or
+//! in front of the peer's driver. A message of the express lane that is written now arrives
+//! behind all of it. So bulk data may have on its way as much as the connection holds, and a
+//! queue of a target time beside. The rest waits in its channels' rings, where express passes
+//! it:
 //!
 //! ```text
 //! alone = 2 x shortest round trip + QUEUE_MAX
@@ -13,67 +13,64 @@
 //! bound = rate x (alone or shared), at least BOUND_BYTES_MIN
 //! ```
 //!
-//! So an express message beside bulk takes two and a half round trips, however
-//! short these are. A channel that has had the link to itself for [`SHARED_FOR`]
-//! delays nobody: it may have more on its way, and the peer is asked for fewer
-//! acknowledgements.
+//! So an express message beside bulk takes two and a half round trips, however short these are.
+//! A channel that has had the link to itself for [`SHARED_FOR`] delays nobody: it may have more
+//! on its way, and the peer is asked for fewer acknowledgements.
 //!
-//! The two are measured as BBR does (N. Cardwell et al., "BBR: Congestion-Based
-//! Congestion Control", ACM Queue 14(5), 2016): the rate is the most of what was
-//! delivered in a round trip of late, the round trip is the shortest of late, and
-//! a factor of two of their product leaves room to see whether the rate is higher.
-//! That the target of a queue is a time
-//! and not a length is from CoDel (K. Nichols, V. Jacobson, "Controlling Queue
-//! Delay", ACM Queue 10(5), 2012).
+//! Rate and round trip are measured as BBR does (N. Cardwell et al., "BBR: Congestion-Based
+//! Congestion Control", ACM Queue 14(5), 2016). The rate is the most that was recently
+//! delivered in a round trip. The round trip is the shortest recent one. A factor of two of
+//! their product leaves room to see whether the rate is higher. That the target of a queue is a
+//! time and not a length is from CoDel (K. Nichols, V. Jacobson, "Controlling Queue Delay", ACM
+//! Queue 10(5), 2012).
 //!
-//! The round trip of a queue that never runs empty is not the connection's. So
-//! in every [`WINDOW`] in which no packet was alone on its way the bulk lane waits once
-//! until almost nothing is, and one small packet is timed. That costs one round trip.
+//! The round trip of a queue that never runs empty is not the connection's. So in every
+//! [`WINDOW`] in which no packet was alone on its way, the bulk lane waits once until almost
+//! nothing is on its way, and one small packet is timed. That costs one round trip.
 //!
-//! A sample tells little when the sender itself had nothing to send in between:
-//! such a one may raise the rate and not lower it.
+//! A sample tells little when the sender itself had nothing to send in between: it may raise
+//! the rate but not lower it.
 //!
-//! States: *measuring* (an asked packet is on its way) <-> *resting* (none is);
-//! either, with `drain` while the queue is to run empty first.
+//! States: *measuring* (a packet that asks for its acknowledgement is on its way) <-> *resting*
+//! (none is); either, with `drain` while the queue is to run empty first.
 
 use super::Time;
 use super::limits::{INLINE_BYTES_MAX, PACKET_OVERHEAD_BYTES};
 use std::time::Duration;
 
-/// How long bulk data on its way may keep an express message waiting beyond its round
-/// trip, on the shortest ways.
+/// Time that bulk data on its way may delay an express message beyond its round trip, on the
+/// shortest ways.
 pub const QUEUE_MIN: Duration = Duration::from_micros(10);
 
-/// How long bulk data of a channel that has the link to itself may wait.
+/// Time that bulk data of a channel that has the link to itself may wait.
 pub const QUEUE_MAX: Duration = Duration::from_millis(5);
 
-/// So long after two channels shared it a link counts as shared. What comes more
-/// rarely may wait for [`QUEUE_MAX`], which is as long.
+/// Time for which a link counts as shared after two channels shared it. A message that comes
+/// more rarely may wait for [`QUEUE_MAX`], which is as long.
 pub const SHARED_FOR: Duration = QUEUE_MAX;
 
-/// Bulk may always have so many bytes on their way. Fewer, and a slow link with a
-/// long round trip would not come off the ground: the rate that is seen is what
-/// was on its way.
+/// Bytes that bulk may always have on their way. With fewer, a slow link with a long round trip
+/// would not come off the ground: the rate seen is the amount that was on its way.
 pub const BOUND_BYTES_MIN: usize = 64 * 1024;
 
-/// Less room than this is not worth a packet; the longest message of a ring fits.
+/// Least room that is worth a packet; the longest message of a ring fits.
 pub const ROOM_BYTES_MIN: usize = INLINE_BYTES_MAX + PACKET_OVERHEAD_BYTES;
 
-/// Bulk waits until there is one such part of the bound to be sent.
+/// Part of the bound that must be free before bulk sends again: an eighth.
 const ROOM_DIVISOR: usize = 8;
 
-/// What is on its way is at least so many packets, and the peer is asked so often to
-/// acknowledge it: with fewer a link would stand still in between, more cost a
-/// shared medium 1 % of its time.
+/// Parts of the bound: a packet holds at most one, and the peer is asked for an acknowledgement
+/// after each. With fewer, a link would stand still in between; more cost a shared medium 1 %
+/// of its time.
 const PACKETS: usize = 4;
 
-/// So long a shortest round trip is believed, and as long again.
+/// Time for which a shortest round trip is believed, and as long again.
 pub const WINDOW: Duration = Duration::from_secs(10);
 
-/// So many round trips a highest rate is believed, and as many again.
+/// Number of round trips for which a highest rate is believed, and as many again.
 const ROUNDS: u32 = 4;
 
-/// No round trip is shorter: the clock is asked once a turn of the driver.
+/// Shortest round trip that can be measured: the clock is read once a turn of the driver.
 const ROUND_TRIP_MIN: Duration = Duration::from_micros(10);
 
 const _: () = assert!(PACKETS * ROOM_BYTES_MIN < BOUND_BYTES_MIN);
@@ -83,38 +80,39 @@ const _: () = assert!(PACKETS * ROOM_BYTES_MIN < BOUND_BYTES_MIN);
 struct Sample {
     number: u64,
     at: Time,
-    /// Bytes acknowledged by then.
+    /// Bytes acknowledged when the packet was written.
     delivered: u64,
-    /// There was nothing to send in between.
+    /// Whether there was nothing to send in between.
     starved: bool,
-    /// Almost nothing was on its way before it.
+    /// Whether almost nothing was on its way before it.
     alone: bool,
 }
 
-/// What is known of a connection, and the bound that follows. Order of calls:
-/// [`Pace::room`] before bulk goes into a packet, [`Pace::starved`] when there was
-/// none; [`Pace::asks`] for every numbered packet, and if it is so [`Pace::asked`];
-/// [`Pace::acknowledged`] for every acknowledgement.
+/// Measurements of a connection, and the bound that follows. Order of calls:
+///
+/// - [`Pace::room`] before bulk goes into a packet, [`Pace::starved`] when there was none;
+/// - [`Pace::asks`] for every numbered packet, and [`Pace::asked`] when that returns true;
+/// - [`Pace::acknowledged`] for every acknowledgement.
 #[derive(Debug)]
 pub struct Pace {
-    /// For a channel alone, and for those that share the link.
+    /// Bound for a channel alone, and for channels that share the link.
     bounds: [usize; 2],
     shared: bool,
-    /// Bytes a second: the most before, the most in the last rounds.
+    /// Rates in bytes a second: the highest before, the highest of the last rounds.
     rate: [u64; 2],
     rounds: u32,
-    /// The shortest before, the shortest of this window.
+    /// Round trips: the shortest before, the shortest of this window.
     round_trip: [Option<Duration>; 2],
     window_ends: Time,
     drain: bool,
-    /// A packet that was alone on its way was timed in this window.
+    /// Whether a packet that was alone on its way was timed in this window.
     timed_alone: bool,
     sample: Option<Sample>,
     unasked_bytes: usize,
 }
 
 impl Pace {
-    /// Nothing is known of a connection that begins at `now`.
+    /// Creates the pace of a connection that begins at `now`, without measurements.
     #[must_use]
     pub fn new(now: Time) -> Pace {
         Pace {
@@ -131,18 +129,19 @@ impl Pace {
         }
     }
 
-    /// Bytes that may be on their way.
+    /// Returns the bytes that may be on their way.
     #[must_use]
     pub fn bound(&self) -> usize {
         self.bounds[usize::from(self.shared)]
     }
 
-    /// Whether several channels share the link.
+    /// Sets whether several channels share the link.
     pub fn set_shared(&mut self, shared: bool) {
         self.shared = shared;
     }
 
-    /// Bytes that bulk may send while `in_flight` are on their way; 0 when it waits.
+    /// Returns the bytes that bulk may send while `in_flight` are on their way; 0 when it
+    /// waits.
     #[must_use]
     pub fn room(&self, in_flight: usize) -> usize {
         if self.drain {
@@ -155,16 +154,16 @@ impl Pace {
         room.min(self.bound() / PACKETS)
     }
 
-    /// There was nothing to send though there was room.
+    /// Notes that there was nothing to send though there was room.
     pub fn starved(&mut self) {
         if let Some(sample) = &mut self.sample {
             sample.starved = true;
         }
     }
 
-    /// The peer is to acknowledge a packet of `bytes` at once, with `in_flight` before
-    /// it. Little on its way asks for nothing: its acknowledgement rides on answers.
-    /// What makes bulk wait always asks.
+    /// Whether the peer must acknowledge a packet of `bytes` at once, with `in_flight` bytes
+    /// before it. A packet with little on its way does not ask: its acknowledgement rides on
+    /// answers. A packet that makes bulk wait always asks.
     pub fn asks(&mut self, bytes: usize, in_flight: usize) -> bool {
         self.unasked_bytes += bytes;
         let in_flight = in_flight + bytes;
@@ -177,8 +176,8 @@ impl Pace {
         asks
     }
 
-    /// Packet `number`, which the peer is asked to acknowledge at once, is about to be
-    /// written, behind `in_flight` bytes, after `delivered` in all were acknowledged.
+    /// Notes that packet `number`, which asks for its acknowledgement at once, is about to be
+    /// written. `in_flight` bytes are before it, and `delivered` in all were acknowledged.
     pub fn asked(&mut self, number: u64, in_flight: usize, delivered: u64, now: Time) {
         if self.sample.is_none() || self.drain {
             self.drain = false;
@@ -187,7 +186,7 @@ impl Pace {
         }
     }
 
-    /// The packets up to `number`, `delivered` bytes in all, are acknowledged.
+    /// Notes that the packets up to `number`, `delivered` bytes in all, are acknowledged.
     pub fn acknowledged(&mut self, number: u64, delivered: u64, now: Time) {
         let Some(sample) = self.sample.take_if(|sample| sample.number <= number) else { return };
         let took = Duration::from_nanos(now.0.saturating_sub(sample.at.0)).max(ROUND_TRIP_MIN);
@@ -243,10 +242,10 @@ mod tests {
         now: u64,
         bytes_per_ms: u64,
         latency: u64,
-        /// When the wire is free again.
+        /// Time when the wire is free again.
         free: u64,
-        /// Packets on their way: number, bytes, when their acknowledgement is here
-        /// and whether it was asked for.
+        /// Packets on their way: number, bytes, arrival time of their acknowledgement, whether
+        /// it was asked for.
         packets: VecDeque<(u64, u64, u64, bool)>,
         sent: u64,
         acknowledged: u64,
@@ -282,8 +281,8 @@ mod tests {
             self.packets.push_back((self.sent, bytes as u64, acked, asked));
         }
 
-        /// Until the next acknowledgement, one that was asked for or one by the peer's
-        /// clock; false when nothing is on its way.
+        /// Waits for the next acknowledgement, one that was asked for or one by the peer's
+        /// clock. False when nothing is on its way.
         fn wait(&mut self) -> bool {
             let asked = self.packets.iter().position(|packet| packet.3);
             let last = self.packets.len().saturating_sub(1);
@@ -296,7 +295,7 @@ mod tests {
             true
         }
 
-        /// Sends as much as it may for a time. Says how long the queue became.
+        /// Sends as much as it may for a time. Returns the longest queue.
         fn stream(&mut self, millis: u64) -> u64 {
             let (until, mut longest) = (self.now + millis * MS, 0);
             while self.now < until {
@@ -328,7 +327,7 @@ mod tests {
             let bytes_min = BOUND_BYTES_MIN as u64 * MS / bytes_per_ms;
             let (least, most) = (QUEUE_MIN.as_nanos() as u64, QUEUE_MAX.as_nanos() as u64);
             let target = (2 * latency).clamp(least, most) + 2 * latency;
-            // What is measured of a short way has a packet's own time in it.
+            // The round trip measured of a short way includes the packet's own time.
             assert!(queue <= 3 * target.max(bytes_min), "{queue} ns at {bytes_per_ms}");
         }
     }
@@ -348,7 +347,7 @@ mod tests {
         let mut way = Way::new(125_000, 50_000);
         way.stream(25_000);
         let bound = way.pace.bound();
-        // With a queue in every round trip it would have grown with each window.
+        // With a queue in every round trip, the bound would have grown with each window.
         assert!(bound < 1_500_000, "{bound}");
         way.latency = 20 * MS;
         way.stream(25_000);

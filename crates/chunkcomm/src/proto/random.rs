@@ -1,19 +1,19 @@
-//! Random numbers that follow from a seed, for what is simulated and tested.
+//! Random numbers that follow from a seed, for simulations and tests.
 
-/// SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast Splittable Pseudorandom
-/// Number Generators", 2014): a counter and a mixing of its value.
+/// A generator of random numbers, SplitMix64 (G. Steele, D. Lea, C. Flood, "Fast Splittable
+/// Pseudorandom Number Generators", 2014): a counter and a mixing of its value.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers that follow from `seed`.
+    /// Returns the numbers that follow from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// The numbers that follow from `seed` for one thing of several, which `salt`
-    /// tells apart.
+    /// Returns the numbers that follow from `seed` for one of several users; `salt` tells the
+    /// users apart.
     #[must_use]
     pub fn fork(seed: u64, salt: u64) -> Random {
         let mut random = Random(seed ^ salt.wrapping_mul(0xD134_2543_DE82_EF95));
@@ -21,38 +21,37 @@ impl Random {
         random
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mix(self.0)
     }
 
-    /// A number below `bound`, 0 when `bound` is 0. The bias is below
-    /// `bound` / 2^64.
+    /// Returns a number below `bound`; 0 when `bound` is 0. The bias is below `bound` / 2^64.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number from `from` to `to - 1`; `from` when there is none.
+    /// Returns a number from `from` to `to - 1`; `from` when there is none.
     pub fn range(&mut self, from: u64, to: u64) -> u64 {
         from + self.below(to.saturating_sub(from))
     }
 
-    /// True once in `many`.
+    /// Returns true once in `many` calls on average.
     pub fn one_in(&mut self, many: u64) -> bool {
         self.below(many) == 0
     }
 
-    /// One of these.
+    /// Returns one element of `from`.
     ///
     /// # Panics
     ///
-    /// There is none.
+    /// When `from` is empty.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }
 
-    /// Fills `bytes`.
+    /// Fills `bytes` with random ones.
     pub fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(8) {
             let next = self.next_u64().to_le_bytes();
@@ -61,7 +60,7 @@ impl Random {
     }
 }
 
-/// The mixing alone: every bit of the result depends on every bit of `value`.
+/// Mixes `value`: every bit of the result depends on every bit of `value`.
 pub(crate) fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

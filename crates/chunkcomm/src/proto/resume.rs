@@ -1,5 +1,5 @@
-//! What the two ends say at the start of every connection, after they know that
-//! they can talk: which session it is for, and what they have of it.
+//! The two ends' words at the start of every connection, after the hellos: the session that is
+//! meant, and the last packet received of it.
 //!
 //! ```text
 //!   0  magic 4 bytes | kind u8 | 0 u8 | 0 u16
@@ -12,23 +12,23 @@
 //! The dialler speaks first, with `New` or `Again`; the answer is `Agreed`,
 //! `Unknown` or `Stale`. All numbers are little-endian.
 
-/// Size of it, in bytes.
+/// Size of a word, in bytes.
 pub const RESUME_BYTES: usize = 64;
 
 const MAGIC: [u8; 4] = *b"\x9cses";
 
-/// What is said.
+/// Kind of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A session begins.
+    /// The dialler begins a session.
     New,
-    /// A session goes on.
+    /// The dialler resumes a session.
     Again,
-    /// So be it.
+    /// The acceptor agrees.
     Agreed,
-    /// There is no such session: it was given up, or this node never had it.
+    /// The acceptor has no such session: it was given up, or this node never had it.
     Unknown,
-    /// A later connection came before.
+    /// The acceptor has taken a later connection before.
     Stale,
 }
 
@@ -37,26 +37,27 @@ const KINDS: [Kind; 5] = [Kind::New, Kind::Again, Kind::Agreed, Kind::Unknown, K
 /// One end's word at the start of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resume {
-    /// What is said.
+    /// The word's kind.
     pub kind: Kind,
     /// The session's number, drawn by its dialler.
     pub session: u64,
     /// The connection's number within the session, from 1.
     pub attempt: u32,
-    /// The last packet that the speaker has in its inbox as a whole. In an `Unknown` that
-    /// answers `New`: the number of sessions it may have, when that is the reason; else 0.
+    /// Number of the last packet that lies in the speaker's inbox as a whole. In an `Unknown`
+    /// that answers `New`: the number of sessions that the speaker may have, when that is the
+    /// reason; else 0.
     pub received: u64,
-    /// Whom the speaker means: the other's incarnation.
+    /// Incarnation of the node that the speaker means.
     pub addressee: u128,
 }
 
-/// Why bytes are not such a word.
+/// Reason why bytes are not a word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResumeError {
-    /// They do not begin as one.
+    /// The bytes do not begin as a word does.
     Magic,
-    /// Its kind is unknown, or not the speaker's to say.
+    /// The kind is unknown, or not the speaker's to send.
     Kind(u8),
 }
 
@@ -76,7 +77,7 @@ crate::debug_with_causes!(ResumeError);
 impl std::error::Error for ResumeError {}
 
 impl Resume {
-    /// The bytes of this word.
+    /// Returns the bytes of this word.
     #[must_use]
     pub fn encode(&self) -> [u8; RESUME_BYTES] {
         let mut bytes = [0; RESUME_BYTES];
@@ -89,7 +90,7 @@ impl Resume {
         bytes
     }
 
-    /// The word that these bytes are.
+    /// Reads a word from its bytes.
     ///
     /// # Errors
     ///

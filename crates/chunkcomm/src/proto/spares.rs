@@ -2,19 +2,19 @@
 
 use super::limits::{SMALL_PACKET_BYTES, SPARE_PACKETS_MAX};
 
-/// Empty buffers of one link: small ones and large ones. The one that was given
-/// back last goes first: it lies in the cache.
+/// Empty buffers of one link: small ones and large ones. The buffer given back last is used
+/// first: it lies in the cache.
 #[derive(Debug, Default)]
 pub struct Spares([Vec<Vec<u8>>; 2]);
 
 impl Spares {
-    /// An empty buffer for a packet of about `bytes`.
+    /// Returns an empty buffer for a packet of about `bytes`.
     #[must_use]
     pub fn take(&mut self, bytes: usize) -> Vec<u8> {
         self.0[class(bytes)].pop().unwrap_or_default()
     }
 
-    /// Takes back what a packet needs no more.
+    /// Takes back a packet's buffer that is not needed any more.
     pub fn give(&mut self, mut buffer: Vec<u8>) {
         if buffer.capacity() == 0 {
             return;
@@ -26,7 +26,7 @@ impl Spares {
         }
     }
 
-    /// The link rests: the large ones go.
+    /// Frees the large buffers and all but one small one: the link rests.
     pub fn rest(&mut self) {
         self.0[1] = Vec::new();
         self.0[0].truncate(1);
