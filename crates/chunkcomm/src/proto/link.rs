@@ -1,9 +1,9 @@
-//! One peer's whole machine: what is sent, what came, what may be sent and what
-//! was acknowledged. The driver moves bytes and time; every decision is here.
+//! The whole machine of one peer: what is sent and received, what may be sent, what was
+//! acknowledged. The driver moves bytes and time; every decision is here.
 //!
-//! Order of calls: plain verbs whenever the caller asks; [`Link::handle`] for
-//! each item that came; then [`Link::poll_transmit`] until it has nothing, and
-//! [`Link::next_deadline`] for when to come back.
+//! Order of calls: plain verbs whenever the caller asks; [`Link::handle`] for each item that
+//! came; then [`Link::poll_transmit`] until it has nothing, and [`Link::next_deadline`] for the
+//! time to come back.
 //!
 //! Reading order: this file (what the caller asks), `events` (what comes out),
 //! `incoming` and `outgoing` (the two halves), `error`.
@@ -34,20 +34,20 @@ use incoming::Incoming;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What a link is built with.
+/// Configuration of a link.
 #[derive(Debug, Clone, Copy)]
 pub struct LinkConfig {
-    /// When packets leave.
+    /// Rule by which packets leave.
     pub policy: Policy,
     /// Age bound of `Chunked`.
     pub age_bound: Duration,
     /// Size of our full packets before a stream saturates the link, header included. The
     /// longest message of a ring fits.
     pub packet_bytes_small: usize,
-    /// Their size when one does, at first; a channel's ring holds as much.
+    /// First size of our full packets when a stream does; a channel's ring holds as much.
     pub packet_bytes_max: usize,
-    /// What they may grow to then ([`sizing`](super::sizing)). All three the same: it is
-    /// not tuned.
+    /// Size that they may then grow to ([`sizing`](super::sizing)). The size is not tuned when
+    /// all three are the same.
     pub packet_bytes_tuned: usize,
     /// Memory for all windows that we grant.
     pub windows_bytes_max: u64,
@@ -55,13 +55,13 @@ pub struct LinkConfig {
     pub message_bytes_max: u64,
     /// Initial windows that the peer grants us.
     pub peer_open_credit: u64,
-    /// Packets are acknowledged.
+    /// Whether packets are acknowledged.
     pub session: bool,
-    /// About what is kept of packets that are not acknowledged.
+    /// Approximate bytes that are kept of packets that are not acknowledged.
     pub resend_bytes_max: usize,
-    /// How long the peer may be silent.
+    /// Limits of the peer's silence.
     pub silence: Silence,
-    /// When the session begins.
+    /// Time when the session begins.
     pub now: Time,
 }
 
@@ -86,8 +86,8 @@ pub struct Link {
     control: VecDeque<Control>,
     /// Channels whose grant rose, each once.
     grants: VecDeque<u32>,
-    /// Channels of which more was settled, the time when that is to be said, and the time when it
-    /// was said last.
+    /// Channels with more settled messages; then the time when the next report is due, and the
+    /// time of the last report.
     settles: VecDeque<u32>,
     settles_due: Option<Time>,
     settles_said: Time,
@@ -105,14 +105,14 @@ pub struct Link {
     counters: LinkCounters,
     spares: Spares,
     liveness: Liveness,
-    /// The next packet asks for a sign of life.
+    /// Whether the next packet asks for a sign of life.
     asking: bool,
-    /// Chains of waits that the peer is to be told.
+    /// Chains of waits to be sent to the peer.
     told: Vec<Told>,
 }
 
 impl Link {
-    /// A session at its start, both hellos exchanged.
+    /// Starts a session, both hellos exchanged.
     #[must_use]
     pub fn new(config: &LinkConfig) -> Link {
         let gathering = Gathering::new(config.policy, config.age_bound);
@@ -149,46 +149,46 @@ impl Link {
         }
     }
 
-    /// Windows that we grant grow to `bytes` at most, each.
+    /// Limits the growth of each window that we grant to `bytes`.
     pub fn limit_windows(&mut self, bytes: u64) {
         self.budget.limit_windows(bytes);
     }
 
-    /// Messages of `channel` that were put in packets, and whether one more is
+    /// Returns the number of messages of `channel` that were put in packets, plus one that is
     /// on its way in fragments.
     #[must_use]
     pub fn sent_messages(&self, channel: u32) -> u64 {
         self.outbox.sent_messages(channel) + u64::from(self.outbox.in_fragments(channel))
     }
 
-    /// Begins a channel to the peer; says its number.
+    /// Begins a channel to the peer; returns its number.
     pub fn open(&mut self, spec: OpenSpec, now: Time) -> u32 {
         self.opened_before += WINDOW_BYTES_INITIAL;
         self.outbox.open(spec, now)
     }
 
-    /// `channel` staged something at `at` where there was nothing.
+    /// Notes that `channel` staged something at `at`, where there was nothing.
     pub fn staged(&mut self, channel: u32, at: Time) {
         self.outbox.staged(channel, at);
     }
 
-    /// As `staged`; the driver was woken for `bytes` of it, and everything that was
-    /// runnable then has run since.
+    /// As `staged`, with the driver woken for `bytes`. Everything that was runnable then has
+    /// run since.
     pub fn woken_for(&mut self, channel: u32, at: Time, bytes: usize) {
         self.outbox.woken_for(channel, at, bytes);
     }
 
-    /// A message waits for room behind those of `channel` up to number `until`.
+    /// Notes that a message waits for room behind those of `channel` up to number `until`.
     pub fn no_room(&mut self, channel: u32, until: u64, at: Time) {
         self.outbox.no_room(channel, until, at);
     }
 
-    /// Messages of `channel` up to number `until` leave at once.
+    /// Makes messages of `channel` up to number `until` leave at once.
     pub fn urgent(&mut self, channel: u32, until: u64, at: Time) {
         self.outbox.urgent(channel, until, at);
     }
 
-    /// Messages of `channel` up to number `until` leave as soon as they can; with
+    /// Makes messages of `channel` up to number `until` leave as soon as they can. With
     /// `acknowledged` the peer is asked to answer at once.
     pub fn flush(&mut self, channel: u32, until: u64, at: Time, acknowledged: bool) {
         self.outbox.explicit(channel, until, at);
@@ -198,29 +198,29 @@ impl Link {
         }
     }
 
-    /// The sender of `channel` is done after `messages`.
+    /// Notes that the sender of `channel` is done after `messages`.
     pub fn end(&mut self, channel: u32, messages: u64, at: Time) {
         self.outbox.end(channel, messages, at);
     }
 
-    /// `channel` ends after what is staged now.
+    /// Ends `channel` after everything that is staged now.
     pub fn end_when_drained(&mut self, channel: u32, at: Time) {
         self.outbox.end_when_drained(channel, at);
     }
 
-    /// The counters of our `channel`, while it lasts.
+    /// Returns the counters of our `channel`, while it lasts.
     #[must_use]
     pub fn channel_counters(&self, channel: u32) -> Option<ChannelCounters> {
         self.outbox.counters(channel)
     }
 
-    /// What the last packet that carries messages brought its channels to.
+    /// Returns the states of the channels after the last packet that carries messages.
     #[must_use]
     pub fn carried(&self) -> &[Carried] {
         self.outbox.carried()
     }
 
-    /// Everything staged leaves, and the peer is asked to acknowledge it.
+    /// Makes everything staged leave, and asks the peer to acknowledge it.
     pub fn close(&mut self) {
         self.outbox.close();
         self.closing = true;
@@ -228,13 +228,13 @@ impl Link {
         self.probe = true;
     }
 
-    /// The session ends cleanly with the next packet.
+    /// Ends the session cleanly with the next packet.
     pub fn bye(&mut self) {
         self.control.push_back(Control::Bye);
     }
 
-    /// After [`Link::close`] and the end of every channel: everything was sent and
-    /// acknowledged, also what had to wait for credit.
+    /// Whether everything was sent and acknowledged, also messages that waited for credit.
+    /// Asked after [`Link::close`] and the end of every channel.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.outbox.has_ended()
@@ -242,31 +242,32 @@ impl Link {
             && (!self.session.in_flight() || planted::is!(CloseForgetsKept))
     }
 
-    /// What was acknowledged since the last call, in the order it was sent.
+    /// Returns the entries acknowledged since the last call, in the order in which they were
+    /// sent.
     pub fn poll_acknowledged(&mut self) -> std::vec::Drain<'_, Carried> {
         self.acknowledged.drain(..)
     }
 
-    /// Something was acknowledged since [`Link::poll_acknowledged`].
+    /// Whether something was acknowledged since [`Link::poll_acknowledged`].
     #[must_use]
     pub fn has_acknowledged(&self) -> bool {
         !self.acknowledged.is_empty()
     }
 
-    /// When [`Link::poll_transmit`] is to be asked again at the latest.
+    /// Returns the time at which [`Link::poll_transmit`] must be called again at the latest.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         let deadlines = [self.wait_until, self.session.ack_deadline(), self.settles_due];
         deadlines.into_iter().flatten().min()
     }
 
-    /// Bytes of the peer came.
+    /// Notes that bytes of the peer came.
     pub fn heard(&mut self, now: Time) {
         self.liveness.heard(now);
     }
 
-    /// What the peer's silence means now, and when to ask again at the latest. A
-    /// sign of life that is to be asked for leaves with the next packet.
+    /// Returns the reaction to the peer's silence, and the time to ask again at the latest. A
+    /// request for a sign of life leaves with the next packet.
     pub fn poll_alive(&mut self, now: Time) -> (Alive, Time) {
         let waits = self.session.in_flight() || !self.outbox.is_idle();
         self.liveness.waits(waits || self.outbox.waits_for_credit(), now);
@@ -284,70 +285,72 @@ impl Link {
         (alive, self.liveness.deadline())
     }
 
-    /// The connection is gone; what was not acknowledged is kept for the next.
+    /// Notes that the connection is gone. Unacknowledged packets are kept for the next one.
     pub fn cut(&mut self, now: Time) {
         self.liveness.offline(now);
     }
 
-    /// Last packet sent, last one acknowledged, last one received.
+    /// Returns the numbers of the last packet sent, the last one acknowledged, the last one
+    /// received.
     #[must_use]
     pub fn numbers(&self) -> [u64; 3] {
         self.session.numbers()
     }
 
-    /// Bytes that are kept until they are acknowledged.
+    /// Returns the bytes that are kept until they are acknowledged.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         self.session.kept_bytes()
     }
 
-    /// So much is kept that nothing further is sent.
+    /// Whether nothing further is sent, because of the bytes that are kept.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.session.is_full()
     }
 
-    /// Bulk channels wait until less than this is on its way, if they do.
+    /// Returns the bytes on their way below which bulk channels go on, if they wait.
     #[must_use]
     pub fn bulk_waits(&self) -> Option<usize> {
         self.outbox.bulk_waits().then(|| self.pace.bound())
     }
 
-    /// When the peer was heard last.
+    /// Returns the time when the peer was last heard.
     #[must_use]
     pub fn heard_at(&self) -> Time {
         self.liveness.heard_at()
     }
 
-    /// The peer is silent for longer than it should, or has no connection.
+    /// Whether the peer is silent for longer than it should be, or has no connection.
     #[must_use]
     pub fn is_suspect(&self) -> bool {
         self.liveness.is_suspect()
     }
 
-    /// A channel has something staged and no credit for it.
+    /// Whether a channel has something staged and no credit for it.
     #[must_use]
     pub fn waits_for_credit(&self) -> bool {
         self.outbox.waits_for_credit()
     }
 
-    /// The peer is told these chains of waits; what it was not told yet is older.
+    /// Sets the chains of waits to send to the peer. They replace older ones that were not sent
+    /// yet.
     pub fn tell(&mut self, told: Vec<Told>) {
         self.told = told;
     }
 
-    /// A cycle of waits came to light.
+    /// Counts a cycle of waits that came to light.
     pub fn count_cycle(&mut self) {
         self.counters.cycles += 1;
     }
 
-    /// How our `channel` stands.
+    /// Returns the state of our `channel`.
     #[must_use]
     pub fn channel_state(&self, channel: u32) -> ChannelState {
         self.outbox.state(channel)
     }
 
-    /// The last packet that came as a whole.
+    /// Returns the number of the last packet that came as a whole.
     #[must_use]
     pub fn received(&self) -> u64 {
         if planted::is!(AckAtHalf) {
@@ -356,12 +359,12 @@ impl Link {
         self.session.received()
     }
 
-    /// There is a new connection, on which the peer says that it has our packets
-    /// up to `received`. All totals are said anew.
+    /// Starts on a new connection, on which the peer reports that it has our packets up to
+    /// `received`. All totals are sent anew.
     ///
     /// # Errors
     ///
-    /// It cannot have these; the session is over.
+    /// The peer cannot have these packets; the session is over.
     pub fn resume(&mut self, received: u64, now: Time) -> Result<(), ProtocolError> {
         let (acknowledged, outbox) = (&mut self.acknowledged, &mut self.outbox);
         let note = |carried| note_acknowledged(carried, acknowledged, outbox);
@@ -382,19 +385,19 @@ impl Link {
             self.say_settled(channel, now);
         }
         self.probe |= self.sync_wanted;
-        // It may go another way.
+        // The new connection may take another way.
         self.pace = Pace::new(now);
         self.liveness.online(now);
         self.counters.resumes += 1;
         Ok(())
     }
 
-    /// The link rests: memory that it does not need goes.
+    /// Frees memory that the link does not need while it rests.
     pub fn rest(&mut self) {
         self.spares.rest();
     }
 
-    /// The counters so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn counters(&self) -> LinkCounters {
         LinkCounters { credit_waits: self.outbox.credit_waits(), ..self.counters }

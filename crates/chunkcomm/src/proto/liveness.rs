@@ -1,51 +1,50 @@
-//! Is the peer still there? Any byte of it says so. While something waits for
-//! it, silence makes us ask for a sign of life, then give the connection up,
-//! then the session; a peer that nothing waits for is asked now and then.
+//! Whether the peer is still there: any byte of it shows that. While something waits for the
+//! peer, silence makes us ask for a sign of life, then give the connection up, then the
+//! session. A peer that nothing waits for is asked now and then.
 //!
-//! A false death mostly comes from one's own process: it was stopped, or its
-//! event loop was blocked. So a look that comes late moves all deadlines by as
-//! much.
+//! A false death mostly comes from one's own process: it was stopped, or its event loop was
+//! blocked. So a look that comes late moves all deadlines by its delay.
 
 use super::Time;
 use super::limits::{IDLE_PROBE_MS, MESSAGE_BYTES_DEFAULT, VALUE_BYTES_A_SECOND, VALUE_MS_MAX};
 use super::planted;
 use std::time::Duration;
 
-/// A look that comes so much too late was kept from coming.
+/// Delay from which a look counts as late.
 const LATE_MIN: Duration = Duration::from_millis(100);
 
-/// How long a peer may be silent while something waits for it.
+/// Limits of a peer's silence while something waits for the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Silence {
-    /// Until it is asked for a sign of life, and again after as long.
+    /// Time until the peer is asked for a sign of life, and between two such questions.
     pub probe: Duration,
-    /// Until its connection is given up.
+    /// Time until the peer's connection is given up.
     pub suspect: Duration,
-    /// Until its session is dead; also how long a lost connection may take to
-    /// come back.
+    /// Time until the peer's session is dead; also the time in which a lost connection may come
+    /// back.
     pub dead: Duration,
 }
 
-/// What the dialler's system asks of the peer's on a connection on which nothing
-/// passes, without waking either process.
+/// Questions of the dialler's system to the peer's on a connection on which nothing passes.
+/// They wake neither process.
 ///
-/// Whoever was dialled can only wait when its connection is lost, and the word of
-/// the loss may be lost with it. A dialler that waits for nothing would ask half a
-/// minute later, and the session would be dead by then.
+/// An acceptor can only wait when its connection is lost, and the notice of the loss may be
+/// lost with it. A dialler that waits for nothing would ask half a minute later, when the
+/// session is dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeepAlive {
-    /// Without a byte until the first question.
+    /// Time without a byte until the first question.
     pub idle: Duration,
-    /// Until the next one.
+    /// Time until the next question.
     pub interval: Duration,
-    /// Without a byte or an answer until the connection is lost; also how long what
-    /// was written may go unanswered.
+    /// Time without a byte or an answer until the connection is lost. Also the time for which
+    /// written bytes may stay unanswered.
     pub timeout: Duration,
 }
 
 impl KeepAlive {
-    /// A connection that is lost without a word is known to be lost after this at the
-    /// latest, whatever the dialler writes meanwhile.
+    /// Returns the time after which the silent loss of a connection is known at the latest,
+    /// whatever the dialler writes meanwhile.
     #[must_use]
     pub fn learns_within(&self) -> Duration {
         self.interval + 2 * self.timeout
@@ -54,8 +53,8 @@ impl KeepAlive {
 
 impl Silence {
     /// Returns the limits for messages of up to `bytes_max`. A task that encodes or decodes one
-    /// keeps the driver on its thread from answering. Where more than the default is allowed, the
-    /// time for that is added.
+    /// keeps the driver on its thread from answering. Messages beyond the default size add the
+    /// time for that.
     #[must_use]
     pub fn with_messages_of(self, bytes_max: u64) -> Silence {
         let beyond = bytes_max.saturating_sub(MESSAGE_BYTES_DEFAULT);
@@ -64,10 +63,10 @@ impl Silence {
         Silence { suspect: self.suspect + more, dead: self.dead + more, ..self }
     }
 
-    /// So that the dialler is there again while the session lives. What it writes
-    /// before the last question is out, such as credit, puts the questions off, and
-    /// then counts as unanswered for a timeout of its own: twice the timeout and a
-    /// question's interval pass at worst, and a tenth is left to dial.
+    /// Returns the times with which the dialler is back while the session lives. Bytes that it
+    /// writes before the last question is out, such as credit, put the questions off. They then
+    /// count as unanswered for a timeout of their own. At worst twice the timeout and the
+    /// interval of a question pass, and a tenth is left to dial.
     #[must_use]
     pub fn keep_alive(&self) -> KeepAlive {
         let tenth = self.dead / 10;
@@ -75,7 +74,7 @@ impl Silence {
     }
 }
 
-/// What silence makes us do.
+/// Reaction to a peer's silence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alive {
     /// Nothing.
@@ -88,10 +87,10 @@ pub enum Alive {
     Dead,
 }
 
-/// Watches the silence of one peer. Order of calls: [`Liveness::heard`] for what
-/// comes, [`Liveness::waits`] when that changes, [`Liveness::poll`] at the latest
-/// at [`Liveness::deadline`]; [`Liveness::offline`] and [`Liveness::online`] as
-/// connections go and come.
+/// Watches the silence of one peer. Order of calls: [`Liveness::heard`] when bytes arrive,
+/// [`Liveness::waits`] when something begins or ceases to wait, [`Liveness::poll`] by
+/// [`Liveness::deadline`]; [`Liveness::offline`] and [`Liveness::online`] as connections go and
+/// come.
 #[derive(Debug)]
 pub struct Liveness {
     silence: Silence,
@@ -100,12 +99,12 @@ pub struct Liveness {
     asked: Option<Time>,
     suspected: bool,
     online: bool,
-    /// The last look.
+    /// Time of the last look.
     looked: Time,
 }
 
 impl Liveness {
-    /// A peer that was just heard.
+    /// Watches a peer that was heard at `now`.
     #[must_use]
     pub fn new(silence: Silence, now: Time) -> Liveness {
         Liveness {
@@ -119,14 +118,14 @@ impl Liveness {
         }
     }
 
-    /// Bytes came.
+    /// Notes that bytes came.
     pub fn heard(&mut self, now: Time) {
         self.heard = now;
         self.asked = None;
         self.suspected = false;
     }
 
-    /// Whether something waits for the peer.
+    /// Notes whether something waits for the peer.
     pub fn waits(&mut self, waits: bool, now: Time) {
         let waits = waits || self.asked.is_some() || !self.online;
         match (waits, self.waiting_since) {
@@ -136,10 +135,10 @@ impl Liveness {
         }
     }
 
-    /// The connection is gone. One that was given up for its silence leaves the
-    /// peer only the rest of its time.
+    /// Notes that the connection is gone. If it was given up for its silence, the peer has only
+    /// the rest of its time.
     pub fn offline(&mut self, now: Time) {
-        // After a stop this may be known before the next look.
+        // After a stop, the loss may be known before the next look.
         self.look(now);
         self.online = false;
         self.asked = None;
@@ -149,26 +148,26 @@ impl Liveness {
         }
     }
 
-    /// There is a connection again.
+    /// Notes that there is a connection again.
     pub fn online(&mut self, now: Time) {
         self.online = true;
         self.heard(now);
         self.waiting_since = None;
     }
 
-    /// The peer is silent for longer than it should, or has no connection.
+    /// Whether the peer is silent for longer than it should be, or has no connection.
     #[must_use]
     pub fn is_suspect(&self) -> bool {
         self.suspected || !self.online
     }
 
-    /// When the peer was heard last.
+    /// Returns the time when the peer was last heard.
     #[must_use]
     pub fn heard_at(&self) -> Time {
         self.heard
     }
 
-    /// When silence would mean something next.
+    /// Returns the time of the next reaction to silence.
     #[must_use]
     pub fn deadline(&self) -> Time {
         let Some(since) = self.waiting_since else {
@@ -177,7 +176,7 @@ impl Liveness {
         let from = since.max(self.heard);
         let dead = self.dead_at(from);
         if !self.online {
-            // Nobody is asked, but who does not look would not know of a stop.
+            // Nobody is asked, but without looks a stop of the process would go unnoticed.
             return dead.min(self.looked.after(self.silence.probe));
         }
         let probe = self.asked.unwrap_or(from).after(self.silence.probe);
@@ -201,7 +200,7 @@ impl Liveness {
         from.after(self.silence.suspect)
     }
 
-    /// What silence means now.
+    /// Returns the reaction to the silence up to `now`.
     pub fn poll(&mut self, now: Time) -> Alive {
         if !self.look(now) {
             return Alive::Fine;
@@ -223,7 +222,7 @@ impl Liveness {
         self.ask(now)
     }
 
-    /// Is anything due? If long since, all is later by as much.
+    /// Whether anything is due. When it has long been due, all deadlines move by the delay.
     fn look(&mut self, now: Time) -> bool {
         let due = self.deadline();
         self.looked = now;
@@ -259,7 +258,7 @@ mod tests {
         Liveness::new(Silence { probe: ms(1000), suspect: ms(3000), dead: ms(10_000) }, at(0))
     }
 
-    /// Polls at every deadline up to `until`; what came of it, with its time.
+    /// Polls at every deadline up to `until`; returns the results with their times.
     fn run(liveness: &mut Liveness, until: u64) -> Vec<(u64, Alive)> {
         let mut seen = Vec::new();
         loop {
@@ -293,7 +292,7 @@ mod tests {
         liveness.heard(at(30_600));
         liveness.waits(false, at(30_600));
         assert_eq!(liveness.deadline(), at(60_600));
-        // Unanswered, the question is what waits.
+        // An unanswered question counts as something that waits.
         assert_eq!(run(&mut liveness, 60_700), [(60_600, Alive::Probe)]);
         assert_eq!(run(&mut liveness, 90_000).last(), Some(&(70_600, Alive::Dead)));
     }
@@ -305,12 +304,12 @@ mod tests {
         let Silence { suspect, dead, .. } = acceptor.silence;
         let keep_alive = acceptor.silence.keep_alive();
         acceptor.offline(at(0));
-        // The first wait of a backoff, and what a connection takes.
+        // The first wait of a backoff, and the time to connect.
         let dials = Duration::from_millis(10 + 500);
         let dialled = at(0).after(keep_alive.learns_within() + dials);
         assert_eq!(run(&mut acceptor, dialled.0 / 1_000_000), []);
         acceptor.online(dialled);
-        // Or it begins to wait right before it would be told.
+        // Or it begins to wait right before the system would report the loss.
         assert!(keep_alive.timeout + keep_alive.interval + suspect + dials < dead);
         assert!(keep_alive.idle + 2 * keep_alive.interval <= keep_alive.timeout, "asked twice");
     }
@@ -332,7 +331,7 @@ mod tests {
         let mut liveness = watched();
         liveness.offline(at(29_000));
         assert_eq!(run(&mut liveness, 60_000), [(39_000, Alive::Dead)]);
-        // One that is given up for its silence has what is left of it.
+        // A connection given up for its silence leaves the peer the rest of its time.
         let mut liveness = watched();
         liveness.waits(true, at(0));
         assert_eq!(run(&mut liveness, 3_000).last(), Some(&(3000, Alive::Probe)));
@@ -351,7 +350,7 @@ mod tests {
             let mut liveness = watched();
             liveness.offline(at(1000));
             assert_eq!(run(&mut liveness, 3000), []);
-            // It was stopped right after a look, and then looks as before.
+            // The process was stopped right after a look, and then looks as before.
             let back = 3000 + stop;
             assert_eq!(liveness.poll(at(back)), Alive::Fine);
             let seen = run(&mut liveness, 100_000);

@@ -1,12 +1,12 @@
-//! From staged channels to packets: which channels, how much of each.
+//! From staged channels to packets: the choice of channels, and how much of each.
 //!
-//! What goes first is decided when a packet is filled, not when a message was
-//! staged. Express channels go before bulk ones, but one packet in
-//! [`BULK_FIRST_EVERY`] begins with bulk; within a lane channels share by the bytes
-//! that they got (`queue`), a turn being at most a share of the packet, and the system's own
-//! go before the others. Credit is spent here: a channel whose
-//! credit is used up leaves its turn until more comes, and its producer waits
-//! when its ring is full.
+//! The order is decided when a packet is filled, not when a message was staged. Express
+//! channels go before bulk ones, but one packet in [`BULK_FIRST_EVERY`] begins with bulk.
+//! Within a lane, channels share by the bytes that they got (`queue`). A turn is at most a
+//! share of the packet, and the system's own channels go before the others.
+//!
+//! Credit is spent here: a channel without credit leaves its turn until more comes. Its
+//! producer waits when its ring is full.
 
 mod channel;
 mod filling;
@@ -29,15 +29,15 @@ use channel::Channel;
 use queue::Queue;
 use std::collections::VecDeque;
 
-/// One packet in so many begins with the bulk lane while both lanes wait.
+/// Number of packets of which one begins with the bulk lane while both lanes wait.
 pub const BULK_FIRST_EVERY: u64 = 16;
 
-/// A channel's share of a packet is at least this, so that many channels do not
-/// cut packets into crumbs.
+/// Least share of a channel in a packet, in bytes, so that many channels do not cut packets
+/// into crumbs.
 const SHARE_BYTES_MIN: usize = 2 * 1024;
 
-/// What a channel has staged: whole messages with their prefixes, cut once
-/// where the ring wraps.
+/// The messages that a channel has staged: whole ones with their prefixes, cut once where the
+/// ring wraps.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     /// The first bytes.
@@ -46,18 +46,18 @@ pub struct View<'a> {
     pub back: &'a [u8],
     /// Number of messages in both, marks of large ones included.
     pub messages: u32,
-    /// There may be marks of large messages among them.
+    /// Whether marks of large messages may be among them.
     pub large: bool,
 }
 
 /// The rings of the channels, as the outbox sees them.
 pub trait Staged {
-    /// What `channel` has staged.
+    /// Returns the messages that `channel` has staged.
     fn view(&mut self, channel: u32) -> View<'_>;
-    /// The first `bytes` with `messages` of it were taken. Called with zeros when
-    /// the channel was found empty.
+    /// Removes the first `bytes` with their `messages`, which were taken. Called with zeros
+    /// when the channel was found empty.
     fn consume(&mut self, channel: u32, bytes: usize, messages: u32);
-    /// The large message whose mark was just consumed.
+    /// Takes the large message whose mark was just consumed.
     fn take_large(&mut self, channel: u32) -> Bytes;
 }
 
@@ -78,23 +78,23 @@ pub struct Outbox {
     packet_room: usize,
     closing: bool,
     credit_waits: u64,
-    /// What the packet that was filled last carries.
+    /// Messages and ends in the packet that was filled last.
     carried: Vec<Carried>,
-    /// The channels with bytes in it, until its writes are counted.
+    /// Channels with bytes in that packet, until its writes are counted.
     turns: Vec<u32>,
     pending_bytes: usize,
-    /// What bulk may put in the next packet.
+    /// Bytes that bulk may put in the next packet.
     bulk_room: usize,
-    /// What express put in packets since bulk did.
+    /// Bytes that express put in packets since the last ones of bulk.
     express_bytes: usize,
-    /// The channel that was in a packet last, and when another one was before it.
+    /// Last channel in a packet; below, the time when another one was before it.
     last_channel: u32,
     shared_at: Option<Time>,
 }
 
 impl Outbox {
-    /// Nothing to send. `packet_room` is what a packet holds behind its header;
-    /// the peer allows `open_credit` bytes of initial windows.
+    /// Creates an outbox with nothing to send. A packet holds `packet_room` bytes behind its
+    /// header; the peer allows `open_credit` bytes of initial windows.
     #[must_use]
     pub fn new(gathering: Gathering, packet_room: usize, open_credit: u64) -> Outbox {
         Outbox {
@@ -119,13 +119,13 @@ impl Outbox {
         }
     }
 
-    /// How often a channel had to wait for credit.
+    /// Returns the number of times that a channel had to wait for credit.
     #[must_use]
     pub fn credit_waits(&self) -> u64 {
         self.credit_waits
     }
 
-    /// Begins a channel; its `Open` travels with its first data.
+    /// Begins a channel and returns its number; its `Open` travels with its first data.
     pub fn open(&mut self, spec: OpenSpec, now: Time) -> u32 {
         let id = self.next_channel;
         self.next_channel += 1;
@@ -139,19 +139,19 @@ impl Outbox {
         id
     }
 
-    /// The peer allows initial windows of `total` bytes since the session began.
+    /// Notes that the peer allows initial windows of `total` bytes since the session began.
     pub fn handle_open_credit(&mut self, total: u64, opened_before: u64) {
         self.open_credit = self.open_credit.max(total.saturating_sub(opened_before));
         self.admit_opens();
     }
 
-    /// Bytes of initial windows that are still free; for tests of the invariant.
+    /// Returns the bytes of initial windows that are still free; for tests of the invariant.
     #[must_use]
     pub fn open_credit(&self) -> u64 {
         self.open_credit
     }
 
-    /// Channels whose open waits for credit.
+    /// Returns the number of channels whose open waits for credit.
     #[must_use]
     pub fn unopened(&self) -> usize {
         self.unopened.len()
@@ -181,23 +181,22 @@ impl Outbox {
         }
     }
 
-    /// `channel` staged something where there was nothing, at `at`.
+    /// Notes that `channel` staged something at `at`, where there was nothing.
     pub fn staged(&mut self, channel: u32, at: Time) {
         if let Some(entry) = self.channels.get_mut(channel) {
-            // Queued for its open alone, it has nothing older.
+            // A channel that was queued for its open alone has nothing older.
             entry.oldest = if entry.queued { entry.oldest.min(at) } else { at };
             self.enqueue(channel);
         }
     }
 
-    /// As `staged`; the writer was woken for `bytes` of it, behind everything that
-    /// was runnable.
+    /// As `staged`, with the writer woken for `bytes`, behind everything that was runnable.
     pub fn woken_for(&mut self, channel: u32, at: Time, bytes: usize) {
         self.gathering.woken_for(bytes);
         self.staged(channel, at);
     }
 
-    /// A message waits for room behind the messages of `channel` up to number
+    /// Notes that a message waits for room behind the messages of `channel` up to number
     /// `until`.
     pub fn no_room(&mut self, channel: u32, until: u64, at: Time) {
         if let Some(entry) = self.channels.get_mut(channel) {
@@ -206,7 +205,7 @@ impl Outbox {
         self.staged(channel, at);
     }
 
-    /// The messages of `channel` up to number `until` are to leave at once.
+    /// Makes the messages of `channel` up to number `until` leave at once.
     pub fn urgent(&mut self, channel: u32, until: u64, at: Time) {
         if let Some(entry) = self.channels.get_mut(channel) {
             entry.urgent_until = entry.urgent_until.max(until);
@@ -214,7 +213,7 @@ impl Outbox {
         self.staged(channel, at);
     }
 
-    /// The caller asked for the messages of `channel` up to number `until`.
+    /// Notes that the caller asked for the messages of `channel` up to number `until`.
     pub fn explicit(&mut self, channel: u32, until: u64, at: Time) {
         if let Some(entry) = self.channels.get_mut(channel) {
             entry.explicit_until = entry.explicit_until.max(until);
@@ -222,31 +221,31 @@ impl Outbox {
         self.staged(channel, at);
     }
 
-    /// `channel`, if its end was not sent yet: what ends it at both sides may
-    /// cross, and an end is sent once.
+    /// Returns `channel`, if its end was not sent yet. The two sides may end it at once, but an
+    /// end is sent only once.
     fn open_channel(&mut self, channel: u32) -> Option<&mut Channel> {
         self.channels.get_mut(channel).filter(|entry| !entry.ended)
     }
 
-    /// `channel` ends after `messages` in all.
+    /// Ends `channel` after `messages` in all.
     pub fn end(&mut self, channel: u32, messages: u64, at: Time) {
         if let Some(entry) = self.open_channel(channel) {
-            // One that was terminated ends with what was sent.
+            // A terminated channel ends with the messages that were sent.
             entry.end.get_or_insert(messages);
             self.staged(channel, at);
         }
     }
 
-    /// `channel` ends after what is staged now.
+    /// Ends `channel` after everything that is staged now.
     pub fn end_when_drained(&mut self, channel: u32, at: Time) {
         if let Some(entry) = self.open_channel(channel) {
-            // One whose end is known ends there.
+            // A channel whose end is known ends there.
             entry.end_when_drained = entry.end.is_none();
             self.staged(channel, at);
         }
     }
 
-    /// `channel` was refused or its end is known to have arrived.
+    /// Removes `channel`: it was refused, or its end is known to have arrived.
     pub fn remove(&mut self, channel: u32) {
         self.channels.remove(channel);
         self.express.remove(channel);
@@ -254,8 +253,8 @@ impl Outbox {
         self.unopened.retain(|id| *id != channel);
     }
 
-    /// The receiver of `channel` is gone: what is staged is dropped, the end is
-    /// sent. Says whether the channel was known.
+    /// Notes that the receiver of `channel` is gone: drops staged messages and sends the end.
+    /// Returns whether the channel was known.
     pub fn terminate(&mut self, channel: u32, at: Time) -> bool {
         let known = self.channels.contains(channel);
         let Some(entry) = self.open_channel(channel) else { return known };
@@ -268,12 +267,12 @@ impl Outbox {
         true
     }
 
-    /// Everything that is staged leaves; nothing more will come.
+    /// Makes everything that is staged leave; nothing more will come.
     pub fn close(&mut self) {
         self.closing = true;
     }
 
-    /// `channel` may send `total` bytes since it began.
+    /// Notes that `channel` may send `total` bytes since it began.
     pub fn handle_credit(&mut self, channel: u32, total: u64) {
         if let Some(entry) = self.channels.get_mut(channel) {
             entry.credit = entry.credit.max(total);
@@ -287,84 +286,85 @@ impl Outbox {
         }
     }
 
-    /// Messages of `channel` that were put in packets so far.
+    /// Returns the number of messages of `channel` that were put in packets so far.
     #[must_use]
     pub fn sent_messages(&self, channel: u32) -> u64 {
         self.channels.get(channel).map_or(0, |entry| entry.sent_messages)
     }
 
-    /// A large message of `channel` is on its way in fragments.
+    /// Whether a large message of `channel` is on its way in fragments.
     #[must_use]
     pub fn in_fragments(&self, channel: u32) -> bool {
         self.channels.get(channel).is_some_and(|entry| entry.large.is_some())
     }
 
-    /// What the packet that was filled last carries.
+    /// Returns the messages and ends in the packet that was filled last.
     #[must_use]
     pub fn carried(&self) -> &[Carried] {
         &self.carried
     }
 
-    /// Nothing is queued to be sent.
+    /// Whether nothing is queued to be sent.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.express.is_empty() && self.bulk.is_empty()
     }
 
-    /// Every channel has ended, and its end was put in a packet: also those that
-    /// wait for credit have nothing left.
+    /// Whether every channel has ended and its end was put in a packet. Then channels that
+    /// waited for credit have nothing left either.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.channels.values().all(|channel| channel.ended)
     }
 
-    /// Channels that exist, ended ones until their end is acknowledged.
+    /// Returns the number of channels, ended ones included until their end is acknowledged.
     #[must_use]
     pub fn channels(&self) -> usize {
         self.channels.len()
     }
 
-    /// Bytes that waited when [`Outbox::decide`] was asked last.
+    /// Returns the bytes that waited at the last [`Outbox::decide`].
     #[must_use]
     pub fn pending_bytes(&self) -> usize {
         self.pending_bytes
     }
 
-    /// A channel has something staged and no credit for it.
+    /// Whether a channel has something staged and no credit for it.
     #[must_use]
     pub fn waits_for_credit(&self) -> bool {
         !self.unopened.is_empty() || self.channels.values().any(|channel| channel.blocked)
     }
 
-    /// Bulk may put `bytes` in the next packet, more only as its part beside express.
+    /// Lets bulk put `bytes` in the next packet, more only as its part beside express.
     pub fn set_bulk_room(&mut self, bytes: usize) {
         self.bulk_room = bytes;
     }
 
-    /// A packet holds so much behind its header from now on.
+    /// Sets the bytes that a packet holds behind its header from now on.
     pub fn set_packet_room(&mut self, bytes: usize) {
         self.packet_room = bytes;
     }
 
-    /// Several channels have put something in packets of late.
+    /// Whether several channels have recently put something in packets.
     #[must_use]
     pub fn is_shared(&self, now: Time) -> bool {
         self.shared_at.is_some_and(|at| now < at.after(SHARED_FOR))
     }
 
-    /// Something of the bulk lane waits, and only because it has no room.
+    /// Whether something of the bulk lane waits, and only because it has no room.
     #[must_use]
     pub fn bulk_waits(&self) -> bool {
         !self.bulk.is_empty() && self.bulk_room() == 0
     }
 
-    /// Bulk keeps its part of the link also when express is all that is on its way.
+    /// Returns the room of bulk, which keeps its part of the link also when only express is on
+    /// its way.
     fn bulk_room(&self) -> usize {
         let part = (self.express_bytes / (BULK_FIRST_EVERY as usize - 1)).min(self.packet_room);
         self.bulk_room.max(if part >= ROOM_BYTES_MIN.min(self.packet_room) { part } else { 0 })
     }
 
-    /// Should a packet leave? `None` when nothing waits, or only bulk without room.
+    /// Decides whether a packet leaves. `None` when nothing waits, or only bulk without room.
     pub fn decide(&mut self, staged: &mut impl Staged, now: Time) -> Option<Verdict> {
         let pending = self.pending(staged)?;
         self.pending_bytes = pending.bytes;
@@ -404,7 +404,7 @@ impl Outbox {
     }
 }
 
-/// What a packet of `packet_bytes_max` holds behind its header.
+/// Returns the bytes that a packet of `packet_bytes_max` holds behind its header.
 #[must_use]
 pub fn packet_room(packet_bytes_max: usize) -> usize {
     packet_bytes_max - packet::HEADER_BYTES

@@ -20,11 +20,11 @@
 //!              flags = 1: its last word
 //! ```
 //!
-//! All numbers are little-endian. A packet without runs, fragments, opens and
-//! ends carries no sequence (0): it may be repeated, since it holds totals. A
-//! numbered packet that was lost with its connection comes again, byte for byte.
-//! Messages in a run are described in [`super::message`]. The run is not looked
-//! into here: its receiver finds the messages when it takes them.
+//! All numbers are little-endian. A packet without runs, fragments, opens and ends carries no
+//! sequence (0): it may be repeated, since it holds totals. A numbered packet that was lost
+//! with its connection comes again, byte for byte. Messages in a run are described in
+//! [`super::message`]. The decoder does not look into a run: its receiver finds the messages
+//! when it takes them.
 
 mod append;
 mod decoder;
@@ -41,10 +41,10 @@ pub const RECORD_BYTES: usize = 16;
 /// Bytes in front of a fragment's payload.
 pub const FRAGMENT_HEAD_BYTES: usize = RECORD_BYTES + 8;
 
-/// The sender waits for an acknowledgement: answer at once.
+/// Flag of a packet whose sender waits for an acknowledgement: answer at once.
 pub const FLAG_ACK_NOW: u8 = 1;
 
-/// How a channel stands against the others of its link.
+/// Rank of a channel among those of its link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 #[non_exhaustive]
 pub enum Lane {
@@ -55,7 +55,7 @@ pub enum Lane {
     Bulk,
 }
 
-/// What the messages of a channel are.
+/// Form of a channel's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChannelKind {
     /// Values of a type, encoded.
@@ -82,7 +82,7 @@ pub struct StreamStart {
     pub sent_before: u64,
 }
 
-/// Why an `open` was refused.
+/// Reason why an `open` was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -103,21 +103,21 @@ pub struct Header {
     pub flags: u8,
     /// Number of the packet, from 1; 0 for one that carries only totals.
     pub sequence: u64,
-    /// All packets up to this number have arrived at the sender of this packet.
+    /// Number up to which all packets have arrived at the sender of this packet.
     pub ack: u64,
 }
 
-/// A packet as it is written: its bytes never change once it has its header.
+/// A packet as it is written. Its bytes never change once it has its header.
 #[derive(Debug, Default)]
 pub struct Packet {
     /// Header and records.
     pub head: Vec<u8>,
-    /// Ends the packet, without copy.
+    /// The packet's last bytes, not copied.
     pub tail: Option<Bytes>,
 }
 
 impl Packet {
-    /// Bytes of all of it.
+    /// Returns the bytes of head and tail.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.head.len() + self.tail.as_ref().map_or(0, Bytes::len)
@@ -125,7 +125,7 @@ impl Packet {
 }
 
 impl Header {
-    /// The bytes of this header.
+    /// Returns the bytes of this header.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
@@ -166,7 +166,7 @@ const OPEN_STREAM: u8 = 4;
 
 const SETTLED_LAST: u8 = 1;
 
-/// `text` cut at a character so that it has at most `bytes_max` bytes.
+/// Returns `text` cut at a character so that it has at most `bytes_max` bytes.
 #[must_use]
 pub fn cut(text: &str, bytes_max: usize) -> &str {
     let mut end = text.len().min(bytes_max);
@@ -176,26 +176,25 @@ pub fn cut(text: &str, bytes_max: usize) -> &str {
     text.get(..end).unwrap_or("")
 }
 
-/// What a decoder found next. Slices lie in the bytes that it was given.
+/// The decoder's next find. Slices lie in the decoder's input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Item<'a> {
     /// A packet begins.
     Packet(Header),
-    /// A packet that came as a whole on an earlier connection begins; what is in it
-    /// is skipped.
+    /// A packet that came as a whole on an earlier connection begins; its content is skipped.
     Repeated(Header),
-    /// A packet's last record was the one before.
+    /// The packet ends behind its last record.
     PacketEnd {
-        /// Its number; 0 for one without.
+        /// The packet's number; 0 for one without.
         sequence: u64,
-        /// The peer asked for an acknowledgement at once.
+        /// Whether the peer asked for an acknowledgement at once.
         ack_now: bool,
     },
     /// Consecutive small messages of one channel.
     Run {
         /// The peer's number of the channel.
         channel: u32,
-        /// How many messages the sender says these are.
+        /// Number of messages, as the sender declares.
         messages: u32,
         /// Prefixes and messages.
         bytes: &'a [u8],
@@ -220,22 +219,22 @@ pub enum Item<'a> {
     Open {
         /// The peer's number of the channel, new.
         channel: u32,
-        /// Its lane.
+        /// The channel's lane.
         lane: Lane,
         /// Typed values or bytes.
         kind: ChannelKind,
-        /// Of the sender's type.
+        /// Fingerprint of the sender's type.
         fingerprint: u64,
-        /// Its part of a stream, if its receiver is to settle.
+        /// The channel's part of a stream, if its receiver settles.
         stream: Option<StreamStart>,
-        /// Its name.
+        /// The channel's name.
         name: &'a str,
     },
     /// A channel's sender is done.
     End {
         /// The peer's number of the channel.
         channel: u32,
-        /// Its messages in all.
+        /// Messages of the channel in all.
         messages: u64,
     },
     /// The receiver of our channel is gone.
@@ -243,14 +242,14 @@ pub enum Item<'a> {
         /// Our number of the channel.
         channel: u32,
     },
-    /// Our channel may send this much in all.
+    /// Our channel may send `total` bytes in all.
     Credit {
         /// Our number of the channel.
         channel: u32,
         /// Bytes since the channel began.
         total: u64,
     },
-    /// Initial windows of this much in all may be opened.
+    /// We may open initial windows of `total` bytes in all.
     OpenCredit {
         /// Bytes since the session began.
         total: u64,
@@ -259,25 +258,25 @@ pub enum Item<'a> {
     Refuse {
         /// Our number of the channel.
         channel: u32,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
-        /// The receiver's type, or empty.
+        /// Description of the receiver's type, or empty.
         text: &'a str,
     },
     /// The type of a channel that we refused.
     Describe {
         /// The peer's number of the channel.
         channel: u32,
-        /// Its sender's type.
+        /// Description of the sender's type.
         text: &'a str,
     },
     /// The peer ends the session cleanly.
     Bye,
     /// The peer gave the session up.
     Gone,
-    /// The peer waits for us, and others for it.
+    /// The peer waits for us, and others wait for the peer.
     Wait {
-        /// Counted where the chain begins.
+        /// Number of the word, counted where the chain begins.
         number: u64,
         /// The chain, well formed.
         chain: &'a [u8],
@@ -286,15 +285,15 @@ pub enum Item<'a> {
     Settled {
         /// Our number of the channel.
         channel: u32,
-        /// Messages of its stream in all.
+        /// Messages of the stream in all.
         total: u64,
-        /// The receiver is gone.
+        /// Whether the receiver is gone.
         last: bool,
     },
 }
 
 impl Item<'_> {
-    /// It belongs in a packet with a number.
+    /// Whether the item belongs in a packet with a number.
     pub(super) fn is_numbered(&self) -> bool {
         let totals = matches!(
             self,
@@ -309,15 +308,15 @@ impl Item<'_> {
     }
 }
 
-/// What is wrong with a packet.
+/// Error in the bytes of a packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WireError {
     /// The body is longer than was agreed.
     PacketTooLarge {
-        /// As declared.
+        /// Declared size.
         bytes: u32,
-        /// As agreed.
+        /// Agreed size.
         bytes_max: u32,
     },
     /// A record does not end within its packet.
@@ -328,15 +327,15 @@ pub enum WireError {
     BadText,
     /// A refusal with an unknown reason.
     BadReason,
-    /// A chain of waits that is none.
+    /// A malformed or too long chain of waits.
     BadChain,
     /// A stream with numbers above [`STREAM_NUMBER_MAX`].
     BadStream,
     /// A fragment without bytes, or longer than its message.
     BadFragment,
-    /// After a connection that broke off within a packet another one came.
+    /// Another packet came than the one in which the last connection broke off.
     OtherPacket {
-        /// The number that came.
+        /// Number of the packet that came.
         sequence: u64,
     },
 }

@@ -1,12 +1,11 @@
-//! Sequence, acknowledgement and what is kept of the packets of one link.
+//! Sequence, acknowledgement and kept packets of one link.
 //!
-//! Packets with runs, fragments, opens or ends are numbered from 1. The
-//! receiver acknowledges cumulatively, on its own packets or alone, at the
-//! latest after a bounded number of packets, of bytes, or a bounded time. Until
-//! then the very bytes of a packet are kept ([`Session::written`]), and what it
-//! carried is remembered by channel, so that a later connection goes on where
-//! the last one broke off ([`Session::resume`]) and both ends know at any time
-//! what arrived.
+//! Packets with runs, fragments, opens or ends are numbered from 1. The receiver acknowledges
+//! cumulatively, on its own packets or alone, at the latest after a bounded number of packets,
+//! of bytes, or a bounded time. Until then a packet's very bytes are kept
+//! ([`Session::written`]), and its content is remembered by channel. So a later connection goes
+//! on where the last one broke off ([`Session::resume`]), and both ends know at any time what
+//! arrived.
 
 mod error;
 mod owed;
@@ -20,41 +19,43 @@ use super::spares::Spares;
 use owed::Owed;
 use std::collections::VecDeque;
 
-/// What a packet brought a channel to.
+/// State of a channel after a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Carried {
     /// Our number of the channel.
     pub channel: u32,
-    /// Its messages in all, with those of this packet.
+    /// Messages of the channel in all, with those of this packet.
     pub messages: u64,
-    /// The channel's end was in it.
+    /// Whether the packet holds the channel's end.
     pub end: bool,
 }
 
 /// A packet that is not acknowledged.
 #[derive(Debug)]
 struct Kept {
-    /// How many entries of `carried` are its.
+    /// Number of this packet's entries in `carried`.
     entries: u32,
     bytes: usize,
     /// `None` while the writer has it.
     packet: Option<Packet>,
 }
 
-/// One end's numbers. Order of calls: [`Session::sent`] for each numbered
-/// packet and [`Session::written`] once the transport has all of it;
-/// [`Session::handle_packet`] and [`Session::handle_ack`] for what comes;
-/// [`Session::ack`] when a packet is stamped. Between two connections
-/// [`Session::give_back`], then [`Session::resume`], after which
-/// [`Session::again`] has what is to be written first.
+/// Packet numbers of one end. Order of calls:
+///
+/// - [`Session::sent`] for each numbered packet, [`Session::written`] once the transport has
+///   all of it;
+/// - [`Session::handle_packet`] and [`Session::handle_ack`] for what arrives;
+/// - [`Session::ack`] when a packet is stamped;
+/// - between two connections [`Session::give_back`], then [`Session::resume`]; after that
+///   [`Session::again`] returns the packets to write first.
 #[derive(Debug)]
 pub struct Session {
     enabled: bool,
     sent: u64,
-    /// The last packet that a transport took as a whole.
+    /// Number of the last packet that a transport took as a whole.
     written: u64,
     acked: u64,
-    /// The packet to be written next; `sent + 1` when none comes again.
+    /// Number of the packet to be written next; `sent + 1` when none comes again.
     next: u64,
     kept: VecDeque<Kept>,
     kept_bytes: usize,
@@ -69,9 +70,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Numbers at the start of a session, which keeps about `kept_bytes_max` until
-    /// they are acknowledged; `enabled` is off for measuring only: then nothing is
-    /// acknowledged or kept.
+    /// Starts a session that keeps about `kept_bytes_max` until they are acknowledged.
+    /// `enabled` is false only for measuring: then nothing is acknowledged or kept.
     #[must_use]
     pub fn new(enabled: bool, kept_bytes_max: usize) -> Session {
         Session {
@@ -92,50 +92,50 @@ impl Session {
         }
     }
 
-    /// Something is not acknowledged yet.
+    /// Whether some packet is not acknowledged yet.
     #[must_use]
     pub fn in_flight(&self) -> bool {
         !self.kept.is_empty()
     }
 
-    /// So much is kept that no further packet may be numbered.
+    /// Whether no further packet may be numbered, because of the bytes that are kept.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.kept_bytes >= self.kept_bytes_max && !planted::is!(RingUnbounded)
     }
 
-    /// Bytes of the packets that are not acknowledged.
+    /// Returns the bytes of the packets that are not acknowledged.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         self.kept_bytes
     }
 
-    /// Bytes of all packets that were acknowledged.
+    /// Returns the bytes of all packets that were acknowledged.
     #[must_use]
     pub fn acknowledged_bytes(&self) -> u64 {
         self.acknowledged_bytes
     }
 
-    /// Packets are acknowledged and kept until then.
+    /// Whether packets are acknowledged, and kept until then.
     #[must_use]
     pub fn is_enabled(&self) -> bool {
         self.enabled
     }
 
-    /// Last number sent, last number acknowledged, last number received.
+    /// Returns the last number sent, the last number acknowledged, the last number received.
     #[must_use]
     pub fn numbers(&self) -> [u64; 3] {
         [self.sent, self.acked, self.received]
     }
 
-    /// The last packet that is in the inbox as a whole.
+    /// Returns the number of the last packet that is in the inbox as a whole.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// The peer is to acknowledge this packet of `bytes` at once: half of what may
-    /// be kept was numbered since it was asked last.
+    /// Whether the peer must acknowledge this packet of `bytes` at once: half of the bytes that
+    /// may be kept were numbered since the last such request.
     pub fn wants_ack(&mut self, bytes: usize) -> bool {
         self.unasked_bytes = self.unasked_bytes.saturating_add(bytes);
         let wants = self.enabled && self.unasked_bytes >= self.kept_bytes_max / 2;
@@ -145,19 +145,19 @@ impl Session {
         wants
     }
 
-    /// Packets that were written again.
+    /// Returns the number of packets that were written again.
     #[must_use]
     pub fn resent(&self) -> u64 {
         self.resent
     }
 
-    /// Notes one thing that the packet being filled carries.
+    /// Notes one entry of the packet being filled.
     pub fn carry(&mut self, carried: Carried) {
         self.carried.push_back(carried);
     }
 
-    /// A numbered packet of `bytes` with the last `entries` things noted is about
-    /// to be written; says its number. Without acknowledgements these count as
+    /// Numbers a packet of `bytes` that is about to be written; returns the number. The packet
+    /// holds the last `entries` that were noted. Without acknowledgements they count as
     /// arrived, and `acknowledged` is called with them.
     pub fn sent(&mut self, entries: u32, bytes: usize, acknowledged: impl FnMut(Carried)) -> u64 {
         self.sent += 1;
@@ -175,8 +175,8 @@ impl Session {
         self.sent
     }
 
-    /// The transport has taken all of packet `number`, which is kept until it is
-    /// acknowledged.
+    /// Notes that the transport has taken all of packet `number`. The packet is kept until it
+    /// is acknowledged.
     pub fn written(&mut self, number: u64, packet: &mut Packet) {
         self.written = self.written.max(number);
         if planted::is!(KeptFreedWhenWritten) {
@@ -185,7 +185,7 @@ impl Session {
         self.give_back(number, packet);
     }
 
-    /// The writer has packet `number` no more.
+    /// Takes back packet `number` from the writer.
     pub fn give_back(&mut self, number: u64, packet: &mut Packet) {
         let at = number.wrapping_sub(self.acked + 1);
         let kept = usize::try_from(at).ok().and_then(|at| self.kept.get_mut(at));
@@ -194,12 +194,12 @@ impl Session {
         }
     }
 
-    /// The peer's packets up to `ack` arrived: `acknowledged` is called with
-    /// what they carried, and their memory goes to `spares`.
+    /// Handles the peer's acknowledgement of the packets up to `ack`. Calls `acknowledged` with
+    /// their entries; their memory goes to `spares`.
     ///
     /// # Errors
     ///
-    /// So many packets were never sent.
+    /// A packet up to `ack` was never written.
     pub fn handle_ack(
         &mut self,
         ack: u64,
@@ -233,12 +233,12 @@ impl Session {
         Ok(())
     }
 
-    /// A new connection, on which the peer says that it has the packets up to
-    /// `received`: what it lacks comes again.
+    /// Starts on a new connection, on which the peer reports that it has the packets up to
+    /// `received`. The others come again.
     ///
     /// # Errors
     ///
-    /// It cannot have so many, or so few.
+    /// `received` is above the last packet written, or below the last one acknowledged.
     pub fn resume(
         &mut self,
         received: u64,
@@ -268,18 +268,18 @@ impl Session {
         if planted::is!(AckNotSaidAnew) {
             self.owed = Owed::default();
         }
-        // What is owed was said, and the time of what came since begins anew.
+        // The owed acknowledgement was sent, and the time of later packets begins anew.
         self.owed.at_once = false;
         Ok(())
     }
 
-    /// Packets of a lost connection are to be written again.
+    /// Whether packets of a lost connection must still be written again.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.next <= self.sent
     }
 
-    /// The next packet that is to be written again, if any: its number.
+    /// Takes the next packet to be written again, if any; returns its number.
     pub fn again(&mut self, packet: &mut Packet) -> Option<u64> {
         if self.next > self.sent {
             return None;
@@ -295,11 +295,11 @@ impl Session {
         Some(number)
     }
 
-    /// A packet with number `sequence` (0: none) begins.
+    /// Checks that a packet with number `sequence` (0: none) may begin.
     ///
     /// # Errors
     ///
-    /// It is not its turn.
+    /// The number is not the next one.
     pub fn check_next(&self, sequence: u64) -> Result<(), SequenceError> {
         if planted::is!(GapAccepted) && sequence > self.received {
             return Ok(());
@@ -310,12 +310,12 @@ impl Session {
         Ok(())
     }
 
-    /// A packet with number `sequence` (0: none) and `bytes` bytes is in the
-    /// inbox as a whole.
+    /// Notes that a packet with number `sequence` (0: none) and `bytes` bytes is in the inbox
+    /// as a whole.
     ///
     /// # Errors
     ///
-    /// It was not its turn.
+    /// The number was not the next one.
     pub fn handle_packet(
         &mut self,
         sequence: u64,
@@ -342,7 +342,7 @@ impl Session {
         Ok(())
     }
 
-    /// The number of a packet that is not kept.
+    /// Numbers a packet that is not kept.
     #[cfg(any(test, feature = "planted"))]
     pub(super) fn number_unkept(&mut self) -> u64 {
         self.sent += 1;
@@ -350,7 +350,7 @@ impl Session {
         self.sent
     }
 
-    /// The ack for a packet that leaves now.
+    /// Returns the ack for a packet that leaves now.
     pub fn ack(&mut self) -> u64 {
         if planted::is!(AckNotSaidAnew) && self.owed.is_nothing() {
             return 0;
@@ -359,13 +359,13 @@ impl Session {
         if self.enabled { self.received } else { 0 }
     }
 
-    /// An acknowledgement must leave now, alone if need be.
+    /// Whether an acknowledgement must leave now, alone if need be.
     #[must_use]
     pub fn ack_due(&self, now: Time) -> bool {
         self.owed.is_due() || self.ack_deadline().is_some_and(|deadline| now >= deadline)
     }
 
-    /// When the acknowledgement that is owed must leave.
+    /// Returns the time when the owed acknowledgement must leave.
     #[must_use]
     pub fn ack_deadline(&self) -> Option<Time> {
         if planted::is!(AckTimerLost) {

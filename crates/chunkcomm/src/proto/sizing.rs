@@ -1,94 +1,91 @@
-//! How large a full packet is: as large as its write deserves.
+//! Size of a full packet: as large as its write deserves.
 //!
-//! A packet costs `lambda + beta * bytes`: the system call and the wake-up of the
-//! peer, whatever is in it, and the encoding and copying of its bytes (the model of
-//! the paper on dynamic chunking, section 3.2, equation 5). While a stream saturates
-//! the link, the time between two full packets is that sum. Both are measured:
-//! lambda by the writes of small packets, the sum by the rate at which full ones
-//! leave. While lambda is more than a twelfth of the time between two, a full packet
-//! of twice the size is tried. Where bytes are dear (tiny messages, a slow wire, a
-//! slow receiver) it stays at the size that a saturated link begins with, which costs the
-//! least memory, cache and delay of others.
+//! A packet costs `lambda + beta * bytes`. Lambda is the system call and the wake-up of the
+//! peer, whatever the packet holds; beta is the encoding and copying of a byte (the model of
+//! the paper on dynamic chunking, section 3.2, equation 5). While a stream saturates the link,
+//! the time between two full packets is that sum. Both are measured: lambda by the writes of
+//! small packets, the sum by the rate at which full ones leave.
 //!
-//! The model takes beta for a constant. It is not: bytes that the packets on their way
-//! drive out of a core's cache are dearer, by half and more. So a size that was tried
-//! stays only if a byte was cheaper by it, and from time to time twice the size and the
-//! first one are tried again.
+//! While lambda is more than a twelfth of the time between two, a full packet of twice the size
+//! is tried. Where bytes are dear (tiny messages, a slow wire, a slow receiver), the packet
+//! keeps the size that a saturated link begins with. That size costs the least memory, cache
+//! and delay of others.
 //!
-//! When packets leave because a link is idle, none is full and their size is what
-//! waited. Where full ones come in bursts, and the link has done with each before the next,
-//! they have the first size. What waits for longer than usual, behind a process that had
-//! no processor for a while, does not leave at once: while a link is not saturated a full
-//! packet is small, so that the peer takes the first while the next is written. What
-//! several channels have on their way is bounded besides by the time that it takes
+//! The model takes beta for a constant. It is not: bytes that the packets on their way drive
+//! out of a core's cache are dearer, by half and more. So a size that was tried stays only if
+//! it made a byte cheaper. From time to time twice the size and the first one are tried again.
+//!
+//! When packets leave because a link is idle, none is full: each holds the messages that
+//! waited. Full packets have the first size where they come in bursts and the link has done
+//! with each burst before the next. Messages that waited longer than usual, behind a process
+//! that had no processor for a while, do not leave at once. While a link is not saturated a
+//! full packet is small, so that the peer takes the first while the next is written. The data
+//! that several channels have on their way is also bounded by the time that it takes
 //! ([`pace`](super::pace)).
 
 use super::Time;
 
-/// The cost of a write is to be such a part of the time between two full packets at
-/// most.
+/// Largest part of the time between two full packets that a write may cost: a twelfth.
 const SHARE_DIVISOR: u64 = 12;
 
-/// So many full packets in a row show what a byte costs.
+/// Full packets in a row before the cost of a byte is measured.
 const FULL_IN_ROW: u32 = 16;
 
-/// The least of so many rows is what it costs at a size: others may have been on the
-/// machine.
+/// Rows of full packets before a size is judged. Its cost is the least of them: other processes
+/// may have been on the machine.
 const ROWS: u32 = 8;
 
-/// A larger packet stays if a byte costs less by such a part of it.
+/// Part by which a byte must be cheaper for a larger packet to stay: 1/24.
 const CHEAPER_DIVISOR: u64 = 24;
 
-/// A size that is not to be changed rests for so many times [`ROWS`]: at 64 KiB a
-/// quarter of a gigabyte, against which what a try takes is little.
+/// Number of times [`ROWS`] for which a size that stays is not questioned. At 64 KiB that is a
+/// quarter of a gigabyte; a try costs little against it.
 const RESTS: u32 = 32;
 
-/// After so many packets in a row that are less than half full, or leave nothing waiting
-/// behind them, the size is small again.
+/// Packets in a row, less than half full or with nothing waiting behind them, after which the
+/// size is small again.
 const PART_IN_ROW: u32 = 256;
 
-/// A packet behind which nothing waited counts against saturation as much as so many full
-/// ones count for it ...
+/// Weight against saturation of a packet behind which nothing waited, counted in full packets
+/// ...
 const DRAINED_WEIGHT: u32 = 16;
-/// ... and at this sum a larger size than the first is given up: full packets in bursts,
-/// each of which the link has done with before the next, arrive the later the larger they
-/// are.
+/// ... and the sum from which a size larger than the first is given up. Full packets may come
+/// in bursts that the link has done with before the next. They then arrive the later the larger
+/// they are.
 const DRAINED_MAX: u32 = 16 * DRAINED_WEIGHT;
 
-/// A packet up to this many bytes tells the cost of a write.
+/// Largest packet whose write shows lambda, in bytes.
 pub const SMALL_WRITE_BYTES: usize = 2 * 1024;
 
-/// One small write in so many is timed: to ask the clock twice costs a hundredth of
-/// it.
+/// Small writes of which one is timed: reading the clock twice costs a hundredth of a write.
 const TIMED_EVERY: u32 = 16;
 
-/// What a write costs as long as none was timed, in nanoseconds: about what it does
-/// over loopback.
+/// Cost of a write until one is timed, in nanoseconds: about that over loopback.
 const WRITE_NS: u64 = 4_000;
 
-/// A write that took longer was interrupted.
+/// Time above which a write counts as interrupted, in nanoseconds.
 const WRITE_NS_MAX: u64 = 50_000;
 
-/// Why no more went into a packet.
+/// Reason why no more went into a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closed {
-    /// It was full, in its bytes or by what may be on its way ([`pace`](super::pace)), or
-    /// held the one message that it was asked to hold.
+    /// The packet was full, in its bytes or by the bound on data on its way
+    /// ([`pace`](super::pace)), or held the one message that it was asked to hold.
     Full,
-    /// The next message did not fit, in it or in the ring.
+    /// The next message did not fit, in the packet or in the ring.
     Fit,
-    /// It left before, as an urgent one does, and more waits.
+    /// The packet left before, as an urgent one does, and more waits.
     Early,
-    /// Nothing more waits that has credit.
+    /// Nothing more with credit waits.
     Drained,
 }
 
-/// The size of a full packet. Order of calls: [`Sizing::left`] for every packet with
-/// messages but those that the end of a large one closes before they are full;
-/// [`Sizing::times`] before a write and, if it says so, [`Sizing::wrote`] after it.
+/// Size of a full packet. Order of calls: [`Sizing::left`] for every packet with messages,
+/// except those that the end of a large one closes before they are full; [`Sizing::times`]
+/// before a write and, if that returns true, [`Sizing::wrote`] after it.
 #[derive(Debug)]
 pub struct Sizing {
-    /// Before there was a row of full ones.
+    /// Size before a row of full packets.
     small: usize,
     first: usize,
     largest: usize,
@@ -101,15 +98,15 @@ pub struct Sizing {
     part: u32,
     drained: u32,
     shown: Shown,
-    /// The size is tried: the one before it, and what a KiB cost by that.
+    /// The size before the one that is being tried, and the cost of a KiB with it.
     tried: Option<(usize, u64)>,
-    /// The next to be tried is a larger one.
+    /// Whether the next size to be tried is a larger one.
     upward: bool,
-    /// How often it rests before the next try.
+    /// Number of rests before the next try.
     rests: u32,
 }
 
-/// What bytes cost, by the rows that were seen last.
+/// Cost of bytes in the latest rows.
 #[derive(Debug)]
 struct Shown {
     rows: u32,
@@ -128,9 +125,9 @@ impl Shown {
 }
 
 impl Sizing {
-    /// Packets that have the first of these sizes, none less than the one before it, until a
-    /// stream saturates the link, then the second, and grow to the third. If all are the same
-    /// it is the size.
+    /// Creates the size from three: packets have the first, at least, until a stream saturates
+    /// the link, then the second, and grow to the third. None is less than the one before it.
+    /// Three equal ones fix the size.
     #[must_use]
     pub fn new([small, first, largest]: [usize; 3]) -> Sizing {
         debug_assert!(small <= first && first <= largest, "{small}, {first}, {largest}");
@@ -153,26 +150,26 @@ impl Sizing {
         }
     }
 
-    /// Size of a full packet, header included.
+    /// Returns the size of a full packet, header included.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What a channel stages at most: a full packet, and not less than the first size, so
-    /// that senders seldom wait for the driver.
+    /// Returns the most bytes that a channel stages: a full packet, and not less than the first
+    /// size, so that senders seldom wait for the driver.
     #[must_use]
     pub fn ring_bytes(&self) -> usize {
         self.bytes.max(self.first)
     }
 
-    /// The largest that a packet gets.
+    /// Returns the largest size that a packet gets.
     #[must_use]
     pub fn largest(&self) -> usize {
         self.largest
     }
 
-    /// Is the next write, of `bytes`, to be timed?
+    /// Whether the next write, of `bytes`, must be timed.
     pub fn times(&mut self, bytes: usize) -> bool {
         if bytes > SMALL_WRITE_BYTES || self.largest == self.first {
             return false;
@@ -181,14 +178,14 @@ impl Sizing {
         self.writes % TIMED_EVERY == 1
     }
 
-    /// A small write took so long.
+    /// Notes that a small write took `nanos`.
     pub fn wrote(&mut self, nanos: u64) {
         if nanos <= WRITE_NS_MAX {
             self.write_ns = (7 * self.write_ns + nanos) / 8;
         }
     }
 
-    /// A packet of `bytes` with messages left at `now`.
+    /// Notes that a packet of `bytes` with messages left at `now`.
     pub fn left(&mut self, bytes: usize, closed: Closed, now: Time) {
         if self.largest == self.small {
             return;
@@ -211,7 +208,7 @@ impl Sizing {
             self.drained = DRAINED_MAX;
             self.begin_with(self.bytes.min(self.first));
         }
-        // One message a packet is what it was asked to be, not full.
+        // A packet that was asked to hold one message is not full.
         if part || !matches!(closed, Closed::Full | Closed::Fit) {
             self.full = 0;
             return;
@@ -228,15 +225,15 @@ impl Sizing {
         }
     }
 
-    /// Full packets have `bytes`, and nothing is known of what they cost.
+    /// Sets the size of full packets to `bytes` and forgets their cost.
     fn begin_with(&mut self, bytes: usize) {
         self.bytes = bytes;
         self.shown = Shown::NOTHING;
         (self.tried, self.upward, self.rests) = (None, true, 0);
     }
 
-    /// While packets are small: a row of them behind which more waited shows a stream that
-    /// saturates the link.
+    /// Counts packets while they are small. A row of them behind which more waited shows a
+    /// stream that saturates the link.
     fn left_small(&mut self, part: bool, closed: Closed) {
         let behind = match closed {
             Closed::Full => !part,
@@ -250,7 +247,7 @@ impl Sizing {
         }
     }
 
-    /// [`FULL_IN_ROW`] full packets took so long.
+    /// Notes that [`FULL_IN_ROW`] full packets took `nanos`.
     fn row(&mut self, nanos: u64) {
         self.shown.see(nanos, self.since_bytes);
         if self.shown.rows < ROWS {
@@ -264,7 +261,7 @@ impl Sizing {
         }
     }
 
-    /// By the size that is tried a KiB costs `cost`.
+    /// Judges the size that is being tried, by which a KiB costs `cost`.
     fn judge(&mut self, before: usize, cost_before: u64, cost: u64) {
         let cheaper = |larger: u64, smaller: u64| larger < smaller - smaller / CHEAPER_DIVISOR;
         let stays = match self.bytes > before {
@@ -278,7 +275,7 @@ impl Sizing {
         }
     }
 
-    /// A KiB costs `cost`: by another size it may cost less.
+    /// Tries another size, by which a KiB may cost less than `cost`.
     fn try_next(&mut self, cost: u64) {
         let between = cost.saturating_mul(self.bytes as u64) / (1024 * 1000);
         let writes_cost = between < SHARE_DIVISOR * self.write_ns;
@@ -299,8 +296,8 @@ mod tests {
     const KIB: usize = 1024;
     const SIZES: [usize; 3] = [16 * KIB, 64 * KIB, 256 * KIB];
 
-    /// So many packets of a stream at saturation from `now` on, in a model of `write_ns` a
-    /// packet and `ns_a_kib` in a packet of so many bytes; the size of the last one.
+    /// Leaves `packets` of a stream at saturation from `now` on; returns the size of the last
+    /// one. In the model a packet costs `write_ns`, and a KiB `ns_a_kib` of the packet's size.
     fn streams(
         sizing: &mut Sizing,
         now: &mut Time,
@@ -338,10 +335,10 @@ mod tests {
         let mut sizing = Sizing::new(SIZES);
         let mut now = Time(1);
         for limit in [64, 128, 256, 128, 64] {
-            // Long enough for rests and tries of both others.
+            // Long enough for rests and for tries of both other sizes.
             let packets = 4 * (RESTS + 4) * ROWS * (FULL_IN_ROW + 1);
             streams(&mut sizing, &mut now, packets, 4_000, dear_above(limit));
-            // Of many packets nearly all have that size.
+            // Of many packets nearly all must have that size.
             let mut of_that_size = 0;
             for _ in 0..100 {
                 let bytes = streams(&mut sizing, &mut now, 97, 4_000, dear_above(limit));
@@ -387,7 +384,7 @@ mod tests {
 
     #[test]
     fn bursts_that_the_link_has_done_with_have_the_first_size() {
-        // Bursts of so many full packets and a rest.
+        // Bursts of `burst` full packets and a rest.
         for (burst, bytes) in [(4, 64 * KIB), (200, 256 * KIB)] {
             let mut sizing = Sizing::new(SIZES);
             let mut now = Time(1);
@@ -413,7 +410,7 @@ mod tests {
         assert_eq!(settles(&mut sizing, 4_000, 20), 64 * KIB);
     }
 
-    /// One of 40 KiB now and then, which is gone before the next, fills nothing.
+    /// A packet of 40 KiB now and then, gone before the next, fills nothing.
     #[test]
     fn what_leaves_nothing_behind_lets_packets_be_small_again() {
         let mut sizing = Sizing::new(SIZES);
@@ -442,7 +439,7 @@ mod tests {
             }
         }
         sizing.left(KIB, Closed::Drained, Time(1));
-        // What may be on its way leaves room for one and a half.
+        // The bound on data on its way leaves room for one and a half packets.
         for _ in 0..FULL_IN_ROW / 2 {
             assert_eq!(sizing.bytes(), 16 * KIB);
             sizing.left(16 * KIB, Closed::Full, Time(1));

@@ -1,44 +1,44 @@
-//! What a peer can do wrong.
+//! Faults of a peer.
 
 use crate::proto::credit::CreditError;
 use crate::proto::packet::WireError;
 use crate::proto::session::SequenceError;
 
-/// What a peer did that it must not; the session ends with it.
+/// Fault of a peer; the session ends with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProtocolError {
     /// The bytes are no packets.
     Wire(WireError),
-    /// It sent more than it was allowed to.
+    /// The peer sent more than it was allowed to.
     Credit(CreditError),
-    /// A sequence or ack that cannot be.
+    /// An impossible sequence number or ack.
     Sequence(SequenceError),
-    /// It makes us answer and does not read the answers.
+    /// The peer makes us answer and does not read the answers.
     Answers {
-        /// How many wait.
+        /// Number of answers that wait.
         waiting: usize,
     },
-    /// A packet without number held what must not be repeated.
+    /// A packet without number held a record that must not be repeated.
     Unnumbered,
-    /// It named a channel that does not exist.
+    /// The peer named a channel that does not exist.
     UnknownChannel(u32),
-    /// It opened a channel number twice.
+    /// The peer opened a channel number twice.
     OpenedTwice(u32),
     /// A message's fragments do not belong together.
     Fragments,
     /// A run without messages, or with more than it has bytes.
     RunCount {
-        /// As declared.
+        /// Declared number of messages.
         messages: u32,
         /// Bytes of the run.
         bytes: usize,
     },
     /// A channel ended after another number of messages than it sent.
     EndCount {
-        /// As declared.
+        /// Declared number of messages.
         declared: u64,
-        /// As received.
+        /// Received number of messages.
         received: u64,
     },
 }

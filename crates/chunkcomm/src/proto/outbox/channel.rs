@@ -1,4 +1,4 @@
-//! What is known of a channel that sends, and what it counted.
+//! State and counters of a channel that sends.
 
 use super::Outbox;
 use super::queue::AHEAD_BYTES;
@@ -7,67 +7,67 @@ use crate::proto::flush::{FlushCounts, FlushReason};
 use crate::proto::packet::{ChannelKind, Lane, StreamStart};
 use bytes::Bytes;
 
-/// How a channel begins.
+/// Properties with which a channel begins.
 #[derive(Debug, Clone)]
 pub struct OpenSpec {
-    /// Its lane.
+    /// The channel's lane.
     pub lane: Lane,
-    /// It is one of the library's own: it goes before the others of its lane. Known at this end
-    /// alone.
+    /// Whether the channel is one of the library's own, which goes before the others of its
+    /// lane. Known at this end alone.
     pub system: bool,
     /// Typed values or bytes.
     pub kind: ChannelKind,
-    /// Of the type.
+    /// Fingerprint of the type.
     pub fingerprint: u64,
-    /// Its part of a stream that the receiver is to settle.
+    /// The channel's part of a stream that the receiver settles.
     pub stream: Option<StreamStart>,
-    /// At most 255 bytes.
+    /// The channel's name, at most 255 bytes.
     pub name: String,
 }
 
 /// Counters of a channel; a plain value.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ChannelCounters {
-    /// Bytes of its messages on the wire, their prefixes included.
+    /// Bytes of the channel's messages on the wire, prefixes included.
     pub bytes: u64,
-    /// Packets with messages of it.
+    /// Packets with messages of the channel.
     pub packets: u64,
     /// Writes that these packets took.
     pub writes: u64,
-    /// Most of its messages in one packet.
+    /// Most of the channel's messages in one packet.
     pub messages_per_packet_max: u64,
-    /// Sum over these packets of how long its oldest message waited.
+    /// Sum, over these packets, of the wait of the channel's oldest message, in microseconds.
     pub queueing_us_total: u64,
-    /// Longest of these.
+    /// Longest of these waits, in microseconds.
     pub queueing_us_max: u64,
     /// Waits for credit.
     pub credit_waits: u64,
-    /// These packets by the reason why they left.
+    /// Numbers of these packets by the reason why they left.
     pub flushes: FlushCounts,
 }
 
-/// What keeps a channel from sending.
+/// Reason why a channel cannot send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Blocked {
-    /// Nothing.
+    /// It can.
     #[default]
     No,
-    /// Its credit is used up.
+    /// The channel's credit is used up.
     Credit,
-    /// Its open waits for credit.
+    /// The channel's open waits for credit.
     Open,
 }
 
-/// How a channel stands.
+/// State of a channel.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ChannelState {
-    /// What keeps it from sending.
+    /// Reason why the channel cannot send.
     pub blocked: Blocked,
-    /// Bytes that it may still send.
+    /// Bytes that the channel may still send.
     pub credit_bytes: u64,
-    /// Bytes that it has sent.
+    /// Bytes that the channel has sent.
     pub sent_bytes: u64,
-    /// When the oldest message that is staged was.
+    /// Time when the oldest message that is staged was staged.
     pub oldest: Time,
 }
 
@@ -77,32 +77,32 @@ pub(super) struct Channel {
     pub(super) counters: ChannelCounters,
     pub(super) spec: OpenSpec,
     pub(super) opened: bool,
-    /// There was open credit for it.
+    /// Whether there was open credit for it.
     pub(super) admitted: bool,
     pub(super) credit: u64,
     pub(super) sent_bytes: u64,
     pub(super) sent_messages: u64,
     pub(super) large: Option<Large>,
-    /// The round of its lane that it has come to.
+    /// Round of its lane that the channel has come to.
     pub(super) round: u64,
-    /// So many bytes it goes before the others of its lane.
+    /// Bytes by which the channel goes before the others of its lane.
     pub(super) ahead: u64,
-    /// In a lane's queue.
+    /// Whether the channel is in a lane's queue.
     pub(super) queued: bool,
-    /// Staged, but without credit for it.
+    /// Whether something is staged without credit for it.
     pub(super) blocked: bool,
     pub(super) oldest: Time,
     pub(super) urgent_until: u64,
     pub(super) explicit_until: u64,
-    /// A message waits for room behind this many.
+    /// Number of messages behind which a message waits for room.
     pub(super) fit_until: u64,
     pub(super) end: Option<u64>,
-    /// It ends when nothing is staged any more.
+    /// Whether the channel ends when nothing is staged any more.
     pub(super) end_when_drained: bool,
-    /// Its end was put in a packet.
+    /// Whether its end was put in a packet.
     pub(super) ended: bool,
-    /// The packet that it had a turn in last, and the messages and bytes that it
-    /// had sent before.
+    /// Packet in which the channel had its last turn; below, the messages and bytes sent before
+    /// that packet.
     pub(super) turn: u64,
     pub(super) before: (u64, u64),
 }
@@ -115,7 +115,7 @@ pub(super) struct Large {
 }
 
 impl Channel {
-    /// One that begins at `now` and has no credit yet.
+    /// Creates a channel that begins at `now` and has no credit yet.
     pub(super) fn new(spec: OpenSpec, now: Time) -> Channel {
         let first = spec.stream.map_or(0, |stream| stream.first);
         Channel {
@@ -143,7 +143,7 @@ impl Channel {
         }
     }
 
-    /// True at its first turn in `packet`.
+    /// Notes a turn in `packet`; true at the first one.
     pub(super) fn begins(&mut self, packet: u64) -> bool {
         let begins = self.turn != packet;
         if begins {
@@ -153,7 +153,7 @@ impl Channel {
         begins
     }
 
-    /// Counts its turns in a packet; false when they put nothing in.
+    /// Counts the channel's turns in a packet; false when they put nothing in.
     pub(super) fn count(&mut self, now: Time) -> bool {
         let counters = &mut self.counters;
         let (messages, bytes) =
@@ -172,7 +172,7 @@ impl Channel {
 }
 
 impl Outbox {
-    /// The packet that was filled last left for `reason`.
+    /// Counts that the packet that was filled last left for `reason`.
     pub fn count_flush(&mut self, reason: FlushReason) {
         for channel in &self.turns {
             if let Some(channel) = self.channels.get_mut(*channel) {
@@ -181,7 +181,7 @@ impl Outbox {
         }
     }
 
-    /// The packet that was filled last took so many writes.
+    /// Counts the `writes` that the packet that was filled last took.
     pub fn count_writes(&mut self, writes: u64) {
         for channel in self.turns.drain(..) {
             if let Some(channel) = self.channels.get_mut(channel) {
@@ -190,7 +190,7 @@ impl Outbox {
         }
     }
 
-    /// How `channel` stands.
+    /// Returns the state of `channel`.
     #[must_use]
     pub fn state(&self, channel: u32) -> ChannelState {
         let Some(entry) = self.channels.get(channel) else { return ChannelState::default() };
@@ -206,7 +206,7 @@ impl Outbox {
         }
     }
 
-    /// The counters of `channel`, while it lasts.
+    /// Returns the counters of `channel`, while it lasts.
     #[must_use]
     pub fn counters(&self, channel: u32) -> Option<ChannelCounters> {
         self.channels.get(channel).map(|entry| entry.counters)

@@ -1,4 +1,4 @@
-//! One channel's turn in a packet: how much of what it has staged goes in.
+//! One channel's turn in a packet: how much of its staged messages goes in.
 
 use super::channel::{Channel, Large};
 use super::{Filled, Staged};
@@ -9,11 +9,11 @@ use crate::proto::planted;
 use crate::proto::session::{Carried, Session};
 use bytes::Bytes;
 
-/// What a turn came to.
+/// Outcome of a turn.
 pub(super) enum Put {
-    /// All of it is in, or its share is used up: the next channel's turn.
+    /// All of the channel is in, or its share is used up: the next channel's turn.
     Done { more: bool },
-    /// The rest of the packet holds no more of it.
+    /// The rest of the packet holds no more of the channel.
     NoRoom,
     /// The packet ends with a slice of its own.
     Tail(Bytes),
@@ -26,15 +26,15 @@ pub(super) struct Putting<'a, S> {
     pub(super) staged: &'a mut S,
     pub(super) session: &'a mut Session,
     pub(super) carried: &'a mut Vec<Carried>,
-    /// With a fragment the packet may be so long.
+    /// Largest size of the packet with a fragment.
     pub(super) fragment_end: usize,
-    /// One message a packet.
+    /// Whether a packet holds only one message.
     pub(super) one: bool,
     pub(super) filled: &'a mut Filled,
 }
 
 impl<S: Staged> Putting<'_, S> {
-    /// Puts in what fits of the channel's share of `share` bytes.
+    /// Puts in as much as fits of the channel's share of `share` bytes.
     pub(super) fn put(&mut self, head: &mut Vec<u8>, bytes_max: usize, share: usize) -> Put {
         if !self.channel.opened && !self.put_open(head, bytes_max) {
             return Put::NoRoom;
@@ -64,7 +64,7 @@ impl<S: Staged> Putting<'_, S> {
         }
     }
 
-    /// False when it does not fit.
+    /// Puts the open in; false when it does not fit.
     #[cold]
     #[inline(never)]
     fn put_open(&mut self, head: &mut Vec<u8>, bytes_max: usize) -> bool {
@@ -79,13 +79,13 @@ impl<S: Staged> Putting<'_, S> {
         true
     }
 
-    /// `None` when a large message is next.
+    /// Puts a run in; `None` when a large message is next.
     fn put_run(&mut self, head: &mut Vec<u8>, bytes_max: usize, share_end: usize) -> Option<Put> {
         let credit = (self.channel.credit - self.channel.sent_bytes) as usize;
         let view = self.staged.view(self.id);
         let total = view.front.len() + view.back.len();
         if total == 0 {
-            // Says that it was found empty.
+            // Reports that the channel was found empty.
             self.staged.consume(self.id, 0, 0);
             return Some(self.put_end(head, bytes_max));
         }
@@ -144,7 +144,8 @@ impl<S: Staged> Putting<'_, S> {
         if let Some((prefix, length)) = message::first(view.front, view.back)
             && PACKET_OVERHEAD_BYTES + prefix + length > bytes_max
         {
-            // It was staged before the peer, who takes small packets, was known: in fragments.
+            // The message was staged before it was known that the peer takes small packets: it
+            // leaves in fragments.
             let (front, back) = (view.front, view.back);
             let whole = front.iter().chain(back).skip(prefix).take(length).copied();
             let bytes = whole.collect();
@@ -189,7 +190,8 @@ impl<S: Staged> Putting<'_, S> {
         Put::Tail(tail)
     }
 
-    /// Called with nothing staged, or nothing that is to be sent.
+    /// Puts the end in, if there is one. Called with nothing staged, or nothing that is to be
+    /// sent.
     #[inline]
     fn put_end(&mut self, head: &mut Vec<u8>, bytes_max: usize) -> Put {
         if !self.channel.end_when_drained && self.channel.end.is_none() {
@@ -204,8 +206,7 @@ impl<S: Staged> Putting<'_, S> {
         if self.channel.end_when_drained {
             let view = self.staged.view(self.id);
             if !view.front.is_empty() || !view.back.is_empty() {
-                // A ring that grew shows its next part when the one before is
-                // empty.
+                // A ring that grew shows its next part when the one before is empty.
                 return Put::Done { more: true };
             }
             self.channel.end_when_drained = false;

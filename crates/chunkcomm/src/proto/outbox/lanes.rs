@@ -1,4 +1,4 @@
-//! A packet is filled: which lane first, whose turn in it.
+//! Filling a packet: the first lane, and the turns in it.
 
 use super::filling::{Put, Putting};
 use super::{BULK_FIRST_EVERY, Outbox, SHARE_BYTES_MIN, Staged};
@@ -9,26 +9,25 @@ use crate::proto::planted;
 use crate::proto::session::Session;
 use bytes::Bytes;
 
-/// What filling a packet came to.
+/// Result of filling a packet.
 #[derive(Debug, Default)]
 pub struct Filled {
-    /// When it was filled.
+    /// Time when it was filled.
     pub at: Time,
-    /// Bytes that end the packet, without copy.
+    /// Bytes that end the packet, not copied.
     pub tail: Option<Bytes>,
-    /// Messages that were completed in it.
+    /// Messages that were completed in the packet.
     pub messages: u32,
-    /// Something did not fit.
+    /// Whether something did not fit.
     pub fit: bool,
-    /// Things noted in the session for it.
+    /// Number of entries noted in the session for the packet.
     pub entries: u32,
-    /// When the oldest message in it was staged.
+    /// Time when the oldest message in the packet was staged.
     pub oldest: Option<Time>,
 }
 
 impl Outbox {
-    /// Fills `head` up to `bytes_max` in all; what it carries is noted in
-    /// `session`.
+    /// Fills `head` up to `bytes_max` in all; notes its messages and ends in `session`.
     pub fn fill(
         &mut self,
         staged: &mut impl Staged,
@@ -78,8 +77,8 @@ impl Outbox {
         }
     }
 
-    /// True when the packet is to be closed. It may grow to `bytes_max`, with a fragment
-    /// at its end to `fragment_end`.
+    /// Fills a packet from one lane; true when the packet is complete. It may grow to
+    /// `bytes_max`, with a fragment at its end to `fragment_end`.
     fn fill_lane(
         &mut self,
         lane: Lane,
@@ -91,7 +90,7 @@ impl Outbox {
     ) -> bool {
         let bytes_max = bytes_max.min(fragment_end);
         let queue = if lane == Lane::Express { &mut self.express } else { &mut self.bulk };
-        // The same for all, whoever is first.
+        // The share is the same for all channels, whichever is first.
         let share =
             (bytes_max.saturating_sub(head.len()) / queue.len().max(1)).max(SHARE_BYTES_MIN);
         loop {

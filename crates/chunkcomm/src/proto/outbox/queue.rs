@@ -1,45 +1,44 @@
-//! Whose turn it is within a lane.
+//! Order of turns within a lane.
 //!
-//! Deficit round robin (M. Shreedhar and G. Varghese, "Efficient Fair Queueing
-//! using Deficit Round Robin", 1995) with two changes. A turn may be overdrawn, by
-//! a fragment at most, since a packet ends with a fragment of any size; what was
-//! overdrawn is owed. And rounds are not walked through but counted, in bytes, as
-//! the start tags of start-time fair queueing are (P. Goyal, H. Vin, H. Cheng,
-//! 1996): each channel has the round that it has come to, the one in the least
-//! round goes next, so that a channel that owes a fragment costs nothing while the
-//! others catch up.
+//! Deficit round robin (M. Shreedhar and G. Varghese, "Efficient Fair Queueing using Deficit
+//! Round Robin", 1995) with two changes. A turn may be overdrawn, by a fragment at most, since
+//! a packet ends with a fragment of any size; the channel owes the overdrawn bytes. And rounds
+//! are not walked through but counted, in bytes, as the start tags of start-time fair queueing
+//! are (P. Goyal, H. Vin, H. Cheng, 1996). Each channel has the round that it has come to, and
+//! the one in the least round goes next. So a channel that owes a fragment costs nothing while
+//! the others catch up.
 //!
-//! Channels of the system are ahead of the others: one that has something begins up to
-//! [`AHEAD_BYTES`] before the round that is served, so that it is next, whatever the others have
-//! and whatever it said just before. What it takes counts as theirs does: its lead is used up by
-//! so many bytes at once, and grows again as far as the others go on. So they are never held up
-//! by more than that, though a word may be as large as the input of a process.
+//! Channels of the system are ahead of the others. A system channel that has something begins
+//! up to [`AHEAD_BYTES`] before the round that is served. So it is next, whatever the others
+//! have and whatever it sent just before. The bytes that it takes count as others' do: they use
+//! up its lead, which grows again as far as the others go on. So it never holds the others up
+//! by more than the lead, though one of its messages may be as large as the input of a process.
 //!
-//! Bound, which a test holds the outbox to: what two channels got that both had
-//! something all the time differs by at most two turns, `2 (share + fragment)`, and by
-//! [`AHEAD_BYTES`] where one of them is the system's.
+//! Bound, which a test checks: two channels that both had something all the time got amounts
+//! that differ by at most two turns, `2 (share + fragment)`, and by [`AHEAD_BYTES`] where one
+//! of them is the system's.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// So much a channel of the system may get before those who wait as well. One packet holds what
-/// is said at once but for the largest words; more would be felt by the others, 5 ms at
-/// 100 Mbit/s.
+/// Bytes that a channel of the system may get before the others that wait. One packet holds its
+/// usual messages, except the largest. The others would feel more than this: 5 ms at 100
+/// Mbit/s.
 pub(super) const AHEAD_BYTES: u64 = 64 * 1024;
 
-/// The channels of a lane that have something.
+/// Channels of a lane that have something.
 #[derive(Debug)]
 pub(super) struct Queue {
     /// Round in bytes, then the channel's number.
     heap: BinaryHeap<Reverse<(u64, u32)>>,
-    /// The furthest round of the turns that were served; at least [`AHEAD_BYTES`].
+    /// Furthest round of the turns that were served; at least [`AHEAD_BYTES`].
     round: u64,
-    /// The furthest round of all.
+    /// Furthest round of all.
     latest: u64,
 }
 
 impl Default for Queue {
-    /// Whoever is ahead has a round to be in.
+    /// Begins at [`AHEAD_BYTES`], so that a channel ahead has a round to be in.
     fn default() -> Queue {
         Queue { heap: BinaryHeap::new(), round: AHEAD_BYTES, latest: AHEAD_BYTES }
     }
@@ -54,36 +53,35 @@ impl Queue {
         self.heap.len()
     }
 
-    /// In no order.
+    /// Returns the channels in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
         self.heap.iter().map(|Reverse((_, id))| *id)
     }
 
-    /// `id`, which has come to `round`, has something. It keeps what it owes and has
-    /// no claim to what it left to others, but for what it may be `ahead`. Says in which round
-    /// it is.
+    /// Queues `id`, which has come to `round` and has something; returns its round now. The
+    /// channel keeps its debt and has no claim to bytes that it left to others, except `ahead`.
     pub(super) fn push(&mut self, id: u32, round: u64, ahead: u64) -> u64 {
         let round = round.max(self.round - ahead);
         self.heap.push(Reverse((round, id)));
         round
     }
 
-    /// Whose turn it is; it leaves until it is pushed again.
+    /// Takes the channel whose turn it is; it leaves until it is pushed again.
     pub(super) fn pop(&mut self) -> Option<u32> {
         let Reverse((round, id)) = self.heap.pop()?;
         self.round = self.round.max(round);
         Some(id)
     }
 
-    /// The turn that began in `round` took `bytes`. Says in which round that
-    /// channel is now.
+    /// Notes that the turn that began in `round` took `bytes`; returns the channel's round now.
     pub(super) fn took(&mut self, round: u64, bytes: u64) -> u64 {
         let round = round + bytes;
         self.latest = self.latest.max(round);
         round
     }
 
-    /// A packet was filled. When nobody has anything left, nobody owes anybody.
+    /// Notes that a packet was filled. When no channel has anything left, all debts are
+    /// forgotten.
     pub(super) fn filled(&mut self) {
         if self.heap.is_empty() {
             self.round = self.latest;
@@ -146,7 +144,7 @@ mod tests {
         }
         let ahead = (AHEAD_BYTES / 4096) as usize;
         assert_eq!(turns[..ahead], vec![2; ahead]);
-        // Then in turn: nobody is left out.
+        // Then in turn: no channel is left out.
         let users = turns[ahead..].iter().filter(|id| **id == 1).count();
         assert_eq!(users, (80 - ahead) / 2);
     }

@@ -1,4 +1,4 @@
-//! Writing records.
+//! Appending records to a packet.
 
 use super::{
     ChannelKind, KIND_BYE, KIND_CREDIT, KIND_DESCRIBE, KIND_END, KIND_FRAGMENT, KIND_GONE,
@@ -10,15 +10,15 @@ use crate::proto::limits::TEXT_BYTES_MAX;
 
 /// Appends records to a packet's body.
 pub trait AppendRecords {
-    /// The header of a run; its messages follow.
+    /// Appends the header of a run; its messages follow.
     fn run(&mut self, channel: u32, bytes: u32, messages: u32);
-    /// The head of a fragment of a message; `bytes` of it follow.
+    /// Appends the head of a fragment of a message; `bytes` of the message follow.
     fn fragment(&mut self, channel: u32, message_bytes: u64, bytes: u32);
-    /// A channel begins.
+    /// Appends the open of a channel.
     fn open(&mut self, channel: u32, lane: Lane, kind: ChannelKind, fingerprint: u64, name: &str) {
         self.open_for(channel, lane, kind, fingerprint, None, name);
     }
-    /// A channel begins, for its part of a stream if there is one.
+    /// Appends the open of a channel, with its part of a stream if there is one.
     fn open_for(
         &mut self,
         channel: u32,
@@ -28,25 +28,25 @@ pub trait AppendRecords {
         stream: Option<StreamStart>,
         name: &str,
     );
-    /// A channel's sender is done after so many messages.
+    /// Appends the end of a channel after `messages` in all: its sender is done.
     fn end(&mut self, channel: u32, messages: u64);
-    /// A channel's receiver is gone.
+    /// Appends that a channel's receiver is gone.
     fn terminate(&mut self, channel: u32);
-    /// A channel may send so many bytes in all.
+    /// Appends the number of bytes that a channel may send in all.
     fn credit(&mut self, channel: u32, total: u64);
-    /// Initial windows of so many bytes in all may be opened.
+    /// Appends the bytes of initial windows that may be opened in all.
     fn open_credit(&mut self, total: u64);
-    /// An open is refused.
+    /// Appends the refusal of an open.
     fn refuse(&mut self, channel: u32, refusal: Refusal, text: &str);
-    /// The type of a refused channel's sender.
+    /// Appends the type of a refused channel's sender.
     fn describe(&mut self, channel: u32, text: &str);
-    /// The session ends cleanly.
+    /// Appends the clean end of the session.
     fn bye(&mut self);
-    /// The session was given up.
+    /// Appends that the session was given up.
     fn gone(&mut self);
-    /// A chain of waits, the last of them for the peer.
+    /// Appends a chain of waits, the last of them for the peer.
     fn wait(&mut self, number: u64, chain: &[u8]);
-    /// A channel's receiver has settled `total` messages of its stream in all.
+    /// Appends that a channel's receiver has settled `total` messages of its stream in all.
     fn settled(&mut self, channel: u32, total: u64, last: bool);
 }
 

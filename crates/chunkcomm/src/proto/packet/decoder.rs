@@ -1,4 +1,4 @@
-//! Finding packets and records in bytes that were cut anywhere.
+//! Decoder of packets and records, from bytes that were cut anywhere.
 
 use super::{
     ChannelKind, FLAG_ACK_NOW, FRAGMENT_HEAD_BYTES, HEADER_BYTES, Header, Item, KIND_BYE,
@@ -11,11 +11,12 @@ use crate::proto::cycle::is_chain;
 use crate::proto::limits::{CHANNEL_NAME_BYTES_MAX, FRAGMENT_BYTES_MAX, TEXT_BYTES_MAX};
 use crate::proto::planted;
 
-/// Finds packets and records in the bytes of a connection, however these were
-/// cut. Order of calls: [`Decoder::next`] until it answers `None`; then keep
-/// the bytes from `at` on, append more, and go on with `at` 0. Bytes of a
-/// fragment may instead be read past the decoder: [`Decoder::fragment_left`]
-/// says how many, [`Decoder::skip_fragment`] that they were.
+/// Finds packets and records in the bytes of a connection, however these were cut.
+///
+/// Order of calls: [`Decoder::next`] until it returns `None`; then keep the bytes from `at` on,
+/// append more, and go on with `at` 0. Bytes of a fragment may instead be read past the
+/// decoder: [`Decoder::fragment_left`] returns their number, and [`Decoder::skip_fragment`]
+/// notes that they were read.
 #[derive(Debug)]
 pub struct Decoder {
     body_bytes_max: u32,
@@ -23,17 +24,17 @@ pub struct Decoder {
     body_left: u32,
     fragment_channel: u32,
     fragment_left: u32,
-    /// Bytes of the body at hand that were handled on an earlier connection, or
-    /// are not to be handled at all.
+    /// Bytes of the current body to skip: handled on an earlier connection, or not to be
+    /// handled at all.
     skip_left: u32,
-    /// The packet in which the last connection broke off.
+    /// Packet in which the last connection broke off.
     broken_off: Option<BrokenOff>,
-    /// Packets up to this number were received on earlier connections.
+    /// Number up to which packets were received on earlier connections.
     received: u64,
     duplicates: u64,
 }
 
-/// A numbered packet of which a part was handled.
+/// A numbered packet of which one part was handled.
 #[derive(Debug, Clone, Copy)]
 struct BrokenOff {
     header: Header,
@@ -42,8 +43,8 @@ struct BrokenOff {
 }
 
 impl Decoder {
-    /// A decoder for packets of at most `packet_bytes_max` bytes before the
-    /// fragment that may end one.
+    /// Creates a decoder for packets of at most `packet_bytes_max` bytes before the fragment
+    /// that may end one.
     #[must_use]
     pub fn new(packet_bytes_max: usize) -> Decoder {
         let bytes = packet_bytes_max + FRAGMENT_HEAD_BYTES + FRAGMENT_BYTES_MAX;
@@ -60,10 +61,9 @@ impl Decoder {
         }
     }
 
-    /// The connection is gone, with the bytes that were not handled yet; packets
-    /// up to `received` were handled as a whole. On the next connection the peer
-    /// begins at the start of a packet: of one that broke off, what was handled
-    /// is skipped.
+    /// Notes that the connection is gone, with the bytes that were not handled yet. Packets up
+    /// to `received` were handled as a whole. On the next connection the peer begins at the
+    /// start of a packet. Of the packet that broke off, the part already handled is skipped.
     pub fn cut(&mut self, received: u64) {
         self.received = received;
         if let Some(header) = self.packet.take()
@@ -78,29 +78,29 @@ impl Decoder {
         self.skip_left = 0;
     }
 
-    /// Packets that came again as a whole and were skipped.
+    /// Returns the number of packets that came again as a whole and were skipped.
     #[must_use]
     pub fn duplicates(&self) -> u64 {
         self.duplicates
     }
 
-    /// Channel and number of the bytes that the fragment at hand still lacks.
+    /// Returns the channel of the current fragment and the number of bytes that it still lacks.
     #[must_use]
     pub fn fragment_left(&self) -> Option<(u32, u32)> {
         let at_hand = self.fragment_left > 0 && self.skip_left == 0;
         at_hand.then_some((self.fragment_channel, self.fragment_left))
     }
 
-    /// `bytes` of the fragment at hand were read elsewhere; at most those that
-    /// it lacked.
+    /// Notes that `bytes` of the current fragment were read elsewhere; at most as many as it
+    /// lacked.
     pub fn skip_fragment(&mut self, bytes: u32) {
         let bytes = bytes.min(self.fragment_left);
         self.fragment_left -= bytes;
         self.body_left = self.body_left.saturating_sub(bytes);
     }
 
-    /// Bytes that are needed from the start of the rest on before `next` can
-    /// say more; for choosing a buffer.
+    /// Returns the bytes, from the start of `rest` on, that `next` needs for its next item; for
+    /// choosing a buffer.
     #[must_use]
     pub fn wants(&self, rest: &[u8]) -> usize {
         if self.fragment_left > 0 || self.skip_left > 0 {
@@ -112,12 +112,12 @@ impl Decoder {
         }
     }
 
-    /// The next item in `input` from `at` on, which moves behind it; `None`
-    /// when more bytes are needed.
+    /// Returns the next item in `input` from `at` on and moves `at` behind it; `None` when more
+    /// bytes are needed.
     ///
     /// # Errors
     ///
-    /// What the peer sent is no packet. The connection is of no use any more.
+    /// The peer's bytes are no packet. The connection is of no use any more.
     #[inline]
     pub fn next<'a>(
         &mut self,
@@ -173,7 +173,7 @@ impl Decoder {
         Item::Repeated(header)
     }
 
-    /// The packet was received as a whole on an earlier connection.
+    /// Whether the packet was received as a whole on an earlier connection.
     fn came_before(&self, header: &Header) -> bool {
         if planted::is!(DuplicateHandledAgain) {
             return false;
@@ -199,7 +199,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Bugs of the skip.
+    /// Plants bugs of the skip.
     fn plant_in_skip(&mut self, header: Header) {
         if planted::is!(PartialHandledTwice) {
             self.skip_left = 0;
@@ -215,7 +215,7 @@ impl Decoder {
         }
     }
 
-    /// Skips what is not to be handled; true when that is all behind.
+    /// Skips bytes that are not to be handled; true when all are skipped.
     #[cold]
     #[inline(never)]
     fn skip(&mut self, input: &[u8], at: &mut usize) -> bool {
@@ -270,8 +270,8 @@ impl Decoder {
     }
 }
 
-/// Bytes of the record at the start of `rest`, without a fragment's payload;
-/// `None` when its header is not there.
+/// Returns the bytes of the record at the start of `rest`, without a fragment's payload; `None`
+/// when its header is not there.
 fn record_bytes(rest: &[u8]) -> Option<usize> {
     let kind = *rest.first()?;
     let aux = usize::from(u16_at(rest, 2)?);

@@ -1,6 +1,6 @@
-//! Numbers that cannot be.
+//! Errors of packet numbers.
 
-/// A sequence or ack that cannot be.
+/// An impossible sequence number or ack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SequenceError {
@@ -11,19 +11,18 @@ pub enum SequenceError {
         /// The number that was due.
         due: u64,
     },
-    /// More was acknowledged than was sent.
+    /// More was acknowledged than was written.
     Ack {
-        /// As acknowledged.
+        /// The acknowledged number.
         got: u64,
-        /// The last number sent.
+        /// The last number written as a whole.
         sent: u64,
     },
-    /// The peer says at the start of a connection that it lacks what it had
-    /// acknowledged.
+    /// At the start of a connection the peer reports less than it had acknowledged.
     Forgotten {
-        /// As it says now.
+        /// The number reported now.
         got: u64,
-        /// As acknowledged.
+        /// The number acknowledged before.
         acknowledged: u64,
     },
 }
