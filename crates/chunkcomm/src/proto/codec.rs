@@ -1,36 +1,37 @@
 //! From values to bytes and back: the only module that knows the format.
 //!
-//! The format is bincode's with fixed-width little-endian integers: 64-bit lengths, 32-bit variant
-//! indices, one byte before an optional value, nothing between fields and no names. Values are
-//! encoded by bincode's encoder. They are decoded by a reader of the same format ([`decode`]),
-//! because the bytes come from elsewhere: bincode allocates what a string claims to hold, up to a
-//! limit that has to be a constant, and lets nested values use up the stack. Here no length is
-//! believed that the remaining bytes do not cover.
+//! The format is bincode's with fixed-width little-endian integers: 64-bit lengths, 32-bit
+//! variant indices, one byte before an optional value, nothing between fields and no names.
+//! Values are encoded by bincode's encoder. They are decoded by a reader of the same format
+//! ([`decode`]), because the bytes come from elsewhere. bincode allocates as much as a string
+//! claims to hold, up to a limit that has to be a constant, and lets nested values use up the
+//! stack. Here a length is only believed if the remaining bytes cover it.
 //!
 //! The format does not describe itself, so a few things that serde offers do not survive it:
 //!
 //! - `#[serde(flatten)]`, `#[serde(untagged)]`, `#[serde(tag = "..")]` and types like
-//!   `serde_json::Value` ask the bytes what they are, and [`decode`] refuses
+//!   `serde_json::Value` ask the bytes for their type, and [`decode`] refuses
 //!   ([`DecodeError::NotSelfDescribing`]).
-//! - `#[serde(skip_serializing_if)]` leaves out bytes that the reader counts on: what follows is
-//!   misread. A plain `#[serde(skip)]` is left out on both sides and does no harm; the reader has
-//!   the field's default then.
-//! - A sequence or map of elements that take no bytes, as `Vec<()>`, costs its sender nothing and
-//!   its reader one turn per element, so more than one such element is refused
+//! - `#[serde(skip_serializing_if)]` leaves out bytes that the reader counts on: the bytes
+//!   behind them are misread. A plain `#[serde(skip)]` is left out on both sides and does no
+//!   harm; the reader then has the field's default.
+//! - A sequence or map of elements that take no bytes, as `Vec<()>`, costs its sender nothing
+//!   and its reader one turn per element. More than one such element is refused
 //!   ([`DecodeError::ZeroSized`]). [`describe`](super::describe) finds such types beforehand.
-//! - A value with more than [`DEPTH_MAX`] optional values, sequences, maps and enums within each
-//!   other is refused at both ends ([`EncodeError::Refused`], [`DecodeError::TooDeep`]): a long
-//!   linked list travels as a `Vec`.
+//! - A value with more than [`DEPTH_MAX`] optional values, sequences, maps and enums within
+//!   each other is refused at both ends ([`EncodeError::Refused`], [`DecodeError::TooDeep`]). A
+//!   long linked list travels as a `Vec`.
 //!
-//! A vector of numbers is a sequence to serde, each number taken by itself. Where it is the whole
-//! message (`Sender<Vec<f32>>`) it is encoded and decoded at once, at the speed of a copy; within
-//! another value it takes about a nanosecond for each number. Bytes that are only carried within
-//! other values are faster as `bytes::Bytes` or through `serde_bytes`, and fastest of all in a
-//! channel of bytes.
+//! A vector of numbers is a sequence to serde, each number taken by itself. Where it is the
+//! whole message (`Sender<Vec<f32>>`), it is encoded and decoded at once, at the speed of a
+//! copy. Within another value it takes about a nanosecond for each number. Bytes that are only
+//! carried within other values are faster as `bytes::Bytes` or through `serde_bytes`, and
+//! fastest of all in a channel of bytes.
 //!
-//! The memory of a decoded value is its program's. glibc gives a block of more than 32 MiB back to
-//! the system each time it is freed, and the new pages of the next take longer than to send it: a
-//! program of such values gains by an allocator that keeps its memory, or by using it again.
+//! The memory of a decoded value is its program's. glibc gives a block of more than 32 MiB back
+//! to the system each time it is freed, and the new pages of the next one take longer than
+//! sending it. Programs with such values gain by an allocator that keeps its memory, or by
+//! using the memory again.
 
 mod decoder;
 mod encoder;
@@ -47,29 +48,29 @@ use serde::de::{DeserializeOwned, Expected, Unexpected};
 use decoder::Decoder;
 use encoder::{Levels, TOO_DEEP};
 
-/// Names the format in the handshake: nodes whose codecs differ do not talk.
+/// Number of the format in the handshake: nodes whose codecs differ do not talk.
 pub const CODEC_ID: u16 = 1;
 
 /// Most optional values, sequences, maps and enums of a value that may lie within each other: 128.
 ///
-/// A level takes up to about 2 KiB of stack in an unoptimised build, and the threads of a runtime
-/// have 2 MiB. Structs and tuples do not count: without one of the others they cannot contain
-/// themselves.
+/// A level takes up to about 2 KiB of stack in an unoptimised build, and the threads of a
+/// runtime have 2 MiB. Structs and tuples do not count: they can contain themselves only
+/// through one of the others.
 pub const DEPTH_MAX: u32 = 128;
 
-/// The format, as bincode is told.
+/// The format as bincode's configuration.
 const FORMAT: Configuration<LittleEndian, Fixint> =
     standard().with_little_endian().with_fixed_int_encoding();
 
-/// Why a value was not encoded.
+/// Reason why a value was not encoded.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// The value needs more bytes than there is room.
+    /// The value needs more bytes than there are.
     NoRoom,
-    /// The value's `Serialize` failed with this cause, or asked for what the format cannot
-    /// express: a sequence whose length is not known beforehand, or more than [`DEPTH_MAX`] values
-    /// within each other, which nobody would decode.
+    /// The value's `Serialize` failed with this cause, or needs something that the format
+    /// cannot express: a sequence whose length is not known beforehand, or more than
+    /// [`DEPTH_MAX`] values within each other, which no peer would decode.
     Refused(Box<str>),
 }
 
@@ -102,11 +103,12 @@ impl EncodeError {
     }
 }
 
-/// Why bytes are not a value of the type that was asked for.
+/// Reason why bytes are not a value of the requested type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The bytes end before the value does, or a length in them covers more than they hold.
+    /// The bytes end before the value does, or a length in them covers more bytes than are
+    /// left.
     Short,
     /// The value ends before the bytes do.
     Trailing,
@@ -124,9 +126,9 @@ pub enum DecodeError {
     TooDeep,
     /// A sequence or map of several elements that take no bytes.
     ZeroSized,
-    /// The type wants to be told by the bytes what they are.
+    /// The type asks the bytes for their type.
     NotSelfDescribing,
-    /// The type's own `Deserialize` turned down what it was given.
+    /// The type's own `Deserialize` refused the decoded values.
     Refused,
 }
 
@@ -160,7 +162,7 @@ impl serde::de::Error for DecodeError {
 
     #[cold]
     fn invalid_value(unexpected: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        // A derived enum turns down an index it does not have in these words.
+        // A derived enum uses these words to refuse an index that it does not have.
         match unexpected {
             Unexpected::Unsigned(_) if expected.to_string().starts_with("variant index") => {
                 DecodeError::Variant
@@ -175,14 +177,14 @@ impl serde::de::Error for DecodeError {
     }
 }
 
-/// Encodes `value` at the start of `out` and gives the number of bytes it took.
+/// Encodes `value` at the start of `out` and returns the number of bytes used.
 ///
-/// Nothing is allocated unless the value itself does so or refuses.
+/// Allocates nothing, unless the value itself does or refuses.
 ///
 /// # Errors
-/// [`EncodeError::NoRoom`] when `out` is too small, which costs no more than the bytes written so
-/// far; [`EncodeError::Refused`] when the value's `Serialize` fails or it lies too deep in itself.
-/// Either way the contents of `out` mean nothing.
+/// [`EncodeError::NoRoom`] when `out` is too small, which costs no more than the bytes written
+/// so far. [`EncodeError::Refused`] when the value's `Serialize` fails or the value lies too
+/// deep in itself. Either way the contents of `out` mean nothing.
 #[inline(always)]
 pub fn encode_into_slice<T: Serialize>(value: &T, out: &mut [u8]) -> Result<usize, EncodeError> {
     if let Some(bytes) = numbers::encoded_bytes(value) {
@@ -196,11 +198,11 @@ pub fn encode_into_slice<T: Serialize>(value: &T, out: &mut [u8]) -> Result<usiz
     }
 }
 
-/// Appends the encoded `value` to `out` and gives the number of bytes it took.
+/// Appends the encoded `value` to `out` and returns the number of bytes used.
 ///
 /// # Errors
-/// [`EncodeError::Refused`] when the value's `Serialize` fails or it lies too deep in itself;
-/// `out` is then as it was before.
+/// [`EncodeError::Refused`] when the value's `Serialize` fails or the value lies too deep in
+/// itself; `out` is then as it was before.
 #[inline]
 pub fn encode_into_vec<T: Serialize>(value: &T, out: &mut Vec<u8>) -> Result<usize, EncodeError> {
     let before = out.len();
@@ -217,7 +219,7 @@ pub fn encode_into_vec<T: Serialize>(value: &T, out: &mut Vec<u8>) -> Result<usi
     }
 }
 
-/// Writes at the end of a vector.
+/// Writer at the end of a vector.
 struct Append<'a>(&'a mut Vec<u8>);
 
 impl Writer for Append<'_> {
@@ -230,8 +232,8 @@ impl Writer for Append<'_> {
 
 /// Decodes the value that fills `bytes` exactly.
 ///
-/// Any bytes may be given. Text and bytes are allocated after they were seen to be there, and a
-/// sequence is told of no more elements than there are bytes left.
+/// Any bytes may be given. Memory for text and bytes is allocated only when their bytes are
+/// there. The size hint of a sequence is at most the number of bytes left.
 ///
 /// # Errors
 /// See [`DecodeError`].

@@ -1,4 +1,4 @@
-//! The secret that the members of a cluster share: as text, and what is derived from it.
+//! The secret that the members of a cluster share: its text, and the keys derived from it.
 //!
 //! A credential is a [`Seed`] of 32 random bytes. In a file it is one line:
 //!
@@ -6,15 +6,17 @@
 //! chunkcomm-credential-1 <64 hexadecimal digits> <8 hexadecimal digits>
 //! ```
 //!
-//! The last word is a checksum (CRC-32 of the seed's bytes), so that a damaged file is told apart
-//! from a wrong one. From the seed come by HKDF-SHA256 (RFC 5869), each under a label of its own, a
-//! key for the proofs behind the hellos and a seed for the TLS identity ([`ProofKey`],
-//! [`identity_seed`]; with the feature `tls`).
+//! The last word is a checksum (CRC-32 of the seed's bytes), so that a damaged file is told
+//! apart from a wrong one. HKDF-SHA256 (RFC 5869) derives two secrets from the seed, each under
+//! a label of its own: a key for the proofs behind the hellos ([`ProofKey`]) and a seed for the
+//! TLS identity ([`identity_seed`]). Both need the feature `tls`.
 //!
-//! Both ends of a connection prove that they have the credential: HMAC-SHA256 over a label that
-//! names the prover's role and over both hellos, the dialler's first. Both hellos hold a fresh
-//! nonce, so a proof fits one connection only; the roles differ, so a proof that comes back fits
-//! nothing; the hellos are covered as a whole, so what was changed on the way is noticed.
+//! Both ends of a connection prove that they have the credential. A proof is HMAC-SHA256 over a
+//! label that names the prover's role and over both hellos, the dialler's first.
+//!
+//! - Both hellos hold a fresh nonce, so a proof fits one connection only.
+//! - The roles differ, so a proof that is sent back fits nothing.
+//! - The hellos are covered as a whole, so a change on the way is noticed.
 
 use super::hello::HELLO_BYTES;
 use std::fmt;
@@ -31,13 +33,13 @@ pub const SEED_BYTES: usize = 32;
 /// Size of a proof, in bytes.
 pub const PROOF_BYTES: usize = 32;
 
-/// What every line begins with, whatever its version.
+/// Start of every credential line, whatever its version.
 const PREFIX: &str = "chunkcomm-credential-";
 
 /// The version that is written and read here.
 const VERSION: &str = "1";
 
-/// The random bytes that a credential is. Shown nowhere but by [`Seed::to_text`].
+/// The random bytes of a credential. Only [`Seed::to_text`] shows them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Seed([u8; SEED_BYTES]);
 
@@ -47,15 +49,15 @@ impl fmt::Debug for Seed {
     }
 }
 
-/// Why a text is not a credential.
+/// Reason why a text is not a credential.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SeedTextError {
-    /// It is something else.
+    /// The text is something else.
     Foreign,
-    /// It is a credential of another version.
+    /// The text is a credential of another version.
     Version,
-    /// It was a credential, and was cut or changed since.
+    /// The text was a credential, and was cut or changed since.
     Damaged,
 }
 
@@ -80,20 +82,20 @@ crate::debug_with_causes!(SeedTextError);
 impl std::error::Error for SeedTextError {}
 
 impl Seed {
-    /// These bytes as a seed; they must be random.
+    /// Creates a seed from these bytes, which must be random.
     #[must_use]
     pub fn new(bytes: [u8; SEED_BYTES]) -> Seed {
         Seed(bytes)
     }
 
-    /// The line that the module describes, with its end.
+    /// Returns the line that the module describes, with its line end.
     #[must_use]
     pub fn to_text(&self) -> String {
         let checksum = crc32(&self.0).to_be_bytes();
         format!("{PREFIX}{VERSION} {} {}\n", hex(&self.0), hex(&checksum))
     }
 
-    /// Reads what [`Seed::to_text`] wrote; space around it does not matter.
+    /// Reads the text of [`Seed::to_text`]; space around it does not matter.
     ///
     /// # Errors
     /// See [`SeedTextError`].
@@ -112,7 +114,8 @@ impl Seed {
     }
 }
 
-/// Who proves. The labels have one length, so that no proof of one role is one of the other.
+/// Role of the end that proves. The labels have one length, so that no proof of one role is one
+/// of the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The end that connected.
@@ -122,7 +125,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The role of the end at the other side.
+    /// Returns the role of the other end.
     #[must_use]
     pub fn other(self) -> Role {
         match self {
@@ -135,14 +138,14 @@ impl Role {
 /// The hellos of one connection, byte by byte as they were sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Hellos {
-    /// Of the end that connected.
+    /// Hello of the end that connected.
     pub dialler: [u8; HELLO_BYTES],
-    /// Of the end that was connected to.
+    /// Hello of the end that was connected to.
     pub acceptor: [u8; HELLO_BYTES],
 }
 
 impl Hellos {
-    /// The hellos as the end in `role` knows them.
+    /// Orders the hellos from the view of the end in `role`.
     #[must_use]
     pub fn new(role: Role, said: [u8; HELLO_BYTES], heard: [u8; HELLO_BYTES]) -> Hellos {
         match role {
@@ -151,7 +154,7 @@ impl Hellos {
         }
     }
 
-    /// What the end in `role` said, or is about to say.
+    /// Returns the hello that the end in `role` sent, or is about to send.
     pub fn of_mut(&mut self, role: Role) -> &mut [u8; HELLO_BYTES] {
         match role {
             Role::Dialler => &mut self.dialler,
@@ -164,7 +167,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes that exactly `2 N` digits are.
+/// Returns the bytes of exactly `2 N` hexadecimal digits.
 fn bytes_of_hex<const N: usize>(digits: &str) -> Option<[u8; N]> {
     let digits: Option<Vec<u32>> = digits.chars().map(|digit| digit.to_digit(16)).collect();
     let (pairs, rest) = digits.as_ref()?.as_chunks::<2>();
@@ -173,7 +176,7 @@ fn bytes_of_hex<const N: usize>(digits: &str) -> Option<[u8; N]> {
     if rest.is_empty() { bytes?.try_into().ok() } else { None }
 }
 
-/// CRC-32 as in Ethernet and zip (reflected polynomial 0xEDB88320).
+/// Returns the CRC-32 as in Ethernet and zip (reflected polynomial 0xEDB88320).
 fn crc32(bytes: &[u8]) -> u32 {
     let of_byte = |sum: u32, byte: &u8| {
         (0..8).fold(sum ^ u32::from(*byte), |sum, _| {

@@ -1,23 +1,24 @@
 //! Cycles of waits: nodes that wait in a ring for each other to receive.
 //!
-//! Edge chasing after K. M. Chandy, J. Misra and L. M. Haas, "Distributed deadlock
-//! detection", ACM TOCS 1(2), 1983, section 4: who waits tells whom it waits for;
-//! who is told and waits itself passes that on along its own waits; what comes back
-//! to where it began is a cycle. Two things differ. The word carries the chain of
-//! waits that it went along ([`chain`]), so that the cycle can be named. And it is
-//! passed on by the clock, with what was heard meanwhile, and not at once: each node
-//! says a bounded amount a second, whatever it is told.
+//! Edge chasing after K. M. Chandy, J. Misra and L. M. Haas, "Distributed deadlock detection",
+//! ACM TOCS 1(2), 1983, section 4. A node that waits sends a word to the node it waits for. A
+//! node that gets a word and waits itself passes the word on along its own waits. A word that
+//! comes back to its origin shows a cycle.
 //!
-//! A chain that comes back once says that each of its waits was there at some time.
-//! A second one, begun after the first was back, with the same waits that have not
-//! sent a byte since, says that all of them were there at one time: the moment when
-//! the first came back. Only then is the cycle reported, for as long as it comes back
-//! again and again.
+//! Two things differ. The word carries the chain of waits along which it went ([`chain`]), so
+//! that the cycle can be named. And a node does not pass words on at once but by the clock,
+//! together with those heard meanwhile: each node sends a bounded amount a second, however much
+//! it hears.
 //!
-//! [`Board`] is what the links of one node have in common. Order of calls: a link
-//! [`joins`](Board::join); while one of its channels waits for credit it
-//! [`looks`](Board::look) once in [`LOOK`] and passes on what it gets;
-//! [`Board::heard`] for what its peer says; [`Board::leave`] at its end.
+//! A chain that comes back once shows that each of its waits was there at some time. A second
+//! one with the same waits, begun after the first was back, shows more. If no wait has sent a
+//! byte since, all of them were there at one time: the moment when the first came back. Only
+//! then is the cycle reported, for as long as it comes back again and again.
+//!
+//! [`Board`] is shared by the links of one node. Order of calls: a link [`joins`](Board::join);
+//! while one of its channels waits for credit it [`looks`](Board::look) once in [`LOOK`] and
+//! sends the returned chains; [`Board::heard`] for each chain that its peer sends;
+//! [`Board::leave`] at its end.
 
 pub mod chain;
 
@@ -29,44 +30,45 @@ use chain::HOP_NAME_BYTES_MAX;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A link looks so often while a channel waits for credit; a wait that two looks in
-/// a row find is spoken of. Less would report receivers that are only slow.
+/// Time between two looks of a link while a channel waits for credit. A wait that two looks in
+/// a row find is reported to the peer. A shorter time would report receivers that are only
+/// slow.
 pub const LOOK: Duration = Duration::from_secs(1);
 
-/// What was heard counts for so long: a look of the peer's may be late, and one lost
+/// Time for which a heard chain counts: a look of the peer's may be late, and one may be lost
 /// with its connection.
 pub const HEARD_FOR: Duration = Duration::from_millis(3_500);
 
-/// A chain that came back is known for so long: where waits lead around on several ways,
-/// words come back now by the one and now by the other.
+/// Time for which a chain that came back is remembered. Where waits lead around on several
+/// ways, words come back by a different one each time.
 pub const KNOWN_FOR: Duration = Duration::from_secs(30);
 
 /// Chains of others that a node keeps and passes on, one for each node where they begin.
 pub const CHAINS_MAX: usize = 16;
 
-/// Channels of a link that are spoken of, those that have waited longest.
+/// Most channels of a link whose waits are reported, those that have waited longest.
 pub const CHANNELS_MAX: usize = 4;
 
-/// Chains that came back that a node keeps.
+/// Most chains that came back and that a node keeps.
 pub const CYCLES_MAX: usize = 16;
 
 /// A channel that has something to send and no credit for it.
 #[derive(Debug, Clone, Copy)]
 pub struct Blocked<'a> {
-    /// Its number.
+    /// The channel's number.
     pub channel: u32,
-    /// Bytes that it has sent.
+    /// Bytes that the channel has sent.
     pub position: u64,
-    /// Its name.
+    /// The channel's name.
     pub name: &'a str,
 }
 
-/// What a link is to tell its peer.
+/// Word that a link sends to its peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
-    /// Counted where the chain begins: a later one is higher.
+    /// Number of the word, counted where the chain begins: a later one is higher.
     pub number: u64,
-    /// The waits; the last is for the peer.
+    /// The chain of waits; the last one is for the peer.
     pub chain: Vec<u8>,
 }
 
@@ -88,28 +90,28 @@ struct Heard {
 struct Cycle {
     told: Told,
     at: Time,
-    /// Our count when it came back first: a number above began later.
+    /// Our count when the chain first came back: a word with a higher number began later.
     first: u64,
-    /// It came back with such a number.
+    /// Whether the chain came back with a higher number.
     confirmed: bool,
 }
 
-/// The waits of one node, and what it heard of those of others.
+/// The waits of one node, and the waits of others that it heard of.
 #[derive(Debug)]
 pub struct Board {
     node: u64,
     name: String,
     links: u64,
-    /// Counts looks.
+    /// Number of looks so far.
     number: u64,
     waits: BTreeMap<u64, BTreeMap<u32, Wait>>,
-    /// By the node where they begin.
+    /// Chains by the node where they begin.
     heard: BTreeMap<u64, Heard>,
     cycles: Vec<Cycle>,
 }
 
 impl Board {
-    /// Of the node that is called `name`.
+    /// Creates the board of the node `node` with `name`.
     #[must_use]
     pub fn new(node: u64, name: &str) -> Board {
         Board {
@@ -123,18 +125,18 @@ impl Board {
         }
     }
 
-    /// One more link; says its number.
+    /// Adds a link; returns its number.
     pub fn join(&mut self) -> u64 {
         self.links += 1;
         self.links
     }
 
-    /// `link` has ended.
+    /// Removes `link`, which has ended.
     pub fn leave(&mut self, link: u64) {
         self.waits.remove(&link);
     }
 
-    /// These channels of `link` wait for `peer`; says what to tell it.
+    /// Notes the channels of `link` that wait for `peer`; returns the words to send to `peer`.
     pub fn look<'a>(
         &mut self,
         link: u64,
@@ -152,7 +154,7 @@ impl Board {
         let mut told = Vec::new();
         for (channel, wait) in longest {
             let own = Told { number: self.number, chain: Vec::new() };
-            // What went through the peer says nothing new to it; what began there is
+            // A chain that went through the peer tells it nothing new; one that began there is
             // a cycle.
             let others = self.heard.values().map(|heard| &heard.told).filter(|told| {
                 let mut behind = hops(&told.chain).skip(1);
@@ -192,7 +194,7 @@ impl Board {
         }
     }
 
-    /// Drops what does not count any more.
+    /// Drops chains and cycles that do not count any more.
     fn forget(&mut self, now: Time) {
         let is_late = |at: Time| now > at.after(HEARD_FOR);
         let waits = std::mem::take(&mut self.waits);
@@ -205,13 +207,13 @@ impl Board {
         self.waits = waits;
     }
 
-    /// A peer told that it waits for this node at the end of `chain`, and nobody here
-    /// takes what it sends. Says the cycle in words if that is one, and was not
-    /// reported before.
+    /// Handles a word of a peer that waits for this node at the end of the chain: no task here
+    /// takes its messages. Returns the cycle in words if there is one that was not reported
+    /// before.
     pub fn heard(&mut self, told: Told, now: Time) -> Option<String> {
         self.forget(now);
         if self.waits.is_empty() {
-            // Who waits for nobody is in no cycle.
+            // A node that waits for no other is in no cycle.
             return None;
         }
         let origin = hops(&told.chain).next()?.node;
@@ -227,7 +229,7 @@ impl Board {
     fn note_heard(&mut self, origin: u64, told: Told, now: Time) {
         let has_room = self.heard.len() < CHAINS_MAX;
         match self.heard.get_mut(&origin) {
-            // Whichever way the first came is gone on with.
+            // The way by which the first word came is the one that counts.
             Some(heard) if heard.told.number >= told.number => {}
             Some(heard) => *heard = Heard { told, at: now },
             None if has_room => {
@@ -238,8 +240,8 @@ impl Board {
     }
 
     fn came_back(&mut self, told: Told, now: Time) -> Option<String> {
-        // A node that waits for itself alone is one whose receiver is slow, for all
-        // that can be known; and nothing was told with a number that is to come.
+        // A node that waits only for itself may just have a slow receiver. And no word was sent
+        // with a number that is still to come.
         let too_short = hops(&told.chain).count() < 2;
         if too_short || told.number > self.number {
             return None;
@@ -269,7 +271,7 @@ impl Board {
         (!known).then(|| in_words(&told.chain))
     }
 
-    /// In the place of the one that has not come back for longest, if need be.
+    /// Keeps `cycle`, if need be in the place of the one that has not come back for longest.
     fn note_cycle(&mut self, cycle: Cycle) {
         if self.cycles.len() >= CYCLES_MAX {
             let others = self.cycles.iter().enumerate().filter(|(_, it)| !it.is_live(cycle.at));
@@ -279,7 +281,7 @@ impl Board {
         self.cycles.push(cycle);
     }
 
-    /// The cycles that this node is in, in words.
+    /// Returns the cycles that this node is in, in words.
     #[must_use]
     pub fn cycles(&mut self, now: Time) -> Vec<String> {
         self.forget(now);
@@ -294,7 +296,7 @@ impl Board {
 }
 
 impl Cycle {
-    /// It was there as a whole, and came back not long ago.
+    /// Whether the cycle was there as a whole, and came back not long ago.
     fn is_live(&self, now: Time) -> bool {
         self.confirmed && now <= self.at.after(HEARD_FOR)
     }
@@ -306,7 +308,7 @@ impl Wait {
     }
 }
 
-/// The wait that a chain began with is still there.
+/// Whether the wait that a chain began with is still there.
 fn waits_at(waits: &BTreeMap<u64, BTreeMap<u32, Wait>>, hop: &Hop<'_>) -> bool {
     let mut of_links = waits.values().filter_map(|waits| waits.get(&hop.channel));
     of_links.any(|wait| wait.position == hop.position)

@@ -100,7 +100,7 @@ pub struct Pending {
 pub enum Verdict {
     /// A packet leaves now. `Full` may turn out as `Fit` when the packet is filled.
     Leave(FlushReason),
-    /// Others run once, then the writer asks again. With [`Yield::Core`] they may be on other
+    /// Others run once, then the writer asks again. With `Yield::Core` they may be on other
     /// threads: a stream is under way, and its producer may need this core.
     Yield(Yield),
     /// The writer asks again at this time, or when something is staged.

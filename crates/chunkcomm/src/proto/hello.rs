@@ -1,8 +1,8 @@
-//! The first bytes on a connection: who is there, and what it can take.
+//! The first bytes on a connection: the identity of each end, and its limits.
 //!
-//! Both ends send one [`Hello`] of [`HELLO_BYTES`] at once, before they have read the other's, and
-//! send nothing else until [`Hello::agree`] has found what both can do. It has a fixed size, so
-//! that a stranger gets nothing allocated.
+//! Both ends send one [`Hello`] of [`HELLO_BYTES`] at once, before they have read the other's.
+//! They send nothing else until [`Hello::agree`] has found what both support. A hello has a
+//! fixed size, so that a stranger gets nothing allocated.
 //!
 //! ```text
 //!   0  magic 8 bytes
@@ -16,9 +16,9 @@
 //! 160  32 bytes that are zero today
 //! ```
 //!
-//! All numbers are little-endian. Bytes without a meaning are sent as zero and not looked at, and
-//! unknown flags are left alone, so that later versions can use them. What stands in the first 12
-//! bytes never moves: it is what tells versions apart.
+//! All numbers are little-endian. Bytes without a meaning are sent as zero and not looked at,
+//! and unknown flags are ignored, so that later versions can use them. The fields in the first
+//! 12 bytes never move: they tell versions apart.
 
 mod error;
 mod name;
@@ -36,19 +36,19 @@ pub const NONCE_BYTES: usize = 32;
 
 /// The oldest version of the protocol that this code speaks.
 ///
-/// There is one version for all that the library itself says: packets, words of clusters, calls,
-/// of ends that move and of processes. The two ends of a connection go by the newest that both
-/// speak, so that a release whose range is 3 to 4 works with one whose range is 2 to 3, and no
+/// One version covers everything that the library itself sends: packets, and the words of
+/// clusters, calls, moving ends and processes. The two ends of a connection use the newest that
+/// both speak. So a release with the range 3 to 4 works with one with the range 2 to 3, and no
 /// channel compares a version of its own. While the oldest is not raised, a new version may
 ///
-/// - add words, at the end of their enum, which are only said to a peer that speaks it, and
-///   which a peer does well without ([`Up::since`](crate::proto::cluster::Up::since));
+/// - add words, at the end of their enum. They are only sent to a peer that speaks the version,
+///   and a peer does well without them ([`Up::since`](crate::proto::cluster::Up::since));
 /// - change the form of a word, if both forms are written and read, by the version of the link.
 pub const VERSION_MIN: u16 = 1;
 
 /// The newest version of the protocol that this code speaks.
 ///
-/// | version | what it brought |
+/// | version | change |
 /// |---|---|
 /// | 1 | the first |
 /// | 2 | the members of a cluster know what their nodes are called |
@@ -58,50 +58,50 @@ pub const VERSION_MAX: u16 = VERSION_STREAMS;
 /// The first version with streams.
 pub const VERSION_STREAMS: u16 = 3;
 
-/// The flag of an end that has a credential: both ends prove behind the hellos that they have the
+/// Flag of an end that has a credential: both ends prove behind the hellos that they have the
 /// same one. Either both ends set it or neither.
 pub const FLAG_CREDENTIAL: u32 = 1;
 
-/// The flag of an end that speaks TLS behind the hellos and proofs. Either both ends set it or
+/// Flag of an end that speaks TLS behind the hellos and proofs. Either both ends set it or
 /// neither.
 pub const FLAG_TLS: u32 = 2;
 
-/// No text, and no other protocol's first line, begins like this.
+/// First bytes of a hello. No text, and no other protocol's first line, begins like this.
 const MAGIC: [u8; 8] = *b"\x9cchunk\r\n";
 
 const _: () = assert!(VERSION_MIN <= VERSION_MAX);
 
-/// What one end says of itself.
+/// Identity, limits and abilities of one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The oldest version of the protocol that it speaks.
+    /// The oldest version of the protocol that the end speaks.
     pub version_min: u16,
-    /// The newest version of the protocol that it speaks.
+    /// The newest version of the protocol that the end speaks.
     pub version_max: u16,
-    /// How it encodes values, see [`CODEC_ID`].
+    /// Number of the end's codec, see [`CODEC_ID`].
     pub codec: u16,
-    /// The cluster that it belongs to. Members of different clusters do not talk.
+    /// The end's cluster. Members of different clusters do not talk.
     pub cluster: Name,
-    /// What people call it.
+    /// The node's name, for people.
     pub node: Name,
-    /// A random number that it drew when it started.
+    /// A random number, drawn when the node started.
     pub incarnation: u128,
-    /// The largest packet that it takes, in bytes.
+    /// The largest packet that the end takes, in bytes.
     pub packet_bytes_max: u32,
-    /// The largest message that it takes, in bytes.
+    /// The largest message that the end takes, in bytes.
     pub message_bytes_max: u64,
-    /// The sum of the initial windows of the channels that may be opened to it, in bytes.
+    /// The sum of the initial windows of the channels that may be opened to the end, in bytes.
     pub open_credit: u64,
-    /// What may be sent to it on a channel that was just opened, in bytes.
+    /// Bytes that may be sent to the end on a channel that was just opened.
     pub initial_window: u32,
-    /// Abilities, a bit each; what one end does not have is not used. But for [`FLAG_CREDENTIAL`]
-    /// and [`FLAG_TLS`], on which both ends must agree.
+    /// Abilities, a bit each; an ability that one end lacks is not used. On [`FLAG_CREDENTIAL`]
+    /// and [`FLAG_TLS`] both ends must agree.
     pub flags: u32,
     /// Random bytes, drawn anew for each connection.
     pub nonce: [u8; NONCE_BYTES],
 }
 
-/// What both ends can do.
+/// Limits and abilities that both ends share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreement {
     /// The newest version that both speak.
@@ -115,8 +115,8 @@ pub struct Agreement {
 }
 
 impl Hello {
-    /// A hello with the versions and the codec of this code; the caller fills in the limits, which
-    /// are 0 here.
+    /// Creates a hello with the versions and the codec of this code. The limits are 0; the
+    /// caller sets them.
     #[must_use]
     pub fn new(cluster: Name, node: Name, incarnation: u128) -> Hello {
         Hello {
@@ -135,14 +135,14 @@ impl Hello {
         }
     }
 
-    /// Whether the first bytes of a connection, however few, can be those of a hello. Lets another
-    /// protocol be turned away before it has sent [`HELLO_BYTES`].
+    /// Whether the first bytes of a connection, however few, can be those of a hello. So
+    /// another protocol can be turned away before it has sent [`HELLO_BYTES`].
     #[must_use]
     pub fn may_start_with(bytes: &[u8]) -> bool {
         bytes.iter().zip(&MAGIC).all(|(found, expected)| found == expected)
     }
 
-    /// The bytes of this hello.
+    /// Returns the bytes of this hello.
     #[must_use]
     pub fn encode(&self) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];
@@ -165,7 +165,7 @@ impl Hello {
         bytes
     }
 
-    /// The hello that these bytes are.
+    /// Reads a hello from its bytes.
     ///
     /// # Errors
     /// See [`HelloError`].
@@ -202,10 +202,10 @@ impl Hello {
         })
     }
 
-    /// What both ends can do. Either end comes to the same result.
+    /// Returns the limits and abilities of both ends. Either end comes to the same result.
     ///
     /// # Errors
-    /// See [`Disagreement`]; they are looked for in the order in which it lists them.
+    /// See [`Disagreement`]; checked in the order versions, codec, cluster, credential, TLS.
     pub fn agree(ours: &Hello, theirs: &Hello) -> Result<Agreement, Disagreement> {
         let version = ours.version_max.min(theirs.version_max);
         if version < ours.version_min.max(theirs.version_min) {
@@ -244,8 +244,8 @@ fn put<const N: usize>(rest: &mut &mut [u8], field: [u8; N]) {
     }
 }
 
-/// The front of `rest`, which then begins behind it; zeros where nothing is left. The fields take
-/// 160 of 192 bytes, so that does not happen.
+/// Takes the front of `rest`, which then begins behind it; zeros where nothing is left. That
+/// does not happen: the fields take 160 of 192 bytes.
 fn take<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
     match rest.split_first_chunk() {
         Some((head, tail)) => {

@@ -120,7 +120,7 @@ pub const ACK_BYTES_MAX: u64 = 256 * 1024;
 /// takes the report along.
 pub const SETTLED_GAP_MS: u64 = 1;
 
-/// Divisor of a fragment's bytes when they count towards [`ACK_BYTES_MAX`]: the sender keeps
+/// Divisor of a fragment's bytes when they count towards `ACK_BYTES_MAX`: the sender keeps
 /// fragments in the user's own memory.
 pub const ACK_FRAGMENT_DIVISOR: u64 = 4;
 

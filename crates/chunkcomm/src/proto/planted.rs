@@ -1,28 +1,26 @@
-//! Protocol bugs that can be switched on, so that the simulator shows that it
-//! finds them. `planted.md` is the list as it was thought up from the text of
-//! ARCHITECTURE.md alone, before the code was read for it and before the simulator
-//! ran for the first time.
+//! Protocol bugs that can be switched on, to show that the simulator finds them. `planted.md`
+//! is the list as it was made from the text of ARCHITECTURE.md alone, before the code was read
+//! for it and before the simulator ran for the first time.
 //!
-//! `planted::is!` is `false` at compile time unless the crate is built for tests
-//! or with the feature `planted`; then at most one bug a thread is switched on.
-//! Where the text leaves a decision to the driver, the bug sits in the
-//! simulator's own driver.
+//! `planted::is!` is `false` at compile time unless the crate is built for tests or with the
+//! feature `planted`; then at most one bug a thread is switched on. Where the text leaves a
+//! decision to the driver, the bug sits in the simulator's own driver.
 
 #[cfg(any(test, feature = "simulation"))]
 macro_rules! bugs {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// A bug. Each says what it breaks, and which rule of "Sessions: what
-        /// outlives a connection" it offends.
+        /// A bug. Each comment names the damage, and the broken rule of "Sessions: what
+        /// outlives a connection".
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Bug {
             $($(#[doc = $doc])+ $name,)+
         }
 
         impl Bug {
-            /// Every bug, in the order of the list.
+            /// All bugs, in the order of the list.
             pub const ALL: &'static [Bug] = &[$(Bug::$name,)+];
 
-            /// The bug with this name.
+            /// Returns the bug with this name.
             #[must_use]
             pub fn named(name: &str) -> Option<Bug> {
                 match name {
@@ -76,11 +74,11 @@ bugs! {
     /// After a resume the open credit is not repeated: an open waits for ever.
     /// Rule 8.
     OpenCreditNotSaidAnew,
-    /// What the other end says that it has at the start of a connection is no ack:
-    /// one that was lost is not said anew. Rules 4, 6 and 8.
+    /// The received number that the other end reports at the start of a connection is no ack: a
+    /// lost ack is not repeated. Rules 4, 6 and 8.
     AckNotSaidAnew,
-    /// A packet counts as received when its header has come: what was cut in its
-    /// middle is never sent again. Rules 4 and 7.
+    /// A packet counts as received when its header has come: a packet cut in its middle is
+    /// never sent again. Rules 4 and 7.
     AckBeforeReceived,
     /// `received` at the start of a connection names the packet that broke off as
     /// whole: its rest is lost. Rules 6 and 7.
@@ -91,10 +89,9 @@ bugs! {
     AckTimerLost,
     /// A packet that asks for an ack at once is not answered at once. Rule 4.
     SyncNotAnswered,
-    /// What had been handled of the packet that broke off is handled again.
-    /// Rule 7.
+    /// The part already handled of the packet that broke off is handled again. Rule 7.
     PartialHandledTwice,
-    /// The skip of what had been handled ends one record too early. Rule 7.
+    /// The skip of the part already handled ends one record too early. Rule 7.
     SkipOffByRecord,
     /// The skip forgets that it ends within a fragment. Rule 7.
     SkipForgetsFragment,
@@ -104,7 +101,7 @@ bugs! {
     StaleAckGoesBack,
     /// A number above the next is taken: a loss is not noticed. Rule 9.
     GapAccepted,
-    /// An ack above what was written is believed. Rule 9.
+    /// An ack above the last packet written is believed. Rule 9.
     ForeignAckAccepted,
     /// `received` at the start of a connection is not checked. Rule 9.
     ReceivedNotChecked,
@@ -116,7 +113,7 @@ bugs! {
     /// The dialler dials again with the attempt of last time: `Stale` for ever.
     /// Rule 5.
     AttemptNotCounted,
-    /// What arrives on the replaced connection still reaches the session. Rule 5.
+    /// Bytes that arrive on the replaced connection still reach the session. Rule 5.
     OldConnectionStillRead,
     /// Bytes that were not handled stay in front of the next connection's.
     /// Rules 6 and 7.
@@ -131,7 +128,7 @@ bugs! {
     UnknownIsTransient,
     /// `gone` does not end the session. Rule 11.
     GoneIgnored,
-    /// At the end of a session waiting calls are not told. Rule 11.
+    /// Waiting calls do not learn of the end of their session. Rule 11.
     DeadNotTold,
     /// Silence never kills a session. Rule 10.
     NeverDead,
@@ -144,7 +141,7 @@ bugs! {
     NoProbe,
     /// After 3 s of silence the dialler does not give the connection up. Rule 10.
     SilenceKeepsConnection,
-    /// What we write counts as a sign of life of the peer. Rule 10.
+    /// Our own writes count as a sign of life of the peer. Rule 10.
     OwnBytesAreLife,
     /// The dialler waits no longer each time: a busy loop of dials. Rule 5.
     BackoffNeverGrows,
@@ -152,16 +149,15 @@ bugs! {
     CloseForgetsKept,
     /// The bye has no number and is not kept. Rules 1 and 12.
     ByeNotKept,
-    /// The end of a dead session says that what was written was acknowledged.
-    /// Rule 11.
+    /// The end of a dead session reports written packets as acknowledged. Rule 11.
     ReportsUnreceived,
-    /// What a packet brought each channel to counts as acknowledged when the
-    /// packet is filled. Rule 4.
+    /// The messages and ends in a packet count as acknowledged when the packet is filled. Rule
+    /// 4.
     ChannelAckEarly,
     /// Fragments cost no credit: more arrives than was granted. "Credit".
     CreditNotSpentByFragment,
-    /// Consumed bytes are granted anew only when all that was granted was
-    /// consumed: a slow reader starves its sender. "Credit".
+    /// Consumed bytes are granted anew only when everything granted was consumed: a slow reader
+    /// starves its sender. "Credit".
     WindowNeverGranted,
     /// The memory for one large message is not given back: the second waits for
     /// ever. "Credit".
@@ -178,11 +174,11 @@ bugs! {
 
 #[cfg(any(test, feature = "simulation"))]
 impl Bug {
-    /// Of these, the ones that show in graphs of channels.
+    /// The bugs that show in graphs of channels.
     pub const GRAPHS: &'static [Bug] = &[Bug::BlockedKeepsTurn, Bug::LargeMemoryUnasked];
 }
 
-/// Is this bug switched on? `false` in a build that has none.
+/// Whether this bug is switched on; `false` in a build that has none.
 #[cfg(any(test, feature = "planted"))]
 macro_rules! is {
     ($bug:ident) => {
@@ -190,7 +186,7 @@ macro_rules! is {
     };
 }
 
-/// Is this bug switched on? Never in this build.
+/// Whether this bug is switched on; never in this build.
 #[cfg(not(any(test, feature = "planted")))]
 macro_rules! is {
     ($bug:ident) => {

@@ -1,8 +1,8 @@
 //! The reading half of the codec: a serde `Deserializer` over a slice.
 //!
-//! Two things keep a stranger's bytes cheap. A length is checked against the bytes that are left
-//! before anybody hears of it. And what may contain itself (options, sequences, maps, enums)
-//! counts its depth.
+//! Two things keep a stranger's bytes cheap. A length is checked against the bytes that are
+//! left before it is used. And values that may contain themselves (options, sequences, maps,
+//! enums) count their depth.
 
 use serde::de::value::U32Deserializer;
 use serde::de::{
@@ -12,7 +12,7 @@ use serde::de::{
 
 use super::{DEPTH_MAX, DecodeError};
 
-/// What is left of the bytes, and of the depth.
+/// The bytes and levels that are left.
 pub(super) struct Decoder<'de> {
     rest: &'de [u8],
     levels_left: u32,
@@ -48,15 +48,15 @@ impl<'de> Decoder<'de> {
         self.array().map(|[byte]| byte)
     }
 
-    /// A declared number of bytes, which are then read.
+    /// Reads a declared number of bytes, then the bytes.
     #[inline]
     fn counted(&mut self) -> Result<&'de [u8], DecodeError> {
         let bytes = u64::from_le_bytes(self.array()?);
         self.slice(usize::try_from(bytes).map_err(|_| DecodeError::Short)?)
     }
 
-    /// A declared number of elements. Several elements take at least a byte each, so a number
-    /// above what is left is a lie.
+    /// Reads a declared number of elements. Several elements take at least a byte each, so a
+    /// number above the bytes left is a lie.
     #[inline]
     fn count(&mut self) -> Result<usize, DecodeError> {
         let count = u64::from_le_bytes(self.array()?);
@@ -66,7 +66,7 @@ impl<'de> Decoder<'de> {
         }
     }
 
-    /// Reads by `inner` one level further down.
+    /// Reads with `inner` one level further down.
     #[inline]
     fn nested<R>(
         &mut self,
@@ -91,7 +91,7 @@ impl<'de> Decoder<'de> {
     }
 }
 
-/// The methods that read a number.
+/// Defines the methods that read a number.
 macro_rules! numbers {
     ($($deserialize:ident $visit:ident $number:ty;)*) => {$(
         #[inline]
@@ -260,7 +260,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 }
 
-/// The parts of a tuple, an array or a struct: their number is the type's.
+/// The parts of a tuple, an array or a struct: the type determines their number.
 struct Fields<'a, 'de> {
     decoder: &'a mut Decoder<'de>,
     left: usize,
@@ -319,7 +319,7 @@ impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
 struct Entries<'a, 'de> {
     decoder: &'a mut Decoder<'de>,
     left: usize,
-    /// The bytes left before the present entry.
+    /// Bytes left before the present entry.
     rest_before: usize,
 }
 

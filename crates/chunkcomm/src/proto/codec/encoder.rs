@@ -1,6 +1,6 @@
 //! The writing half of the codec: a serde `Serializer` over bincode's encoder.
 //!
-//! bincode's own lets a value lie in itself as deep as it likes. This one counts what the
+//! bincode's own serializer allows any depth. This one counts the levels that the
 //! [`Decoder`](super::decoder) counts: options, sequences, maps and enums. The number of levels
 //! that may still follow is handed down by value. It is a constant for a type that does not
 //! contain itself, so that nothing is left of it in optimised code.
@@ -22,13 +22,13 @@ pub(super) struct Levels<'a, E> {
 }
 
 impl<'a, E: Encoder> Levels<'a, E> {
-    /// For a whole message.
+    /// Creates the encoder of a whole message.
     #[inline(always)]
     pub(super) fn new(encoder: &'a mut E) -> Self {
         Levels { encoder, left: DEPTH_MAX }
     }
 
-    /// One level further down.
+    /// Goes one level further down.
     #[inline(always)]
     fn nested(self) -> Result<Self, EncodeError> {
         match self.left.checked_sub(1) {
@@ -37,7 +37,7 @@ impl<'a, E: Encoder> Levels<'a, E> {
         }
     }
 
-    /// One level further down, in the variant of this index.
+    /// Goes one level further down, into the variant of this index.
     #[inline(always)]
     fn variant(self, index: u32) -> Result<Self, EncodeError> {
         let variant = self.nested()?;
@@ -45,7 +45,7 @@ impl<'a, E: Encoder> Levels<'a, E> {
         Ok(variant)
     }
 
-    /// One level further down, with `len` elements.
+    /// Goes one level further down, to `len` elements.
     #[inline(always)]
     fn counted(self, len: Option<usize>) -> Result<Self, EncodeError> {
         let counted = self.nested()?;
@@ -72,7 +72,7 @@ fn uncounted() -> EncodeError {
     bincode::serde::EncodeError::SequenceMustHaveLength.into()
 }
 
-/// The methods that write a value that has no parts.
+/// Defines the methods that write a value without parts.
 macro_rules! plain {
     ($($serialize:ident $value:ty;)*) => {$(
         #[inline(always)]
@@ -217,7 +217,7 @@ impl<E: Encoder> Serializer for Levels<'_, E> {
     }
 }
 
-/// The parts of a value.
+/// Implements the traits that write the parts of a value.
 macro_rules! parts {
     ($($parts:ident: $($part:ident($($key:ty)?))+;)*) => {$(
         impl<E: Encoder> ser::$parts for Levels<'_, E> {

@@ -1,11 +1,12 @@
 //! A short way for messages that are a sequence of numbers, there and back.
 //!
 //! serde has a `Vec` built element by element: a check of the bytes and one of the capacity for
-//! each, where the bytes of numbers could be converted at once. Which visitor asks for them,
-//! serde's own or one that does something else with them, a deserializer cannot know. But a whole
-//! message of type `Vec<u32>` is read by serde's own, so what comes out of it is known, and it is
-//! made here without it. Likewise what serde's own writes of a `Vec<u32>` is known. In a build
-//! without optimisation the comparisons of types are made for each message; with it none is left.
+//! each, where the bytes of numbers could be converted at once. A deserializer cannot know
+//! whether serde's own visitor asks for the numbers, or one that does something else with them.
+//! But a whole message of type `Vec<u32>` is read by serde's own. Its result is known, and is
+//! made here without it. Likewise the bytes that serde's own writes of a `Vec<u32>` are known.
+//! In a build without optimisation the comparisons of types are made for each message; with it
+//! none is left.
 
 use std::mem;
 
@@ -33,7 +34,7 @@ fn vector<N: Number<BYTES>, const BYTES: usize>(bytes: &[u8]) -> Result<Vec<N>, 
     Ok(numbers.iter().map(|bytes| N::read(*bytes)).collect())
 }
 
-/// Writes `numbers` to `out`, which is as long as they take.
+/// Writes `numbers` to `out`, which has exactly their length.
 fn write<N: Number<BYTES>, const BYTES: usize>(numbers: &[N], out: &mut [u8]) {
     let Some((count, rest)) = out.split_first_chunk_mut() else { return };
     *count = (numbers.len() as u64).to_le_bytes();
@@ -42,8 +43,8 @@ fn write<N: Number<BYTES>, const BYTES: usize>(numbers: &[N], out: &mut [u8]) {
     }
 }
 
-/// Appends `numbers` to `out`, part by part: its memory is not cleared before, and a part lies in
-/// the cache.
+/// Appends `numbers` to `out`, part by part: so the new memory is not cleared first, and a part
+/// lies in the cache.
 fn append<N: Number<BYTES>, const BYTES: usize>(numbers: &[N], out: &mut Vec<u8>) {
     out.reserve(COUNT_BYTES + size_of_val(numbers));
     out.extend_from_slice(&(numbers.len() as u64).to_le_bytes());
@@ -56,7 +57,7 @@ fn append<N: Number<BYTES>, const BYTES: usize>(numbers: &[N], out: &mut Vec<u8>
     }
 }
 
-/// Numbers that are appended at once.
+/// Number of numbers that are appended at once.
 const PART_NUMBERS: usize = 512;
 
 /// Bytes of the count before a sequence.
@@ -76,7 +77,7 @@ macro_rules! numbers {
             }
         })*
 
-        /// Bytes that `value` takes, if it is a vector of numbers.
+        /// Returns the bytes that `value` takes, if it is a vector of numbers.
         #[inline(always)]
         pub(super) fn encoded_bytes<T>(value: &T) -> Option<usize> {
             if mem::size_of::<T>() == mem::size_of::<Vec<u8>>() {
@@ -87,7 +88,7 @@ macro_rules! numbers {
             None
         }
 
-        /// Encodes `value`, a vector of numbers, to `out`, which has as many bytes as it takes.
+        /// Encodes `value`, a vector of numbers, to `out`, which has exactly its length.
         #[inline(always)]
         pub(super) fn encode<T>(value: &T, out: &mut [u8]) {
             $(if let Ok(numbers) = cast!(value, &Vec<$number>) {
@@ -95,8 +96,8 @@ macro_rules! numbers {
             })*
         }
 
-        /// Appends the encoded `value` to `out`, if it is a vector of numbers; returns the number
-        /// of bytes that it takes.
+        /// Appends the encoded `value` to `out`, if it is a vector of numbers; returns the
+        /// number of bytes used.
         #[inline(always)]
         pub(super) fn append_to<T>(value: &T, out: &mut Vec<u8>) -> Option<usize> {
             let bytes = encoded_bytes(value)?;

@@ -38,7 +38,7 @@ fn reference<T: Serialize>(value: &T) -> Vec<u8> {
     bincode::serde::encode_to_vec(value, FORMAT).unwrap()
 }
 
-/// Both encoders and the decoder against bincode's own.
+/// Compares both encoders and the decoder with bincode's own.
 fn agrees<T: Serialize + DeserializeOwned + PartialEq + fmt::Debug>(value: &T) {
     let expected = reference(value);
     let mut slice = vec![0xaa; expected.len() + 3];
@@ -231,7 +231,7 @@ proptest! {
     }
 }
 
-/// A declared length and nothing behind it.
+/// Returns a declared length with nothing behind it.
 fn claim(length: u64) -> [u8; 8] {
     length.to_le_bytes()
 }
@@ -247,7 +247,7 @@ fn a_hostile_length_is_refused_before_anything_is_allocated() {
     }
 }
 
-/// Notes how many elements it was told to expect.
+/// Notes the number of elements in the size hint.
 struct Hint(Option<usize>);
 
 impl<'de> Deserialize<'de> for Hint {
@@ -296,12 +296,12 @@ fn depth_is_bounded() {
     assert_eq!(reference(&list), nested(deepest));
     assert_eq!(decode::<List>(&nested(deepest + 1)), Err(DecodeError::TooDeep));
     assert_eq!(decode::<List>(&nested(1 << 20)), Err(DecodeError::TooDeep));
-    // What lies side by side is not deep.
+    // Values side by side are not deep.
     let many = vec![List { value: 1, next: None }; 4 * deepest];
     assert_eq!(decode::<Vec<List>>(&reference(&many)), Ok(many));
 }
 
-/// One of each kind of value that counts towards the depth, as what the others lie in.
+/// One of each kind of value that counts towards the depth, as the container of the others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Deep {
     Leaf,
@@ -314,7 +314,7 @@ enum Deep {
 }
 
 impl Deep {
-    /// This one in another, of the kind with this number.
+    /// Puts this value in another, of the kind with this number.
     fn within(self, kind: usize) -> Deep {
         let inner = Box::new(self);
         match kind % 6 {

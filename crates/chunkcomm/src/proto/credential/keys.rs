@@ -1,4 +1,4 @@
-//! What is derived from a seed, and the proofs that are made with it.
+//! Secrets derived from a seed, and the proofs made with them.
 
 use super::{Hellos, PROOF_BYTES, Role, SEED_BYTES, Seed};
 use ring::{digest, hkdf, hmac};
@@ -8,7 +8,7 @@ use std::fmt;
 const SALT: &[u8] = b"chunkcomm credential 1";
 
 impl Hellos {
-    /// A digest of both (SHA-256), which names this connection.
+    /// Returns a digest of both hellos (SHA-256), which names this connection.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         let mut context = digest::Context::new(&digest::SHA256);
@@ -29,19 +29,20 @@ impl fmt::Debug for ProofKey {
 }
 
 impl ProofKey {
-    /// The key of the credential with this seed.
+    /// Returns the key of the credential with this seed.
     #[must_use]
     pub fn of(seed: &Seed) -> ProofKey {
         ProofKey(hmac::Key::new(hmac::HMAC_SHA256, &derived(seed, b"proof")))
     }
 
-    /// The proof of the end that has this role.
+    /// Returns the proof of the end in `role`.
     #[must_use]
     pub fn prove(&self, role: Role, hellos: &Hellos) -> [u8; PROOF_BYTES] {
         fixed(hmac::sign(&self.0, &self.message(role, hellos)).as_ref())
     }
 
-    /// Whether the end that has this role made this proof; takes as long whatever is wrong with it.
+    /// Whether the end in `role` made this proof. Takes the same time whatever is wrong with
+    /// the proof.
     #[must_use]
     pub fn verify(&self, role: Role, hellos: &Hellos, proof: &[u8; PROOF_BYTES]) -> bool {
         hmac::verify(&self.0, &self.message(role, hellos), proof).is_ok()
@@ -52,7 +53,7 @@ impl ProofKey {
     }
 }
 
-/// The seed of the Ed25519 key that the members of the cluster show in TLS.
+/// Returns the seed of the Ed25519 key that the members of the cluster show in TLS.
 #[must_use]
 pub fn identity_seed(seed: &Seed) -> [u8; 32] {
     derived(seed, b"tls identity")
@@ -75,7 +76,7 @@ fn derived(seed: &Seed, label: &'static [u8]) -> [u8; SEED_BYTES] {
     bytes
 }
 
-/// What a digest of 256 bits is.
+/// Returns a digest of 256 bits as an array.
 fn fixed(bytes: &[u8]) -> [u8; 32] {
     bytes.try_into().expect("SHA-256 gives 32 bytes")
 }
@@ -132,7 +133,8 @@ mod tests {
         assert_ne!(proof, identity);
         assert_ne!(proof, seed.0);
         assert_ne!(identity, seed.0);
-        // Computed by another program, from the description of the module above.
+        // The numbers were computed by another program, from the description of the module
+        // above.
         assert_eq!(identity[..8], [143, 44, 158, 192, 91, 115, 118, 87]);
         assert_eq!(proof[..8], [230, 147, 231, 96, 138, 45, 202, 154]);
         let proof = key().prove(Role::Dialler, &hellos());

@@ -1,16 +1,16 @@
-//! The format of a chain of waits, as it travels and as it is kept.
+//! Format of a chain of waits, as it travels and as it is kept.
 //!
 //! ```text
 //! hop    node u64 | channel u32 | position u64 | u8, the node's name | u8, the channel's name
-//! chain  1 to 16 hops: each waits for the next one, the last one for who is told
+//! chain  1 to 16 hops: each waits for the next one, the last one for the node that gets it
 //! ```
 
 use crate::proto::packet::cut;
 
-/// Hops of a chain at most: a longer cycle is not found.
+/// Most hops of a chain: a longer cycle is not found.
 pub const HOPS_MAX: usize = 16;
 
-/// Names are cut to so many bytes.
+/// Most bytes of a name, which is cut there.
 pub const HOP_NAME_BYTES_MAX: usize = 32;
 
 /// Bytes of a hop beside its names.
@@ -22,20 +22,20 @@ pub const CHAIN_BYTES_MAX: usize = HOPS_MAX * (HOP_BYTES + 2 * HOP_NAME_BYTES_MA
 /// A node that waits for credit of a channel to the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hop<'a> {
-    /// Which node: of its incarnation the lower half.
+    /// The node: the lower half of its incarnation.
     pub node: u64,
-    /// Its number of the channel.
+    /// The node's number of the channel.
     pub channel: u32,
-    /// Bytes that it has sent on the channel: the same as long as it waits.
+    /// Bytes that the node has sent on the channel: the same as long as it waits.
     pub position: u64,
-    /// What the node is called, cut.
+    /// The node's name, cut.
     pub node_name: &'a str,
-    /// What the channel is called, cut.
+    /// The channel's name, cut.
     pub channel_name: &'a str,
 }
 
 impl Hop<'_> {
-    /// Puts it behind the hops of `chain`.
+    /// Appends the hop to `chain`.
     pub fn append_to(&self, chain: &mut Vec<u8>) {
         chain.extend_from_slice(&self.node.to_le_bytes());
         chain.extend_from_slice(&self.channel.to_le_bytes());
@@ -48,13 +48,13 @@ impl Hop<'_> {
     }
 }
 
-/// The hops of `chain` up to its end, or to where it is none any more.
+/// Returns the hops of `chain` up to its end, or to the first malformed one.
 pub fn hops(chain: &[u8]) -> impl Iterator<Item = Hop<'_>> {
     let mut rest = chain;
     std::iter::from_fn(move || take_hop(&mut rest))
 }
 
-/// `bytes` are a chain: hops without anything behind them, and no more than may be.
+/// Whether `bytes` are a chain: 1 to `HOPS_MAX` hops and nothing behind them.
 #[must_use]
 pub fn is_chain(bytes: &[u8]) -> bool {
     let mut rest = bytes;

@@ -3,13 +3,13 @@ use crate::proto::random::Random;
 use proptest::prelude::*;
 use std::collections::{BTreeSet, VecDeque};
 
-/// A wait: from, to; by the number of its channel.
+/// Waits by the number of their channel: from, to.
 type Edges = BTreeMap<u32, (usize, usize)>;
 
 /// Nodes that tell each other of their waits, in steps of a tenth of a second.
 struct Mesh {
     boards: Vec<Board>,
-    /// When within the second each node looks.
+    /// Time within the second when each node looks.
     phases: Vec<u64>,
     edges: Edges,
     positions: BTreeMap<u32, u64>,
@@ -47,7 +47,7 @@ impl Mesh {
         }
     }
 
-    /// All nodes look whose time it is, and hear what was told a while ago.
+    /// Lets all nodes look whose time it is, and hear the words sent a while ago.
     fn step(&mut self) {
         let step = self.history.len() as u64;
         self.now = self.now.after(STEP);
@@ -88,7 +88,7 @@ impl Mesh {
         self.on_the_way.make_contiguous().sort_by_key(|it| it.0);
     }
 
-    /// What each node has confirmed was there as a whole at some step.
+    /// Checks that each confirmed cycle was there as a whole at some step.
     fn check_sound(&self) {
         for board in &self.boards {
             for cycle in board.cycles.iter().filter(|it| it.confirmed) {
@@ -100,7 +100,7 @@ impl Mesh {
         }
     }
 
-    /// `node` can be reached from itself, through others.
+    /// Whether `node` can be reached from itself, through others.
     fn is_in_cycle(&self, node: usize) -> bool {
         let mut reached = BTreeSet::new();
         let mut from = vec![node];
@@ -143,7 +143,7 @@ proptest! {
         }
         mesh.run(10 * (4 * nodes + 4));
         mesh.check_complete();
-        // One of them receives.
+        // One of the nodes receives.
         mesh.set((removed % edges.len()) as u32, None);
         mesh.run(10 * (4 * nodes + 8));
         mesh.check_complete();
@@ -202,7 +202,7 @@ fn a_cycle_is_named_and_gone_when_one_receives() {
         .map(|it| format!("{it} on channel \"c\""));
     assert_eq!(named, [[first, second, third].join(", ")]);
     mesh.set(2, None);
-    // Its own wait is over at its next look, those of others are not confirmed.
+    // The node's own wait is over at its next look; the waits of others are not confirmed.
     mesh.run(11);
     assert!(mesh.boards[2].cycles(mesh.now).is_empty());
     mesh.run(80);
@@ -235,7 +235,7 @@ fn who_waits_for_itself_or_for_a_moment_is_not_reported() {
     assert!(mesh.boards.iter_mut().all(|it| it.cycles(mesh.now).is_empty()));
 }
 
-/// Words of the last node come back now by the one and now by the other.
+/// Words of the last node come back by a different way each time.
 #[test]
 fn a_node_in_two_cycles_says_so_without_a_pause() {
     for seed in 0..20 {

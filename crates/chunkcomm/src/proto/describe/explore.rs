@@ -1,4 +1,4 @@
-//! What to ask a type next.
+//! The choice of the next question to a type.
 //!
 //! A pass answers the calls from the root on. At each node it picks an alternative:
 //!
@@ -7,33 +7,34 @@
 //! 2. otherwise one that comes to an end soonest, by what is known;
 //! 3. if none is known to end, the pass is stopped by an error. Everything noted until then stays.
 //!
-//! So a list first runs into itself and stops; the next pass answers that place by `None` and sees
-//! what lies behind it.
+//! So a list first runs into itself and stops; the next pass answers that place by `None` and
+//! sees the parts behind it.
 //!
 //! There is an end, because every pass finds something or rules something out. When a pass was
-//! stopped, the innermost alternative that was picked for what is unknown behind it waits until
-//! the node that stopped the pass is known to end. When a type turned down what was made up for
-//! it, the alternative is tried [`TRIES_MAX`] times with other numbers and then given up.
+//! stopped, the innermost alternative that was picked for something unknown behind it waits. It
+//! waits until the node that stopped the pass is known to end. When a type refused a made-up
+//! answer, the alternative is tried [`TRIES_MAX`] times with other numbers and then given up.
 
 use std::any::type_name;
 use std::collections::{HashMap, HashSet};
 
 use super::graph::{Alternative, Form, Graph, Id, Kind, Node};
 
-/// How often an alternative is tried in vain before it is given up.
+/// Number of vain tries of an alternative before it is given up.
 const TRIES_MAX: u32 = 4;
 
-/// Passes in all. A pass sees at least one variant of an enum, usually.
+/// Most passes in all. A pass usually sees at least one variant of an enum.
 const PASSES_MAX: u32 = 4096;
 
-/// Calls that one pass answers by what is unknown; after that it only comes to an end.
+/// Calls of one pass that may be answered by something unknown; after that the pass only comes
+/// to an end.
 const STEPS_MAX: u32 = 10_000;
 
-/// Calls within each other that one pass answers.
+/// Most calls within each other that one pass answers.
 const DEPTH_MAX: usize = 128;
 
-/// Tells nodes apart. The names of types are unique enough within one process, and what they tell
-/// apart needlessly is merged later; they are not part of the description.
+/// Identity of a node. The names of types are unique enough within one process. Nodes that they
+/// tell apart needlessly are merged later; the names are not part of the description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     kind: Kind,
@@ -53,33 +54,34 @@ pub(super) enum Slot {
 struct Frame {
     id: Id,
     alternative: usize,
-    /// Picked because something behind it is unknown.
+    /// Whether it was picked because something behind it is unknown.
     curious: bool,
 }
 
-/// The graph as far as known, and where the present pass stands.
+/// The graph as far as known, and the state of the present pass.
 #[derive(Debug, Default)]
 pub(super) struct Explorer {
     nodes: Vec<Node>,
     ids: HashMap<Key, Id>,
     root: Option<Id>,
-    /// Two calls in one place asked for different things.
+    /// Whether two calls in one place asked for different things.
     varies: bool,
-    /// Shifts the answers of leaves after something larger was turned down.
+    /// Shifts the answers of leaves after something larger was refused.
     round: u32,
     passes: u32,
 
-    /// By node, as of the beginning of the pass: whether something unknown lies at or behind it.
+    /// By node, at the beginning of the pass: whether something unknown lies at or behind it.
     open: Vec<bool>,
-    /// By node, likewise: within how many levels it can come to an end.
+    /// By node, at the beginning of the pass: number of levels within which it can come to an
+    /// end.
     height: Vec<Option<u32>>,
 
-    /// The rest is about the present pass.
+    /// This field and all below are about the present pass.
     stack: Vec<Frame>,
     steps: u32,
     found: bool,
     stopped: bool,
-    /// Why: an alternative waits for a node, or was turned down.
+    /// The alternative that stopped the pass; it waits for a node, or was refused (`None`).
     blamed: Option<(Frame, Option<Id>)>,
     curious: Vec<Frame>,
 }
@@ -105,14 +107,14 @@ impl Explorer {
         true
     }
 
-    /// Notes how the pass came out, and who is to blame when it found nothing.
+    /// Notes how the pass ended, and the alternatives to blame when it found nothing.
     pub(super) fn end_pass(&mut self, made_up: bool) {
         if self.found {
             return;
         }
         let blamed = match self.blamed {
             Some(blamed) if !made_up => vec![blamed],
-            // What it was curious about did not come up.
+            // The unknown things that it was curious about did not come up.
             _ => self.curious.iter().map(|frame| (*frame, None)).collect(),
         };
         for (frame, waits_for) in blamed {
@@ -125,12 +127,12 @@ impl Explorer {
         }
     }
 
-    /// Whether the pass is over and every further call is to fail.
+    /// Whether the pass is over and every further call must fail.
     pub(super) fn is_stopped(&self) -> bool {
         self.stopped
     }
 
-    /// The node of this call, which fills `slot`.
+    /// Returns the node of this call, which fills `slot`.
     pub(super) fn enter<V, T>(&mut self, slot: Slot, kind: Kind, answers: u32) -> Id {
         let key = Key { kind, visitor: type_name::<V>(), value: type_name::<T>() };
         let next = self.nodes.len();
@@ -157,7 +159,7 @@ impl Explorer {
         id
     }
 
-    /// Whether the child in this place asked for anything yet.
+    /// Whether the child in this place has asked for anything yet.
     pub(super) fn is_known(&self, slot: Slot) -> bool {
         match slot {
             Slot::Root => self.root.is_some(),
@@ -176,7 +178,7 @@ impl Explorer {
         answer
     }
 
-    /// A leaf's visitor did not like the answer.
+    /// Notes that a leaf's visitor refused the answer.
     pub(super) fn turned_down(&mut self, id: Id, answer: u32) {
         self.nodes[id].turned_down |= 1 << answer;
         self.found = true;
@@ -200,11 +202,11 @@ impl Explorer {
         Some(alternative)
     }
 
-    /// The answer to a node is over: the visitor has its value, or not.
+    /// Ends the answer to a node: its visitor has its value, or not.
     pub(super) fn leave(&mut self, made_up: bool) {
         let frame = self.stack.pop().expect("every leave follows a pick");
         if made_up {
-            // It may have asked for less than it could.
+            // The visitor may have asked for less than it could.
             let alternative = &mut self.nodes[frame.id].alternatives[frame.alternative];
             if !alternative.is_done() {
                 alternative.arity = Some(alternative.children.len());
@@ -215,8 +217,8 @@ impl Explorer {
         }
     }
 
-    /// The type did not take what was made up for this alternative, unless the pass was stopped
-    /// before.
+    /// Notes that the type refused the answer made up for this alternative, unless the pass was
+    /// stopped before.
     pub(super) fn refused(&mut self, id: Id, alternative: usize) {
         if self.stopped {
             return;
@@ -232,7 +234,7 @@ impl Explorer {
         }
     }
 
-    /// A variant turned out to look like this.
+    /// Notes the form of a variant.
     pub(super) fn has_form(&mut self, id: Id, alternative: usize, form: Form) {
         let alternative = &mut self.nodes[id].alternatives[alternative];
         match alternative.form {
@@ -257,7 +259,7 @@ impl Explorer {
         }
     }
 
-    /// The alternative to learn from: something at or behind it is unknown.
+    /// Returns the alternative to learn from: something at or behind it is unknown.
     fn least_tried(&self, id: Id) -> Option<usize> {
         if !self.may_be_open(id) {
             return None;
@@ -273,7 +275,8 @@ impl Explorer {
             .map(|(index, _)| index)
     }
 
-    /// Whether something at or behind `one` is unknown, not passing through what was `seen`.
+    /// Whether something at or behind `one` is unknown, without passing through nodes in
+    /// `seen`.
     fn leads_on(&self, one: &Alternative, seen: &mut HashSet<Id>) -> bool {
         if !one.is_done() {
             return true;
@@ -293,12 +296,13 @@ impl Explorer {
         false
     }
 
-    /// False when nothing was unknown behind the node at the beginning of the pass.
+    /// Whether something may be unknown behind the node; false when nothing was at the
+    /// beginning of the pass.
     fn may_be_open(&self, id: Id) -> bool {
         self.open.get(id).copied().unwrap_or(true)
     }
 
-    /// The alternative that comes to an end soonest.
+    /// Returns the alternative that comes to an end soonest.
     fn lowest(&self, id: Id) -> Option<usize> {
         let alternatives = self.nodes[id].alternatives.iter().enumerate();
         alternatives

@@ -1,17 +1,17 @@
-//! What is known of a type, as a graph.
+//! Knowledge of a type, as a graph.
 //!
-//! A *node* is one call of the deserializer by one visitor: a struct, a sequence, a number. It has
-//! one *alternative* for each way in which it can be answered: an enum one for each variant, an
-//! option some and none, a sequence one element and no element, a struct just one. An alternative
-//! has *children*, the nodes it asks for in turn.
+//! A *node* is one call of the deserializer by one visitor: a struct, a sequence, a number. It
+//! has one *alternative* for each way in which it can be answered: an enum one for each
+//! variant, an option some and none, a sequence one element and no element, a struct just one.
+//! An alternative has *children*, the nodes that it asks for in turn.
 
-/// Structs and tuples within each other that are looked through for a value that takes no bytes.
+/// Most structs and tuples within each other that are searched for a value without bytes.
 const DEPTH_MAX: usize = 128;
 
 /// A node's place in the graph.
 pub(super) type Id = usize;
 
-/// What a visitor asked for.
+/// The kind of value that a visitor asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     /// A value without parts, by its name in the text.
@@ -19,7 +19,7 @@ pub(super) enum Kind {
     /// Nothing, which takes no bytes.
     Unit,
     UnitStruct(&'static str),
-    /// Whatever the bytes say they are.
+    /// Any type, as the bytes declare.
     Any,
     Option,
     Seq,
@@ -31,7 +31,7 @@ pub(super) enum Kind {
     Enum(&'static str, &'static [&'static str]),
 }
 
-/// How an enum's variant looks.
+/// Form of an enum's variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Form {
     Unit,
@@ -54,15 +54,15 @@ impl Form {
 /// One way to answer a node.
 #[derive(Debug, Default)]
 pub(super) struct Alternative {
-    /// What it asks for in turn, as far as known.
+    /// Nodes that it asks for in turn, as far as known.
     pub(super) children: Vec<Id>,
-    /// For a variant, once known.
+    /// Form of a variant, once known.
     pub(super) form: Option<Form>,
-    /// How many children there are, once known.
+    /// Number of children, once known.
     pub(super) arity: Option<usize>,
     pub(super) tries: u32,
     pub(super) given_up: bool,
-    /// Answering it was stopped by this node.
+    /// Node that stopped an answer by this alternative.
     pub(super) waits_for: Option<Id>,
 }
 
@@ -76,7 +76,7 @@ impl Alternative {
         self.arity.is_some_and(|arity| self.children.len() >= arity)
     }
 
-    /// Whether it is not to be asked for what is unknown.
+    /// Whether it must not be asked for unknown things.
     pub(super) fn is_out(&self) -> bool {
         self.given_up || self.waits_for.is_some()
     }
@@ -87,9 +87,9 @@ impl Alternative {
 pub(super) struct Node {
     pub(super) kind: Kind,
     pub(super) alternatives: Vec<Alternative>,
-    /// The answers, by a bit each, that a leaf's visitor turned down.
+    /// The answers, a bit each, that a leaf's visitor refused.
     pub(super) turned_down: u32,
-    /// How many answers there are for a leaf.
+    /// Number of answers that there are for a leaf.
     pub(super) answers: u32,
 }
 
@@ -108,7 +108,7 @@ impl Node {
         Node { kind, alternatives, turned_down: 0, answers }
     }
 
-    /// The first answer, counted from `round` on, that was not turned down.
+    /// Returns the first answer, counted from `round` on, that was not refused.
     pub(super) fn answer(&self, round: u32) -> Option<u32> {
         (0..self.answers)
             .map(|offset| (round + offset) % self.answers)
@@ -116,12 +116,12 @@ impl Node {
     }
 }
 
-/// What was found out.
+/// Everything that was found out about a type.
 #[derive(Debug)]
 pub(super) struct Graph {
     pub(super) nodes: Vec<Node>,
     pub(super) root: Option<Id>,
-    /// Two calls in one place asked for different things.
+    /// Whether two calls in one place asked for different things.
     pub(super) varies: bool,
 }
 
@@ -133,7 +133,7 @@ impl Graph {
         !self.varies && self.nodes.iter().all(|node| is_done(node) && !is_any(node))
     }
 
-    /// Why values of the type cannot travel, if so.
+    /// Returns the reason why values of the type cannot travel, if there is one.
     pub(super) fn refusal(&self) -> Option<&'static str> {
         if self.nodes.iter().any(|node| node.kind == Kind::Any) {
             return Some("the type asks the bytes what they are, which this format cannot say");

@@ -1,4 +1,4 @@
-//! A deserializer without bytes: it notes what it is asked for and makes up the answer.
+//! A deserializer without bytes: it notes the calls and makes up the answers.
 
 use std::fmt;
 
@@ -11,8 +11,8 @@ use serde::de::{
 use super::explore::{Explorer, Slot};
 use super::graph::{Form, Id, Kind};
 
-/// The end of a pass. Why it came is noted in the [`Explorer`], because a type may replace an
-/// error by its own.
+/// End of a pass. The [`Explorer`] notes the reason, because a type may replace an error by its
+/// own.
 #[derive(Debug)]
 pub(super) struct Stop;
 
@@ -86,7 +86,8 @@ impl<'a> Probe<'a> {
     }
 }
 
-/// The methods that ask for a value without parts, with its name and the possible answers.
+/// Defines the methods that ask for a value without parts, with its name and the possible
+/// answers.
 macro_rules! leaves {
     ($($deserialize:ident $visit:ident $name:literal $answers:expr;)*) => {$(
         fn $deserialize<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Stop> {
@@ -95,7 +96,7 @@ macro_rules! leaves {
     )*};
 }
 
-/// Lengths that identifiers, addresses and digests have.
+/// Answers for bytes, of the lengths that identifiers, addresses and digests have.
 const BYTES: [&[u8]; 5] = [&[], &[1; 16], &[1; 4], &[1; 32], &[1; 8]];
 
 impl<'de> Deserializer<'de> for Probe<'_> {
@@ -240,7 +241,7 @@ impl<'a> Parts<'a> {
         Slot::Child { parent: self.id, alternative: self.alternative, index: self.given }
     }
 
-    /// The probe of an only part.
+    /// Returns the probe of an only part.
     fn only(self) -> Probe<'a> {
         let slot = self.slot();
         Probe { explorer: self.explorer, slot }
@@ -255,12 +256,12 @@ impl<'a> Parts<'a> {
         self.given += 1;
         let result = seed.deserialize(Probe { explorer: &mut *self.explorer, slot });
         match result {
-            // It has its value without asking for one.
+            // The part has its value without asking for one.
             Ok(_) if !self.explorer.is_known(slot) => {
                 self.explorer.enter::<(), ()>(slot, Kind::Unit, 0);
             }
             Ok(_) => {}
-            // The part itself was made up, and then its type turned it down.
+            // The part itself was made up, and then its type refused it.
             Err(_) => self.explorer.refused(self.id, self.alternative),
         }
         result

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::*;
 
-/// Checks that everything was found out.
+/// Describes a type; checks that everything was found out.
 fn text<T: DeserializeOwned>() -> String {
     let description = describe::<T>();
     assert!(description.complete, "{}", description.text);
@@ -141,14 +141,14 @@ fn types_without_values_come_to_an_end() {
     assert_eq!(text::<Result<u8, Never>>(), "enum Result{Ok(u8) | Err(enum Never{})}");
 }
 
-/// The same names elsewhere, unless said otherwise.
+/// The same types and names in another module, unless said otherwise.
 mod elsewhere {
     use super::*;
 
     shape! { pub(crate) struct List { value: u8, next: Option<Box<List>>, last: bool } }
     shape! { pub(crate) struct Both { a: Wrap<u8>, b: Wrap<u16>, c: Again<u8> } }
     shape! { #[serde(rename = "Wrap")] pub(crate) struct Again<T> { inner: T } }
-    // Unrolled once, which makes no difference to what it looks like.
+    // Unrolled once, which makes no difference to its look.
     shape! { #[serde(rename = "Tree")] pub(crate) struct Outer { children: Vec<Tree>, weight: f32 } }
 
     pub(super) mod renamed {
@@ -222,7 +222,7 @@ fn the_hash_is_that_of_the_text() {
     assert_eq!(describe::<u8>().hash, fnv1a(b"u8"));
 }
 
-/// Wants no bit set.
+/// A number that must have no bit set.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 struct Parity(u32);
@@ -244,7 +244,7 @@ impl TryFrom<u32> for Parity {
     }
 }
 
-/// Wants what no probe guesses.
+/// A text that no probe guesses.
 #[derive(Serialize, Deserialize)]
 #[serde(try_from = "String")]
 struct Date(String);
@@ -344,7 +344,7 @@ fn sequences_of_what_takes_no_bytes_are_refused() {
     text::<Vec<Vec<u8>>>();
 }
 
-/// Ignores what goes wrong inside, and asks for different things each time.
+/// Ignores errors of its parts, and asks for different things each time.
 struct Lenient;
 
 impl<'de> Deserialize<'de> for Lenient {
@@ -400,7 +400,7 @@ fn a_short_text_is_cut_between_characters() {
     }
 }
 
-/// Each is written out twice as long as the one before it, and has no name to be known by.
+/// Each type is written out twice as long as the one before it, and has no name to be known by.
 macro_rules! doubling {
     ($first:ident $($next:ident)*) => { doubling! { @ $first of u8; $($next)* } };
     (@ $name:ident of $inner:ty;) => { shape! { #[serde(transparent)] struct $name(($inner, Vec<$inner>)); } };

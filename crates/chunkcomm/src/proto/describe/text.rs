@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use super::graph::{Alternative, Form, Graph, Id, Kind};
 
-/// Texts longer than this are cut: tuples of tuples can be written out at any length.
+/// Length from which texts are cut: tuples of tuples can be written out at any length.
 const TEXT_BYTES_LIMIT: usize = 64 * 1024;
 
 /// Writes the graph down; false when the text had to be cut.
@@ -26,7 +26,7 @@ pub(super) fn write(graph: &Graph) -> (String, bool) {
     (writer.text, fits)
 }
 
-/// Puts nodes that look the same, all the way down, in the same class: at first those of one kind,
+/// Puts nodes that look the same, all the way down, in the same class: first those of one kind,
 /// then, again and again, those whose children are of the same classes.
 fn classes(graph: &Graph) -> Vec<usize> {
     let mut classes = vec![0; graph.nodes.len()];
@@ -58,9 +58,9 @@ fn classes(graph: &Graph) -> Vec<usize> {
 struct Writer<'a> {
     graph: &'a Graph,
     classes: Vec<usize>,
-    /// Classes with a name that were written, under which name.
+    /// Written classes that have a name, with the name used.
     named: HashMap<usize, String>,
-    /// How many different classes there are of a name.
+    /// Number of different classes of a name.
     names: HashMap<&'static str, usize>,
     /// Classes without a name that are being written within the innermost one with a name.
     path: Vec<usize>,
@@ -102,11 +102,11 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes the first alternative of a node, or that it is being written already.
+    /// Writes the first alternative of a node, or a mark when it is being written already.
     fn anonymous(&mut self, id: Id, word: &str, write: impl FnOnce(&mut Self, &Alternative)) {
         let class = self.classes[id];
         if let Some(above) = self.path.iter().rev().position(|one| *one == class) {
-            // Without a name it is known by how far up it is.
+            // A class without a name is known by its distance upwards.
             let _ = write!(self.text, "^{word}:{above}");
             return;
         }
@@ -181,7 +181,7 @@ impl Writer<'_> {
         self.text.push('}');
     }
 
-    /// A tuple, or an array, which looks like a tuple of equal elements.
+    /// Writes a tuple, or an array, which looks like a tuple of equal elements.
     fn tuple(&mut self, one: &Alternative, len: usize) {
         let class = |child: &Id| self.classes[*child];
         let mut known = one.children.iter().map(class);
@@ -204,7 +204,7 @@ impl Writer<'_> {
                 self.text.push_str(", ");
             }
             self.child(one, index);
-            // A hand-written type may declare any number.
+            // A hand-written type may declare any number of elements.
             if self.text.len() > TEXT_BYTES_LIMIT {
                 return;
             }
@@ -214,14 +214,14 @@ impl Writer<'_> {
     fn child(&mut self, one: &Alternative, index: usize) {
         match one.children.get(index) {
             Some(child) => self.node(*child),
-            // It reads less than it declares.
+            // The type reads less than it declares.
             None if one.is_done() => self.text.push('-'),
             None => self.text.push('?'),
         }
     }
 }
 
-/// A name that cannot be taken for anything else in the text.
+/// Returns a name in a form that cannot be taken for anything else in the text.
 fn quoted(name: &str) -> String {
     let is_word = |char: char| char.is_alphanumeric() || char == '_';
     if !name.is_empty() && name.chars().all(is_word) {

@@ -1,15 +1,15 @@
-//! Why a hello is none, and why two of them do not fit.
+//! Errors of a hello, and disagreements between two of them.
 
 use super::{MAGIC, Name};
 use std::fmt;
 
-/// Why bytes are not a hello.
+/// Reason why bytes are not a hello.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HelloError {
-    /// They do not begin with the magic number: the peer speaks another protocol.
+    /// The bytes do not begin with the magic number: the peer speaks another protocol.
     Magic {
-        /// What they begin with.
+        /// First bytes of the peer.
         found: [u8; 8],
     },
     /// The oldest version is newer than the newest.
@@ -47,7 +47,7 @@ crate::debug_with_causes!(HelloError);
 
 impl std::error::Error for HelloError {}
 
-/// Why two ends cannot talk.
+/// Reason why two ends cannot talk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Disagreement {
@@ -58,35 +58,35 @@ pub enum Disagreement {
         /// The peer's oldest and newest.
         theirs: (u16, u16),
     },
-    /// They encode values differently.
+    /// The ends encode values differently.
     Codec {
         /// Ours, see [`CODEC_ID`](crate::proto::codec::CODEC_ID).
         ours: u16,
         /// The peer's.
         theirs: u16,
     },
-    /// The peer takes no packets of the smallest size that there is.
+    /// The peer does not take packets of the smallest size that exists.
     Packets {
         /// The smallest size, in bytes.
         smallest: u32,
-        /// What the peer takes, in bytes.
+        /// The largest size that the peer takes, in bytes.
         theirs: u32,
     },
-    /// They belong to different clusters.
+    /// The ends belong to different clusters.
     Cluster {
         /// Ours.
         ours: Name,
         /// The peer's.
         theirs: Name,
     },
-    /// One of them has a credential and the other has none.
+    /// One end has a credential and the other has none.
     Credential {
-        /// Whether we have one.
+        /// Whether we have a credential.
         ours: bool,
     },
-    /// One of them speaks TLS and the other does not.
+    /// One end speaks TLS and the other does not.
     Tls {
-        /// Whether we do.
+        /// Whether we speak TLS.
         ours: bool,
     },
 }

@@ -13,14 +13,14 @@ pub struct Name {
 }
 
 impl Name {
-    /// This name, or `None` when it is longer than [`NAME_BYTES_MAX`].
+    /// Returns `text` as a name; `None` when it is longer than [`NAME_BYTES_MAX`].
     #[must_use]
     pub fn new(text: &str) -> Option<Name> {
         (text.len() <= NAME_BYTES_MAX).then(|| Name::truncated(text))
     }
 
-    /// As much of `text` as fits, cut between characters. For names that people read; names that
-    /// are compared would become equal.
+    /// Returns as much of `text` as fits, cut between characters. For names that people read;
+    /// names that are compared would become equal.
     #[must_use]
     pub fn truncated(text: &str) -> Name {
         let mut name = Name { bytes: [0; NAME_BYTES_MAX], len: 0 };
@@ -33,7 +33,7 @@ impl Name {
         name
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         let bytes = self.bytes.get(..usize::from(self.len)).unwrap_or_default();

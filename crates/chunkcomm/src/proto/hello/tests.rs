@@ -25,7 +25,7 @@ fn hello() -> impl Strategy<Value = Hello> {
 fn sample() -> Hello {
     let names = (Name::new("lab").unwrap(), Name::new("node-1").unwrap());
     Hello {
-        // Its own, whatever this code speaks.
+        // Its own versions, whatever this code speaks.
         version_min: 2,
         version_max: 3,
         packet_bytes_max: 65_536,

@@ -1,5 +1,5 @@
-//! The receiving half: what came, whose memory it takes, and what the peer may
-//! send next.
+//! The receiving half: messages that came, the memory that they take, and the grants to the
+//! peer.
 
 use super::{Control, Counted, Event, Link, ProtocolError, note_acknowledged};
 use crate::proto::Time;
@@ -17,19 +17,20 @@ use std::time::Duration;
 pub(super) struct Incoming {
     pub(super) window: Window,
     received_bytes: u64,
-    /// Of a stream counted from its first message on, whatever channel it came by.
+    /// Counted from a stream's first message on, whatever channel brought the messages.
     received_messages: u64,
-    /// Messages of the stream that the receiver has settled; `None` where nothing is.
+    /// Messages of the stream that the receiver has settled; `None` when the channel carries no
+    /// stream or the last report is queued.
     pub(super) settled: Option<u64>,
-    /// Whether that number is to be reported.
+    /// Whether that number is queued for a report.
     pub(super) settled_queued: bool,
     large: Option<LargeIncoming>,
-    /// Whether the sender was told that nothing more is wanted.
+    /// Whether the sender was asked to send no more.
     stopped: bool,
-    /// The receiver is gone: what still comes is discarded.
+    /// Whether the receiver is gone: messages that still come are discarded.
     terminated: bool,
     ended: bool,
-    /// Whether it is among the channels whose grant is to be sent.
+    /// Whether the channel is among those whose grant is to be sent.
     pub(super) grant_owed: bool,
 }
 
@@ -40,16 +41,16 @@ struct LargeIncoming {
     memory: Memory,
 }
 
-/// Whose memory a large message goes to.
+/// Memory that a large message goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Memory {
-    /// The caller's: what landed is consumed.
+    /// The caller's: bytes that landed are consumed.
     Callers,
     /// The channel's window.
     Window,
-    /// The channel's window, until its receiver wants it and it is its turn.
+    /// The channel's window, until its receiver wants the message and its turn has come.
     Waiting,
-    /// The channel's window, until it is its turn.
+    /// The channel's window, until the message's turn has come.
     Demanded,
     /// The link's.
     Granted,
@@ -73,7 +74,7 @@ impl Incoming {
 }
 
 impl Link {
-    /// Channels that the peer may still open.
+    /// Returns the number of channels that the peer may still open.
     #[must_use]
     pub fn opens_left(&self) -> u64 {
         self.budget.opens_left()
@@ -89,7 +90,7 @@ impl Link {
         }
     }
 
-    /// The receiver of the peer's `channel` is gone.
+    /// Notes that the receiver of the peer's `channel` is gone.
     pub fn terminate(&mut self, channel: u32) {
         self.settled_last(channel);
         self.stop(channel);
@@ -99,7 +100,7 @@ impl Link {
         self.release_if_done(channel);
     }
 
-    /// The peer's `channel` is refused; `text` describes our type, if that is why.
+    /// Refuses the peer's `channel`; `text` describes our type, if that is the reason.
     pub fn refuse(&mut self, channel: u32, refusal: Refusal, text: &str) {
         let Some(incoming) = self.incoming.get_mut(channel) else { return };
         incoming.terminated = true;
@@ -114,8 +115,8 @@ impl Link {
         self.control.push_back(Control::Describe(channel, cut(text, TEXT_BYTES_MAX).to_owned()));
     }
 
-    /// Queues the grant of `channel`. It is in the queue once, however often it rises meanwhile:
-    /// the packet has the total of its own time.
+    /// Queues the grant of `channel`. It is in the queue once, however often the grant rises
+    /// meanwhile: the packet has the total of its own time.
     pub(super) fn owe_grant(&mut self, channel: u32) {
         let Some(incoming) = self.incoming.get_mut(channel) else { return };
         if !std::mem::replace(&mut incoming.grant_owed, true) {
@@ -123,7 +124,7 @@ impl Link {
         }
     }
 
-    /// The receiver of the peer's `channel` took runs of `bytes`.
+    /// Notes that the receiver of the peer's `channel` took runs of `bytes`.
     pub fn consumed(&mut self, channel: u32, bytes: u64) {
         let Some(incoming) = self.incoming.get_mut(channel) else { return };
         if incoming.window.consume(bytes, &mut self.budget) {
@@ -152,8 +153,8 @@ impl Link {
         self.settles_due.get_or_insert(now.max(self.settles_said.after(gap)));
     }
 
-    /// Reports the total of a channel for the last time, by a record that cannot get lost. Totals
-    /// are said as long as their channel is known.
+    /// Reports the total of a channel for the last time, by a record that cannot get lost.
+    /// Other totals are repeated as long as their channel is known.
     fn settled_last(&mut self, channel: u32) {
         if let Some(incoming) = self.incoming.get_mut(channel)
             && let Some(total) = incoming.settled.take()
@@ -162,7 +163,7 @@ impl Link {
         }
     }
 
-    /// The receiver of the peer's `channel` has taken everything of it, its end
+    /// Notes that the receiver of the peer's `channel` has taken everything of it, its end
     /// included.
     pub fn finished(&mut self, channel: u32) {
         self.settled_last(channel);
@@ -172,10 +173,10 @@ impl Link {
         self.release_if_done(channel);
     }
 
-    /// Decides whose memory takes the large message that begins on `channel`: the
-    /// caller's, or else the channel's window if that can hold it, or else the
-    /// link's memory for one such message. True in this last case: the message
-    /// waits until [`Link::demand_large`] says that somebody wants it.
+    /// Chooses the memory for the large message that begins on `channel`: the caller's; else
+    /// the channel's window if it can hold the message; else the link's memory for one such
+    /// message. Returns true in the last case: the message waits until [`Link::demand_large`]
+    /// reports that it is wanted.
     pub fn admit_large(&mut self, channel: u32, callers: bool) -> bool {
         let Some(incoming) = self.incoming.get_mut(channel) else { return false };
         let Some(large) = &mut incoming.large else { return false };
@@ -195,9 +196,9 @@ impl Link {
         !fits
     }
 
-    /// The receiver of `channel` waits for its large message: it gets the link's
-    /// memory when it is its turn. One whose receiver does not wait would keep
-    /// that from all others.
+    /// Notes that the receiver of `channel` waits for its large message: the message gets the
+    /// link's memory when its turn comes. A message that nobody waits for would keep that
+    /// memory from all others.
     pub fn demand_large(&mut self, channel: u32) {
         let Some(incoming) = self.incoming.get_mut(channel) else { return };
         let Some(large) = &mut incoming.large else { return };
@@ -205,13 +206,13 @@ impl Link {
             return;
         }
         large.memory = Memory::Demanded;
-        // One that the receiver has not reported as taken may be before it.
+        // A message before it may be taken already, with the receiver's report still to come.
         if self.budget.large_begins(channel) {
             self.grant_large(channel);
         }
     }
 
-    /// It is the turn of the large message of `channel`.
+    /// Gives the link's memory to the large message of `channel`: its turn has come.
     fn grant_large(&mut self, channel: u32) {
         let Some(incoming) = self.incoming.get_mut(channel) else { return };
         let Some(large) = &mut incoming.large else { return };
@@ -220,34 +221,34 @@ impl Link {
         self.owe_grant(channel);
     }
 
-    /// The receiver took the large message of `channel` from the link's memory.
+    /// Notes that the receiver took the large message of `channel` from the link's memory.
     pub fn large_taken(&mut self, channel: u32) {
         if let Some(next) = self.budget.large_done(channel) {
             self.grant_large(next);
         }
     }
 
-    /// The receiver of the peer's `channel` reports what it consumed in steps of
-    /// this many bytes.
+    /// Returns the bytes after which the receiver of the peer's `channel` reports that it
+    /// consumed them.
     #[must_use]
     pub fn report_step(&self, channel: u32) -> u64 {
         self.incoming.get(channel).map_or(0, |incoming| incoming.window.size() / REPORT_DIVISOR)
     }
 
-    /// Messages of a channel that arrived.
+    /// Returns the number of messages of a channel that arrived.
     pub fn received_messages(&self, channel: u32) -> u64 {
         self.incoming.get(channel).map_or(0, |incoming| incoming.received_messages)
     }
 
-    /// Takes in one item of a packet.
+    /// Handles one item of a packet.
     ///
     /// # Errors
     ///
-    /// The peer did what it must not; the session is over.
+    /// The peer broke the protocol; the session is over.
     #[inline(always)]
     pub fn handle<'a>(&mut self, item: Item<'a>, now: Time) -> Result<Event<'a>, ProtocolError> {
         if self.packet.sequence == 0 && item.is_numbered() {
-            // It would happen again, or not at all, on another connection.
+            // On another connection the item would come twice, or not at all.
             return Err(ProtocolError::Unnumbered);
         }
         match item {
@@ -267,7 +268,7 @@ impl Link {
         }
     }
 
-    /// What is not in every packet.
+    /// Handles items that are not in every packet.
     #[inline(never)]
     fn handle_other<'a>(&mut self, item: Item<'a>, now: Time) -> Result<Event<'a>, ProtocolError> {
         match item {
@@ -333,7 +334,7 @@ impl Link {
     fn handle_header<'a>(&mut self, header: Header, now: Time) -> Result<Event<'a>, ProtocolError> {
         self.packet = header;
         self.count_packet(&header);
-        // Before anything in it is handled.
+        // The number is checked before any record of the packet is handled.
         if planted::is!(AckBeforeReceived) && header.sequence > self.session.received() {
             let ack_now = header.flags & FLAG_ACK_NOW != 0;
             self.session.handle_packet(header.sequence, 0, ack_now, Time(0))?;
@@ -397,7 +398,8 @@ impl Link {
                 }
                 Ok(Event::None)
             }
-            // Nobody fragments so little: its bookkeeping would cost more than it.
+            // No sender fragments such a short message: the bookkeeping would cost more than
+            // the message.
             None if message_bytes < LARGE_BYTES_MIN => Err(ProtocolError::Fragments),
             None if message_bytes > bytes_max => {
                 Err(CreditError::Message { bytes: message_bytes, bytes_max }.into())
@@ -413,8 +415,8 @@ impl Link {
         }
     }
 
-    /// `bytes` of the fragment at hand of `channel` are where they belong. Says
-    /// how the message counts when it is complete.
+    /// Notes that `bytes` of the current fragment of `channel` are where they belong. Returns
+    /// the account of the message's memory when the message is complete.
     pub fn fragment_landed(&mut self, channel: u32, bytes: u64) -> Option<Counted> {
         let incoming = self.incoming.get_mut(channel)?;
         let large = incoming.large.as_mut()?;
@@ -430,7 +432,7 @@ impl Link {
             self.consumed(channel, bytes);
         }
         if last && memory == Memory::Demanded {
-            // It came within the window before its turn.
+            // The message came within the window before its turn.
             self.budget.large_given_up(channel);
         }
         last.then_some(match memory {
@@ -455,7 +457,7 @@ impl Link {
         Ok(Event::Ended { channel })
     }
 
-    /// The rest of a large message does not come: its sender was stopped.
+    /// Drops a large message whose rest does not come: its sender was stopped.
     fn cut_large_short(&mut self, channel: u32) {
         let Some(incoming) = self.incoming.get_mut(channel) else { return };
         match incoming.large.take().map(|large| large.memory) {
@@ -473,7 +475,7 @@ impl Link {
         self.incoming.get_mut(channel).ok_or(ProtocolError::UnknownChannel(channel))
     }
 
-    /// Both ends are done with the channel: its window goes back.
+    /// Gives the window back when both ends are done with the channel.
     fn release_if_done(&mut self, channel: u32) {
         let done = self
             .incoming
@@ -487,7 +489,7 @@ impl Link {
         }
     }
 
-    /// No large message of `channel` needs the link's memory any more.
+    /// Gives up every large message of `channel` that has the link's memory or waits for it.
     fn abandon_large(&mut self, channel: u32) {
         while self.budget.has_large(channel) {
             self.large_taken(channel);

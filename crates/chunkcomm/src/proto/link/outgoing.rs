@@ -1,4 +1,4 @@
-//! The sending half: is there a packet to leave, and what is in it.
+//! The sending half: whether a packet leaves, and its content.
 
 use super::{Control, Link, Transmit, note_acknowledged};
 use crate::proto::Time;
@@ -13,8 +13,8 @@ use crate::proto::planted;
 use crate::proto::sizing::Closed;
 
 impl Link {
-    /// The next packet, if one is to leave, in place of the empty `packet`. Called
-    /// when the transport can take one.
+    /// Fills the empty `packet` with the next one, if one leaves now. Called when the transport
+    /// can take a packet.
     pub fn poll_transmit(
         &mut self,
         staged: &mut impl Staged,
@@ -36,7 +36,7 @@ impl Link {
             return Transmit::Nothing;
         }
         if (full || self.session.is_behind()) && self.totals_due(now) {
-            // Totals wait for nothing that is numbered.
+            // Totals do not wait for numbered packets.
             return self.fill(staged, now, packet, None);
         }
         let new_first = planted::is!(NewBeforeKept) && !full && !self.outbox.is_idle();
@@ -62,7 +62,7 @@ impl Link {
             _ => None,
         };
         if let Some(Verdict::Yield(whom)) = verdict {
-            // What is due besides leaves with the packet that is growing.
+            // Totals and controls leave with the packet that is growing.
             return Transmit::Yield(whom);
         }
         if reason.is_none() && self.control.is_empty() && !self.totals_due(now) {
@@ -74,7 +74,7 @@ impl Link {
         self.fill(staged, now, packet, reason)
     }
 
-    /// The next packet that is to be written again, if the writer does not have it.
+    /// Takes the next packet to be written again, if the writer does not have it.
     #[cold]
     #[inline(never)]
     fn again(&mut self, packet: &mut Packet) -> Option<Transmit> {
@@ -85,7 +85,7 @@ impl Link {
         Some(Transmit::Packet { number, again: true })
     }
 
-    /// Nothing is staged, kept to be written again, or to be said.
+    /// Whether nothing is staged, kept to be written again, or to be reported.
     fn has_nothing(&self, now: Time) -> bool {
         self.outbox.is_idle()
             && self.control.is_empty()
@@ -93,7 +93,7 @@ impl Link {
             && !self.totals_due(now)
     }
 
-    /// A packet without number with chains of waits, which pass everything.
+    /// Fills a packet without number with chains of waits, which go before everything else.
     #[cold]
     #[inline(never)]
     fn fill_told(&mut self, packet: &mut Packet) -> Transmit {
@@ -114,47 +114,47 @@ impl Link {
         Transmit::Packet { number: 0, again: false }
     }
 
-    /// The transport has taken all of packet `number`.
+    /// Notes that the transport has taken all of packet `number`.
     pub fn written(&mut self, number: u64, packet: &mut Packet) {
         self.session.written(number, packet);
         self.reuse(packet);
     }
 
-    /// What a channel stages at most, in a packet's bytes with the header.
+    /// Returns the most bytes that a channel stages, in a packet's bytes with the header.
     #[must_use]
     pub fn ring_bytes(&self) -> usize {
         self.sizing.ring_bytes()
     }
 
-    /// Is the write of a packet of `bytes` to be timed, for [`Link::wrote`]?
+    /// Whether the write of a packet of `bytes` must be timed, for [`Link::wrote`].
     pub fn times_write(&mut self, bytes: usize) -> bool {
         self.sizing.times(bytes)
     }
 
-    /// The write took so long.
+    /// Notes that the write took `nanos`.
     pub fn wrote(&mut self, nanos: u64) {
         self.sizing.wrote(nanos);
     }
 
-    /// Which took so many writes.
+    /// Notes that the packet took `writes`.
     pub fn count_writes(&mut self, writes: u64) {
         self.outbox.count_writes(writes);
     }
 
-    /// The connection was lost before all of packet `number` was written.
+    /// Takes back packet `number`: the connection was lost before all of it was written.
     pub fn give_back(&mut self, number: u64, packet: &mut Packet) {
         self.session.give_back(number, packet);
         self.outbox.count_writes(0);
         self.reuse(packet);
     }
 
-    /// What nobody keeps serves the next packet.
+    /// Keeps the buffer of a packet that is not needed for the next one.
     fn reuse(&mut self, packet: &mut Packet) {
         let Packet { head, .. } = std::mem::take(packet);
         self.spares.give(head);
     }
 
-    /// A packet that says that the session was given up here.
+    /// Returns a packet which reports that the session was given up here.
     #[must_use]
     pub fn farewell(&mut self) -> Vec<u8> {
         let mut packet = vec![0; HEADER_BYTES];
@@ -198,7 +198,7 @@ impl Link {
             if reason.is_some() {
                 let bytes_max = self.sizing.bytes();
                 filled = self.outbox.fill(staged, &mut self.session, head, bytes_max, now);
-                // A fragment alone completes nothing, and yet must not get lost.
+                // A fragment alone completes no message, and yet must not get lost.
                 sequenced |= filled.entries > 0 || filled.tail.is_some();
             }
         }
@@ -211,8 +211,8 @@ impl Link {
             self.reuse(packet);
             return Transmit::Nothing;
         }
-        // Once, and for what is on its way: two ends that close would else answer each
-        // other's questions with questions, without end.
+        // Asked once, and only for packets on their way. Otherwise two ends that close would
+        // answer each other's requests with requests, without end.
         let open = self.probe || sequenced || self.session.in_flight();
         let ack_now = self.asking || (self.sync_wanted && open && self.outbox.is_idle());
         self.probe = false;
@@ -241,20 +241,20 @@ impl Link {
         Transmit::Packet { number, again: false }
     }
 
-    /// The peer is to acknowledge a numbered packet of `bytes` at once.
+    /// Whether the peer must acknowledge a numbered packet of `bytes` at once.
     fn wants_ack(&mut self, bytes: usize) -> bool {
         let paced = self.session.is_enabled() && self.pace.asks(bytes, self.session.kept_bytes());
         self.session.wants_ack(bytes) || paced
     }
 
-    /// The number of a packet that carries `entries` noted things.
+    /// Numbers a packet with `entries` noted ones.
     fn number(&mut self, entries: u32, bytes: usize) -> u64 {
         let (acknowledged, outbox) = (&mut self.acknowledged, &mut self.outbox);
         let note = |carried| note_acknowledged(carried, acknowledged, outbox);
         self.session.sent(entries, bytes, note)
     }
 
-    /// A packet of totals takes a number, if that is planted.
+    /// Gives a packet of totals a number, if that bug is planted.
     #[cfg(any(test, feature = "planted"))]
     fn plant_number(&mut self, number: u64, empty: bool) -> u64 {
         let takes = number == 0 && !empty && planted::is!(CreditPacketNumbered);
@@ -290,7 +290,7 @@ impl Link {
         self.settles_due = (!self.settles.is_empty()).then_some(now);
     }
 
-    /// True when a record was written that must not be repeated.
+    /// Writes controls; true when a record was written that must not be repeated.
     #[inline(never)]
     fn write_control(&mut self, head: &mut Vec<u8>) -> bool {
         let mut wrote = false;
@@ -330,7 +330,8 @@ impl Link {
         let reason = if fit { FlushReason::Fit } else { reason };
         counters.flushes.add(reason);
         self.outbox.count_flush(reason);
-        // The end of a large message closes its packet; if that is not full it tells nothing.
+        // The end of a large message closes its packet; one that is not full shows nothing
+        // about saturation.
         if !tail || bytes >= self.sizing.bytes() / 32 * 31 {
             let closed = match reason {
                 FlushReason::Full => Closed::Full,

@@ -1,6 +1,6 @@
-//! Two machines back to back: whatever they are asked and however their bytes
-//! are cut and delayed, every message arrives once and in order, memory stays
-//! within what was promised, and both ends know what arrived.
+//! Two machines back to back. For any calls, cuts and delays of their bytes, every message
+//! arrives once and in order. Memory stays within the promised amount, and both ends know which
+//! messages arrived.
 
 use super::*;
 use crate::proto::credit::CreditError;
@@ -38,9 +38,9 @@ struct Waiting {
 struct Inbox {
     waiting: VecDeque<Waiting>,
     assembling: Vec<u8>,
-    /// The message that is being assembled lies in memory of its receiver.
+    /// Whether the message that is being assembled lies in memory of its receiver.
     callers: bool,
-    /// It waits until its receiver wants it.
+    /// Whether that message waits until its receiver wants it.
     large_waits: bool,
     taken: usize,
     unreported: u64,
@@ -61,13 +61,13 @@ struct Sent {
     end_acknowledged: bool,
 }
 
-/// One node: its machine and what a driver has.
+/// One node: its machine and the state of a driver.
 struct End {
     link: Link,
     rings: Rings,
     decoder: Decoder,
     unread: Vec<u8>,
-    /// Written, and not yet at the other end.
+    /// Bytes written, and not yet at the other end.
     wire: VecDeque<u8>,
     sent: HashMap<u32, Sent>,
     inboxes: HashMap<u32, Inbox>,
@@ -78,7 +78,7 @@ struct End {
     bye: bool,
 }
 
-/// What a message of a channel is, so that it need not be kept.
+/// Returns a message of a channel; it can be computed again, so that it need not be kept.
 fn payload(channel: u32, index: usize, size: usize) -> Vec<u8> {
     let mut bytes = vec![(channel as u8).wrapping_mul(31).wrapping_add(index as u8); size];
     let head = index.to_le_bytes();
@@ -163,7 +163,7 @@ impl End {
         }
     }
 
-    /// Packets go on the wire, at most so many; says how many did.
+    /// Puts at most `packets_max` packets on the wire; returns their number.
     fn transmit(&mut self, packets_max: usize, now: Time) -> usize {
         let mut packets = 0;
         for turn in 0.. {
@@ -191,7 +191,7 @@ impl End {
         packets
     }
 
-    /// So many bytes come from the other end.
+    /// Delivers `bytes` from the other end.
     fn deliver(&mut self, from: &mut VecDeque<u8>, bytes: usize, callers: bool, now: Time) {
         let bytes = bytes.min(from.len());
         self.unread.extend(from.drain(..bytes));
@@ -206,7 +206,7 @@ impl End {
         self.check_memory();
     }
 
-    /// The connection is gone, with what was on it.
+    /// Loses the connection, with everything on it.
     fn cut(&mut self, now: Time) {
         self.wire.clear();
         self.unread.clear();
@@ -297,7 +297,7 @@ impl End {
         inbox.waiting.push_back(waiting);
     }
 
-    /// What lies in inboxes is within the windows, and one large message.
+    /// Checks that messages in inboxes are within the windows, and one large message.
     fn check_memory(&self) {
         let in_windows = |inbox: &Inbox| -> u64 {
             let window = |it: &&Waiting| it.counted == Counted::Window;
@@ -308,7 +308,7 @@ impl End {
         assert!(self.large_held <= MESSAGE_BYTES_MAX, "{} in large messages", self.large_held);
     }
 
-    /// The receiver takes what waits, at most `count` runs or large messages.
+    /// Takes waiting messages as the receiver, at most `count` runs or large messages.
     fn take(&mut self, channel: u32, count: usize) {
         let Some(inbox) = self.inboxes.get_mut(&channel) else { return };
         if inbox.dropped || inbox.finished {
@@ -347,7 +347,7 @@ impl End {
         }
     }
 
-    /// The receiver wants no more.
+    /// Stops the channel: its receiver wants no more.
     fn stop(&mut self, channel: u32) {
         let Some(inbox) = self.inboxes.get_mut(&channel) else { return };
         if !inbox.dropped && !inbox.finished {
@@ -356,7 +356,7 @@ impl End {
         }
     }
 
-    /// The receiver is dropped.
+    /// Drops the receiver.
     fn drop_receiver(&mut self, channel: u32) {
         let Some(inbox) = self.inboxes.get_mut(&channel) else { return };
         if inbox.dropped || inbox.finished {
@@ -390,7 +390,7 @@ impl Pair {
         to.deliver(&mut from.wire, bytes, callers, self.now);
     }
 
-    /// The connection is lost and another one takes its place.
+    /// Loses the connection and puts another one in its place.
     fn cut(&mut self) {
         let now = self.now;
         self.ends.iter_mut().for_each(|end| end.cut(now));
@@ -406,7 +406,7 @@ fn two() -> Pair {
     Pair::new([64 * 1024; 2], [1 << 20; 2])
 }
 
-/// Everything that can be sent and answered is.
+/// Sends and answers everything that can be.
 fn exchange(pair: &mut Pair) {
     for _ in 0..20 {
         pair.ends[0].transmit(100, pair.now);

@@ -49,7 +49,7 @@ pub struct ChannelCounters {
 /// Reason why a channel cannot send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Blocked {
-    /// It can.
+    /// Nothing: the channel can send.
     #[default]
     No,
     /// The channel's credit is used up.

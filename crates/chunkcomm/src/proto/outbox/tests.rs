@@ -1,5 +1,5 @@
-//! The outbox against an oracle: whatever is staged comes out of the packets in
-//! order, once, within the limits.
+//! The outbox against an oracle: everything staged comes out of the packets in order, once,
+//! within the limits.
 
 use super::*;
 use crate::proto::flush::Policy;
@@ -27,11 +27,11 @@ struct Ring {
     large_pending: u32,
 }
 
-/// Rings of channels; where a view is cut moves on with each.
+/// Rings of channels; each view is cut at another place.
 #[derive(Default)]
 pub(in crate::proto) struct Rings {
     rings: HashMap<u32, Ring>,
-    /// Channels that were found empty since they were staged last.
+    /// Channels that were found empty since their last message was staged.
     unqueued: Vec<u32>,
     /// Channels with something left after a packet took from them.
     pub(in crate::proto) restaged: Vec<u32>,
@@ -57,8 +57,7 @@ impl Rings {
             ring.bytes.extend(payload);
         }
         ring.messages += 1;
-        // Bytes move to the front of their memory now and then, so that views are
-        // cut anywhere.
+        // Bytes move to the front of their memory now and then, so that views are cut anywhere.
         if payload.len().is_multiple_of(7) {
             ring.bytes.make_contiguous();
         }
@@ -71,7 +70,7 @@ impl Rings {
         self.rings.values().all(|ring| ring.messages == 0)
     }
 
-    /// The receiver of `channel` is gone.
+    /// Discards the ring of `channel`, whose receiver is gone.
     pub(in crate::proto) fn discard(&mut self, channel: u32) {
         self.rings.insert(channel, Ring::default());
     }
@@ -104,7 +103,7 @@ impl Staged for Rings {
     }
 }
 
-/// What a channel's receiver got.
+/// Messages and end that a channel's receiver got.
 #[derive(Default)]
 struct Got {
     messages: Vec<Vec<u8>>,
@@ -115,7 +114,7 @@ struct Got {
     end: Option<u64>,
 }
 
-/// What was staged on a channel, and what the peer allowed.
+/// Messages staged on a channel, and the credit that the peer gave.
 struct Expected {
     messages: Vec<Vec<u8>>,
     credit: u64,
@@ -185,7 +184,7 @@ impl Scene {
         expected.messages.push(payload);
     }
 
-    /// Bytes of `channel` that wait, those of a message that is on its way excepted.
+    /// Returns the bytes of `channel` that wait, without those of a message that is on its way.
     fn staged_bytes(&self, channel: u32) -> usize {
         let Some(ring) = self.rings.rings.get(&channel) else { return 0 };
         ring.bytes.len() + ring.large.iter().map(Bytes::len).sum::<usize>()
@@ -213,7 +212,7 @@ impl Scene {
         self.outbox.handle_open_credit(self.open_total, opened_before);
     }
 
-    /// Asks for packets until none is to leave now.
+    /// Asks for packets until none leaves now.
     fn transmit(&mut self) {
         for turn in 0.. {
             assert!(turn < 100_000, "packets without end");
@@ -240,7 +239,7 @@ impl Scene {
         }
     }
 
-    /// The peer reads one packet.
+    /// Reads one packet as the peer.
     fn read(&mut self, mut bytes: Vec<u8>, filled: &Filled) {
         assert!(bytes.len() <= self.packet_bytes, "{} of {}", bytes.len(), self.packet_bytes);
         let tail = filled.tail.as_deref().unwrap_or(&[]);
@@ -261,7 +260,7 @@ impl Scene {
         assert!(policy != Policy::Unbuffered || messages <= 1, "{messages} in a packet");
     }
 
-    /// Says how many messages were completed by it.
+    /// Reads one item; returns the number of messages that it completed.
     fn item(&mut self, item: Item<'_>) -> u32 {
         match item {
             Item::Open { channel, .. } => {
@@ -314,8 +313,8 @@ impl Scene {
         got
     }
 
-    /// Everything that may leave has left and is what was staged; with `all` that
-    /// is everything.
+    /// Checks that everything that may leave has left and equals the staged messages; with
+    /// `all` that is everything.
     fn check(&self, all: bool) {
         for (channel, expected) in &self.expected {
             let Some(got) = self.got.get(channel) else {
@@ -334,7 +333,7 @@ impl Scene {
         }
     }
 
-    /// The peer allows everything, and time passes.
+    /// Lets the peer allow everything, and time pass.
     fn finish(&mut self) {
         self.grant_opens(100);
         for _ in 0..10_000 {

@@ -1,4 +1,4 @@
-//! Whatever is asked, in any order, and however the bytes are cut and delayed.
+//! Any calls in any order, with bytes cut and delayed anywhere.
 
 use super::*;
 
@@ -84,7 +84,7 @@ impl Pair {
         }
     }
 
-    /// Everybody takes what comes and time passes, until both ends are quiet.
+    /// Lets both ends take everything that comes, and time pass, until both are quiet.
     pub(super) fn finish(&mut self) {
         for side in [0, 1] {
             let channels: Vec<u32> = self.ends[side].sent.keys().copied().collect();

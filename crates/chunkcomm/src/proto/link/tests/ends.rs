@@ -1,4 +1,4 @@
-//! Acknowledgements, what is counted, and when an end has no more to say.
+//! Acknowledgements, counters, and the time when an end has no more to send.
 
 use super::*;
 
@@ -66,7 +66,7 @@ fn packets_of_totals_alone_carry_no_number() {
 fn what_waits_for_credit_or_to_be_opened_keeps_a_closing_link_from_being_quiet() {
     let mut pair = Pair::new([4096; 2], [32 * 1024; 2]);
     let now = pair.now;
-    // Each may open one channel.
+    // Each end may open one channel.
     for _ in 0..2 {
         let channel = pair.ends[0].open(false, "name", now);
         for _ in 0..40 {
@@ -114,7 +114,7 @@ fn two_ends_that_close_do_not_ask_each_other_for_ever() {
         end.end(channel, now);
         end.link.close();
     }
-    // In turns: each answers before it looks whether there is nothing more to say.
+    // In turns: each end answers before it checks whether there is nothing more to send.
     let mut packets = 0;
     for _ in 0..100 {
         packets = 0;

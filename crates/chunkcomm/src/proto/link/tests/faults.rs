@@ -1,8 +1,8 @@
-//! What a peer must not do.
+//! Faults of a peer, and their errors.
 
 use super::*;
 
-/// What a link says of a packet with this body, after an open of channel 1.
+/// Returns a link's error for a packet with this body, after an open of channel 1.
 fn refused(body: impl FnOnce(&mut Vec<u8>)) -> ProtocolError {
     let mut end = End::new(&config(64 * 1024, 1 << 20, 1 << 20));
     let mut bytes = Vec::new();
@@ -100,7 +100,7 @@ fn a_channel_is_once_among_the_grants_that_a_peer_does_not_read() {
         end.link.consumed(1, u64::from(bytes));
         assert!(end.link.grants.len() <= 1, "{} grants of one channel", end.link.grants.len());
     }
-    // The last total is said, again on a new connection, and then no more.
+    // The last total is sent, again on a new connection, and then no more.
     let mut packet = Packet::default();
     for _ in 0..2 {
         let transmit = end.link.poll_transmit(&mut end.rings, Time(0), &mut packet);

@@ -1,8 +1,8 @@
-//! What passes what.
+//! Precedence on the wire.
 
 use super::*;
 
-/// What `end` has on the wire behind `from` bytes, but for headers.
+/// Returns the records that `end` has on the wire behind `from` bytes, without headers.
 fn records(end: &End, from: usize) -> Vec<String> {
     let wire: Vec<u8> = end.wire.iter().copied().skip(from).collect();
     let (mut at, mut records) = (0, Vec::new());
@@ -18,8 +18,8 @@ fn records(end: &End, from: usize) -> Vec<String> {
     records
 }
 
-/// A link with much staged on bulk channels 1 to 8 and a little on express channel
-/// 9, a channel that comes from the other end, and whatever may leave on the wire.
+/// Returns a link with much staged on bulk channels 1 to 8, a little on express channel 9, a
+/// channel from the other end, and everything on the wire that may leave.
 fn busy(resend_bytes_max: usize) -> Pair {
     let mut pair = Pair::new([64 * 1024; 2], [1 << 20; 2]);
     let now = pair.now;
@@ -71,7 +71,7 @@ fn express_leaves_bulk_its_part_also_when_all_that_is_on_its_way_is_express() {
     assert!(express >= 150 && records.len() > express, "{records:?}");
 }
 
-/// Its record is numbered, since it must not get lost.
+/// The record of a terminate is numbered, since it must not get lost.
 #[test]
 fn a_terminate_waits_for_room_among_what_is_kept_and_for_nothing_else() {
     let mut pair = busy(16 * 1024);

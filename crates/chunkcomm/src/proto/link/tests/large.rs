@@ -38,7 +38,7 @@ fn a_large_message_may_be_wanted_before_the_one_before_it_is_reported_as_taken()
     }
     for _ in 0..3 {
         exchange(&mut pair);
-        // The next one begins to arrive within what is left of the window.
+        // The next one begins to arrive within the rest of the window.
         pair.ends[1].link.demand_large(channel);
         exchange(&mut pair);
         assert_eq!(pair.ends[1].inboxes[&channel].waiting.len(), 1);
@@ -51,7 +51,7 @@ fn a_large_message_may_be_wanted_before_the_one_before_it_is_reported_as_taken()
 
 #[test]
 fn a_large_message_that_is_cut_short_keeps_no_memory_from_others() {
-    // Nobody wants it; it has its turn; it waits for it.
+    // The message is not wanted; it has its turn; it waits for its turn.
     for wanted in 0..3 {
         let mut pair = Pair::new([64 * 1024; 2], [256 * 1024; 2]);
         let now = pair.now;

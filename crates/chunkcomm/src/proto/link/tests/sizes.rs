@@ -1,10 +1,10 @@
-//! How large packets are that leave.
+//! Sizes of the packets that leave.
 
 use super::*;
 
 const KIB: usize = 1024;
 
-/// A channel with credit without end, on a link that tunes its packets and keeps all.
+/// Opens a channel with endless credit, on a link that tunes its packets and keeps all.
 fn tuned() -> (Pair, u32) {
     let mut pair = Pair::new([64 * KIB; 2], [1 << 20; 2]);
     let sizes = LinkConfig {
@@ -21,8 +21,8 @@ fn tuned() -> (Pair, u32) {
     (pair, channel)
 }
 
-/// Stages so many messages at once and says how large the packets are in which they leave,
-/// with their headers.
+/// Stages `messages` at once and returns the sizes of the packets in which they leave, with
+/// headers.
 fn burst(pair: &mut Pair, channel: u32, messages: usize, size: usize) -> Vec<usize> {
     let now = pair.now;
     for _ in 0..messages {
@@ -42,12 +42,12 @@ fn burst(pair: &mut Pair, channel: u32, messages: usize, size: usize) -> Vec<usi
 #[test]
 fn packets_are_small_in_bursts_and_full_behind_a_row() {
     let (mut pair, channel) = tuned();
-    // Four full ones and a rest, again and again.
+    // Four full packets and a rest, again and again.
     for _ in 0..40 {
         let sizes = burst(&mut pair, channel, 66, 1000);
         assert!(sizes.len() >= 5 && sizes.iter().all(|size| *size <= 16 * KIB), "{sizes:?}");
     }
-    // Behind each of a row more waits.
+    // Behind each packet of a row more waits.
     let sizes = burst(&mut pair, channel, 600, 1000);
     assert!(sizes[..17].iter().all(|size| *size <= 16 * KIB), "{sizes:?}");
     assert!(sizes[17..].iter().any(|size| *size > 60 * KIB), "{sizes:?}");

@@ -1,4 +1,4 @@
-//! Whatever is staged and asked, in any order.
+//! Any staging and calls, in any order.
 
 use super::*;
 

@@ -15,7 +15,7 @@ fn an_end_is_sent_once_whoever_asks_for_it() {
             } else {
                 assert!(scene.outbox.terminate(channel, scene.now));
             }
-            // Says so itself when an end comes twice.
+            // The check itself reports an end that comes twice.
             scene.transmit();
         }
         scene.outbox.end_when_drained(channel, scene.now);
@@ -43,8 +43,7 @@ fn a_terminated_channel_ends_without_credit() {
     assert!(scene.outbox.has_ended());
 }
 
-/// Found by fuzzing: with what is staged still in its ring, the packet was filled
-/// for ever.
+/// Found by fuzzing: the packet was filled for ever, with staged messages still in their ring.
 #[test]
 fn a_channel_that_is_to_be_drained_ends_when_its_receiver_is_gone() {
     for known in [false, true] {

@@ -1,9 +1,9 @@
-//! What goes first, and what channels of a lane get.
+//! Order of lanes, and the shares of channels within a lane.
 
 use super::*;
 
-/// Channels of the runs of each packet, in order, while both lanes have more
-/// than enough.
+/// Returns the channels of the runs of each packet, in order, while both lanes have more than
+/// enough.
 fn lanes_of_packets(packets: usize) -> Vec<Vec<u32>> {
     let mut scene = Scene::new(Policy::Chunked, 4096);
     let bulk = scene.open(Lane::Bulk);
@@ -24,12 +24,12 @@ fn lanes_of_packets(packets: usize) -> Vec<Vec<u32>> {
         .collect()
 }
 
-/// The channels of the runs of the next packet, in order.
+/// Returns the channels of the runs of the next packet, in order.
 fn next_packet(scene: &mut Scene) -> Vec<u32> {
     let (mut head, bytes_max) = (vec![0; HEADER_BYTES], scene.packet_bytes);
     let (rings, session) = (&mut scene.rings, &mut scene.session);
     scene.outbox.fill(rings, session, &mut head, bytes_max, scene.now);
-    // As the driver does with what a packet left behind.
+    // As the driver does with messages that a packet left behind.
     for channel in std::mem::take(&mut scene.rings.restaged) {
         scene.outbox.staged(channel, scene.now);
     }
@@ -44,7 +44,7 @@ fn next_packet(scene: &mut Scene) -> Vec<u32> {
     channels
 }
 
-/// `count` express channels that have more than enough.
+/// Opens `count` express channels that have more than enough.
 fn saturate(scene: &mut Scene, count: usize) -> Vec<u32> {
     scene.grant_opens(count as u64 + 1);
     let channels: Vec<u32> = (0..count).map(|_| scene.open(Lane::Express)).collect();
@@ -124,8 +124,8 @@ fn express_goes_first_and_bulk_keeps_one_packet_in_sixteen() {
     assert!(express >= 60, "{packets:?}");
 }
 
-/// What each of several channels of a lane got that always have a message of the
-/// next of their sizes, after each packet.
+/// Returns the bytes that each channel of a lane got, after each packet. Each always has a
+/// message of the next of its sizes.
 fn shares(lane: Lane, sizes: &[Vec<usize>], packet_bytes: usize, packets: usize) -> Vec<Vec<u64>> {
     let mut scene = Scene::new(Policy::Chunked, packet_bytes);
     scene.grant_opens(sizes.len() as u64);
@@ -146,7 +146,7 @@ fn shares(lane: Lane, sizes: &[Vec<usize>], packet_bytes: usize, packets: usize)
         let mut head = vec![0; HEADER_BYTES];
         let (rings, session) = (&mut scene.rings, &mut scene.session);
         let filled = scene.outbox.fill(rings, session, &mut head, packet_bytes, scene.now);
-        // As the driver does with what a packet left behind.
+        // As the driver does with messages that a packet left behind.
         for channel in std::mem::take(&mut scene.rings.restaged) {
             scene.outbox.staged(channel, scene.now);
         }
@@ -157,7 +157,7 @@ fn shares(lane: Lane, sizes: &[Vec<usize>], packet_bytes: usize, packets: usize)
     shares
 }
 
-/// Two turns, each a share of the packet and the fragment that may end it.
+/// Returns two turns, each a share of the packet and the fragment that may end it.
 fn shares_differ_by_at_most(packet_bytes: usize) -> u64 {
     2 * (packet_bytes + FRAGMENT_BYTES_MAX) as u64
 }
@@ -186,8 +186,8 @@ fn channels_of_a_lane_share_by_bytes_whatever_the_size_of_their_messages() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// At every moment, for any messages: who always has something got as much as
-    /// any other, but for two turns.
+    /// At every moment, for any messages: a channel that always has something got as much as
+    /// any other, up to two turns.
     #[test]
     fn no_channel_is_ahead_of_another_by_more_than_two_turns(
         sizes in prop::collection::vec(prop::collection::vec(sizes(), 1..6), 2..5),

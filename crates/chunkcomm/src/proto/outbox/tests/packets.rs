@@ -1,4 +1,4 @@
-//! What is in a packet, and what is counted of it.
+//! Content of a packet, and its counters.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn a_packet_counts_once_for_a_channel_with_several_turns_in_it() {
     let (rings, session) = (&mut scene.rings, &mut scene.session);
     scene.outbox.fill(rings, session, &mut head, 12 * 1024, scene.now);
     scene.outbox.count_writes(3);
-    // Those of a packet without messages, or of one that comes again.
+    // Writes of a packet without messages, or of one that comes again.
     scene.outbox.count_writes(5);
     for (channel, messages) in [(busy, 90), (calm, 1), (idle, 0)] {
         let counters = scene.outbox.counters(channel).unwrap();
