@@ -1,4 +1,4 @@
-//! The task that reads a line's answers, wakes their callers, and looks after deadlines.
+//! The task that reads a line's answers, wakes their callers, and serves deadlines.
 
 use super::error::CallError;
 use super::line::{Line, Outcome};
@@ -19,13 +19,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker, ready};
 
-/// So many answers are handed out under one lock.
+/// Answers handed out under one lock, at most.
 const BATCH: usize = 64;
 
-/// Whatever becomes of the task: its channel's name is forgotten, and nobody waits for it.
+/// Guard of the reading task. However the task ends, the channel's name is forgotten and every
+/// waiting call fails.
 pub(super) struct Ending<Resp: DeserializeOwned + Send + 'static> {
     pub(super) line: Weak<Line<Resp>>,
-    /// Which opening of the line it reads for.
+    /// Number of the line's opening that the task reads for.
     pub(super) number: u64,
     /// The name of the channel.
     pub(super) answers: String,
@@ -36,7 +37,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Drop for Ending<Resp> {
     fn drop(&mut self) {
         self.node.table().expect_no_more(&self.answers);
         if let Some(line) = self.line.upgrade() {
-            // It said why before, or it was dropped with its runtime.
+            // The line has failed before with the reason, or the task was dropped with its runtime.
             let gone = LinkError::new(self.node.name(), LinkCause::DriverGone);
             line.fail(self.number, &line.lost(self.number, gone));
         }
@@ -72,7 +73,7 @@ pub(super) async fn read<Resp: DeserializeOwned + Send + 'static>(
     }
 }
 
-/// The channel that the provider opens for its answers.
+/// Waits for the channel that the provider opens for its answers.
 async fn accept<Resp: DeserializeOwned + Send + 'static>(
     ending: &Ending<Resp>,
     peer: &Peer,
@@ -85,7 +86,7 @@ async fn accept<Resp: DeserializeOwned + Send + 'static>(
             return Err(Over::Ended(End::Lost(closed, 0)));
         };
         if opened.receiver.link.peer.incarnation != peer.incarnation() {
-            // Somebody else guessed its name; dropped, it learns that nobody takes it.
+            // Another node guessed the name: dropping its channel tells it that nobody takes it.
             continue;
         }
         let judged = table.judge(opened, ChannelKind::Typed, print, ending.node.runtime());
@@ -105,7 +106,7 @@ async fn accept<Resp: DeserializeOwned + Send + 'static>(
     }
 }
 
-/// Why no more answers come.
+/// Reason why no more answers come.
 enum Over {
     Ended(End),
     Wrong(&'static str),
@@ -142,7 +143,7 @@ struct Reader<Resp> {
 }
 
 impl<Resp: DeserializeOwned + Send + 'static> Reader<Resp> {
-    /// Ready when there is nothing more to read; `None` when nobody is there to read for.
+    /// Ready when there is nothing more to read; `None` when the line is gone.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Option<Over>> {
         let Some(line) = self.line.upgrade() else { return Poll::Ready(None) };
         loop {
@@ -171,7 +172,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Reader<Resp> {
         Poll::Pending
     }
 
-    /// Takes and decodes answers that are there, without the lock.
+    /// Takes and decodes the answers at hand, without the lock.
     fn take_batch(&mut self, line: &Line<Resp>) -> Result<usize, WireError> {
         while self.batch.len() < BATCH {
             match self.rx.take_with(|message| decode(message, line)) {
@@ -182,7 +183,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Reader<Resp> {
         Ok(self.batch.len())
     }
 
-    /// Hands the batch to the callers; false when one of them did not ask.
+    /// Hands the batch to the callers; returns false when an answer belongs to no call.
     fn hand_out(&mut self, line: &Line<Resp>) -> bool {
         let (mut asked, mut unwanted) = (true, Vec::new());
         let mut state = locked(&line.state);
@@ -190,7 +191,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Reader<Resp> {
             match state.calls.handle_answer(slot, outcome) {
                 Ok(Then::Wake(waker)) => self.wakers.push(waker),
                 Ok(Then::Nothing) => {}
-                // Dropped without the lock, as all that is the user's.
+                // Dropped after the lock is released, as are all values of the user.
                 Ok(Then::Drop(outcome)) => unwanted.push(outcome),
                 Err(_) => asked = false,
             }
@@ -201,7 +202,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Reader<Resp> {
         asked
     }
 
-    /// Looks after deadlines and cancellations, and leaves word where it can be woken.
+    /// Ends late calls, sends cancellations, and leaves the waker of this task.
     fn poll_line(&mut self, line: &Line<Resp>, context: &mut Context<'_>) {
         let mut state = locked(&line.state);
         let deadline = state.calls.next_deadline();
@@ -227,7 +228,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Reader<Resp> {
     }
 }
 
-/// What an answer says.
+/// Decodes an answer: its slot and its outcome.
 #[inline]
 fn decode<Resp: DeserializeOwned>(
     message: &[u8],
@@ -235,7 +236,7 @@ fn decode<Resp: DeserializeOwned>(
 ) -> Result<(u32, Outcome<Resp>), WireError> {
     let (slot, kind, rest) = wire::answer(message)?;
     if kind == Kind::Value {
-        // What a type's `Deserialize` does harms no other call.
+        // A panic in the type's `Deserialize` harms no other call.
         let decoded = catch_unwind(AssertUnwindSafe(|| codec::decode::<Resp>(rest)));
         let decoded = decoded.unwrap_or(Err(codec::DecodeError::Refused));
         return Ok((slot, decoded.map_err(|error| Some(CallError::Answer(error)))));

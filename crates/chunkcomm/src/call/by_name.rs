@@ -1,5 +1,5 @@
-//! Services that several nodes provide under one name: each call goes to the one with the
-//! fewest of ours in flight.
+//! Services that several nodes provide under one name: each call goes to the provider with the
+//! fewest calls of this client in flight.
 
 use super::Prints;
 use super::line::Line;
@@ -11,18 +11,18 @@ use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Who knows the providers of services.
+/// Source of the providers of services.
 pub(crate) trait Directory: Send + Sync {
-    /// Who provides the service now.
+    /// Nodes that provide the service now.
     fn providers(&self, service: &str) -> Vec<NodeId>;
 
-    /// Marked whenever that may have changed.
+    /// A receiver that is marked whenever the providers may have changed.
     fn changed(&self) -> watch::Receiver<()>;
 
-    /// How one of them is reached.
+    /// The way to one of the providers.
     fn reach(&self, provider: NodeId, service: &str) -> Box<dyn Reach>;
 
-    /// Why nobody will come any more, if that is so.
+    /// Reason why no provider will come any more, once that is certain.
     fn ended(&self) -> Option<String>;
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Named<Resp> {
     changed: watch::Receiver<()>,
     lines: Vec<(NodeId, Arc<Line<Resp>>)>,
     choice: Choice,
-    /// Of each line, while one is chosen.
+    /// Calls in flight on each line; scratch of a choice.
     in_flight: Vec<usize>,
 }
 
@@ -44,7 +44,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Named<Resp> {
         Named { directory, changed, lines, choice: Choice::default(), in_flight }
     }
 
-    /// The line for the next call, but for those that were tried before.
+    /// The line for the next call, except those in `tried`.
     pub(super) fn choose(
         &mut self,
         service: &Arc<str>,
@@ -72,7 +72,8 @@ impl<Resp: DeserializeOwned + Send + 'static> Named<Resp> {
         Some((*id, Arc::clone(line)))
     }
 
-    /// Providers that are gone are left to the calls that they still answer.
+    /// Updates the lines. A provider that is gone loses its line; calls in flight keep it until
+    /// they are answered.
     fn look_again(&mut self, service: &Arc<str>, options: &CallOptions, prints: &Prints) {
         let providers = self.directory.providers(service);
         self.lines.retain(|(id, _)| providers.contains(id));
@@ -84,7 +85,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Named<Resp> {
         }
     }
 
-    /// Why there is nobody, if that is known.
+    /// Reason why there is no provider, if known.
     pub(super) fn why_nobody(&self) -> Option<String> {
         self.directory.ended()
     }

@@ -27,19 +27,19 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// A thread keeps a buffer up to this size for the requests that it encodes.
+/// Largest buffer, in bytes, that a thread keeps for encoding requests.
 const SCRATCH_BYTES_MAX: usize = 64 * 1024;
 
 thread_local! {
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Calls the service of one name: at one peer ([`Node::call_client`]), or at any node of a
-/// cluster that provides it ([`Cluster::call_client`](crate::Cluster::call_client)).
+/// Calls the service of one name: at one peer ([`Node::call_client`]), or at any node of a cluster
+/// that provides it ([`Cluster::call_client`](crate::Cluster::call_client)).
 ///
-/// Any number of calls may be in flight. Clones share channels and cost a few counters. The
-/// channels are opened by the first call, and again by the next one after they were lost, for
-/// which a session is begun again at the peer's address if that is known.
+/// Any number of calls may be in flight. Clones share channels and cost a few counters. The first
+/// call opens the channels. After they were lost, the next call opens them again; for that it
+/// begins a new session at the peer's address, if that is known.
 ///
 /// `Req` and `Resp` are compared with the service's types when the channels open.
 pub struct CallClient<Req, Resp> {
@@ -82,8 +82,8 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// The name is empty or longer than 240 bytes, or values of a type cannot be sent.
-    /// Whether the peer has the service, with these types, the first call says.
+    /// The name is empty or longer than 240 bytes, or values of a type cannot be sent. The first
+    /// call reports whether the peer has the service, with these types.
     pub fn call_client<Req, Resp>(
         &self,
         peer: &Peer,
@@ -119,9 +119,9 @@ impl Node {
 }
 
 impl<Req, Resp> CallClient<Req, Resp> {
-    /// Calls of this client and of clones made of it wait so long for their answers, the
-    /// time that opening and dialling take included; without end by default. Late by up to
-    /// a few milliseconds.
+    /// Limits the wait for an answer, for calls of this client and of clones made of it. The time
+    /// for opening and dialling counts; without limit by default. A timeout is reported up to a few
+    /// milliseconds late.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> CallClient<Req, Resp> {
         self.timeout = Some(timeout);
@@ -157,7 +157,7 @@ where
         Ok(CallClient { inner, timeout: None, types: PhantomData })
     }
 
-    /// A client of whoever provides the service.
+    /// A client of all providers of the service.
     pub(crate) fn by_name(
         node: &Node,
         name: &str,
@@ -171,28 +171,27 @@ where
 
     /// Sends `request` and waits for its answer.
     ///
-    /// The request is urgent: it leaves as soon as nothing else is runnable, with all others
-    /// that were made meanwhile. Requests of one client arrive in the order in which their
-    /// calls were first polled, and are handled at the same time.
+    /// The request is urgent: it leaves as soon as nothing else is runnable, with all others that
+    /// were made meanwhile. Requests of one client arrive in the order in which their calls were
+    /// first polled, and are handled concurrently.
     ///
     /// # Errors
     ///
-    /// See [`CallError`]: its variants tell the handler's errors from those of the service,
-    /// of the link and of time. [`CallError::was_not_handled`] says that a call may be made
-    /// again without harm.
+    /// See [`CallError`]: its variants separate the handler's errors from those of the service, of
+    /// the link and of time. If [`CallError::was_not_handled`], the call may be made again without
+    /// harm.
     ///
     /// # Cancel safety
     ///
-    /// Dropped before its first poll, nothing was sent. Dropped later, the handler is told
-    /// to stop: its future is dropped, at the next place where it waits. Whether it was done
-    /// before is unknown.
+    /// Dropped before its first poll, nothing was sent. Dropped later, the handler is stopped: its
+    /// future is dropped, at the next place where it waits. Whether it was done before is unknown.
     pub fn call<'a>(&'a self, request: &'a Req) -> Calling<'a, Req, Resp> {
         let (deadline, line, stage) = (None, None, Stage::Start);
         let (provider, tried) = (None, Vec::new());
         Calling { client: self, request, deadline, line, stage, provider, tried }
     }
 
-    /// The line for a call, but for those that were tried.
+    /// The line for a call, except those of the providers in `tried`.
     fn line(&self, tried: &[NodeId]) -> Result<(Option<NodeId>, Arc<Line<Resp>>), CallError> {
         let inner = &*self.inner;
         match &inner.target {
@@ -209,7 +208,7 @@ where
         }
     }
 
-    /// Another provider may do better.
+    /// Whether another provider is tried after this error.
     fn goes_on_after(&self, error: &CallError) -> bool {
         let elsewhere = matches!(
             error,
@@ -228,9 +227,9 @@ type Sending = Pin<Box<dyn Future<Output = Option<Result<u32, CallError>>> + Sen
 
 enum Stage {
     Start,
-    /// It waits to be sent.
+    /// The call waits to be sent.
     Sending(Sending),
-    /// It is in this slot of its line.
+    /// The call is in this slot of its line.
     Sent(u32),
     Over,
 }
@@ -247,9 +246,9 @@ where
     deadline: Option<Time>,
     line: Option<Arc<Line<Resp>>>,
     stage: Stage,
-    /// Whose line that is, of several providers.
+    /// The line's provider, if the service has several.
     provider: Option<NodeId>,
-    /// Those that could not have it.
+    /// Providers that could not take the call.
     tried: Vec<NodeId>,
 }
 
@@ -359,7 +358,7 @@ where
                 Err(error) if this.client.goes_on_after(&error) => {
                     this.stage = Stage::Start;
                     this.tried.extend(this.provider.take());
-                    // When all were tried, what the last one said is more than that.
+                    // After all were tried, the last provider's error says more than "no provider".
                     let error = match this.start(context) {
                         Ok(stage @ Stage::Sent(_)) => {
                             this.stage = stage;

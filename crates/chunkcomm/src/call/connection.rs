@@ -21,15 +21,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long a client that closes has to take the last answers.
+/// Time that the last answers have to arrive when a connection ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
-/// What a client says, its value decoded.
+/// A client's word, its value decoded.
 enum Word<Req> {
     Hello(u64, Lane),
     Call(u32, Outcome<Req>),
     Cancel(u32),
-    /// Nothing that a client says.
+    /// Not a word of a client.
     Wrong,
 }
 
@@ -38,7 +38,7 @@ impl<Req: DeserializeOwned> Word<Req> {
     fn of(message: &[u8]) -> Word<Req> {
         match Request::parse(message) {
             Ok(Request::Call { slot, value }) => {
-                // What a type's `Deserialize` does harms no other call.
+                // A panic in the type's `Deserialize` harms no other call.
                 let decoded = match unpanicked(|| codec::decode::<Req>(value)) {
                     Ok(Ok(request)) => Ok(request),
                     Ok(Err(error)) => Err((Kind::Unreadable, error.to_string())),
@@ -53,7 +53,7 @@ impl<Req: DeserializeOwned> Word<Req> {
     }
 }
 
-/// Why a connection ends other than by its client.
+/// Reason why a connection ends other than by its client.
 enum Broken {
     /// Answers cannot be sent.
     Send(SendError),
@@ -67,7 +67,7 @@ impl From<SendError> for Broken {
     }
 }
 
-/// A client's calls go with it.
+/// Guard of a connection: when the client leaves, its calls are cancelled.
 struct Leaving<Req: Send + 'static, H: Handler<Req>> {
     shared: Arc<Shared<Req, H>>,
     caller: u64,
@@ -93,7 +93,7 @@ struct Connection<Req: Send + 'static, H: Handler<Req>> {
     budget: Budget,
 }
 
-/// Serves the client that opened this channel until it is done, or `stop` says so.
+/// Serves the client that opened this channel until the client is done or `stop` is set.
 pub(super) async fn serve<Req, H>(
     shared: Arc<Shared<Req, H>>,
     caller: u64,
@@ -125,7 +125,7 @@ pub(super) async fn serve<Req, H>(
     match ran {
         Err(Broken::Protocol(what)) => tracing::warn!(%service, %client, what, "a client is cut"),
         Err(Broken::Send(error)) => tracing::debug!(%service, %client, ?error, "no more answers"),
-        // What was answered arrives, or the client is gone.
+        // Answers that were given arrive, or the client is gone.
         Ok(()) => drop(connection.tx.close(LAST_ANSWERS).await),
     }
 }
@@ -211,7 +211,7 @@ where
         }
     }
 
-    /// What becomes of a request, which is given back unless it waits.
+    /// Decides about a request, and returns it unless it waits.
     #[inline]
     fn ask(&self, key: Key, request: Req) -> (Verdict, Option<Req>) {
         let mut serving = locked(&self.shared.serving);
@@ -223,7 +223,7 @@ where
         (verdict, Some(request))
     }
 
-    /// Handles a request as far as that goes without waiting; what waits goes on in a task.
+    /// Handles a request as far as possible without waiting; one that waits goes on in a task.
     #[inline]
     fn begin(&mut self, key: Key, request: Req) -> Option<Outcome<H::Answer>> {
         if let Err(panicked) = self.stall.begin(|| self.shared.handler.begin(request)) {
@@ -243,7 +243,7 @@ where
         let key = Key { caller: self.caller, slot };
         let cancelled = locked(&self.shared.serving).cancel(key);
         match cancelled {
-            // Its answer is on the way.
+            // The answer is on the way.
             Cancelled::Over => return Ok(()),
             Cancelled::Waited(_) => {}
             Cancelled::Ran(task) => {
@@ -255,7 +255,7 @@ where
         self.say(slot, Kind::Cancelled, "").await
     }
 
-    /// Answers without a value.
+    /// Sends an answer without a value.
     #[cold]
     async fn say(&mut self, slot: u32, kind: Kind, text: &str) -> Result<(), Broken> {
         let later = stage_text(&mut self.tx, slot, kind, text)?;

@@ -1,4 +1,4 @@
-//! What can go wrong with calls and services.
+//! Errors of calls and services.
 
 use crate::error::{Account, ChannelRefused, LinkError, OpenError, SendError, TypeRefused};
 use crate::proto::codec::{DecodeError, EncodeError};
@@ -7,11 +7,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a call has no answer.
+/// Reason why a call has no answer.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The handler gave an error: the service is well.
+    /// The handler returned an error; the service itself is well.
     Failed {
         /// The service.
         service: Arc<str>,
@@ -29,7 +29,7 @@ pub enum CallError {
     Timeout {
         /// The service.
         service: Arc<str>,
-        /// How long it was waited for.
+        /// The client's timeout.
         after: Duration,
     },
     /// Too many requests wait at the service: this one was not handled.
@@ -53,7 +53,7 @@ pub enum CallError {
     NoProvider {
         /// The service.
         service: Arc<str>,
-        /// Why, if more is known.
+        /// The reason, if known.
         why: Option<String>,
     },
     /// The peer cannot be reached: the request was not sent.
@@ -66,9 +66,9 @@ pub enum CallError {
         service: Arc<str>,
         /// Why the session ended.
         link: LinkError,
-        /// The messages that this client sent to the provider: requests, answered ones among
-        /// them, cancellations, and one that opens the way for answers. What is acknowledged
-        /// was in the provider's inbox.
+        /// Account of the messages that this client sent to the provider: requests (answered ones
+        /// too), cancellations, and one hello that names the channel for answers. An acknowledged
+        /// message was in the provider's inbox.
         sent: Account,
     },
     /// The service ended before it answered. Whether the request was handled is unknown.
@@ -86,7 +86,7 @@ pub enum CallError {
     Unreadable {
         /// The service.
         service: Arc<str>,
-        /// Why.
+        /// The reason.
         text: String,
     },
     /// The request was handled, and the answer could not be sent: it is too large, or its
@@ -94,16 +94,16 @@ pub enum CallError {
     Unsendable {
         /// The service.
         service: Arc<str>,
-        /// Why.
+        /// The reason.
         text: String,
     },
     /// The answer came and could not be decoded.
     Answer(DecodeError),
-    /// The peer says what calls do not allow.
+    /// The peer sent a word that calls do not allow.
     Protocol {
         /// The peer's name.
         peer: String,
-        /// What.
+        /// The violation.
         what: &'static str,
     },
 }
@@ -113,8 +113,8 @@ impl CallError {
         CallError::Request(SendError::Encode(Arc::new(error)))
     }
 
-    /// It is certain that no handler has seen the request: it may be made again, here or
-    /// elsewhere.
+    /// Whether it is certain that no handler has seen the request: the call may be made again, here
+    /// or elsewhere.
     #[must_use]
     pub fn was_not_handled(&self) -> bool {
         matches!(
@@ -131,7 +131,7 @@ impl CallError {
         )
     }
 
-    /// The service answered, whatever it said: the link is well.
+    /// Whether this comes from the service: then the link is well.
     #[must_use]
     pub fn is_from_service(&self) -> bool {
         matches!(
@@ -207,13 +207,13 @@ impl Error for CallError {
     }
 }
 
-/// Why a service does not begin.
+/// Reason why a service cannot begin.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The name is empty or longer than 240 bytes.
     Name {
-        /// Its bytes.
+        /// Length of the name, in bytes.
         bytes: usize,
     },
     /// This node has a service of that name.

@@ -1,4 +1,5 @@
-//! How a request is handled: polled once where it was read, else in a task of its own.
+//! How a request is handled: polled once where it was read, then, if it waits, in a task of its
+//! own.
 
 use super::service::Shared;
 use crate::channel::tx::{Tx, Waiting};
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use tokio::task::AbortHandle;
 
-/// A service's handler: what is asked, and how it comes out.
+/// A service's handler: from a request to the future of its answer.
 pub(super) trait Handler<Req>: Send + Sync + 'static {
     type Answer: Serialize + Send + 'static;
     type Error: fmt::Display;
@@ -43,10 +44,10 @@ where
     }
 }
 
-/// How a request came out: an answer, or what is said in its place.
+/// Outcome of a request: an answer, or the kind and text sent in its place.
 pub(super) type Outcome<A> = Result<A, (Kind, String)>;
 
-/// A place where a handler runs; used again for one after another.
+/// A place where a handler runs; reused by one handler after another.
 pub(super) struct Stall<F>(Pin<Box<Option<F>>>);
 
 impl<F: Future<Output = Result<A, E>>, A, E: fmt::Display> Stall<F> {
@@ -54,7 +55,7 @@ impl<F: Future<Output = Result<A, E>>, A, E: fmt::Display> Stall<F> {
         Stall(Box::pin(None))
     }
 
-    /// Begins what `begin` gives; a panic is an outcome.
+    /// Begins the future that `begin` returns; a panic is an outcome.
     pub(super) fn begin(&mut self, begin: impl FnOnce() -> F) -> Result<(), (Kind, String)> {
         let future = unpanicked(begin)?;
         self.0.set(Some(future));
@@ -71,27 +72,27 @@ impl<F: Future<Output = Result<A, E>>, A, E: fmt::Display> Stall<F> {
             }
             Err(panicked) => Err(panicked),
         };
-        // What the handler still holds goes before its answer.
+        // The handler's own values are dropped before its answer is sent.
         match unpanicked(|| self.0.set(None)) {
             Ok(()) => Poll::Ready(polled),
             Err(panicked) => Poll::Ready(Err(panicked)),
         }
     }
 
-    /// Polls it once. If it waits, the task that it goes to polls it again before it waits
-    /// for anything: nobody is woken by this look.
+    /// Polls the handler once, without a waker. If it waits, its task polls it again before
+    /// anything else, so that no wake is lost.
     pub(super) fn poll_once(&mut self) -> Poll<Outcome<A>> {
         self.poll(&mut Context::from_waker(Waker::noop()))
     }
 }
 
-/// What `act` gives, or that it panicked. Nothing of it is seen after a panic.
+/// Returns the result of `act`, or its panic. No state of `act` is used after a panic.
 pub(super) fn unpanicked<R>(act: impl FnOnce() -> R) -> Result<R, (Kind, String)> {
     catch_unwind(AssertUnwindSafe(act))
         .map_err(|panic| (Kind::Panicked, panic_message(panic.as_ref()).to_owned()))
 }
 
-/// One of the requests that are handled at once. Dropped, it gives its turn to the next.
+/// Turn of one of the requests that are handled at once. Dropped, it goes to the next request.
 pub(super) struct Turn<Req: Send + 'static, H: Handler<Req>>(pub(super) Arc<Shared<Req, H>>);
 
 impl<Req: Send + 'static, H: Handler<Req>> Drop for Turn<Req, H> {
@@ -103,22 +104,22 @@ impl<Req: Send + 'static, H: Handler<Req>> Drop for Turn<Req, H> {
 /// A request whose turn comes later.
 pub(super) struct Queued<Req> {
     pub(super) request: Req,
-    /// For its answer.
+    /// Sender for the answer.
     pub(super) tx: Tx,
 }
 
 impl<Req: Send + 'static, H: Handler<Req>> Shared<Req, H> {
-    /// What is in `stall` goes on in a task.
+    /// Lets the handler in `stall` go on in a task.
     pub(super) fn detach(self: &Arc<Self>, key: Key, stall: Stall<H::Running>, tx: Tx) {
         let number = locked(&self.serving).detach(key);
         self.spawn(key, number, stall, tx);
     }
 
-    /// One that waited has its turn.
+    /// Starts a request that waited for its turn.
     fn launch(self: &Arc<Self>, start: Start<Queued<Req>>) {
         let Start { key, number, request: Queued { request, tx } } = start;
         let mut stall = Stall::new();
-        // A panic here is told by the task as well.
+        // The task reports a panic here, too.
         let begun = stall.begin(|| self.handler.begin(request));
         match begun {
             Ok(()) => self.spawn(key, number, stall, tx),
@@ -149,7 +150,7 @@ impl<Req: Send + 'static, H: Handler<Req>> Shared<Req, H> {
         }
     }
 
-    /// One that was handled is over.
+    /// Ends the turn of a request; the next one that waits begins.
     pub(super) fn finished(self: &Arc<Self>) {
         let mut serving = locked(&self.serving);
         let next = serving.finished();
@@ -181,7 +182,7 @@ impl<Req: Send + 'static, H: Handler<Req>> Shared<Req, H> {
     }
 }
 
-/// Those whose turn has come, until they are launched.
+/// Requests whose turn has come, until they are launched.
 pub(super) struct Launching<Req> {
     starts: VecDeque<Start<Queued<Req>>>,
     busy: bool,
@@ -194,20 +195,20 @@ impl<Req> Default for Launching<Req> {
 }
 
 impl<Req: Send + 'static, H: Handler<Req>> Turn<Req, H> {
-    /// Answers, unless somebody did; the turn is over afterwards.
+    /// Answers, unless the call was answered before; the turn is over afterwards.
     async fn answer(self, key: Key, number: u64, outcome: Outcome<H::Answer>, mut tx: Tx) {
         let wanted = locked(&self.0.serving).answers(key, number);
         if wanted && let Ok(later) = stage_answer(&mut tx, key.slot, &outcome) {
-            // The client is gone if it fails; its connection knows that.
+            // Fails when the client is gone; its connection learns of that itself.
             let _ = later.send(&mut tx).await;
         }
     }
 }
 
-/// What of an answer waits for room.
+/// Part of an answer that waits for room.
 pub(super) enum Later {
     Nothing,
-    /// It lies in the sender's scratch.
+    /// The message is in the sender's scratch.
     Scratch,
     Text(Vec<u8>),
 }

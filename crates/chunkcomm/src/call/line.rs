@@ -24,19 +24,19 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use tokio::task::AbortHandle;
 
-/// How a call came out; `None`: it was cancelled, since it was late.
+/// Outcome of a call; `None` means that the service confirmed the cancellation of a late call.
 pub(super) type Outcome<Resp> = Result<Resp, Option<CallError>>;
 
 /// The two channels.
 pub(super) struct Up {
     pub(super) tx: Tx,
-    /// Which opening of the line this is.
+    /// Number of the line's opening.
     pub(super) number: u64,
-    /// Known a moment after the opening.
+    /// Handle of the reading task; set a moment after the opening.
     pub(super) reading: Option<AbortHandle>,
-    /// The task that reads answers, while it waits.
+    /// Waker of the reading task, while it waits.
     pub(super) reader: Option<Waker>,
-    /// It wakes by itself at this time.
+    /// Time at which the reading task wakes by itself.
     pub(super) armed: Option<Time>,
 }
 
@@ -44,11 +44,11 @@ pub(super) struct State<Resp> {
     pub(super) calls: Calls<Waker, Outcome<Resp>>,
     pub(super) up: Option<Up>,
     pub(super) openings: u64,
-    /// Why the opening before is over.
+    /// Reason why the last opening is over.
     failed: Option<CallError>,
 }
 
-/// See above. When the last caller and client are gone, the channels end.
+/// A client's way to one provider. When the last caller and client are gone, the channels end.
 pub(super) struct Line<Resp> {
     pub(super) service: Arc<str>,
     pub(super) reach: Box<dyn Reach>,
@@ -56,7 +56,7 @@ pub(super) struct Line<Resp> {
     pub(super) prints: Prints,
     pub(super) state: Mutex<State<Resp>>,
     pub(super) opening: tokio::sync::Mutex<()>,
-    /// As the machine counts them, to be read without its lock.
+    /// Copy of the machine's count, to be read without its lock.
     in_flight: AtomicUsize,
 }
 
@@ -70,9 +70,9 @@ impl<Resp> Drop for Line<Resp> {
 
 /// Whether a call was sent.
 pub(super) enum Sent {
-    /// In this slot.
+    /// Sent, in this slot.
     At(u32),
-    /// It must wait: for the channels, or for room.
+    /// Not sent: it must wait for the channels or for room.
     Not,
 }
 
@@ -135,7 +135,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
                 if is_of_one(&error) {
                     return Err(CallError::Request(error));
                 }
-                // The channel has ended, which its reader is about to learn.
+                // The channel has ended; its reader is about to learn that.
                 Ok(Sent::Not)
             }
         }
@@ -155,7 +155,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         }
     }
 
-    /// Sends a call, which may wait: for the channels to be opened, and for room.
+    /// Sends a call; may wait for the channels to be opened, and for room.
     pub(super) async fn send(
         self: &Arc<Self>,
         call: Vec<u8>,
@@ -165,7 +165,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         let mut call = call;
         wire::set_slot(&mut call, slot.number);
         let call = Bytes::from(call);
-        // A channel that ended since the call before is opened again, once.
+        // A channel that ended since the last call is opened again, once.
         let mut again = false;
         loop {
             self.open().await?;
@@ -224,7 +224,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         }
     }
 
-    /// What became of a call; once it is anything, the slot is given back.
+    /// Returns the state of a call. An outcome frees the slot.
     #[inline]
     pub(super) fn look(&self, slot: u32, waker: &Waker) -> Look<Outcome<Resp>> {
         let mut state = locked(&self.state);
@@ -235,14 +235,14 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         })
     }
 
-    /// Nobody waits for a call any more.
+    /// Gives a call up: its caller does not wait any more.
     pub(super) fn abandon(&self, slot: u32) {
         let mut state = locked(&self.state);
         let unwanted = state.calls.abandon(slot);
         if !state.cancel_owed()
             && let Some(reader) = state.up.as_mut().and_then(|up| up.reader.take())
         {
-            // It waits for room.
+            // The reading task waits for room, to send the cancellation.
             reader.wake();
             share_last_woken();
         }
@@ -250,7 +250,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         drop(unwanted);
     }
 
-    /// The opening of this number is over: every call in flight comes out as `error` says.
+    /// Ends this opening: every call in flight fails with `error`.
     pub(super) fn fail(&self, number: u64, error: &CallError) {
         let mut state = locked(&self.state);
         if state.up.as_ref().is_none_or(|up| up.number != number) {
@@ -263,7 +263,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         self.note_in_flight(&state);
         drop(state);
         if let Some(mut up) = up {
-            // Who waits for room learns of it.
+            // Tasks that wait for room wake up and find the end.
             up.tx.with(TxEnd::close);
             if let Some(reading) = up.reading {
                 reading.abort();
@@ -272,7 +272,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Why requests cannot be sent.
+    /// The call's error for a failure to send.
     pub(super) fn cause(&self, error: SendError) -> CallError {
         match error {
             SendError::Lost(lost) => {
@@ -291,7 +291,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         }
     }
 
-    /// The session of the opening of this number ended.
+    /// The call's error after the session of this opening ended.
     pub(super) fn lost(&self, number: u64, link: LinkError) -> CallError {
         let mut state = locked(&self.state);
         let up = state.up.as_mut().filter(|up| up.number == number);
@@ -314,12 +314,12 @@ impl<Resp: Send> Caller for Line<Resp> {
 }
 
 impl<Resp> State<Resp> {
-    /// Sends the cancellations that are owed; false when there is no room for all.
+    /// Sends the owed cancellations; returns false when there is no room for all.
     fn cancel_owed(&mut self) -> bool {
         let Some(up) = &mut self.up else { return true };
         while self.calls.owes_cancels() {
             match up.has_room() {
-                // It has ended, and the service knows that.
+                // The channel has ended, and the service knows that.
                 None => return true,
                 Some(false) => return false,
                 Some(true) => {
@@ -331,7 +331,7 @@ impl<Resp> State<Resp> {
         true
     }
 
-    /// As `cancel_owed`; the task is woken when there is room.
+    /// Sends the owed cancellations; without room, the task is woken when there is some.
     pub(super) fn poll_cancel(&mut self, context: &mut Context<'_>) {
         while !self.cancel_owed() {
             let Some(up) = &mut self.up else { return };
@@ -343,7 +343,7 @@ impl<Resp> State<Resp> {
 }
 
 impl Up {
-    /// There is room for a word without a value; `None` when the channel has ended.
+    /// Whether there is room for a word without a value; `None` when the channel has ended.
     fn has_room(&mut self) -> Option<bool> {
         self.tx.with(|end| match end.failed() {
             Some(_) => None,
@@ -352,14 +352,14 @@ impl Up {
     }
 }
 
-/// A failure of one message, after which others can be sent.
+/// Whether the failure is of one message only, so that others can be sent.
 fn is_of_one(error: &SendError) -> bool {
     matches!(error, SendError::TooLarge { .. } | SendError::Encode(_))
 }
 
-/// Why a call was not sent.
+/// Reason why a call was not sent.
 enum Refusal {
-    /// It cannot be.
+    /// The request cannot be sent.
     Request(CallError),
     /// The channel has ended.
     Ended(CallError),

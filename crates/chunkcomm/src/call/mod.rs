@@ -27,22 +27,21 @@
 //! ```
 //!
 //! [`Cluster::serve`](crate::Cluster::serve) and
-//! [`Cluster::call_client`](crate::Cluster::call_client) find services by name: several
-//! nodes may provide the same, and each call goes to the one with the fewest of ours in
+//! [`Cluster::call_client`](crate::Cluster::call_client) find services by name. Several nodes may
+//! provide the same service; each call goes to the provider with the fewest calls of this client in
 //! flight.
 //!
 //! # How they travel
 //!
-//! A client has two channels with a provider, requests there and answers back, by default
-//! in the express lane. A request that is alone leaves as soon as nothing else is runnable,
-//! in a packet of its own; requests that are made while others are runnable, as by many
-//! tasks or for many answers that came together, share a packet. So nothing has to be
-//! batched by hand.
+//! A client has two channels with a provider, one for requests and one for answers, by default in
+//! the express lane. A request that is alone leaves as soon as nothing else is runnable, in a
+//! packet of its own. Requests that are made while other tasks are runnable share a packet. So
+//! nothing has to be batched by hand.
 //!
 //! # Costs
 //!
-//! A call allocates nothing and spawns nothing as long as its handler does not have to wait:
-//! it is polled once where its request was read, and only then becomes a task of its own.
+//! A call allocates nothing and spawns nothing as long as its handler does not have to wait: the
+//! handler is polled once where its request was read, and only then becomes a task.
 //! [`ServiceOptions::parallel`] is for handlers that compute for long.
 //!
 //! Reading order: [`CallClient`], [`Service`], [`CallError`].
@@ -71,7 +70,7 @@ use crate::error::TypeRefused;
 use crate::node::fingerprint::{Fingerprint, described};
 use serde::de::DeserializeOwned;
 
-/// What two ends compare of a service's types.
+/// Fingerprints of a service's types, compared by the two ends.
 #[derive(Debug, Clone)]
 struct Prints {
     request: Fingerprint,
@@ -92,8 +91,7 @@ impl Prints {
     }
 }
 
-/// The handle of the runtime whose tasks answer and read answers: the one at hand, else the
-/// node's.
+/// The runtime of the tasks that answer and read answers: the current one, else the node's.
 fn runtime_of(node: &crate::Node) -> tokio::runtime::Handle {
     tokio::runtime::Handle::try_current().unwrap_or_else(|_| node.runtime().clone())
 }

@@ -1,4 +1,4 @@
-//! How a line comes to its two channels.
+//! How a line opens its two channels.
 
 use super::answers::{self, Ending};
 use super::error::CallError;
@@ -19,12 +19,12 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-/// How a provider is reached.
+/// The way to a provider.
 pub(crate) trait Reach: Send + Sync {
-    /// The session that there is.
+    /// The existing session, if there is one.
     fn at_hand(&self) -> Option<Peer>;
 
-    /// Dials, if there is none.
+    /// Dials the provider when there is no session.
     fn dial(&self) -> Pin<Box<dyn Future<Output = Result<Peer, CallError>> + Send + '_>>;
 }
 
@@ -51,14 +51,14 @@ impl Reach for ToPeer {
     }
 }
 
-/// The node is closing: nothing is opened any more, and the session has not ended yet.
+/// The error of a node that is closing: it opens nothing any more, though the session has not ended
+/// yet.
 fn closed(peer: &Peer) -> LinkError {
     LinkError::new(peer.name(), LinkCause::Closed)
 }
 
 impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
-    /// Opens the channels unless they are there. Opening over a session that there is takes
-    /// no round trip.
+    /// Opens the channels unless they are open. Over an existing session that takes no round trip.
     pub(super) async fn open(self: &Arc<Self>) -> Result<(), CallError> {
         let _turn = self.opening.lock().await;
         if locked(&self.state).up.is_some() {
@@ -83,7 +83,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         let channel = LAST.fetch_add(1, Ordering::Relaxed);
         let answers = format!("{ANSWERS_PREFIX}{channel}");
         node.table().expect(&answers);
-        // A new ring has room; and who is refused learns that from its first call.
+        // A new ring has room; a refused client learns of the refusal from its first call.
         let _ = tx.stage_waiting(&Waiting::Slice(&wire::hello(channel, lane)));
         let mut state = locked(&self.state);
         state.openings += 1;

@@ -25,14 +25,14 @@ impl Default for ServiceOptions {
 }
 
 impl ServiceOptions {
-    /// At most so many requests are handled at the same time, whosever they are; at least 1,
-    /// 1024 by default.
+    /// Limits the requests that are handled at the same time, of all clients together; at least 1,
+    /// default 1024.
     pub fn at_once(mut self, requests: usize) -> ServiceOptions {
         self.at_once = requests.max(1);
         self
     }
 
-    /// At most so many wait for their turn, 4096 by default; further ones are refused with
+    /// Limits the requests that wait for their turn, default 4096; further ones are refused with
     /// [`CallError::Overloaded`](super::CallError::Overloaded). Each costs the memory of its
     /// request.
     pub fn waiting(mut self, requests: usize) -> ServiceOptions {
@@ -40,9 +40,9 @@ impl ServiceOptions {
         self
     }
 
-    /// Every request in a task of its own from the start: for handlers that compute for so
-    /// long that others, of the same client, should run on other threads meanwhile. Costs an
-    /// allocation and a task a call.
+    /// Runs every request in a task of its own from the start: for handlers that compute for long,
+    /// so that other requests of the same client run on other threads meanwhile. Costs an
+    /// allocation and a task per call.
     pub fn parallel(mut self) -> ServiceOptions {
         self.parallel = true;
         self
@@ -56,7 +56,7 @@ impl ServiceOptions {
     }
 }
 
-/// How a client talks to a service.
+/// How a client sends its calls.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct CallOptions {
@@ -71,9 +71,8 @@ impl Default for CallOptions {
 }
 
 impl CallOptions {
-    /// The lane of requests and answers, [`Lane::Express`] by default: they leave before
-    /// bulk data of the same link. For requests or answers that are large themselves there
-    /// is [`Lane::Bulk`].
+    /// Sets the lane of requests and answers, default [`Lane::Express`]: they leave before bulk
+    /// data of the same link. [`Lane::Bulk`] is for requests or answers that are large themselves.
     pub fn lane(mut self, lane: Lane) -> CallOptions {
         self.lane = lane;
         self

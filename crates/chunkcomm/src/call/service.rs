@@ -1,4 +1,4 @@
-//! [`Service`]: what answers requests under a name.
+//! [`Service`]: answers requests under a name.
 
 use super::connection::serve;
 use super::error::{ServeError, ServiceCloseError};
@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
-/// What the parts of a service share.
+/// State shared by the parts of a service.
 pub(super) struct Shared<Req, H> {
     pub(super) name: Arc<str>,
     pub(super) node: Node,
@@ -31,11 +31,11 @@ pub(super) struct Shared<Req, H> {
     pub(super) parallel: bool,
     pub(super) serving: Mutex<Serving<Queued<Req>, AbortHandle>>,
     pub(super) launching: Mutex<Launching<Req>>,
-    /// Told when a service that closes has nothing left.
+    /// Notified when a closing service has nothing left.
     pub(super) over: Notify,
 }
 
-/// What a service is asked by its handle, whatever its types are.
+/// A service without its types, as its handle sees it.
 trait Served: Send + Sync {
     fn stats(&self) -> ServiceStats;
     fn close(&self);
@@ -69,25 +69,25 @@ impl<Req: Send + 'static, H: Handler<Req>> Served for Shared<Req, H> {
     }
 }
 
-/// What a service counted.
+/// Counters of a service.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServiceStats {
-    /// Requests that came, but for those that could not be decoded.
+    /// Requests that came, without those that could not be decoded.
     pub requests: u64,
-    /// Of these, refused since too many waited.
+    /// Of these, refused because too many waited.
     pub overloaded: u64,
     /// Of these, cancelled while they waited or were handled.
     pub cancelled: u64,
-    /// Requests that are handled now.
+    /// Requests in handling now.
     pub at_once: usize,
-    /// Requests that wait for their turn now.
+    /// Requests waiting for their turn now.
     pub waiting: usize,
 }
 
-/// A service of a node: it answers until this is closed or dropped.
+/// A service of a node: it answers until it is closed or dropped.
 ///
-/// Dropped, it ends at once: its handlers are dropped, and whoever waits for an answer gets
+/// Dropped, it ends at once: its handlers are dropped, and every waiting caller gets
 /// [`CallError::Ended`](super::CallError::Ended).
 #[must_use = "a service ends when it is dropped"]
 pub struct Service {
@@ -96,9 +96,9 @@ pub struct Service {
     served: Arc<dyn Served>,
     stop: watch::Sender<bool>,
     accepting: JoinHandle<()>,
-    /// Does what else is to be done before it closes.
+    /// Work to be done before the service closes.
     withdraw: Option<Box<dyn FnOnce() + Send + Sync>>,
-    /// The name is free again, and may be another's.
+    /// Whether the name is free again, and may be another service's.
     retired: bool,
 }
 
@@ -114,12 +114,11 @@ impl fmt::Debug for Service {
 impl Node {
     /// Answers requests under `name` with `handler`: any peer of this node may call.
     ///
-    /// `handler` gets a request and gives a future of its answer. The future is dropped when
-    /// its caller does not wait any more: when the call was dropped or came to its timeout,
-    /// and when the client or the link is gone. An error is sent as its text; a panic is
-    /// caught, and its message sent.
+    /// `handler` gets a request and returns a future of its answer. The future is dropped when its
+    /// caller does not wait any more: the call was dropped or timed out, or the client or the link
+    /// is gone. An error is sent as its text; a panic is caught, and its message sent.
     ///
-    /// Its tasks run on the runtime that this is called on, else on that of the node.
+    /// The tasks run on the current runtime, else on that of the node.
     ///
     /// # Errors
     ///
@@ -187,8 +186,7 @@ pub(super) fn channel(service: &str) -> String {
     format!("{REQUESTS_PREFIX}{service}")
 }
 
-/// Takes clients until the service stops, then waits for those that are there. Dropped, it
-/// drops them.
+/// Takes clients until the service stops, then waits for the present ones. Dropped, it drops them.
 async fn accept_all<Req, H>(shared: Arc<Shared<Req, H>>, stopped: watch::Receiver<bool>)
 where
     Req: DeserializeOwned + Send + 'static,
@@ -219,20 +217,20 @@ impl Service {
         &self.name
     }
 
-    /// What it counted so far.
+    /// The service's counters so far.
     #[must_use]
     pub fn stats(&self) -> ServiceStats {
         self.served.stats()
     }
 
-    /// Before it closes or is dropped, `what` is done.
+    /// Adds work that is done before the service closes or is dropped.
     pub(crate) fn withdrawing(mut self, what: impl FnOnce() + Send + Sync + 'static) -> Service {
         self.withdraw = Some(Box::new(what));
         self
     }
 
-    /// Ends the service in order: new clients and requests are refused, and what is handled
-    /// or waits is answered. Returns when the clients have the answers.
+    /// Ends the service in order: new clients and requests are refused; requests in handling or
+    /// waiting are answered. Returns when the clients have the answers.
     ///
     /// # Errors
     ///
@@ -253,7 +251,7 @@ impl Service {
         Err(ServiceCloseError { service: Arc::clone(&self.name), handled: at_once, waiting })
     }
 
-    /// Nobody new comes.
+    /// Stops taking new clients, and frees the name.
     fn retire(&mut self) {
         if std::mem::replace(&mut self.retired, true) {
             return;
@@ -274,7 +272,7 @@ impl Service {
             over.await;
         }
         self.stop.send_replace(true);
-        // Its only failure is a panic, which the runtime has told.
+        // The only failure is a panic, which the runtime has reported.
         let _ = (&mut self.accepting).await;
     }
 }
