@@ -26,7 +26,7 @@ impl Cluster {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, there is no service, and the name may be provided until
+    /// Dropped early, there is no service, but the name may stay provided until
     /// [`Cluster::withdraw`].
     pub async fn serve<Req, Resp, E, F, Fut>(
         &self,
@@ -47,11 +47,11 @@ impl Cluster {
         Ok(service.withdrawing(move || state.change(|it| it.withdraw(&name))))
     }
 
-    /// A client of the service `name`, whoever provides it: each call goes to the provider
-    /// with the fewest calls of this client in flight, and among equals to each in turn. A
-    /// provider that refuses a call, or cannot be reached, is passed over; one that dies is
-    /// no longer asked. A call that nobody is there for fails at once:
-    /// [`Cluster::provider`] waits. The client is one more clone of this membership.
+    /// A client of the service `name` at all of its providers: each call goes to the provider with
+    /// the fewest calls of this client in flight, and among equals to each in turn. A provider that
+    /// refuses a call, or cannot be reached, is passed over; a dead provider is not asked. Without
+    /// any provider a call fails at once; [`Cluster::provider`] waits for one. The client is one
+    /// more clone of this membership.
     ///
     /// # Errors
     ///
@@ -106,7 +106,7 @@ impl Cluster {
     }
 }
 
-/// What the manager tells of names.
+/// Directory of the providers that the manager has announced.
 struct Names(Cluster);
 
 impl Names {

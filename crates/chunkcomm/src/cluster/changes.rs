@@ -1,11 +1,11 @@
-//! What changes in a cluster, for those who want to hear of it.
+//! The changes in a cluster, for readers that follow them.
 
 use super::Change;
 use super::state::State;
 use std::fmt;
 use std::sync::Arc;
 
-/// What changes in a cluster, one after the other; see [`Cluster::changes`](super::Cluster::changes).
+/// Reader of the changes in a cluster, in order; see [`Cluster::changes`](super::Cluster::changes).
 pub struct Changes {
     pub(super) state: Arc<State>,
     pub(super) next: u64,
@@ -18,8 +18,8 @@ impl fmt::Debug for Changes {
 }
 
 impl Changes {
-    /// The next change; `None` when the cluster has ended and all were told. Who looks
-    /// too late for the last 1024 is told how many it missed.
+    /// The next change; `None` when the cluster has ended and all were returned. The last 1024 are
+    /// kept: a slower reader gets the number of those that it missed.
     ///
     /// # Cancel safety
     ///

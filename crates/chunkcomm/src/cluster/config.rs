@@ -10,17 +10,16 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Who is not ready in this time is named.
+/// Default time for all nodes to be ready; later ones are named in the error.
 const READY_WITHIN_DEFAULT: Duration = Duration::from_secs(30);
 
-/// Least number of copies, itself counted, that a program starts when nobody says a number.
+/// Least number of copies, this process included, that a program starts by default.
 const COPIES_MIN: usize = 2;
 
 /// The environment variable that sets `ready_within`, in milliseconds.
 const READY_VARIABLE: &str = "CHUNKCOMM_READY_MS";
 
-/// Settings of a cluster to be joined, the same on every node; by value, one after the
-/// other.
+/// Settings of a cluster to be joined, the same on every node; by value, one after the other.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ClusterConfig {
@@ -58,9 +57,9 @@ impl ClusterConfig {
         }
     }
 
-    /// So many nodes, this one counted. Where a launcher started them, it must be the
-    /// same number. By default the launcher's number or the slots of the hosts file;
-    /// without either, the number of processors, at least 2.
+    /// Sets the number of nodes, this one included. A launcher that started them must have started
+    /// the same number. Default: the launcher's number, or the slots of the hosts file; without
+    /// either, the number of processors, at least 2.
     pub fn nodes(mut self, nodes: u32) -> ClusterConfig {
         self.nodes = Some(nodes);
         self
@@ -73,41 +72,43 @@ impl ClusterConfig {
         self
     }
 
-    /// What the nodes know each other by; by default the one in the file that
-    /// `CHUNKCOMM_CREDENTIAL_FILE` names. Without any, a cluster on one machine makes a
-    /// fresh one for itself, as a hosts file always does; several machines need one.
+    /// Sets the secret by which the nodes know each other; by default the one in the file that
+    /// `CHUNKCOMM_CREDENTIAL_FILE` names. Without any, a cluster on one machine makes a fresh one
+    /// for itself, as does every cluster of a hosts file; otherwise several machines need one.
     pub fn credential(mut self, credential: Credential) -> ClusterConfig {
         self.credential = Some(credential);
         self
     }
 
-    /// All nodes must be ready in this time, 30 s by default or what
-    /// `CHUNKCOMM_READY_MS` says; those who are not are named.
+    /// Sets the time within which all nodes must be ready, default 30 s or the value of
+    /// `CHUNKCOMM_READY_MS`; the error names the nodes that are late.
     pub fn ready_within(mut self, within: Duration) -> ClusterConfig {
         self.ready_within = Some(within);
         self
     }
 
-    /// When the manager is gone, nodes keep their links and wait so long for a new one;
-    /// 0 by default: they end with an error. Of use where something starts rank 0 again
-    /// at the same address, which our own variables give (`CHUNKCOMM_MANAGER`; also under
-    /// a launcher, whose own address is of that job alone), and does not stop the others:
-    /// `mpiexec -disable-auto-cleanup`, `srun --kill-on-bad-exit=0 --no-kill`.
+    /// Sets how long nodes keep their links and wait for a new manager after theirs is gone.
+    /// Default 0: they end with an error.
     ///
-    /// A rank 0 of size 1, which waits for nobody else, so begins up to 3 s later: it may be
-    /// another one's successor in a cluster that grew, whose members tell it so.
+    /// Of use where something starts rank 0 again at the same address and does not stop the other
+    /// nodes: `mpiexec -disable-auto-cleanup`, `srun --kill-on-bad-exit=0 --no-kill`. The same
+    /// address comes from our own variables (`CHUNKCOMM_MANAGER`), also under a launcher, whose own
+    /// address is valid for that job alone.
+    ///
+    /// A rank 0 of size 1 then begins up to 3 s later: it may be the successor of another one in a
+    /// cluster that grew, and waits for members that say so.
     pub fn rejoin_window(mut self, window: Duration) -> ClusterConfig {
         self.rejoin_window = window;
         self
     }
 
-    /// The functions and processes that nodes run for each other. Who has others than rank 0, or with
-    /// other types, is refused when it announces itself, and the error names both sides.
-    /// A node without a registry is not compared.
+    /// Sets the functions and processes that nodes run for each other. A node is refused if its
+    /// registry differs from that of rank 0, in names or types; the error names both sides. A node
+    /// without a registry is not compared.
     ///
-    /// Nothing else of a program must agree: channels and services compare their types
-    /// where they are opened, so that nodes of several versions of a program can be
-    /// exchanged one after the other in a running cluster.
+    /// Nothing else of a program must agree: channels and services compare their types where they
+    /// are opened. So nodes of several versions of a program can be exchanged one after the other
+    /// in a running cluster.
     pub fn registry(mut self, registry: &Registry) -> ClusterConfig {
         let functions = registry.prints().into_iter().map(function);
         let processes = registry.processes.prints().map(process);
@@ -115,9 +116,9 @@ impl ClusterConfig {
         self
     }
 
-    /// The settings of the node. Its cluster, addresses and credential are set by the cluster.
-    /// A name that it is given is known to all members ([`Cluster::member_named`]); without
-    /// one it is called by its rank, as `rank-3`, in messages for people alone.
+    /// Sets the settings of the node; its cluster, addresses and credential are set by the cluster.
+    /// A name given here is known to all members ([`Cluster::member_named`]). Without one, messages
+    /// for people name the node by its rank, as `rank-3`.
     ///
     /// [`Cluster::member_named`]: super::Cluster::member_named
     pub fn node(mut self, node: NodeBuilder) -> ClusterConfig {
@@ -125,13 +126,13 @@ impl ClusterConfig {
         self
     }
 
-    /// These variables instead of those of this process.
+    /// Uses these variables instead of those of this process.
     pub fn environment(mut self, environment: Environment) -> ClusterConfig {
         self.environment = environment;
         self
     }
 
-    /// Copies are started with these arguments instead of those of this process.
+    /// Starts copies with these arguments instead of those of this process.
     pub fn arguments<A: Into<OsString>>(
         mut self,
         arguments: impl IntoIterator<Item = A>,
@@ -140,7 +141,7 @@ impl ClusterConfig {
         self
     }
 
-    /// Where this process finds itself.
+    /// Finds the place of this process.
     ///
     /// # Errors
     /// A variable makes no sense.
@@ -148,11 +149,11 @@ impl ClusterConfig {
         Place::detect(&self.environment)
     }
 
-    /// Explains to people what was detected and why, and what
+    /// Explains to people the detected place, the reasons, and what
     /// [`Cluster::join`](super::Cluster::join) does then.
     ///
-    /// With a hosts file it adds what would be started where, and the commands that copy the
-    /// program there.
+    /// With a hosts file it adds the nodes to be started on each host, and the commands that copy
+    /// the program there.
     ///
     /// # Errors
     /// A variable makes no sense, or the hosts file or the number of nodes cannot be used.
@@ -173,7 +174,7 @@ impl ClusterConfig {
         })
     }
 
-    /// Returns the number of nodes of a process that starts copies of itself, this one counted.
+    /// Returns the number of nodes of a process that starts copies of itself, this one included.
     pub(super) fn copies(&self) -> u32 {
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         self.nodes.unwrap_or_else(|| processors().max(COPIES_MIN) as u32)
@@ -183,7 +184,7 @@ impl ClusterConfig {
     pub(super) fn check_nodes(&self, place: &Place) -> Result<(), JoinError> {
         let by = place.launcher();
         match (self.nodes, place.size()) {
-            // Copies and nodes over ssh have the command line of the one who starts them.
+            // Copies and nodes over ssh have the command line of the process that starts them.
             _ if matches!(by, Launcher::Copy | Launcher::Ssh) => Ok(()),
             (Some(asked), Some(started)) if asked != started => {
                 Err(JoinError::Nodes { asked, started, by: by.to_string() })
@@ -207,7 +208,7 @@ impl ClusterConfig {
         })
     }
 
-    /// The credential that was given, if one was.
+    /// The credential that was given, if any.
     pub(super) fn given_credential(&self) -> Result<Option<Credential>, JoinError> {
         match (&self.credential, self.environment.get(CREDENTIAL_FILE_VARIABLE)) {
             (Some(given), _) => Ok(Some(given.clone())),

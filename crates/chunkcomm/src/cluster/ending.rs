@@ -32,15 +32,15 @@ impl Cluster {
         self.shared.state.look(|it| it.end().cloned())
     }
 
-    /// Ends the cluster in order: waits until every node has called this or is gone, or
-    /// somebody asked for the stop; then closes this node, which sends what was
-    /// accepted. Processes that this node started have ended when it returns.
+    /// Ends the cluster in order: waits until every node has called this or is gone, or somebody
+    /// asked for the stop. Then closes this node, which sends all accepted messages. Processes that
+    /// this node started have ended when it returns.
     ///
     /// # Errors
     ///
-    /// The manager is gone, or something was not done within `deadline`: the others were
-    /// not at their end, messages were not acknowledged, or processes had to be killed.
-    /// The node is closed all the same.
+    /// The manager is gone, or something was not done within `deadline`: other nodes were not at
+    /// their end, messages were not acknowledged, or processes had to be killed. The node is closed
+    /// all the same.
     ///
     /// # Cancel safety
     ///
@@ -61,12 +61,12 @@ impl Cluster {
         closed.map_err(EndError::Close)
     }
 
-    /// This node goes, and the others stay. Its links are closed, which sends what was
-    /// accepted. Rank 0 cannot leave: the manager is there.
+    /// Removes this node from the cluster; the others stay. Its links are closed, which sends all
+    /// accepted messages. Rank 0 cannot leave: the manager runs there.
     ///
     /// # Errors
     ///
-    /// This is rank 0, or what was accepted was not acknowledged within `deadline`.
+    /// This is rank 0, or accepted messages were not acknowledged within `deadline`.
     ///
     /// # Cancel safety
     ///
@@ -80,7 +80,7 @@ impl Cluster {
         state.change(Membership::leave);
         let mut over = state.over.subscribe();
         let runtime = tokio::runtime::Handle::current();
-        // What was not said by then the others learn by the end of the line.
+        // Words not sent by then are lost; the others learn of the leave from the end of the line.
         let _ = clock::within(&runtime, deadline, over.wait_for(|over| *over)).await;
         state.close(left(until)).await.map_err(EndError::Close)
     }

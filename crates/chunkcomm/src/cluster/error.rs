@@ -1,4 +1,4 @@
-//! What can go wrong in a cluster.
+//! Errors of a cluster.
 
 use super::launch::{HostsError, PlaceError, PmiError};
 use super::{Death, End, NodeId, Refusal};
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a process did not become a member.
+/// Reason why a process did not become a member.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum JoinError {
@@ -20,16 +20,16 @@ pub enum JoinError {
     Place(PlaceError),
     /// The launcher started another number of nodes than was asked for.
     Nodes {
-        /// What was asked for.
+        /// The number asked for.
         asked: u32,
-        /// How many there are.
+        /// The number started.
         started: u32,
-        /// What started them.
+        /// The launcher.
         by: String,
     },
     /// The nodes are on several machines, and there is no credential to know them by.
     NeedsCredential {
-        /// What started them.
+        /// The launcher.
         by: String,
     },
     /// The credential cannot be had.
@@ -53,14 +53,14 @@ pub enum JoinError {
     Meeting {
         /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         error: Arc<io::Error>,
     },
     /// Rank 0 was not reached in time.
     NoManager {
-        /// How long it was tried.
+        /// Time spent on attempts.
         waited: Duration,
-        /// What went wrong last.
+        /// The error of the last attempt.
         last: String,
     },
     /// The place of rank 0 that this node was given makes no sense.
@@ -68,7 +68,7 @@ pub enum JoinError {
         /// The fault of that place.
         why: String,
     },
-    /// Rank 0 and this node do not take each other: another attempt would go no better.
+    /// Rank 0 and this node do not accept each other; another attempt would fail the same way.
     Admission(ConnectError),
     /// The manager does not take this node, or the cluster did not start.
     Refused(Refusal),
@@ -84,9 +84,9 @@ pub enum JoinError {
     Ended(End),
     /// The system refused something.
     System {
-        /// What.
+        /// The action that failed.
         what: &'static str,
-        /// Why.
+        /// The system's error.
         error: Arc<io::Error>,
     },
 }
@@ -161,7 +161,7 @@ impl From<PmiError> for JoinError {
     }
 }
 
-/// Why there is no link with a rank.
+/// Reason why there is no link with a rank.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum PeerError {
@@ -169,21 +169,21 @@ pub enum PeerError {
     Nobody {
         /// The rank.
         rank: u32,
-        /// How many started the cluster.
+        /// Number of nodes that started the cluster.
         size: u32,
     },
-    /// It died, and nobody has taken its rank.
+    /// The node died, and nobody has taken its rank.
     Dead(Death),
-    /// Another process answers where it was, and the manager has not told who that is.
+    /// Another process answers at the node's address, and the manager has not announced it.
     Replaced {
         /// The rank.
         rank: u32,
     },
-    /// It cannot be reached; the others are not concerned.
+    /// The node cannot be reached; links with others are not affected.
     Connect {
         /// The rank.
         rank: u32,
-        /// Why.
+        /// The reason.
         cause: Box<ConnectError>,
     },
     /// The cluster has ended.
@@ -217,12 +217,12 @@ impl Error for PeerError {
     }
 }
 
-/// Why a barrier was not passed by everybody.
+/// Reason why a barrier was not passed by all members.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BarrierError {
-    /// These died since the barrier before. All who came were told the same; the next
-    /// barrier is among those who are left.
+    /// These members died since the last barrier. All that came get the same error; the next
+    /// barrier is among those that are left.
     Died(Vec<NodeId>),
     /// The cluster has ended.
     Ended(End),
@@ -247,11 +247,11 @@ crate::debug_with_causes!(BarrierError);
 
 impl Error for BarrierError {}
 
-/// Why a name is not provided, or nobody was found who does.
+/// Reason why a name is not provided, or has no provider.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NameError {
-    /// It is empty or longer than 255 bytes, or this node provides 1024 already.
+    /// The name is empty or longer than 255 bytes, or this node provides 1024 already.
     Refused {
         /// The name.
         name: String,
@@ -276,7 +276,7 @@ crate::debug_with_causes!(NameError);
 
 impl Error for NameError {}
 
-/// Why there is no one member of a name.
+/// Reason why a name does not mean exactly one member.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NamedError {
@@ -285,14 +285,14 @@ pub enum NamedError {
         /// The name.
         name: String,
     },
-    /// The last one that was called so died, and nobody has taken its name.
+    /// The last node of that name died, and nobody has taken the name.
     Dead {
         /// The name.
         name: String,
         /// Its death.
         death: Death,
     },
-    /// These all are.
+    /// Several nodes have the name.
     Several {
         /// The name.
         name: String,
@@ -317,11 +317,11 @@ crate::debug_with_causes!(NamedError);
 
 impl Error for NamedError {}
 
-/// What was not as it should be at the end. The node is closed all the same.
+/// Fault at the end. The node is closed all the same.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum EndError {
-    /// Rank 0 cannot leave: the manager is there. It can end the cluster.
+    /// Rank 0 cannot leave: the manager runs there. It can end the cluster.
     Manager,
     /// Others were not at their end in time.
     NotAllDone,
@@ -331,16 +331,15 @@ pub enum EndError {
     Close(CloseError),
     /// Processes that this node started had not ended in time and were killed.
     Killed {
-        /// How many.
+        /// Number of killed processes.
         count: usize,
     },
-    /// Processes that this node started ended badly after the common end: each with its
-    /// rank and status.
+    /// Processes that this node started ended badly after the common end: rank and status of each.
     Failed(Vec<String>),
 }
 
 impl EndError {
-    /// How a membership ended that was to end in order; `None`: not in time.
+    /// Converts the end of a membership that was to end in order; `None` means not in time.
     pub(super) fn of(end: Option<End>) -> Result<(), EndError> {
         match end {
             None => Err(EndError::NotAllDone),

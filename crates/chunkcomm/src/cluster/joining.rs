@@ -1,5 +1,4 @@
-//! From a place to a member: a node is built, rank 0 found, the start of the others
-//! waited for.
+//! From a place to a member: builds a node, finds rank 0, waits for the start of the others.
 
 mod building;
 mod following;
@@ -17,10 +16,10 @@ use crate::{Address, Node, Peer};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The manager names who is missing; who waits for its word waits so much longer.
+/// Added to the wait for the manager's word, in which it names the missing nodes.
 const ANSWER_GRACE: Duration = Duration::from_secs(10);
 
-/// What is known on the way to a member.
+/// State on the way to a member.
 struct Joining {
     config: ClusterConfig,
     place: Place,
@@ -58,13 +57,13 @@ pub(super) async fn join(config: ClusterConfig) -> Result<Cluster, JoinError> {
     }
 }
 
-/// Keeps SIGUSR1 from ending the process, from the call on. Hydra without its clean-up sends the
-/// signal to all that are left when one process dies, also to those that still join. This comes
-/// first: a handler that waited for the node would come too late for these.
+/// Keeps SIGUSR1 from ending the process, from the call on. When one process dies, Hydra without
+/// its clean-up sends the signal to all that are left, also to those that still join. So this comes
+/// first: a handler installed after the node is built would be too late.
 #[cfg(unix)]
 fn outlive_sigusr1() -> Result<(), JoinError> {
     use tokio::signal::unix::{SignalKind, signal};
-    // A handler stays when nobody listens to it any more.
+    // The handler stays when nobody listens to it any more.
     signal(SignalKind::user_defined1()).map(drop).map_err(|error| JoinError::System {
         what: "let SIGUSR1 be handled",
         error: Arc::new(error),
@@ -77,7 +76,7 @@ fn outlive_sigusr1() -> Result<(), JoinError> {
 }
 
 impl Joining {
-    /// Speaks with the launcher, which blocks.
+    /// Speaks with the launcher; `what` may block.
     async fn with_launcher<R: Send + 'static>(
         &self,
         what: impl FnOnce() -> R + Send + 'static,
@@ -85,8 +84,8 @@ impl Joining {
         self.blocking(what).await?.ok_or(JoinError::Pmi(PmiError::Timeout))
     }
 
-    /// Does what blocks on a thread of its own, until the time is over: `None`, and the
-    /// thread is left behind.
+    /// Runs a blocking `what` on a thread of its own. When the time is over, the thread is left
+    /// behind and the result is `None`.
     async fn blocking<R: Send + 'static>(
         &self,
         what: impl FnOnce() -> R + Send + 'static,
@@ -101,7 +100,7 @@ impl Joining {
         Ok(done.and_then(Result::ok))
     }
 
-    /// A node that is about to be a member.
+    /// State of a node that is about to be a member.
     fn state(&self, node: Node, addresses: &[Address]) -> Arc<State> {
         node.moving().advertise(addresses.iter().map(Address::to_string).collect());
         let ready = Ready {
@@ -145,7 +144,8 @@ impl Joining {
             if let Some(lead) = &mut lead {
                 error = with_refusals(error, &state.node);
                 if self.place.launcher() == Launcher::Ssh {
-                    // Should nobody listen any more, it is known there.
+                    // Fails when the process that started this one no longer reads; it knows of the
+                    // failure itself.
                     let _ = ssh::tell_not_started(&error);
                 }
                 lead.keeper.dismiss(&state).await;
@@ -175,7 +175,7 @@ impl Joining {
     }
 }
 
-/// On rank 0: a node that is missing may be one whose connections were refused.
+/// On rank 0: adds the refused connections to the error, since they may be those of missing nodes.
 fn with_refusals(error: JoinError, node: &Node) -> JoinError {
     let mut refusals = node.refusals();
     refusals.sort_unstable();
@@ -188,7 +188,7 @@ fn with_refusals(error: JoinError, node: &Node) -> JoinError {
     }
 }
 
-/// The task that talks to the manager, ended with this.
+/// The task that talks to the manager; ends when this is dropped.
 pub(super) struct Talk(tokio::task::AbortHandle);
 
 impl Drop for Talk {
@@ -197,5 +197,5 @@ impl Drop for Talk {
     }
 }
 
-/// Files and folders that go with the cluster.
+/// Files and folders that are removed with the cluster.
 pub(super) type Leftovers = Vec<Removed>;

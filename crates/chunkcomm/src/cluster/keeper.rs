@@ -1,5 +1,5 @@
-//! The task of rank 0 that drives the manager: its lines to the members, and the
-//! copies that it started.
+//! The task of rank 0 that drives the manager: its lines to the members, and the copies that it
+//! started.
 
 use super::{EndError, State, lines};
 use crate::driver::clock;
@@ -18,44 +18,44 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// So many words of members wait for the manager; more wait in their channels.
+/// Members' words that wait for the manager, at most; more wait in their channels.
 const WORDS_WAITING_MAX: usize = 256;
 
-/// A member that so many words wait for does not take them any more.
+/// Words that wait for one member, at most; with more, the member counts as gone.
 const WORDS_FOR_ONE_MAX: usize = 4096;
 
 /// The manager at work. Dropping it ends it, and kills the processes that it started.
 pub(super) struct Keeper {
     task: JoinHandle<()>,
     progress: watch::Receiver<Progress>,
-    /// Told to end.
+    /// Set to end the task.
     closing: watch::Sender<bool>,
 }
 
-/// What the manager is to start.
+/// Settings of the manager to be started.
 pub(super) struct Start {
-    /// So many nodes.
+    /// Number of nodes.
     pub(super) size: u32,
     pub(super) ready_within: Duration,
-    /// So long members of an earlier manager are waited for where nobody else is.
+    /// Wait for members of an earlier manager, where no other node is expected.
     pub(super) succeeds_within: Duration,
-    /// What rank 0 runs for others.
+    /// Functions that rank 0 runs for others.
     pub(super) functions: Option<Vec<Signature>>,
 }
 
-/// What others may know of the keeper's work.
+/// State of the keeper's work that others may read.
 #[derive(Clone, Debug, Default)]
 struct Progress {
-    /// Members other than the one of this process; of a cluster that did not start, those
-    /// who have not heard why and gone.
+    /// Members other than the one of this process. In a cluster that did not start: nodes that have
+    /// not yet heard the reason and gone.
     others: usize,
     /// Processes that were started here and have not ended.
     children: usize,
-    /// Those that ended badly.
+    /// Rank and status of each process that ended badly.
     failures: Vec<String>,
 }
 
-/// What happens to the manager.
+/// Event for the manager.
 enum Event {
     Came(Peer, Receiver<Up>),
     Word(Line, Up),
@@ -63,7 +63,7 @@ enum Event {
 }
 
 struct Wire {
-    /// `None`: the last word was said, after which the member goes.
+    /// `None` after the last word; the member goes then.
     words: Option<mpsc::Sender<Down>>,
     peer: Peer,
 }
@@ -74,7 +74,7 @@ struct Work {
     wires: HashMap<Line, Wire>,
     next_line: u64,
     events: mpsc::Sender<Event>,
-    /// Readers and writers end with the keeper.
+    /// Tasks of readers and writers; they end with the keeper.
     tasks: JoinSet<()>,
     children: Option<Children>,
     progress: watch::Sender<Progress>,
@@ -114,8 +114,8 @@ impl Keeper {
         Ok(Keeper { task, progress: seen, closing })
     }
 
-    /// The cluster did not start: everybody who is there is told why, as far as that can
-    /// be done soon.
+    /// Dismisses a cluster that did not start: gives all present nodes up to 2 s to hear the reason
+    /// and go, then closes this node.
     pub(super) async fn dismiss(&mut self, state: &State) {
         const SOON: Duration = Duration::from_secs(2);
         let runtime = tokio::runtime::Handle::current();
@@ -124,7 +124,7 @@ impl Keeper {
         let _ = state.close(SOON).await;
     }
 
-    /// The end on rank 0: the last one to go.
+    /// Ends rank 0, after all others have gone.
     pub(super) async fn end(
         mut self,
         state: &State,
@@ -141,7 +141,7 @@ impl Keeper {
             None => false,
         };
         let Progress { children, failures, .. } = self.progress.borrow().clone();
-        // Those that are left are killed with it.
+        // Ending the task kills the processes that are left.
         self.closing.send_replace(true);
         let _ = (&mut self.task).await;
         EndError::of(end)?;
@@ -170,14 +170,14 @@ async fn accept(node: Node, events: mpsc::Sender<Event>) {
                     return;
                 }
             }
-            // Somebody opened a channel of that name with something else.
+            // Another program opened a channel of that name with a different schema.
             Err(crate::AcceptError::Mismatch { .. }) => {}
             Err(_) => return,
         }
     }
 }
 
-/// Passes on what a member says.
+/// Passes on the words of a member.
 async fn read(line: Line, mut up: Receiver<Up>, events: mpsc::Sender<Event>) {
     let why = loop {
         match up.recv().await {
@@ -193,9 +193,9 @@ async fn read(line: Line, mut up: Receiver<Up>, events: mpsc::Sender<Event>) {
     let _ = events.send(Event::Lost(line, why)).await;
 }
 
-/// Says to a member what there is to say.
+/// Sends the manager's words to a member.
 async fn write(node: Node, peer: Peer, mut words: mpsc::Receiver<Down>) {
-    // When it cannot be said, the other half of the line learns why.
+    // On a failure, the other half of the line learns the reason.
     let Ok(mut down) = lines::open_down(&node, &peer).await else { return };
     while let Some(word) = words.recv().await {
         if say(&mut down, &word).await.is_err() {
@@ -208,7 +208,7 @@ async fn say(down: &mut Sender<Down>, word: &Down) -> Result<(), crate::SendErro
     down.send_now(word).await
 }
 
-/// The next end of a child; never, when there is none.
+/// Waits for the next end of a child; forever, when there is none.
 async fn exit_of(children: &mut Option<Children>) -> ChildExit {
     if let Some(children) = children
         && let Some(exit) = children.exited().await
@@ -242,7 +242,7 @@ impl Work {
         match event {
             Event::Came(peer, up) => self.add_line(peer, up),
             Event::Word(line, word) => {
-                // What was on its way on a line that is over.
+                // A late word of a line that is over is dropped.
                 let Some(Wire { peer, .. }) = self.wires.get(&line) else { return };
                 if let Err(why) = lines::check_version(peer, word.since()) {
                     peer.gone(why.as_str());
@@ -257,7 +257,8 @@ impl Work {
             Event::Lost(line, why) => {
                 let wire = self.wires.remove(&line);
                 self.manager.handle_lost(line, why.as_str());
-                // Nobody buries it where nobody became a member.
+                // A lost member is reported as dead; a node that never became one is marked gone
+                // here.
                 if let (Some(wire), Phase::Failed(_)) = (wire, self.manager.phase()) {
                     wire.peer.gone(why);
                 }
@@ -268,7 +269,7 @@ impl Work {
     fn add_line(&mut self, peer: Peer, up: Receiver<Up>) {
         let line = Line(self.next_line);
         self.next_line += 1;
-        // The node's own link is its local one.
+        // The node's link with itself is its local one.
         if peer.incarnation() != self.state.node.incarnation() {
             self.state.keep_link(&peer);
         }
@@ -276,12 +277,12 @@ impl Work {
         self.tasks.spawn(write(self.state.node.clone(), peer.clone(), to_say));
         self.tasks.spawn(read(line, up, self.events.clone()));
         self.wires.insert(line, Wire { words: Some(words), peer });
-        // Those that have ended.
+        // Removes the tasks that have ended.
         while self.tasks.try_join_next().is_some() {}
     }
 
-    /// The end of a process of this machine is noticed at once. Of another machine it is
-    /// not known whether this one could ever reach it: that one dialled.
+    /// Notices the end of a process of this machine at once. For another machine that is not
+    /// possible: the member dialled, and this node may be unable to reach it.
     fn watch(&mut self, line: Line, addresses: &[String]) {
         let Some(wire) = self.wires.get(&line) else { return };
         let mut addresses = addresses.iter().filter_map(|it| it.parse::<Address>().ok());
@@ -297,13 +298,13 @@ impl Work {
                     let why = format!("nobody listens any more at {address}, where it was");
                     let _ = events.send(Event::Lost(line, why)).await;
                 }
-                // That is told by the line.
+                // The line reports that end.
                 _ = peer.closed() => {}
             }
         });
     }
 
-    /// Children have the ranks behind this one's.
+    /// Counts the end of a child. Children have the ranks behind this one's.
     fn child_ended(&mut self, exit: &ChildExit) {
         let over = matches!(self.manager.phase(), Phase::Finished { .. });
         let well = exit.status.is_some_and(|status| status.success());
@@ -332,7 +333,7 @@ impl Work {
                 wire.peer.gone("it does not take the manager's words");
             }
             if last {
-                // The member hears it before the line ends, which its writer does then.
+                // The writer sends the last word before it ends the line.
                 wire.words = None;
             }
         }

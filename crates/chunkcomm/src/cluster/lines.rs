@@ -1,5 +1,5 @@
-//! The channels between members and manager: system messages go by the express lane,
-//! each at once.
+//! The channels between members and manager: system messages use the express lane, and each is sent
+//! at once.
 
 use crate::channel::ChannelOptions;
 use crate::driver::clock;
@@ -13,20 +13,20 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::TcpStream;
 
-/// The names of both begin so.
+/// Common prefix of both names.
 pub(crate) const PREFIX: &str = "chunkcomm.cluster.";
-/// To the manager.
+/// Channel to the manager.
 const UP: &str = "chunkcomm.cluster.up";
-/// From the manager.
+/// Channel from the manager.
 const DOWN: &str = "chunkcomm.cluster.down";
 
-/// The channels compare a name and no type, since what is said goes by the version that the
-/// link agreed on ([`Up::since`], [`Down::since`]). The number belongs to the name.
+/// The channels compare a name and no type, since the words depend on the version that the link
+/// agreed on ([`Up::since`], [`Down::since`]). The number belongs to the name.
 fn options(name: &str) -> ChannelOptions {
     ChannelOptions::default().lane(Lane::Express).system().schema(format!("{name}/3"))
 }
 
-/// A word of a version that was not agreed on is a fault of the one who said it.
+/// Checks that the link agreed on the version of a word; a newer word is the sender's fault.
 pub(super) fn check_version(peer: &Peer, since: u16) -> Result<(), String> {
     let agreed = peer.protocol_version();
     if since <= agreed {
@@ -35,22 +35,22 @@ pub(super) fn check_version(peer: &Peer, since: u16) -> Result<(), String> {
     Err(format!("it said a word of version {since}, where {agreed} was agreed on"))
 }
 
-/// A line to the manager.
+/// Opens a line to the manager.
 pub(super) async fn open_up(node: &Node, manager: &Peer) -> Result<Sender<Up>, OpenError> {
     node.open_with(manager, UP, options(UP)).await
 }
 
-/// The manager's side of it.
+/// Accepts a line to the manager, at the manager.
 pub(super) async fn accept_up(node: &Node) -> Result<(Peer, Receiver<Up>), AcceptError> {
     node.accept_with(UP, options(UP)).await
 }
 
-/// A line from the manager to a member.
+/// Opens a line from the manager to a member.
 pub(super) async fn open_down(node: &Node, member: &Peer) -> Result<Sender<Down>, OpenError> {
     node.open_with(member, DOWN, options(DOWN)).await
 }
 
-/// The member's side of it. Lines of earlier managers are dropped.
+/// Accepts a line from the manager, at the member. Lines of earlier managers are dropped.
 pub(super) async fn accept_down(
     node: &Node,
     manager: &Peer,
@@ -63,9 +63,9 @@ pub(super) async fn accept_down(
     }
 }
 
-/// Waits until nobody listens any more where the node listened, for all its life, that
-/// the link is with: so its end is known at once, rather than by a long silence. Looked
-/// at whenever the link's connection is lost; `seen` of these losses were.
+/// Waits until the peer listens no longer at `address`, where it listened all its life. So its end
+/// is known at once, rather than after a long silence. Looks there whenever the link's connection
+/// is lost; `seen` counts the losses that were looked into.
 pub(super) async fn deserted(peer: &Peer, address: &Address, seen: &mut u64) {
     loop {
         let now = peer.troubled(*seen).await;
@@ -76,15 +76,15 @@ pub(super) async fn deserted(peer: &Peer, address: &Address, seen: &mut u64) {
     }
 }
 
-/// Looks so often at an address where connections end without a word.
+/// Looks at an address where connections end without a word, at most.
 const LOOKS_MAX: u32 = 20;
 
-/// Between two looks.
+/// Pause between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Nothing listens there, or another node. A process that is being killed may lose its links
-/// before its listener: so a connection that is taken proves nothing until the node has said
-/// its hello, which it does at once.
+/// Whether nothing listens there, or another node. A process that is being killed may lose its
+/// links before its listener. So an accepted connection proves nothing until the node has sent its
+/// hello, which it does at once.
 async fn is_gone(address: &Address, incarnation: u128) -> bool {
     for _ in 0..LOOKS_MAX {
         let hello = match address {
@@ -100,7 +100,7 @@ async fn is_gone(address: &Address, incarnation: u128) -> bool {
             _ => return false,
         };
         match hello {
-            // Its port may be another's by now.
+            // The port may belong to another node by now.
             Ok(Some(Ok(hello))) => return hello.incarnation != incarnation,
             Ok(Some(Err(_))) => return false,
             Ok(None) => clock::pause(LOOK_AGAIN).await,
@@ -113,7 +113,7 @@ async fn is_gone(address: &Address, incarnation: u128) -> bool {
     false
 }
 
-/// What it says first; `None`: it ended before. Who is stopped is waited for.
+/// The node's first message; `None` when it ended before. A stopped process is waited for.
 async fn hello_of(mut stream: impl AsyncRead + Unpin) -> Option<Result<Hello, HelloError>> {
     let mut bytes = [0; HELLO_BYTES];
     stream.read_exact(&mut bytes).await.ok()?;
@@ -133,7 +133,7 @@ mod tests {
         (listener, Address::Tcp { host: "127.0.0.1".to_owned(), port })
     }
 
-    /// Of the node that is looked for.
+    /// Incarnation of the node that is looked for.
     const INCARNATION: u128 = 77;
 
     fn look(address: Address) -> tokio::task::JoinHandle<bool> {
@@ -150,7 +150,7 @@ mod tests {
         let (listener, address) = listener().await;
         let look = look(address);
         let (taken, _) = listener.accept().await.unwrap();
-        // Its links go first, its listener last.
+        // A process that is killed loses its links first, its listener last.
         drop(taken);
         let (taken, _) = listener.accept().await.unwrap();
         drop((listener, taken));

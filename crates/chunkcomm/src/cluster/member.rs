@@ -14,17 +14,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How the manager is reached.
+/// The way to the manager.
 #[derive(Clone, Debug)]
 pub(super) enum Way {
-    /// It is in this process.
+    /// In this process.
     Here,
-    /// At the first of these that answers.
+    /// At the first of these addresses that answers.
     There(Vec<Address>),
 }
 
 impl Way {
-    /// A link to the manager.
+    /// Links with the manager.
     pub(super) async fn go(&self, node: &Node) -> Result<Peer, String> {
         let mut why = "no address is known".to_owned();
         match self {
@@ -44,13 +44,12 @@ impl Way {
     }
 }
 
-/// Talks to the manager until the membership ends. `first` is the link that was had
-/// already.
+/// Talks to the manager until the membership ends. `first` is the link that joining has opened.
 pub(super) async fn run(state: Arc<State>, way: Way, first: Peer) {
     talk_on(&state, &way, first).await;
     state.over.send_replace(true);
     if state.look(|it| matches!(it.end(), Some(End::ManagerLost { .. }))) {
-        // Nobody is left in a wait for somebody of a cluster that is no more.
+        // Ends every wait for a node of the lost cluster.
         let _ = state.node.close(Duration::ZERO).await;
     }
 }
@@ -81,15 +80,14 @@ async fn talk_on(state: &State, way: &Way, first: Peer) {
 }
 
 async fn reach(state: &State, way: &Way) -> Result<Peer, String> {
-    /// One attempt takes no longer.
+    /// Longest time of one attempt.
     const ATTEMPT: Duration = Duration::from_secs(5);
     let runtime = tokio::runtime::Handle::current();
     let gone = clock::within(&runtime, ATTEMPT, way.go(&state.node));
     gone.await.unwrap_or_else(|| Err("it does not answer".to_owned()))
 }
 
-/// The life of one line; gives why it was lost, or `None` when nothing more is to be
-/// said.
+/// Runs one line until it ends; returns why it was lost, or `None` when nothing more is to be sent.
 async fn talk(state: &State, manager: &Peer) -> Option<String> {
     state.keep_link(manager);
     let up = match lines::open_up(&state.node, manager).await {
@@ -116,7 +114,8 @@ async fn talk(state: &State, manager: &Peer) -> Option<String> {
     }
 }
 
-/// The manager does not know these words. A line that it ends has its last word on the way.
+/// Waits until the manager refuses the channel, since it does not know these words. Any other end
+/// of the line is left to its reader: the last word is on the way.
 async fn refused(up: &mut Sender<Up>) -> SendError {
     match up.closed().await {
         error @ SendError::Refused(_) => error,
@@ -124,7 +123,7 @@ async fn refused(up: &mut Sender<Up>) -> SendError {
     }
 }
 
-/// Waits until nobody listens any more where the manager was.
+/// Waits until nobody listens any more at the manager's address.
 async fn deserted(manager: &Peer, losses: &mut u64) {
     match manager.dialled() {
         Some(address) => lines::deserted(manager, address, losses).await,
@@ -132,7 +131,7 @@ async fn deserted(manager: &Peer, losses: &mut u64) {
     }
 }
 
-/// What there is for a member to do.
+/// Next event for a member.
 enum Next {
     Heard(Result<Option<Down>, String>),
     Words,
@@ -175,7 +174,7 @@ impl Line<'_> {
         }
     }
 
-    /// The manager's process is gone: its link is not waited for; gives why.
+    /// Marks the manager's process as gone, so that nothing waits for its link; returns the reason.
     fn desert(&self) -> String {
         let why = "nobody listens any more where it was";
         self.state.node.gone(self.manager.incarnation(), why);
@@ -220,10 +219,10 @@ impl Line<'_> {
     }
 }
 
-/// What a timer that came early waits for.
+/// Extra wait, since a timer may come early.
 const STEP: Duration = Duration::from_millis(1);
 
-/// Deaths among the changes from this number on.
+/// Reports the deaths among the changes from this number on.
 fn bury_the_dead(state: &State, mut number: u64) {
     while let Some((change, next)) = state.look(|it| it.change(number)) {
         number = next;
@@ -233,13 +232,13 @@ fn bury_the_dead(state: &State, mut number: u64) {
     }
 }
 
-/// Everybody on this node who waits for the dead one learns of its death.
+/// Reports a death to all waits on this node for the dead member.
 fn bury(state: &State, death: &Death) {
     state.node.gone(death.id.incarnation, &death.why);
     locked(&state.peers).remove(&death.id.incarnation);
 }
 
-/// Waits until the manager has taken the node, or has not.
+/// Waits until the manager has admitted the node; returns the end if it has not.
 pub(super) async fn settled(state: &State) -> Option<End> {
     let settled = state.until(|it| match it.standing() {
         Standing::Member => Some(None),

@@ -1,15 +1,15 @@
 //! One program, many machines: [`Cluster`].
 //!
 //! ```text
-//!   launch      where am I? from the environment, purely        -> Place
-//!   joining     meets rank 0, builds the node                   -> Node, a way to the manager
-//!   member      a task on every node: its words with the manager, what it knows
+//!   launch      finds the place of this process from its environment, purely   -> Place
+//!   joining     meets rank 0, builds the node               -> Node, a way to the manager
+//!   member      a task on every node: talks with the manager, keeps what the node knows
 //!   keeper      a task on rank 0: the manager, its lines, the copies it started
 //!   peers names ending changes      the rest of what a cluster can be asked
 //! ```
 //!
-//! The decisions are made by the machines in [`crate::proto::cluster`]; here are
-//! the channels, tasks and processes.
+//! The machines in [`crate::proto::cluster`] make the decisions; the channels, tasks and processes
+//! are here.
 
 mod calls;
 mod changes;
@@ -43,21 +43,20 @@ use std::time::Duration;
 
 /// The nodes of one program on one or many machines, as one of them sees it.
 ///
-/// [`Cluster::join`] finds out where the process is (which launcher started it, which
-/// of how many it is), makes a [`Node`] and waits until all others are there. Links
-/// to other nodes are dialled when they are first needed ([`Cluster::peer`]).
+/// [`Cluster::join`] finds the place of the process (its launcher, its rank, the number of nodes),
+/// makes a [`Node`] and waits until all others are there. Links to other nodes are dialled when
+/// they are first needed ([`Cluster::peer`]).
 ///
-/// Rank 0 runs the *manager*, which knows the members and tells every one of them who
-/// comes, goes and dies. When it is gone, the others end with an error, unless
-/// [`ClusterConfig::rejoin_window`] lets them wait for another; under `mpiexec`,
-/// `mpirun` and `srun` that needs their clean-up of the others to be off.
+/// Rank 0 runs the *manager*, which knows the members and reports to each who comes, goes and dies.
+/// When the manager is gone, the others end with an error, unless [`ClusterConfig::rejoin_window`]
+/// lets them wait for another. Under `mpiexec`, `mpirun` and `srun` that needs their clean-up of
+/// the others to be off.
 ///
-/// A member is somebody by rank *and* incarnation ([`NodeId`]): who takes the rank of
-/// a dead one is somebody else.
+/// A member is identified by rank *and* incarnation ([`NodeId`]): a node that takes the rank of a
+/// dead one is another member.
 ///
-/// Clones are the same membership. When the last one is dropped without
-/// [`Cluster::end`], the others see a death; processes that this one started are
-/// killed.
+/// Clones are the same membership. When the last one is dropped without [`Cluster::end`], the
+/// others see a death, and the processes that this node started are killed.
 ///
 /// ```no_run
 /// use chunkcomm::cluster::{Cluster, ClusterConfig};
@@ -93,7 +92,7 @@ impl fmt::Debug for Cluster {
     }
 }
 
-/// A cluster, as what does not keep it alive knows it.
+/// A cluster that this handle does not keep alive.
 #[derive(Clone)]
 pub(crate) struct WeakCluster(Weak<Shared>);
 
@@ -103,37 +102,37 @@ impl WeakCluster {
     }
 }
 
-/// What this node knows, and the task that talks to the manager.
+/// State of this node, and the task that talks to the manager.
 struct Shared {
     state: Arc<State>,
     place: Place,
     id: NodeId,
-    /// Ended with this.
+    /// Task that ends with this.
     _member: joining::Talk,
-    /// On rank 0.
+    /// On rank 0 only.
     keeper: Mutex<Option<Keeper>>,
-    /// Sockets' folders and files that nodes met by.
+    /// Files and sockets' folders by which nodes met.
     _removed: joining::Leftovers,
 }
 
 impl Cluster {
-    /// Finds out where this process is, starts the others if that is its to do, and
-    /// waits until all are there.
+    /// Finds the place of this process, starts the others if that is its task, and waits until all
+    /// are there.
     ///
-    /// Call it first thing in `main`, on every node, with the same settings. In a
-    /// process that was started by another one of the cluster, standard input is that
-    /// one's, and on Unix empty for the program. With a hosts file the process that the user
-    /// started only passes on what the nodes print: there the call does not return, but ends the
-    /// process with the highest exit status of the nodes.
+    /// Call it first thing in `main`, on every node, with the same settings. In a process that
+    /// another one of the cluster started, standard input belongs to that one; on Unix it is empty
+    /// for the program. With a hosts file, the process that the user started only passes on the
+    /// output of the nodes: there the call does not return, but ends the process with the highest
+    /// exit status of the nodes.
     ///
-    /// From the call on the signal SIGUSR1 does not end the process: some launchers send it to
-    /// all that are left when one dies (`mpiexec -disable-auto-cleanup`).
+    /// From the call on the signal SIGUSR1 does not end the process: some launchers send it to all
+    /// that are left when one dies (`mpiexec -disable-auto-cleanup`).
     ///
     /// # Errors
     ///
-    /// The environment makes no sense, a machine or program cannot be had, somebody is
-    /// not ready in time, or the nodes disagree; the error names which variable, host or
-    /// rank. Processes that were started are gone.
+    /// The environment makes no sense, a machine or program cannot be had, a node is not ready in
+    /// time, or the nodes disagree; the error names the variable, host or rank. Processes that were
+    /// started are gone.
     ///
     /// # Cancel safety
     ///
@@ -148,14 +147,14 @@ impl Cluster {
         self.shared.id.rank
     }
 
-    /// Who this node is.
+    /// Rank and incarnation of this node.
     #[must_use]
     pub fn id(&self) -> NodeId {
         self.shared.id
     }
 
-    /// How many nodes started the cluster: ranks 0 to `size` - 1. Those who come later
-    /// have higher ranks, see [`Cluster::members`].
+    /// Number of nodes that started the cluster: ranks 0 to `size` - 1. Later ones have higher
+    /// ranks, see [`Cluster::members`].
     #[must_use]
     pub fn size(&self) -> u32 {
         self.shared.state.look(Membership::size)
@@ -167,19 +166,19 @@ impl Cluster {
         &self.shared.state.node
     }
 
-    /// Where this process found itself, and why.
+    /// Place of this process, and how it was found.
     #[must_use]
     pub fn place(&self) -> &Place {
         &self.shared.place
     }
 
-    /// Everybody who is there now, by rank, this node too.
+    /// All present members, by rank, this node included.
     #[must_use]
     pub fn members(&self) -> Vec<Member> {
         self.shared.state.look(|it| it.members().values().cloned().collect())
     }
 
-    /// Who has this rank now.
+    /// The member that has this rank now.
     #[must_use]
     pub fn member(&self, rank: u32) -> Option<Member> {
         self.shared.state.look(|it| it.members().get(&rank).cloned())
@@ -194,7 +193,7 @@ impl Cluster {
         })
     }
 
-    /// Who died, in the order in which this node learnt of it; the last 4096.
+    /// Members that died, in the order in which this node learnt of it; the last 4096.
     #[must_use]
     pub fn deaths(&self) -> Vec<Death> {
         self.shared.state.look(|it| it.deaths().to_vec())
@@ -214,9 +213,8 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// Somebody died since the last barrier: all who came get the same error, the
-    /// barrier is passed, and the next one is among those who are left. Or the cluster
-    /// has ended.
+    /// A member died since the last barrier: all that came get the same error, the barrier is
+    /// passed, and the next one is among those that are left. Or the cluster has ended.
     ///
     /// # Cancel safety
     ///
@@ -240,12 +238,12 @@ impl Cluster {
     }
 }
 
-/// Nothing more can be had of a cluster that ended so.
+/// Whether an end makes the cluster unusable.
 fn is_fatal(end: &End) -> bool {
     !matches!(end, End::Finished { .. })
 }
 
-/// The time until then.
+/// Time left until `until`.
 fn left(until: crate::proto::Time) -> Duration {
     Duration::from_micros(until.micros_since(clock::now()))
 }

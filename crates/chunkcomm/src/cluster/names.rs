@@ -1,19 +1,19 @@
-//! Names: what nodes are called and what they provide, so that others find them.
+//! Names: the names of nodes, and of the things that they provide, by which others find them.
 
 use super::{Cluster, Member, NameError, NamedError, NodeId};
 
 impl Cluster {
-    /// The member whose node was given this name ([`NodeBuilder::name`]), as this node knows
-    /// it: everybody whose coming is known is known by name. Who dies loses its name, and
-    /// who comes later may have it.
+    /// The member whose node was given this name ([`NodeBuilder::name`]), as far as this node
+    /// knows. A member and its name become known together. A dead member loses its name, and a
+    /// later one may have it.
     ///
     /// [`NodeBuilder::name`]: crate::NodeBuilder::name
     ///
     /// # Errors
     ///
-    /// Nobody is called so now, which says whether somebody was who died; or several are:
-    /// names need not differ, and [`Cluster::members_named`] gives all. A node of a release
-    /// that does not know of names (version 1 of the protocol) has none and sees none.
+    /// No member has the name now; the error says whether one had it and died. Or several have it:
+    /// names need not differ, and [`Cluster::members_named`] returns all. A node of a release that
+    /// does not know of names (version 1 of the protocol) has none and sees none.
     pub fn member_named(&self, name: &str) -> Result<Member, NamedError> {
         self.shared.state.look(|it| {
             let mut named = it.members_named(name);
@@ -37,8 +37,8 @@ impl Cluster {
         self.shared.state.look(|it| it.members_named(name).cloned().collect())
     }
 
-    /// Says to everybody that this node provides something under `name`, and waits until
-    /// the manager has told that. Several nodes may provide the same.
+    /// Announces to all members that this node provides something under `name`, and waits until the
+    /// manager has announced it. Several nodes may provide the same name.
     ///
     /// # Errors
     ///
@@ -47,7 +47,7 @@ impl Cluster {
     ///
     /// # Cancel safety
     ///
-    /// Dropped early, it is provided all the same.
+    /// Dropped early, the name is provided all the same.
     pub async fn provide(&self, name: &str) -> Result<(), NameError> {
         let state = &self.shared.state;
         state.change(|it| it.provide(name));
@@ -63,18 +63,18 @@ impl Cluster {
         told.await
     }
 
-    /// Says to everybody that this node no longer provides `name`.
+    /// Announces to all members that this node no longer provides `name`.
     pub fn withdraw(&self, name: &str) {
         self.shared.state.change(|it| it.withdraw(name));
     }
 
-    /// Who provides something under `name` now, by rank.
+    /// The nodes that provide something under `name` now, by rank.
     #[must_use]
     pub fn providers(&self, name: &str) -> Vec<NodeId> {
         self.shared.state.look(|it| it.providers(name).collect())
     }
 
-    /// Waits until somebody provides something under `name`.
+    /// Waits until a node provides something under `name`.
     ///
     /// # Errors
     ///

@@ -6,8 +6,8 @@ use crate::{Address, Peer};
 use std::time::Duration;
 
 impl Cluster {
-    /// A link to the node of this rank: the one that is there, else it is dialled now.
-    /// This node itself is reached through memory.
+    /// Returns the link to the node of this rank; dials it if there is none. This node itself is
+    /// reached through memory.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What the tasks of a node share with its cluster.
+//! State that the tasks of a node share with its cluster.
 
 use super::lines;
 use crate::driver::wakers::locked;
@@ -11,15 +11,15 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// What the tasks of a node share with its cluster.
+/// State that the tasks of a node share with its cluster.
 pub(super) struct State {
     pub(super) node: Node,
     pub(super) membership: Mutex<Membership>,
     /// Marked whenever the membership may have changed, or has words to say.
     pub(super) changed: watch::Sender<()>,
-    /// Links that there are, by incarnation.
+    /// Open links, by incarnation.
     pub(super) peers: Mutex<HashMap<u128, Peer>>,
-    /// The last word with the manager was spoken.
+    /// Whether the last word with the manager was spoken.
     pub(super) over: watch::Sender<bool>,
 }
 
@@ -30,7 +30,7 @@ impl State {
         State { node, membership: Mutex::new(membership), changed, peers: Mutex::default(), over }
     }
 
-    /// Does something with the membership, and wakes who waits for a change.
+    /// Changes the membership by `what`, and wakes all waits for a change.
     pub(super) fn change<R>(&self, what: impl FnOnce(&mut Membership) -> R) -> R {
         let result = what(&mut locked(&self.membership));
         self.changed.send_modify(|()| {});
@@ -52,7 +52,7 @@ impl State {
         }
     }
 
-    /// A link that is known to be there.
+    /// The link with this incarnation, if it is alive.
     pub(super) fn link(&self, incarnation: u128) -> Option<Peer> {
         let mut peers = locked(&self.peers);
         match peers.get(&incarnation) {
@@ -65,8 +65,8 @@ impl State {
         }
     }
 
-    /// Closes the node. While all end nobody is told of deaths any more: a process of this
-    /// machine that is killed then is looked for by those who are still linked with it.
+    /// Closes the node. While all nodes end, the manager reports no more deaths. So each peer of
+    /// this machine is looked for meanwhile: it may be killed.
     pub(super) async fn close(&self, deadline: Duration) -> Result<(), CloseError> {
         let mut looking = JoinSet::new();
         for peer in self.node.peers() {
@@ -89,7 +89,7 @@ impl State {
     }
 }
 
-/// Where a member listens, if that is on this machine.
+/// The address at which a member listens, if that is on this machine.
 fn address_here(membership: &Membership, peer: &Peer) -> Option<Address> {
     let mut members = membership.members().values();
     let member = members.find(|member| member.id.incarnation == peer.incarnation())?;

@@ -1,4 +1,4 @@
-//! The node of a member: where it listens, and by what others reach it.
+//! The node of a member: where it listens, and the addresses at which others reach it.
 
 use super::{JoinError, Joining};
 use crate::cluster::launch::{Launcher, PORTS_DEFAULT};
@@ -8,7 +8,7 @@ use crate::{Address, Node, NodeBuilder};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
-/// What the kernel calls this machine.
+/// The kernel's name of this machine.
 pub(super) fn hostname() -> String {
     let told = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let told = told.or_else(|| std::env::var("HOSTNAME").ok());
@@ -16,7 +16,7 @@ pub(super) fn hostname() -> String {
     name.unwrap_or("localhost").to_owned()
 }
 
-/// The address of this machine that packets to `there` leave from; none is sent.
+/// The address of this machine from which packets to `there` leave; none is sent.
 pub(super) fn source_address(there: SocketAddr) -> io::Result<IpAddr> {
     let any: SocketAddr = match there {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -27,14 +27,14 @@ pub(super) fn source_address(there: SocketAddr) -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// The address of this machine towards others, if it has a way to them: towards one
-/// that stands for any in documents (RFC 5737), and is never sent to.
+/// The address of this machine towards others, if it has a route to them. The route is looked up to
+/// an address reserved for documents (RFC 5737); nothing is sent there.
 fn towards_others() -> Option<IpAddr> {
     source_address((Ipv4Addr::new(192, 0, 2, 1), 9).into()).ok().filter(|ip| !ip.is_loopback())
 }
 
-/// Where to listen, to be reached by `host`: there, where that is an IP address, else
-/// at all of this machine, since a name may stand for its loopback here.
+/// The address to listen at, to be reached by `host`: `host` itself where that is an IP address,
+/// else all addresses of this machine, since a name may stand for its loopback here.
 pub(super) fn listen_for(host: &str, port: u16) -> Address {
     let host = match host.parse::<IpAddr>() {
         Ok(ip) => ip.to_string(),
@@ -44,15 +44,15 @@ pub(super) fn listen_for(host: &str, port: u16) -> Address {
     Address::Tcp { host, port }
 }
 
-/// A node, and the addresses that others reach it by.
+/// A node and the addresses at which others reach it.
 pub(super) struct Built {
     pub(super) node: Node,
     pub(super) addresses: Vec<Address>,
 }
 
 impl Joining {
-    /// Builds a node at the first of these addresses that is free. Others reach it by
-    /// `host`, where that is not the address itself.
+    /// Builds a node at the first of these addresses that is free. Others reach it by `host`, where
+    /// that is not the address itself.
     pub(super) async fn build(
         &self,
         candidates: &[Address],
@@ -105,8 +105,8 @@ impl Joining {
         }
     }
 
-    /// The ports to listen at where no other node must know them. Nodes over ssh keep to
-    /// one range, which a firewall can leave open.
+    /// The ports to listen at where no other node must know them. Nodes over ssh keep to one range,
+    /// which a firewall can leave open.
     pub(super) fn own_ports(&self) -> Vec<u16> {
         let over_ssh = (self.place.launcher() == Launcher::Ssh).then_some(PORTS_DEFAULT);
         self.place.ports().or(over_ssh).map_or_else(|| vec![0], Iterator::collect)
@@ -122,7 +122,8 @@ fn is_taken(error: &NodeError) -> bool {
     matches!(error, NodeError::Listen { error, .. } if error.kind() == io::ErrorKind::AddrInUse)
 }
 
-/// Where others reach a node: an address of all interfaces is none.
+/// The addresses at which others reach a node. The unspecified address is replaced: nobody can dial
+/// it.
 fn advertised(node: &Node, host: Option<&str>) -> Vec<Address> {
     let mut addresses = Vec::new();
     for address in node.addresses() {

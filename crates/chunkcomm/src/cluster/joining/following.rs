@@ -1,4 +1,4 @@
-//! All ranks but 0: they find out where it is, and dial it until it answers.
+//! All ranks but 0: they find out where rank 0 is, and dial it until it answers.
 
 use super::building::{Built, listen_for, source_address};
 use super::{JoinError, Joining};
@@ -15,24 +15,24 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What rank 0 puts in the key-value space.
+/// Key of rank 0's address in the key-value space.
 pub(super) const PMI_KEY: &str = "chunkcomm-0";
 
-/// An address that does not answer is left in this time for the next.
+/// Longest wait for an address to answer, before the next is tried.
 const DIAL: Duration = Duration::from_secs(5);
 
 /// One attempt at reaching rank 0.
 enum Attempt {
     Reached(Built, Peer),
-    /// Perhaps later.
+    /// Failed with this reason; a later attempt may succeed.
     NotYet(String),
     Hopeless(JoinError),
 }
 
 impl Joining {
-    /// A copy that rank 0 started.
+    /// Joins a copy that rank 0 started.
     pub(super) async fn join_parent(self, parent: Address) -> Result<Cluster, JoinError> {
-        // The call ties this process's life to its parent's, and has what it was told.
+        // The call ties this process's life to its parent's, and returns the parent's credential.
         let told = crate::launch::child().and_then(|place| place.credential);
         let meeting = Meeting { credential: told, addresses: vec![parent] };
         self.follow(|| Some(meeting.clone())).await
@@ -62,7 +62,7 @@ impl Joining {
         };
         let text = self.with_launcher(talk).await??;
         let meeting = Meeting::from_text(&text).ok_or_else(|| JoinError::Told {
-            // Not what it is: a credential may be in it.
+            // The text itself is left out: a credential may be in it.
             why: "what it put in the launcher's key-value space".to_owned(),
         })?;
         self.follow(|| Some(meeting.clone())).await
@@ -82,8 +82,8 @@ impl Joining {
         self.follow(|| find().ok().flatten()).await
     }
 
-    /// Who started this process over ssh says the credential, and where rank 0 is as
-    /// soon as that is known.
+    /// Joins with the words of the process that started this one over ssh: first the credential,
+    /// then the address of rank 0 as soon as that is known.
     pub(super) async fn meet_as_told(self) -> Result<Cluster, JoinError> {
         let told = self.blocking(|| crate::launch::after_words(2)).await?;
         let told = told.ok_or_else(|| JoinError::NoManager {
@@ -104,8 +104,8 @@ impl Joining {
         self.follow(|| Some(meeting.clone())).await
     }
 
-    /// Tries until it is reached, or the time is over. `find` says where it is, as far
-    /// as that is known now.
+    /// Dials rank 0 until it answers or the time is over. `find` returns its address, as far as
+    /// known now.
     async fn follow(self, find: impl Fn() -> Option<Meeting>) -> Result<Cluster, JoinError> {
         let mut backoff = Backoff::new(u64::from(std::process::id()));
         loop {
@@ -152,7 +152,7 @@ impl Joining {
                 break;
             }
             let limit = DIAL.min(left(self.until).max(Duration::from_secs(1)));
-            // Alone: before the next it is asked anew where rank 0 is.
+            // A single attempt: before the next, `find` is asked again.
             let dialling = built.node.connect_within(address, Duration::ZERO);
             match clock::within(&runtime, limit, dialling).await {
                 Some(Ok(peer)) => return Attempt::Reached(built, peer),
@@ -166,8 +166,8 @@ impl Joining {
         Attempt::NotYet(last)
     }
 
-    /// The name of a pod may be published later than the pod has joined, and is then asked for
-    /// again after a while only. So others are also told the address that leads to rank 0.
+    /// Adds the IP address that leads to rank 0. The name of a pod may be published later than the
+    /// pod has joined, and a failed lookup is repeated only after a while.
     async fn add_to_its_name(&self, addresses: &mut Vec<Address>, manager: Option<&Address>) {
         if self.place.launcher() != Launcher::Kubernetes {
             return;
@@ -180,14 +180,14 @@ impl Joining {
         let port = *port;
         let found = tokio::net::lookup_host((host.as_str(), *to)).await;
         let there = found.ok().and_then(|mut found| found.next());
-        // Without it the name is all there is.
+        // Without a route, the name is the only address.
         if let Some(own) = there.and_then(|there| source_address(there).ok()) {
             addresses.push(Address::Tcp { host: own.to_string(), port });
         }
     }
 
-    /// Where to listen so that rank 0 and its other peers reach this node: beside its
-    /// socket, or at the address of this machine that leads to it.
+    /// The addresses to listen at so that rank 0 and other peers reach this node: beside rank 0's
+    /// socket, or at the address of this machine that leads to rank 0.
     async fn places_to_listen(&self, manager: &[Address]) -> io::Result<Vec<Address>> {
         let at = |host: &str| {
             self.own_ports().into_iter().map(|port| listen_for(host, port)).collect::<Vec<_>>()
@@ -207,7 +207,7 @@ impl Joining {
     }
 }
 
-/// A name that no other process takes, in another container neither.
+/// A name that no other process takes, even one in another container.
 fn socket_beside(manager: &Path) -> io::Result<std::path::PathBuf> {
     let mut random = [0; 4];
     getrandom::fill(&mut random).map_err(io::Error::other)?;

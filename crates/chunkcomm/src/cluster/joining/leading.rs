@@ -1,4 +1,4 @@
-//! Rank 0: it listens first, starts the manager, and lets the others know.
+//! Rank 0: it listens first, starts the manager, and announces its address to the others.
 
 use super::building::{Built, listen_for};
 use super::{JoinError, Joining, Leftovers};
@@ -17,17 +17,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A cluster that began with rank 0 alone may have grown before that was lost: its members dial
-/// again once a second at least.
+/// Wait of a rank 0 of size 1 for members of an earlier manager. Its cluster may have grown before
+/// the loss; the members dial again at least once a second.
 const SUCCEEDS_WITHIN: Duration = Duration::from_secs(3);
 
-/// What rank 0 has beside a member.
+/// State that rank 0 has in addition to a member's.
 pub(super) struct Lead {
     pub(super) keeper: Keeper,
     pub(super) removed: Leftovers,
 }
 
-/// A node that listens where rank 0 is looked for.
+/// A node that listens where others look for rank 0.
 struct Listening {
     built: Built,
     fresh: Option<Credential>,
@@ -45,7 +45,7 @@ fn meeting_fault((path, error): (PathBuf, io::Error)) -> JoinError {
 }
 
 impl Joining {
-    /// Nobody else started this program: it starts the others on this machine.
+    /// Joins without a launcher: this process starts the others on this machine.
     pub(super) async fn start_copies(mut self) -> Result<Cluster, JoinError> {
         let size = self.config.copies();
         self.place.learn(0, size);
@@ -64,7 +64,7 @@ impl Joining {
         launcher.spawn(size as usize - 1).map_err(JoinError::Launch)
     }
 
-    /// Rank 0 where others look for it at a host and port.
+    /// Leads at a host and port that the others know.
     pub(super) async fn lead_at(self, host: &str, ports: Vec<u16>) -> Result<Cluster, JoinError> {
         let candidates: Vec<Address> =
             ports.into_iter().map(|port| listen_for(host, port)).collect();
@@ -103,8 +103,8 @@ impl Joining {
         leading.finish().await
     }
 
-    /// Rank 0 of nodes started over ssh: who started it is told the port, by the first
-    /// line of standard output.
+    /// Leads nodes that were started over ssh. The first line on standard output reports the port
+    /// to the process that started them.
     pub(super) async fn lead_as_told(self, credential: Credential) -> Result<Cluster, JoinError> {
         let host = self.own_host().unwrap_or_else(super::building::hostname);
         let ports = self.place.ports().unwrap_or(PORTS_DEFAULT);
@@ -126,8 +126,8 @@ impl Joining {
         Ok(cluster)
     }
 
-    /// At a Unix socket in a folder of this user, with a credential for this cluster
-    /// alone; elsewhere on loopback.
+    /// Listens at a Unix socket in a folder of this user, with a credential for this cluster alone;
+    /// without Unix sockets on loopback.
     async fn listen_on_this_machine(&self) -> Result<Listening, JoinError> {
         let fresh = match &self.credential {
             Some(_) => None,
@@ -183,7 +183,7 @@ impl Joining {
     }
 }
 
-/// The manager runs; rank 0 itself is no member yet.
+/// A running manager, before rank 0 itself is a member.
 struct Leading {
     joining: Joining,
     state: Arc<State>,
