@@ -7,16 +7,17 @@
 //!     drop: kills and reaps                       place.parent: where to connect
 //! ```
 //!
-//! A child learns from its environment whom to connect to and which of how many
-//! it is. It must ask for that ([`child`]) first thing in `main`: the call also
-//! ties its life to the parent's, so that no process outlives the program that
-//! started it, however that one ends.
+//! A child learns from its environment the address to connect to, its index and the number of
+//! children. It must ask for that ([`child`]) first thing in `main`: the call also ties its life to
+//! the parent's, so that no process outlives the program that started it, however that one ends.
 //!
-//! Three things see to that. The children's standard input is a pipe from the
-//! parent: it closes when the parent is gone, and a child that sees it close
-//! exits. On Linux the kernel also kills a child whose parent is gone, even one
-//! that is stopped; `CHUNKCOMM_PORTABLE=1` in the environment leaves that out. And
-//! dropping [`Children`] kills and reaps them.
+//! Three means ensure that:
+//!
+//! - The children's standard input is a pipe from the parent. It closes when the parent is gone,
+//!   and a child that sees it close exits.
+//! - On Linux the kernel also kills a child whose parent is gone, even a stopped one;
+//!   `CHUNKCOMM_PORTABLE=1` in the environment leaves that out.
+//! - Dropping [`Children`] kills and reaps them.
 
 mod children;
 mod place;
@@ -35,21 +36,19 @@ use crate::credential::Credential;
 
 pub(crate) use place::after_words;
 
-/// Set to 1, it leaves out what only Linux offers, so that the portable ways
+/// Variable that, set to 1, turns off everything that only Linux offers, so that the portable ways
 /// are taken (and tested) on Linux too.
 pub const PORTABLE_VARIABLE: &str = "CHUNKCOMM_PORTABLE";
 
-/// More children than this are not started: it is a mistake, and would take the
-/// machine down.
+/// Most children that are started: more are a mistake, and would take the machine down.
 pub const CHILD_COUNT_MAX: usize = 4096;
 
-/// Why no children were started; those already started are gone again.
+/// Reason why no children were started; those already started are gone again.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum LaunchError {
-    /// This process was itself started by a launcher. A program whose `main`
-    /// does not ask for its [`child`] place would start copies of itself without
-    /// end, so this is refused.
+    /// This process was itself started by a launcher. A program whose `main` does not ask for its
+    /// [`child`] place would start copies of itself without end, so this is refused.
     Nested,
     /// No children, or more than [`CHILD_COUNT_MAX`], were asked for.
     Count(usize),
@@ -57,16 +56,16 @@ pub enum LaunchError {
     NoSuchCpu {
         /// The processor asked for.
         cpu: usize,
-        /// Those that this process may use.
+        /// Processors that this process may use.
         allowed: Vec<usize>,
     },
-    /// The system did not do what the start needs.
+    /// A system call of the start failed.
     System {
-        /// What was tried.
+        /// The failed action.
         what: &'static str,
         /// The program that was to be started.
         program: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: Arc<io::Error>,
     },
 }
@@ -121,8 +120,8 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// Children are told to connect to `parent`: an address of a node of this
-    /// process that other processes can reach.
+    /// Makes a launcher whose children connect to `parent`: an address of a node of this process
+    /// that other processes can reach.
     #[must_use]
     pub fn new(parent: Address) -> Launcher {
         Launcher {
@@ -150,7 +149,7 @@ impl Launcher {
         self
     }
 
-    /// Sets a variable in the children's environment, which is else that of this
+    /// Sets a variable in the children's environment; the other variables are those of this
     /// process.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Launcher {
@@ -158,18 +157,16 @@ impl Launcher {
         self
     }
 
-    /// Pins the children to these processors, one after the other and around
-    /// again. Only on Linux; elsewhere, and with `CHUNKCOMM_PORTABLE=1`, the
-    /// system places the children.
+    /// Pins the children to these processors, in turn and from the start again. Only on Linux;
+    /// elsewhere, and with `CHUNKCOMM_PORTABLE=1`, the system places the children.
     #[must_use]
     pub fn cpus(mut self, cpus: impl IntoIterator<Item = usize>) -> Launcher {
         self.cpus = cpus.into_iter().collect();
         self
     }
 
-    /// Tells the children this credential, through the pipe that is their standard
-    /// input: it stands on no command line and in no environment. They find it in
-    /// their [`ChildPlace`].
+    /// Sends the children this credential through the pipe that is their standard input: it is on
+    /// no command line and in no environment. They find it in their [`ChildPlace`].
     #[must_use]
     pub fn credential(mut self, credential: Credential) -> Launcher {
         self.credential = Some(credential);
@@ -225,11 +222,11 @@ impl Launcher {
     }
 }
 
-/// True when only portable means are to be used: on other systems than Linux, and
-/// where [`PORTABLE_VARIABLE`] is set to 1.
+/// Whether only portable means are to be used: on other systems than Linux, and where
+/// [`PORTABLE_VARIABLE`] is set to 1.
 ///
-/// For programs that have a way of their own for Linux and a portable one: with
-/// this the same switch chooses for all of them.
+/// For programs that have a way of their own for Linux and a portable one: with this, one switch
+/// chooses for all of them.
 #[must_use]
 pub fn portable_only() -> bool {
     cfg!(not(target_os = "linux")) || env::var_os(PORTABLE_VARIABLE).is_some_and(|set| set == "1")
@@ -264,8 +261,7 @@ mod tests {
         Launcher::new(Address::Memory("nobody".into()))
     }
 
-    /// A child of a shell: it reads nothing of its place, which is all right
-    /// for the parent's side.
+    /// A child of a shell: it reads nothing of its place, which is enough for the parent's side.
     fn shell(script: &str) -> Launcher {
         launcher().program("/bin/sh").args(["-c", script])
     }

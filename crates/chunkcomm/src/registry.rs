@@ -1,10 +1,10 @@
 //! The functions that other processes of the same program may run.
 //!
-//! A function cannot be sent, its name can: every copy of a program builds the
-//! same [`Registry`], first thing in `main`, and one copy asks another to run a
-//! function by that name. [`Registry::prints`] and [`Registry::difference`] let
-//! the two check, before anything is run, that they mean the same by it. Functions that have
-//! channels to others are [processes](crate::process).
+//! A function cannot be sent, but its name can. Every copy of a program builds the same
+//! [`Registry`], first thing in `main`, and one copy asks another to run a function by its name.
+//! With [`Registry::prints`] and [`Registry::difference`] the two check, before anything is run,
+//! that they mean the same function. Functions that have channels to others are
+//! [processes](crate::process).
 //!
 //! ```
 //! use chunkcomm::Registry;
@@ -43,8 +43,8 @@ use crate::proto::describe::{Description, describe};
 
 /// A registered function as its user holds it: its name, and its types.
 ///
-/// It is only a name with types; [`Registry::register`] makes it, and whoever
-/// asks another process to run the function takes it as an argument.
+/// It is only a name with types. [`Registry::register`] makes it; calls that ask another process to
+/// run the function take it as an argument.
 pub struct Function<I, O> {
     name: Arc<str>,
     types: PhantomData<fn(I) -> O>,
@@ -105,14 +105,14 @@ impl Entry {
     /// `output` need.
     ///
     /// # Errors
-    /// Bytes that are no input, a result that cannot be encoded, and a panic of
-    /// the function (caught, with its message; the panic hook runs before, so it
-    /// also shows on stderr). `output` is then as it was before the call.
+    /// Bytes that are no input, a result that cannot be encoded, and a panic of the function
+    /// (caught, with its message; the panic hook runs before, so it also shows on stderr). `output`
+    /// is then as it was before the call.
     pub fn call(&self, input: &[u8], output: &mut Vec<u8>) -> Result<(), CallError> {
         (self.call)(input, output)
     }
 
-    /// True when the handle names this function and has its types.
+    /// Whether the handle names this function and has its types.
     #[must_use]
     pub fn is<I: DeserializeOwned, O: DeserializeOwned>(&self, function: &Function<I, O>) -> bool {
         self.name == function.name
@@ -150,15 +150,13 @@ impl Registry {
         Registry::default()
     }
 
-    /// Registers a function under a name and gives the typed handle to it.
+    /// Registers a function under a name and returns its typed handle.
     ///
-    /// Every copy of the program must register the same functions; the order
-    /// does not matter.
+    /// Every copy of the program must register the same functions; the order does not matter.
     ///
     /// # Panics
-    /// When the name is taken, and when values of one of the types cannot travel
-    /// (see [`Description::refusal`]): mistakes in the program, in every copy of
-    /// it.
+    /// When the name is taken, and when values of one of the types cannot travel (see
+    /// [`Description::refusal`]): mistakes in the program, in every copy of it.
     pub fn register<I, O>(
         &mut self,
         name: &str,
@@ -191,16 +189,16 @@ impl Registry {
         self.entries.iter()
     }
 
-    /// Names and type fingerprints of all functions, in the order in which they
-    /// were registered: what one process tells another before it asks for calls.
+    /// Names and type fingerprints of all functions, in the order in which they were registered:
+    /// announced to another process before it is asked for calls.
     #[must_use]
     pub fn prints(&self) -> Vec<FunctionPrint> {
         self.entries.iter().map(Entry::print).collect()
     }
 
-    /// The first function that another process announced (its
-    /// [`prints`](Registry::prints)) and that this one does not have, or has
-    /// with other types. `None`: every one of them can be called here.
+    /// The first function that another process announced (its [`prints`](Registry::prints)) and
+    /// that this one does not have, or has with other types. `None` when every one of them can be
+    /// called here.
     ///
     /// A function that only this registry has is no difference.
     #[must_use]
@@ -228,8 +226,8 @@ fn erased<I: DeserializeOwned + 'static, O: Serialize + 'static>(
 ) -> impl Fn(&[u8], &mut Vec<u8>) -> Result<(), CallError> + Send + Sync {
     move |input, output| {
         let before = output.len();
-        // The closure only reads its captures, and `output` is cut back below,
-        // so nothing half-done is seen after a panic.
+        // The closure only reads its captures, and `output` is cut back below, so no half-done
+        // state is visible after a panic.
         let ran = catch_unwind(AssertUnwindSafe(|| {
             let input = decode::<I>(input)
                 .map_err(|source| CallError::Input { function: Arc::clone(&name), source })?;
@@ -249,7 +247,7 @@ fn erased<I: DeserializeOwned + 'static, O: Serialize + 'static>(
     }
 }
 
-/// What a caught panic said.
+/// Message of a caught panic.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&'static str>()

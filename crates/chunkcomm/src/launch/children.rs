@@ -20,12 +20,11 @@ use super::{LaunchError, Token};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChildExit {
-    /// Which child, from 0.
+    /// Index of the child, from 0.
     pub index: usize,
     /// Its process id, free to be used again by the system.
     pub pid: u32,
-    /// How it ended; `None` when the system did not tell (a program that ignores
-    /// SIGCHLD).
+    /// Exit status; `None` when the system did not report it (a program that ignores SIGCHLD).
     pub status: Option<ExitStatus>,
 }
 
@@ -39,7 +38,7 @@ impl fmt::Display for ChildExit {
     }
 }
 
-/// What the children are told to do, all together; a later one is never taken back.
+/// Order to all children together; a later one is never taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
     Run,
@@ -59,9 +58,8 @@ pub struct Children {
 }
 
 impl Children {
-    /// The children are started on a thread of their own that lives as long as
-    /// they do: the kernel's word that the parent is gone is about the thread
-    /// that started a child, and a caller's thread may end any time.
+    /// Starts the children on a thread of its own that lives as long as they do. The kernel ties a
+    /// child to the thread that started it, and a caller's thread may end any time.
     pub(super) fn start(
         commands: Vec<std::process::Command>,
         words: Option<String>,
@@ -85,7 +83,7 @@ impl Children {
         }
     }
 
-    /// The process ids, by index; of those that ended, too.
+    /// Process ids by index, including those of ended children.
     #[must_use]
     pub fn pids(&self) -> &[u32] {
         &self.pids
@@ -97,8 +95,7 @@ impl Children {
         self.token
     }
 
-    /// Waits until any child ends; tells every end once. `None`: all have ended
-    /// and were told.
+    /// Waits until any child ends; returns every end once. `None` when all ends were returned.
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
@@ -106,8 +103,7 @@ impl Children {
         self.exits.recv().await
     }
 
-    /// As [`exited`](Children::exited), without waiting: `None` when no end is
-    /// to be told now.
+    /// As [`exited`](Children::exited), without waiting: `None` when there is no end to return now.
     pub fn try_exited(&mut self) -> Option<ChildExit> {
         self.exits.try_recv().ok()
     }
@@ -118,13 +114,13 @@ impl Children {
         self.exits.poll_recv(context)
     }
 
-    /// Closes the children's standard input, upon which they end by themselves
-    /// as if this process were gone.
+    /// Closes the children's standard input; they then end by themselves, as if this process were
+    /// gone.
     pub fn close_input(&mut self) {
         self.order(Order::CloseInput);
     }
 
-    /// Kills the children that still run; their ends are told as ever.
+    /// Kills the children that still run; their ends are returned as usual.
     pub fn kill(&mut self) {
         self.order(Order::Die);
     }
@@ -138,7 +134,7 @@ impl Drop for Children {
     fn drop(&mut self) {
         self.order(Order::Die);
         if let Some(supervisor) = self.supervisor.take() {
-            // It ends when every child is reaped, which SIGKILL makes certain.
+            // The supervisor ends when every child is reaped, which SIGKILL makes certain.
             let _ = supervisor.join();
         }
     }
@@ -172,8 +168,8 @@ fn supervise(
     });
 }
 
-/// All children or none: those before the one that fails are killed and reaped.
-/// Each finds `words` in its standard input first.
+/// Starts all children or none: when one fails, those before it are killed and reaped. Each finds
+/// `words` at the start of its standard input.
 async fn start_all(
     commands: Vec<std::process::Command>,
     words: Option<String>,
@@ -184,7 +180,7 @@ async fn start_all(
         match command.stdin(Stdio::piped()).kill_on_drop(true).spawn() {
             Ok(mut child) => {
                 if let (Some(words), Some(input)) = (&words, &mut child.stdin) {
-                    // The pipe has room for them. A child that is gone is told by its end.
+                    // The pipe has room for the words. A child that is gone is reported by its end.
                     let _ = input.write_all(words.as_bytes()).await;
                 }
                 let pid = child.id().expect("a child that was not waited for has an id");
@@ -208,7 +204,7 @@ async fn watch_over(
     mut orders: watch::Receiver<Order>,
     exits: UnboundedSender<ChildExit>,
 ) {
-    // Waiting for a child closes its input unless it is taken out before.
+    // Waiting for a child closes its input unless that is taken out before.
     let mut input = child.stdin.take();
     let status = loop {
         let asked = if input.is_some() { Order::CloseInput } else { Order::Die };
@@ -223,7 +219,7 @@ async fn watch_over(
             }
         }
     };
-    // Whoever dropped the other end does not want to know.
+    // Fails when the receiver was dropped, which wants no more ends.
     let _ = exits.send(ChildExit { index, pid, status: status.ok() });
 }
 

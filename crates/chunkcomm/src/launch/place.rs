@@ -1,4 +1,4 @@
-//! The child's side: who started it, which one it is, and how it ends with its parent.
+//! The child's side: its parent, its index, and its end together with the parent.
 
 use std::fmt;
 use std::io::{self, BufRead as _, Read as _};
@@ -19,18 +19,18 @@ const INDEX: &str = "CHUNKCOMM_INDEX";
 const COUNT: &str = "CHUNKCOMM_COUNT";
 const TOKEN: &str = "CHUNKCOMM_TOKEN";
 const CPU: &str = "CHUNKCOMM_CPU";
-/// So many lines stand in the standard input before it stays open and empty.
+/// Variable with the number of lines at the start of the standard input, which then stays open and
+/// empty.
 const WORDS: &str = "CHUNKCOMM_WORDS";
-/// No line there is longer, in bytes.
+/// Longest of these lines, in bytes.
 const WORD_BYTES_MAX: u64 = 4096;
 
-/// A child whose environment cannot be read ends with this status.
+/// Exit status of a child whose environment cannot be read.
 const STATUS_BAD_PLACE: i32 = 2;
-/// A child whose parent is gone ends with this status, which nobody waits for.
+/// Exit status of a child whose parent is gone; nobody waits for it.
 const STATUS_ORPHAN: i32 = 3;
 
-/// A random number that a parent gives to its children, so that it knows them
-/// from strangers. Its `Debug` form hides it.
+/// A random number by which a parent recognises its children. Its `Debug` form hides it.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Token([u8; 16]);
 
@@ -38,7 +38,7 @@ impl Token {
     /// A fresh token from the system's random numbers.
     ///
     /// # Errors
-    /// When the system gives none.
+    /// The system provides none.
     pub fn random() -> Result<Token, getrandom::Error> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes)?;
@@ -64,37 +64,37 @@ impl fmt::Debug for Token {
     }
 }
 
-/// What a started copy knows of its place.
+/// Place of a started copy among the children of its parent.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ChildPlace {
-    /// Where the parent listens.
+    /// Address of the parent.
     pub parent: Address,
-    /// Which child this is, from 0.
+    /// Index of this child, from 0.
     pub index: usize,
-    /// How many were started together.
+    /// Number of children started together.
     pub count: usize,
-    /// What the parent gave to these children only.
+    /// Token of these children only.
     pub token: Token,
-    /// The credential that the parent was given for them, if it was.
+    /// Credential for the children, if the parent's launcher was given one.
     pub credential: Option<Credential>,
 }
 
-/// The place of this process among the children of a [`Launcher`](super::Launcher);
-/// `None` when no launcher started it.
+/// The place of this process among the children of a [`Launcher`](super::Launcher); `None` when no
+/// launcher started it.
 ///
-/// To be called first thing in `main`, before threads are started. In a child
-/// the first call ties its life to the parent's: from then on a thread reads
-/// standard input and ends the process when the parent is gone. On Linux the kernel does the same.
-/// A child has no standard input of its own: on Unix it is empty, elsewhere reading it waits. On
-/// Linux the process is pinned where the launcher asked for it.
+/// Call it first thing in `main`, before threads are started. In a child the first call ties its
+/// life to the parent's: from then on a thread reads standard input and ends the process when the
+/// parent is gone. On Linux the kernel does the same. A child has no standard input of its own: on
+/// Unix it is empty, elsewhere reading it waits. On Linux the process is pinned where the launcher
+/// asked for it.
 ///
-/// Programs that a child starts itself inherit its environment: clear the
-/// variables whose names begin with `CHUNKCOMM_` where such a program uses this
-/// crate, or it takes itself for a child whose parent is gone.
+/// Programs that a child starts itself inherit its environment. Where such a program uses this
+/// crate, clear the variables whose names begin with `CHUNKCOMM_`; otherwise it takes itself for a
+/// child whose parent is gone.
 ///
-/// A place that cannot be read ends the process with status 2 and a word on
-/// stderr; a child that went on as if it were none would start children itself.
+/// A place that cannot be read ends the process with status 2 and a message on stderr; a child that
+/// went on without its place would start children itself.
 pub fn child() -> Option<ChildPlace> {
     static PLACE: OnceLock<Option<ChildPlace>> = OnceLock::new();
     PLACE
@@ -113,7 +113,7 @@ pub fn child() -> Option<ChildPlace> {
         .clone()
 }
 
-/// True when a launcher started this process.
+/// Whether a launcher started this process.
 pub(crate) fn is_child() -> bool {
     env::var_os(PARENT).is_some()
 }
@@ -139,7 +139,7 @@ pub(super) fn tell(
     };
 }
 
-/// Says how many lines the child to be finds in its standard input.
+/// Writes the number of lines in the standard input of a child to be.
 pub(super) fn tell_of_words(command: &mut Command, count: usize) {
     match count {
         0 => command.env_remove(WORDS),
@@ -174,8 +174,8 @@ fn variable<T: FromStr<Err: fmt::Display>>(name: &str) -> Result<T, String> {
     text.parse().map_err(|error| format!("{name}={text}: {error}"))
 }
 
-/// The portable way (a thread that reads standard input to its end) always, and
-/// the kernel's beside it: a stopped child has no thread that reads.
+/// Ends this process with its parent: by the portable way (a thread that reads standard input to
+/// its end) always, and also by the kernel's, since a stopped child has no thread that reads.
 fn end_with_parent(parent_pid: u32, words: usize) -> Result<Vec<String>, String> {
     let words = after_words(words).map_err(|error| format!("standard input: {error}"))?;
     if !portable_only() {
@@ -184,8 +184,8 @@ fn end_with_parent(parent_pid: u32, words: usize) -> Result<Vec<String>, String>
     Ok(words)
 }
 
-/// Reads that many lines from standard input. From then on a thread reads on, and
-/// when the input ends, the process does.
+/// Reads `count` lines from standard input. From then on a thread reads on, and ends the process
+/// when the input ends.
 ///
 /// # Errors
 /// The input ends before, a line is too long, or there is no thread.
@@ -196,7 +196,7 @@ pub(crate) fn after_words(count: usize) -> io::Result<Vec<String>> {
         let words = (0..count).map(|_| read_word(&mut input)).collect::<io::Result<Vec<_>>>();
         drop(input);
         let taken = words.and_then(|words| Ok((words, take_input()?)));
-        // The caller waits for it.
+        // The caller waits for the words.
         let mut input = match taken {
             Ok((words, input)) => {
                 let _ = told.send(Ok(words));
@@ -211,8 +211,8 @@ pub(crate) fn after_words(count: usize) -> io::Result<Vec<String>> {
     tells.recv().unwrap_or_else(|_| Err(io::ErrorKind::UnexpectedEof.into()))
 }
 
-/// Takes the pipe from the parent away from standard input, which is empty from then on: the
-/// program, or one that it starts, would wait for ever for a word of the parent.
+/// Takes the pipe from the parent away from standard input, which is empty from then on. Otherwise
+/// the program, or one that it starts, would wait for ever for a word of the parent.
 #[cfg(unix)]
 fn take_input() -> io::Result<impl io::Read> {
     use std::fs::File;
@@ -236,12 +236,12 @@ fn read_word(input: &mut io::StdinLock<'_>) -> io::Result<String> {
     }
 }
 
-/// The kernel's way. Its request fails on a kernel that forbids it, and the pipe
-/// is there for that case too.
+/// Asks the kernel to end this process with its parent. A kernel may forbid that; the pipe is there
+/// for that case too.
 #[cfg(target_os = "linux")]
 fn die_with_parent(parent_pid: u32) {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    // A parent that ended before that line sends no signal.
+    // A parent that ended before the request sends no signal.
     if std::os::unix::process::parent_id() != parent_pid {
         process::exit(STATUS_ORPHAN);
     }

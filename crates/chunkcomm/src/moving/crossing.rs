@@ -1,8 +1,8 @@
 //! The crossing of a channel end into a message and out of it.
 //!
-//! serde hands no context to `Serialize` and `Deserialize`. So what an end has to know of the message
-//! stands in a variable of the thread while that message is encoded or decoded; an end that finds
-//! none there does not cross.
+//! serde hands no context to `Serialize` and `Deserialize`. So the context of an end is kept in a
+//! variable of the thread while its message is encoded or decoded; without that variable an end
+//! does not cross.
 
 use super::{Moving, Saying};
 use crate::node::Node;
@@ -17,14 +17,14 @@ thread_local! {
     static PROBED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// It is here.
+/// The end is here.
 const HERE: u8 = 0;
-/// It is in a message that may still not be accepted.
+/// The end is in a message that may still be refused.
 const PACKED: u8 = 1;
-/// It has left, or it was used.
+/// The end has left, or was used.
 const GONE: u8 = 2;
 
-/// An end that is not used yet, at the node where it is. Dropped here, its home learns that.
+/// An unused end, at the node where it is. Dropping it here informs its home.
 pub(crate) struct Held {
     pub(crate) node: Node,
     pub(crate) origin: Origin,
@@ -36,7 +36,7 @@ impl Held {
         Arc::new(Held { node, origin, state: AtomicU8::new(HERE) })
     }
 
-    /// It was used, or it left: dropping it says nothing.
+    /// Marks the end as used or left: dropping it then reports nothing.
     pub(crate) fn gone(&self) {
         self.state.store(GONE, Ordering::Relaxed);
     }
@@ -53,8 +53,8 @@ impl Drop for Held {
     }
 }
 
-/// The ends in a message that is being encoded or waits to be accepted. Dropped, they did not
-/// leave.
+/// The ends in a message that is being encoded or waits to be accepted. Dropping it takes them
+/// back.
 pub(crate) struct Leaving {
     moving: Arc<Moving>,
     line: u64,
@@ -63,7 +63,7 @@ pub(crate) struct Leaving {
 }
 
 impl Leaving {
-    /// A message on this line, by the channel with this number.
+    /// Ends of a message on this line, by the channel with this number.
     pub(crate) fn new(moving: &Arc<Moving>, line: &Saying, carrier: u64) -> Leaving {
         Leaving { moving: Arc::clone(moving), line: line.number, carrier, ends: Vec::new() }
     }
@@ -105,14 +105,14 @@ impl Drop for Leaving {
     }
 }
 
-/// Why an end does not cross.
+/// Reason why an end does not cross.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stays {
     /// The message is sent by a call that takes it by reference.
     NotMoved,
-    /// It belongs to another node of this program than the channel.
+    /// The end belongs to another node of this program than the channel.
     OtherNode,
-    /// It is in a message already.
+    /// The end is in a message already.
     Twice,
 }
 
@@ -128,7 +128,7 @@ impl std::fmt::Display for Stays {
     }
 }
 
-/// The end goes into the message at hand: the number of its hop.
+/// Packs the end into the message at hand; returns the number of its hop.
 pub(crate) fn pack(held: &Arc<Held>) -> Result<u64, Stays> {
     LEAVING.with(|leaving| {
         let mut leaving = leaving.borrow_mut();
@@ -159,7 +159,7 @@ pub(crate) fn arriving<R>(node: &Node, line: &Saying, decode: impl FnOnce() -> R
     decode()
 }
 
-/// An end comes out of the message at hand, by this hop. `None` where no message is decoded.
+/// Takes an end out of the message at hand, by its hop. `None` where no message is decoded.
 pub(crate) fn unpack(hop: u64) -> Option<Arc<Held>> {
     let (node, line) = ARRIVING.with(|arriving| arriving.borrow().clone())?;
     node.moving().custody(|custody| custody.arrive(line.number, hop));
@@ -167,12 +167,12 @@ pub(crate) fn unpack(hop: u64) -> Option<Arc<Held>> {
     Some(Held::new(node, origin))
 }
 
-/// An end's `Deserialize` was called.
+/// Notes that an end's `Deserialize` was called.
 pub(crate) fn probed() {
     PROBED.set(true);
 }
 
-/// Runs `probe` and says whether it came upon an end.
+/// Runs `probe` and returns whether it came upon an end.
 pub(crate) fn finds_ends<R>(probe: impl FnOnce() -> R) -> (R, bool) {
     let before = PROBED.replace(false);
     let result = probe();

@@ -1,4 +1,4 @@
-//! The ends whose home this node is: where the channels that others open to them are taken.
+//! The ends whose home is this node: here arrive the channels that others open to them.
 
 use crate::driver::events::Opened;
 use crate::driver::taking::RxEnd;
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-/// What the names of channels to such ends begin with.
+/// Prefix of the names of channels to such ends.
 pub(crate) const PORT_PREFIX: &str = "\0chunkcomm.port.";
 
 /// The name of the channel to the end with this number.
@@ -17,18 +17,18 @@ pub(crate) fn name_of(number: u128) -> String {
     format!("{PORT_PREFIX}{number:032x}")
 }
 
-/// Which end a channel of this name is for.
+/// Number of the end that a channel of this name is for.
 pub(crate) fn number_of(name: &str) -> Option<u128> {
     let number = name.strip_prefix(PORT_PREFIX)?;
     u128::from_str_radix(number, 16).ok()
 }
 
-/// Ends that were made here and not connected yet, by number. The number is random: who was not
-/// given it cannot connect.
+/// Ends that were made here and are not connected yet, by number. The number is random: only a node
+/// that received it can connect.
 #[derive(Default)]
 pub(crate) struct Homes(Mutex<HashMap<u128, Arc<Slot>>>);
 
-/// Where an end waits for its channel.
+/// Place where an end waits for its channel.
 pub(crate) struct Slot {
     fingerprint: u64,
     state: Mutex<State>,
@@ -42,7 +42,7 @@ enum State {
 }
 
 impl Homes {
-    /// A new end of this type.
+    /// Adds a new end of this type.
     pub(crate) fn add(&self, number: u128, fingerprint: u64) -> Arc<Slot> {
         let state = Mutex::new(State::Waiting(Wakers::default()));
         let slot = Arc::new(Slot { fingerprint, state });
@@ -50,13 +50,13 @@ impl Homes {
         slot
     }
 
-    /// Nobody waits for this end's channel any more.
+    /// Removes an end: nobody waits for its channel any more.
     pub(crate) fn remove(&self, number: u128) {
         locked(&self.0).remove(&number);
     }
 
-    /// A peer opened the channel to this end. `Err`: there is none, it has one, or it
-    /// is of another type.
+    /// Connects an end with the channel that a peer opened. `Err` when there is no such end, it has
+    /// a channel, or it has another type.
     pub(super) fn connect(&self, number: u128, opened: Opened) -> Result<(), Box<Opened>> {
         let mut homes = locked(&self.0);
         let fits = |slot: &Arc<Slot>| {
@@ -73,7 +73,7 @@ impl Homes {
         Ok(())
     }
 
-    /// That became of the far end with this number; of no interest when it was connected.
+    /// Notes the fate of the far end with this number; ignored once that is connected.
     pub(super) fn ended(&self, number: u128, fate: Fate) {
         let slot = locked(&self.0).remove(&number);
         if let Some(slot) = slot {
@@ -81,7 +81,7 @@ impl Homes {
         }
     }
 
-    /// All ends that wait are lost.
+    /// Marks all waiting ends as lost.
     pub(super) fn end_all(&self, why: &str) {
         let homes = std::mem::take(&mut *locked(&self.0));
         for slot in homes.values() {
@@ -89,7 +89,7 @@ impl Homes {
         }
     }
 
-    /// Ends that wait.
+    /// Number of waiting ends.
     pub(crate) fn count(&self) -> usize {
         locked(&self.0).len()
     }
@@ -103,8 +103,8 @@ impl Slot {
         }
     }
 
-    /// Waits for the channel, or for what became of the far end instead. To be asked
-    /// until it is ready.
+    /// Waits for the channel, or for the fate of the far end instead. To be polled until it is
+    /// ready.
     pub(crate) fn poll_connected(&self, context: &mut Context<'_>) -> Poll<Result<RxEnd, Fate>> {
         let mut state = locked(&self.state);
         match &mut *state {
@@ -116,7 +116,7 @@ impl Slot {
             State::Taken => Poll::Ready(Err(Fate::Connected)),
             State::Connected(_) => match std::mem::replace(&mut *state, State::Taken) {
                 State::Connected(end) => Poll::Ready(Ok(end)),
-                // It was looked at under the same lock.
+                // Unreachable: the state was checked under the same lock.
                 _ => Poll::Pending,
             },
         }

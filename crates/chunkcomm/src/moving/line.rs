@@ -1,4 +1,4 @@
-//! A line: what two nodes tell each other of ends that move and of processes, by a channel each way
+//! A line: the words of two nodes about ends that move and about processes, on a channel each way
 //! beside all others of a link.
 
 use super::Moving;
@@ -27,18 +27,18 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 /// The name of the channel; no user's name begins with a zero byte by accident.
 pub(crate) const WORDS_CHANNEL: &str = "\0chunkcomm.words";
 
-/// Which words those are: compared in the place of their type. How they are said goes by the
-/// version that the link agreed on, and this stays.
+/// Name of the words, compared instead of a type. It stays: their form depends on the version that
+/// the link agreed on.
 const WORDS_SCHEMA: &str = "chunkcomm.words/1";
 
-/// No more words are heard while so many wait to be said: who makes us answer and does not listen
-/// costs no more memory than these.
+/// Words that wait to be sent, at most; while there are more, the peer's words are not read. A peer
+/// that makes us answer and does not listen costs no more memory than these.
 const WORDS_WAITING_MAX: usize = 64 * 1024;
 
-/// Inputs of processes that wait to be said: who creates more waits, too.
+/// Bytes of processes' inputs that wait to be sent, at most; creating a process waits beyond that.
 const INPUTS_WAITING_BYTES_MAX: usize = 4 << 20;
 
-/// What is said.
+/// A word on a line.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum LineWord {
     Custody(Word),
@@ -46,7 +46,7 @@ pub(crate) enum LineWord {
 }
 
 impl LineWord {
-    /// Bytes of the input in it.
+    /// Size of the input in the word, in bytes.
     fn input_bytes(&self) -> usize {
         match self {
             LineWord::Process(ProcessWord::Create(create)) => create.input.0.len(),
@@ -63,13 +63,13 @@ pub(crate) struct Line {
     waiting: Arc<Waiting>,
 }
 
-/// Words that wait to be said.
+/// Counters of the words that wait to be sent.
 #[derive(Default)]
 struct Waiting {
     count: AtomicUsize,
-    /// Of inputs in them.
+    /// Bytes of the inputs in them.
     input_bytes: AtomicUsize,
-    /// None of them will be.
+    /// Whether the line has ended: none of them will be sent.
     over: AtomicBool,
     fewer: Notify,
 }
@@ -101,7 +101,7 @@ impl Waiting {
     }
 }
 
-/// A line, to those who say something on it.
+/// A line, for its users that send words on it.
 pub(crate) type Saying = Arc<Line>;
 
 impl Line {
@@ -133,15 +133,15 @@ impl Line {
         line
     }
 
-    /// Says this, in order, as soon as it can be.
+    /// Sends a word, in order, as soon as possible.
     pub(crate) fn say(&self, word: LineWord) {
         self.waiting.add(&word);
-        // When the line has ended, nobody hears it.
+        // Fails when the line has ended; nobody reads the word then.
         let _ = self.words.send(word);
         share_last_woken();
     }
 
-    /// Hears what the peer says by the channel that it opened.
+    /// Reads the peer's words from the channel that it opened.
     pub(super) fn hear(
         self: &Arc<Self>,
         moving: &Arc<Moving>,
@@ -190,8 +190,7 @@ impl Line {
     }
 }
 
-/// The next word of the peer; `None` at the end of the session. A word that is none
-/// ends the session.
+/// The next word of the peer; `None` at the end of the session. An invalid word ends the session.
 async fn next_word(line: &Line, words: &mut RxEnd) -> Option<LineWord> {
     tokio::task::coop::consume_budget().await;
     loop {
@@ -226,8 +225,7 @@ pub(super) fn open(link: &Arc<LinkShared>) -> Result<TxEnd, LinkError> {
     })
 }
 
-/// Says what is to be said, many words at once where many wait; returns why that is
-/// over.
+/// Sends the waiting words, many at once; returns the error that ends it.
 async fn speak(
     moving: std::sync::Weak<Moving>,
     link: Arc<LinkShared>,
@@ -272,7 +270,7 @@ async fn stage(
     let shared = Arc::clone(&end.shared);
     poll_fn(|context| {
         if staged == Staged::Full {
-            // What is staged leaves first.
+            // The staged words leave first.
             shared.wait(context.waker());
             staged = end.stage_scratch(scratch)?;
         }

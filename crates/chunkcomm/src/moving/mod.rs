@@ -1,10 +1,10 @@
-//! Channel ends on their way through messages, and processes that are asked for: what a node does
-//! for them behind the public face.
+//! Channel ends on their way through messages, and processes that are asked for: a node's work for
+//! them, behind the public types.
 //!
-//! [`proto::custody`](crate::proto::custody) decides who answers for an end; here are the ways by
-//! which nodes tell each other, a [`line`] a link; the [`crossing`] of an end into a message and out
-//! of it; and the ends whose [`home`] this node is. Nothing of this exists in a program that moves
-//! no end and starts no process.
+//! [`proto::custody`](crate::proto::custody) decides which node answers for an end. The transport
+//! of the decisions is here: a [`line`] per link; the [`crossing`] of an end into a message and out
+//! of it; and the ends whose [`home`] is this node. A program that moves no end and starts no
+//! process has nothing of this.
 
 pub(crate) mod crossing;
 pub(crate) mod home;
@@ -31,18 +31,19 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-/// What a node knows of ends that move and of processes.
+/// State of a node about ends that move and about processes.
 pub(crate) struct Moving {
     node: Weak<NodeShared>,
     runtime: Handle,
-    /// What peers call this node.
+    /// Name of this node for its peers.
     pub(crate) name: String,
     custody: Mutex<Custody>,
     lines: Mutex<Lines>,
     carriers: Mutex<Carriers>,
     pub(crate) homes: Homes,
     pub(crate) processes: Processes,
-    /// Where others reach this node, if it is told better than by where it listens.
+    /// Addresses at which others reach this node, if better ones are known than those it listens
+    /// at.
     advertised: OnceLock<Vec<String>>,
     cluster: watch::Sender<Option<WeakCluster>>,
 }
@@ -60,7 +61,7 @@ struct Carriers {
     there: Vec<(u64, Arc<TxShared>)>,
 }
 
-/// What a node is told when its part in this is set up.
+/// Parts of the node for [`Moving`].
 pub(crate) struct Setup {
     pub(crate) node: Weak<NodeShared>,
     pub(crate) runtime: Handle,
@@ -90,7 +91,7 @@ impl Moving {
         self.node.upgrade().map(|shared| Node { shared })
     }
 
-    /// Others reach this node there.
+    /// Sets the addresses at which others reach this node.
     pub(crate) fn advertise(&self, addresses: Vec<String>) {
         let _ = self.advertised.set(addresses);
     }
@@ -99,7 +100,7 @@ impl Moving {
         self.advertised.get().map(Vec::as_slice)
     }
 
-    /// This node is a member of this cluster: processes that wait for that begin.
+    /// Sets the cluster of this node: processes that wait for it begin.
     pub(crate) fn set_cluster(&self, cluster: WeakCluster) {
         self.cluster.send_replace(Some(cluster));
     }
@@ -108,7 +109,7 @@ impl Moving {
         self.cluster.subscribe()
     }
 
-    /// The line beside this link, which begins now if there was none.
+    /// The line beside this link; begins it if there was none.
     pub(crate) fn line(self: &Arc<Self>, link: &Arc<LinkShared>) -> Arc<Line> {
         let mut lines = locked(&self.lines);
         if let Some(line) = lines.there.iter().find(|line| Arc::ptr_eq(&line.link, link)) {
@@ -125,7 +126,7 @@ impl Moving {
         lines.there.iter().find(|line| line.number == number).map(Arc::clone)
     }
 
-    /// The number of this channel, which carries ends; it is looked at from now on.
+    /// The number of this channel, which carries ends; the channel is watched from now on.
     pub(crate) fn carrier(self: &Arc<Self>, channel: &Arc<TxShared>) -> u64 {
         let mut carriers = locked(&self.carriers);
         let known = |(_, it): &&(u64, Arc<TxShared>)| Arc::ptr_eq(it, channel);
@@ -150,17 +151,17 @@ impl Moving {
         number
     }
 
-    /// Does something with the custody, then what it wants to be done.
+    /// Runs `act` on the custody, then executes the events that the custody asks for.
     pub(crate) fn custody<R>(self: &Arc<Self>, act: impl FnOnce(&mut Custody) -> R) -> R {
         let mut events = Vec::new();
         let mut custody = locked(&self.custody);
         let result = act(&mut custody);
         while let Some(event) = custody.poll_event() {
-            // In order: what arrived is said before that it was settled.
+            // In order: the word that an end arrived comes before the word that it was settled.
             match event {
                 Event::Say(number, word) => match self.line_numbered(number) {
                     Some(line) => line.say(LineWord::Custody(word)),
-                    // It ended between two looks: what was sent on it since is lost, too.
+                    // The line has ended meanwhile: words sent on it since are lost, too.
                     None => custody.handle_link_ended(number, "the link has ended"),
                 },
                 event @ Event::Home(..) => events.push(event),
@@ -175,7 +176,7 @@ impl Moving {
         result
     }
 
-    /// What waits.
+    /// Counts of waiting ends and processes.
     pub(crate) fn report(&self) -> MovingReport {
         let (processes_running, processes_asked) = self.processes.counts();
         MovingReport {
@@ -186,8 +187,8 @@ impl Moving {
         }
     }
 
-    /// A port from `origin` was connected by a channel: tells its home's way when
-    /// the home has the channel, or why it never will.
+    /// Follows the channel that connected a port from `origin`: reports towards the port's home
+    /// when the home has the channel, or why it never will.
     pub(crate) fn connected(self: &Arc<Self>, origin: Origin, channel: Arc<TxShared>) {
         let moving = Arc::downgrade(self);
         let name = self.name.clone();
@@ -207,8 +208,8 @@ impl Moving {
         share_last_woken();
     }
 
-    /// A peer opened a channel: taken if it is one of ours. `None` says that it was
-    /// ours, and `Err` that it was and is to be refused.
+    /// Takes a channel that a peer opened, if it is one of ours. `None` means that it was taken;
+    /// `Err` that it is ours but is to be refused; otherwise it is returned.
     pub(crate) fn opened(self: &Arc<Self>, opened: Opened) -> Result<Option<Opened>, Box<Opened>> {
         if &*opened.receiver.shared.name == WORDS_CHANNEL {
             return self.line(&opened.receiver.link).hear(self, opened).map(|()| None);
@@ -219,24 +220,24 @@ impl Moving {
         }
     }
 
-    /// Nobody drives the node any more: no channel comes to an end that waits here.
+    /// Ends all waiting ends: nobody drives the node any more, so no channel will come.
     pub(crate) fn runtime_gone(&self) {
         self.homes.end_all("the runtime that drove the node is gone");
     }
 
-    /// Nothing is said on this line any more.
+    /// Ends a line: nothing is sent on it any more.
     fn line_ended(self: &Arc<Self>, line: &Arc<Line>, error: &LinkError) {
         let why = with_causes(error);
         self.custody(|custody| {
-            // At once: who finds no line would else name no cause.
+            // Under one lock: between the two, a caller that finds no line could not name the cause.
             locked(&self.lines).there.retain(|it| it.number != line.number);
             custody.handle_link_ended(line.number, &why);
         });
         self.processes.line_ended(line.number, error);
     }
 
-    /// A channel of ours to the peer of `link`, without its public face, which would
-    /// keep the node alive.
+    /// Opens a channel of ours to the peer of `link`, without its public type, which would keep the
+    /// node alive.
     fn open_words(&self, link: &Arc<LinkShared>) -> Result<TxEnd, LinkError> {
         line::open(link)
     }

@@ -1,11 +1,11 @@
-//! [`ProcessContext`]: what a process knows of where it runs.
+//! [`ProcessContext`]: the node, creator and cluster of a process.
 
 use crate::cluster::Cluster;
 use crate::node::{Node, Peer};
 use std::fmt;
 use tokio::sync::watch;
 
-/// Where a process runs and who asked for it.
+/// Context of a process: the node that runs it, and its creator.
 #[derive(Clone)]
 pub struct ProcessContext {
     pub(super) node: Node,
@@ -23,27 +23,27 @@ impl fmt::Debug for ProcessContext {
 }
 
 impl ProcessContext {
-    /// The node that runs it: makes channel ends, connects, asks for other processes.
+    /// The node that runs the process: makes channel ends, connects, asks for other processes.
     #[must_use]
     pub fn node(&self) -> &Node {
         &self.node
     }
 
-    /// The node that asked for it.
+    /// The node that asked for the process.
     #[must_use]
     pub fn creator(&self) -> &Peer {
         &self.creator
     }
 
-    /// The cluster that the node is a member of, if it is of one and that has not ended.
+    /// The cluster of the node, if it is a member of one that has not ended.
     #[must_use]
     pub fn cluster(&self) -> Option<Cluster> {
         let cluster = self.node.moving().cluster().borrow().clone();
         cluster?.upgrade()
     }
 
-    /// The creator dropped the handle or is gone. A process that waits is ended then; one that
-    /// computes for long looks here.
+    /// Whether the process should end: the creator dropped the handle or is gone. A waiting process
+    /// is ended then; a process that computes for long looks here.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         *self.stopped.borrow()

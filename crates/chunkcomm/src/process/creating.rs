@@ -1,4 +1,4 @@
-//! Asking for a process, and its handle.
+//! Creating a process, and its handle.
 
 use super::error::{InstantiateError, ProcessError};
 use super::hosting::Outcome;
@@ -19,10 +19,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::sync::oneshot;
 
-/// What the message of a process has beside its name, its input and the hops in it.
+/// Size of the message of a process, in bytes, without its name, its input and the hops in it; at
+/// most this.
 const CREATE_BYTES: u64 = 128;
 
-/// A process that was asked for. A future of how it ended.
+/// Handle of a process that was asked for; a future of its end.
 ///
 /// Dropped, the process is ended; [`ProcessHandle::detach`] lets it go on.
 pub struct ProcessHandle {
@@ -31,7 +32,7 @@ pub struct ProcessHandle {
     peer: Peer,
     print: FunctionPrint,
     ended: oneshot::Receiver<Outcome>,
-    /// Nothing is to be said any more.
+    /// Whether nothing is to be sent any more.
     over: bool,
 }
 
@@ -45,14 +46,14 @@ impl fmt::Debug for ProcessHandle {
 }
 
 impl ProcessHandle {
-    /// The node that runs it.
+    /// The node that runs the process.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// The process goes on without this handle, and after the session with its creator has
-    /// ended; nobody learns how it ends.
+    /// Lets the process go on without this handle, also after the session with its creator has
+    /// ended; its end is not reported.
     pub fn detach(mut self) {
         self.say(ProcessWord::Detach(self.id));
         self.over = true;
@@ -90,14 +91,14 @@ impl ProcessHandle {
     }
 }
 
-/// How it ended. Awaited by reference and dropped early, it can be awaited again.
+/// The end of the process. Awaited by reference and dropped early, it can be awaited again.
 impl Future for ProcessHandle {
     type Output = Result<(), ProcessError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let outcome = ready!(Pin::new(&mut self.ended).poll(context));
         self.over = true;
-        // Without its node nobody answers.
+        // The sender is gone when this node has ended.
         let outcome = outcome.unwrap_or(Ok(End::Stopped));
         Poll::Ready(self.error(outcome))
     }
@@ -113,14 +114,14 @@ impl Drop for ProcessHandle {
 }
 
 impl Node {
-    /// Asks `peer` to run a process with this input, whose ends move there. One message, which
-    /// leaves at once; that the process began is not waited for. Where inputs of 4 MiB, or 65,536
-    /// words, wait to be taken by the peer, this waits.
+    /// Asks `peer` to run a process with this input, whose ends move there. Sends one message,
+    /// which leaves at once; does not wait until the process has begun. Waits while inputs of 4
+    /// MiB, or 65,536 words, wait to be taken by the peer.
     ///
     /// # Errors
     ///
-    /// The input cannot be encoded, is larger than the peer takes, or the session has ended and
-    /// cannot be had again. Whether the peer has the process is said by the handle.
+    /// The input cannot be encoded or is larger than the peer takes, or the session has ended and
+    /// cannot be begun again. The handle reports whether the peer has the process.
     ///
     /// # Cancel safety
     ///
@@ -191,8 +192,8 @@ impl Cluster {
         self.node().instantiate(&peer, process, input).await
     }
 
-    /// As [`Cluster::instantiate`], at the next member after the one that was chosen last, in
-    /// turn; at this one only when there is no other.
+    /// As [`Cluster::instantiate`], at the next member after the last chosen one, in turn; at this
+    /// one only when there is no other.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What can go wrong with processes.
+//! Errors of processes.
 
 use crate::cluster::PeerError;
 use crate::error::{ConnectError, LinkError, SendError};
@@ -7,22 +7,22 @@ use crate::registry::Difference;
 use std::error::Error;
 use std::fmt;
 
-/// Why a process ended before it was done, as it says itself: made of any error by `?`.
+/// A process's own reason for ending before it was done: made of any error by `?`.
 ///
-/// It crosses to the creator as text, causes behind it after colons.
+/// It crosses to the creator as text, with its causes behind it after colons.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Failure {
     message: String,
 }
 
 impl Failure {
-    /// A failure that says this.
+    /// A failure with this message.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Failure {
         Failure { message: message.into() }
     }
 
-    /// What it says.
+    /// The message.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
@@ -42,49 +42,50 @@ impl fmt::Debug for Failure {
     }
 }
 
-/// `Failure` is no `Error` itself, so that `?` makes it of all that are.
+/// `Failure` is no `Error` itself, so that `?` converts every error into it.
 impl<E: Error> From<E> for Failure {
     fn from(error: E) -> Failure {
         Failure { message: with_causes(&error) }
     }
 }
 
-/// How a process ended when it was not done.
+/// End of a process that was not done.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum ProcessError {
-    /// It returned a [`Failure`].
+    /// The process returned a [`Failure`].
     Failed {
         /// The process.
         process: String,
         /// The node where it ran.
         node: String,
-        /// What it said.
+        /// The failure's message.
         message: String,
     },
-    /// It panicked. The node goes on.
+    /// The process panicked. The node goes on.
     Panicked {
         /// The process.
         process: String,
         /// The node where it ran.
         node: String,
-        /// What it said.
+        /// The panic's message.
         message: String,
-        /// File, line and column, as the program that ran it was compiled.
+        /// File, line and column, as compiled into the program that ran it.
         place: Option<String>,
     },
-    /// It was ended there: the node is being closed.
+    /// The node ended the process, since it is being closed.
     Stopped {
         /// The process.
         process: String,
         /// The node where it ran.
         node: String,
     },
-    /// The node does not have it, or has it with another input. It did not begin.
+    /// The node does not have the process, or has it with another input. It did not begin.
     Differs {
         /// The node.
         node: String,
-        /// What this node asked for (`theirs`, as that node sees it) and what that one has.
+        /// The process that this node asked for (`theirs`, from that node's view) and the one of
+        /// that node.
         difference: Box<Difference>,
     },
     /// The node could not decode the input, though its type is the same. It did not begin.
@@ -93,23 +94,23 @@ pub enum ProcessError {
         process: String,
         /// The node.
         node: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// The node runs as many as it may. It did not begin.
+    /// The node runs as many processes as it may. It did not begin.
     Full {
         /// The process.
         process: String,
         /// The node.
         node: String,
-        /// So many.
+        /// Their number.
         processes: u64,
     },
     /// The session with the node ended before the process did.
     Lost {
         /// The process.
         process: String,
-        /// Why the session ended.
+        /// The reason for the session's end.
         link: LinkError,
     },
 }
@@ -157,7 +158,7 @@ impl Error for ProcessError {
     }
 }
 
-/// Why a process was not asked for. Its input is dropped, with its ends.
+/// Reason why a process was not asked for. Its input is dropped, with its ends.
 #[non_exhaustive]
 pub enum InstantiateError {
     /// The input cannot be encoded, or is larger than the node takes.

@@ -16,30 +16,30 @@ use std::task::Poll;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
-/// Processes that a node runs at a time. Each costs its future and its ends; more than this is a
+/// Processes that a node runs at a time, at most. Each costs its future and its ends; more are a
 /// program that creates them without end.
 const HOSTED_MAX: usize = 65_536;
 
-/// How a process ended, or why that is not known.
+/// End of a process, or the error that hides it.
 pub(super) type Outcome = Result<End, LinkError>;
 
-/// What one node knows of processes.
+/// State of one node about processes.
 pub(crate) struct Processes {
     registry: Option<Arc<Registry>>,
     runtime: Handle,
-    /// They begin when the node is a member.
+    /// Whether they begin only when the node is a member of its cluster.
     of_cluster: bool,
     asked: Mutex<Asked>,
     hosted: Mutex<HashMap<Key, Hosted>>,
 }
 
-/// A process that runs here: the line of its creator, and the creator's number.
+/// Key of a process that runs here: its creator's line and number.
 type Key = (u64, u64);
 
 #[derive(Default)]
 struct Asked {
     last: u64,
-    /// The rank that was chosen last.
+    /// The last chosen rank.
     turn: u32,
     waiting: HashMap<u64, (u64, oneshot::Sender<Outcome>)>,
 }
@@ -59,7 +59,7 @@ impl Processes {
         Processes { registry, runtime, of_cluster, asked, hosted }
     }
 
-    /// The number of a process that is about to be asked for on this line.
+    /// Number of a process that is about to be asked for on this line, and the receiver of its end.
     pub(super) fn created(&self, line: &Saying) -> (u64, oneshot::Receiver<Outcome>) {
         let (told, ended) = oneshot::channel();
         let mut asked = locked(&self.asked);
@@ -68,18 +68,18 @@ impl Processes {
         asked.waiting.insert(id, (line.number, told));
         drop(asked);
         if let Some(error) = line.link.ended() {
-            // The line may have ended before it could find this one.
+            // The line may have ended before it could find this process.
             self.ended(line.number, id, Err(error));
         }
         (id, ended)
     }
 
-    /// Nobody wants to know how it ends.
+    /// Forgets a process whose end nobody waits for.
     pub(super) fn forget(&self, id: u64) {
         locked(&self.asked).waiting.remove(&id);
     }
 
-    /// The rank after the one that was chosen last, among these but for our own.
+    /// The rank after the last chosen one, among these without our own.
     pub(super) fn next_turn(&self, ranks: &[u32], own: u32) -> Option<u32> {
         let mut asked = locked(&self.asked);
         let others = || ranks.iter().copied().filter(|rank| *rank != own);
@@ -99,8 +99,8 @@ impl Processes {
         }
     }
 
-    /// Nothing is said on this line any more: processes that were asked for by it are lost, and
-    /// those that run for its other side end.
+    /// Ends a line: processes that were asked for on it are lost, and those that run for its other
+    /// side end.
     pub(crate) fn line_ended(&self, line: u64, error: &LinkError) {
         let mut asked = locked(&self.asked);
         let lost: Vec<u64> =
@@ -129,7 +129,7 @@ impl Processes {
         }
     }
 
-    /// Processes that run here, and those that were asked for and not heard of.
+    /// Number of processes that run here, and of those asked for that have not ended.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (locked(&self.hosted).len(), locked(&self.asked).waiting.len())
     }
@@ -150,7 +150,7 @@ impl Processes {
     }
 }
 
-/// The other side of `line` said this of a process.
+/// Handles a word about a process from the other side of `line`.
 pub(crate) fn heard(moving: &Arc<Moving>, line: &Saying, word: ProcessWord) {
     let processes = &moving.processes;
     match word {
@@ -161,7 +161,7 @@ pub(crate) fn heard(moving: &Arc<Moving>, line: &Saying, word: ProcessWord) {
     }
 }
 
-/// Says how a process ended, at the latest when its task is dropped.
+/// Reports the end of a process, at the latest when its task is dropped.
 struct Report {
     moving: Arc<Moving>,
     line: Saying,
@@ -246,7 +246,7 @@ async fn run(entry: Entry, context: ProcessContext, create: Create, mut report: 
             Err(panicked) => Poll::Ready(panicked.into()),
         }) => end,
     };
-    // What it holds may panic when it is dropped.
+    // The values that the process holds may panic when they are dropped.
     report.end = catch(|| drop(running)).map_or_else(End::from, |()| end);
 }
 
@@ -261,7 +261,7 @@ fn start(
     let decode = || crossing::arriving(&node, &report.line, || (entry.start)(context, input));
     match catch(decode) {
         Ok(Ok(running)) => {
-            // From now on they are the process's.
+            // From now on the ends belong to the process.
             report.hops.clear();
             Ok(running)
         }

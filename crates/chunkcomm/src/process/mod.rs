@@ -1,16 +1,17 @@
 //! Processes: "run this there, with these streams".
 //!
 //! A *process* is a registered function that another node runs. Its input is any value that can be
-//! sent; most have channel ends in it ([`SendingPort`](crate::SendingPort) for what it produces,
-//! [`ReceivingPort`](crate::ReceivingPort) for streams that it takes), so that a process has any
+//! sent. Most inputs have channel ends in them: [`SendingPort`](crate::SendingPort) for results,
+//! [`ReceivingPort`](crate::ReceivingPort) for streams that the process takes. So a process has any
 //! number of inputs and outputs, each of its own type and pace. After the processes of Eden (J.
 //! Berthold, "Dynamic Chunking in Eden", sections 2 and 3.1).
 //!
 //! Every copy of a program registers the same processes and gives them to its node
-//! ([`NodeBuilder::processes`](crate::NodeBuilder::processes)). [`Node::instantiate`](crate::Node::instantiate) sends one
-//! message, which leaves at once; nothing is answered before the process ends, and data by its ends
-//! takes the shortest way. Name and type of the input are compared when the message comes; only
-//! those of this process: programs of different versions may have others.
+//! ([`NodeBuilder::processes`](crate::NodeBuilder::processes)).
+//! [`Node::instantiate`](crate::Node::instantiate) sends one message, which leaves at once. There
+//! is no answer before the process ends, and data on its ends takes the shortest way. Name and
+//! input type are compared when the message comes, for this process alone: programs of different
+//! versions may have other processes.
 //!
 //! ```
 //! use chunkcomm::{Node, Registry, SendingPort};
@@ -45,10 +46,9 @@
 //! # }
 //! ```
 //!
-//! A process is ended when its [`ProcessHandle`] is dropped, unless it is
-//! [detached](ProcessHandle::detach), and when its creator is gone: its future is dropped at the
-//! place where it waits. A receiver that is dropped makes the next `send` to it fail, and with `?`
-//! the process ends.
+//! A process is ended when its creator is gone, or when its [`ProcessHandle`] is dropped without
+//! being [detached](ProcessHandle::detach): its future is dropped at the place where it waits. When
+//! a receiver is dropped, the next `send` to it fails, and with `?` the process ends.
 
 mod context;
 mod creating;

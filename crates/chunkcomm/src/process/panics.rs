@@ -1,8 +1,8 @@
 //! Panics of processes, with the place where they were.
 //!
-//! A caught panic has its message and not its place, which only the panic hook is told. So a hook
-//! notes the place for the thread, where a process is running on it, and goes on to the hook that
-//! was there before.
+//! A caught panic has its message but not its place, which only the panic hook receives. So a hook
+//! notes the place for the thread, if a process is running on it, and goes on to the hook that was
+//! there before.
 
 use crate::registry::panic_message;
 use std::cell::{Cell, RefCell};
@@ -34,11 +34,11 @@ fn install() {
     });
 }
 
-/// Runs a piece of a process.
+/// Runs a piece of a process, and catches its panic.
 pub(super) fn catch<R>(run: impl FnOnce() -> R) -> Result<R, Panicked> {
     install();
     let before = WATCHED.replace(true);
-    // What a process leaves half-done is dropped with it.
+    // Half-done state of a process is dropped with it.
     let ran = catch_unwind(AssertUnwindSafe(run));
     WATCHED.set(before);
     ran.map_err(|panic| Panicked {

@@ -53,7 +53,7 @@ impl<I> fmt::Debug for Process<I> {
     }
 }
 
-/// A process that runs.
+/// A running process.
 pub(super) type Running = Pin<Box<dyn Future<Output = End> + Send>>;
 
 type Start = dyn Fn(ProcessContext, &[u8]) -> Result<Running, DecodeError> + Send + Sync;
@@ -77,12 +77,12 @@ impl fmt::Debug for Entries {
 }
 
 impl Entries {
-    /// Names and inputs of all.
+    /// Names and input types of all processes.
     pub(crate) fn prints(&self) -> impl Iterator<Item = FunctionPrint> {
         self.0.iter().map(|(name, entry)| print(name, &entry.description))
     }
 
-    /// The process with this name and input, or what there is under that name instead.
+    /// The process with this name and input, or the one that has the name instead.
     pub(super) fn find(&self, name: &str, hash: u64) -> Result<&Entry, Option<FunctionPrint>> {
         match self.0.get(name) {
             Some(entry) if entry.description.hash == hash => Ok(entry),
@@ -98,11 +98,11 @@ fn print(name: &str, input: &Description) -> FunctionPrint {
 }
 
 impl Registry {
-    /// Registers a process under a name and gives the typed handle to it. The function begins
-    /// it; the future runs on the runtime in which the node was built, and must not compute for
-    /// long without waiting (see [`Registry::blocking_process`]).
+    /// Registers a process under a name and returns its typed handle. The function begins the
+    /// process. The future runs on the runtime in which the node was built, and must not compute
+    /// for long without waiting (see [`Registry::blocking_process`]).
     ///
-    /// Names of processes and of functions are apart.
+    /// Processes and functions have separate names.
     ///
     /// # Panics
     /// As [`Registry::register`].
@@ -119,10 +119,10 @@ impl Registry {
         })
     }
 
-    /// As [`Registry::process`], for one that computes: it runs on a thread of its own, of those
-    /// that the runtime keeps for that, and uses the blocking calls of its ends. It cannot be
-    /// ended from outside while it computes: it learns that it should end by
-    /// [`ProcessContext::is_stopped`] and by ends that are gone.
+    /// As [`Registry::process`], for a process that computes: it runs on one of the runtime's
+    /// threads for blocking work, and uses the blocking calls of its ends. It cannot be ended from
+    /// outside while it computes: [`ProcessContext::is_stopped`] and ends that are gone show it
+    /// that it should end.
     ///
     /// # Panics
     /// As [`Registry::register`].
@@ -175,7 +175,7 @@ fn end_of(ran: Result<Result<(), Failure>, Panicked>) -> End {
     }
 }
 
-/// The future, whose panics are caught.
+/// Runs the future and catches its panics.
 async fn guarded(future: impl Future<Output = Result<(), Failure>>) -> End {
     let mut future = pin!(future);
     poll_fn(|context| match catch(|| future.as_mut().poll(context)) {

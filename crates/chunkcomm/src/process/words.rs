@@ -1,23 +1,23 @@
-//! What two nodes tell each other of processes.
+//! Words of two nodes about processes.
 
 use crate::registry::FunctionPrint;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
-/// The number of a process is its creator's.
+/// A word about a process, which is named by its creator's number.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ProcessWord {
     Create(Create),
-    /// The creator wants it to end.
+    /// The creator asks the process to end.
     Stop(u64),
-    /// It goes on without its creator.
+    /// The process goes on without its creator.
     Detach(u64),
-    /// So it ended.
+    /// The process ended like this.
     Ended(u64, End),
 }
 
-/// Run this.
+/// Request to run a process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Create {
     pub(crate) id: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Create {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum End {
     Done,
-    /// It returned an error.
+    /// The process returned an error.
     Failed(String),
     Panicked {
         message: String,
@@ -41,11 +41,11 @@ pub(crate) enum End {
     },
     /// Its future was dropped.
     Stopped,
-    /// The node does not have it, or has it with another input.
+    /// The node does not have the process, or has it with another input.
     Differs(Option<FunctionPrint>),
     /// The input could not be decoded.
     Input(String),
-    /// The node runs so many already.
+    /// The node runs this many processes already, as many as it may.
     Full(u64),
 }
 

@@ -1,10 +1,10 @@
-//! Why a call gave no result.
+//! Errors of a call.
 
 use crate::proto::codec::{DecodeError, EncodeError};
 use std::fmt;
 use std::sync::Arc;
 
-/// Why a call gave no result. The registry and the process are unharmed.
+/// Reason why a call gave no result. The registry and the process are unharmed.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CallError {
@@ -12,21 +12,21 @@ pub enum CallError {
     Input {
         /// The function's name.
         function: Arc<str>,
-        /// What is wrong with them.
+        /// The codec's error.
         source: DecodeError,
     },
-    /// What the function returned could not be encoded.
+    /// The function's result could not be encoded.
     Output {
         /// The function's name.
         function: Arc<str>,
-        /// What the codec said.
+        /// The codec's error.
         source: EncodeError,
     },
     /// The function panicked.
     Panicked {
         /// The function's name.
         function: Arc<str>,
-        /// What it said.
+        /// The panic's message.
         message: Box<str>,
     },
 }

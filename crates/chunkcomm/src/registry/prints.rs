@@ -1,4 +1,4 @@
-//! What processes tell each other of their functions before they call them.
+//! Prints of functions, which processes exchange before they call them.
 
 use crate::proto::describe::Description;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use std::fmt;
 /// The fingerprint of a type and, for errors, the start of its description.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TypePrint {
-    /// Two types with the same hash are taken to be the same.
+    /// Hash of the type; two types with the same hash are taken to be the same.
     pub hash: u64,
     /// The description, cut when it is long.
     pub text: String,
@@ -45,8 +45,8 @@ impl fmt::Display for FunctionPrint {
 /// A function that two processes do not both have with the same types.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// As the other process has it.
+    /// The function as the other process has it.
     pub theirs: FunctionPrint,
-    /// As this process has it under that name.
+    /// The function of that name as this process has it.
     pub ours: Option<FunctionPrint>,
 }

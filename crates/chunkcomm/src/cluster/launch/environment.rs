@@ -1,4 +1,4 @@
-//! The variables of a process, and what can be wrong with one.
+//! The variables of a process, and the error of one that makes no sense.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
-    /// Those of this process. Bytes that are no UTF-8 are replaced.
+    /// The variables of this process. Bytes that are not UTF-8 are replaced.
     #[must_use]
     pub fn of_this_process() -> Environment {
         let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
@@ -34,9 +34,9 @@ impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Environment {
 pub struct PlaceError {
     /// The variable.
     pub variable: String,
-    /// Its value; `None`: it is not set.
+    /// Its value; `None` when it is not set.
     pub value: Option<String>,
-    /// What is wrong, or what would be right.
+    /// The fault, or the right form.
     pub why: String,
 }
 

@@ -7,22 +7,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// More nodes on one host are a mistake.
+/// Most nodes on one host; more are a mistake.
 const SLOTS_MAX: u32 = 4096;
 
 /// A line of a hosts file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// What ssh is told: `host` or `user@host`, or an alias of its configuration.
+    /// Destination for ssh: `host` or `user@host`, or an alias of ssh's configuration.
     pub name: String,
-    /// How many nodes run there.
+    /// Number of nodes on this host.
     pub slots: u32,
-    /// The name or address that other nodes reach it by, where that is another.
+    /// Name or address at which other nodes reach it, where that is another.
     pub address: Option<String>,
 }
 
 impl Host {
-    /// The name or address that other nodes reach it by.
+    /// Name or address at which other nodes reach it.
     #[must_use]
     pub fn reached_by(&self) -> &str {
         let without_user = || self.name.rsplit_once('@').map_or(&*self.name, |(_, host)| host);
@@ -30,13 +30,13 @@ impl Host {
     }
 }
 
-/// Reads a hosts file: a host a line, `name [slots=N] [address=A]`, everything from a
-/// `#` on left out. A name is that of a host, or its address; one of IPv6 may stand in brackets.
-/// A port does not belong there: that is ssh's matter.
+/// Reads a hosts file: one host a line, `name [slots=N] [address=A]`; the rest of a line after `#`
+/// is ignored. A name is that of a host, or its address; one of IPv6 may stand in brackets. A port
+/// does not belong there: it is ssh's matter.
 ///
 /// # Errors
-/// A line that makes no sense, with its number from 1; or there is no host. A host that
-/// stands there twice is an error too: what is meant is `slots`.
+/// A line that makes no sense, with its number from 1; or there is no host. A host listed twice is
+/// an error too: `slots` is meant.
 pub fn parse_hosts(text: &str) -> Result<Vec<Host>, (usize, String)> {
     let mut hosts: Vec<Host> = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -100,7 +100,7 @@ fn check_name(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-/// What is wrong with a hosts file, or with what it names.
+/// Fault of a hosts file, or of the hosts and programs that it names.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum HostsError {
@@ -108,7 +108,7 @@ pub enum HostsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         error: Arc<io::Error>,
     },
     /// A line makes no sense.
@@ -117,16 +117,16 @@ pub enum HostsError {
         path: PathBuf,
         /// The line, from 1; 0: the file as a whole.
         line: usize,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
     /// More nodes were asked for than the hosts have slots.
     Slots {
         /// The file.
         path: PathBuf,
-        /// What was asked for.
+        /// The number asked for.
         asked: u32,
-        /// How many there are.
+        /// The number of slots.
         slots: u32,
     },
     /// A node ended before all were ready.
@@ -135,30 +135,30 @@ pub enum HostsError {
         rank: u32,
         /// The host that it was on.
         host: String,
-        /// How, or why.
+        /// Its status, or the reason.
         why: String,
     },
-    /// Rank 0 says why the cluster has not started.
+    /// Rank 0 reports why the cluster has not started.
     NotStarted {
-        /// Who is to blame: rank and host.
+        /// Nodes to blame: rank and host.
         at_fault: Vec<(u32, String)>,
-        /// What rank 0 says.
+        /// The report of rank 0.
         why: String,
     },
-    /// Rank 0 did not say in time what the others wait for.
+    /// Rank 0 did not send in time the word that the others wait for.
     Silent {
         /// The host that it is on.
         host: String,
-        /// What it was to say.
+        /// The missing word.
         awaited: &'static str,
-        /// How long that was waited for.
+        /// Length of the wait.
         waited: Duration,
     },
     /// ssh cannot be started here.
     Ssh {
-        /// What was to be run.
+        /// The command.
         program: String,
-        /// Why.
+        /// The reason.
         error: Arc<io::Error>,
     },
 }

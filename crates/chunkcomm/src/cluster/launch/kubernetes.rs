@@ -1,6 +1,6 @@
-//! Indexed jobs of Kubernetes: the index is the rank, the pod of index 0 has a DNS
-//! name under the job's headless service. The environment does not tell how many
-//! there are, so that the manifest sets `CHUNKCOMM_SIZE`.
+//! Indexed jobs of Kubernetes: the index is the rank, and the pod of index 0 has a DNS name under
+//! the job's headless service. The environment does not contain the number of pods, so the manifest
+//! sets `CHUNKCOMM_SIZE`.
 
 use super::{Launcher, Look, Meet, Place, PlaceError};
 

@@ -1,4 +1,4 @@
-//! Looks at variables: what was found counts as a reason, what makes no sense is an
+//! Looks at variables: each one found is a reason for the place, and one that makes no sense is an
 //! error that names the variable.
 
 use super::{Environment, Meet, PORTS_DEFAULT, Place, PlaceError, SIZE_MAX};
@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 /// Looks for one launcher.
 pub(super) type Way = fn(&mut Look<'_>) -> Result<Option<Place>, PlaceError>;
 
-/// The environment, and what was found in it.
+/// The environment, and the variables found in it.
 pub(super) struct Look<'a> {
     pub(super) environment: &'a Environment,
     pub(super) found: Vec<(String, String)>,
@@ -65,7 +65,7 @@ impl Look<'_> {
         Ok((number, count))
     }
 
-    /// A part of a host's name or all of it, told by the variable.
+    /// Checks a host's name, or a part of it, from this variable.
     pub(super) fn host(&self, name: &str, host: &str) -> Result<(), PlaceError> {
         let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:%".contains(&byte);
         if host.is_empty() || host.starts_with('-') || !host.bytes().all(letter) {
@@ -74,7 +74,7 @@ impl Look<'_> {
         Ok(())
     }
 
-    /// By what others reach this node, if that is set.
+    /// Name or address at which others reach this node, if set.
     pub(super) fn own_host(&self) -> Result<Option<String>, PlaceError> {
         const NAME: &str = "CHUNKCOMM_HOST";
         let Some(host) = self.environment.get(NAME) else { return Ok(None) };
@@ -94,7 +94,7 @@ impl Look<'_> {
         Ok(Some(ports))
     }
 
-    /// The ports of the range from a place on that `seed` chooses, and around.
+    /// The ports of the range, each once, beginning at a place that `seed` chooses.
     pub(super) fn ports_from(&mut self, seed: u64) -> Result<Vec<u16>, PlaceError> {
         let ports = self.ports()?.unwrap_or(PORTS_DEFAULT);
         let count = u64::from(*ports.end() - ports.start()) + 1;
@@ -102,7 +102,7 @@ impl Look<'_> {
         Ok(ports.clone().cycle_from(first))
     }
 
-    /// Where `CHUNKCOMM_MANAGER` says that rank 0 is.
+    /// The place of rank 0 according to `CHUNKCOMM_MANAGER`.
     pub(super) fn manager(&mut self) -> Result<Option<Meet>, PlaceError> {
         const NAME: &str = "CHUNKCOMM_MANAGER";
         let Some(text) = self.text(NAME) else { return Ok(None) };
@@ -116,7 +116,7 @@ impl Look<'_> {
     }
 }
 
-/// A range from its middle on, and around.
+/// A range rotated to begin at an index.
 trait Cycle {
     fn cycle_from(self, index: usize) -> Vec<u16>;
 }

@@ -1,15 +1,15 @@
-//! What rank 0 tells the others so that they find it, and files of one user by which
-//! nodes of one machine meet.
+//! The address and credential by which others find rank 0, and files of one user by which nodes of
+//! one machine meet.
 
 use crate::Address;
 use crate::credential::Credential;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where rank 0 is, and what to prove there.
+/// Place of rank 0, and the credential to prove there.
 #[derive(Clone, Debug)]
 pub(in crate::cluster) struct Meeting {
-    /// One that was made for this cluster alone.
+    /// Credential that was made for this cluster alone.
     pub(in crate::cluster) credential: Option<Credential>,
     pub(in crate::cluster) addresses: Vec<Address>,
 }
@@ -17,7 +17,7 @@ pub(in crate::cluster) struct Meeting {
 /// Stands for no credential.
 const NONE: &str = "-";
 
-/// Longer meetings are not read.
+/// Longest meeting that is read, in bytes.
 const TEXT_BYTES_MAX: u64 = 8192;
 
 impl Meeting {
@@ -31,7 +31,7 @@ impl Meeting {
         text
     }
 
-    /// Reads it; `None`: it is incomplete, or something else.
+    /// Reads the lines of text; `None` when they are incomplete or something else.
     pub(in crate::cluster) fn from_text(text: &str) -> Option<Meeting> {
         let (credential, addresses) = text.strip_suffix('\n')?.split_once('\n')?;
         let credential = match credential {
@@ -42,7 +42,7 @@ impl Meeting {
         Some(Meeting { credential, addresses: addresses.collect::<Option<_>>()? })
     }
 
-    /// Reads it from a file; `None`: it is not there, or makes no sense yet.
+    /// Reads a file; `None` when it is missing or makes no sense yet.
     pub(in crate::cluster) fn read(path: &Path) -> Option<Meeting> {
         use std::io::Read as _;
         let mut text = String::new();
@@ -51,7 +51,7 @@ impl Meeting {
         Meeting::from_text(&text)
     }
 
-    /// Writes it to a file for this user alone, all at once; an older one is replaced.
+    /// Writes a file for this user alone, all at once; an older one is replaced.
     pub(in crate::cluster) fn write(&self, path: &Path) -> io::Result<()> {
         use std::io::Write as _;
         let new = path.with_extension(format!("new-{}", std::process::id()));
@@ -64,8 +64,8 @@ impl Meeting {
     }
 }
 
-/// A folder or file of the private folder that is removed with this; the last one takes the
-/// private folder along.
+/// A folder or file of the private folder that is removed when this is dropped. The last one takes
+/// the private folder along.
 #[derive(Debug)]
 pub(in crate::cluster) struct Removed(pub(in crate::cluster) PathBuf);
 
@@ -76,13 +76,13 @@ impl Drop for Removed {
             true => std::fs::remove_dir_all(&self.0),
             false => std::fs::remove_file(&self.0),
         };
-        // That fails while there is something else in it.
+        // Fails while something else is in it.
         let _ = self.0.parent().map(std::fs::remove_dir);
     }
 }
 
 /// The folder of this user in which nodes of one machine meet; nobody else may read it. With
-/// `makes` it is made where it is not there.
+/// `makes`, a missing folder is made.
 pub(in crate::cluster) fn private_folder(makes: bool) -> Result<PathBuf, (PathBuf, io::Error)> {
     let path = std::env::temp_dir().join(format!("chunkcomm-{}", user()));
     let found = match if makes { make_private(&path) } else { check_private(&path) } {
@@ -92,9 +92,9 @@ pub(in crate::cluster) fn private_folder(makes: bool) -> Result<PathBuf, (PathBu
     found.map(|()| path.clone()).map_err(|error| (path, error))
 }
 
-/// The name of a new socket's folder: `PID-RANDOM`, within the private one.
+/// Makes the folder of a new socket, `PID-RANDOM` within the private one.
 pub(in crate::cluster) fn socket_folder() -> Result<Removed, (PathBuf, io::Error)> {
-    /// Another cluster that ends takes the private folder along when that is empty.
+    /// Attempts: another cluster that ends removes the private folder when that is empty.
     const ATTEMPTS: usize = 100;
     let mut tried = 0;
     loop {
@@ -116,7 +116,7 @@ pub(in crate::cluster) fn socket_folder() -> Result<Removed, (PathBuf, io::Error
 /// The socket of rank 0 in such a folder.
 pub(in crate::cluster) const MANAGER_SOCKET: &str = "manager";
 
-/// Removes what clusters left whose rank 0 was killed: nobody listens there.
+/// Removes leftovers of clusters whose rank 0 was killed: nobody listens there.
 #[cfg(unix)]
 fn sweep(base: &Path) {
     use io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound};
@@ -140,7 +140,7 @@ fn sweep(base: &Path) {
     }
 }
 
-/// Returns whether nothing was changed in it for longer than it takes to make it.
+/// Whether its last change is longer ago than the time it takes to make it.
 #[cfg(unix)]
 fn is_old(path: &Path) -> bool {
     const MADE_WITHIN: std::time::Duration = std::time::Duration::from_secs(60);
@@ -169,7 +169,7 @@ fn make_private(path: &Path) -> io::Result<()> {
     folder.create(path)
 }
 
-/// Somebody else could have made it, to read what is put there.
+/// Checks that nobody else made the folder, to read its files.
 fn check_private(path: &Path) -> io::Result<()> {
     let found = std::fs::symlink_metadata(path)?;
     let wrong = |why: &str| Err(io::Error::new(io::ErrorKind::PermissionDenied, why.to_owned()));
@@ -211,7 +211,7 @@ mod tests {
         ages(&lives);
         let killed = folder("killed");
         drop(UnixListener::bind(killed.join(MANAGER_SOCKET)).unwrap());
-        // Killed before it listened, and one that is about to.
+        // One of a process killed before it listened, and one of a process about to listen.
         ages(&folder("empty"));
         folder("new");
         let half = base.join("job.new-7");
@@ -220,7 +220,7 @@ mod tests {
         let meeting = Meeting { credential: None, addresses: vec![Address::Unix(killed)] };
         meeting.write(&base.join("job")).unwrap();
         sweep(&base);
-        // The first may go after what it names.
+        // A file may go in the second sweep, after the socket that it names.
         sweep(&base);
         let left = std::fs::read_dir(&base).unwrap().map(|it| it.unwrap().file_name());
         let mut left: Vec<_> = left.collect();

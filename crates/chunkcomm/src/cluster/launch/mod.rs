@@ -1,7 +1,7 @@
-//! Where a process finds itself: which launcher started it, and which node it is.
+//! The place of a process: the launcher that started it, and its number among the nodes.
 //!
-//! [`Place::detect`] is a function of the environment alone. It asks in this order,
-//! and the first that answers counts:
+//! [`Place::detect`] is a function of the environment alone. It looks in this order, and the first
+//! match counts:
 //!
 //! | asked | for | where nodes meet |
 //! |---|---|---|
@@ -14,9 +14,9 @@
 //! | `CHUNKCOMM_MANAGER` alone | a node that comes later | there |
 //! | nothing | a program started by its user | it starts copies of itself |
 //!
-//! A variable that only a launcher sets (`PMI_RANK`, `SLURM_PROCID`) without those that lead to
-//! the other nodes is an error: each of the nodes would start copies. Only rank 0 of Slurm may be
-//! without them: that is a batch script.
+//! A variable that only a launcher sets (`PMI_RANK`, `SLURM_PROCID`) without those that lead to the
+//! other nodes is an error: each of the nodes would start copies. Only rank 0 of Slurm may lack
+//! them: that is a batch script.
 
 mod environment;
 mod hosts;
@@ -45,21 +45,21 @@ use std::ops::RangeInclusive;
 /// The most nodes that a place may name.
 const SIZE_MAX: u32 = crate::proto::cluster::MEMBER_COUNT_MAX;
 
-/// The ports that nodes listen at where a port must be known beforehand; set by
-/// `CHUNKCOMM_PORTS`. Below those that systems give out by themselves.
+/// The ports that nodes listen at where a port must be known beforehand; set by `CHUNKCOMM_PORTS`.
+/// Below those that systems assign by themselves.
 pub const PORTS_DEFAULT: RangeInclusive<u16> = 17_700..=17_799;
 
-/// What started a process as a node.
+/// Launcher that started a process as a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Launcher {
-    /// Its user: it starts copies of itself.
+    /// The user: the process starts copies of itself.
     User,
-    /// A copy that another node started on this machine.
+    /// Another node, which started this copy on its machine.
     Copy,
     /// Our own variables.
     Variables,
-    /// Started over ssh by a hosts file.
+    /// The process that reads a hosts file, over ssh.
     Ssh,
     /// A launcher that speaks PMI-1, such as MPICH's `mpiexec.hydra`.
     Pmi,
@@ -93,42 +93,41 @@ pub(crate) enum Meet {
     Start,
     /// At this address of the process that started this one.
     Parent(Address),
-    /// Rank 0 listens at this host, at the first free one of these ports; others try
-    /// them in turn.
+    /// Rank 0 listens at this host, at the first free one of these ports; others try them in turn.
     At { host: String, ports: Vec<u16> },
     /// By the key-value space of a PMI-1 launcher.
     Pmi(PmiWay),
     /// By a file of this name in a folder of this user.
     File(String),
-    /// Told by the process that started this one over ssh.
+    /// By the address from the process that started this one over ssh.
     Told,
 }
 
-/// How a PMI-1 launcher is spoken to.
+/// The connection with a PMI-1 launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PmiWay {
     /// Through this inherited socket.
     Fd(i32),
-    /// By TCP, as this process.
+    /// By TCP, with this process's number.
     Port { address: String, id: String },
 }
 
-/// Where a process finds itself.
+/// Place of a process: its launcher, its rank, and the way to the other nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     launcher: Launcher,
     rank: Option<u32>,
     size: Option<u32>,
-    /// All nodes are on this machine, as far as the launcher says.
+    /// Whether all nodes are on this machine, as far as the launcher reports.
     one_machine: bool,
-    /// How many are on this machine, if the launcher says so.
+    /// Number of nodes on this machine, if the launcher reports it.
     local_size: Option<u32>,
     /// The name that peers know this machine by.
     host: Option<String>,
     ports: Option<RangeInclusive<u16>>,
     cluster: Option<String>,
     pub(crate) meet: Meet,
-    /// Variables that told it, in the order in which they were looked at.
+    /// Variables that decided, in the order in which they were looked at.
     found: Vec<(String, String)>,
 }
 
@@ -136,7 +135,7 @@ impl Place {
     /// Reads the place from the environment of a process.
     ///
     /// # Errors
-    /// A variable of the first launcher that answers makes no sense, or is missing.
+    /// A variable of the first matching launcher makes no sense, or is missing.
     pub fn detect(environment: &Environment) -> Result<Place, PlaceError> {
         let look = &mut Look { environment, found: Vec::new() };
         let ports = look.ports()?;
@@ -191,37 +190,37 @@ impl Place {
         Place { rank: Some(rank), size: Some(size), ..self }
     }
 
-    /// What started this process.
+    /// The launcher of this process.
     #[must_use]
     pub fn launcher(&self) -> Launcher {
         self.launcher
     }
 
-    /// Its rank, if that is known from the environment alone.
+    /// The rank, if known from the environment alone.
     #[must_use]
     pub fn rank(&self) -> Option<u32> {
         self.rank
     }
 
-    /// How many nodes there are, if that is known from the environment alone.
+    /// The number of nodes, if known from the environment alone.
     #[must_use]
     pub fn size(&self) -> Option<u32> {
         self.size
     }
 
-    /// All nodes are on this machine, as far as the launcher says.
+    /// Whether all nodes are on this machine, as far as the launcher reports.
     #[must_use]
     pub fn is_one_machine(&self) -> bool {
         self.one_machine
     }
 
-    /// The launcher told this when it was asked.
+    /// Adds the launcher's answer.
     pub(super) fn learn(&mut self, rank: u32, size: u32) {
         (self.rank, self.size) = (Some(rank), Some(size));
         self.one_machine |= self.local_size == Some(size);
     }
 
-    /// Rank 0 has ended, as far as this process can see before it has reached it.
+    /// Whether rank 0 has ended, as far as this process can see before it has reached it.
     pub(super) fn rank_0_has_ended(&self) -> bool {
         let is_seen = self.launcher == Launcher::Slurm && self.one_machine;
         is_seen && self.size.is_some_and(slurm::rank_0_has_ended)
@@ -239,7 +238,7 @@ impl Place {
         self.ports.clone()
     }
 
-    /// What was detected and why, for people: some lines.
+    /// Explains the place and its reasons to people, in some lines.
     #[must_use]
     pub fn explain(&self) -> String {
         let number =
@@ -252,7 +251,7 @@ impl Place {
         self.explain_as(&rank, machines, &self.meet.to_string())
     }
 
-    /// The same of the process that the user started where there is a hosts file.
+    /// As [`Place::explain`], for the process that the user started with a hosts file.
     pub(super) fn explain_with_hosts(&self) -> String {
         let rank = "none: this process starts all nodes, and prints what they print";
         let meet = "at rank 0, as this process tells them by ssh";

@@ -1,6 +1,6 @@
-//! Open MPI's `mpirun`. Its own protocol (PMIx) is binary and of many versions, and is
-//! not spoken: on one machine the nodes meet by a file, on several at the address that
-//! `mpirun -x CHUNKCOMM_MANAGER=host:port` passes on.
+//! Open MPI's `mpirun`. Its own protocol (PMIx) is binary, has many versions, and is not supported.
+//! On one machine the nodes meet by a file, on several at the address that `mpirun -x
+//! CHUNKCOMM_MANAGER=host:port` passes on.
 
 use super::{Launcher, Look, Meet, Place, PlaceError};
 
@@ -9,7 +9,7 @@ const SIZE: &str = "OMPI_COMM_WORLD_SIZE";
 const LOCAL_SIZE: &str = "OMPI_COMM_WORLD_LOCAL_SIZE";
 const NAMESPACE: &str = "PMIX_NAMESPACE";
 
-/// A file's name has 255 bytes at most, and more than the job's is in it.
+/// Longest name of a job, in bytes. A file's name has at most 255, and holds more than the job's.
 const JOB_BYTES_MAX: usize = 200;
 
 pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {

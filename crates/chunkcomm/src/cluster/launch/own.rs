@@ -8,10 +8,10 @@ const RANK: &str = "CHUNKCOMM_RANK";
 const SIZE: &str = "CHUNKCOMM_SIZE";
 const MANAGER: &str = "CHUNKCOMM_MANAGER";
 
-/// The value of `CHUNKCOMM_MANAGER` where the address comes by standard input.
+/// The value of `CHUNKCOMM_MANAGER` where the address comes on standard input.
 pub(super) const TOLD: &str = "told";
 
-/// A copy that another node started on this machine; that one has rank 0.
+/// A copy that another node started on this machine; that node has rank 0.
 pub(super) fn copy(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
     if !look.has(PARENT) || !look.has(SIZE) {
         return Ok(None);

@@ -1,6 +1,6 @@
-//! PMI-1, the text protocol between a launcher and the processes that it started, as
-//! MPICH's `mpiexec.hydra` and Slurm's `srun --mpi=pmi2` speak it: one line a command
-//! and one its answer, never two commands at a time.
+//! PMI-1, the text protocol between a launcher and the processes that it started, in the dialect of
+//! MPICH's `mpiexec.hydra` and Slurm's `srun --mpi=pmi2`: a command is one line, its answer
+//! another, and there are never two commands at a time.
 
 use super::{Launcher, Look, Meet, Place, PlaceError, PmiWay, slurm};
 use std::error::Error;
@@ -15,7 +15,7 @@ const RANK: &str = "PMI_RANK";
 const SIZE: &str = "PMI_SIZE";
 const LOCAL_SIZE: &str = "MPI_LOCALNRANKS";
 
-/// No line of the protocol is longer, in bytes.
+/// Longest line of the protocol, in bytes.
 const LINE_BYTES_MAX: usize = 1024;
 
 pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
@@ -33,7 +33,7 @@ pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
     } else {
         return Ok(None);
     };
-    // With `PMI_PORT` the launcher tells both when it is asked.
+    // With `PMI_PORT`, the launcher reports both on request.
     let told = matches!(way, PmiWay::Port { .. }) && !look.has(RANK);
     let numbers = if told { None } else { Some(look.rank_and_size(RANK, SIZE)?) };
     let mut place = Place::new(Launcher::Pmi, Meet::Pmi(way));
@@ -49,7 +49,7 @@ pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
     }))
 }
 
-/// A launcher that gives a rank and no way to the others cannot be spoken to.
+/// Refuses a launcher that gives a rank but no way to the others.
 pub(super) fn check_nobody(look: &mut Look<'_>) -> Result<(), PlaceError> {
     if !look.has(RANK) {
         return Ok(());
@@ -60,43 +60,43 @@ pub(super) fn check_nobody(look: &mut Look<'_>) -> Result<(), PlaceError> {
     look.needed(FD, why).map(drop)
 }
 
-/// What went wrong in speaking with the launcher.
+/// Failure in speaking with the launcher.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum PmiError {
     /// The socket that `PMI_FD` or `PMI_PORT` names cannot be had.
     Socket {
-        /// As the environment names it.
+        /// Its name in the environment.
         way: String,
-        /// Why.
+        /// The reason.
         error: Arc<io::Error>,
     },
     /// The connection broke.
     Io {
-        /// What was asked.
+        /// The command.
         command: &'static str,
-        /// Why.
+        /// The reason.
         error: Arc<io::Error>,
     },
-    /// The answer is none.
+    /// The answer does not fit the command.
     Answer {
-        /// What was asked.
+        /// The command.
         command: &'static str,
-        /// What came, its beginning.
+        /// Beginning of the answer.
         line: String,
     },
-    /// The launcher says that it failed.
+    /// The launcher reports a failure.
     Failed {
-        /// What was asked.
+        /// The command.
         command: &'static str,
-        /// Its code and word.
+        /// The launcher's code and text.
         why: String,
     },
     /// A value is longer than the launcher takes.
     Value {
-        /// Its bytes.
+        /// Length of the value, in bytes.
         bytes: usize,
-        /// What is taken.
+        /// Longest value, in bytes.
         max: usize,
     },
     /// The launcher did not answer in time: are all ranks there?
@@ -146,12 +146,12 @@ pub(in crate::cluster) struct Pmi<S> {
     size: u32,
 }
 
-/// Where PMI comes from, of either kind.
+/// A connection with the launcher, of either kind.
 pub(in crate::cluster) trait Stream: Read + Write + Send {}
 impl<S: Read + Write + Send> Stream for S {}
 
 impl Pmi<Box<dyn Stream>> {
-    /// Begins the conversation. `known` is what the environment told.
+    /// Begins the conversation. `known` is the rank and size from the environment.
     ///
     /// # Errors
     /// The socket cannot be had, or the launcher does not speak PMI-1.
@@ -177,8 +177,8 @@ impl Pmi<Box<dyn Stream>> {
     }
 }
 
-/// An inherited socket, as a descriptor of our own: made by the kernel, so that
-/// nothing is taken for ours that is not, whatever number the environment names.
+/// Duplicates an inherited socket into a descriptor of our own. The kernel makes it, so that no
+/// other descriptor is taken over, whatever number the environment names.
 #[cfg(target_os = "linux")]
 fn inherited(fd: i32) -> io::Result<std::fs::File> {
     use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
@@ -209,7 +209,7 @@ impl Answer {
 }
 
 impl<S: Read + Write> Pmi<S> {
-    /// Begins over a socket that the launcher knows the process by.
+    /// Begins over a socket that belongs to this process in the launcher's eyes.
     ///
     /// # Errors
     /// The other end does not speak PMI-1.
@@ -221,13 +221,13 @@ impl<S: Read + Write> Pmi<S> {
         Ok(pmi)
     }
 
-    /// Begins over a connection that the launcher must be told the process's number on.
+    /// Begins over a connection on which this process must send its number first.
     fn over_port(stream: S, id: &str) -> Result<Self, PmiError> {
         const COMMAND: &str = "initack";
         let stream = BufReader::new(stream);
         let mut pmi = Pmi { stream, space: String::new(), value_bytes_max: 0, rank: 0, size: 1 };
         pmi.ask(COMMAND, &format!("cmd=initack pmiid={id}"), "initack")?;
-        // What follows comes unasked, the last line being `debug`.
+        // The following lines come unasked; the last one is `debug`.
         loop {
             let answer = pmi.answer(COMMAND, "set")?;
             let number = |text: &str| text.parse().ok();
@@ -259,7 +259,7 @@ impl<S: Read + Write> Pmi<S> {
         Ok(())
     }
 
-    /// This process's rank, and how many there are.
+    /// Rank of this process, and number of processes.
     pub(in crate::cluster) fn rank_and_size(&self) -> (u32, u32) {
         (self.rank, self.size)
     }
@@ -276,7 +276,7 @@ impl<S: Read + Write> Pmi<S> {
         self.ask("put", &line, "put_result").map(|_| ())
     }
 
-    /// Waits until all processes are here; afterwards each can get what the others put.
+    /// Waits until all processes are here; afterwards each can read the values of the others.
     pub(in crate::cluster) fn barrier(&mut self) -> Result<(), PmiError> {
         self.ask("barrier_in", "cmd=barrier_in", "barrier_out").map(|_| ())
     }
@@ -289,8 +289,8 @@ impl<S: Read + Write> Pmi<S> {
         text.ok_or(PmiError::Answer { command: "get", line: answer.0 })
     }
 
-    /// Ends the conversation: from now on the launcher takes the end of this process
-    /// for what its status says.
+    /// Ends the conversation: from now on the launcher judges the end of this process by its
+    /// status.
     pub(in crate::cluster) fn finalize(mut self) -> Result<(), PmiError> {
         self.ask("finalize", "cmd=finalize", "finalize_ack").map(|_| ())
     }

@@ -1,7 +1,6 @@
-//! Slurm's `srun`: a step of a job. Without PMI the nodes meet by a file on one
-//! machine, on several at the first host of the step, at a port that job and step
-//! choose; the job's name is that of the cluster, so that another job that has the
-//! port is told apart.
+//! Slurm's `srun`: a step of a job. Without PMI the nodes meet by a file on one machine, on several
+//! at the first host of the step, at a port that job and step choose. The cluster's name is made of
+//! job and step, so that another job at the same port is recognised.
 
 use super::{Launcher, Look, Meet, Place, PlaceError};
 
@@ -13,13 +12,13 @@ const STEP: &str = "SLURM_STEP_ID";
 const STEP_HOSTS: &str = "SLURM_STEP_NODELIST";
 const HOSTS: &str = "SLURM_NODELIST";
 
-/// More hosts than this are not expanded.
+/// Most hosts that a list may expand to.
 const HOST_COUNT_MAX: usize = 65_536;
 
-/// Steps of a batch script and of `salloc` itself have numbers above this.
+/// Highest number of a step of tasks; batch scripts and `salloc` itself have higher ones.
 const STEP_MAX: u32 = 0xFFFF_FFF0 - 1;
 
-/// The job and step, of a process that `srun` started.
+/// The job and step of a process that `srun` started.
 fn step(look: &mut Look<'_>) -> Result<Option<(u32, u32)>, PlaceError> {
     if !look.has(RANK) || !look.has(STEP) {
         return Ok(None);
@@ -31,7 +30,7 @@ fn step(look: &mut Look<'_>) -> Result<Option<(u32, u32)>, PlaceError> {
     Ok(Some((look.number(JOB, 0..=u32::MAX)?, step)))
 }
 
-/// All tasks of the step are on one machine; `None`: this is no step.
+/// Whether all tasks of the step are on one machine; `None` outside of a step.
 pub(super) fn is_one_machine(look: &mut Look<'_>) -> Result<Option<bool>, PlaceError> {
     match step(look)? {
         Some(_) => Ok(Some(hosts(look)?.len() == 1)),
@@ -58,8 +57,8 @@ pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
     Ok(Some(place.of(rank, size)))
 }
 
-/// A task of a step without the step's variables. A batch script has rank 0 and belongs to no
-/// step: it is a user like others, and people are told so.
+/// Refuses a task of a step without the step's variables. A batch script has rank 0 and belongs to
+/// no step: it counts as started by its user, and the explanation names it.
 pub(super) fn check_nobody(look: &mut Look<'_>) -> Result<(), PlaceError> {
     match look.environment.get(RANK) {
         None => Ok(()),
@@ -84,10 +83,10 @@ fn hosts(look: &mut Look<'_>) -> Result<Vec<String>, PlaceError> {
     Ok(hosts)
 }
 
-/// Returns whether the task of rank 0 has ended, as far as another task can see it, in a step of
-/// `size` tasks on this machine. `srun` leaves the other tasks alone unless told otherwise, and
-/// nobody tells them. So the tasks are looked for among the children of `slurmstepd`, which starts
-/// all before any of them runs.
+/// Returns whether the task of rank 0 has ended, as far as another task can see, in a step of
+/// `size` tasks on this machine. By default `srun` does not end the other tasks then, and nobody
+/// informs them. So the tasks are looked for among the children of `slurmstepd`, which starts all
+/// before any of them runs.
 #[cfg(target_os = "linux")]
 pub(super) fn rank_0_has_ended(size: u32) -> bool {
     let parent = std::os::unix::process::parent_id();
@@ -110,7 +109,7 @@ pub(super) fn rank_0_has_ended(_size: u32) -> bool {
     false
 }
 
-/// Returns the children of a process, of all its threads; none where the system does not tell.
+/// Returns the children of a process, of all its threads; none where the system does not list them.
 #[cfg(target_os = "linux")]
 fn children(pid: u32) -> Vec<String> {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
@@ -119,8 +118,8 @@ fn children(pid: u32) -> Vec<String> {
     lists.flatten().flat_map(words).collect()
 }
 
-/// The hosts of a list such as `n[001,007-015],h2`; several brackets a host are
-/// multiplied out. `None`: it is no list, or one of too many hosts.
+/// The hosts of a list such as `n[001,007-015],h2`; several brackets in a host are multiplied out.
+/// `None` when it is no list, or has too many hosts.
 pub(super) fn expand(list: &str) -> Option<Vec<String>> {
     let mut hosts = Vec::new();
     for part in split_outside_brackets(list)? {

@@ -1,5 +1,5 @@
-//! Nodes over ssh: the process that the user started starts all of them, tells them what
-//! they need by their standard input, and passes on what they print.
+//! Nodes over ssh. The process that the user started starts all of them, sends them what they need
+//! on their standard input, and passes on their output.
 //!
 //! ```text
 //!   starter                          rank 0                        rank 1..
@@ -8,9 +8,9 @@
 //!     ◀── "rank 0 listens at port P"
 //!     credential, host0:P ────────────────────────────────────────▶ joins
 //!     ◀── "all are ready"
-//!     ◀── or "not started", who is to blame and why
+//!     ◀── or "not started", the nodes to blame and the reason
 //!     ◀── lines, printed with the rank before them ─────────────────
-//!     standard input stays open: when the starter is gone, so are they
+//!     standard input stays open: its end ends the nodes when the starter is gone
 //! ```
 
 mod command;
@@ -34,43 +34,43 @@ use tokio::process::{Child, ChildStdin};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-/// What rank 0 prints for the one who started it.
+/// Lines that rank 0 prints for the process that started it.
 const PORT_LINE: &str = "chunkcomm: rank 0 listens at port ";
 const READY_LINE: &str = "chunkcomm: all are ready";
 /// Ranks with commas between them, a space, and the reason follow.
 const NOT_STARTED_LINE: &str = "chunkcomm: not started ";
 
-/// When rank 0 has ended, the others have so long beyond their `rejoin_window` to learn
-/// of it by themselves: longer than a silent peer is waited for.
+/// Time after the end of rank 0, beyond `rejoin_window`, in which the other nodes should notice it
+/// by themselves: longer than the wait for a silent peer.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// Then their inputs are closed, with which they end at once. An ssh that has not ended so
-/// long after that is cut off from its host.
+/// Time for an ssh to end after that, when the inputs are closed: the nodes then end at once. An
+/// ssh that still runs is cut off from its host.
 const INPUT_GRACE: Duration = Duration::from_secs(5);
 
-/// What ssh ends with when it cannot reach its host.
+/// Status of ssh when it cannot reach its host.
 const STATUS_UNREACHED: i32 = 255;
 
-/// Who ends while the cluster starts may only follow another: so long the cause is waited for.
+/// Wait for the cause, when a node ends while the cluster starts: it may only follow another.
 const CAUSE: Duration = Duration::from_secs(1);
 
-/// Says where rank 0 listens to the process that started it.
+/// Reports the port of rank 0 to the process that started it.
 pub(in crate::cluster) fn tell_port(port: u16) -> io::Result<()> {
     tell(&format!("{PORT_LINE}{port}"))
 }
 
-/// Says to it that the cluster has started.
+/// Reports to that process that the cluster has started.
 pub(in crate::cluster) fn tell_ready() -> io::Result<()> {
     tell(READY_LINE)
 }
 
-/// Tells it why the cluster has not started, and which node is to blame, where that is known.
+/// Reports to that process why the cluster has not started, and the nodes to blame, if known.
 pub(in crate::cluster) fn tell_not_started(why: &JoinError) -> io::Result<()> {
     let (JoinError::Refused(blamed) | JoinError::TurnedAway { missing: blamed, .. }) = why else {
         return Ok(());
     };
     let ranks: Vec<String> = blamed.ranks().iter().map(u32::to_string).collect();
-    // A name in it may have any letters.
+    // A name in the reason may have any characters.
     let why = why.to_string().replace(char::is_control, " ");
     tell(&format!("{NOT_STARTED_LINE}{} {why}", ranks.join(",")))
 }
@@ -100,7 +100,7 @@ pub(in crate::cluster) async fn supervise(
     std::process::exit(status)
 }
 
-/// What would be started where, and how the program gets there: some lines for people.
+/// Explains to people, in some lines, the nodes to be started, and how to copy the program.
 pub(in crate::cluster) fn explain(
     config: &ClusterConfig,
     path: &Path,
@@ -130,7 +130,7 @@ pub(in crate::cluster) fn explain(
 fn read(path: &Path, nodes: Option<u32>) -> Result<Vec<Host>, HostsError> {
     let bytes = std::fs::read(path)
         .map_err(|error| HostsError::Read { path: path.to_owned(), error: Arc::new(error) })?;
-    // Bytes that are not UTF-8 are no host's name either, and do no harm in a comment.
+    // Bytes that are not UTF-8 fit no host's name, and do no harm in a comment.
     let hosts = parse_hosts(&String::from_utf8_lossy(&bytes))
         .map_err(|(line, why)| HostsError::Line { path: path.to_owned(), line, why })?;
     let slots = hosts.iter().map(|host| host.slots).sum();
@@ -142,23 +142,23 @@ fn read(path: &Path, nodes: Option<u32>) -> Result<Vec<Host>, HostsError> {
     Ok(each.take(asked as usize).cloned().collect())
 }
 
-/// The nodes as this process sees them: an ssh each.
+/// The nodes as this process sees them: one ssh each.
 struct Nodes {
     hosts: Vec<Host>,
     program: String,
     /// The command by which hosts are reached.
     ssh: String,
-    /// Kept open: a node ends when its input does.
+    /// Standard inputs, kept open: a node ends when its input does.
     inputs: Vec<Option<ChildStdin>>,
     ended: Vec<bool>,
     running: JoinSet<(usize, Ending)>,
     said: mpsc::Receiver<Said>,
     credential: String,
-    /// Rank 0 has said where it listens.
+    /// Whether rank 0 has reported its port.
     heard: bool,
-    /// All are there.
+    /// Whether all nodes are ready.
     ready: bool,
-    /// One ended before that; what it is taken for, should nobody say more until then.
+    /// The first early end: its fault, and the time until which a better explanation may come.
     fault: Option<(HostsError, Time)>,
     worst: i32,
 }
@@ -166,7 +166,7 @@ struct Nodes {
 /// How a node ended.
 struct Ending {
     status: io::Result<ExitStatus>,
-    /// The last line that it, or ssh, wrote to its standard error.
+    /// The last line that the node, or ssh, wrote to its standard error.
     last_words: Option<String>,
 }
 
@@ -221,7 +221,7 @@ impl Nodes {
         Ok(nodes)
     }
 
-    /// Passes on what they say until all have ended; gives the highest status.
+    /// Passes on the nodes' output until all have ended; returns the highest status.
     async fn run(&mut self, within: Duration, rejoin_window: Duration) -> Result<i32, HostsError> {
         let began = clock::now();
         for rank in 0..self.hosts.len() {
@@ -235,7 +235,7 @@ impl Nodes {
             let waited = self.patience(within);
             let cause = self.fault.as_ref().map(|(_, until)| crate::cluster::left(*until));
             tokio::select! {
-                // What somebody said comes before its end.
+                // The words of a node come before its end.
                 biased;
                 Some(said) = self.said.recv() => self.handle(said).await?,
                 ended = self.running.join_next() => match ended {
@@ -261,7 +261,7 @@ impl Nodes {
                     if inputs_closed {
                         return Ok(self.give_up().await);
                     }
-                    // They end with their input, then.
+                    // The nodes end with their input.
                     self.inputs.fill_with(|| None);
                     inputs_closed = true;
                     grace = Some(clock::now().after(INPUT_GRACE));
@@ -270,15 +270,14 @@ impl Nodes {
         }
     }
 
-    /// How long rank 0 is waited for: it names who is not ready by itself, once it has
-    /// begun to.
+    /// Longest wait for rank 0. Once it listens, rank 0 itself names the nodes that are not ready.
     fn patience(&self, within: Duration) -> Duration {
         if self.heard { within + GRACE } else { within }
     }
 
     async fn say(&mut self, rank: usize, words: &str) {
         if let Some(Some(input)) = self.inputs.get_mut(rank) {
-            // Whoever does not take it ends, which is told.
+            // A node that does not take the words ends, and its end is reported.
             let _ = input.write_all(words.as_bytes()).await;
             let _ = input.flush().await;
         }
@@ -306,8 +305,8 @@ impl Nodes {
         Ok(())
     }
 
-    /// Ends what is left of ssh, and says whose: nothing more is heard of these nodes, which
-    /// end by themselves when they miss rank 0.
+    /// Ends the remaining ssh processes, and names their nodes. Nothing more is heard of these
+    /// nodes; they end by themselves when they miss rank 0.
     async fn give_up(&mut self) -> i32 {
         self.running.shutdown().await;
         for (rank, host) in self.hosts.iter().enumerate().filter(|(rank, _)| !self.ended[*rank]) {
@@ -316,7 +315,8 @@ impl Nodes {
         self.worst.max(STATUS_UNREACHED)
     }
 
-    /// Before all were ready nothing can come of it: the others go with it.
+    /// Notes the end of a node. Before all are ready, an early end is an error, which ends the
+    /// others, too.
     fn ended(&mut self, rank: usize, ending: Ending) -> Result<(), HostsError> {
         self.inputs[rank] = None;
         self.ended[rank] = true;
@@ -341,7 +341,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// What came of a node that ended too early.
+    /// Explains the end of a node that ended too early.
     fn why(&self, code: i32, how: &str, words: &str, host: &str) -> String {
         match code {
             STATUS_UNREACHED => format!(
@@ -364,7 +364,7 @@ async fn wait(mut child: Child) -> io::Result<ExitStatus> {
     child.wait().await
 }
 
-/// As a shell says it.
+/// The status as a shell reports it.
 fn code_of(status: ExitStatus) -> i32 {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {

@@ -64,7 +64,7 @@ fn every_launcher_is_known_by_its_variables() {
         assert_eq!((place.is_one_machine(), &place.meet), (one_machine, &meet), "{launcher}");
         let text = place.explain();
         assert!(text.contains(&launcher.to_string()), "{text}");
-        // Each of them says why.
+        // Each explanation names its variable.
         assert!(text.contains(&format!("{}={}", variables[0].0, variables[0].1)), "{text}");
     }
     let nobody = detect(&[("HOME", "/"), ("SLURM_NTASKS", "4")]).unwrap();
@@ -83,7 +83,7 @@ fn the_first_that_answers_counts() {
         Launcher::Slurm,
     ];
     for (first, launcher) in order.into_iter().enumerate() {
-        // What comes before it says nothing without the variable that it is known by.
+        // Earlier launchers do not match without the variable that identifies them.
         let mut variables = all[first..].concat();
         variables.reverse();
         assert_eq!(detect(&variables).map(|place| place.launcher()), Ok(launcher));
@@ -220,7 +220,7 @@ fn a_rank_of_a_launcher_that_leads_nowhere_is_an_error_or_said() {
         let error = detect(variables).unwrap_err();
         assert_eq!((&*error.variable, &error.value), (missing, &None), "{error}");
         assert!(error.to_string().contains(variables[0].0), "{error}");
-        // Whoever sets our own knows better.
+        // Our own variables take precedence.
         let place = detect(&[variables, &VARIABLES].concat()).unwrap();
         assert_eq!(place.launcher(), Launcher::Variables);
     }
@@ -335,13 +335,13 @@ fn what_rank_0_tells_is_read_back() {
             (line(&read.credential), read.addresses),
             (line(&credential), addresses.clone())
         );
-        // What is half written is not taken.
+        // A half-written text is not taken.
         assert!(Meeting::from_text(&text[..text.len() - 1]).is_none());
     }
     assert!(Meeting::from_text("").is_none());
 }
 
-/// A launcher's side of a conversation: each line that must come, and what is said to it.
+/// A launcher's side of a conversation: each expected line, and the answer to it.
 fn launcher_says(
     lines: &'static [(&'static str, &'static str)],
 ) -> (std::os::unix::net::UnixStream, std::thread::JoinHandle<()>) {

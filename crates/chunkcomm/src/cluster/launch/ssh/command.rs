@@ -1,4 +1,4 @@
-//! The command line of ssh: what the node is told openly.
+//! The command line of ssh, with everything that is no secret.
 
 use super::super::hosts::{Host, HostsError};
 use crate::cluster::{ClusterConfig, JoinError};
@@ -7,10 +7,10 @@ use std::process::Stdio;
 use std::sync::Arc;
 use tokio::process::{Child, Command};
 
-/// The environment variable with the ssh to run, and options of its own.
+/// The environment variable with the ssh command, and options for it.
 const SSH: &str = "CHUNKCOMM_SSH";
 
-/// Variables that nodes get as they are here.
+/// Variables that are passed on to nodes unchanged.
 const PASSED_ON: [&str; 4] = [
     "CHUNKCOMM_PORTS",
     "CHUNKCOMM_READY_MS",
@@ -18,7 +18,7 @@ const PASSED_ON: [&str; 4] = [
     crate::launch::PORTABLE_VARIABLE,
 ];
 
-/// How nodes are started.
+/// The way nodes are started.
 pub(super) struct Remote {
     ssh: Vec<String>,
     size: usize,
@@ -58,7 +58,7 @@ impl Remote {
         })
     }
 
-    /// The program that is started, and in which folder: here as there.
+    /// The program and the folder to start it in, the same here and there.
     pub(super) fn places(&self) -> Places<'_> {
         Places { program: &self.program, folder: &self.folder }
     }
@@ -73,8 +73,8 @@ impl Remote {
         let (name, options) = self.ssh.split_first().expect("never empty");
         let mut command = Command::new(name);
         command.args(options);
-        // It never asks: nobody would answer. Options of the user's own come before these, and
-        // the first counts.
+        // ssh must not ask: nobody would answer. The user's own options come before these, and the
+        // first counts.
         command.args(["-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]);
         // A host that is cut off is noticed after half a minute, not when TCP gives up.
         command.args(["-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"]);
@@ -86,7 +86,7 @@ impl Remote {
             .map_err(|error| HostsError::Ssh { program: name.clone(), error: Arc::new(error) })
     }
 
-    /// What a shell of the other machine is told. The secret is not in it.
+    /// The line for a shell of the other machine. The secret is not in it.
     fn line(&self, rank: usize, host: &Host) -> String {
         let mut script = format!("cd {} 2>/dev/null; exec env", quoted(&self.folder));
         let own = [
@@ -104,22 +104,22 @@ impl Remote {
         for word in std::iter::once(&self.program).chain(&self.arguments) {
             script += &format!(" {}", quoted(word));
         }
-        // Whatever the user's shell is.
+        // Works with any shell of the user.
         format!("exec sh -c {}", quoted(&script))
     }
 }
 
-/// The command that copies the program to a host, to be typed here. By ssh alone, whose options
-/// are not those of scp.
+/// The command that copies the program to a host, to be typed here. It uses ssh alone, whose
+/// options are not those of scp.
 pub(super) fn copying(ssh: &str, program: &str, host: &str) -> String {
     let folder = program.rsplit_once('/').map_or("", |(folder, _)| folder);
     let (folder, program) = (quoted(folder), quoted(program));
-    // A shell here, and one there.
+    // One shell here, and one there.
     let script = format!("mkdir -p {folder} && cat > {program} && chmod +x {program}");
     format!("{ssh} {host} {} < {program}", quoted(&script))
 }
 
-/// As one word of a shell.
+/// Quotes a text as one word of a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
@@ -134,7 +134,7 @@ mod tests {
         let words = ["plain", "with space", "it's", "$HOME `id` \"x\" \\", "", "a\nb", "-n"];
         let line = words.map(quoted).join(" ");
         let script = format!("printf '%s\\0' {line}");
-        // As ssh has it: a shell within a shell.
+        // As over ssh: a shell within a shell.
         let nested = format!("exec sh -c {}", quoted(&script));
         let output = std::process::Command::new("sh").args(["-c", &nested]).output().unwrap();
         let read = String::from_utf8(output.stdout).unwrap();

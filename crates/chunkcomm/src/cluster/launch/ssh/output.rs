@@ -1,29 +1,29 @@
-//! What nodes print, with the rank before each line.
+//! The output of nodes, with the rank before each line.
 
 use super::{NOT_STARTED_LINE, PORT_LINE, READY_LINE};
 use std::io::Write as _;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 use tokio::sync::mpsc;
 
-/// A longer line is printed in parts of so many bytes.
+/// Longest line, in bytes; a longer one is printed in parts.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
 
-/// What rank 0 says to the one who started it.
+/// Word of rank 0 to the process that started it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Said {
     Port(u16),
     Ready,
-    /// These are to blame.
+    /// The cluster did not start; these ranks are to blame.
     NotStarted {
         ranks: Vec<u32>,
         why: String,
     },
 }
 
-/// Of a last line so many characters are kept.
+/// Characters kept of a last line, at most.
 const WORDS_MAX: usize = 400;
 
-/// Prints what comes, until it ends. Gives the last line that is not blank.
+/// Prints the output until it ends; returns the last line that is not blank.
 pub(super) async fn pass_on(
     from: impl AsyncRead + Unpin,
     to_stderr: bool,
@@ -51,7 +51,8 @@ pub(super) async fn pass_on(
             line.push(b'\n');
         }
         line.splice(0..0, prefix.bytes());
-        // Nobody reads it any more: the nodes learn that by their own means, if at all.
+        // Fails when nobody reads the output any more; the nodes find that out themselves, if at
+        // all.
         let _ = if to_stderr {
             std::io::stderr().lock().write_all(&line)
         } else {
