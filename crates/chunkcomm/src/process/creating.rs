@@ -19,8 +19,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::sync::oneshot;
 
-/// Size of the message of a process, in bytes, without its name, its input and the hops in it; at
-/// most this.
+/// Bytes of a process's message beside its name, its input and the hops in it; an upper bound.
 const CREATE_BYTES: u64 = 128;
 
 /// Handle of a process that was asked for; a future of its end.

@@ -1,13 +1,13 @@
-//! Who answers for a channel end that travels in messages.
+//! Responsibility for a channel end that travels in messages.
 //!
 //! A *port* is a channel end that was made at one node, its *home*, and is used at another. It gets
-//! there in messages, through any number of nodes. Each such way from a node to the next is a *hop*,
-//! numbered by the node that sends it. Whoever sent a hop answers for it to where it came from, in
-//! the end to the home, until it is known what became of the port:
+//! there in messages, through any number of nodes. Each step from a node to the next is a *hop*,
+//! numbered by the node that sends it. The sender of a hop reports the port's fate back to where
+//! the port came from, in the end to the home:
 //!
 //! ```text
 //! home  --hop 7-->  B  --hop 3-->  C       the port, in messages
-//! home  <--done 7-- B  <--done 3-- C       what became of it
+//! home  <--done 7-- B  <--done 3-- C       its fate
 //!
 //! sent --arrived--> there --done--> forgotten
 //!   | the channel of the message failed: settle -> settled, and it had not arrived
@@ -15,50 +15,50 @@
 //! ```
 //!
 //! A message is decoded when it is taken, so a port in a message that nobody takes does not exist
-//! at the other side. When the channel that carried it fails, its sender asks (*settle*): what the
-//! other side decoded it had said before (*arrived*), on the same way, so that the answer (*settled*)
-//! finds it known, and else the port is dropped for it.
+//! at the other side. When the channel that carried the message fails, its sender asks (*settle*).
+//! The other side reports each decoded port at once (*arrived*), on the same way and so before its
+//! answer (*settled*). A port that is still unknown when the answer comes counts as dropped there.
 //!
-//! The machine: [`Custody::send`], [`Custody::take_back`] and [`Custody::release`] are what ports do;
-//! `handle_*` what the world told us; [`Custody::poll_event`] what to do next.
+//! The machine: ports call [`Custody::send`], [`Custody::take_back`] and [`Custody::release`];
+//! events of the world call `handle_*`; [`Custody::poll_event`] returns the next thing to do.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Longest name or cause that is told on, in bytes.
+/// Longest name or cause that is passed on, in bytes.
 pub const CAUSE_BYTES_MAX: usize = 512;
 
-/// What became of a port.
+/// Fate of a port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fate {
     /// A channel to its home was opened, and the home has it.
     Connected,
-    /// It was dropped unused.
+    /// The port was dropped unused.
     Dropped {
-        /// The name of the node where that was.
+        /// The name of the node that dropped it.
         by: String,
     },
     /// A node that had it is gone, or its home could not be reached.
     Lost {
-        /// What is known of that.
+        /// The known cause.
         why: String,
     },
 }
 
-/// What two nodes tell each other of the hops between them. The number is the sender's of the hop.
+/// Word of two nodes about a hop between them, named by the hop's number at its sender.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Word {
     /// The message was decoded: the port is here.
     Arrived(u64),
-    /// That became of it.
+    /// The fate of the port.
     Done(u64, Fate),
     /// The channel of the message has failed: did the port arrive?
     Settle(u64),
-    /// Everything that arrived was said before.
+    /// The answer: every arrived port was reported before.
     Settled(u64),
 }
 
-/// Where a port came from.
+/// Place where a port came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// It was made here, with this number.
@@ -72,12 +72,12 @@ pub enum Origin {
     },
 }
 
-/// What is to be done.
+/// Next thing to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// Tell the peer at the other end of this link.
+    /// Send this word to the peer at the other end of this link.
     Say(u64, Word),
-    /// That became of the port with this number, which was made here.
+    /// Report the fate of the port with this number, which was made here.
     Home(u128, Fate),
 }
 
@@ -92,7 +92,7 @@ struct Sent {
 }
 
 /// The ports that one node answers for. Bounded by the ports that this node sent and whose end it
-/// has not heard of; a peer can add nothing.
+/// has not heard of; a peer can add none.
 #[derive(Debug, Default)]
 pub struct Custody {
     next_hop: u64,
@@ -101,20 +101,20 @@ pub struct Custody {
 }
 
 impl Custody {
-    /// A port from `origin` is about to leave on `link`, in a message of channel `carrier`: the
-    /// number of the hop.
+    /// Notes that a port from `origin` is about to leave on `link`, in a message of channel
+    /// `carrier`; returns the number of the hop.
     pub fn send(&mut self, origin: Origin, link: u64, carrier: u64) -> u64 {
         self.next_hop += 1;
         self.sent.insert(self.next_hop, Sent { origin, link, carrier, arrived: false });
         self.next_hop
     }
 
-    /// The message of this hop was not accepted: the port did not leave.
+    /// Takes a port back: the message of this hop was not accepted, so the port did not leave.
     pub fn take_back(&mut self, hop: u64) {
         self.sent.remove(&hop);
     }
 
-    /// That became of a port which was here.
+    /// Reports the fate of a port that was here.
     pub fn release(&mut self, origin: Origin, fate: Fate) {
         self.events.push_back(match origin {
             Origin::Home(number) => Event::Home(number, fate),
@@ -122,13 +122,13 @@ impl Custody {
         });
     }
 
-    /// A port came by this hop.
+    /// Notes that a port came by this hop.
     pub fn arrive(&mut self, link: u64, hop: u64) {
         self.events.push_back(Event::Say(link, Word::Arrived(hop)));
     }
 
-    /// The peer at the other end of `link` said this. What does not fit, of a hop that we have
-    /// forgotten or never sent there, changes nothing.
+    /// Handles a word of the peer at the other end of `link`. A word about a hop that was
+    /// forgotten, or never sent there, changes nothing.
     pub fn handle_word(&mut self, link: u64, word: Word) {
         match word {
             Word::Arrived(hop) => {
@@ -147,7 +147,7 @@ impl Custody {
         }
     }
 
-    /// This channel has failed: what it brought is decoded by now, or never will be.
+    /// Handles the failure of a channel: its messages are decoded by now, or never will be.
     pub fn handle_carrier_failed(&mut self, carrier: u64) {
         for (&hop, sent) in &self.sent {
             if sent.carrier == carrier && !sent.arrived {
@@ -156,7 +156,7 @@ impl Custody {
         }
     }
 
-    /// Nothing is said on this link any more.
+    /// Handles the end of a link: the ports sent on it are lost.
     pub fn handle_link_ended(&mut self, link: u64, why: &str) {
         let mut origins = Vec::new();
         self.sent.retain(|_, sent| {
@@ -170,12 +170,12 @@ impl Custody {
         }
     }
 
-    /// What is to be done next.
+    /// Returns the next thing to do.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Ports that were sent and of whose end nothing is known.
+    /// Number of ports that were sent and whose fate is not known.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.sent.len()
@@ -200,7 +200,7 @@ impl Custody {
     }
 }
 
-/// At most [`CAUSE_BYTES_MAX`] bytes of a text.
+/// Cuts a text to at most [`CAUSE_BYTES_MAX`] bytes.
 #[must_use]
 pub fn cut(text: &str) -> String {
     let mut end = text.len().min(CAUSE_BYTES_MAX);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// A service that says which rank it is at, once the gate lets it.
+/// A service that answers its rank, once the gate lets it.
 async fn who(node: &Cluster, gate: &Arc<Semaphore>) -> Service {
     let (rank, gate) = (node.rank(), Arc::clone(gate));
     let options = ServiceOptions::default().at_once(2).waiting(0);
@@ -45,21 +45,22 @@ fn calls_go_to_the_least_laden_provider_and_past_those_that_are_gone() {
             services.push(who(node, &gate).await);
         }
         until(|| nodes[0].providers("who").len() == 3).await;
-        // Each has a line: who is being asked for one has no calls yet, and would be chosen twice.
+        // Opens a line to each: a provider whose line is still being opened counts no calls, and
+        // would be chosen twice.
         gate.add_permits(3);
         for _ in 0..3 {
             limited(client.call(&())).await.unwrap();
         }
         until(|| services.iter().all(|service| service.stats().at_once == 0)).await;
         assert!(services.iter().all(|service| service.stats().requests == 1));
-        // Two for each: whoever has fewest gets the next.
+        // Two for each: the provider with the fewest gets the next.
         let mut calls = tokio::task::JoinSet::new();
         for _ in 0..6 {
             let client = client.clone();
             calls.spawn(async move { client.call(&()).await });
         }
         until(|| services.iter().all(|service| service.stats().at_once == 2)).await;
-        // They are all full: each was asked.
+        // All are full: each was asked.
         let error = limited(client.call(&())).await.unwrap_err();
         assert!(matches!(error, CallError::Overloaded { .. }), "{error}");
         assert!(services.iter().all(|service| service.stats().overloaded == 1));
@@ -69,7 +70,7 @@ fn calls_go_to_the_least_laden_provider_and_past_those_that_are_gone() {
             from[answer.unwrap().unwrap() as usize] += 1;
         }
         assert_eq!(from, [0, 2, 2, 2]);
-        // One dies with calls in flight: they fail, and no others do.
+        // A provider dies with calls in flight: they fail, and no others do.
         for _ in 0..3 {
             let client = client.clone();
             calls.spawn(async move { client.call(&()).await });
@@ -87,7 +88,7 @@ fn calls_go_to_the_least_laden_provider_and_past_those_that_are_gone() {
         for _ in 0..4 {
             assert_ne!(limited(client.call(&())).await.unwrap(), 3);
         }
-        // One closes in order: nobody notices whose request is not on its way.
+        // A provider closes in order: only a caller whose request is on its way notices.
         limited(services.remove(0).close(LONG)).await.unwrap();
         let first = loop {
             match limited(client.call(&())).await {

@@ -9,8 +9,8 @@ use chunkcomm::cluster::Cluster;
 /// Set for the process of `the_third_node`.
 const PORT: &str = "CHUNKCOMM_TEST_PORT";
 
-/// In a process of its own, which the next test starts: it ends without a goodbye when it is
-/// told to stop. Alone it does nothing.
+/// The process of the next test. It ends without a goodbye when it is asked to stop. Run alone, it
+/// does nothing.
 #[test]
 fn the_third_node() {
     let Ok(port) = std::env::var(PORT) else { return };
@@ -21,7 +21,7 @@ fn the_third_node() {
     });
 }
 
-/// Nobody is told of deaths any more when the cluster has been told to stop.
+/// After the stop of the cluster the manager reports no more deaths.
 #[test]
 fn who_is_killed_while_all_end_is_not_waited_for() {
     on_one_thread(async {
@@ -33,7 +33,7 @@ fn who_is_killed_while_all_end_is_not_waited_for() {
         let (first, second) = tokio::join!(join(0), join(1));
         let (first, second) = (first.unwrap(), second.unwrap());
         let links = [first.peer(2).await.unwrap(), second.peer(2).await.unwrap()];
-        // Both ends of the link have it.
+        // Both ends of the link are open then.
         let mut sender = second.node().open::<u8>(&links[1], "hello").await.unwrap();
         sender.send(&1).await.unwrap();
         sender.sync().await.unwrap();

@@ -51,7 +51,7 @@ pub(crate) async fn end_all(nodes: &[Cluster]) {
     }
 }
 
-/// Waits until all nodes know that.
+/// Waits until `known` holds on all nodes.
 async fn until_known(nodes: &[Cluster], known: impl Fn(&Cluster) -> bool) {
     limited(async {
         while !nodes.iter().all(&known) {
@@ -103,7 +103,7 @@ fn a_barrier_is_passed_when_all_have_come() {
                     tokio::spawn(async move { node.barrier().await })
                 })
                 .collect();
-            // What the others said is with the manager when this comes back.
+            // The words of the others are with the manager when this returns.
             late.provide("a word").await.unwrap();
             late.withdraw("a word");
             assert!(early.iter().all(|one| !one.is_finished()));
@@ -172,7 +172,7 @@ fn a_death_is_told_to_all_and_fails_the_barrier_once() {
                 tokio::spawn(async move { node.barrier().await })
             })
             .collect();
-        // Its end without a word is a death.
+        // An end without a goodbye is a death.
         drop(dead);
         for one in waits {
             assert_eq!(limited(one).await.unwrap(), Err(BarrierError::Died(vec![id])));
@@ -216,7 +216,8 @@ fn nodes_come_later_and_take_the_ranks_of_the_dead() {
     });
 }
 
-/// Their links beside those to rank 0 are dialled at addresses: no name of a pod can be resolved here.
+/// Links other than those to rank 0 are dialled at IP addresses: no pod's name can be resolved
+/// here.
 #[test]
 fn pods_reach_each_other_before_their_names_are_published() {
     on_one_thread(async {
@@ -278,8 +279,8 @@ fn ranks_that_disagree_about_the_size_all_hear_of_it() {
     });
 }
 
-/// Two versions of a program: the newer one counts longer texts, sends more on a channel
-/// of its own, and does the registered function otherwise; its types are the same.
+/// Two versions of a program. The newer one counts longer texts, sends more on a channel of its
+/// own, and implements the registered function differently; its types are the same.
 #[test]
 fn versions_with_the_same_functions_take_turns() {
     on_one_thread(async {
@@ -294,7 +295,7 @@ fn versions_with_the_same_functions_take_turns() {
         let mut same = Registry::new();
         same.register("count", |text: String| text.chars().count() as u64);
         let (mut nodes, port) = cluster(3, |config| config.registry(&version(1))).await;
-        // One after the other is exchanged for the newer one.
+        // Each old node in turn is exchanged for a newer one.
         for rank in [2, 1] {
             let old = nodes.remove(rank as usize);
             limited(old.leave(LONG)).await.unwrap();
@@ -304,7 +305,7 @@ fn versions_with_the_same_functions_take_turns() {
         }
         limited(nodes[1].leave(LONG)).await.unwrap();
         nodes.remove(1);
-        // Another function, and one that is not there, name both sides.
+        // The error for an additional or a missing function names both sides.
         let error = Cluster::join(config(Some(1), 3, port).registry(&version(2))).await;
         let text = error.unwrap_err().to_string();
         assert_eq!(text, "rank 1 has function \"extra\" (u32 -> u32), which rank 0 lacks");
@@ -319,7 +320,7 @@ fn versions_with_the_same_functions_take_turns() {
     });
 }
 
-/// Names of functions and of processes are apart; a process has nothing that comes out.
+/// Functions and processes have separate names; a process has no result.
 #[test]
 fn nodes_with_other_processes_are_refused() {
     on_one_thread(async {
@@ -368,7 +369,7 @@ fn who_says_something_else_to_the_manager_is_told_both_kinds_of_words() {
         both_are_named(&refused.unwrap_err().to_string());
         both_are_named(&error.unwrap_err().to_string());
         limited(manager.close(LONG)).await.unwrap();
-        // A cluster that runs goes on.
+        // A running cluster goes on.
         let (nodes, port) = cluster(2, |config| config).await;
         let address: chunkcomm::Address = format!("127.0.0.1:{port}").parse().unwrap();
         let old = Node::builder().build().await.unwrap();
@@ -395,7 +396,7 @@ fn without_their_manager_nodes_end_with_an_error() {
             assert!(error.to_string().starts_with("the manager (rank 0) is gone"), "{error}");
             assert!(matches!(limited(node.end(LONG)).await, Err(EndError::Ended(_))));
         }
-        // Nobody is left waiting for somebody of a cluster that is no more.
+        // No wait for a node of the ended cluster is left.
         limited(peer.closed()).await;
     });
 }
@@ -406,7 +407,7 @@ fn a_manager_that_comes_back_is_told_who_is_there() {
         let wait = |config: ClusterConfig| config.rejoin_window(LONG);
         let (mut nodes, port) = cluster(5, wait).await;
         nodes[2].provide("sorter").await.unwrap();
-        // One died and one left before; nobody waits for them.
+        // One node died and one left before; nobody waits for them.
         limited(nodes.pop().unwrap().leave(LONG)).await.unwrap();
         drop(nodes.pop());
         until_known(&nodes, |it| it.members().len() == 3 && it.deaths().len() == 1).await;
@@ -415,12 +416,13 @@ fn a_manager_that_comes_back_is_told_who_is_there() {
         let mut changes = nodes[1].changes();
         let first = nodes.remove(0);
         let old = first.id();
-        // It waits at a barrier that the old manager has heard of, and the new one must.
+        // Rank 0 waits at a barrier; the old manager has heard of it, and the new one must hear of
+        // it.
         let waits = nodes[0].clone();
         let waiting = tokio::spawn(async move { waits.barrier().await });
         first.provide("a word").await.unwrap();
         drop(first);
-        // Its tasks end when they run next.
+        // The tasks end when they run next.
         while std::net::TcpListener::bind(("127.0.0.1", port)).is_err() {
             tokio::task::yield_now().await;
         }
@@ -438,7 +440,7 @@ fn a_manager_that_comes_back_is_told_who_is_there() {
         let (here, there, third) =
             tokio::join!(back.barrier(), nodes[0].barrier(), nodes[1].barrier());
         assert_eq!((here, there, third), (Ok(()), Ok(()), Ok(())));
-        // Who comes now can ask for all that was before.
+        // A later node can ask for everything that happened before.
         let later = limited(Cluster::join(wait(config(None, 0, port)))).await.unwrap();
         assert_eq!(later.deaths()[0], death);
         assert_eq!(later.deaths()[1].id, old);
@@ -449,7 +451,7 @@ fn a_manager_that_comes_back_is_told_who_is_there() {
     });
 }
 
-/// On nodes that hold back what they send, behind a channel that nobody takes from.
+/// On nodes that hold back messages, behind a channel that nobody takes from.
 #[test]
 fn words_of_the_system_wait_for_nothing() {
     on_both(|| async {
@@ -503,7 +505,7 @@ fn nodes_with_another_credential_are_told_so() {
         };
         let (first, second) = tokio::join!(Cluster::join(with(0)), Cluster::join(with(1)));
         let (first, second) = (first.unwrap_err().to_string(), second.unwrap_err().to_string());
-        // Rank 0 says who is missing, and why it turned somebody away.
+        // Rank 0 names the missing node, and the reason for the refused connections.
         assert!(first.contains(": rank 1; rank 0 refused connections: "), "{first}");
         for error in [&first, &second] {
             assert!(error.contains("credential") && !error.contains("0ns"), "{error}");

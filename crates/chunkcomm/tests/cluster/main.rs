@@ -1,5 +1,5 @@
-//! Clusters: who is a member, what all are told, how it ends. A program of its own, since
-//! its nodes wait for each other.
+//! Clusters: members, the manager's words, the end. A program of its own, since its nodes wait for
+//! each other.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! What nodes are called.
+//! Names of nodes.
 
 use crate::joining::{LONG, cluster, config, end_all};
 use crate::waiting::{limited, on_both, on_one_thread};
@@ -12,7 +12,7 @@ fn called(name: &str, config: ClusterConfig) -> ClusterConfig {
 /// A cluster whose nodes have these names, rank by rank; no name where it is empty.
 async fn named(names: &[&str]) -> (Vec<Cluster>, u16) {
     let next = std::sync::atomic::AtomicUsize::new(0);
-    // Ranks are joined in their order.
+    // Ranks join in order.
     let name = || names[next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)];
     cluster(names.len() as u32, |config| called(name(), config)).await
 }
@@ -40,14 +40,14 @@ fn all_know_each_other_by_name_as_soon_as_they_are_members() {
                 let Member { pid, host, .. } = &sorter;
                 format!("rank 2 \"sorter\" (process {pid} on {host})")
             });
-            // What it is called for people is no name.
+            // The default name for people is no given name.
             assert_eq!(node.member(1).unwrap().name, None);
             let error = node.member_named("rank-1").unwrap_err();
             assert_eq!(error.to_string(), "no node of the cluster is called \"rank-1\"");
         }
         assert_eq!(nodes[1].node().name(), "rank-1");
         assert_eq!(nodes[1].peer(2).await.unwrap().name(), "sorter");
-        // Who comes later is known by name when it is known at all.
+        // A later node is known by name as soon as it is known.
         let mut changes = nodes[1].changes();
         let later = limited(Cluster::join(called("late", config(None, 0, port)))).await.unwrap();
         let Some(Change::Joined(joined)) = limited(changes.next()).await else { panic!() };
@@ -100,7 +100,7 @@ fn the_name_of_a_dead_node_says_so_until_another_has_it() {
         assert_eq!(rank_of(nodes[1].member_named("sorter")), again.rank());
         assert_eq!(again.rank(), 3);
         nodes.push(again);
-        // One that leaves has gone with its name.
+        // A node that leaves takes its name with it.
         limited(nodes[1].leave(LONG)).await.unwrap();
         until_gone(&nodes[0], "other").await;
         let error = nodes[0].member_named("other").unwrap_err();
@@ -119,7 +119,7 @@ fn a_new_manager_knows_the_names() {
         until_gone(&nodes[1], "dead").await;
         let first = nodes.remove(0);
         drop(first);
-        // Its tasks end when they run next.
+        // The tasks end when they run next.
         while std::net::TcpListener::bind(("127.0.0.1", port)).is_err() {
             tokio::task::yield_now().await;
         }
@@ -141,7 +141,7 @@ fn a_new_manager_knows_the_names() {
             assert_eq!(node.member(3).unwrap().name, None);
             assert!(node.member_named("head").is_err());
         }
-        // Who was there knows whose names the dead had.
+        // Nodes that were members before know the names of the dead.
         for node in &nodes[1..3] {
             for (name, rank) in [("head", 0), ("dead", 2)] {
                 let error = node.member_named(name).unwrap_err();

@@ -1,4 +1,4 @@
-//! What the system says goes before the user's express channels, seen on the wire.
+//! System messages go before the user's express channels, seen on the wire.
 
 use crate::joining::{cluster, config, end_all};
 use crate::processes::programs;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Passes a connection on, and keeps what the one that dialled says.
+/// Passes a connection on, and keeps the bytes of the side that dialled.
 async fn listen_in(to: u16) -> (u16, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -59,17 +59,17 @@ fn is_of_the_system(name: &str) -> bool {
     [UP, WORDS].contains(&name)
 }
 
-/// Many express channels to rank 0 always have more than a packet holds. Barriers, names,
-/// processes and the stop go through, each at the front of its packet.
+/// Many express channels to rank 0 always have more than a packet holds. Barriers, names, processes
+/// and the stop get through, each at the front of its packet.
 #[test]
 fn words_go_before_the_users_express_channels() {
     on_both(|| async {
         const USERS: usize = 24;
-        // So many words are less than what they may be ahead.
+        // Rounds: their words stay below the lead that system messages may have.
         const TURNS: usize = 4;
         let programs = programs();
         let with = |config: chunkcomm::cluster::ClusterConfig| {
-            // Little is on its way, so that words come back soon.
+            // Few bytes are on their way, so that words come back soon.
             let builder = Node::builder().resend_bytes_max(5 << 18);
             config.node(builder.processes(&programs.registry))
         };
@@ -92,7 +92,7 @@ fn words_go_before_the_users_express_channels() {
             });
         }
         for turn in 0..TURNS {
-            // What was said just before does not put it behind the others.
+            // Words sent just before do not put the next ones behind the users' channels.
             let names: Vec<String> = (0..50).map(|it| format!("{turn} {it:0>100}")).collect();
             let mut providing = tokio::task::JoinSet::new();
             for name in names.clone() {

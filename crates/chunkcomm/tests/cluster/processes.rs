@@ -21,7 +21,7 @@ pub(crate) fn programs() -> Programs {
         writer.write(&cluster.rank()).await?;
         Ok(())
     });
-    // Says its rank and asks the next node to do the same, by a handle to itself.
+    // Sends its rank and asks the next node to do the same, by a handle to itself.
     let own = Arc::new(OnceLock::<Process<(Vec<u32>, SendingPort<u32>)>>::new());
     let itself = Arc::clone(&own);
     let pass = registry.process("pass", move |context, (mut ranks, out): (Vec<u32>, _)| {

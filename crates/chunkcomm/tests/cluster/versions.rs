@@ -17,7 +17,7 @@ type Versions = RangeInclusive<u16>;
 const OLD: Versions = VERSION_MIN..=VERSION_MIN;
 const ALL: Versions = VERSION_MIN..=VERSION_MAX;
 
-/// A node of a release that speaks these.
+/// A node of a release that speaks these versions.
 fn speaking(versions: Versions, programs: &Programs, config: ClusterConfig) -> ClusterConfig {
     let builder = Node::builder().processes(&programs.registry);
     config.node(builder.name("called").protocol_versions(versions))
@@ -25,7 +25,7 @@ fn speaking(versions: Versions, programs: &Programs, config: ClusterConfig) -> C
 
 async fn releases(versions: &[Versions], programs: &Programs) -> (Vec<Cluster>, u16) {
     let next = AtomicUsize::new(0);
-    // Ranks are joined in their order.
+    // Ranks join in order.
     let its = || versions[next.fetch_add(1, Ordering::Relaxed)].clone();
     cluster(versions.len() as u32, |config| speaking(its(), programs, config)).await
 }
@@ -68,7 +68,7 @@ async fn all_work_together(nodes: &[Cluster], programs: &Programs) {
     }
 }
 
-/// Who is known by name at each node.
+/// Ranks known by name at each node.
 fn named(nodes: &[Cluster]) -> Vec<Vec<u32>> {
     let ranks = |node: &Cluster| node.members_named("called").iter().map(|it| it.id.rank).collect();
     nodes.iter().map(ranks).collect()
@@ -84,7 +84,7 @@ fn an_older_release_among_newer_ones_is_exchanged_while_the_cluster_runs() {
             assert_eq!(peer.protocol_version(), version);
         }
         all_work_together(&nodes, &programs).await;
-        // The words of the new version are said to those who speak it, and to no others.
+        // Words of the new version go only to nodes that speak it.
         assert_eq!(named(&nodes), [vec![0, 2], vec![], vec![0, 2]]);
         limited(nodes[1].leave(LONG)).await.unwrap();
         let new = speaking(ALL, &programs, config(Some(1), 3, port));
@@ -131,7 +131,7 @@ fn where_no_version_is_common_the_error_has_both_ranges() {
     });
 }
 
-/// The error names the version; a cluster that runs goes on.
+/// The error names the version; a running cluster goes on.
 #[test]
 fn a_word_of_a_version_that_was_not_agreed_on_ends_the_link() {
     on_one_thread(async {
@@ -149,7 +149,8 @@ fn a_word_of_a_version_that_was_not_agreed_on_ends_the_link() {
     });
 }
 
-/// A manager that says what was not agreed on: its member says why it gave it up.
+/// A manager sends a word of a version that was not agreed on: its member reports why it gave the
+/// manager up.
 #[test]
 fn a_manager_that_says_what_was_not_agreed_on_is_given_up() {
     on_one_thread(async {

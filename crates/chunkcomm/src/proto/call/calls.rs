@@ -1,14 +1,14 @@
-//! What a client waits for: its calls in flight, by slot.
+//! A client's calls in flight, by slot.
 
 use super::super::Time;
 use super::IN_FLIGHT_MAX;
 use std::collections::VecDeque;
 use std::fmt;
 
-/// A service answered what nobody asked.
+/// A service answered a call that is not in flight.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Unasked {
-    /// The slot that it named.
+    /// The slot in the answer.
     pub slot: u32,
 }
 
@@ -22,34 +22,34 @@ crate::debug_with_causes!(Unasked);
 
 impl std::error::Error for Unasked {}
 
-/// What a caller finds when it looks.
+/// State of a call, as its caller finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look<A> {
-    /// Nothing yet.
+    /// No answer yet.
     Waiting,
     /// The answer; the slot is free.
     Answered(A),
-    /// Its deadline has passed; the caller is done with it.
+    /// The deadline has passed; the caller is done with the call.
     Late,
 }
 
-/// What follows from an answer.
+/// Consequence of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then<W, A> {
     /// The caller is to be woken.
     Wake(W),
-    /// The caller has been woken.
+    /// The caller has been woken before.
     Nothing,
-    /// Nobody waits for it.
+    /// Nobody waits for the answer.
     Drop(A),
 }
 
-/// One slot. `W` wakes a caller, `A` is how a call came out.
+/// One slot. `W` wakes a caller, `A` is the outcome of a call.
 ///
 /// ```text
 ///   Free -> Reserved -> Waiting -> Answered -> Free
-///              |           |-> Late (told to stop; the caller has not looked) -> Abandoned
-///              v           '-> Abandoned (told to stop; nobody waits)         -> Free
+///              |           |-> Late (cancelled; the caller has not looked) -> Abandoned
+///              v           '-> Abandoned (cancelled; nobody waits)         -> Free
 ///            Free
 /// ```
 #[derive(Debug)]
@@ -62,7 +62,7 @@ enum Slot<W, A> {
         deadline: Option<Time>,
     },
     Answered(A),
-    /// `owed`: the service is to be told.
+    /// `owed`: the cancellation is still to be sent.
     Late {
         owed: bool,
     },
@@ -78,9 +78,9 @@ enum Slot<W, A> {
 pub struct Calls<W, A> {
     slots: Vec<Slot<W, A>>,
     free: Vec<u32>,
-    /// Sent, and neither answered nor lost.
+    /// Calls sent, and neither answered nor lost.
     in_flight: usize,
-    /// No deadline is before this.
+    /// Lower bound of all deadlines.
     earliest: Option<Time>,
     owed: VecDeque<u32>,
 }
@@ -99,8 +99,8 @@ impl<W, A> Calls<W, A> {
         self.in_flight
     }
 
-    /// A slot for a call that is about to be sent; `None` when there are
-    /// [`IN_FLIGHT_MAX`].
+    /// Reserves a slot for a call that is about to be sent; `None` when all [`IN_FLIGHT_MAX`] are
+    /// in use.
     pub fn reserve(&mut self) -> Option<u32> {
         if let Some(slot) = self.free.pop() {
             self.slots[slot as usize] = Slot::Reserved;
@@ -113,13 +113,13 @@ impl<W, A> Calls<W, A> {
         Some(self.slots.len() as u32 - 1)
     }
 
-    /// The call in a reserved slot was not sent.
+    /// Frees a reserved slot whose call was not sent.
     pub fn give_back(&mut self, slot: u32) {
         debug_assert!(matches!(self.slots[slot as usize], Slot::Reserved));
         self.release(slot);
     }
 
-    /// The call in a reserved slot was sent.
+    /// Notes that the call in a reserved slot was sent.
     pub fn sent(&mut self, slot: u32, wake: W, deadline: Option<Time>) {
         debug_assert!(matches!(self.slots[slot as usize], Slot::Reserved));
         self.slots[slot as usize] = Slot::Waiting { wake, deadline };
@@ -129,7 +129,7 @@ impl<W, A> Calls<W, A> {
         }
     }
 
-    /// What came of the call; while it waits, `again` may change who is woken.
+    /// Returns the state of the call; while it waits, `again` may change its waker.
     pub fn look(&mut self, slot: u32, again: impl FnOnce(&mut W)) -> Look<A> {
         let it = &mut self.slots[slot as usize];
         match it {
@@ -147,7 +147,7 @@ impl<W, A> Calls<W, A> {
                     Look::Answered(answer)
                 }
                 other => {
-                    // Nobody looks at a slot that is not his.
+                    // No caller looks at another's slot.
                     self.slots[slot as usize] = other;
                     Look::Late
                 }
@@ -155,8 +155,8 @@ impl<W, A> Calls<W, A> {
         }
     }
 
-    /// The caller does not wait any more: the service is to be told. An answer that came
-    /// meanwhile is given back, to be dropped by the caller.
+    /// Gives a call up: its caller does not wait any more, and the service is to be informed. An
+    /// answer that has come meanwhile is returned, to be dropped by the caller.
     pub fn abandon(&mut self, slot: u32) -> Option<A> {
         let it = &mut self.slots[slot as usize];
         match it {
@@ -175,16 +175,16 @@ impl<W, A> Calls<W, A> {
         None
     }
 
-    /// There may be calls to be cancelled.
+    /// Whether there may be calls to be cancelled.
     #[must_use]
     pub fn owes_cancels(&self) -> bool {
         !self.owed.is_empty()
     }
 
-    /// A call that is to be cancelled; each is told once.
+    /// Returns a call whose cancellation is to be sent; each once.
     pub fn poll_cancel(&mut self) -> Option<u32> {
         while let Some(slot) = self.owed.pop_front() {
-            // Else it was answered meanwhile.
+            // Otherwise the call was answered meanwhile.
             if let Slot::Late { owed } | Slot::Abandoned { owed } = &mut self.slots[slot as usize]
                 && std::mem::take(owed)
             {
@@ -194,7 +194,7 @@ impl<W, A> Calls<W, A> {
         None
     }
 
-    /// An answer came; says what is to be done.
+    /// Handles an answer; returns what is to be done.
     ///
     /// # Errors
     ///
@@ -206,7 +206,7 @@ impl<W, A> Calls<W, A> {
                 Slot::Waiting { wake, .. } => Then::Wake(wake),
                 _ => Then::Nothing,
             },
-            // Late, and yet before the caller looked.
+            // The answer is late, but the caller has not looked yet.
             Slot::Late { .. } => {
                 *it = Slot::Answered(answer);
                 Then::Nothing
@@ -221,15 +221,15 @@ impl<W, A> Calls<W, A> {
         Ok(then)
     }
 
-    /// When [`Calls::handle_timeout`] is to be called next, at the latest.
+    /// Latest time for the next [`Calls::handle_timeout`].
     #[must_use]
     pub fn next_deadline(&self) -> Option<Time> {
         self.earliest
     }
 
-    /// Calls whose deadline has passed are late and to be cancelled; who waits for
-    /// them goes to `wakes`. Looks at all slots: deadlines are far apart against the
-    /// time that a call takes, so that this is rare.
+    /// Marks calls whose deadline has passed as late and to be cancelled; their callers' wakers go
+    /// to `wakes`. Looks at all slots. That is rare, since deadlines are far apart compared with
+    /// the time of a call.
     pub fn handle_timeout(&mut self, now: Time, wakes: &mut Vec<W>) {
         if self.earliest.is_none_or(|earliest| now < earliest) {
             return;
@@ -249,8 +249,8 @@ impl<W, A> Calls<W, A> {
         }
     }
 
-    /// Nothing in flight will be answered: each call comes out as `outcome` says. Who
-    /// waits goes to `wakes`.
+    /// Ends all calls in flight with `outcome`, since none will be answered; their callers' wakers
+    /// go to `wakes`.
     pub fn handle_loss(&mut self, mut outcome: impl FnMut() -> A, wakes: &mut Vec<W>) {
         self.owed.clear();
         self.earliest = None;

@@ -1,15 +1,15 @@
-//! Which of several providers gets the next call.
+//! Choice of one of several providers for the next call.
 
-/// The one with the fewest calls of ours in flight; among equals each in turn.
+/// Chooses the provider with the fewest calls of this client in flight; among equals each in turn.
 #[derive(Debug, Clone, Default)]
 pub struct Choice {
-    /// Where the search begins.
+    /// Index at which the search begins.
     next: usize,
 }
 
 impl Choice {
-    /// The index of the provider to call, from the calls in flight at each; `None` when
-    /// there is none.
+    /// The index of the provider to call, from the calls in flight at each; `None` when there is no
+    /// provider.
     pub fn choose(&mut self, in_flight: &[usize]) -> Option<usize> {
         let count = in_flight.len();
         let turn = |index: usize| (index + count - self.next % count) % count;

@@ -9,13 +9,12 @@
 //!     ◀──────────────────────── answer(slot, ...)   one to each call, also to cancelled ones
 //! ```
 //!
-//! A *slot* is the client's number of a call. It is used again once its answer
-//! has come, and not before: since each call gets exactly one answer, an answer is
-//! never taken for that of another call.
+//! A *slot* is the client's number of a call. It is used again once its answer has come, and not
+//! before: since each call gets exactly one answer, an answer is never taken for that of another
+//! call.
 //!
-//! Reading order: [`wire`] (the words), [`calls`] (what a client waits for),
-//! [`serving`] (what a service does at once), [`choice`] (which of several
-//! providers).
+//! Reading order: [`wire`] (the words), [`calls`] (a client's calls in flight), [`serving`] (a
+//! service's requests), [`choice`] (of one of several providers).
 
 pub mod calls;
 pub mod choice;
@@ -24,21 +23,21 @@ pub mod serving;
 mod tests;
 pub mod wire;
 
-/// Channels whose names begin so carry requests to the service whose name follows.
+/// Prefix of the channels that carry requests; the service's name follows.
 pub const REQUESTS_PREFIX: &str = "chunkcomm.call/";
 
-/// Channels whose names begin so carry answers; a number of the client's follows.
+/// Prefix of the channels that carry answers; a number of the client's follows.
 pub const ANSWERS_PREFIX: &str = "chunkcomm.answer/";
 
-/// The longest name of a service, in bytes.
+/// Longest name of a service, in bytes.
 pub const SERVICE_NAME_BYTES_MAX: usize =
     super::limits::CHANNEL_NAME_BYTES_MAX - REQUESTS_PREFIX.len();
 
-/// So many calls may be in flight between a client and one provider. More are a
-/// program that forgot to wait.
+/// Calls in flight between a client and one provider, at most. More are a program that forgot to
+/// wait.
 pub const IN_FLIGHT_MAX: usize = 1 << 24;
 
-/// Longer texts of errors are cut off behind this many bytes.
+/// Longest text of an error, in bytes; the rest is cut off.
 pub const ERROR_TEXT_BYTES_MAX: usize = 4096;
 
 /// Requests of a service that are handled at the same time, by default.
@@ -48,13 +47,13 @@ pub const AT_ONCE_DEFAULT: usize = 1024;
 /// decoded value.
 pub const WAITING_DEFAULT: usize = 4096;
 
-/// Is this a channel that carries calls? Such names are not for users.
+/// Whether this channel carries calls. Such names are not for users.
 #[must_use]
 pub fn is_reserved(channel: &str) -> bool {
     channel.starts_with(REQUESTS_PREFIX) || channel.starts_with(ANSWERS_PREFIX)
 }
 
-/// The start of `text` that is sent.
+/// Cuts `text` to the part that is sent.
 #[must_use]
 pub fn cut(text: &str) -> &str {
     let mut end = text.len().min(ERROR_TEXT_BYTES_MAX);

@@ -1,26 +1,27 @@
-//! What a service does at once, and what waits for its turn.
+//! The requests of a service: those that are handled, and those that wait for their turn.
 //!
 //! ```text
 //!   request -> Run ------------------------------> finished
 //!         |     '-> detach -> task --> answers --> finished
 //!         |-> Wait -> queue ---^          (the turn of one that waited comes at a finish)
 //!         '-> Refuse
-//!   cancel: what waits is gone, a task is to be aborted; whoever takes a job away answers it
+//!   cancel: removes a waiting request, or returns the task to be aborted; the side that
+//!           takes a job away answers it
 //! ```
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// One call: whose, and the client's number of it.
+/// Key of a call: its client, and the client's number of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// A number of the client's connection.
+    /// Number of the client's connection.
     pub caller: u64,
     /// The client's number of the call.
     pub slot: u32,
 }
 
-/// What becomes of a request.
+/// Decision about a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It is handled now; [`Serving::finished`] follows.
@@ -33,7 +34,7 @@ pub enum Verdict {
     Twice,
 }
 
-/// Why a request is not handled.
+/// Reason why a request is not handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
     /// Too many wait.
@@ -42,25 +43,25 @@ pub enum Refused {
     Closing,
 }
 
-/// What was found of a call that is cancelled.
+/// State in which a cancelled call was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cancelled<R, T> {
     /// It waited: it is not handled.
     Waited(R),
-    /// It is handled, by this task if that is known yet.
+    /// It is being handled; the task, if known yet.
     Ran(Option<T>),
     /// It was answered before.
     Over,
 }
 
-/// One whose turn has come.
+/// A waiting request whose turn has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Start<R> {
-    /// Whose.
+    /// The key of the call.
     pub key: Key,
     /// The job's number.
     pub number: u64,
-    /// What is asked.
+    /// The request.
     pub request: R,
 }
 
@@ -70,29 +71,29 @@ enum Job<T> {
     Runs { number: u64, task: Option<T> },
 }
 
-/// Counted since the service began.
+/// Counters since the service began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Requests that came.
     pub requests: u64,
-    /// Of these, refused since too many waited.
+    /// Of these, refused because too many waited.
     pub overloaded: u64,
     /// Of these, cancelled while they waited or were handled.
     pub cancelled: u64,
 }
 
-/// The requests of a service. `R` is what waits, `T` a task that can be aborted.
+/// The requests of a service. `R` is a waiting request, `T` a task that can be aborted.
 ///
-/// At most `at_once_max` are handled and at most `waiting_max` wait; none waits while
-/// fewer than `at_once_max` are handled.
+/// At most `at_once_max` are handled and at most `waiting_max` wait; none waits while fewer than
+/// `at_once_max` are handled.
 #[derive(Debug)]
 pub struct Serving<R, T> {
     at_once_max: usize,
     waiting_max: usize,
     at_once: usize,
-    /// In the order in which they came.
+    /// Waiting requests by number, in the order in which they came.
     waiting: BTreeMap<u64, (Key, R)>,
-    /// Those that wait, and those that tasks handle.
+    /// Requests that wait, and those that tasks handle.
     jobs: BTreeMap<Key, Job<T>>,
     last_number: u64,
     closing: bool,
@@ -116,42 +117,42 @@ impl<R, T> Serving<R, T> {
         }
     }
 
-    /// Requests that are handled now.
+    /// Number of requests in handling now.
     #[must_use]
     pub fn at_once(&self) -> usize {
         self.at_once
     }
 
-    /// Requests that wait.
+    /// Number of waiting requests.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// It closes, and nothing is left.
+    /// Whether it is closing and nothing is left.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.closing && self.is_idle()
     }
 
-    /// Nothing is handled and nothing waits.
+    /// Whether nothing is handled and nothing waits.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.at_once == 0 && self.waiting.is_empty()
     }
 
-    /// From now on requests are refused; what is there goes on.
+    /// Refuses requests from now on; present ones go on.
     pub fn close(&mut self) {
         self.closing = true;
     }
 
-    /// A request came.
+    /// Decides about a request that came.
     pub fn request(&mut self, key: Key) -> Verdict {
         if self.jobs.contains_key(&key) {
             return Verdict::Twice;
@@ -171,7 +172,7 @@ impl<R, T> Serving<R, T> {
         Verdict::Refuse(Refused::Overloaded)
     }
 
-    /// What waits, after [`Verdict::Wait`].
+    /// Queues a request after [`Verdict::Wait`].
     pub fn queue(&mut self, key: Key, request: R) {
         let number = self.next_number();
         self.waiting.insert(number, (key, request));
@@ -179,14 +180,15 @@ impl<R, T> Serving<R, T> {
         self.check();
     }
 
-    /// What runs goes on in a task, which [`Serving::attach`] tells; says the job's number.
+    /// Notes that a request goes on in a task, which [`Serving::attach`] names; returns the job's
+    /// number.
     pub fn detach(&mut self, key: Key) -> u64 {
         let number = self.next_number();
         self.jobs.insert(key, Job::Runs { number, task: None });
         number
     }
 
-    /// The task of a job. It is given back when it is to be aborted: it was cancelled
+    /// Notes the task of a job. Returns it when it is to be aborted: the job was cancelled
     /// meanwhile, or is done.
     pub fn attach(&mut self, key: Key, job: u64, handle: T) -> Option<T> {
         match self.jobs.get_mut(&key) {
@@ -198,7 +200,7 @@ impl<R, T> Serving<R, T> {
         }
     }
 
-    /// A task is done: true when it is to answer, and nobody else did.
+    /// Notes that a task is done; returns whether it is to answer, since nobody else did.
     pub fn answers(&mut self, key: Key, job: u64) -> bool {
         match self.jobs.entry(key) {
             Entry::Occupied(entry) => {
@@ -212,8 +214,8 @@ impl<R, T> Serving<R, T> {
         }
     }
 
-    /// The client does not wait for the call any more. Unless it is over, whoever
-    /// asked answers it.
+    /// Cancels a call: its client does not wait any more. Unless the call is over, the caller of
+    /// this function answers it.
     pub fn cancel(&mut self, key: Key) -> Cancelled<R, T> {
         let cancelled = match self.jobs.remove(&key) {
             None => return Cancelled::Over,
@@ -227,14 +229,14 @@ impl<R, T> Serving<R, T> {
         cancelled
     }
 
-    /// The client is gone: its calls, as if each had been cancelled.
+    /// Cancels all calls of a client that is gone.
     pub fn leave(&mut self, caller: u64) -> Vec<Cancelled<R, T>> {
         let mine = Key { caller, slot: 0 }..=Key { caller, slot: u32::MAX };
         let keys: Vec<Key> = self.jobs.range(mine).map(|(key, _)| *key).collect();
         keys.into_iter().map(|key| self.cancel(key)).collect()
     }
 
-    /// One that was handled is over: the next, if one waits.
+    /// Ends a request that was handled; returns the next one, if one waits.
     pub fn finished(&mut self) -> Option<Start<R>> {
         debug_assert!(self.at_once > 0);
         let Some((number, (key, request))) = self.waiting.pop_first() else {

@@ -49,7 +49,7 @@ proptest! {
     }
 }
 
-/// A caller of the oracle: what it may still see.
+/// A caller of the oracle: the outcomes that it may still see.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Caller {
     Waits { deadline: Option<u64> },
@@ -85,13 +85,13 @@ fn deeds() -> impl Strategy<Value = Vec<Deed>> {
     vec(deed, 0..200)
 }
 
-/// One that was picked of these.
+/// Picks one of these.
 fn picked<T: Copy>(of: impl Iterator<Item = T>, pick: usize) -> Option<T> {
     let all: Vec<T> = of.collect();
     (!all.is_empty()).then(|| all[pick % all.len()])
 }
 
-/// The outcome that a loss gives.
+/// Outcome of a loss.
 const LOST: u32 = u32::MAX;
 
 proptest! {
@@ -249,7 +249,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     vec(event, 0..200)
 }
 
-/// What the oracle knows of one that is handled: its key while it is wanted.
+/// Requests in handling, for the oracle: the key of each while its answer is wanted.
 type Handled = Vec<(u64, Option<Key>)>;
 
 proptest! {

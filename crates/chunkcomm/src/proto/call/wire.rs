@@ -4,7 +4,7 @@
 //!   kind u8 | slot u32 | the rest: a value, a text, or nothing
 //! ```
 //!
-//! Which words there are goes by the version that the link agreed on.
+//! The set of words depends on the version that the link agreed on.
 
 use super::super::packet::Lane;
 use std::fmt;
@@ -30,19 +30,19 @@ crate::debug_with_causes!(WireError);
 
 impl std::error::Error for WireError {}
 
-/// What a client says.
+/// Word of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// The first word: where answers go, and in which lane.
+    /// The first word: the channel for answers, and its lane.
     Hello {
         /// The number in the name of the answers' channel.
         answers: u64,
-        /// Its lane.
+        /// The lane of that channel.
         lane: Lane,
     },
     /// A call.
     Call {
-        /// The client's number of it.
+        /// The client's number of the call.
         slot: u32,
         /// The encoded request.
         value: &'a [u8],
@@ -54,7 +54,7 @@ pub enum Request<'a> {
     },
 }
 
-/// What stands before the value of a call.
+/// Head of a call, before its value.
 #[must_use]
 pub fn call_head(slot: u32) -> (u8, u32) {
     (CALL, slot)
@@ -97,11 +97,11 @@ fn split(message: &[u8]) -> Result<(u8, u32, &[u8]), WireError> {
 }
 
 impl<'a> Request<'a> {
-    /// What a message says.
+    /// Parses a message.
     ///
     /// # Errors
     ///
-    /// It is no word of a client's.
+    /// It is no word of a client.
     pub fn parse(message: &'a [u8]) -> Result<Request<'a>, WireError> {
         let (kind, slot, rest) = split(message)?;
         match (kind, rest) {
@@ -116,24 +116,24 @@ impl<'a> Request<'a> {
     }
 }
 
-/// How a call came out, as a service says it.
+/// Outcome of a call, in the words of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The answer's value follows.
     Value,
-    /// The handler gave an error, whose text follows.
+    /// The handler returned an error, whose text follows.
     Failed,
     /// The handler panicked; its message follows.
     Panicked,
-    /// Too many requests wait: it was not run.
+    /// Too many requests wait; the request was not run.
     Overloaded,
-    /// It was cancelled.
+    /// The call was cancelled.
     Cancelled,
-    /// The service closes: it was not run.
+    /// The service is closing; the request was not run.
     Closing,
-    /// The request could not be decoded: it was not run. Why follows.
+    /// The request could not be decoded and was not run. The reason follows.
     Unreadable,
-    /// The handler was done, and its answer cannot be sent. Why follows.
+    /// The handler was done, but its answer cannot be sent. The reason follows.
     Unsendable,
 }
 
@@ -149,7 +149,7 @@ const KINDS: [Kind; 8] = [
 ];
 
 impl Kind {
-    /// What stands before the value or text of an answer.
+    /// Head of an answer, before its value or text.
     #[must_use]
     pub fn head(self, slot: u32) -> (u8, u32) {
         (self as u8, slot)
@@ -164,11 +164,11 @@ impl Kind {
     }
 }
 
-/// What an answer says: which call it is for, how that came out, and the value or text.
+/// Parses an answer: the slot of its call, the outcome, and the value or text.
 ///
 /// # Errors
 ///
-/// It is no word of a service's.
+/// It is no word of a service.
 pub fn answer(message: &[u8]) -> Result<(u32, Kind, &[u8]), WireError> {
     let (kind, slot, rest) = split(message)?;
     let kind = KINDS.get(usize::from(kind)).ok_or(WireError)?;

@@ -10,20 +10,20 @@ use crate::proto::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// The channel that somebody talks through, numbered by the driver.
+/// The channel of a node to the manager, numbered by the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Line(pub u64);
 
-/// What the manager does now.
+/// State of the manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It waits until all ranks are there.
+    /// The manager waits until all ranks are there.
     Gathering,
     /// The cluster runs.
     Running,
-    /// All were told to stop.
+    /// All were asked to stop.
     Finished {
-        /// Who asked for it; `None`: everybody was done.
+        /// The member that asked for it; `None` when all were done.
         by: Option<NodeId>,
     },
     /// The cluster did not start.
@@ -33,60 +33,60 @@ pub enum Phase {
 struct Seat {
     member: Member,
     line: Line,
-    /// The last barrier that it passed.
+    /// Last barrier that the member passed.
     passed: u64,
-    /// It waits at this one, which is a later one.
+    /// Later barrier that the member waits at.
     at: Option<u64>,
     done: bool,
-    /// It was a member of an earlier manager.
+    /// Whether it was a member of an earlier manager.
     again: bool,
 }
 
-/// The system manager: who is a member, and what all are told.
+/// The system manager: keeps the members, and reports to them.
 ///
-/// Order of calls: `handle_*` as things happen, then [`Manager::poll_transmit`]
-/// until it gives nothing; [`Manager::handle_timeout`] when [`Manager::poll_timeout`]
-/// has come. A line that was told `Refused` is of no further use.
+/// Order of calls: `handle_*` as things happen, then [`Manager::poll_transmit`] until it returns
+/// nothing; [`Manager::handle_timeout`] when [`Manager::poll_timeout`] has come. A line that got
+/// `Refused` is of no further use.
 pub struct Manager {
     incarnation: u128,
     size: u32,
     began: Time,
     ready_by: Time,
-    /// Until then it may hear of an earlier manager.
+    /// End of the wait for members of an earlier manager.
     alone_until: Option<Time>,
-    /// Those of rank 0, which all must have.
+    /// Functions of rank 0, which all must have.
     functions: Option<Vec<Signature>>,
     phase: Phase,
     seats: BTreeMap<u32, Seat>,
     lines: BTreeMap<Line, u32>,
-    /// Those who want the next free rank before all others are there.
+    /// Nodes that want the next free rank before all others are there.
     early: Vec<(Line, Ready)>,
-    /// What those are called who have no seat yet.
+    /// Names of nodes that have no seat yet.
     called: BTreeMap<Line, String>,
     names: BTreeMap<String, BTreeSet<NodeId>>,
     deaths: VecDeque<Death>,
-    /// Who died since the last barrier was passed.
+    /// Members that died since the last barrier was passed.
     died: Vec<NodeId>,
     /// The last barrier that was passed.
     barrier: u64,
-    /// Who had died when it was.
+    /// The dead that this barrier named.
     named: Vec<NodeId>,
-    /// Members of an earlier manager have announced themselves.
+    /// Whether members of an earlier manager have announced themselves.
     again: bool,
-    /// Whom these knew as members.
+    /// The members that these knew.
     known: BTreeSet<NodeId>,
-    /// Who of `deaths`.
+    /// Ids of `deaths`.
     dead: BTreeSet<NodeId>,
-    /// Whom of the dead no barrier has named yet, by the barrier that is to.
+    /// The dead that no barrier has named yet, by the barrier that is to name them.
     unnamed: BTreeMap<u64, Vec<NodeId>>,
-    /// The ranks that were told that the cluster does not start.
+    /// Ranks that have heard that the cluster does not start.
     told: BTreeSet<u32>,
     transmits: VecDeque<(Line, Down)>,
 }
 
 impl Manager {
-    /// A manager that waits for ranks 0 to `size` - 1 until `ready_within` from
-    /// `now`. With its incarnation it is told from the one before.
+    /// A manager that waits for ranks 0 to `size` - 1 until `ready_within` from `now`. Its
+    /// incarnation distinguishes it from the one before.
     #[must_use]
     pub fn new(incarnation: u128, size: u32, ready_within: Duration, now: Time) -> Manager {
         Manager {
@@ -115,33 +115,34 @@ impl Manager {
         }
     }
 
-    /// It may be another one's successor, and hear of that from others alone: without any
-    /// rank to wait for it waits so long for members that know the earlier one.
+    /// Makes a manager that may be the successor of another, and can hear of that from members
+    /// alone. Without any rank to wait for, it waits for `wait` for members that know the earlier
+    /// one.
     #[must_use]
     pub fn succeeding(self, wait: Duration) -> Manager {
         let alone_until = (!wait.is_zero()).then(|| self.began.after(wait));
         Manager { alone_until, ..self }
     }
 
-    /// Whoever runs functions must have these; `None`: they are not compared.
+    /// Sets the functions that every node with functions must have; `None`: they are not compared.
     #[must_use]
     pub fn comparing(self, functions: Option<Vec<Signature>>) -> Manager {
         Manager { functions, ..self }
     }
 
-    /// What it does now.
+    /// The manager's state.
     #[must_use]
     pub fn phase(&self) -> &Phase {
         &self.phase
     }
 
-    /// The members that are there, by rank.
+    /// The present members, by rank.
     pub fn members(&self) -> impl Iterator<Item = &Member> {
         self.seats.values().map(|seat| &seat.member)
     }
 
-    /// How many may still come to a cluster that did not start, and hear why: the ranks that
-    /// were not told and are not to blame.
+    /// Number of nodes that may still come to a cluster that did not start, and hear the reason:
+    /// the ranks that have not heard it and are not to blame.
     #[must_use]
     pub fn untold(&self) -> usize {
         let Phase::Failed(why) = &self.phase else { return 0 };
@@ -150,21 +151,21 @@ impl Manager {
         (0..self.size).filter(|rank| !heard(rank)).count()
     }
 
-    /// The next message, and over which line.
+    /// The next message, and its line.
     pub fn poll_transmit(&mut self) -> Option<(Line, Down)> {
         self.transmits.pop_front()
     }
 
-    /// When [`Manager::handle_timeout`] is to be called.
+    /// Time for the next [`Manager::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let next = self.alone_until.map_or(self.ready_by, |until| until.min(self.ready_by));
         (self.phase == Phase::Gathering).then_some(next)
     }
 
-    /// Time has gone on. Who is not there when its time is over is missing, and
-    /// the cluster does not start. Where members of an earlier manager announced
-    /// themselves, the missing ones are dead and it goes on.
+    /// Handles the passing of time. When the time for the start is over, absent ranks are missing,
+    /// and the cluster does not start. If members of an earlier manager announced themselves, the
+    /// missing ones are dead and the cluster goes on.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.phase != Phase::Gathering {
             return;
@@ -185,7 +186,7 @@ impl Manager {
         self.check();
     }
 
-    /// A message came over `line`.
+    /// Handles a message on `line`.
     pub fn handle_message(&mut self, line: Line, message: Up) {
         let seated = self.lines.get(&line).copied();
         match (message, seated) {
@@ -195,16 +196,16 @@ impl Manager {
                 self.transmits.push_back((line, Down::Refused(Refusal::Twice)));
                 self.remove_dead(rank, "it announced itself twice".to_owned());
             }
-            // Who was not told that there is a cluster has nothing to say.
+            // A node has nothing to say before it knows that there is a cluster.
             (_, Some(_)) if self.phase == Phase::Gathering => {}
             (message, Some(rank)) => self.handle_word(rank, message),
-            // Whose rank was taken away by its death, or was refused.
+            // The node lost its rank by its death, or was refused.
             (_, None) => {}
         }
         self.check();
     }
 
-    /// The line is gone, and who used it, if it did not leave before.
+    /// Handles the loss of a line: its member is dead, unless it left before.
     pub fn handle_lost(&mut self, line: Line, why: impl Into<String>) {
         self.early.retain(|(early, _)| *early != line);
         self.called.remove(&line);
@@ -214,7 +215,7 @@ impl Manager {
         self.check();
     }
 
-    /// Who started this rank says that its process has ended.
+    /// Handles the end of a rank's process, as reported by its parent.
     pub fn handle_exit(&mut self, rank: u32, why: impl Into<String>) {
         if self.seats.contains_key(&rank) {
             self.remove_dead(rank, why.into());
@@ -229,7 +230,7 @@ impl Manager {
         let id = seat.member.id;
         match message {
             Up::Ready(_) => unreachable!("handled by the caller"),
-            // Its name is that of its coming.
+            // The name is fixed when the node announces itself.
             Up::Called(_) => {}
             Up::Barrier(number) => {
                 seat.at = Some(number).filter(|number| next_of(seat.passed) == Some(*number));
@@ -274,7 +275,7 @@ impl Manager {
         }
     }
 
-    /// Lets everybody pass the next barrier when all have come to it.
+    /// Lets all members pass the next barrier when all have come to it.
     fn pass_barrier(&mut self) {
         let Some(next) = next_of(self.barrier) else { return };
         let all_came = self.seats.values().all(|seat| seat.at == Some(next));
@@ -285,8 +286,8 @@ impl Manager {
         }
     }
 
-    /// What anybody has passed, all have passed. After a change of managers that is news
-    /// to some.
+    /// Lets all members pass the last barrier that one has passed. After a change of managers that
+    /// is news to some.
     fn catch_up(&mut self) {
         let number = self.barrier;
         for seat in self.seats.values_mut().filter(|seat| seat.passed < number) {
@@ -310,7 +311,7 @@ impl Manager {
         }
     }
 
-    /// The cluster does not start; everybody is told why.
+    /// Ends a cluster that does not start; all present nodes get the reason.
     fn fail(&mut self, why: Refusal) {
         if self.phase == Phase::Gathering {
             let early = std::mem::take(&mut self.early).into_iter().map(|(line, _)| line);
@@ -338,12 +339,12 @@ impl Manager {
                 self.pass_barrier();
                 self.finish_if_all_done();
             }
-            // Everybody goes then.
+            // All members go then.
             Phase::Finished { .. } | Phase::Failed(_) => {}
         }
     }
 
-    /// The next barrier names it.
+    /// Notes a death, which the next barrier names.
     fn note_death(&mut self, death: Death) {
         if self.died.len() == DEATHS_MAX {
             self.died.remove(0);
@@ -352,7 +353,7 @@ impl Manager {
         self.remember(death);
     }
 
-    /// Who was taken for dead is there.
+    /// Takes a death back: the member is there.
     fn revive(&mut self, id: NodeId) {
         if self.dead.remove(&id) {
             self.deaths.retain(|death| death.id != id);
@@ -373,7 +374,7 @@ impl Manager {
     fn remove(&mut self, rank: u32) -> Option<Seat> {
         let seat = self.seats.remove(&rank)?;
         self.lines.remove(&seat.line);
-        // Others learn that from its end.
+        // Others learn of the withdrawn names from the end of the member.
         self.names.values_mut().for_each(|ids| {
             ids.remove(&seat.member.id);
         });
@@ -390,7 +391,7 @@ impl Manager {
         self.transmits.extend(lines);
     }
 
-    /// What holds after every call.
+    /// Checks the invariants that hold after every call.
     fn check(&self) {
         assert_eq!(self.seats.len(), self.lines.len(), "a line for each seat");
         for (rank, seat) in &self.seats {

@@ -1,4 +1,4 @@
-//! A member's side of a cluster: what it knows of the others.
+//! A member's side of a cluster: its view of the others.
 
 mod hearing;
 mod standing;
@@ -10,53 +10,52 @@ use crate::proto::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Of so many changes the last ones are kept for those who look later.
+/// Changes kept for later readers, at most.
 pub const CHANGES_MAX: usize = 1024;
 
-/// How a barrier was passed: who died while the others came.
+/// Result of a barrier: the members that died while the others came.
 pub type Passed = Vec<NodeId>;
 
-/// What one node knows of its cluster.
+/// View that one node has of its cluster.
 ///
-/// Order of calls: [`Membership::announce`] when there is a line to a manager;
-/// `handle_*` and plain verbs as things happen, and after each
-/// [`Membership::poll_transmit`] until it gives nothing.
+/// Order of calls: [`Membership::announce`] when there is a line to a manager; `handle_*` and plain
+/// verbs as things happen, and after each [`Membership::poll_transmit`] until it returns nothing.
 pub struct Membership {
     ready: Ready,
-    /// What this node is called.
+    /// Name of this node.
     name: Option<String>,
     rejoin_window: Duration,
     standing: Standing,
-    /// Where another manager is waited for, or spoken to: until then.
+    /// End of the wait for another manager, or for its answer.
     back_by: Option<Time>,
     words: VecDeque<Up>,
     done: bool,
     asked_to_finish: bool,
-    /// The manager that knows this node.
+    /// Incarnation of the manager that knows this node.
     manager: Option<u128>,
     size: u32,
     members: BTreeMap<u32, Member>,
     names: BTreeMap<String, BTreeSet<NodeId>>,
-    /// What nodes are called: those of members, of who is about to be one, and of the dead.
+    /// Names of nodes: of members, of those about to be one, and of the dead.
     called: BTreeMap<NodeId, String>,
-    /// What this node provides, or asked to.
+    /// Names that this node provides, or asked to.
     provides: BTreeSet<String>,
     refused_names: BTreeSet<String>,
     deaths: Vec<Death>,
-    /// Who died, and no barrier has named yet.
+    /// The dead that no barrier has named yet.
     unnamed: Vec<NodeId>,
     passed: u64,
     at: Option<u64>,
-    /// It came to this barrier, and nobody here has heard how it was passed.
+    /// Barrier that this node came to, while nobody here has its result.
     owed: Option<u64>,
-    /// How the last barrier was passed.
+    /// Result of the last barrier.
     how: Passed,
     changes: VecDeque<Change>,
     changes_before: u64,
 }
 
 impl Membership {
-    /// A node that is about to announce itself so.
+    /// A node that is about to announce itself with `ready`.
     #[must_use]
     pub fn new(ready: Ready, rejoin_window: Duration) -> Membership {
         Membership {
@@ -86,19 +85,19 @@ impl Membership {
         }
     }
 
-    /// The node has this name.
+    /// Sets the node's name.
     #[must_use]
     pub fn called(self, name: Option<String>) -> Membership {
         Membership { name, ..self }
     }
 
-    /// How it stands to the manager.
+    /// Relation of this node to the manager.
     #[must_use]
     pub fn standing(&self) -> &Standing {
         &self.standing
     }
 
-    /// How it ended, if it has.
+    /// End of the membership, if it has ended.
     #[must_use]
     pub fn end(&self) -> Option<&End> {
         match &self.standing {
@@ -107,49 +106,49 @@ impl Membership {
         }
     }
 
-    /// This node, once it is a member.
+    /// Id of this node, once it is a member.
     #[must_use]
     pub fn id(&self) -> Option<NodeId> {
         let rank = self.ready.rank.filter(|_| self.manager.is_some())?;
         Some(NodeId { rank, incarnation: self.ready.incarnation })
     }
 
-    /// How many nodes started the cluster.
+    /// Number of nodes that started the cluster.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// Everybody who is there, by rank, this node too.
+    /// All present members, by rank, this node included.
     #[must_use]
     pub fn members(&self) -> &BTreeMap<u32, Member> {
         &self.members
     }
 
-    /// Who died, in the order in which that was told.
+    /// Deaths in the order in which they were reported.
     #[must_use]
     pub fn deaths(&self) -> &[Death] {
         &self.deaths
     }
 
-    /// The members whose nodes are called so, by rank.
+    /// The members whose nodes have this name, by rank.
     pub fn members_named(&self, name: &str) -> impl Iterator<Item = &Member> {
         self.members.values().filter(move |member| member.name.as_deref() == Some(name))
     }
 
-    /// Who was called so and died, the last of several.
+    /// Death of a node of this name, the last of several.
     #[must_use]
     pub fn death_of(&self, name: &str) -> Option<&Death> {
         let was_called = |death: &&Death| self.called.get(&death.id).is_some_and(|it| it == name);
         self.deaths.iter().rfind(was_called)
     }
 
-    /// Who provides something under `name`, by rank.
+    /// Nodes that provide something under `name`, by rank.
     pub fn providers(&self, name: &str) -> impl Iterator<Item = NodeId> {
         self.names.get(name).into_iter().flatten().copied()
     }
 
-    /// This node asked to provide something under `name`, and was not refused.
+    /// Whether this node asked to provide something under `name`, and was not refused.
     #[must_use]
     pub fn provides(&self, name: &str) -> bool {
         self.provides.contains(name)
@@ -161,13 +160,13 @@ impl Membership {
         self.at
     }
 
-    /// The name was not taken.
+    /// Whether the manager refused the name.
     #[must_use]
     pub fn is_name_refused(&self, name: &str) -> bool {
         self.refused_names.contains(name)
     }
 
-    /// How many changes there were.
+    /// Number of changes so far.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.changes_before + self.changes.len() as u64
@@ -183,8 +182,8 @@ impl Membership {
         Some((self.changes.get(index)?.clone(), number + 1))
     }
 
-    /// There is a line to a manager: this node announces itself, and what was not
-    /// heard by the manager before is said anew.
+    /// Announces this node on a line to a manager; everything that the manager has not heard before
+    /// is sent again.
     pub fn announce(&mut self) {
         if self.end().is_some() {
             return;
@@ -208,7 +207,7 @@ impl Membership {
         }
     }
 
-    /// What is to be said to the manager next.
+    /// Next word for the manager.
     pub fn poll_transmit(&mut self) -> Option<Up> {
         let may_speak = match &self.standing {
             Standing::Announced => {
@@ -220,7 +219,7 @@ impl Membership {
         if may_speak { self.words.pop_front() } else { None }
     }
 
-    /// The manager is gone. True when another is to be looked for, until
+    /// Handles the loss of the manager. Returns whether to look for another, until
     /// [`Membership::poll_timeout`].
     pub fn handle_manager_lost(&mut self, why: impl Into<String>, now: Time) -> bool {
         let why = why.into();
@@ -239,13 +238,13 @@ impl Membership {
         true
     }
 
-    /// When [`Membership::handle_timeout`] is to be called.
+    /// Time for the next [`Membership::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         self.back_by.filter(|_| self.end().is_none())
     }
 
-    /// Time has gone on: a manager that is not back by now does not count any more.
+    /// Handles the passing of time: a manager that is not back by now counts as lost.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.poll_timeout().is_none_or(|until| now < until) {
             return;
@@ -257,8 +256,8 @@ impl Membership {
         self.standing = Standing::Ended(End::ManagerLost { why });
     }
 
-    /// This node waits at the next barrier; gives its number. Until
-    /// [`Membership::leave_barrier`] it is the same one.
+    /// Comes to the next barrier; returns its number. Until [`Membership::leave_barrier`] the
+    /// number stays the same.
     pub fn enter_barrier(&mut self) -> u64 {
         if let Some(number) = self.owed {
             return number;
@@ -269,45 +268,45 @@ impl Membership {
         number
     }
 
-    /// Somebody here knows that this barrier was passed.
+    /// Notes that the result of this barrier was read here.
     pub fn leave_barrier(&mut self, number: u64) {
         self.owed = self.owed.filter(|owed| *owed != number);
     }
 
-    /// The barrier of this number was passed, and how.
+    /// Result of the barrier of this number, once it was passed.
     #[must_use]
     pub fn barrier(&self, number: u64) -> Option<&Passed> {
         (self.passed >= number).then_some(&self.how)
     }
 
-    /// This node provides something under this name from now on.
+    /// Provides something under this name from now on.
     pub fn provide(&mut self, name: &str) {
         self.provides.insert(name.to_owned());
         self.refused_names.remove(name);
         self.words.push_back(Up::Provide(name.to_owned()));
     }
 
-    /// It no longer does.
+    /// Provides nothing under this name any more.
     pub fn withdraw(&mut self, name: &str) {
         self.provides.remove(name);
         self.words.push_back(Up::Withdraw(name.to_owned()));
     }
 
-    /// All are to stop.
+    /// Asks all to stop.
     pub fn finish(&mut self) {
         if !std::mem::replace(&mut self.asked_to_finish, true) {
             self.words.push_back(Up::Finish);
         }
     }
 
-    /// This node has no more to do.
+    /// Reports that this node has no more to do.
     pub fn done(&mut self) {
         if !std::mem::replace(&mut self.done, true) {
             self.words.push_back(Up::Done);
         }
     }
 
-    /// This node goes, and the others stay.
+    /// Leaves; the other members stay.
     pub fn leave(&mut self) {
         if self.end().is_some() {
             return;

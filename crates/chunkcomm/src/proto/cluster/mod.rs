@@ -1,26 +1,26 @@
-//! The system manager of a cluster and what its members know: two pure machines
-//! and the messages between them. After the Eden runtime's `SysMan` (J. Berthold,
-//! "Dynamic Chunking in Eden", section 3.1: Ready, Task-Ids, Finish) and the
-//! dynamic hosts of PVM.
+//! The system manager of a cluster and its members' view: two pure machines and the messages
+//! between them. After the Eden runtime's `SysMan` (J. Berthold, "Dynamic Chunking in Eden",
+//! section 3.1: Ready, Task-Ids, Finish) and the dynamic hosts of PVM.
 //!
 //! ```text
 //!   member                                      manager (in the process of rank 0)
 //!     Called(name), Ready(rank, size, ..) ────▶ gathers until all are there
-//!     ◀──── Called(who, name) .., TaskIds(members, names, ..)  or Refused(why)
+//!     ◀──── Called(id, name) .., TaskIds(members, names, ..)  or Refused(why)
 //!     Barrier, Provide, Finish, Done, Leave ──▶
-//!     ◀──── Joined, Gone, Released, Provided ─  told to everybody
-//!     ◀──── Finish ──────────────────────────── asked for, or everybody is done
+//!     ◀──── Joined, Left, Died, Provided ..  ── sent to all
+//!     ◀──── Released ────────────────────────── all have come to the barrier
+//!     ◀──── Finish ──────────────────────────── asked for, or all are done
 //! ```
 //!
-//! Who somebody is, is a rank *and* an incarnation: a process that takes the rank
-//! of a dead one is somebody else.
+//! A member is identified by a rank *and* an incarnation: a process that takes the rank of a dead
+//! one is another member.
 //!
-//! What must agree is the size at the start, and the functions that members run for each
-//! other ([`Signature`]); everything else is a range of versions or is compared where it is
-//! used, so that programs of several versions are members of one cluster.
+//! All members must agree on the size at the start, and on the functions that they run for each
+//! other ([`Signature`]). Everything else is a range of versions or is compared where it is used,
+//! so that programs of several versions are members of one cluster.
 //!
-//! Who speaks an older version is not told what that does not have: each word knows since when
-//! it is said ([`Up::since`], [`Down::since`]), and is left out by the driver.
+//! Each word knows the version that brought it ([`Up::since`], [`Down::since`]); the driver does
+//! not send it to a node of an older version.
 //!
 //! Reading order: this file, [`manager`], [`membership`].
 
@@ -37,16 +37,16 @@ pub use signature::{Mismatch, Signature};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// More members than this are not admitted.
+/// Most members of a cluster; further nodes are refused.
 pub const MEMBER_COUNT_MAX: u32 = 65_536;
-/// The longest name that something can be provided under, in bytes.
+/// Longest name that something can be provided under, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
-/// So many names one member may provide.
+/// Names that one member may provide, at most.
 pub const NAMES_A_MEMBER_MAX: usize = 1024;
-/// Of so many deaths the last ones are remembered.
+/// Deaths that are remembered, the last ones.
 pub const DEATHS_MAX: usize = 4096;
 
-/// Names of members that are remembered, those of ranks that there may be.
+/// Names of nodes that are remembered, at most: one for each possible rank.
 pub const CALLED_MAX: usize = 65_536;
 
 /// One life of one rank.
@@ -64,19 +64,19 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// A member as everybody knows it.
+/// A member as all members know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Who it is.
+    /// Rank and incarnation.
     pub id: NodeId,
-    /// The machine that it runs on.
+    /// The machine that the member runs on.
     pub host: String,
-    /// Its process there.
+    /// The process id there.
     pub pid: u32,
-    /// Where it listens, the best first.
+    /// Addresses at which the member listens, the best first.
     pub addresses: Vec<String>,
-    /// What its node is called, if it was given a name. Told by a word of its own, since the
-    /// first version did not have it.
+    /// Name of its node, if given. Sent by a word of its own, since the first version did not have
+    /// it.
     #[serde(skip)]
     pub name: Option<String>,
 }
@@ -91,12 +91,12 @@ impl fmt::Display for Member {
     }
 }
 
-/// A member is gone that had not said so.
+/// End of a member that had not announced it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Death {
-    /// Who.
+    /// The dead member.
     pub id: NodeId,
-    /// How that was noticed.
+    /// How the death was noticed.
     pub why: String,
 }
 
@@ -106,67 +106,67 @@ impl fmt::Display for Death {
     }
 }
 
-/// Somebody announces itself.
+/// Announcement of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ready {
-    /// The rank that it was started with; `None`: the next free one, in a cluster
-    /// that runs.
+    /// The rank that it was started with; `None` asks for the next free one, in a cluster that
+    /// runs.
     pub rank: Option<u32>,
-    /// How large it was told the cluster is at its start.
+    /// Size of the cluster at its start, as given to the node.
     pub size: Option<u32>,
-    /// The random number of its node.
+    /// The random number of the node.
     pub incarnation: u128,
-    /// The machine that it runs on.
+    /// The machine that the node runs on.
     pub host: String,
-    /// Its process there.
+    /// The process id there.
     pub pid: u32,
-    /// Where it listens.
+    /// Addresses at which the node listens.
     pub addresses: Vec<String>,
-    /// The functions that it runs for others; `None`: it runs none, and they are not
+    /// The functions that the node runs for others; `None`: it runs none, and they are not
     /// compared.
     pub functions: Option<Vec<Signature>>,
-    /// It was a member already, and its manager is gone.
+    /// State of a node that was a member already and lost its manager.
     pub again: Option<Box<Before>>,
 }
 
-/// What a member brings along that announces itself again.
+/// State that a member brings along when it announces itself again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Before {
-    /// The last barrier that it passed.
+    /// Last barrier that the member passed.
     pub passed: u64,
-    /// It waits at this one.
+    /// Barrier that the member waits at.
     pub at: Option<u64>,
-    /// What it provides.
+    /// Names that the member provides.
     pub names: Vec<String>,
-    /// It has no more to do.
+    /// Whether the member has no more to do.
     pub done: bool,
-    /// Who was there, as far as it knew.
+    /// Members that it knew.
     pub members: Vec<NodeId>,
-    /// Who had died, as far as it knew.
+    /// Deaths that it knew.
     pub deaths: Vec<Death>,
-    /// Whom of these no barrier has named yet.
+    /// Those of the dead that no barrier has named yet.
     pub unnamed: Vec<NodeId>,
 }
 
-/// What a member says to the manager.
+/// Word of a member to the manager.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Up {
-    /// It is there: the first word, and once.
+    /// The node is there: sent once, before all words but `Called`.
     Ready(Ready),
-    /// It waits at the barrier of this number.
+    /// The member waits at the barrier of this number.
     Barrier(u64),
-    /// It provides something under a name from now on.
+    /// The member provides something under this name from now on.
     Provide(String),
-    /// It no longer does.
+    /// The member provides nothing under this name any more.
     Withdraw(String),
     /// All are to stop.
     Finish,
-    /// It has no more to do; when nobody has, all stop.
+    /// The member has no more to do; when this holds for all, all stop.
     Done,
-    /// It goes, and the others stay.
+    /// The member goes, and the others stay.
     Leave,
-    /// What its node is called; said before `Ready`.
+    /// Name of the node; sent before `Ready`.
     Called(String),
 }
 
@@ -187,39 +187,39 @@ impl Up {
     }
 }
 
-/// What the manager says to a member.
+/// Word of the manager to a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Down {
-    /// All are there: the first word, unless it is `Refused`.
+    /// All are there. The first word, but for `Called`; or `Refused` comes instead.
     TaskIds(TaskIds),
-    /// It is not taken; the last word.
+    /// The node is not admitted; the last word.
     Refused(Refusal),
-    /// Somebody came later.
+    /// A later member came.
     Joined(Member),
-    /// A member said that it goes.
+    /// A member left, and had announced it.
     Left(NodeId),
-    /// A member is gone that did not say so.
+    /// A member is gone without having announced it.
     Died(Death),
-    /// Everybody came to the barrier of this number, but for these, who died.
+    /// All members came to this barrier, except the dead.
     Released {
-        /// Its number.
+        /// Number of the barrier.
         number: u64,
-        /// Who died since the barrier before it.
+        /// Members that died since the barrier before.
         died: Vec<NodeId>,
     },
-    /// Somebody provides something.
+    /// A member provides something under this name.
     Provided(String, NodeId),
-    /// Somebody no longer does.
+    /// A member provides nothing under this name any more.
     Withdrawn(String, NodeId),
-    /// Too many names, or one that is empty or too long.
+    /// The name is refused: the member has too many, or the name is empty or too long.
     NameRefused(String),
-    /// All stop: somebody asked for it, or everybody is done.
+    /// All stop: a member asked for it, or all are done.
     Finish {
-        /// Who asked.
+        /// The member that asked; `None` when all were done.
         by: Option<NodeId>,
     },
-    /// What nodes are called; said before the first word that makes them known.
+    /// Names of nodes; sent before the first word that makes these known.
     Called(Vec<(NodeId, String)>),
 }
 
@@ -243,20 +243,20 @@ impl Down {
     }
 }
 
-/// The cluster as it is when somebody becomes a member.
+/// State of the cluster when a node becomes a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskIds {
     /// The manager's incarnation.
     pub manager: u128,
-    /// The rank of the one who reads this.
+    /// The rank of the receiver.
     pub rank: u32,
-    /// How many started it.
+    /// Number of nodes that started the cluster.
     pub size: u32,
-    /// Everybody, the reader too.
+    /// All members, the receiver included.
     pub members: Vec<Member>,
-    /// What is provided, and by whom.
+    /// Provided names, each with its provider.
     pub names: Vec<(String, NodeId)>,
-    /// Who died before.
+    /// Deaths before.
     pub deaths: Vec<Death>,
     /// The last barrier that was passed.
     pub barrier: u64,

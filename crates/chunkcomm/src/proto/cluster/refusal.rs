@@ -1,30 +1,31 @@
-//! Why somebody is no member.
+//! Reasons why a node is no member.
 
 use super::{MEMBER_COUNT_MAX, Member, Mismatch};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Why somebody is no member, or the cluster did not start.
+/// Reason why a node is no member, or the cluster did not start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It was told another size.
+    /// The node was given another size.
     Size {
-        /// Whose size differs; `None`: one that comes later, without a rank.
+        /// The node's rank; `None` for one that comes later, without a rank.
         rank: Option<u32>,
-        /// What it was told.
+        /// The size given to the node.
         theirs: u32,
-        /// What the manager was told.
+        /// The size given to the manager.
         ours: u32,
     },
-    /// It runs another function under a name than rank 0 does, or not the same ones.
+    /// The functions of the node differ from those of rank 0, in names or types.
     Functions {
-        /// Who; `None`: one that comes later, without a rank.
+        /// The node's rank; `None` for one that comes later, without a rank.
         rank: Option<u32>,
-        /// The first function that is not the same.
+        /// The first function that differs.
         mismatch: Box<Mismatch>,
     },
-    /// The rank is not below the size, and the cluster has not started.
+    /// The rank is not below the size. Only a node that was a member before, or that joins a
+    /// running cluster without a size, may have such a rank.
     Rank {
         /// The rank.
         rank: u32,
@@ -35,19 +36,19 @@ pub enum Refusal {
     Taken(Box<Member>),
     /// These ranks were not there in time.
     Missing {
-        /// Which.
+        /// The ranks.
         ranks: Vec<u32>,
-        /// How long they were waited for, in milliseconds.
+        /// Length of the wait, in milliseconds.
         waited_ms: u64,
     },
-    /// This one ended before all were there.
+    /// This rank ended before all were there.
     DiedEarly {
-        /// Its rank.
+        /// The rank.
         rank: u32,
-        /// How that was noticed.
+        /// How the end was noticed.
         why: String,
     },
-    /// It announced itself before, over the same channel.
+    /// The node announced itself before, over the same channel.
     Twice,
     /// The cluster has stopped.
     Over,
@@ -56,7 +57,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The ranks that are to blame, as far as they are known.
+    /// The ranks to blame, as far as they are known.
     #[must_use]
     pub fn ranks(&self) -> Vec<u32> {
         match self {
@@ -114,12 +115,12 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Ranks as people write them, the first of many.
+/// Ranks in words for people: the first ones, and the number of the others.
 struct Ranks<'a>(&'a [u32]);
 
 impl fmt::Display for Ranks<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// More are only counted.
+        /// Ranks that are shown, at most; more are only counted.
         const SHOWN_MAX: usize = 16;
         f.write_str(if self.0.len() == 1 { "rank " } else { "ranks " })?;
         for (index, rank) in self.0.iter().take(SHOWN_MAX).enumerate() {

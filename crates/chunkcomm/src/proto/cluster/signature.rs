@@ -1,5 +1,5 @@
-//! The functions and processes that members run for each other: all must mean the same by a
-//! name.
+//! The functions and processes that members run for each other: a name must mean the same on all
+//! members.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,17 +8,17 @@ use std::fmt;
 /// A function or process by its name and types.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signature {
-    /// The name that it is asked for by.
+    /// The name of the function or process.
     pub name: String,
-    /// Fingerprints of its types: what goes in, then what comes out, which a process has
-    /// not. They alone are compared.
+    /// Fingerprints of its types, the only parts compared: the input, then the result, which a
+    /// process does not have.
     pub hashes: Vec<u64>,
-    /// The types for people.
+    /// The types, as text for people.
     pub types: String,
 }
 
 impl Signature {
-    /// What it is. Names of functions and of processes are apart.
+    /// The kind. Functions and processes have separate names.
     fn kind(&self) -> &'static str {
         if self.hashes.len() == 1 { "process" } else { "function" }
     }
@@ -30,17 +30,18 @@ impl fmt::Display for Signature {
     }
 }
 
-/// A function or process that two nodes do not have alike: at least one of them has it.
+/// A function or process that differs between two nodes; at least one of them has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mismatch {
-    /// As the one that announced itself has it.
+    /// As the announced node has it.
     pub theirs: Option<Signature>,
     /// As rank 0 has it.
     pub ours: Option<Signature>,
 }
 
 impl Mismatch {
-    /// The first by name; `None`: both have the same functions, in whatever order.
+    /// Finds the first difference by name; `None` when both have the same functions, in whatever
+    /// order.
     #[must_use]
     pub fn find(ours: &[Signature], theirs: &[Signature]) -> Option<Mismatch> {
         let by_name = |all: &[Signature]| -> BTreeMap<(&'static str, String), Signature> {
@@ -56,7 +57,7 @@ impl Mismatch {
         })
     }
 
-    /// What is different between the two.
+    /// Describes the difference for people.
     pub(super) fn between(&self, theirs: &str, ours: &str) -> String {
         match (&self.theirs, &self.ours) {
             (Some(a), Some(b)) => format!(

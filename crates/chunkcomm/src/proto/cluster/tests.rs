@@ -1,5 +1,5 @@
-//! The two machines against each other: words in any interleaving, deaths, later
-//! comers and new managers at any moment.
+//! The two machines against each other: words in any interleaving, and deaths, new members and new
+//! managers at any moment.
 
 use super::manager::{Line, Manager, Phase};
 use super::membership::{Change, End, Membership, Standing};

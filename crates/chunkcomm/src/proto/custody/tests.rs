@@ -24,7 +24,7 @@ fn what_became_of_a_port_goes_back_the_way_it_came() {
     home.handle_word(1, Word::Done(first, dropped("c")));
     assert_eq!(events(&mut home), [Event::Home(77, dropped("c"))]);
     assert_eq!((home.outstanding(), middle.outstanding()), (0, 0));
-    // Once.
+    // Only once.
     home.handle_word(1, Word::Done(first, Fate::Connected));
     assert_eq!(events(&mut home), []);
 }
@@ -39,7 +39,7 @@ fn a_carrier_that_failed_is_asked_for_what_did_not_arrive() {
     custody.handle_word(1, Word::Settled(lost));
     let told = events(&mut custody);
     assert!(matches!(&told[..], [Event::Home(1, Fate::Lost { .. })]), "{told:?}");
-    // An answer that comes after all changes nothing for one that had arrived meanwhile.
+    // A late answer changes nothing for a port that had arrived meanwhile.
     custody.handle_word(1, Word::Arrived(other));
     custody.handle_word(1, Word::Settled(other));
     assert_eq!((events(&mut custody), custody.outstanding()), (vec![], 2));
@@ -92,14 +92,13 @@ fn causes_are_cut_where_a_character_ends() {
 
 const NODES: usize = 4;
 
-/// Nodes that all have links with each other, whose words are heard late and in order, and ports
-/// among them.
+/// Nodes with links between all of them, and ports among them. Words arrive late and in order.
 #[derive(Default)]
 struct World {
     nodes: [Custody; NODES],
     /// Words on their way, by (from, to). A link's number is that of the other node.
     words: BTreeMap<(usize, usize), VecDeque<Word>>,
-    /// Ports that are held: where, their number, from where.
+    /// Ports that are held: their node, number and origin.
     held: Vec<(usize, u128, Origin)>,
     /// Ports in messages: number, from, to, hop.
     messages: Vec<(u128, usize, usize, u64)>,
@@ -121,7 +120,7 @@ impl World {
                             self.words.entry((node, to)).or_default().push_back(word);
                         }
                     }
-                    // Only the first counts: the home has forgotten it then.
+                    // Only the first counts: the home has forgotten the port then.
                     Event::Home(number, fate) => {
                         assert_eq!(number as usize % NODES, node, "told to another home");
                         self.told.entry(number).or_insert(fate);
@@ -177,7 +176,8 @@ impl World {
                 self.nodes[at].release(origin, fate);
             }
             6 => {
-                // A receiver drops what it has not taken; its sender learns that and asks.
+                // A receiver drops the messages that it has not taken; its sender learns that and
+                // asks.
                 let (from, to) = (which % NODES, (which / NODES) % NODES);
                 let before = self.messages.len();
                 self.messages.retain(|&(_, f, t, _)| (f, t) != (from, to));
@@ -207,7 +207,7 @@ impl World {
         true
     }
 
-    /// Everything that is held is dropped, every message taken, every word heard.
+    /// Drops every held port, takes every message, delivers every word.
     fn end(&mut self) {
         while !self.messages.is_empty() {
             self.step(3, 0);

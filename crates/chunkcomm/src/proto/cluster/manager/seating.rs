@@ -1,4 +1,4 @@
-//! Who is taken: the words of those who announce themselves, and the start.
+//! Admission of nodes: the words with which they announce themselves, and the start.
 
 use super::{Line, Manager, Phase, Seat, next_of};
 use crate::proto::cluster::{
@@ -12,7 +12,7 @@ impl Manager {
     pub(super) fn handle_ready(&mut self, line: Line, ready: Ready) {
         let fault = match &self.phase {
             Phase::Finished { .. } => Some(Refusal::Over),
-            // Who comes too late for the start hears what became of it.
+            // A node that comes too late for the start gets the reason of the failure.
             Phase::Failed(why) => {
                 self.told.extend(ready.rank);
                 Some(why.clone())
@@ -20,7 +20,7 @@ impl Manager {
             Phase::Gathering | Phase::Running => self.misfit(&ready),
         };
         match fault {
-            // Those who wait for the others would wait in vain.
+            // The nodes that wait for the others would wait in vain.
             Some(fault) if self.phase == Phase::Gathering && is_of_the_start(&fault) => {
                 self.transmits.push_back((line, Down::Refused(fault.clone())));
                 self.fail(fault);
@@ -44,7 +44,7 @@ impl Manager {
         }
         let Some(rank) = ready.rank else {
             let there = self.seats.len() + self.early.len();
-            // Free ranks are looked for from the size on.
+            // The search for free ranks begins at the size.
             let full = there + self.size as usize >= MEMBER_COUNT_MAX as usize;
             return full.then_some(Refusal::Full);
         };
@@ -52,14 +52,14 @@ impl Manager {
             let same = seat.member.id.incarnation == ready.incarnation;
             return (!same).then(|| Refusal::Taken(Box::new(seat.member.clone())));
         }
-        // A higher one was given to somebody who came later.
+        // A higher rank was given to a node that came later.
         let of_the_start = rank < self.size;
         let later = ready.again.is_some() || self.phase == Phase::Running && ready.size.is_none();
         let fits = of_the_start || later && rank < MEMBER_COUNT_MAX;
         (!fits).then_some(Refusal::Rank { rank, size: self.size })
     }
 
-    /// The lowest rank behind those of the start that nobody has.
+    /// The lowest free rank behind those of the start.
     fn free_rank(&self) -> u32 {
         let mut rank = self.size;
         for taken in self.seats.range(self.size..).map(|(taken, _)| *taken) {
@@ -71,7 +71,7 @@ impl Manager {
         rank
     }
 
-    /// Gives `ready` its place: a free one, or its own, of which it lost the line.
+    /// Gives `ready` its seat: a free one, or its own, of which it lost the line.
     fn seat(&mut self, line: Line, ready: Ready) {
         let rank = ready.rank.unwrap_or_else(|| self.free_rank());
         let id = NodeId { rank, incarnation: ready.incarnation };
@@ -99,7 +99,7 @@ impl Manager {
         self.revive(id);
         self.lines.insert(line, rank);
         if running {
-            // Before anything else is said to it, its own names too.
+            // The first words to it, even before its own names.
             self.welcome(rank);
             self.catch_up();
         }
@@ -114,7 +114,7 @@ impl Manager {
         }
     }
 
-    /// What a member of an earlier manager brings along.
+    /// Learns from a member of an earlier manager.
     fn learn(&mut self, before: &Before) {
         self.again = true;
         self.known.extend(&before.members);
@@ -138,7 +138,7 @@ impl Manager {
         }
     }
 
-    /// In a cluster that has not started.
+    /// Starts a cluster that is complete. For clusters that have not started.
     pub(super) fn start_if_all_there(&mut self) {
         let alone = self.alone_until.is_some() && self.size == 1 && !self.again;
         if self.missing().is_empty() && !alone {
@@ -146,7 +146,7 @@ impl Manager {
         }
     }
 
-    /// All are there.
+    /// Starts the cluster.
     pub(super) fn start(&mut self) {
         self.phase = Phase::Running;
         if self.again {
@@ -164,8 +164,8 @@ impl Manager {
         self.finish_if_all_done();
     }
 
-    /// Ranks of the start that are not there; behind another manager those of members that
-    /// anybody knew and nobody knows to be dead.
+    /// Missing ranks of the start. After another manager: missing ranks of members that any node
+    /// knew and none knows to be dead.
     pub(super) fn missing(&self) -> Vec<u32> {
         let is_free = |rank: &u32| !self.seats.contains_key(rank);
         if self.again {
@@ -182,7 +182,8 @@ impl Manager {
         self.known.iter().filter(is_lost).copied().collect()
     }
 
-    /// Whom an earlier manager had and who did not come back, or whose rank another has.
+    /// Notes the death of an earlier manager's members that did not come back, or whose rank
+    /// another has.
     fn bury_the_lost(&mut self) {
         for id in self.lost() {
             let why = "it did not announce itself to the new manager".to_owned();
@@ -190,8 +191,8 @@ impl Manager {
         }
     }
 
-    /// Barriers go on where the members of the earlier manager are: who is new here has
-    /// passed what anybody passed, and the dead are named by the barrier that was to do it.
+    /// Continues the barriers of the earlier manager's members. A new member has passed every
+    /// barrier that anybody passed. The dead are named by the barrier that was to name them.
     fn take_up_the_barriers(&mut self) {
         for seat in self.seats.values_mut().filter(|seat| !seat.again) {
             seat.passed = self.barrier;
@@ -227,14 +228,14 @@ impl Manager {
     }
 }
 
-/// Of more than [`DEATHS_MAX`] deaths barriers do not name all.
+/// Adds deaths that are not in the list. Of more than [`DEATHS_MAX`], barriers do not name all.
 fn add_unknown(to: &mut Vec<NodeId>, more: &[NodeId]) {
     let known: BTreeSet<NodeId> = to.iter().copied().collect();
     to.extend(more.iter().filter(|id| !known.contains(id)));
     to.truncate(DEATHS_MAX);
 }
 
-/// A rank of the start is none, whose place nobody else will take.
+/// Whether the fault belongs to a rank of the start, whose place no other node will take.
 fn is_of_the_start(fault: &Refusal) -> bool {
     matches!(fault, Refusal::Size { rank: Some(_), .. } | Refusal::Functions { rank: Some(_), .. })
 }

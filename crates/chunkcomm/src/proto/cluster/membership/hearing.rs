@@ -1,4 +1,4 @@
-//! What a member does with the words of its manager.
+//! How a member handles the words of its manager.
 
 use super::{Change, End, Membership, Standing, WordError};
 use crate::proto::cluster::manager::is_name;
@@ -6,13 +6,13 @@ use crate::proto::cluster::{CALLED_MAX, DEATHS_MAX, Death, Down, Member, NodeId,
 use std::collections::BTreeSet;
 
 impl Membership {
-    /// The manager said this.
+    /// Handles a word of the manager.
     ///
     /// # Errors
-    /// No manager says that now; the caller gives it up.
+    /// No manager sends that now; the caller gives it up.
     pub fn handle_message(&mut self, message: Down) -> Result<(), WordError> {
         match (&self.standing, message) {
-            // What was on its way when it ended.
+            // The word was on its way when the membership ended.
             (Standing::Ended(_), _) => {}
             (Standing::Announced, Down::TaskIds(told)) => {
                 let us = told.members.iter().find(|member| member.id.rank == told.rank);
@@ -108,7 +108,7 @@ impl Membership {
         self.forget_names();
     }
 
-    /// Of those who are not here any more and of whose death nothing is known either.
+    /// Forgets the names of nodes that are neither members nor known to be dead.
     fn forget_names(&mut self) {
         let members = self.members.values().map(|member| member.id);
         let known: BTreeSet<NodeId> =
@@ -121,7 +121,7 @@ impl Membership {
         let member = Member { name: self.called.get(&id).cloned(), ..member };
         let known = self.members.insert(id.rank, member.clone());
         if known.is_none_or(|known| known.id != id) {
-            // It may have been taken for dead.
+            // The member may have been taken for dead.
             self.deaths.retain(|death| death.id != id);
             self.unnamed.retain(|unnamed| *unnamed != id);
             self.note(Change::Joined(member));

@@ -1,25 +1,25 @@
-//! How a member stands to its manager, and what it tells of the cluster.
+//! Relation of a member to its manager, and its reports about the cluster.
 
 use crate::proto::Time;
 use crate::proto::cluster::{Death, Member, NodeId, Refusal};
 use std::fmt;
 
-/// How a membership ended.
+/// End of a membership.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum End {
-    /// All stop: somebody asked for it, or everybody is done.
+    /// All stop: a member asked for it, or all are done.
     Finished {
-        /// Who asked.
+        /// The member that asked; `None` when all were done.
         by: Option<NodeId>,
     },
     /// This node left.
     Left,
-    /// The manager does not take it, or the cluster did not start.
+    /// The manager does not admit this node, or the cluster did not start.
     Refused(Refusal),
     /// The manager is gone, and did not come back in time.
     ManagerLost {
-        /// How that was noticed.
+        /// How the loss was noticed.
         why: String,
     },
 }
@@ -36,48 +36,48 @@ impl fmt::Display for End {
     }
 }
 
-/// How this node stands to the manager.
+/// Relation of this node to the manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It announces itself, for the first time or to a new manager.
+    /// The node announces itself, for the first time or to a new manager.
     Announced,
-    /// It is a member.
+    /// The node is a member.
     Member,
-    /// The manager is gone; another is waited for.
+    /// The manager is gone; the node waits for another.
     Cut {
-        /// Until then.
+        /// End of the wait.
         until: Time,
         /// How the loss was noticed.
         why: String,
     },
-    /// Nothing more comes.
+    /// The membership has ended.
     Ended(End),
 }
 
-/// What changed in the cluster.
+/// Change in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
-    /// Somebody came.
+    /// A member came.
     Joined(Member),
-    /// Somebody left that had said so.
+    /// A member left, and had announced it.
     Left(NodeId),
-    /// Somebody is gone that had not.
+    /// A member is gone without having announced it.
     Died(Death),
     /// The manager is gone, and a new one is waited for.
     ManagerLost,
     /// A new manager knows this node.
     ManagerBack,
-    /// So many changes were too long ago to be known still.
+    /// This number of changes is too old to be known still.
     Missed(u64),
 }
 
-/// What a manager said that makes no sense.
+/// Fault of a manager's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WordError {
-    /// Something before it said who is there, or after its last word.
+    /// A word before the one with the members, or after the last word.
     OutOfTurn,
-    /// This node is not among the members that it named.
+    /// This node is not among the named members.
     NotNamed,
 }
 

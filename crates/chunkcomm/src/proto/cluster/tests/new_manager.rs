@@ -1,4 +1,4 @@
-//! A manager that is gone, and the one behind it.
+//! The loss of a manager, and its successor.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn a_member_ends_with_its_manager_unless_it_may_wait() {
         let waits = member.handle_manager_lost("silent", Time(7));
         assert_eq!(waits, !window.is_zero());
         if waits {
-            // Attempts that fail do not win time.
+            // Failed attempts do not extend the wait.
             member.announce();
             assert!(member.handle_manager_lost("silent again", Time(9)));
             assert_eq!(member.poll_timeout(), Some(Time(7).after(SECOND)));
@@ -35,7 +35,7 @@ fn a_manager_that_speaks_out_of_turn_is_an_error() {
     assert!(member.handle_message(manager.poll_transmit().unwrap().1).is_err());
 }
 
-/// What a member of an earlier manager says to another one.
+/// Announcement of an earlier manager's member to another manager.
 fn again(rank: u32, before: &Before) -> Up {
     let ready = ready(rank, 3, 100 + u128::from(rank));
     Up::Ready(Ready { again: Some(Box::new(before.clone())), ..ready })
@@ -45,7 +45,7 @@ fn again(rank: u32, before: &Before) -> Up {
 fn who_died_or_left_before_is_not_waited_for_and_is_known_as_it_was() {
     let id = |rank, incarnation| NodeId { rank, incarnation };
     let dead = |id, why: &str| Death { id, why: why.to_owned() };
-    // Rank 2 died twice, for the same reason; the second time no barrier was passed since.
+    // Rank 2 died twice, for the same reason; no barrier was passed since the second death.
     let deaths = vec![dead(id(2, 7), "silent"), dead(id(2, 8), "silent")];
     let before = Before {
         passed: 4,
@@ -60,7 +60,7 @@ fn who_died_or_left_before_is_not_waited_for_and_is_known_as_it_was() {
     assert_eq!(*manager.phase(), Phase::Running, "all are there who were");
     for (line, down) in said(&mut manager) {
         let Down::TaskIds(ids) = down else { panic!("{down:?}") };
-        // Rank 0 is somebody else, and goes on where the other one is.
+        // Rank 0 is another node, and goes on at the barrier of the other member.
         assert_eq!((line, ids.barrier, &ids.deaths[..2]), (u64::from(ids.rank), 4, &deaths[..]));
         assert_eq!((ids.deaths.len(), ids.deaths[2].id), (3, id(0, 50)));
     }
@@ -100,7 +100,7 @@ fn a_manager_of_one_rank_listens_for_members_of_an_earlier_one_before_it_starts(
         let died: Vec<_> = ids.deaths.iter().map(|death| death.id).collect();
         assert_eq!(died, [id(0, 50)]);
     }
-    // Where nobody comes it begins alone.
+    // When no member comes, the manager begins alone.
     let mut manager = new();
     manager.handle_message(Line(0), Up::Ready(ready(0, 1, 100)));
     manager.handle_timeout(Time(0).after(wait));
@@ -114,7 +114,7 @@ fn a_death_while_the_members_come_back_is_one_and_not_the_end() {
     let mut manager = Manager::new(78, 3, SECOND, Time(0));
     manager.handle_message(Line(0), again(0, &before));
     manager.handle_message(Line(1), again(1, &before));
-    // Too early: it is not a member of this manager yet.
+    // Too early: rank 1 is not a member of this manager yet.
     manager.handle_message(Line(1), Up::Withdraw("name".to_owned()));
     manager.handle_lost(Line(1), "silent");
     assert_eq!(said(&mut manager), []);

@@ -11,7 +11,7 @@ fn a_rank_is_had_by_one() {
     assert_eq!(member.id, NodeId { rank: 1, incarnation: 101 });
     manager.handle_message(Line(6), Up::Ready(ready(7, 2, 9)));
     assert_eq!(said(&mut manager), [(6, Down::Refused(Refusal::Rank { rank: 7, size: 2 }))]);
-    // Once it is dead another one takes it, and everybody is told of both.
+    // After its death another node takes the rank, and all members hear of both.
     manager.handle_lost(Line(1), "silent");
     let death = Death { id: NodeId { rank: 1, incarnation: 101 }, why: "silent".to_owned() };
     assert_eq!(said(&mut manager), [(0, Down::Died(death.clone()))]);
@@ -66,7 +66,7 @@ fn a_barrier_waits_for_all_and_names_the_dead() {
     let released = Down::Released { number: 2, died: vec![id] };
     let told = [died, released].map(|down| [0, 2].map(|line| (line, down.clone())));
     assert_eq!(said(&mut manager), told.concat());
-    // The next one is passed by those who are left.
+    // The next barrier is passed by the remaining members.
     for line in [0, 2] {
         manager.handle_message(Line(line), Up::Barrier(3));
     }
@@ -87,7 +87,7 @@ fn all_stop_when_one_asks_or_everybody_is_done() {
     manager.handle_message(Line(1), Up::Done);
     manager.handle_message(Line(0), Up::Done);
     assert_eq!(said(&mut manager), []);
-    // Whoever is gone has no more to do either.
+    // A dead member has no more to do either.
     manager.handle_lost(Line(2), "silent");
     let told = said(&mut manager);
     assert_eq!(told[2..], [0, 1].map(|line| (line, Down::Finish { by: None })));

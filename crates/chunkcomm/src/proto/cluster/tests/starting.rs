@@ -1,4 +1,4 @@
-//! Until all are there.
+//! The time until all nodes are there.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn everybody_is_told_the_addresses_once_all_are_there() {
     }
 }
 
-/// The queue of a member holds so many words as there may be in a start of any size.
+/// The queue of a member holds the words of a start of any size.
 #[test]
 fn a_start_is_as_many_words_however_many_nodes_have_names() {
     for size in [3, 300] {
@@ -70,7 +70,7 @@ fn ranks_that_disagree_about_the_size_are_named_to_everybody() {
     let text = "rank 1 was told that the cluster has 4 nodes, rank 0 that it has 3";
     assert_eq!(why.to_string(), text);
     assert_eq!(said(&mut manager), [5, 0].map(|line| (line, Down::Refused(why.clone()))));
-    // A cluster that runs is not concerned.
+    // A running cluster is not concerned.
     let mut manager = running(2);
     manager.handle_message(Line(5), Up::Ready(ready(1, 3, 9)));
     let why = Refusal::Size { rank: Some(1), theirs: 3, ours: 2 };
@@ -100,7 +100,7 @@ fn other_functions_are_named_on_both_sides() {
         let mismatch = Mismatch::find(&ours, &theirs).unwrap();
         let why = Refusal::Functions { rank: Some(1), mismatch: Box::new(mismatch) };
         assert_eq!(why.to_string(), text);
-        // At the start nobody waits for it in vain.
+        // At the start no other node waits for it in vain.
         let with = |rank, functions: &[Signature]| Ready {
             functions: Some(functions.to_vec()),
             ..ready(rank, 2, 10 + u128::from(rank))
@@ -110,7 +110,7 @@ fn other_functions_are_named_on_both_sides() {
         starting.handle_message(Line(0), Up::Ready(with(0, &ours)));
         starting.handle_message(Line(1), Up::Ready(with(1, &theirs)));
         assert_eq!(said(&mut starting), [1, 0].map(|line| (line, Down::Refused(why.clone()))));
-        // Later only that one is concerned.
+        // Later only the node itself is concerned.
         let mut running = manager();
         running.handle_message(Line(0), Up::Ready(with(0, &ours)));
         let mut other_order = ours.clone();
@@ -121,7 +121,7 @@ fn other_functions_are_named_on_both_sides() {
         said(&mut running);
         running.handle_message(Line(2), Up::Ready(with(1, &theirs)));
         assert_eq!(said(&mut running), [(2, Down::Refused(why))]);
-        // Who runs none is not compared.
+        // A node without functions is not compared.
         running.handle_message(Line(3), Up::Ready(ready(1, 2, 30)));
         assert_eq!(running.members().count(), 2);
     }
@@ -159,7 +159,7 @@ fn a_start_that_failed_is_over_when_everybody_has_heard_of_it() {
     let why = Refusal::DiedEarly { rank: 3, why: "status 1".to_owned() };
     assert_eq!(said(&mut manager), [(2, Down::Refused(why))]);
     assert_eq!(manager.untold(), 0);
-    // Who was waited for in vain is not waited for again.
+    // Ranks that were waited for in vain are not waited for again.
     let mut manager = Manager::new(77, 4, SECOND, Time(0));
     manager.handle_message(Line(0), Up::Ready(ready(0, 4, 1)));
     manager.handle_timeout(Time(0).after(SECOND));

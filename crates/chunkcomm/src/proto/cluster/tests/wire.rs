@@ -1,6 +1,6 @@
-//! The bytes of what members and managers say. Releases that do not know of each other have
-//! them in common: a test that fails here says that a word was changed which others still say
-//! and hear. It is then given to those who agreed on a newer version alone.
+//! The bytes of the words of members and managers, which are common to releases that do not know of
+//! each other. A test that fails here shows that a word was changed which other releases still send
+//! and read. Send the changed word only where both sides agreed on a newer version.
 
 use super::*;
 use crate::proto::cluster::TaskIds;

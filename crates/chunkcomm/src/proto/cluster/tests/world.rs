@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What may happen in the world below.
+/// Event in the world below.
 #[derive(Clone, Debug)]
 enum Act {
     /// The oldest word of a line, up or down, arrives.
@@ -32,26 +32,26 @@ fn act() -> impl Strategy<Value = Act> {
 
 struct Body {
     member: Membership,
-    /// What it has in common with the manager: words of later versions are left out.
+    /// Version in common with the manager: words of later versions are left out.
     version: u16,
     line: Line,
     up: VecDeque<Up>,
     down: VecDeque<Down>,
-    /// The last barrier that it came to.
+    /// Last barrier that the member came to.
     entered: u64,
-    /// The last word was of one who comes: this member, or another.
+    /// Whether the last word announced a node that comes: this member, or another.
     somebody_came: bool,
 }
 
-/// Members with lines of their own to one manager; what is on a line arrives when
-/// an act says so.
+/// Members with lines of their own to one manager. A word on a line arrives at an act of
+/// [`Act::Arrive`].
 struct World {
     manager: Manager,
     bodies: Vec<Body>,
     next: u64,
     size: u32,
     now: Time,
-    /// How each barrier was passed, by manager.
+    /// Result of each barrier, by manager and number.
     passed: BTreeMap<(u64, u64), Vec<NodeId>>,
     managers: u64,
 }
@@ -78,7 +78,7 @@ impl World {
         self.next += 1;
         let size = rank.map(|_| self.size);
         let ready = Ready { size, ..ready(rank, 0, self.next.into()) };
-        // Some have a name, and some of these the same.
+        // Some members have a name, and some of these the same.
         let name = ["", "one", "two"][self.next as usize % 3];
         let name = Some(name.to_owned()).filter(|name| !name.is_empty());
         let mut member = Membership::new(ready, SECOND).called(name);
@@ -91,14 +91,14 @@ impl World {
         self.pump();
     }
 
-    /// Words go on their lines.
+    /// Puts all waiting words on their lines.
     fn pump(&mut self) {
         for body in &mut self.bodies {
             let words = std::iter::from_fn(|| body.member.poll_transmit());
             body.up.extend(words.filter(|word| word.since() <= body.version));
         }
         while let Some((line, down)) = self.manager.poll_transmit() {
-            // What is said to the dead is lost.
+            // Words to the dead are lost.
             if let Some(body) = self.bodies.iter_mut().find(|body| body.line == line)
                 && down.since() <= body.version
             {
@@ -122,7 +122,8 @@ impl World {
             let came = std::mem::replace(&mut body.somebody_came, somebody_came);
             body.member.handle_message(down).unwrap();
             if let Some((number, died)) = released {
-                // What was passed before two came together is passed for both.
+                // When two members come together, the barrier that one has passed counts as passed
+                // by both.
                 assert!(number <= body.entered || came, "{number} is passed before all came");
                 body.member.leave_barrier(number);
                 let known = self.passed.entry((self.managers, number)).or_insert(died.clone());
@@ -173,7 +174,7 @@ impl World {
         }
         self.managers += 1;
         self.manager = Manager::new(1000 + u128::from(self.managers), self.size, SECOND, self.now);
-        // Who was no member yet is told that there is no manager any more.
+        // A node that was no member yet ends with the manager.
         self.bodies.retain_mut(|body| body.member.handle_manager_lost("it died", Time(0)));
         for body in &mut self.bodies {
             self.next += 1;
@@ -183,7 +184,7 @@ impl World {
         }
     }
 
-    /// Everything arrives, everybody is there who will be.
+    /// Lets everything arrive, and the time for the start pass.
     fn settle(&mut self) {
         self.pump();
         self.now = self.now.after(2 * SECOND);
@@ -202,8 +203,8 @@ impl World {
         }
     }
 
-    /// A member whose coming no other had heard of when the manager died may find its
-    /// rank given away by the new one, and ends.
+    /// Removes displaced members. The new manager may have given a member's rank away, if no other
+    /// member had heard of it when the old manager died. That member ends.
     fn remove_the_displaced(&mut self) {
         self.bodies.retain(|body| match body.member.end() {
             Some(End::Refused(Refusal::Taken(_))) => false,
@@ -212,7 +213,7 @@ impl World {
         });
     }
 
-    /// A death is one of somebody, and not of the living, told once.
+    /// Checks that each death is reported once, of a member that existed and does not live.
     fn check_deaths(&self) {
         let alive: BTreeSet<NodeId> =
             self.bodies.iter().filter_map(|body| body.member.id()).collect();
@@ -226,7 +227,7 @@ impl World {
         }
     }
 
-    /// At rest all pass the next barrier when all come to it.
+    /// Checks that at rest all pass the next barrier when all come to it.
     fn pass_a_barrier(&mut self) {
         for body in &mut self.bodies {
             if body.member.barrier(body.entered).is_some() {
@@ -240,7 +241,7 @@ impl World {
         }
     }
 
-    /// At rest all know the same.
+    /// Checks that at rest all members have the same view.
     fn check_views(&self) {
         if *self.manager.phase() != Phase::Running {
             return;
@@ -254,7 +255,7 @@ impl World {
         for body in &self.bodies {
             assert_eq!(*body.member.standing(), Standing::Member);
             let view: Vec<Member> = body.member.members().values().cloned().collect();
-            // Whose version has no names knows the same members without.
+            // A member whose version has no names knows the same members without names.
             let name = |it: &Member| it.name.clone().filter(|_| body.version > 1);
             let told = members.iter().map(|it| Member { name: name(it), ..it.clone() });
             assert_eq!(view, told.collect::<Vec<_>>());
@@ -292,7 +293,7 @@ proptest! {
         }
     }
 
-    /// Whoever dies: once a cluster has started, another manager takes it up.
+    /// Once a cluster has started, another manager takes it up, whichever node dies.
     #[test]
     fn a_new_manager_takes_up_what_is_left(
         size in 1..5_u32,
