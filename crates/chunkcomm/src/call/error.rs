@@ -25,7 +25,7 @@ pub enum CallError {
         /// The panic's message, at most 4096 bytes of it.
         text: String,
     },
-    /// No answer came in time. The handler was told to stop.
+    /// No answer came in time. The handler is asked to stop.
     Timeout {
         /// The service.
         service: Arc<str>,
@@ -244,7 +244,7 @@ crate::debug_with_causes!(ServeError);
 
 impl Error for ServeError {}
 
-/// A service did not close in time: what was left was cut off.
+/// A service did not close in time: the rest was cut off.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServiceCloseError {
     /// The service.

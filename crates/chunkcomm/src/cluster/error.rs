@@ -45,9 +45,9 @@ pub enum JoinError {
     },
     /// The copies of this program were not started.
     Launch(LaunchError),
-    /// The hosts file, or what it names, cannot be used.
+    /// The hosts file, or a host or program of it, cannot be used.
     Hosts(HostsError),
-    /// The launcher does not speak as PMI-1 says.
+    /// The launcher breaks the rules of PMI-1.
     Pmi(PmiError),
     /// The file by which nodes of one machine meet cannot be used.
     Meeting {

@@ -47,10 +47,10 @@ use std::time::Duration;
 /// makes a [`Node`] and waits until all others are there. Links to other nodes are dialled when
 /// they are first needed ([`Cluster::peer`]).
 ///
-/// Rank 0 runs the *manager*, which knows the members and reports to each who comes, goes and dies.
-/// When the manager is gone, the others end with an error, unless [`ClusterConfig::rejoin_window`]
-/// lets them wait for another. Under `mpiexec`, `mpirun` and `srun` that needs their clean-up of
-/// the others to be off.
+/// Rank 0 runs the *manager*, which knows the members and reports every coming, leave and death to
+/// all of them. When the manager is gone, the others end with an error, unless
+/// [`ClusterConfig::rejoin_window`] lets them wait for another. Under `mpiexec`, `mpirun` and
+/// `srun` that needs their clean-up of the others to be off.
 ///
 /// A member is identified by rank *and* incarnation ([`NodeId`]): a node that takes the rank of a
 /// dead one is another member.

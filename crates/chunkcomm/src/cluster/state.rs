@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 pub(super) struct State {
     pub(super) node: Node,
     pub(super) membership: Mutex<Membership>,
-    /// Marked whenever the membership may have changed, or has words to say.
+    /// Marked whenever the membership may have changed, or has words to send.
     pub(super) changed: watch::Sender<()>,
     /// Open links, by incarnation.
     pub(super) peers: Mutex<HashMap<u128, Peer>>,

@@ -11,13 +11,13 @@
 //!
 //! sent --arrived--> there --done--> forgotten
 //!   | the channel of the message failed: settle -> settled, and it had not arrived
-//!   '--> dropped                         from either state, the link ended -> lost
+//!   '--> lost                            from either state, the link ended -> lost
 //! ```
 //!
 //! A message is decoded when it is taken, so a port in a message that nobody takes does not exist
 //! at the other side. When the channel that carried the message fails, its sender asks (*settle*).
 //! The other side reports each decoded port at once (*arrived*), on the same way and so before its
-//! answer (*settled*). A port that is still unknown when the answer comes counts as dropped there.
+//! answer (*settled*). A port that has not arrived when the answer comes is lost.
 //!
 //! The machine: ports call [`Custody::send`], [`Custody::take_back`] and [`Custody::release`];
 //! events of the world call `handle_*`; [`Custody::poll_event`] returns the next thing to do.

@@ -196,7 +196,7 @@ impl Manager {
                 self.transmits.push_back((line, Down::Refused(Refusal::Twice)));
                 self.remove_dead(rank, "it announced itself twice".to_owned());
             }
-            // A node has nothing to say before it knows that there is a cluster.
+            // A word that came before the node knew of a cluster is ignored.
             (_, Some(_)) if self.phase == Phase::Gathering => {}
             (message, Some(rank)) => self.handle_word(rank, message),
             // The node lost its rank by its death, or was refused.
