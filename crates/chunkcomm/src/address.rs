@@ -1,4 +1,4 @@
-//! Where a node listens and is reached.
+//! Addresses at which a node listens or is reached.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -49,7 +49,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// Whether only this machine can come in through it: a loopback IP address, `localhost`, a
+    /// Whether only this machine can connect to the address: a loopback IP address, `localhost`, a
     /// Unix socket, or memory. Other host names count as reachable from elsewhere, whatever they
     /// resolve to.
     #[must_use]
@@ -60,7 +60,7 @@ impl Address {
                 Err(_) => host.eq_ignore_ascii_case("localhost"),
             },
             Address::Unix(_) | Address::Memory(_) => true,
-            // Its network is within this process.
+            // The simulated network is within this process.
             #[cfg(feature = "simulation")]
             Address::Simulated { .. } => true,
         }
@@ -68,7 +68,7 @@ impl Address {
 }
 
 impl From<SocketAddr> for Address {
-    /// The scope of a link-local IPv6 address is kept, the flow is not.
+    /// Keeps the scope of a link-local IPv6 address, not the flow.
     fn from(address: SocketAddr) -> Self {
         let host = match address {
             SocketAddr::V6(v6) if v6.scope_id() != 0 => format!("{}%{}", v6.ip(), v6.scope_id()),
@@ -139,7 +139,7 @@ impl FromStr for Address {
     type Err = AddressError;
 
     /// # Errors
-    /// The error states what is wrong with the text and what is allowed.
+    /// Text that is no address: the error states its fault and the allowed forms.
     fn from_str(text: &str) -> Result<Self, AddressError> {
         parse(text).map_err(|fault| AddressError { text: text.to_owned(), fault })
     }
@@ -193,7 +193,7 @@ fn parse_host_and_port(authority: &str) -> Result<Address, Fault> {
 
 fn parse_port(port: &str) -> Result<u16, Fault> {
     match port.parse() {
-        // The number alone would allow a sign.
+        // Parsing the number alone would allow a sign.
         Ok(number) if port.bytes().all(|byte| byte.is_ascii_digit()) => Ok(number),
         _ => Err(Fault::Port),
     }

@@ -1,4 +1,4 @@
-//! [`Credential`]: what the members of a cluster share and nobody else has.
+//! [`Credential`]: the secret that the members of a cluster share.
 
 use crate::proto::credential::{SEED_BYTES, Seed, SeedTextError};
 use std::error::Error;
@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// More than a credential's file has.
+/// Most bytes read of a credential's file, more than one has: 4 KiB.
 const FILE_BYTES_MAX: u64 = 4096;
 
-/// What the members of a cluster share and nobody else has: a node that has one admits only peers
-/// that prove to have the same, and talks to them encrypted.
+/// The secret that the members of a cluster share. A node with a credential admits only peers that
+/// prove to have the same one, and its traffic with them is encrypted.
 ///
-/// It is one line of text, usually in a file that the program `chunkcomm-credential` made and that
-/// was copied to every machine. Whoever can read it can join. A new one is made by making a new
-/// file; nodes with the old one are then refused.
+/// A credential is one line of text. It usually lies in a file that the program
+/// `chunkcomm-credential` made and that was copied to every machine. Anybody who can read it can
+/// join. To replace it, make a new file; nodes with the old one are then refused.
 ///
 /// ```
 /// use chunkcomm::Credential;
@@ -37,11 +37,11 @@ impl fmt::Debug for Credential {
 }
 
 impl Credential {
-    /// A new one, from the system's random numbers.
+    /// Makes a new credential from the system's random numbers.
     ///
     /// # Errors
     ///
-    /// The system gives none.
+    /// The system gives no random numbers.
     pub fn generate() -> Result<Credential, CredentialError> {
         let mut bytes = [0; SEED_BYTES];
         getrandom::fill(&mut bytes)
@@ -73,8 +73,8 @@ impl Credential {
     ///
     /// # Errors
     ///
-    /// The file is there already, which is never written over, or cannot be written. The error
-    /// names the file.
+    /// The file exists already, which is never overwritten, or cannot be written. The error names
+    /// the file.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), CredentialError> {
         let path = path.as_ref();
         let io = |error| CredentialError::file(path, FileFault::Io(Arc::new(error)));
@@ -85,20 +85,20 @@ impl Credential {
         let mut file = options.open(path).map_err(io)?;
         let written = file.write_all(self.reveal().as_bytes()).and_then(|()| file.sync_all());
         written.map_err(|error| {
-            // Half a credential would only be in the way of the next attempt.
+            // Half a credential would only hinder the next attempt.
             let _ = std::fs::remove_file(path);
             io(error)
         })
     }
 
-    /// The line of text that this credential is; [`FromStr`] reads it. Keep it from logs, command
+    /// Returns the credential's line of text, which [`FromStr`] reads. Keep it from logs, command
     /// lines and other users.
     #[must_use]
     pub fn reveal(&self) -> String {
         self.0.to_text()
     }
 
-    /// What keys are derived from.
+    /// Returns the seed from which keys are derived.
     #[cfg(feature = "tls")]
     pub(crate) fn seed(&self) -> &Seed {
         &self.0
@@ -115,11 +115,11 @@ impl FromStr for Credential {
     }
 }
 
-/// The permissions of a file that those can read or change who should not.
+/// Returns the permissions of a file that others than its user can change, or that all can read.
 #[cfg(unix)]
 fn exposed(file: &File) -> io::Result<Option<u32>> {
     use std::os::unix::fs::PermissionsExt;
-    // A group may read it: that is how some systems hand secrets to a service.
+    // A group may read the file: some systems hand secrets to a service in that way.
     const NOT_FOR_OTHERS: u32 = 0o027;
     let mode = file.metadata()?.permissions().mode() & 0o7777;
     Ok((mode & NOT_FOR_OTHERS != 0).then_some(mode))
@@ -142,22 +142,22 @@ pub enum CredentialError {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault of the file.
         fault: FileFault,
     },
 }
 
-/// What is wrong with a credential's file.
+/// The fault of a credential's file.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum FileFault {
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     Io(Arc<io::Error>),
-    /// It holds no credential.
+    /// The file holds no credential.
     Text(SeedTextError),
-    /// Others than its user can read or change it.
+    /// Others than the file's user can read or change it.
     Exposed {
-        /// Its permissions.
+        /// The file's permissions.
         mode: u32,
     },
 }

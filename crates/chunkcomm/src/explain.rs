@@ -1,5 +1,5 @@
-//! What everybody waits for: a report of a node's links and channels that people
-//! read when something does not go on.
+//! A report of a node's links and channels, and of their waits, for people to read when something
+//! does not go on.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,20 +19,20 @@ pub struct Explanation {
     pub refusals: Vec<String>,
     /// Channel ends and processes.
     pub moving: MovingReport,
-    /// What is waited for besides links and channels, the oldest wait first: peers to be
-    /// connected, channels to be opened here, a cluster's barriers and end.
+    /// Waits besides those of links and channels, the oldest first: for peers to be connected, for
+    /// channels to be opened here, for a cluster's barriers and end.
     pub waits: Vec<WaitReport>,
     /// Calls that this node made and that have no answer yet.
     pub calls: Vec<CallsReport>,
 }
 
-/// Something that is waited for.
+/// A wait, and its duration so far.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct WaitReport {
-    /// What.
+    /// The awaited thing.
     pub what: String,
-    /// For how long.
+    /// Duration of the wait so far.
     pub since: Duration,
 }
 
@@ -42,9 +42,9 @@ pub struct WaitReport {
 pub struct CallsReport {
     /// The service.
     pub service: String,
-    /// The peer's name; none while the way to it is opened.
+    /// The peer's name; none while the way to it is being opened.
     pub peer: Option<String>,
-    /// So many.
+    /// Number of calls.
     pub in_flight: usize,
 }
 
@@ -52,13 +52,13 @@ pub struct CallsReport {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MovingReport {
-    /// Ends made here whose far ends were not connected yet.
+    /// Number of ends made here whose far ends are not connected yet.
     pub ends_waiting: usize,
-    /// Ends sent from here of which nobody said what became of them.
+    /// Number of ends sent from here whose fate is not known yet.
     pub ends_sent: usize,
-    /// Processes that run here for others.
+    /// Number of processes that run here for others.
     pub processes_running: usize,
-    /// Processes that run elsewhere for this node, which has their handles.
+    /// Number of processes that run elsewhere for this node, which has their handles.
     pub processes_asked: usize,
 }
 
@@ -68,24 +68,24 @@ pub struct MovingReport {
 pub struct LinkReport {
     /// The peer's name.
     pub peer: String,
-    /// How it is: `connected`, `silent`, `cut off`, `closing`, or that its driver
-    /// does not run.
+    /// The link's state: `connected`, `silent`, `cut off`, `closing`, or that its driver does not
+    /// run.
     pub state: String,
-    /// The number of the connection within the session.
+    /// Number of the connection within the session.
     pub attempt: u32,
-    /// Time since the peer was heard last.
+    /// Time since the peer was last heard.
     pub silence: Duration,
-    /// Last packet sent, last one that the peer acknowledged.
+    /// Number of the last packet sent.
     pub sent: u64,
-    /// See `sent`.
+    /// Number of the last packet that the peer acknowledged.
     pub acknowledged: u64,
-    /// Last packet received as a whole.
+    /// Number of the last packet received as a whole.
     pub received: u64,
     /// Bytes of packets that are kept until they are acknowledged.
     pub kept_bytes: usize,
-    /// What the link as a whole waits for, if anything.
+    /// The thing that the link as a whole waits for, if any.
     pub waits_for: Option<String>,
-    /// What went wrong last with its connection.
+    /// The last trouble with the link's connection.
     pub trouble: Option<String>,
     /// The channels that send to the peer.
     pub sending: Vec<SendingReport>,
@@ -93,42 +93,42 @@ pub struct LinkReport {
     pub receiving: Vec<ReceivingReport>,
 }
 
-/// A channel that sends, at one moment.
+/// A sending channel, at one moment.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct SendingReport {
-    /// Its name.
+    /// The channel's name.
     pub channel: String,
-    /// Messages accepted and not put in packets.
+    /// Number of messages accepted and not yet put in packets.
     pub staged: u64,
-    /// Messages put in packets, and those that are acknowledged.
+    /// Number of messages put in packets.
     pub sent: u64,
-    /// See `sent`.
+    /// Number of these messages that are acknowledged.
     pub acknowledged: u64,
-    /// Bytes that it may still send.
+    /// Bytes that the channel may still send.
     pub credit_bytes: u64,
-    /// What it waits for, if anything.
+    /// The thing that the channel waits for, if any.
     pub waits_for: Option<String>,
-    /// How long the oldest message that is staged has waited.
+    /// Time for which the oldest staged message has waited.
     pub oldest: Option<Duration>,
 }
 
-/// A channel that receives, at one moment.
+/// A receiving channel, at one moment.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ReceivingReport {
-    /// Its name.
+    /// The channel's name.
     pub channel: String,
-    /// Bytes that came and were not taken.
+    /// Bytes that arrived and were not taken.
     pub unread_bytes: usize,
-    /// Somebody waits for the next message.
+    /// Whether a task waits for the next message.
     pub awaited: bool,
 }
 
 impl Explanation {
-    /// No link waits for its peer, and no channel that sends: not for credit or room, and
-    /// not for an acknowledgement that somebody waits for. Receivers that wait for a message,
-    /// calls in flight and the node's other waits do not count.
+    /// Whether no link and no sending channel waits for its peer: not for credit or room, and not
+    /// for an acknowledgement that a task waits for. Receivers that wait for a message, calls in
+    /// flight and the node's other waits do not count.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.links.iter().all(|link| {
@@ -160,7 +160,7 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// Nothing, when there is nothing of this.
+/// Writes nothing when all counts are 0.
 impl fmt::Display for MovingReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == MovingReport::default() {

@@ -1,22 +1,22 @@
-//! Counters by value: of a peer and of a channel.
+//! Counters by value, of a peer and of a channel.
 
 use crate::proto::flush::FlushCounts;
 use crate::proto::link::LinkCounters;
 
-/// What passed between this node and one peer since their session began.
+/// Traffic between this node and one peer since their session began.
 ///
-/// The counts are taken when the link's driver rests: while it runs they may be
-/// some packets behind.
+/// The counts are taken when the link's driver rests: while it runs they may be some packets
+/// behind.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct PeerStats {
     /// Messages that were put in packets.
     pub messages_sent: u64,
-    /// Packets, those of acknowledgements and credit included.
+    /// Packets sent, those of acknowledgements and credit included.
     pub packets_sent: u64,
     /// Packets that carried messages, opens or ends; each has one flush reason.
     pub message_packets_sent: u64,
-    /// Bytes of all packets.
+    /// Bytes of all packets sent.
     pub packet_bytes_sent: u64,
     /// System calls that wrote.
     pub writes: u64,
@@ -24,27 +24,27 @@ pub struct PeerStats {
     pub reads: u64,
     /// Most messages in one packet.
     pub messages_per_packet_max: u64,
-    /// Packets with messages by the reason why they left.
+    /// Packets with messages, by the reason why they left.
     pub flushes: FlushCounts,
-    /// Sum over packets of how long the oldest message waited, in microseconds.
+    /// Sum over packets of the wait of the oldest message, in microseconds.
     pub queueing_delay_us_total: u64,
     /// Longest wait of a packet's oldest message, in microseconds.
     pub queueing_delay_us_max: u64,
-    /// How often a channel had something to send and no credit for it.
+    /// Number of times that a channel had something to send and no credit for it.
     pub credit_waits: u64,
-    /// Packets that came.
+    /// Packets received.
     pub packets_received: u64,
-    /// Bytes of them.
+    /// Bytes of all packets received.
     pub packet_bytes_received: u64,
-    /// Messages that came.
+    /// Messages received.
     pub messages_received: u64,
-    /// Connections that took the place of a lost one.
+    /// Connections that replaced a lost one.
     pub resumes: u64,
     /// Packets that were written again on such a connection.
     pub packets_resent: u64,
-    /// Packets that came again and were skipped.
+    /// Packets that were received again and skipped.
     pub packets_duplicate: u64,
-    /// Cycles of waits that came to light by the peer's word, as in
+    /// Cycles of waits that a report of the peer brought to light, as in
     /// [`Node::explain`](crate::Node::explain).
     pub cycles: u64,
 }
@@ -78,19 +78,19 @@ impl PeerStats {
         }
     }
 
-    /// Messages in a packet that carried messages, on average.
+    /// Returns the average number of messages in a packet that carried messages.
     #[must_use]
     pub fn messages_per_packet_mean(&self) -> f64 {
         ratio(self.messages_sent, self.message_packets_sent)
     }
 
-    /// How long the oldest message of a packet waited on average, in microseconds.
+    /// Returns the average wait of a packet's oldest message, in microseconds.
     #[must_use]
     pub fn queueing_delay_us_mean(&self) -> f64 {
         ratio(self.queueing_delay_us_total, self.message_packets_sent)
     }
 
-    /// The counts of both together; of the maxima the larger.
+    /// Returns the sums of both counts; of the maxima, the larger one.
     #[must_use]
     pub fn plus(&self, other: &PeerStats) -> PeerStats {
         PeerStats {
@@ -122,76 +122,74 @@ fn ratio(sum: u64, count: u64) -> f64 {
     if count == 0 { 0.0 } else { sum as f64 / count as f64 }
 }
 
-/// Counts of a sending channel so far. The counts of packets are of those that
-/// were written.
+/// Counts of a sending channel so far. Packets count once they were written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChannelStats {
     /// Messages accepted by `send`.
     pub accepted: u64,
-    /// Of these, handed to the transport.
+    /// Messages of these that were handed to the transport.
     pub written: u64,
-    /// Of these, known to be in the peer's inbox.
+    /// Messages of these that are known to be in the peer's inbox.
     pub acknowledged: u64,
-    /// Of these, settled by the receiver; 0 where nothing is.
+    /// Messages of these that the receiver has settled; 0 on a channel without settling.
     pub settled: u64,
     /// Accepted messages that are or were in the log of a redelivering sender; 0 without a log.
-    /// With a log this and the four counts before it begin with the first message of the stream,
+    /// With a log, this and the four counts before it begin with the first message of the stream,
     /// which an earlier process may have sent.
     pub stored: u64,
     /// Bytes that were written to the log since it was opened.
     pub log_bytes: u64,
     /// Calls of `fsync` for messages in the log since it was opened.
     pub log_syncs: u64,
-    /// Bytes of its messages that were put in packets.
+    /// Bytes of the channel's messages that were put in packets.
     pub bytes: u64,
     /// Packets with messages of the channel.
     pub packets: u64,
-    /// Writes of these packets, without those that came again on a later
-    /// connection. A packet with messages of several channels counts for each.
+    /// Writes of these packets, without those written again on a later connection. A packet with
+    /// messages of several channels counts for each.
     pub writes: u64,
     /// Most messages of the channel in one packet.
     pub messages_per_packet_max: u64,
     /// These packets by the reason why they left.
     pub flushes: FlushCounts,
-    /// Sum over these packets of how long the channel's oldest message waited, in
-    /// microseconds.
+    /// Sum over these packets of the wait of the channel's oldest message, in microseconds.
     pub queueing_delay_us_total: u64,
     /// Longest of these waits, in microseconds.
     pub queueing_delay_us_max: u64,
-    /// How often something was staged and there was no credit for it.
+    /// Number of times that something was staged and there was no credit for it.
     pub credit_waits: u64,
     /// Bytes of the ring that stages the channel's messages.
     pub ring_bytes: usize,
-    /// How often `send` had to wait for room.
+    /// Number of times that `send` had to wait for room.
     pub send_waits: u64,
 }
 
 impl ChannelStats {
-    /// Messages of the channel in a packet, on average.
+    /// Returns the average number of the channel's messages in a packet.
     #[must_use]
     pub fn messages_per_packet_mean(&self) -> f64 {
         ratio(self.written, self.packets)
     }
 }
 
-/// What a receiver took from its channel so far.
+/// Counts of a receiver, for the messages taken from its channel so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReceivingStats {
-    /// Messages.
+    /// Messages taken.
     pub messages: u64,
-    /// Their bytes, with the prefixes of small ones.
+    /// Bytes of these messages, with the prefixes of small ones.
     pub bytes: u64,
-    /// Runs in which the small ones came, those that waited joined together, the
-    /// one that is being taken included.
+    /// Runs in which the small messages arrived, the current one included. Runs that waited may be
+    /// joined to one.
     pub runs: u64,
-    /// Of the messages, those that came by themselves, in fragments.
+    /// Messages of these that arrived by themselves, in fragments.
     pub large_messages: u64,
 }
 
 impl ReceivingStats {
-    /// Small messages in a run, on average.
+    /// Returns the average number of small messages in a run.
     #[must_use]
     pub fn messages_per_run_mean(&self) -> f64 {
         ratio(self.messages - self.large_messages, self.runs)

@@ -1,4 +1,4 @@
-//! Buffers of a node to read to, used again. A link without traffic holds none.
+//! Reading buffers of a node, used again. A link without traffic holds none.
 
 use super::wakers::locked;
 use bytes::Bytes;
@@ -36,8 +36,8 @@ impl Buffers {
     }
 }
 
-/// The reading buffers of one link: which size it needs, and those whose slices
-/// lie in inboxes.
+/// The reading buffers of one link: the size that it needs, and the buffers whose slices lie in
+/// inboxes.
 pub(crate) struct ReadBuffers {
     node: Arc<Buffers>,
     class: usize,
@@ -47,11 +47,11 @@ pub(crate) struct ReadBuffers {
     lent_bytes_max: usize,
 }
 
-/// Reads in a row that would have fitted a smaller buffer before one is used.
+/// Reads in a row that would have fitted a smaller buffer before a smaller one is used.
 const SMALL_READS_MAX: u32 = 64;
 
 impl ReadBuffers {
-    /// At most `lent_bytes_max` are pinned by slices in inboxes, about.
+    /// Makes the buffers of one link. Slices in inboxes pin about `lent_bytes_max` bytes at most.
     pub(crate) fn new(node: Arc<Buffers>, lent_bytes_max: usize) -> ReadBuffers {
         ReadBuffers {
             node,
@@ -63,7 +63,7 @@ impl ReadBuffers {
         }
     }
 
-    /// A buffer of the size that reads need now.
+    /// Returns a buffer of the size that reads need now.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         self.reclaim();
         self.node.read(self.class)
@@ -73,7 +73,7 @@ impl ReadBuffers {
         self.node.give_read(buffer);
     }
 
-    /// A buffer with room for `bytes` or more; `None` when no class is as large.
+    /// Returns a buffer with room for `bytes` or more; `None` when no class is as large.
     pub(crate) fn take_for(&mut self, bytes: usize) -> Option<Vec<u8>> {
         self.reclaim();
         let class = READ_BYTES.iter().position(|size| *size >= bytes)?;
@@ -97,15 +97,15 @@ impl ReadBuffers {
         }
     }
 
-    /// Slices of a buffer with so much in it may stay in inboxes: it is not
-    /// mostly empty, and not too much is pinned already.
+    /// Whether slices of a buffer with `filled` bytes may stay in inboxes: the buffer is at least a
+    /// quarter full, and not too much is pinned already.
     pub(crate) fn may_lend(&self, filled: usize, buffer_bytes: usize) -> bool {
         buffer_bytes > READ_BYTES[0]
             && 4 * filled >= buffer_bytes
             && self.lent_bytes + buffer_bytes <= self.lent_bytes_max
     }
 
-    /// Slices of this buffer go to inboxes; it comes back when all are dropped.
+    /// Keeps `buffer` while its slices lie in inboxes; takes it back when all are dropped.
     pub(crate) fn lend(&mut self, buffer: Bytes) {
         self.lent_bytes += buffer.len();
         self.lent.push_back(buffer);
@@ -124,7 +124,7 @@ impl ReadBuffers {
         }
     }
 
-    /// The link rests: what can be given back is.
+    /// Gives back the buffers that are free again, when the link rests.
     pub(crate) fn rest(&mut self) {
         if !self.lent.is_empty() {
             self.reclaim();

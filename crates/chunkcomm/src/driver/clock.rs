@@ -1,7 +1,7 @@
-//! The one place that asks what time it is and that names tokio's timers.
+//! The one place that reads the time and names tokio's timers.
 //!
-//! Tokio's timers step one millisecond. In a simulation time is stretched, so
-//! that they step a microsecond of the model: everything here converts.
+//! Tokio's timers step one millisecond. In a simulation time is stretched, so that they step a
+//! microsecond of the model. Everything here converts.
 
 use crate::proto::Time;
 use std::future::Future;
@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep};
 
-/// Nanoseconds since the first question of the process, or since the simulation
-/// of this thread began. Stands still while tokio's clock is paused.
+/// Returns the nanoseconds since the first call in the process, or since the simulation of this
+/// thread began. The time stands still while tokio's clock is paused.
 pub(crate) fn now() -> Time {
     #[cfg(feature = "simulation")]
     if let Some(now) = stretch::now() {
@@ -24,8 +24,8 @@ pub(crate) fn now() -> Time {
     Time(u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// One timer that is moved as rarely as can be: a deadline that goes to a later
-/// time costs nothing until the earlier one has come.
+/// One timer that is moved as rarely as possible: to move a deadline to a later time costs nothing
+/// until the earlier one has come.
 #[derive(Default)]
 pub(crate) struct Alarm {
     sleep: Option<Pin<Box<Sleep>>>,
@@ -33,7 +33,7 @@ pub(crate) struct Alarm {
 }
 
 impl Alarm {
-    /// Ready once `deadline` has come; wakes the task then, or earlier.
+    /// Is ready once `deadline` has come; wakes the task then, or earlier.
     pub(crate) fn poll(
         &mut self,
         context: &mut Context<'_>,
@@ -45,19 +45,19 @@ impl Alarm {
             return Poll::Ready(());
         }
         match self.armed_for {
-            // It wakes the task before the deadline: that is when to look again.
+            // The timer wakes the task before the deadline, which is when to look again.
             Some(armed) if now < armed && armed <= deadline => return Poll::Pending,
             _ => self.arm(deadline, now),
         }
         if self.poll_sleep(context) {
-            // It was armed for an earlier deadline.
+            // The timer was armed for an earlier deadline.
             self.arm(deadline, now);
             self.poll_sleep(context);
         }
         Poll::Pending
     }
 
-    /// The timer went off; else it wakes the task when it does.
+    /// Returns whether the timer went off; otherwise it wakes the task when it does.
     fn poll_sleep(&mut self, context: &mut Context<'_>) -> bool {
         self.sleep.as_mut().is_some_and(|sleep| sleep.as_mut().poll(context).is_ready())
     }
@@ -72,8 +72,8 @@ impl Alarm {
     }
 }
 
-/// Waits for `future` at most `limit`.
-/// The timer is that of `runtime`, so that no other needs to be around.
+/// Waits for `future` at most `limit`. The timer is that of `runtime`, so the caller needs none of
+/// its own.
 pub(crate) fn within<F: Future>(
     runtime: &Handle,
     limit: Duration,
@@ -85,12 +85,12 @@ pub(crate) fn within<F: Future>(
     async { timeout.await.ok() }
 }
 
-/// Waits.
+/// Waits for `duration`.
 pub(crate) async fn pause(duration: Duration) {
     tokio::time::sleep(stretched(duration)).await;
 }
 
-/// How long `duration` is by tokio's clock.
+/// Returns the length of `duration` by tokio's clock.
 #[cfg(not(feature = "simulation"))]
 fn stretched(duration: Duration) -> Duration {
     duration
@@ -110,23 +110,22 @@ mod stretch {
     /// One microsecond of the model is a millisecond of tokio's clock, its step.
     const FACTOR: u32 = 1000;
 
-    /// So often nobody asks for the time while it stands still, unless a task
-    /// wakes itself for ever: then time would never go on.
+    /// Most questions for the time while it stands still. More come only from a task that wakes
+    /// itself for ever: then time would never go on.
     const SAME_MAX: u32 = 1_000_000;
 
     thread_local! {
         static EPOCH: Cell<Option<Instant>> = const { Cell::new(None) };
-        /// The last answer, and how often it was given.
+        /// The last answer, and the number of times that it was repeated.
         static LAST: Cell<(u128, u32)> = const { Cell::new((0, 0)) };
     }
 
-    /// Time on this thread is stretched until this is dropped.
+    /// Stretches the time on this thread until it is dropped.
     #[derive(Debug)]
     pub(crate) struct Stretched(());
 
     impl Stretched {
-        /// From now on, the beginning of the model's time. Called within the
-        /// runtime, whose clock is paused.
+        /// Begins the model's time now. Called within the runtime, whose clock is paused.
         pub(crate) fn begin() -> Stretched {
             EPOCH.set(Some(Instant::now()));
             LAST.set((0, 0));

@@ -1,4 +1,4 @@
-//! What the ends of channels ask of a driver.
+//! Commands that the ends of channels send to a driver.
 
 use super::keeping::Keeping;
 use super::link::{Closing, Driver};
@@ -11,7 +11,7 @@ use crate::proto::Time;
 use std::sync::Arc;
 
 impl Driver {
-    /// Takes what the ends of channels want.
+    /// Takes the notices and commands of the channels' ends.
     #[inline]
     pub(super) fn handle_mail(&mut self, now: Time) -> Result<(), LinkError> {
         if !self.shared.take_mail(&mut self.taken) {
@@ -32,7 +32,7 @@ impl Driver {
         let mut commands = taken.drain(..);
         let failed = commands.try_for_each(|command| self.command(command, now));
         if let Err(error) = failed {
-            // Whoever sent the rest is told why the session ended.
+            // Whoever sent the rest learns why the session ended.
             self.taken.commands.extend(commands);
             return Err(error);
         }

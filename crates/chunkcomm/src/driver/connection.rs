@@ -1,4 +1,4 @@
-//! The connections of a session: one is lost, another takes its place.
+//! The connections of a session: one is lost, and another takes its place.
 
 use super::link::{Closing, Driver};
 use super::mail::LinkShared;
@@ -8,36 +8,33 @@ use crate::proto::attempts::Offer;
 use crate::transport::Transport;
 use std::sync::Arc;
 
-/// What is done about a lost connection.
+/// Action after a lost connection.
 pub(crate) enum AfterLoss {
-    /// The session ends with it.
+    /// The session ends too.
     End,
-    /// The peer dials again.
+    /// This end waits for the peer to dial again.
     Wait,
-    /// It is dialled again.
+    /// This end dials the peer again.
     Dial(Arc<dyn Redial>),
 }
 
-/// Who dials a peer again.
+/// The node's part that dials a peer again.
 pub(crate) trait Redial: Send + Sync {
-    /// Connection `attempt` was lost: sees to the next one, until the session
-    /// ends.
+    /// Sees to the connection after `attempt`, which was lost, until the session ends.
     fn redial(&self, link: &Arc<LinkShared>, attempt: u32);
 }
 
 impl Driver {
-    /// This end dials when the connection is lost.
+    /// Whether this end dials when the connection is lost.
     pub(super) fn dials(&self) -> bool {
         matches!(self.after_loss, AfterLoss::Dial(_))
     }
 
-    /// The connection is of no use any more: the session waits for another one,
-    /// or ends.
+    /// Gives the connection up: the session waits for another one, or ends.
     #[cold]
     #[inline(never)]
     pub(super) fn disconnect(&mut self, now: Time, cause: LinkCause) -> Result<(), LinkError> {
-        // After our bye, when everything is acknowledged, the peer may hang up
-        // first.
+        // After our bye, with everything acknowledged, the peer may hang up first.
         if matches!(self.closing, Closing::Bye | Closing::Shutdown) {
             return Err(self.error(LinkCause::Closed));
         }
@@ -56,7 +53,7 @@ impl Driver {
         Ok(())
     }
 
-    /// What was under way on the connection is as if it had not left.
+    /// Cuts the connection: packets under way on it count as if they had not left.
     fn cut(&mut self, now: Time, cause: LinkCause) {
         if self.transport.take().is_some() {
             self.acceptor.cut_off(&self.shared, &self.error(cause));
@@ -74,7 +71,7 @@ impl Driver {
         let over = closes || matches!(self.after_loss, AfterLoss::End);
         let offer = self.attempts.offer(attempt, over);
         if offer == Offer::Taken && self.transport.is_some() {
-            // The peer has lost it, and knows so first.
+            // The peer has lost the connection, and knows it first.
             self.cut(now, LinkCause::ConnectionLost);
         }
         offer

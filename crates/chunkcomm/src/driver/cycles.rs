@@ -1,6 +1,6 @@
-//! Waits for credit that last, and what peers say of theirs: the driver's part in
-//! finding cycles. What is one, the node's [`Board`] decides. A warning names each channel of
-//! which the peer has never taken anything: perhaps nobody there accepts it.
+//! Lasting waits for credit, and the peers' reports of theirs: the driver's part in finding cycles.
+//! The node's [`Board`] decides which of them form a cycle. A warning names each channel of which
+//! the peer has never taken anything: perhaps nobody there accepts it.
 
 use super::events::Others;
 use super::link::Driver;
@@ -16,22 +16,21 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// From the first look that finds a channel untaken, some time of [`LOOK`] after it began to wait,
-/// until it is spoken of: 5 s in all.
+/// Time from the first look that finds a channel untaken to its warning: 4 s. That look comes at
+/// most [`LOOK`] after the channel began to wait: 5 s in all.
 const UNTAKEN_FOR: Duration = Duration::from_secs(4);
 
-/// The waits of a node, which its links have in common. Nobody comes here whose
-/// waits do not last.
+/// The waits of a node, shared by its links. Only waits that last are entered.
 pub(crate) type SharedBoard = Arc<Mutex<Board>>;
 
 /// A link's place on the board.
 pub(super) struct Looks {
     pub(super) board: SharedBoard,
     link: u64,
-    /// The next look; `None` while nothing waits.
+    /// Time of the next look; `None` while nothing waits.
     due: Option<Time>,
-    /// Channels of which the peer has taken nothing while somebody waits, with the time since
-    /// when; `None` after their warning.
+    /// Channels of which the peer has taken nothing while a task waits, with the time of the first
+    /// such look; `None` after their warning.
     untaken: BTreeMap<u32, Option<Time>>,
 }
 
@@ -41,7 +40,7 @@ impl Looks {
         Looks { board, link, due: None, untaken: BTreeMap::new() }
     }
 
-    /// Looks what waits.
+    /// Enters the channels that wait for credit on the board, and sends on chains of waits.
     #[cold]
     #[inline(never)]
     fn look(&mut self, link: &mut Link, senders: &TxSlots, shared: &LinkShared, now: Time) {
@@ -57,7 +56,7 @@ impl Looks {
         link.tell(told);
     }
 
-    /// Returns the channels that are now to be warned of.
+    /// Returns the channels of which to warn now.
     fn untaken<'a>(&mut self, link: &Link, senders: &'a TxSlots, now: Time) -> Vec<&'a str> {
         let untaken = |id: u32| {
             let state = link.channel_state(id);
@@ -78,7 +77,7 @@ impl Looks {
         names
     }
 
-    /// When to look next, if anything waits for credit.
+    /// Returns when to look next, if anything waits for credit.
     pub(super) fn deadline(&mut self, link: &Link, now: Time) -> Option<Time> {
         if self.due.is_none() && link.waits_for_credit() {
             self.due = Some(now.after(LOOK));
@@ -86,13 +85,13 @@ impl Looks {
         self.due
     }
 
-    /// The link has ended.
+    /// Leaves the board, since the link has ended.
     pub(super) fn leave(&mut self) {
         locked(&self.board).leave(self.link);
     }
 }
 
-/// What a node is called in chains.
+/// Returns the name of a node in chains.
 pub(crate) fn node_of(incarnation: u128) -> u64 {
     incarnation as u64
 }
@@ -114,8 +113,8 @@ impl Driver {
 }
 
 impl Others<'_> {
-    /// The peer waits for this node on the channel of the last hop. That counts if
-    /// nobody here takes what comes on it.
+    /// Handles the report that the peer waits for this node on the channel of the last hop. The
+    /// report counts if no task here takes messages from that channel.
     pub(super) fn peer_waits(&mut self, number: u64, chain: &[u8], now: Time) {
         let Some(last) = hops(chain).last() else { return };
         let unread = self

@@ -1,4 +1,4 @@
-//! The end of a session: everybody on it learns why, and what arrived.
+//! The end of a session: all its channels learn the cause, and how much arrived.
 
 use super::inbox::Outcome;
 use super::keeping::Returned;
@@ -10,27 +10,27 @@ use crate::error::{Account, ChannelLost, LinkCause, LinkError, SendError, Unackn
 use std::sync::Arc;
 use std::task::Context;
 
-/// A channel of which something may not have arrived.
+/// A channel whose messages may not all have arrived.
 pub(crate) struct LostChannel {
-    /// Who asks it is told.
+    /// The channel's state: a task that asks it learns of the loss.
     pub(crate) shared: Arc<TxShared>,
     pub(crate) left: Unacknowledged,
 }
 
 impl LostChannel {
-    /// Of a session that ended.
+    /// Makes the entry of a channel whose session ended.
     pub(crate) fn new(shared: &Arc<TxShared>, accepted: u64, link: &LinkError) -> LostChannel {
         let account = Account { accepted, acknowledged: shared.acked() };
         let (channel, peer) = (shared.name.clone(), link.peer().to_owned());
         let lost = ChannelLost { channel: channel.clone(), link: link.clone(), account };
-        // Who closes knows that it took too long.
+        // The task that closes the node knows that closing took too long.
         let before = !matches!(link.cause(), LinkCause::CloseDeadline);
         let cause = before.then(|| SendError::Lost(Arc::new(lost)));
         let left = Unacknowledged { channel, peer, account, cause };
         LostChannel { shared: Arc::clone(shared), left }
     }
 
-    /// One that the peer refused.
+    /// Makes the entry of a channel that the peer refused.
     pub(super) fn refused(shared: &Arc<TxShared>, peer: &str, accepted: u64) -> LostChannel {
         let account = Account { accepted, acknowledged: shared.acked() };
         let cause = Some(shared.cause(peer, account));
@@ -46,11 +46,11 @@ impl Driver {
         self.error(LinkCause::Dead { silence_ms, trouble })
     }
 
-    /// The channels with messages that are not known to have arrived.
+    /// Returns the channels with messages that are not known to have arrived.
     fn unacknowledged(&mut self, error: &LinkError) -> Vec<LostChannel> {
         let mut channels = Vec::new();
         for (id, slot) in self.senders.slots.iter_mut() {
-            // The machine has no count of a channel whose end was acknowledged.
+            // The link's machine has no count of a channel whose end was acknowledged.
             let sent = self.link.sent_messages(id).max(slot.shared.acked());
             let accepted = sent + u64::from(slot.ring.messages());
             if accepted > slot.shared.acked() && !slot.discard && !slot.shared.outlives_its_node() {
@@ -67,7 +67,7 @@ impl Driver {
         }
     }
 
-    /// Tells the peer that the session was given up, if that can be done at once.
+    /// Tells the peer that the session was given up, if a packet can be written at once.
     pub(super) fn say_gone(&mut self) {
         let Some(transport) = &mut self.transport else { return };
         if self.last_word.is_none() && !self.writer.is_within_packet() {
@@ -77,7 +77,7 @@ impl Driver {
         }
     }
 
-    /// The session is over: everybody on it learns why.
+    /// Ends the session: all its channels learn the cause.
     #[cold]
     #[inline(never)]
     pub(super) fn end(&mut self, error: &LinkError) {
@@ -101,7 +101,7 @@ impl Driver {
         for slot in self.senders.slots.values() {
             slot.shared.fail(Failure::Lost(error.clone()));
         }
-        // Nothing is accepted any more: what is counted now is all.
+        // Nothing is accepted any more, so the counts are final.
         let mut lost = self.unacknowledged(error);
         let mut landings = Vec::new();
         for command in std::mem::take(&mut self.taken.commands).into_iter().chain(left.commands) {
@@ -126,8 +126,8 @@ impl Driver {
         lost.extend(given_up.into_iter().filter_map(|returned| returned.give_up(error)));
         log_end(&self.shared.peer.name, error, &lost);
         self.acceptor.ended(&self.shared, error, lost);
-        // Last, since the code of a user's landing may panic: who closes the node waits for
-        // what comes before.
+        // Last, since the code of a user's landing may panic: a task that closes the node waits for
+        // the steps before this one.
         for (id, slot) in self.receivers.iter_mut() {
             slot.end(Outcome::Lost(error.clone(), self.link.received_messages(id)));
         }

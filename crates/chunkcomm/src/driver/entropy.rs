@@ -1,7 +1,6 @@
-//! Where nodes and links get their randomness from.
+//! The source of randomness of nodes and links.
 
-/// Fills `bytes` with what nobody can guess; in a simulation with what follows
-/// from its seed.
+/// Fills `bytes` with unguessable ones; in a simulation, with bytes that follow from its seed.
 pub(crate) fn fill(bytes: &mut [u8]) -> Result<(), getrandom::Error> {
     #[cfg(feature = "simulation")]
     if crate::transport::simulated::lan::fill_random(bytes) {

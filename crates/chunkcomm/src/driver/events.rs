@@ -1,5 +1,4 @@
-//! The events of a link that are not for a receiver's inbox: channels that begin
-//! and end.
+//! The events of a link that are not for a receiver's inbox: channels that begin and end.
 
 use super::ending::LostChannel;
 use super::inbox::{Outcome, RxShared};
@@ -22,31 +21,32 @@ pub(crate) struct Opened {
     pub(crate) kind: ChannelKind,
     pub(crate) fingerprint: u64,
     pub(crate) since: Time,
-    /// Whether people were warned that nobody accepts it.
+    /// Whether a warning was given that nobody accepts the channel.
     pub(crate) spoken_of: bool,
 }
 
-/// Who takes the channels that peers open.
+/// The node's part that takes the channels opened by peers.
 pub(crate) trait Acceptor: Send + Sync {
-    /// A peer opened a channel, and may open `left` more. `Err` gives it back to be refused.
+    /// Takes a channel that a peer opened; the peer may open `left` more. `Err` gives the channel
+    /// back to be refused.
     fn opened(&self, opened: Opened, left: u64) -> Result<(), Box<Opened>>;
 
-    /// The sender's type of a channel that was refused for its type.
+    /// Notes the sender's type of a channel that was refused for its type.
     fn described(&self, link: &Arc<LinkShared>, channel: u32, text: &str);
 
-    /// The peer refused these channels; messages accepted on them may not have arrived.
+    /// Notes that the peer refused these channels; messages accepted on them may not have arrived.
     fn lost(&self, channels: Vec<LostChannel>);
 
-    /// People are to know this.
+    /// Warns people.
     fn warn(&self, what: &str);
 
-    /// The session has lost its connection.
+    /// Notes that the session has lost its connection.
     fn cut_off(&self, link: &Arc<LinkShared>, error: &LinkError);
 
-    /// The session goes on, on connection `attempt`.
+    /// Notes that the session goes on, on connection `attempt`.
     fn resumed(&self, link: &Arc<LinkShared>, attempt: u32);
 
-    /// The session ended; messages accepted on these channels may not have arrived.
+    /// Notes that the session ended; messages accepted on these channels may not have arrived.
     fn ended(&self, link: &Arc<LinkShared>, error: &LinkError, lost: Vec<LostChannel>);
 }
 
@@ -78,7 +78,7 @@ impl Others<'_> {
             Event::Terminated { channel } => {
                 self.take_acknowledged();
                 match self.senders.slots.get_mut(channel) {
-                    // The receiver may still settle the messages that it has: its last word
+                    // The receiver may still settle the messages that it has: its last report
                     // follows.
                     Some(slot) if slot.keeping.is_some() => slot.discard = true,
                     Some(slot) if !slot.shared.end_acked() => {
@@ -100,7 +100,8 @@ impl Others<'_> {
         }
     }
 
-    /// The same packet may acknowledge what would be called unknown otherwise.
+    /// Takes the acknowledgements first: the same packet may acknowledge messages that would
+    /// otherwise be reported as unknown.
     fn take_acknowledged(&mut self) {
         for carried in self.link.poll_acknowledged() {
             self.senders.acknowledged(carried);
@@ -128,7 +129,7 @@ impl Others<'_> {
         }
         let Some(slot) = self.senders.slots.get(channel) else { return };
         if slot.discard {
-            // It was refused before: the answer is on its way.
+            // The channel was refused before: the answer is on its way.
             return;
         }
         let sender = slot.shared.description.clone();
@@ -143,8 +144,8 @@ impl Others<'_> {
         let (shared, staged) = (Arc::clone(&slot.shared), u64::from(slot.ring.messages()));
         self.fail(channel, Failure::Refused(reason));
         self.take_acknowledged();
-        // Messages in the peer's inbox are lost as well: nobody takes them from there. The machine
-        // has no count of a channel whose end was acknowledged.
+        // Messages in the peer's inbox are lost as well, since no receiver takes them. The link's
+        // machine has no count of a channel whose end was acknowledged.
         let accepted = (sent + staged).max(shared.acked());
         if accepted > 0 {
             let lost = LostChannel::refused(&shared, &self.shared.peer.name, accepted);

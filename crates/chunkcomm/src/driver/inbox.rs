@@ -1,9 +1,8 @@
-//! The receiving end of a channel: the driver puts runs in, the receiver takes
-//! them out and finds the messages when it wants them.
+//! The inbox of a channel: the driver puts runs in. The receiver takes them out, and finds the
+//! messages in them when it wants them.
 //!
-//! A small run that is not taken at once is copied to the end of what waits
-//! already, so that it costs its bytes and does not pin the buffer that it came
-//! in.
+//! A small run that is not taken at once is copied to the end of the last waiting run. So it costs
+//! its bytes, and does not pin the buffer that it was read to.
 
 use super::wakers::locked;
 use crate::error::LinkError;
@@ -14,10 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
-/// Copied runs are joined up to this size.
+/// Largest size in bytes up to which copied runs are joined: 16 KiB.
 const COPIED_BYTES_MAX: usize = 16 * 1024;
 
-/// What waits in an inbox, in order.
+/// An entry of an inbox; entries wait in order of arrival.
 pub(crate) enum Run {
     /// A slice of the buffer that it was read to.
     Shared { bytes: Bytes, messages: u32 },
@@ -32,26 +31,26 @@ pub(crate) enum Run {
 pub(crate) enum Outcome {
     /// The sender is done.
     Done,
-    /// The session ended before, when so many messages had arrived.
+    /// The session ended before, when this many messages had arrived.
     Lost(LinkError, u64),
 }
 
-/// Who is told when something comes.
+/// The party to tell when something comes.
 pub(crate) enum Notify {
     Nobody,
     Task(Waker),
-    /// A gather, and the receiver's place in it.
+    /// Tells a gather, at the receiver's place in it.
     Gather(Arc<dyn Fn() + Send + Sync>),
 }
 
-/// What the driver and the receiver of a channel share, under a lock a run.
+/// State that the driver shares with the receiver of a channel; locked once a run.
 pub(crate) struct RxQueue {
     pub(crate) runs: VecDeque<Run>,
     outcome: Option<Outcome>,
     pub(crate) notify: Notify,
     /// The receiver's memory for the next large message.
     pub(crate) into: Option<Vec<u8>>,
-    /// A large message begins to arrive and goes on when the receiver waits.
+    /// A large message begins to arrive, and goes on when the receiver waits.
     pub(crate) large_wanted: bool,
     /// An emptied vector for the next copied run.
     pub(crate) spare: Vec<u8>,
@@ -59,16 +58,16 @@ pub(crate) struct RxQueue {
     pub(crate) dropped: bool,
 }
 
-/// What the driver and the receiver of a channel share.
+/// State that the driver shares with the receiver of a channel.
 pub(crate) struct RxShared {
     pub(crate) name: Arc<str>,
     pub(crate) id: u32,
     queue: Mutex<RxQueue>,
-    /// The receiver says what it consumed in steps of so many bytes.
+    /// Step in bytes at which the receiver reports the consumed ones.
     report_step: AtomicU64,
-    /// Messages of the stream that the receiver has settled.
+    /// Number of messages of the stream that the receiver has settled.
     settled: AtomicU64,
-    /// Whether the driver was told of some and has not looked yet.
+    /// Whether the driver was told of settled messages and has not looked yet.
     settled_told: AtomicBool,
 }
 
@@ -99,7 +98,7 @@ impl RxShared {
         before != total && !self.settled_told.swap(true, Ordering::AcqRel)
     }
 
-    /// Returns the number of settled messages, for the driver that was told.
+    /// Returns the number of settled messages, once the driver was told.
     pub(crate) fn take_settled(&self) -> u64 {
         self.settled_told.store(false, Ordering::SeqCst);
         self.settled.load(Ordering::SeqCst)
@@ -113,8 +112,8 @@ impl RxShared {
         self.report_step.store(bytes, Ordering::Relaxed);
     }
 
-    /// Does something with the queue and tells the receiver. `None` when there
-    /// is no receiver any more.
+    /// Changes the queue with `put` and tells the receiver. `None` when there is no receiver any
+    /// more.
     fn put(&self, put: impl FnOnce(&mut RxQueue)) -> Option<()> {
         let mut queue = locked(&self.queue);
         if queue.dropped {
@@ -134,12 +133,12 @@ impl RxShared {
         Some(())
     }
 
-    /// A run to keep as a slice.
+    /// Puts in a run that is kept as a slice.
     pub(crate) fn put_shared(&self, bytes: Bytes, messages: u32) -> Option<()> {
         self.put(|queue| queue.runs.push_back(Run::Shared { bytes, messages }))
     }
 
-    /// A run to copy.
+    /// Puts in a copy of a run.
     pub(crate) fn put_copied(&self, run: &[u8], count: u32) -> Option<()> {
         self.put(|queue| {
             if let Some(Run::Copied { bytes, messages }) = queue.runs.back_mut()
@@ -159,30 +158,30 @@ impl RxShared {
         self.put(|queue| queue.runs.push_back(Run::Large { bytes, counted }))
     }
 
-    /// The channel's end; only the first counts.
+    /// Notes the channel's end; only the first call counts.
     pub(crate) fn end(&self, outcome: Outcome) {
         self.put(|queue| {
             queue.outcome.get_or_insert(outcome);
         });
     }
 
-    /// The receiver's memory for a large message of `bytes`, if it gave enough and
+    /// Takes the receiver's memory for a large message of `bytes`, if the receiver gave enough and
     /// takes this message next.
     pub(crate) fn take_into(&self, bytes: u64) -> Option<Vec<u8>> {
         let mut queue = locked(&self.queue);
-        // Behind another message it is not the next one.
+        // Behind another message this one is not the next.
         let next = queue.runs.is_empty();
         let fits = queue.into.as_ref().is_some_and(|buffer| buffer.len() as u64 >= bytes);
         if next && fits { queue.into.take() } else { None }
     }
 
-    /// A large message goes on when the receiver looks for it: it is woken, and
-    /// one that does not wait any more does not answer.
+    /// Asks the receiver for a large message, which goes on when the receiver waits for it. The
+    /// receiver is woken; one that no longer waits does not answer.
     pub(crate) fn want_large(&self) {
         self.put(|queue| queue.large_wanted = true);
     }
 
-    /// Bytes that were not taken, and whether somebody waits for more.
+    /// Returns the bytes that were not taken, and whether a task waits for more.
     pub(crate) fn waiting(&self) -> (usize, bool) {
         let queue = locked(&self.queue);
         let bytes = queue.runs.iter().map(|run| match run {
@@ -192,7 +191,7 @@ impl RxShared {
         (bytes.sum(), !matches!(queue.notify, Notify::Nobody))
     }
 
-    /// Nobody takes what comes: something lies there, or nobody waits for more.
+    /// Whether the receiver takes nothing: something lies in the inbox, or no task waits for more.
     pub(crate) fn is_left_alone(&self) -> bool {
         let queue = locked(&self.queue);
         !queue.runs.is_empty() || matches!(queue.notify, Notify::Nobody)
@@ -204,7 +203,7 @@ impl RxShared {
 }
 
 impl RxQueue {
-    /// Takes what waits into `runs`, which is empty; its memory is used again.
+    /// Takes the waiting runs into `runs`, which is empty and whose memory is used again.
     pub(crate) fn drain(&mut self, runs: &mut VecDeque<Run>) {
         std::mem::swap(&mut self.runs, runs);
     }
@@ -213,7 +212,7 @@ impl RxQueue {
         self.outcome.clone()
     }
 
-    /// Keeps `buffer` for a large message, unless another waits before it.
+    /// Keeps `buffer` for a large message; returns it if another message waits.
     pub(crate) fn give_into(&mut self, buffer: Vec<u8>) -> Option<Vec<u8>> {
         if !self.runs.is_empty() {
             return Some(buffer);

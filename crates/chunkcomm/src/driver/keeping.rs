@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The messages stay where they were staged, in the channel's ring ([`super::ring`]): nothing is
-//! copied. The channel may end before they are settled. The ring then goes back to the stream and
-//! begins again with the first message that is not settled. It goes on over the stream's next
-//! channel. The sender meanwhile goes on staging, as far as the ring has room.
+//! copied. If the channel ends before they are settled, the ring goes back to the stream. It begins
+//! again with the first unsettled message, on the stream's next channel. The sender meanwhile goes
+//! on staging, as far as the ring has room.
 
 use super::ending::LostChannel;
 use super::ring::{Consumer, Kept};
@@ -95,19 +95,19 @@ impl Keeping {
     }
 
     /// Gives the ring back to the stream, since the channel has ended. The ring then begins with
-    /// the first message that is not settled. Returns it if the stream is over.
+    /// the first unsettled message. If the stream is over, the ring is returned to the caller.
     pub(crate) fn give_back(self, ring: Consumer, shared: &Arc<TxShared>) -> Option<Returned> {
         let Keeping { mut on_channel, pieces, sent_before, sent, settled } = self;
         let ring = rewind(ring, pieces, settled, shared);
         let shared = Arc::clone(shared);
-        // The channel may have ended before it had sent again what earlier ones sent.
+        // The channel may have ended before it sent all messages of earlier channels again.
         let sent_before = sent_before.max(sent);
         let stream = on_channel.0.take()?;
         stream.give_back(Returned { shared, ring, first: settled, sent_before })
     }
 }
 
-/// Tells the stream when its channel has ended without giving it back.
+/// Tells the stream when its channel has ended without giving the ring back.
 struct OnChannel(Option<Arc<Stream>>);
 
 impl Drop for OnChannel {
@@ -129,8 +129,8 @@ fn rewind(
     let Some(first) = pieces.pop_front() else { return ring };
     let before = first.until - u64::from(first.messages);
     let mut ring = first.kept.rewind();
-    // A part of the first piece may be settled. A mark is a piece of its own, so the walk meets
-    // none.
+    // A part of the first piece may be settled. A mark is a piece of its own, so the walk meets no
+    // mark.
     let settled = u32::try_from(settled.saturating_sub(before)).unwrap_or(0);
     let (front, back, _) = ring.peek();
     let walk = message::walk(front, back, usize::MAX, settled);
@@ -150,12 +150,13 @@ pub(crate) struct Returned {
 }
 
 impl Returned {
-    /// Returns a stream whose channel was to begin with `start` and has sent nothing.
+    /// Returns a stream without a channel: its last one was to begin with `start`, and has sent
+    /// nothing.
     pub(crate) fn unopened(shared: Arc<TxShared>, ring: Consumer, start: StreamStart) -> Returned {
         Returned { shared, ring, first: start.first, sent_before: start.sent_before }
     }
 
-    /// Returns the number of messages accepted; the ring has those that are not settled.
+    /// Returns the number of accepted messages; the ring holds the unsettled ones.
     pub(crate) fn accepted(&self) -> u64 {
         self.first + u64::from(self.ring.messages())
     }
@@ -165,7 +166,8 @@ impl Returned {
         self.shared.ended() == Some(self.first)
     }
 
-    /// Ends the stream for its sender, whose node closes; returns the messages that are lost by it.
+    /// Ends the stream for its sender, whose node closes; returns the messages that are lost by
+    /// that.
     pub(crate) fn give_up(self, link: &LinkError) -> Option<LostChannel> {
         self.shared.fail(Failure::Lost(link.clone()));
         let accepted = self.accepted();
@@ -179,7 +181,7 @@ pub(crate) struct Stream {
     pub(crate) id: u128,
     /// Most encoded bytes that are kept.
     pub(crate) bytes_max: usize,
-    /// Messages are stored in a log before they leave.
+    /// Whether messages are stored in a log before they leave.
     logged: bool,
     state: Mutex<State>,
 }
@@ -187,7 +189,7 @@ pub(crate) struct Stream {
 #[derive(Default)]
 struct State {
     returned: Option<Returned>,
-    /// It was taken for a channel, which may not have begun yet.
+    /// The stream was taken for a channel, which may not have begun yet.
     on_channel: bool,
     over: bool,
     log_closed: bool,
@@ -203,13 +205,14 @@ impl Stream {
         self.logged
     }
 
-    /// Returns how many bytes a sender may stage before they are read, where a packet takes
-    /// `packet_bytes`. Those of a log wait until the last ones are stored: it bounds them alone.
+    /// Returns how many bytes a sender may stage before they are read, if a packet takes
+    /// `packet_bytes`. With a log there is no such bound: bytes wait until the last ones are
+    /// stored, so the bound would hold only them.
     pub(crate) fn unread_bytes_max(&self, packet_bytes: usize) -> usize {
         if self.logged { usize::MAX } else { packet_bytes }
     }
 
-    /// Notes that the log is closed: what it has stored is permanent, and another sender may open
+    /// Notes that the log is closed: the messages in it are permanent, and another sender may open
     /// it.
     pub(crate) fn set_log_closed(&self) {
         self.change(|state| state.log_closed = true);
@@ -220,7 +223,7 @@ impl Stream {
         !self.logged || locked(&self.state).log_closed
     }
 
-    /// Waits until there is no log that is open.
+    /// Waits until no log is open.
     pub(crate) fn poll_log_closed(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = locked(&self.state);
         if !self.logged || state.log_closed {
@@ -230,7 +233,7 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Waits until nothing more will be sent, and no channel sends any more.
+    /// Waits until nothing more will be sent, on any channel.
     pub(crate) fn poll_ended(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = locked(&self.state);
         if state.over && !state.on_channel {
@@ -240,7 +243,7 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Takes the stream back from its channel. If it is over, the caller gets it.
+    /// Takes the stream back from its channel. Returns it to the caller if it is over.
     #[must_use]
     pub(crate) fn give_back(&self, returned: Returned) -> Option<Returned> {
         let mut returned = Some(returned);

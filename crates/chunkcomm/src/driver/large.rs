@@ -18,11 +18,11 @@ use std::time::Duration;
 /// gigabytes takes about as long.
 const KEPT_FOR: Duration = Duration::from_secs(1);
 
-/// Most blocks that are kept for one direction. As many are in use at the same time: one message
-/// waits for its acknowledgement, one leaves, one is staged and one is encoded.
+/// Most blocks kept for one direction. As many are in use at the same time: one message waits for
+/// its acknowledgement, one leaves, one is staged and one is encoded.
 const KEPT_MAX: usize = 4;
 
-/// Largest ratio of a block to the message that uses it: the message holds all of the block.
+/// Largest ratio of a block to its message, which holds all of the block.
 const WASTE_MAX: usize = 2;
 
 /// The blocks that a link keeps for one direction.
@@ -50,8 +50,8 @@ struct Lent {
 }
 
 impl LargeMemory {
-    /// Takes memory for a message of about `bytes` bytes, with its old content; empty if none
-    /// fits.
+    /// Takes memory for a message of about `bytes` bytes, with its old content. The memory is empty
+    /// if no block fits.
     pub(crate) fn take(&self, bytes: usize) -> Vec<u8> {
         if !self.holds.load(Ordering::Relaxed) {
             return Vec::new();
@@ -76,11 +76,12 @@ impl LargeMemory {
         let oldest = (kept.blocks.len() > KEPT_MAX).then(|| kept.blocks.pop_front());
         self.holds.store(true, Ordering::Relaxed);
         drop(kept);
-        // Not under the lock: it takes milliseconds.
+        // Not under the lock: to free a block takes milliseconds.
         drop(oldest);
     }
 
-    /// Returns `message` in the form in which it is sent; its memory comes back by itself.
+    /// Returns `message` in the form in which it is sent. Its memory comes back when the last slice
+    /// is dropped.
     pub(crate) fn lend(self: &Arc<Self>, message: Vec<u8>) -> bytes::Bytes {
         bytes::Bytes::from_owner(Lent { message, home: Arc::clone(self) })
     }

@@ -1,5 +1,5 @@
-//! The driver of one peer: a task that moves bytes between the transport and
-//! the link's machine until the session ends.
+//! The driver of one peer: a task that moves bytes between the transport and the link's machine
+//! until the session ends.
 
 use super::buffers::{Buffers, ReadBuffers};
 use super::clock::{self, Alarm};
@@ -26,17 +26,17 @@ use std::time::Duration;
 /// Turns of reading and writing before the driver lets other tasks run.
 const TURNS_MAX: usize = 8;
 
-/// So many bytes after it read last the driver asks the system itself whether something
-/// arrived. A runtime whose tasks are always ready looks every 60 turns or so: by then
-/// megabytes may have left, and be kept although they are acknowledged. To ask costs a
-/// microsecond, to write so much a hundred.
+/// Bytes written since the last read after which the driver asks the system itself whether
+/// something arrived. A runtime whose tasks are always ready looks every 60 turns or so. By then
+/// megabytes may have left, and be kept although they are acknowledged. To ask costs a microsecond;
+/// to write this many bytes costs a hundred.
 const UNREAD_BYTES_MAX: usize = 256 * 1024;
 
-/// After the runtime moved to another thread the rings are looked at once more:
-/// a producer on the old thread may have taken itself for the driver's.
+/// Time after a move of the runtime to another thread at which the rings are looked at once more: a
+/// producer on the old thread may have taken itself for the driver's.
 const MOVED_RECHECK: Duration = Duration::from_millis(1);
 
-/// What a driver needs of its node.
+/// The parts of its node that a driver needs.
 pub(crate) struct DriverSetup {
     pub(crate) shared: Arc<LinkShared>,
     pub(crate) transport: Box<dyn Transport>,
@@ -45,15 +45,15 @@ pub(crate) struct DriverSetup {
     pub(crate) acceptor: Arc<dyn Acceptor>,
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) board: SharedBoard,
-    /// The runtime has one thread: producers on it need no fence.
+    /// Whether the runtime has one thread: producers on it need no fence.
     pub(crate) one_thread: bool,
 }
 
-/// What a peer said before it hung up arrives in this time: it lies in this machine's
-/// kernel or was lost with the connection.
+/// Time in which the peer's last bytes before it hung up arrive: they lie in this machine's kernel
+/// or were lost with the connection.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
-/// What stands in the way.
+/// The cause why a turn failed.
 enum Broken {
     /// The connection is of no use.
     Connection(LinkCause),
@@ -69,11 +69,11 @@ impl From<LinkError> for Broken {
 
 pub(super) enum Closing {
     No,
-    /// Everything staged is to be acknowledged.
+    /// Everything staged is to be acknowledged first.
     Draining,
     /// The last packet is on its way.
     Bye,
-    /// The transport is told that nothing follows.
+    /// The transport learns that nothing follows.
     Shutdown,
 }
 
@@ -90,7 +90,8 @@ pub(crate) struct Driver {
     pub(super) senders: TxSlots,
     pub(super) receivers: IdMap<RxSlot>,
     pub(super) reader: Reader,
-    /// The transport was asked in this poll and had nothing: it wakes this task when it has.
+    /// The transport was asked in this poll and had nothing; it wakes this task when something
+    /// arrives.
     pub(super) read_waits: bool,
     /// Bytes written since the transport was last read from, or the system asked.
     pub(super) written_unread: usize,
@@ -102,16 +103,16 @@ pub(crate) struct Driver {
     pub(super) one_thread: bool,
     pub(super) recheck: Option<Time>,
     pub(super) looks: Looks,
-    /// What the peer ended the session with.
+    /// The cause with which the peer ended the session.
     pub(super) last_word: Option<LinkCause>,
-    /// Nothing can be written to the connection, and why; what it brings still is read
-    /// until then.
+    /// The cause why nothing can be written to the connection, and the time until which it is still
+    /// read.
     pub(super) unwritable: Option<(LinkCause, Time)>,
     pub(super) over: bool,
-    /// What is told of the session is told within it.
+    /// Span of the session's events.
     pub(super) span: tracing::Span,
     #[cfg(feature = "metrics")]
-    /// When to publish next, and how many packets had passed last time.
+    /// Time of the next publication, and the number of packets that had passed at the last one.
     pub(super) metrics: (Time, u64),
 }
 
@@ -187,7 +188,7 @@ impl Driver {
         if seldom { Ask::Runtime } else { Ask::System }
     }
 
-    /// Reads once.
+    /// Reads once, from the transport to the inboxes.
     #[inline]
     fn poll_read(&mut self, context: &mut Context<'_>, now: Time) -> Poll<Result<(), Broken>> {
         let ask = self.whom_to_ask();
@@ -222,7 +223,7 @@ impl Driver {
         }
     }
 
-    /// Why reading cannot go on, by what it came to or by what the peer said last.
+    /// Returns why reading cannot go on, from the outcome of a read or from the peer's last record.
     #[cold]
     #[inline(never)]
     fn broken(&self, outcome: Result<(), ReadError>) -> Broken {
@@ -237,9 +238,9 @@ impl Driver {
         }
     }
 
-    /// Nothing can be written any more: what the peer said last may tell more than that.
-    /// A runtime that has not yet seen what arrived says that there is nothing, so that
-    /// the connection's end is waited for.
+    /// Reads on when nothing can be written any more: the peer's last record may tell more than the
+    /// failed write. A runtime that has not yet seen the arrived bytes reports none. So the driver
+    /// waits for the connection's end.
     #[cold]
     #[inline(never)]
     fn read_last(&mut self, context: &mut Context<'_>, now: Time) -> Result<Turn, Broken> {
@@ -252,7 +253,7 @@ impl Driver {
         }
     }
 
-    /// Writes what is to leave, one packet at most.
+    /// Writes packets that are to leave, one at most.
     fn poll_write(&mut self, context: &mut Context<'_>, now: Time) -> Result<Turn, Broken> {
         if !self.writer.is_busy() {
             match self.next_packet(now) {
@@ -316,7 +317,7 @@ impl Driver {
         transmit
     }
 
-    /// Nothing is to be sent: the next step of closing, if the node closes.
+    /// Takes the next step of closing, if the node closes and nothing is to be sent.
     #[cold]
     #[inline(never)]
     fn poll_close(&mut self, context: &mut Context<'_>) -> Result<Turn, Broken> {
@@ -338,7 +339,7 @@ impl Driver {
         Ok(Turn::Rest)
     }
 
-    /// Turns until there is nothing to do, or others should run.
+    /// Takes turns until there is nothing to do, or other tasks should run.
     fn turns(&mut self, context: &mut Context<'_>, now: Time) -> Result<Next, LinkError> {
         self.note_thread(now);
         self.look_if_due(now);
@@ -364,7 +365,7 @@ impl Driver {
         Ok(Next::Again)
     }
 
-    /// Writes once, and reads once unless that waits.
+    /// Writes once; reads once too, unless a read already waits.
     fn turn(&mut self, context: &mut Context<'_>, now: Time) -> Result<Turn, Broken> {
         if self.unwritable.is_some() {
             return self.read_last(context, now);
@@ -381,7 +382,7 @@ impl Driver {
             return Ok(wrote);
         }
         match self.poll_read(context, now) {
-            // Receivers run before more is read: what they answer leaves then.
+            // Receivers run before more is read: their answers then leave.
             Poll::Ready(read) => read.map(|()| Turn::Yield),
             Poll::Pending => {
                 self.read_waits = true;
@@ -391,20 +392,20 @@ impl Driver {
     }
 }
 
-/// What a turn came to.
+/// The outcome of a turn.
 enum Turn {
     Progress,
-    /// Others should run before the driver goes on, so that a packet may grow.
+    /// Other tasks should run before the driver goes on, so that a packet may grow.
     Yield,
-    /// The transport takes nothing just now.
+    /// The transport takes nothing at the moment.
     Blocked,
     /// Nothing to do.
     Rest,
 }
 
-/// When the driver is to be polled next.
+/// The time at which the driver is to be polled next.
 enum Next {
-    /// Behind what is runnable now.
+    /// After all tasks that are runnable now.
     Again,
     /// When it is woken.
     Rest,
@@ -416,7 +417,7 @@ impl Future for Driver {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
         this.shared.driver_runs(context.waker());
-        // Asked once a poll: that is short against all deadlines.
+        // The time is read once a poll: a poll is short compared with all deadlines.
         let now = clock::now();
         let done = this.turns(context, now).and_then(|next| match next {
             Next::Rest => this.poll_rest(context, now),

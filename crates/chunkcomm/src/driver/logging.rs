@@ -5,8 +5,8 @@
 //!        -> words (flush, end, ...) -> wait for their messages -> words to that driver
 //! ```
 //!
-//! To the sender this thread is the driver of a link that leads nowhere else. While it writes, the
-//! sender stages on, and the next write takes all of that.
+//! To the sender this thread is the driver of a link that leads nowhere else. While the thread
+//! writes, the sender stages on, and the next write takes all of that.
 
 use super::clock;
 use super::keeping::Stream;
@@ -25,13 +25,13 @@ use std::task::Context;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// While nothing is stored, the number of settled messages is written this often at most. A process
-/// that is killed sends again what was settled in this time.
+/// Shortest interval, while nothing is stored, between two records of the number of settled
+/// messages. A process that is killed sends again the messages that were settled in this time.
 const MARK_EACH: Duration = Duration::from_millis(10);
 
 /// A stream's log and what its thread needs.
 pub(crate) struct Logger {
-    /// The link that the sender tells what it wants.
+    /// The link to which the sender sends its commands.
     pub(crate) link: Arc<LinkShared>,
     pub(crate) shared: Arc<TxShared>,
     pub(crate) stream: Arc<Stream>,
@@ -43,7 +43,7 @@ pub(crate) struct Logger {
 
 struct Logging {
     logger: Logger,
-    /// Words of the sender about messages that are not stored.
+    /// Commands of the sender about messages that are not stored.
     words: Vec<Command>,
     /// The stream's channel.
     channel: Option<(Arc<LinkShared>, u32)>,
@@ -104,7 +104,7 @@ impl Logging {
                 continue;
             }
             if self.is_over(context) {
-                // Pairs with the fence of a sender that did not see that, so that its message is
+                // Pairs with the fence of a sender that did not see the end, so that its message is
                 // seen here.
                 fence(Ordering::SeqCst);
                 while self.store()? {}
@@ -114,7 +114,8 @@ impl Logging {
         }
     }
 
-    /// Returns whether nothing is to be stored or sent any more; else the thread is woken then.
+    /// Returns whether nothing more is to be stored or sent; otherwise the thread is woken at that
+    /// time.
     fn is_over(&self, context: &mut Context<'_>) -> bool {
         let Logger { shared, stream, stored, .. } = &self.logger;
         let all_settled = shared.settled() == *stored && shared.ended() == Some(*stored);
@@ -142,11 +143,12 @@ impl Logging {
         Ok(true)
     }
 
-    /// Tells the driver of the stream's channel that messages were `stored`, and what their sender
-    /// wants. A stream without a channel forgets that: the next one sends all that it has.
+    /// Tells the driver of the stream's channel whether messages were `stored`, and passes the
+    /// sender's commands on. A stream without a channel drops them: its next channel sends all
+    /// messages.
     fn tell_driver(&mut self, stored: bool) {
         if stored || !self.words.is_empty() {
-            // After the messages were stored: who opens a channel meanwhile sees them.
+            // After the messages were stored: a task that opens a channel meanwhile sees them.
             self.channel = self.logger.shared.take_moved().or_else(|| self.channel.take());
         }
         let ready = |word: &mut Command| behind(word) <= Some(self.logger.stored);
@@ -160,7 +162,7 @@ impl Logging {
         }
     }
 
-    /// Rests until something is staged, wanted or settled.
+    /// Rests until a message is staged or settled, or the sender has a command.
     fn rest(&mut self, context: &mut Context<'_>) {
         let Logger { shared, log, .. } = &mut self.logger;
         let (settled, marked) = (shared.settled(), log.marked());
@@ -178,13 +180,13 @@ impl Logging {
         }
         self.marked_at = Some(Instant::now());
         if let Err(error) = log.mark(settled) {
-            // It costs repeats, no messages, and is tried again.
+            // The failure costs repeats, no messages; the record is tried again.
             tracing::debug!(channel = %shared.name, ?error, "settled messages cannot be noted");
         }
     }
 }
 
-/// Returns the number of messages before the moment that a sender's word is about.
+/// Returns the number of messages accepted before the sender's command.
 fn behind(word: &Command) -> Option<u64> {
     match word {
         Command::Urgent { until, .. }
@@ -195,7 +197,7 @@ fn behind(word: &Command) -> Option<u64> {
     }
 }
 
-/// Returns a sender's word as it concerns the channel `to`.
+/// Returns a sender's command, addressed to the channel `to`.
 fn for_channel(mut word: Command, to: u32) -> Command {
     if let Command::Urgent { id, .. }
     | Command::NoRoom { id, .. }

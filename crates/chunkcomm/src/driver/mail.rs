@@ -1,5 +1,4 @@
-//! What the ends of channels tell the driver of their link, and how it is
-//! woken.
+//! Mail from the ends of channels to the driver of their link, and the waking of that driver.
 
 use super::large::LargeMemory;
 use super::ring::Consumer;
@@ -23,15 +22,15 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
 use tokio::sync::oneshot;
 
-/// What an end of a channel wants of the driver.
+/// A command of a channel's end, or of the node, to the driver.
 pub(crate) enum Command {
     /// A channel begins; its number is the next one.
     Open { id: u32, spec: Box<OpenSpec>, tx: Arc<TxShared>, ring: Consumer },
-    /// Messages up to this number leave at once.
+    /// Lets messages up to this number leave at once.
     Urgent { id: u32, until: u64, at: Time },
     /// A message waits for room behind those up to this number.
     NoRoom { id: u32, until: u64, at: Time },
-    /// Messages up to this number leave; with `sync` the peer answers at once.
+    /// Lets messages up to this number leave; with `sync` the peer answers at once.
     Flush { id: u32, until: u64, at: Time, sync: bool },
     /// The sender is done after this many messages.
     End { id: u32, messages: u64, at: Time },
@@ -39,11 +38,11 @@ pub(crate) enum Command {
     Consumed { id: u32, bytes: u64 },
     /// A receiver has settled messages of its stream.
     Settled { id: u32 },
-    /// A receiver waits for a large message that waits for that.
+    /// A receiver waits, as a held-back large message requires before it comes.
     LargeDemanded { id: u32 },
     /// A receiver took the large message in the link's memory.
     LargeTaken { id: u32 },
-    /// A receiver took the last of its channel.
+    /// A receiver took the last message of its channel.
     Finished { id: u32 },
     /// A receiver wants only the messages that are on their way.
     Stop { id: u32 },
@@ -51,19 +50,19 @@ pub(crate) enum Command {
     Terminate { id: u32 },
     /// An open is refused.
     Refuse { id: u32, refusal: Refusal, text: String },
-    /// A receiver hands over to a landing, with what it had taken in already.
+    /// A receiver hands over to a landing, with the messages that it had taken in already.
     Land { id: u32, landing: Box<dyn Landing>, taken: Vec<bytes::Bytes> },
-    /// A receiver found a run that lies.
+    /// A receiver found a run that disagrees with its own lengths or count.
     Corrupt { id: u32 },
-    /// Everything staged leaves, every channel ends, the session ends cleanly.
+    /// Ends the session cleanly: everything staged leaves, and every channel ends.
     Close,
-    /// The session ends now.
+    /// Ends the session now.
     Abort(LinkError),
-    /// What the link and its channels are doing.
+    /// Asks for a report of the link and its channels.
     Explain { answer: oneshot::Sender<Box<LinkReport>> },
-    /// Connection `attempt` is about to take the place of the one at hand.
+    /// Connection `attempt` is about to replace the present one.
     Offer { attempt: u32, answer: oneshot::Sender<(Offer, u64)> },
-    /// Connection `attempt`; the peer says what it has received.
+    /// Goes on with connection `attempt`; the peer has received packets up to `received`.
     Adopt { attempt: u32, received: u64, transport: Box<dyn Transport> },
 }
 
@@ -72,14 +71,14 @@ struct Letters {
     staged: Vec<Notice>,
     commands: Vec<Command>,
     last_channel: u32,
-    /// The driver is gone: commands are dropped.
+    /// Why the session ended, once it has: commands are then dropped.
     over: Option<LinkError>,
-    /// Nothing may be opened any more.
+    /// Why no channel may be opened any more, once that is so.
     closing: Option<LinkError>,
     waiting_for_end: Wakers,
 }
 
-/// What a link's driver and the ends of its channels share.
+/// State that a link's driver shares with the ends of its channels.
 pub(crate) struct LinkShared {
     pub(crate) peer: PeerInfo,
     /// Memory for large messages that are encoded.
@@ -89,31 +88,31 @@ pub(crate) struct LinkShared {
     mail: Mutex<Letters>,
     has_mail: AtomicBool,
     waker: OnceLock<DriverWaker>,
-    /// What a channel's ring holds: a full packet with its header, and more while these are
+    /// Bytes that a channel's ring holds: a full packet with its header, and more while packets are
     /// small.
     ring_bytes: AtomicUsize,
-    /// The thread that always polls the driver (a token of it), or 0.
+    /// Token of the thread that always polls the driver, or 0.
     home: AtomicUsize,
     stats: Mutex<PeerStats>,
     trouble: Mutex<Trouble>,
 }
 
-/// What goes wrong with the connections of a session that goes on.
+/// Trouble with the connections of a session that goes on.
 #[derive(Default)]
 struct Trouble {
     /// Why the last connection was lost, or the last attempt at another failed.
     last: Option<String>,
-    /// How often there was any.
+    /// Number of times that there was trouble.
     count: u64,
     waiting: Wakers,
 }
 
-/// What is known of a peer from its hello.
+/// The facts about a peer from its hello.
 #[derive(Debug, Clone)]
 pub(crate) struct PeerInfo {
     pub(crate) name: String,
     pub(crate) incarnation: u128,
-    /// The number of the session with it, drawn by the dialler.
+    /// The number of the session with the peer, drawn by the dialler.
     pub(crate) session: u64,
     pub(crate) beginning: Beginning,
     /// The newest version of the protocol that both ends speak.
@@ -133,24 +132,24 @@ pub(crate) enum Beginning {
     Local,
 }
 
-/// A channel staged something where there was nothing.
+/// The notice that a channel staged something when it had nothing staged.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Notice {
     pub(crate) id: u32,
     pub(crate) at: Time,
-    /// So many bytes, if the driver is woken behind everything that is runnable
-    /// now; else 0.
+    /// Number of staged bytes, if the driver is woken behind all tasks that are runnable now; else
+    /// 0.
     pub(crate) bytes: usize,
 }
 
-/// Mail as the driver takes it, to be handed back for reuse.
+/// Mail that the driver took; its vectors are handed back for reuse.
 #[derive(Default)]
 pub(crate) struct Taken {
     pub(crate) staged: Vec<Notice>,
     pub(crate) commands: Vec<Command>,
 }
 
-/// A number that is the same on one thread and differs between threads.
+/// Returns a number that is the same on one thread and differs between threads.
 #[inline]
 pub(crate) fn thread_token() -> usize {
     thread_local!(static TOKEN: u8 = const { 0 });
@@ -194,7 +193,8 @@ impl LinkShared {
         })
     }
 
-    /// Of a link that nobody drives, to a peer that takes packets of so many bytes.
+    /// Returns the state of a link without a driver, to a peer that takes packets of
+    /// `packet_bytes_max`.
     #[cfg(test)]
     pub(crate) fn undriven(packet_bytes_max: usize) -> Arc<LinkShared> {
         LinkShared::new(PeerInfo {
@@ -208,30 +208,29 @@ impl LinkShared {
         })
     }
 
-    /// The driver runs on this thread only, for as long as it is not said anew.
-    /// True when that is a change.
+    /// Notes that the driver runs only on this thread, until the next call. Returns whether that is
+    /// a change.
     pub(crate) fn set_home(&self, token: usize) -> bool {
-        // Written by the driver alone.
+        // Only the driver writes it.
         if self.home.load(Ordering::Relaxed) == token {
             return false;
         }
         self.home.swap(token, Ordering::SeqCst) != token
     }
 
-    /// This thread is the driver's: what is written here the driver sees in
-    /// program order.
+    /// Whether this is the driver's thread: the driver then sees writes from here in program order.
     #[inline]
     pub(crate) fn is_home(&self) -> bool {
         self.home.load(Ordering::Relaxed) == thread_token()
     }
 
-    /// What a channel's ring holds, as a packet with its header.
+    /// Returns the bytes that a channel's ring holds, counted as a packet with its header.
     pub(crate) fn ring_bytes(&self) -> usize {
         self.ring_bytes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_ring_bytes(&self, bytes: usize) {
-        // Who reads it on another core is not disturbed for nothing.
+        // A write would disturb readers on other cores, so an unchanged value is not written.
         if self.ring_bytes() != bytes {
             self.ring_bytes.store(bytes, Ordering::Relaxed);
         }
@@ -265,7 +264,7 @@ impl LinkShared {
         self.wake();
     }
 
-    /// As `command`; gives it back when the session has ended.
+    /// As `command`; returns the command when the session has ended.
     pub(crate) fn try_command(&self, command: Command) -> Result<(), Command> {
         let mut mail = locked(&self.mail);
         if mail.over.is_some() {
@@ -277,8 +276,7 @@ impl LinkShared {
         Ok(())
     }
 
-    /// Nothing is opened any more; everything staged leaves, then the session
-    /// ends.
+    /// Lets no more channels open; everything staged leaves, then the session ends.
     pub(crate) fn close(&self) {
         let closed = LinkError::new(self.peer.name.clone(), LinkCause::Closed);
         self.post(|mail| {
@@ -287,7 +285,7 @@ impl LinkShared {
         });
     }
 
-    /// A channel staged something where there was nothing.
+    /// Posts the notice that a channel staged something when it had nothing staged.
     pub(crate) fn staged(&self, notice: Notice) {
         self.post(|mail| mail.staged.push(notice));
     }
@@ -319,7 +317,7 @@ impl LinkShared {
         if !self.has_mail.load(Ordering::Acquire) {
             return false;
         }
-        // Before the lock: who posts after it was let go says so again.
+        // Before the lock: mail posted after its release sets the flag again.
         self.has_mail.store(false, Ordering::Relaxed);
         let mut mail = locked(&self.mail);
         std::mem::swap(&mut mail.staged, &mut into.staged);
@@ -327,8 +325,8 @@ impl LinkShared {
         true
     }
 
-    /// The session is over: nothing more is taken; who waits for that is woken.
-    /// Returns what was still in the box.
+    /// Ends the session: no more mail is taken, and tasks that wait for the end are woken. Returns
+    /// the mail that was left.
     pub(crate) fn end(&self, error: &LinkError) -> Taken {
         let mut mail = locked(&self.mail);
         mail.over.get_or_insert_with(|| error.clone());
@@ -342,7 +340,7 @@ impl LinkShared {
         taken
     }
 
-    /// Why the session ended, if it has.
+    /// Returns why the session ended, if it has.
     pub(crate) fn ended(&self) -> Option<LinkError> {
         locked(&self.mail).over.clone()
     }
@@ -369,7 +367,7 @@ impl LinkShared {
         self.command(Command::Abort(LinkError::new(self.peer.name.clone(), cause)));
     }
 
-    /// Why there is no connection, or why the last one was lost.
+    /// Notes why there is no connection, or why the last one was lost.
     pub(crate) fn set_trouble(&self, trouble: String) {
         let mut kept = locked(&self.trouble);
         kept.last = Some(trouble);
@@ -383,7 +381,7 @@ impl LinkShared {
         locked(&self.trouble).last.clone()
     }
 
-    /// Waits until there was trouble more often than `seen`; says how often.
+    /// Waits until there was trouble more often than `seen`; returns how often.
     pub(crate) fn poll_trouble(&self, seen: u64, context: &mut Context<'_>) -> Poll<u64> {
         let mut kept = locked(&self.trouble);
         if kept.count > seen {
@@ -393,16 +391,16 @@ impl LinkShared {
         Poll::Pending
     }
 
-    /// What the link and its channels are doing; `None` when its driver does not
-    /// answer any more.
+    /// Asks the driver for a report of the link and its channels; `None` when the driver no longer
+    /// answers.
     pub(crate) async fn explain(&self) -> Option<LinkReport> {
         let (answer, answered) = oneshot::channel();
         self.command(Command::Explain { answer });
         answered.await.ok().map(|report| *report)
     }
 
-    /// Connection `attempt` is about to take the place of the one at hand: what
-    /// becomes of it, and the last packet that came as a whole.
+    /// Offers the driver connection `attempt` in place of the present one. Returns the driver's
+    /// decision, and the number of the last packet that came as a whole.
     pub(crate) async fn offer(&self, attempt: u32) -> (Offer, u64) {
         let (answer, answered) = oneshot::channel();
         self.command(Command::Offer { attempt, answer });

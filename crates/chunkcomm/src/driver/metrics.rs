@@ -6,12 +6,11 @@ use crate::proto::flush::FlushReason;
 use crate::stats::PeerStats;
 use std::time::Duration;
 
-/// Between two publications.
+/// Shortest time between two publications.
 const EVERY: Duration = Duration::from_millis(100);
 
 impl Driver {
-    /// Publishes the counters, unless that was done a moment ago: then it says
-    /// when to come back.
+    /// Publishes the counters. If the last publication is too recent, returns when to come back.
     pub(super) fn publish_metrics(&mut self, now: Time) -> Option<Time> {
         let stats = self.shared.stats();
         if stats.packets_sent + stats.packets_received == self.metrics.1 {
@@ -25,7 +24,7 @@ impl Driver {
         None
     }
 
-    /// Publishes what the counters came to.
+    /// Publishes the final counters.
     pub(super) fn publish_last_metrics(&self) {
         publish(&self.shared.peer.name, &self.shared.stats());
     }

@@ -1,14 +1,14 @@
-//! Floor 2: the tokio that moves bytes between a transport and a link's
-//! machine, arms one timer and wakes tasks. It decides nothing.
+//! Floor 2: the part that uses tokio. It moves bytes between a transport and a link's machine, arms
+//! one timer and wakes tasks. It decides nothing.
 //!
-//! Reading order: [`ring`] (where a message is staged), [`staging`] (the sending
-//! end of a channel), [`inbox`] and [`taking`] (the receiving end), [`mail`] (what the ends
-//! tell the driver), [`waking`] (so that it runs beside them), [`keeping`] (what a stream sends
-//! again), [`large`] (memory of large messages), [`link`] (the driver of one peer), [`reading`]
-//! and [`writing`] (its two halves), [`resting`] and [`watching`] (when it sleeps and whether),
-//! [`commands`] (what it is asked), [`connection`] (one is lost, another comes), [`ending`],
-//! [`cycles`] (waits that last), [`events`] (channels that begin and end), [`buffers`], [`clock`],
-//! [`entropy`].
+//! Reading order: [`ring`] (place where a message is staged), [`staging`] (the sending end of a
+//! channel), [`inbox`] and [`taking`] (the receiving end), [`mail`] (commands of the ends to the
+//! driver), [`waking`] (running the driver beside them), [`keeping`] (messages that a stream sends
+//! again), [`large`] (memory of large messages), [`link`] (the driver of one peer), [`reading`] and
+//! [`writing`] (its two halves), [`resting`] and [`watching`] (when the driver sleeps and whether),
+//! [`commands`] (its reactions to commands), [`connection`] (one is lost, another comes),
+//! [`ending`], [`cycles`] (waits that last), [`events`] (channels that begin and end), [`buffers`],
+//! [`clock`], [`entropy`].
 
 pub(crate) mod buffers;
 pub(crate) mod clock;

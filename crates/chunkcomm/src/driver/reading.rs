@@ -1,6 +1,6 @@
-//! The reading half of a driver: bytes from the transport to the machine and to
-//! the inboxes ([`inbound`]). The bytes of a large message go from the socket
-//! straight to the memory that they are for ([`slot`]).
+//! The reading half of a driver: bytes from the transport to the state machine and to the inboxes
+//! ([`inbound`]). The bytes of a large message go from the socket straight to their memory
+//! ([`slot`]).
 
 mod inbound;
 mod slot;
@@ -19,19 +19,18 @@ use std::io::{self, IoSliceMut};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// A fragment of which less is missing is read through the buffer.
+/// Missing bytes of a fragment below which it is read through the buffer.
 const DIRECT_BYTES_MIN: u32 = 4 * 1024;
 
-/// What is read ahead behind a fragment that goes straight to its memory: the
-/// header of the next packet and of its fragment. What follows them is copied,
-/// so that more would cost.
+/// Bytes read ahead behind a fragment that goes straight to its memory: the header of the next
+/// packet and of its fragment. Bytes behind them have to be copied, so reading more would cost.
 const AHEAD_BYTES: usize = 64;
 
-/// A link is at rest when nothing came for so long. It looks then, since the
-/// acknowledgement of what came last is due later.
+/// A link is at rest when nothing came for this long. The driver looks then, since the
+/// acknowledgement of the last packet is due later.
 pub(super) const REST_AFTER: Duration = Duration::from_millis(ACK_DELAY_MS / 2);
 
-/// Who says whether something arrived.
+/// The source of the answer whether something arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ask {
     /// The runtime, as it last saw it.
@@ -44,7 +43,7 @@ pub(crate) enum Ask {
 pub(crate) enum ReadError {
     Io(io::Error),
     Protocol(ProtocolError),
-    /// The peer wrote its last.
+    /// The peer has ended its direction of the connection.
     End,
 }
 
@@ -60,12 +59,12 @@ pub(crate) struct Reader {
     buffers: ReadBuffers,
     buffer: Vec<u8>,
     filled: usize,
-    /// The last read ended with a fragment that went straight to its memory: the
-    /// next one probably begins with the head of another.
+    /// The last read ended with a fragment that went straight to its memory: the next read probably
+    /// begins with the head of another fragment.
     in_bulk: bool,
     last_read: Time,
     pub(crate) reads: u64,
-    /// Of the last read, if it went to the buffer.
+    /// Bytes of the last read, if it went to the buffer.
     last_bytes: usize,
 }
 
@@ -84,14 +83,14 @@ impl Reader {
         }
     }
 
-    /// When to look again whether the link is at rest.
+    /// Returns when to look again whether the link is at rest.
     pub(crate) fn rest_deadline(&self) -> Option<Time> {
         let holds = !self.buffer.is_empty() && self.filled == 0;
         holds.then(|| self.last_read.after(REST_AFTER))
     }
 
-    /// The connection is gone, with what was not handled yet; packets up to
-    /// `received` were.
+    /// Forgets the bytes that were not handled, since the connection is gone. Packets up to
+    /// `received` were handled.
     pub(crate) fn cut(&mut self, received: u64) {
         self.decoder.cut(received);
         self.filled = 0;
@@ -100,23 +99,23 @@ impl Reader {
         self.buffers.give(buffer);
     }
 
-    /// Packets that came again as a whole and were skipped.
+    /// Number of packets that came again as a whole and were skipped.
     pub(crate) fn duplicates(&self) -> u64 {
         self.decoder.duplicates()
     }
 
-    /// Nothing came for a while.
+    /// Whether nothing came for a while.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.buffer.is_empty()
     }
 
-    /// Bytes of the last read, if it went to the buffer and the next one will.
+    /// Returns the bytes of the last read, if that read and the next one go to the buffer.
     pub(crate) fn gathered(&self) -> usize {
         if self.direct().is_some() { 0 } else { self.last_bytes }
     }
 
-    /// What comes next goes straight to the memory of a fragment: its channel, and the bytes that
-    /// are missing.
+    /// Returns the channel and the missing bytes of a fragment, if the next bytes go straight to
+    /// its memory.
     fn direct(&self) -> Option<(u32, u32)> {
         let left = self.decoder.fragment_left();
         left.filter(|(_, left)| *left >= DIRECT_BYTES_MIN && self.filled == 0)
@@ -165,12 +164,12 @@ impl Reader {
             return self.poll_buffer(context, transport, inbound, Ask::Runtime);
         }
         let room = destination.len();
-        // Only behind the fragment's last byte something else may follow.
+        // Something else may follow only behind the fragment's last byte.
         let ahead = if room == left as usize { AHEAD_BYTES.min(self.buffer.len()) } else { 0 };
         let mut both = [IoSliceMut::new(destination), IoSliceMut::new(&mut self.buffer[..ahead])];
         let read = ready!(transport.poll_read_two(context, &mut both)).map_err(ReadError::Io)?;
         self.reads += 1;
-        // Of what comes next the runtime tells.
+        // The runtime reports the bytes that come next.
         self.last_bytes = 0;
         if read == 0 {
             return Poll::Ready(Err(ReadError::End));
@@ -228,10 +227,10 @@ impl Reader {
         Ok(())
     }
 
-    /// What came before `at` was handled; the rest waits for more.
+    /// Keeps the bytes from `at` on, which wait for more; those before it were handled.
     fn keep_from(&mut self, at: usize) {
         if at == self.filled {
-            // The smallest buffer has room for what begins.
+            // The smallest buffer has room for the beginning of a record.
             self.filled = 0;
             return;
         }
@@ -257,7 +256,7 @@ impl Reader {
             }
         };
         if buffer.is_unique() {
-            // No slice of it stays, as when it holds but a part of a large run.
+            // No slice of the buffer stays, as when it holds only a part of a large run.
             self.buffer = Vec::from(buffer);
             self.keep_from(at);
             return outcome;
@@ -272,7 +271,7 @@ impl Reader {
         outcome
     }
 
-    /// The next record fits in the buffer, whatever its size.
+    /// Makes room in the buffer for the next record, whatever its size.
     #[inline(never)]
     fn make_room(&mut self) {
         let wanted = self.decoder.wants(&self.buffer[..self.filled]).max(self.filled + 1);

@@ -1,4 +1,4 @@
-//! What a driver knows of its link, for people.
+//! A driver's report of its link, for people.
 
 use super::link::{Closing, Driver};
 use super::writing::TxSlot;
@@ -12,7 +12,7 @@ fn since(earlier: Time, now: Time) -> Duration {
 }
 
 impl Driver {
-    /// The link at this moment.
+    /// Returns the state of the link at this moment.
     pub(super) fn report(&self, now: Time) -> LinkReport {
         let [sent, acknowledged, received] = self.link.numbers();
         LinkReport {
@@ -87,7 +87,7 @@ impl Driver {
         reports
     }
 
-    /// Somebody waits in `sync` or `close`, or in `send` for a ring that is full.
+    /// Returns what a task waits for in `sync` or `close`, or in `send` for a ring that is full.
     fn answer_waited_for(&self, id: u32, slot: &TxSlot) -> Option<String> {
         if !slot.shared.is_waited_for() {
             return None;

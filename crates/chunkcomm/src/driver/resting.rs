@@ -1,4 +1,5 @@
-//! Nothing is to be done: what the driver does before it sleeps, how long, and whether at all.
+//! The driver with nothing to do: its work before it sleeps, how long it sleeps, and whether at
+//! all.
 
 use super::link::Driver;
 use crate::error::{LinkCause, LinkError};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::task::Context;
 
 impl Driver {
-    /// There is nothing to do: whether the next look for what arrives is at once.
+    /// Whether the driver, with nothing to do, looks again at once for arriving bytes.
     #[inline]
     pub(super) fn looks_on(&mut self, now: Time) -> bool {
         let sleeps = self.transport.as_ref().is_some_and(|transport| transport.sleeps());
@@ -21,7 +22,7 @@ impl Driver {
         goes_on
     }
 
-    /// There is nothing to do: rests until woken.
+    /// Rests until woken, with nothing to do.
     pub(super) fn poll_rest(
         &mut self,
         context: &mut Context<'_>,
@@ -32,8 +33,7 @@ impl Driver {
         if alive != Alive::Fine {
             self.silent(alive, now)?;
         }
-        // What the link has to say waits for the packet that is being written, or
-        // for a connection.
+        // Packets of the link wait for the packet that is being written, or for a connection.
         let can_write =
             self.transport.is_some() && !self.writer.is_busy() && self.unwritable.is_none();
         let link = if can_write { self.link.next_deadline() } else { None };
@@ -52,7 +52,8 @@ impl Driver {
         Ok(())
     }
 
-    /// The peer is silent.
+    /// Handles a silent peer: a dialler drops the connection to a suspect one; a dead one ends the
+    /// session.
     #[cold]
     #[inline(never)]
     fn silent(&mut self, alive: Alive, now: Time) -> Result<(), LinkError> {
@@ -68,7 +69,7 @@ impl Driver {
         }
     }
 
-    /// Tells the counters; says when to do so again at the latest.
+    /// Publishes the counters; returns when to do so again at the latest.
     fn publish(&mut self, now: Time) -> Option<Time> {
         self.rest();
         #[cfg(feature = "metrics")]
@@ -80,7 +81,7 @@ impl Driver {
         }
     }
 
-    /// Everything was done that could be: publishes and gives back.
+    /// Publishes the counters and gives memory back, when everything possible was done.
     pub(super) fn rest(&mut self) {
         let (counters, writer) = (self.link.counters(), &self.writer);
         let duplicates = self.reader.duplicates();

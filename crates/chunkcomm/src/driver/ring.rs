@@ -1,10 +1,9 @@
-//! The byte ring of a channel: one producer stages messages, the writer takes
-//! them. Neither takes a lock.
+//! The byte ring of a channel: one producer stages messages, the writer takes them. Neither takes a
+//! lock.
 //!
-//! Published is one word: how many bytes and how many messages were ever
-//! committed (both wrapping), so that the two are always seen together. A ring may
-//! grow and shrink: the producer goes on in another one and leaves a link to it
-//! in the old one, which it never touches again.
+//! One word is published: the numbers of bytes and of messages that were ever committed (both
+//! wrapping), so that the two are always seen together. A ring may grow and shrink: the producer
+//! goes on in another one, and leaves a link to it in the old one, which it never touches again.
 //!
 //! A ring that *keeps* holds read bytes until the consumer releases them: a stream's messages
 //! until their receiver has settled them. The consumer can go back and read them again. Its
@@ -21,22 +20,21 @@
 //!
 //! - There is one [`Producer`] and one [`Consumer`] a ring: only [`ring`] makes
 //!   them, neither can be cloned, and both work through `&mut self`.
-//! - The producer writes only to bytes counted free, that is by a `taken` it has
-//!   read. `taken` only grows while the producer looks away, so what it counts
-//!   as free stays its own. It reads `taken` with acquire, which pairs with the
-//!   consumer's release in [`Consumer::consume`]: the consumer's reads of the
-//!   bytes are over.
-//! - In a ring that keeps, `released` has that part: the producer counts by it. It only grows, and
+//! - The producer writes only to bytes counted free, by a value of `taken` that it has read.
+//!   `taken` only grows while the producer looks away, so bytes counted free stay free. The
+//!   producer reads `taken` with acquire, which pairs with the consumer's release in
+//!   [`Consumer::consume`]: the consumer's reads of the bytes are over.
+//! - In a ring that keeps, the producer counts by `released` instead. `released` only grows, and
 //!   never passes the place where the consumer may begin again: bytes are released in the order of
-//!   reading ([`Kept::release`]). `taken` goes back with the consumer there, and only tells how
+//!   reading ([`Kept::release`]). There, `taken` goes back with the consumer, and only shows how
 //!   far ahead the producer is.
 //! - The consumer reads only bytes counted committed. It reads `committed` with
 //!   acquire, which pairs with the producer's release in [`Producer::commit`]:
 //!   the bytes are written. `committed` only grows meanwhile.
 //! - In a ring that logs, the tail reads committed bytes that are not stored, by the same rule. It
-//!   only reads. The consumer takes nothing that is not stored, so that none of these bytes is free
-//!   before the tail has passed it. The consumer reads `stored` with acquire, which pairs with the
-//!   tail's release in [`Tail::store`].
+//!   only reads. The consumer takes only stored bytes, so none is free before the tail has passed
+//!   it. The consumer reads `stored` with acquire, which pairs with the tail's release in
+//!   [`Tail::store`].
 //! - The slices handed out borrow the producer, consumer or tail mutably, so that
 //!   positions cannot move while they live.
 #![allow(unsafe_code)]
@@ -45,7 +43,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// On a cache line of its own, so that the two ends do not slow each other.
+/// A value on a cache line of its own, so that the two ends do not slow each other.
 #[repr(align(64))]
 struct Line<T>(T);
 
@@ -124,12 +122,12 @@ impl Ring {
     }
 }
 
-/// A ring of `capacity` bytes with its two ends.
+/// Makes a ring of `capacity` bytes; returns its two ends.
 pub(crate) fn ring(capacity: usize) -> (Producer, Consumer) {
     ends(Ring::new(capacity, false))
 }
 
-/// A ring that logs, with its tail.
+/// Makes a ring that logs; returns its ends and its tail.
 pub(crate) fn ring_that_logs(capacity: usize) -> (Producer, Consumer, Tail) {
     let ring = Ring::new(capacity, true);
     let tail = Tail(Cursor { ring: Arc::clone(&ring), position: 0, bytes: 0, messages: 0 });
@@ -153,7 +151,7 @@ fn ends(ring: Arc<Ring>) -> (Producer, Consumer) {
 /// The end that stages messages.
 pub(crate) struct Producer {
     ring: Arc<Ring>,
-    /// Where the next byte goes.
+    /// Place of the next byte.
     position: usize,
     bytes: u32,
     messages: u32,
@@ -164,12 +162,12 @@ pub(crate) struct Producer {
 }
 
 impl Producer {
-    /// Bytes of the ring.
+    /// Size of the ring in bytes.
     pub(crate) fn capacity(&self) -> usize {
         self.ring.memory.len()
     }
 
-    /// Free bytes as seen now.
+    /// Returns the free bytes as seen now.
     pub(crate) fn free(&mut self) -> usize {
         let taken = self.ring.taken.0.load(Ordering::Acquire);
         let unread = self.bytes.wrapping_sub(taken) as usize;
@@ -188,18 +186,18 @@ impl Producer {
         self.bytes.wrapping_sub(self.ring.released.load(Ordering::Acquire))
     }
 
-    /// Returns whether a byte of this ring was released: all rings before it are then.
+    /// Returns whether a byte of this ring was released; all earlier rings are then released too.
     pub(crate) fn has_released(&self) -> bool {
         self.ring.released.load(Ordering::Relaxed) > 0
     }
 
-    /// Returns whether, as last seen, only bytes that the consumer has not read keep the producer
-    /// from going on.
+    /// Returns whether, as last seen, only bytes that the consumer has not read hold the producer
+    /// up.
     pub(crate) fn is_ahead(&self) -> bool {
         self.unread_max.is_some() && self.free < self.capacity() - self.held() as usize
     }
 
-    /// Returns whether nothing in the ring is the consumer's.
+    /// Returns whether no byte in the ring is the consumer's.
     pub(crate) fn is_empty(&mut self) -> bool {
         match self.unread_max {
             None => self.free() == self.capacity(),
@@ -213,14 +211,14 @@ impl Producer {
         self.unread_max = Some(unread_bytes_max);
     }
 
-    /// Free bytes as last seen, without looking: at most [`Producer::free`].
+    /// Returns the free bytes as last seen, without looking: at most [`Producer::free`].
     #[inline]
     pub(crate) fn free_seen(&self) -> usize {
         self.free
     }
 
-    /// Free bytes at the writing position up to the ring's end or the first
-    /// taken byte, as last seen.
+    /// Returns the free bytes from the writing position to the ring's end or the first taken byte,
+    /// as last seen.
     #[inline]
     pub(crate) fn contiguous(&mut self) -> &mut [u8] {
         let count = self.free.min(self.ring.memory.len() - self.position);
@@ -228,7 +226,7 @@ impl Producer {
         unsafe { self.ring.bytes_mut(self.position, count) }
     }
 
-    /// The first `bytes` of the free ones hold so many more messages (or marks).
+    /// Commits the first `bytes` free bytes, which hold `messages` more messages (or marks).
     #[inline]
     pub(crate) fn commit(&mut self, bytes: usize, messages: u32) {
         debug_assert!(bytes <= self.free);
@@ -242,8 +240,8 @@ impl Producer {
         self.ring.committed.0.store(pack(self.bytes, self.messages), Ordering::Release);
     }
 
-    /// Copies one staged message in, cut where the ring wraps. The caller has
-    /// seen that it fits.
+    /// Copies one staged message in, cut where the ring wraps. The caller has seen that the message
+    /// fits.
     pub(crate) fn push(&mut self, head: &[u8], payload: &[u8]) {
         let bytes = head.len() + payload.len();
         assert!(bytes <= self.free, "the caller saw that it fits");
@@ -263,7 +261,7 @@ impl Producer {
         self.commit(bytes, 1);
     }
 
-    /// Copies in whole messages as they were staged before; the ring is large enough and empty.
+    /// Copies whole messages in as they were staged before. The ring is empty and large enough.
     pub(crate) fn push_many(&mut self, staged: &[u8], messages: u32) {
         self.contiguous()[..staged.len()].copy_from_slice(staged);
         self.commit(staged.len(), messages);
@@ -292,11 +290,11 @@ struct Cursor {
 
 impl Cursor {
     /// Returns the bytes and messages from here on up to the word that `limit` reads. At the end of
-    /// a ring that was replaced it goes on in the next one.
+    /// a replaced ring the cursor goes on in the next one.
     fn ahead(&mut self, limit: impl Fn(&Ring) -> u64) -> (usize, u32) {
         loop {
-            // `next` is looked at first: once it is set, nothing more is committed
-            // to this ring, so that an empty one then stays empty.
+            // `next` is read first: once it is set, nothing more is committed to this ring, so that
+            // an empty one then stays empty.
             let next = self.ring.next.get().cloned();
             let (bytes, messages) = unpack(limit(&self.ring));
             let ahead = bytes.wrapping_sub(self.bytes) as usize;
@@ -309,8 +307,7 @@ impl Cursor {
         }
     }
 
-    /// Returns the number of messages from here on that are committed, in this ring and in those
-    /// that came after it.
+    /// Returns the number of committed messages from here on, in this ring and in all later ones.
     fn messages_ahead(&self) -> u32 {
         let (_, messages) = unpack(self.ring.committed());
         let mut sum = messages.wrapping_sub(self.messages);
@@ -348,7 +345,7 @@ impl Cursor {
     }
 }
 
-/// The end that the writer takes messages from.
+/// The end from which the writer takes messages.
 pub(crate) struct Consumer(Cursor);
 
 impl Consumer {
@@ -359,23 +356,23 @@ impl Consumer {
         unsafe { self.0.peek(Ring::readable) }
     }
 
-    /// Messages staged in this ring and those that came after it, stored or not.
+    /// Returns the number of messages staged in this ring and in all later ones, stored or not.
     pub(crate) fn messages(&self) -> u32 {
         self.0.messages_ahead()
     }
 
-    /// Nothing is staged.
+    /// Whether nothing is staged.
     pub(crate) fn is_empty(&mut self) -> bool {
         self.0.ahead(Ring::readable).0 == 0
     }
 
-    /// The first `bytes` of what was peeked, with `messages`, were taken.
+    /// Takes the first `bytes` of the peeked ones, with `messages`.
     pub(crate) fn consume(&mut self, bytes: usize, messages: u32) {
         self.0.advance(bytes, messages);
         self.0.ring.taken.0.store(self.0.bytes, Ordering::Release);
     }
 
-    /// As `consume`, in a ring that keeps: returns the stretch that is to be released.
+    /// As `consume`, in a ring that keeps; returns the stretch that is to be released.
     pub(crate) fn consume_kept(&mut self, bytes: usize, messages: u32) -> Kept {
         let from = self.0.clone();
         self.consume(bytes, messages);
@@ -394,8 +391,8 @@ pub(crate) struct Tail(Cursor);
 impl Tail {
     /// Returns the messages that are not stored, as [`Consumer::peek`] does.
     pub(crate) fn peek(&mut self) -> (&[u8], &[u8], u32) {
-        // SAFETY: the consumer has not got committed bytes from the cursor on, so that they are not
-        // the producer's.
+        // SAFETY: the consumer has not reached the committed bytes from the cursor on, so they are
+        // not the producer's.
         unsafe { self.0.peek(Ring::committed) }
     }
 
@@ -418,7 +415,7 @@ impl Tail {
         }
     }
 
-    /// Lets the consumer read the first `bytes` of what was peeked, with `messages`.
+    /// Lets the consumer read the first `bytes` of the peeked ones, with `messages`.
     pub(crate) fn store(&mut self, bytes: usize, messages: u32) {
         self.0.advance(bytes, messages);
         if let Some(stored) = &self.0.ring.stored {
@@ -429,7 +426,7 @@ impl Tail {
 
 /// A stretch of a ring that was read and is not released.
 pub(crate) struct Kept {
-    /// Where it begins.
+    /// Beginning of the stretch.
     from: Cursor,
     until: u32,
 }
@@ -440,7 +437,7 @@ impl Kept {
         self.from.ring.released.store(self.until, Ordering::Release);
     }
 
-    /// Reads again from here on; bytes read before this were released.
+    /// Reads again from here on; bytes read before these were released.
     pub(crate) fn rewind(self) -> Consumer {
         self.from.ring.taken.0.store(self.from.bytes, Ordering::Release);
         Consumer(self.from)
@@ -490,12 +487,13 @@ mod tests {
     }
 
     proptest! {
-        /// Against a queue: what was read is read again after a rewind, and released in order.
+        /// Against a queue: bytes that were read are read again after a rewind, and released in
+        /// order.
         #[test]
         fn a_ring_that_keeps_reads_again(steps in prop::collection::vec((0usize..40, any::<u8>(), 0usize..3), 1..400)) {
             let (mut producer, mut consumer) = ring(64);
             producer.keep(48);
-            // Bytes that are not released, and the number of them that were read.
+            // Bytes that are not released, and the number of those that were read.
             let (mut oracle, mut read) = (VecDeque::<u8>::new(), 0);
             let mut kept: VecDeque<(Kept, usize)> = VecDeque::new();
             for (bytes, value, release) in steps {
@@ -532,7 +530,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a queue: the consumer sees what the tail has stored, and goes back within that.
+        /// Against a queue: the consumer sees the bytes that the tail has stored, and goes back
+        /// within them.
         #[test]
         fn a_ring_that_logs_shows_what_is_stored(steps in prop::collection::vec((0usize..40, any::<u8>(), 0u8..3), 1..400)) {
             let (mut producer, mut consumer, mut tail) = ring_that_logs(64);

@@ -1,15 +1,18 @@
-//! The sending end of a channel: messages go into its ring, the driver is told
-//! when it has to know.
+//! The sending end of a channel: messages go into its ring, and the driver is woken when it has to
+//! know of them.
 //!
 //! # When the driver is woken
 //!
-//! A channel whose driver knows that it has something staged is *queued*. The
-//! producer commits, then looks whether the channel is queued; the driver takes
-//! what is staged, says that the channel is not queued, then looks whether
-//! something was staged meanwhile. On two threads that needs a full fence
-//! between the two steps on both sides, or each could miss the other's. On the
-//! thread of the driver's runtime itself program order is enough, and the fence,
-//! which costs as much as all the rest of a message, is left out.
+//! A channel whose driver knows that it has something staged is *queued*. Both sides take two
+//! steps:
+//!
+//! - The producer commits, then looks whether the channel is queued.
+//! - The driver takes the staged messages and marks the channel as not queued, then looks whether
+//!   something was staged meanwhile.
+//!
+//! On two threads, both sides need a full fence between their two steps, or each could miss the
+//! other's. On the thread of the driver's runtime, program order is enough. The fence is left out
+//! there: it costs as much as all the rest of a message.
 
 mod encoding;
 mod shared;
@@ -35,25 +38,25 @@ use std::sync::atomic::{Ordering, fence};
 pub(crate) struct TxEnd {
     producer: Producer,
     ring_bytes_max: usize,
-    /// Bytes of the rings before this one that may be kept.
+    /// Bytes of the earlier rings that may still be kept.
     kept_before: usize,
-    /// Longer messages travel in fragments: those that a ring never has room for
-    /// among them.
+    /// Bytes of the longest message that goes through the ring. Longer ones travel in fragments,
+    /// among them those that a ring never has room for.
     inline_bytes_max: usize,
     id: u32,
     accepted: u64,
-    /// Messages accepted when the driver was told that there is no room for more.
+    /// Number of messages accepted when the driver last learnt that there is no room for more.
     no_room_told: u64,
-    /// Bytes staged since the driver was woken last.
+    /// Bytes staged since the last time the driver was woken.
     since_wake: usize,
     wake_step: usize,
-    /// Bytes of the last message and of its prefix: what the next probably needs.
+    /// Bytes of the last message and of its prefix: the next one probably needs as many.
     last_bytes: usize,
     last_prefix: usize,
-    /// Bytes of the last message, if that was a large one.
+    /// Bytes of the last message, if it was a large one.
     last_large: usize,
     pub(crate) send_waits: u64,
-    /// The driver was told that nothing more comes.
+    /// The driver knows that nothing more comes.
     ended: bool,
     pub(crate) shared: Arc<TxShared>,
     pub(crate) link: Arc<LinkShared>,
@@ -63,12 +66,12 @@ pub(crate) struct TxEnd {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Staged {
     Done,
-    /// The ring has no room: it lies encoded in the scratch.
+    /// The ring has no room: a message that was encoded lies in the scratch.
     Full,
 }
 
 impl TxEnd {
-    /// An end and the consumer of its ring, for the driver.
+    /// Makes an end, and the consumer of its ring for the driver.
     pub(crate) fn new(
         link: &Arc<LinkShared>,
         shared: &Arc<TxShared>,
@@ -79,14 +82,14 @@ impl TxEnd {
         (TxEnd::with(producer, link, shared, id), consumer)
     }
 
-    /// As `new`, for a stream with a log, which may have messages: the end is told to `link`, whose
-    /// driver is the thread that stores its messages.
+    /// As `new`, for a stream with a log, which may have messages already. The end sends its
+    /// commands to `link`, whose driver is the thread that stores the stream's messages.
     pub(crate) fn logged(
         link: &Arc<LinkShared>,
         shared: &Arc<TxShared>,
         recovered: &Recovered,
     ) -> (TxEnd, Consumer, Tail) {
-        // In one ring, so that the stream's bound counts them.
+        // In one ring as far as it may be that large, so that the stream's bound counts them.
         let mut left: usize = recovered.staged.iter().map(|(staged, _)| staged.len()).sum();
         let room = |left: usize| left.clamp(RING_BYTES_INITIAL, RING_BYTES_LARGEST);
         let (producer, consumer, mut tail) = ring_that_logs(room(left));
@@ -136,7 +139,7 @@ impl TxEnd {
         }
     }
 
-    /// Messages accepted so far.
+    /// Number of messages accepted so far.
     pub(crate) fn accepted(&self) -> u64 {
         self.accepted
     }
@@ -149,24 +152,24 @@ impl TxEnd {
         self.shared.written.load(Ordering::Acquire)
     }
 
-    /// Encoded bytes that can be staged without waiting, at least for a message
-    /// that goes through the ring.
+    /// Returns the encoded bytes that can be staged without waiting, in messages that go through
+    /// the ring.
     pub(crate) fn capacity(&mut self) -> usize {
-        // A ring may be larger than that for a while.
+        // A ring may be larger than its bound for a while.
         let grown = self.ring_bytes_max.saturating_sub(self.producer.capacity());
         self.producer.free() + grown
     }
 
-    /// Longest message that goes through the ring.
+    /// Bytes of the longest message that goes through the ring.
     pub(crate) fn inline_bytes_max(&self) -> usize {
         self.inline_bytes_max
     }
 
-    /// A message of `bytes` with its prefix would be staged without waiting, if it
-    /// goes through the ring.
+    /// Whether a message of `bytes` with its prefix would be staged without waiting, if it goes
+    /// through the ring.
     pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
         let bytes = bytes.min(self.ring_bytes_max);
-        // A ring that keeps grows further.
+        // A ring that keeps its messages grows further.
         let keeps = self.shared.settling.stream().is_some();
         let has = self.capacity() >= bytes || keeps && self.make_room(bytes);
         if !has {
@@ -175,7 +178,7 @@ impl TxEnd {
         has
     }
 
-    /// A large message of any size would be staged without waiting.
+    /// Whether a large message of any size would be staged without waiting.
     pub(crate) fn has_room_for_large(&mut self) -> bool {
         self.make_room(1) && locked(&self.shared.slow).large_bytes == 0
     }
@@ -224,12 +227,12 @@ impl TxEnd {
         if !self.make_room(1) {
             return Ok(Staged::Full);
         }
-        // The driver only lowers it.
+        // The driver only lowers the bytes of large messages, so the answer stays true.
         let fits = self.shared.admits_large(bytes);
         Ok(if fits { Staged::Done } else { Staged::Full })
     }
 
-    /// Stages a large message that can be staged.
+    /// Stages a large message, for which there is room.
     fn push_large(&mut self, payload: Bytes) -> Result<Staged, SendError> {
         let mut slow = locked(&self.shared.slow);
         slow.large_bytes += payload.len();
@@ -244,7 +247,7 @@ impl TxEnd {
         Ok(Staged::Done)
     }
 
-    /// True when `bytes` can be staged; grows the ring for it if that is allowed.
+    /// Whether `bytes` can be staged; grows the ring for that if allowed.
     fn make_room(&mut self, bytes: usize) -> bool {
         if self.producer.free_seen() >= bytes || self.look() >= bytes {
             return true;
@@ -256,7 +259,7 @@ impl TxEnd {
         let bytes_max = self.grown_bytes_max();
         loop {
             let capacity = self.producer.capacity();
-            // A ring that keeps is still there when it is replaced.
+            // A ring that keeps its messages still exists when it is replaced.
             let kept = if keeps { self.kept_before + capacity } else { 0 };
             let grown = (capacity * RING_GROWTH).min(bytes_max.saturating_sub(kept));
             if grown <= capacity {
@@ -272,10 +275,10 @@ impl TxEnd {
         false
     }
 
-    /// Free bytes as seen now. A ring that is larger than it is to be is left for a smaller
-    /// one: to write through all of it takes more of the cache than a message is worth.
-    /// It must be empty: while a channel waits for credit the size of packets may rise
-    /// and fall as often as it likes, and each time another ring would be filled.
+    /// Returns the free bytes as seen now. A ring larger than its bound is replaced by a smaller
+    /// one: writing through all of a large ring takes more of the cache than a message is worth.
+    /// The ring must be empty for that. Otherwise, while a channel waits for credit and the size of
+    /// packets rises and falls, each change would fill another ring.
     fn look(&mut self) -> usize {
         self.note_ring_bytes();
         self.producer.free();
@@ -285,8 +288,8 @@ impl TxEnd {
         self.producer.free_seen()
     }
 
-    /// Returns the size to which the ring may grow now. A ring that keeps grows for the kept
-    /// messages, not for those that the driver has not taken.
+    /// Returns the size to which the ring may grow now. A ring that keeps its messages grows for
+    /// the kept ones, not for those that the driver has not taken.
     fn grown_bytes_max(&self) -> usize {
         match self.shared.settling.stream() {
             None => self.ring_bytes_max,
@@ -295,7 +298,7 @@ impl TxEnd {
         }
     }
 
-    /// A ring holds a full packet; while these are small, several.
+    /// Reads the ring's bound: a full packet, or several while packets are small.
     fn note_ring_bytes(&mut self) {
         let ring_bytes = self.link.ring_bytes();
         self.ring_bytes_max = ring_bytes - PACKET_OVERHEAD_BYTES;
@@ -305,7 +308,7 @@ impl TxEnd {
         }
     }
 
-    /// What is staged may leave: more cannot come before it does.
+    /// Lets the staged messages leave: no more can be staged before they do.
     fn tell_no_room(&mut self) {
         if self.no_room_told != self.accepted {
             self.no_room_told = self.accepted;
@@ -314,7 +317,7 @@ impl TxEnd {
             let (link, id) = self.channel();
             let at = clock::now();
             link.command(if keeps {
-                // The peer reports at once which of the messages in the way are settled.
+                // The peer reports at once which of the kept messages are settled.
                 Command::Flush { id, until, at, sync: true }
             } else {
                 Command::NoRoom { id, until, at }
@@ -344,7 +347,8 @@ impl TxEnd {
         Ok(())
     }
 
-    /// The link, and the channel's number there: a stream may have got another one.
+    /// Returns the link, and the channel's number there: a stream may have moved to another
+    /// channel.
     fn channel(&mut self) -> (&LinkShared, u32) {
         if self.shared.flags.load(Ordering::SeqCst) & MOVED != 0 {
             let mut slow = locked(&self.shared.slow);
@@ -360,7 +364,7 @@ impl TxEnd {
     #[cold]
     fn tell_driver(&mut self, flags: u8) -> Result<(), SendError> {
         if flags & FAILED != 0 {
-            // The driver may have looked at the ring for the last time before.
+            // The driver may have looked at the ring for the last time before this message.
             return Err(self.error());
         }
         let bytes = std::mem::take(&mut self.since_wake);
@@ -375,38 +379,38 @@ impl TxEnd {
         Ok(())
     }
 
-    /// Everything accepted so far leaves at once.
+    /// Lets everything accepted so far leave at once.
     pub(crate) fn urgent(&mut self) {
         let until = self.accepted;
         let (link, id) = self.channel();
         link.command(Command::Urgent { id, until, at: clock::now() });
     }
 
-    /// Everything accepted so far leaves, and is acknowledged at once if `sync`.
+    /// Lets everything accepted so far leave; if `sync`, the peer acknowledges it at once.
     pub(crate) fn flush(&mut self, sync: bool) {
         let until = self.accepted;
         let (link, id) = self.channel();
         link.command(Command::Flush { id, until, at: clock::now(), sync });
     }
 
-    /// Messages accepted and acknowledged.
+    /// Returns the numbers of messages accepted and acknowledged.
     pub(crate) fn account(&self) -> Account {
         let acknowledged = self.shared.acked().min(self.accepted);
         Account { accepted: self.accepted, acknowledged }
     }
 
-    /// Why nothing can be sent, if that is so.
+    /// Returns why nothing can be sent, if that is so.
     pub(crate) fn failed(&self) -> Option<SendError> {
         self.shared.has_failed().then(|| self.error())
     }
 
-    /// Why what was accepted will not be written or acknowledged, if that is so:
-    /// not because the channel was closed, which it still is then.
+    /// Returns why accepted messages will not be written or acknowledged, if that is so. A closed
+    /// channel is no reason: its messages still are.
     pub(crate) fn lost(&self) -> Option<SendError> {
         self.shared.is_lost().then(|| self.error())
     }
 
-    /// Ends the channel after what was accepted: every later call says that it is
+    /// Ends the channel behind the accepted messages. Every later call reports that the channel is
     /// closed.
     pub(crate) fn close(&mut self) {
         self.end();
@@ -416,7 +420,7 @@ impl TxEnd {
     fn end(&mut self) {
         if !std::mem::replace(&mut self.ended, true) {
             let messages = self.accepted;
-            // First: the task that opens the stream's next channel looks for it.
+            // First, because the task that opens the stream's next channel looks for it.
             self.shared.set_ended(messages);
             let (link, id) = self.channel();
             link.command(Command::End { id, messages, at: clock::now() });

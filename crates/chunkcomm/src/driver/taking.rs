@@ -1,5 +1,5 @@
-//! The receiving end of a channel as its receiver has it: the runs that it took
-//! from the inbox, and the messages in them.
+//! The receiver's side of a channel: the runs that it took from the inbox, and the messages in
+//! them.
 
 mod landing;
 
@@ -20,15 +20,15 @@ use std::task::{Context, Poll};
 
 /// A message, as the receiving end found it.
 pub(crate) enum Found<'a> {
-    /// Lies in a run: its bytes.
+    /// The bytes of a message in a copied run.
     Small(&'a [u8]),
-    /// A shared run's slice can be cut from this one.
+    /// A message in a shared run: the run, to cut a slice from, and the range of the message in it.
     SmallOf(&'a Bytes, Range<usize>),
     /// A large message.
     Large(Vec<u8>),
 }
 
-/// What the receiving end of a channel has next.
+/// The next thing at the receiving end of a channel.
 pub(crate) enum Next {
     Message,
     Empty,
@@ -48,7 +48,7 @@ pub(crate) struct RxEnd {
     /// The channel has ended and all of it was taken; the receiver may still settle.
     ended: bool,
     settles: Option<Settles>,
-    /// Counted a run: those that were left behind.
+    /// Counters of the messages in runs that were left behind; a run counts when it is left.
     left: ReceivingStats,
 }
 
@@ -92,8 +92,8 @@ impl RxEnd {
         }
     }
 
-    /// Takes the next small message of the run at hand; `None` when that has
-    /// none left or is not at hand.
+    /// Takes the next small message of the current run; `None` when there is no such run or it has
+    /// none left.
     #[inline]
     fn next_in_current(&mut self) -> Option<Range<usize>> {
         let run = match &self.current {
@@ -107,7 +107,7 @@ impl RxEnd {
         Some(range)
     }
 
-    /// The next message if one is there. Large ones are moved out.
+    /// Takes the next message if there is one. Large ones are moved out.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Found<'_>> {
         loop {
@@ -124,7 +124,7 @@ impl RxEnd {
         }
     }
 
-    /// As `take`, as `decode` sees the bytes.
+    /// As `take`; passes the message's bytes to `decode`.
     #[inline(always)]
     pub(crate) fn take_with<R>(&mut self, decode: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let run = match &self.current {
@@ -142,8 +142,8 @@ impl RxEnd {
         }
     }
 
-    /// Takes messages of the run at hand, at most `max`, until `each` says false;
-    /// says how many.
+    /// Takes messages of the current run, at most `max`, until `each` returns false; returns their
+    /// number.
     #[inline]
     pub(crate) fn take_many(&mut self, max: usize, mut each: impl FnMut(&[u8]) -> bool) -> usize {
         let run = match &self.current {
@@ -155,7 +155,7 @@ impl RxEnd {
         if let Some(&length) = run.get(at)
             && usize::from(length) <= message::SHORT_MAX
         {
-            // Short ones that are as long as the first, as all of a type may be.
+            // Short messages of the same length as the first, as all of a type may be.
             let whole = 1 + usize::from(length);
             for message in run[at..].chunks_exact(whole).take(max) {
                 let Some((&head, message)) = message.split_first() else { break };
@@ -192,7 +192,7 @@ impl RxEnd {
         }
     }
 
-    /// Bytes of the next message, if one is there.
+    /// Returns the bytes of the next message, if there is one.
     pub(crate) fn peek_bytes(&mut self) -> Option<usize> {
         let run = match &self.current {
             Some(Run::Shared { bytes, .. }) => &bytes[..],
@@ -212,8 +212,8 @@ impl RxEnd {
         }
     }
 
-    /// Gives memory for the next message, if that is a large one; gives it back
-    /// when another is there already.
+    /// Gives memory for the next message, if that is a large one. Returns the memory if another
+    /// message is there already.
     pub(crate) fn give_into(&mut self, buffer: Vec<u8>) -> Option<Vec<u8>> {
         if self.current_has_more() || !self.runs.is_empty() {
             return Some(buffer);
@@ -221,12 +221,12 @@ impl RxEnd {
         self.shared.with_queue(|queue| queue.give_into(buffer))
     }
 
-    /// Takes that memory back, if it was not used.
+    /// Takes the memory of `give_into` back, if it was not used.
     pub(crate) fn take_back_into(&mut self) -> Option<Vec<u8>> {
         self.shared.with_queue(|queue| queue.into.take())
     }
 
-    /// The next message lies in the run at hand.
+    /// Whether the next message lies in the current run.
     #[inline]
     pub(crate) fn current_has_more(&self) -> bool {
         match &self.current {
@@ -236,8 +236,8 @@ impl RxEnd {
         }
     }
 
-    /// Leaves the run at hand for the next one. `Some(Some(..))` is a large
-    /// message, `None` says that nothing is there.
+    /// Leaves the current run for the next one. `Some(Some(..))` is a large message, `None` means
+    /// that nothing is there.
     #[cold]
     fn next_run(&mut self) -> Option<Option<Vec<u8>>> {
         self.leave_current();
@@ -294,7 +294,7 @@ impl RxEnd {
         self.count(length);
     }
 
-    /// Settles every message that was taken.
+    /// Settles all messages that were taken.
     #[cold]
     pub(crate) fn settle(&mut self) {
         let Some(Settles { stream, .. }) = self.settles else { return };
@@ -303,7 +303,7 @@ impl RxEnd {
         }
     }
 
-    /// Ends the settling of messages by taking the next one.
+    /// Makes the receiver settle by hand: taking the next message settles none any more.
     pub(crate) fn settle_by_hand(&mut self) {
         if let Some(settles) = &mut self.settles {
             settles.by_hand = true;
@@ -317,7 +317,7 @@ impl RxEnd {
         Some(Delivery { stream: id, number, redelivered: number < sent_before })
     }
 
-    /// What was taken so far.
+    /// Returns the counters of the messages taken so far.
     pub(crate) fn stats(&self) -> ReceivingStats {
         let mut stats = self.left;
         if self.current.is_some() {
@@ -336,13 +336,12 @@ impl RxEnd {
         }
     }
 
-    /// Whether a message is there, without taking it; `Ended` only when there is
-    /// none left.
+    /// Returns whether a message is there, without taking it; `Ended` only when no message is left.
     pub(crate) fn next(&mut self) -> Next {
         if self.current_has_more() || !self.runs.is_empty() {
             return Next::Message;
         }
-        // What was taken to its end is counted before anything is waited for.
+        // A run that was taken to its end is counted before anything is waited for.
         self.leave_current();
         let runs = &mut self.runs;
         let (outcome, wanted) = self.shared.with_queue(|queue| {
@@ -354,7 +353,7 @@ impl RxEnd {
         self.known(outcome)
     }
 
-    /// This receiver waits for a large message that waits for that.
+    /// Asks for a held-back large message, which comes only when its receiver waits.
     fn demand(&self, wanted: bool) {
         if wanted {
             self.link.command(Command::LargeDemanded { id: self.shared.id });
@@ -400,19 +399,19 @@ impl RxEnd {
         }
     }
 
-    /// From now on `tell` is called when something comes, and once at the start.
+    /// Calls `tell` from now on when something arrives, and once at the start.
     pub(crate) fn notify(&mut self, tell: Arc<dyn Fn() + Send + Sync>) {
         let once = Arc::clone(&tell);
         self.shared.with_queue(|queue| queue.notify = Notify::Gather(tell));
         once();
     }
 
-    /// Tells the sender that nothing more is wanted; messages that it has sent still come.
+    /// Tells the sender that no more is wanted; messages that it has sent still arrive.
     pub(crate) fn stop(&self) {
         self.link.command(Command::Stop { id: self.shared.id });
     }
 
-    /// Forgets the channel without telling the peer: it was refused.
+    /// Forgets the channel, which was refused, without telling the peer.
     pub(crate) fn disarm(mut self) {
         self.finished = true;
         self.shared.with_queue(|queue| queue.dropped = true);
@@ -428,7 +427,7 @@ impl RxEnd {
         }
     }
 
-    /// Hands what was taken in already to a landing, then all that comes.
+    /// Hands the messages that have arrived to a landing, and then all that follow.
     pub(crate) fn land(mut self, landing: Box<dyn Landing>) {
         let mut taken = Vec::new();
         while let Some(found) = self.take() {

@@ -21,13 +21,13 @@ impl Wake for Unpark {
     }
 }
 
-/// The lock's content, whoever panicked: what is kept under our locks is valid
-/// after every single statement.
+/// Returns the lock's content, even after a panic: data under our locks is valid after every single
+/// statement.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Wakers, each task once.
+/// Wakers, one a task.
 #[derive(Default)]
 pub(crate) struct Wakers(Vec<Waker>);
 
@@ -38,7 +38,7 @@ impl Wakers {
         }
     }
 
-    /// All of them, to be woken without the lock.
+    /// Takes all wakers, to be woken without the lock.
     pub(crate) fn take(&mut self) -> Wakers {
         Wakers(std::mem::take(&mut self.0))
     }

@@ -1,4 +1,4 @@
-//! Waking the library's tasks from the user's.
+//! Waking the library's tasks from the user's tasks.
 //!
 //! In tokio's runtime of several threads a worker keeps the task that it woke last in a slot. No
 //! other worker steals from that slot. The woken task runs on that worker as soon as the running
@@ -46,7 +46,7 @@ fn push_last_woken() {
 pub(crate) struct DriverWaker {
     waker: Waker,
     several_threads: bool,
-    /// The driver was woken and has not run since; the call that woke it shares it.
+    /// The driver was woken and has not run since; the call that woke the driver shares it.
     woken: AtomicBool,
 }
 
@@ -61,7 +61,7 @@ impl DriverWaker {
     #[inline]
     pub(crate) fn runs(&self) {
         if self.several_threads {
-            // An exchange, so that the driver sees what it was told before a `wake` that found it
+            // An exchange, so that the driver sees the mail from before a `wake` that found it
             // woken.
             self.woken.swap(false, Ordering::AcqRel);
         }

@@ -1,51 +1,50 @@
-//! Whether to look again at once for what arrives, instead of sleeping until it is there.
+//! The decision whether to look again at once for arriving bytes, or to sleep until they come.
 //!
-//! To sleep and to be woken from another core takes tens of microseconds, and the one who
-//! wakes pays for it too. While a peer sends as fast as it can, what it sends next is there
-//! sooner than that. So after a read of much the driver goes on looking for about as long as a
-//! sleep would take at least, and sleeps then: at worst that costs twice what the better of
-//! both had cost (competitive spinning: A. Karlin, K. Li, M. Manasse and S. Owicki, "Empirical
-//! studies of competitive spinning for a shared-memory multiprocessor", 1991). Where looking
-//! was in vain it is left out, twice as often each time: at the pace of a peer that is slower
-//! than that, or has no core of its own, the driver sleeps as ever. Between two looks the other
-//! tasks of the runtime run.
+//! To sleep and to be woken from another core takes tens of microseconds, and the waker pays for it
+//! too. While a peer sends as fast as it can, its next bytes arrive sooner than that. So after a
+//! large read the driver looks on for about as long as a sleep takes at least, and then sleeps. At
+//! worst that costs twice as much as the better of both (competitive spinning: A. Karlin, K. Li, M.
+//! Manasse and S. Owicki, "Empirical studies of competitive spinning for a shared-memory
+//! multiprocessor", 1991). After looks in vain the driver sleeps some times without looking, twice
+//! as often each time. So it sleeps as ever with a peer that is slower, or has no core of its own.
+//! Between two looks the other tasks of the runtime run.
 
-/// A read of so many bytes shows a peer that has much to send.
+/// Bytes of a read that shows a peer with much to send.
 const MUCH_BYTES: usize = 16 * 1024;
 
-/// Looks after a read of much: each is a system call that finds nothing, half a microsecond
-/// or so.
+/// Number of looks after a large read. Each is a system call that finds nothing, and takes half a
+/// microsecond or so.
 pub(super) const LOOKS_MAX: u32 = 64;
 
-/// Sleeps without a look before after the first that was in vain, and at most: looks that are
+/// Number of sleeps without looks after looks in vain: the first time, and at most. Looks that are
 /// always in vain then take a microsecond of each sleep.
 const SLEEPS: [u32; 2] = [4, 32];
 
-/// Reads of much without a message of ours between them: the peer alone is talking.
+/// Large reads without a message of ours between them, after which the peer alone is talking.
 const ALONE_READS: u32 = 8;
 
 /// The watch on one connection.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// The last read brought much, and nobody has looked since.
+    /// The last read was a large one, and no look came since.
     much: bool,
-    /// Looks that are left of those that began.
+    /// Remaining looks of those that began.
     looks: u32,
-    /// Sleeps until the next look, and how many there will be after one in vain.
+    /// Sleeps until the next look, and the number of sleeps after the last looks in vain.
     sleeps: u32,
     sleeps_next: u32,
-    /// Reads of much since a message of ours was written.
+    /// Large reads since a message of ours was written.
     alone: u32,
 }
 
 impl Watch {
-    /// The system is to be asked.
+    /// Whether the system is to be asked.
     #[inline]
     pub(super) fn is_on(&self) -> bool {
         self.looks > 0
     }
 
-    /// So many bytes were read.
+    /// Notes a read of `bytes`.
     #[inline]
     pub(super) fn heard(&mut self, bytes: usize) {
         let much = bytes >= MUCH_BYTES;
@@ -57,13 +56,13 @@ impl Watch {
         }
     }
 
-    /// Messages were written.
+    /// Notes that messages were written.
     #[inline]
     pub(super) fn told(&mut self) {
         self.alone = 0;
     }
 
-    /// There is nothing to do: look again, or sleep?
+    /// Returns whether to look again rather than sleep, when there is nothing to do.
     #[inline]
     pub(super) fn goes_on(&mut self) -> bool {
         if self.is_on() {
@@ -82,7 +81,7 @@ impl Watch {
         self.is_on()
     }
 
-    /// There is something else to do first: what is left of the looks begins anew.
+    /// Stops looking, since there is something else to do first; the looks then begin anew.
     #[inline]
     pub(super) fn pause(&mut self) {
         if self.is_on() {
@@ -90,7 +89,7 @@ impl Watch {
         }
     }
 
-    /// There is no connection.
+    /// Stops looking, since there is no connection.
     pub(super) fn stop(&mut self) {
         (self.much, self.looks) = (false, 0);
     }
@@ -100,7 +99,7 @@ impl Watch {
 mod tests {
     use super::*;
 
-    /// Nothing comes: looks until the driver sleeps.
+    /// Counts the looks until the driver sleeps, while nothing comes.
     fn looks(watch: &mut Watch) -> u32 {
         (0..).find(|_| !watch.goes_on()).unwrap()
     }
@@ -139,7 +138,7 @@ mod tests {
             });
             each.filter(|looks| *looks > 0).count()
         };
-        // 4 + 8 + 16 sleeps between, then 32 each time.
+        // 4 + 8 + 16 sleeps between the looks, then 32 each time.
         assert_eq!(in_vain(4 + 28 + 100 * 33), 104);
         let mut gaps = 0;
         while watch.sleeps_next > 0 {

@@ -1,5 +1,5 @@
-//! The writing half of a driver: the rings of the channels as the machine sees
-//! them, and the one packet that is being written.
+//! The writing half of a driver: the rings of the channels as the link's machine sees them, and the
+//! one packet that is being written.
 
 use super::keeping::{Keeping, Returned};
 use super::ring::{Consumer, ring};
@@ -15,34 +15,34 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// A channel that sends, as its driver has it.
+/// The driver's side of a sending channel.
 pub(crate) struct TxSlot {
     pub(crate) shared: Arc<TxShared>,
     pub(crate) ring: Consumer,
     /// For a stream: the messages that were sent and are not settled.
     pub(crate) keeping: Option<Keeping>,
-    /// What is staged is not to be sent: the receiver is gone.
+    /// Staged messages are not to be sent: the receiver is gone.
     pub(crate) discard: bool,
 }
 
 impl TxSlot {
-    /// A channel whose messages concern nobody.
+    /// Returns a channel whose messages no longer matter.
     fn over() -> TxSlot {
         let shared = TxShared::new(String::new(), String::new(), Settling::No);
         TxSlot { shared, ring: ring(1).1, keeping: None, discard: true }
     }
 }
 
-/// The channels that send.
+/// The sending channels.
 #[derive(Default)]
 pub(crate) struct TxSlots {
     pub(crate) slots: IdMap<TxSlot>,
     /// Channels in which something was staged while a packet was filled.
     pub(crate) restaged: Vec<u32>,
-    /// Streams that came back and are over: their node closes.
+    /// Streams that were given back though they are over, since their node closes.
     pub(crate) given_up: Vec<Returned>,
-    /// Channels whose end is acknowledged, until all records that came with that are handled: a
-    /// refusal may be among them.
+    /// Channels whose end is acknowledged. They stay until all records of that packet are handled:
+    /// a refusal may be among them.
     ended: Vec<u32>,
 }
 
@@ -82,7 +82,7 @@ impl Staged for TxSlots {
 }
 
 impl TxSlots {
-    /// The transport has taken what `carried` tells.
+    /// Notes that the transport has taken the messages of `carried`.
     pub(crate) fn written(&mut self, carried: &[Carried], link: &Link) {
         for it in carried {
             if let Some(slot) = self.slots.get(it.channel) {
@@ -94,7 +94,7 @@ impl TxSlots {
         }
     }
 
-    /// The peer's inbox has what `carried` tells.
+    /// Notes that the peer's inbox has the messages of `carried`.
     pub(crate) fn acknowledged(&mut self, carried: Carried) {
         if let Some(slot) = self.slots.get(carried.channel) {
             slot.shared.set_acked(carried.messages);
@@ -105,15 +105,15 @@ impl TxSlots {
         }
     }
 
-    /// Lets go of the channels whose end is acknowledged.
+    /// Forgets the channels whose end is acknowledged.
     pub(crate) fn forget_ended(&mut self) {
         while let Some(channel) = self.ended.pop() {
             self.remove_if_done(channel);
         }
     }
 
-    /// Notes that the receiver has settled `total` messages. Nothing follows if that is its `last`
-    /// word.
+    /// Notes that the receiver has settled `total` messages. Nothing follows if this report is the
+    /// `last`.
     pub(crate) fn settled(&mut self, channel: u32, total: u64, last: bool) {
         let Some(slot) = self.slots.get_mut(channel) else { return };
         match &mut slot.keeping {
@@ -125,7 +125,7 @@ impl TxSlots {
         }
     }
 
-    /// The peer has the end of `channel`, and nothing of it is to be settled.
+    /// Removes `channel` if the peer has its end and nothing of it is left to settle.
     fn remove_if_done(&mut self, channel: u32) -> bool {
         let Some(slot) = self.slots.get(channel) else { return false };
         let is_settled = |keeping: &Keeping| keeping.is_done(&slot.shared);
@@ -138,12 +138,12 @@ impl TxSlots {
         true
     }
 
-    /// Gives the messages that are not settled back to the stream, when its channel has ended
-    /// before it. Returns false for a channel without a stream.
+    /// Gives the unsettled messages back to the stream, when its channel has ended before the
+    /// stream. Returns false for a channel without a stream.
     pub(crate) fn give_back(&mut self, channel: u32) -> bool {
         let Some(slot) = self.slots.get_mut(channel) else { return false };
         let Some(keeping) = slot.keeping.take() else { return false };
-        // Anything that still comes of this channel no longer concerns the stream.
+        // Records that still arrive for this channel no longer concern the stream.
         let over = TxSlot::over();
         let TxSlot { shared, ring, .. } = std::mem::replace(slot, over);
         self.given_up.extend(keeping.give_back(ring, &shared));
@@ -155,28 +155,29 @@ impl TxSlots {
 #[derive(Default)]
 pub(crate) struct Writer {
     pub(crate) packet: Packet,
-    /// Its number; 0 for one without.
+    /// Number of the packet; 0 for one without.
     pub(crate) number: u64,
-    /// What it carries for the first time.
+    /// Messages that the packet carries for the first time.
     pub(crate) carried: Vec<Carried>,
     offset: usize,
     pub(crate) writes: u64,
-    /// Of these, for the packet at hand.
+    /// Number of these writes for the present packet.
     pub(crate) packet_writes: u64,
 }
 
 impl Writer {
-    /// A packet is being written.
+    /// Whether a packet is being written.
     pub(crate) fn is_busy(&self) -> bool {
         !self.packet.head.is_empty()
     }
 
-    /// A part of a packet was written.
+    /// Whether a part of a packet was written.
     pub(crate) fn is_within_packet(&self) -> bool {
         self.offset > 0
     }
 
-    /// The connection is gone, with what was written of the packet.
+    /// Forgets how much of the packet was written, and gives the packet back: the connection is
+    /// gone.
     pub(crate) fn cut(&mut self, link: &mut Link) {
         self.offset = 0;
         if self.is_busy() {
@@ -184,7 +185,7 @@ impl Writer {
         }
     }
 
-    /// Writes the rest of the packet; ready when all of it is taken.
+    /// Writes the rest of the packet; ready when the transport has taken all of it.
     pub(crate) fn poll_write(
         &mut self,
         context: &mut Context<'_>,

@@ -1,7 +1,7 @@
 //! The log of a redelivering sender: the messages that its receiver has not settled, on disk.
 //!
-//! A log is a directory with a lock and segments. A segment has the number of its first message as
-//! its name. The last one grows; the first is removed when all of its messages are settled.
+//! A log is a directory with a lock and segments. A segment is named by the number of its first
+//! message. The last segment grows; the first is removed when all of its messages are settled.
 //!
 //! ```text
 //! lock
@@ -10,15 +10,18 @@
 //! ```
 //!
 //! A record holds the messages that were stored together, in the form that they have in a channel's
-//! ring ([`crate::proto::message`]), and behind them the large messages whose marks are among them.
-//! It also says how many messages were settled by then ([`record`]). A record without messages says
-//! that alone.
+//! ring ([`crate::proto::message`]). Behind them it holds the large messages whose marks are among
+//! them. It also holds the number of messages that were settled by then ([`record`]); a record
+//! without messages holds only that.
 //!
-//! Each record has a checksum (CRC-32), and says how much of the segment was permanent when it was
-//! written. Records at the end that are not whole were being written when the process or the machine
-//! stopped, if no later record says that they were permanent. They are cut off: no message in them
-//! has left. Any other record that is not whole is an error, and nothing is changed. Damage to the
-//! very last record looks like a record that was being written.
+//! Each record has a checksum (CRC-32), and the number of bytes of the segment that were permanent
+//! when the record was written. Records at the end may not be whole:
+//!
+//! - If no later record says that they were permanent, they were being written when the process or
+//!   the machine stopped. They are cut off: no message in them has left.
+//! - Otherwise this is an error, as for any other record that is not whole, and nothing is changed.
+//!
+//! Damage to the very last record looks like a record that was being written.
 
 mod record;
 mod recovery;
@@ -33,13 +36,13 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A segment that has this many bytes is the last one no more: 64 MiB.
+/// Bytes from which on a segment is followed by a new one: 64 MiB.
 const SEGMENT_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Digits of the number in a segment's name.
 const NUMBER_DIGITS: usize = 20;
 
-/// Records up to this many bytes are written with one system call.
+/// Largest record in bytes that is written with one system call.
 const ONE_WRITE_BYTES: usize = 64 * 1024;
 
 /// Moment from which stored messages also survive a crash of the machine.
@@ -50,10 +53,10 @@ pub enum Fsync {
     /// leaves before it is done. They survive a crash of the machine.
     #[default]
     Batched,
-    /// Messages are written before they leave, and the system makes them permanent when it likes.
-    /// They survive the end of the process, also by SIGKILL. After a crash of the machine the log
-    /// may be damaged, which is an error when it is opened. It may also lack its last messages. New
-    /// messages then get the numbers of the missing ones, and a receiver that skips numbers it has
+    /// Messages are written before they leave; the system makes them permanent at a time of its
+    /// own. They survive the end of the process, also by SIGKILL. After a crash of the machine the
+    /// log may be damaged, which is an error when it is opened. It may also lack its last messages.
+    /// New messages then get the numbers of the missing ones. A receiver that skips numbers it has
     /// stored loses these new messages.
     Never,
 }
@@ -68,20 +71,20 @@ pub(crate) struct Identity {
 /// A log that is open for appending.
 pub(crate) struct Log {
     directory: PathBuf,
-    /// Locked while it is open.
+    /// Locked while the log is open.
     _lock: File,
     identity: Identity,
     stream: u128,
     fsync: Fsync,
-    /// The first message of each segment.
+    /// Number of the first message of each segment.
     segments: VecDeque<u64>,
     file: File,
     file_bytes: u64,
-    /// Bytes of it that are permanent.
+    /// Bytes of the file that are permanent.
     synced: u64,
     /// Number of the next message.
     next: u64,
-    /// Settled messages by the last record.
+    /// Number of settled messages by the last record.
     marked: u64,
     scratch: Vec<u8>,
     pub(crate) counters: Counters,
@@ -95,8 +98,8 @@ pub(crate) struct Counters {
 }
 
 impl Log {
-    /// Opens the log in `directory`, which is made if it is not there, with the messages that are
-    /// not settled. A new log gets `stream` as its number.
+    /// Opens the log in `directory`, which is made if it is missing; returns the unsettled messages
+    /// too. A new log gets `stream` as its number.
     pub(crate) fn open(
         directory: &Path,
         identity: &Identity,
@@ -125,7 +128,7 @@ impl Log {
         };
         let file = file.map_err(failed)?;
         let file_bytes = file.metadata().map_err(failed)?.len();
-        // An earlier process may have ended before it had made permanent what was read here.
+        // An earlier process may have ended before the bytes read here were permanent.
         for &first in &segments {
             let synced = File::open(segment(directory, first)).and_then(|file| file.sync_all());
             synced.map_err(failed)?;
@@ -150,8 +153,8 @@ impl Log {
     }
 
     /// Stores messages as they are staged, `front` then `back`, with the large ones among them.
-    /// They are permanent when this returns, as far as the [`Fsync`] says. The first `settled`
-    /// messages of the stream are settled.
+    /// They are permanent when this returns, as far as the [`Fsync`] promises. The record also
+    /// holds that the first `settled` messages of the stream are settled.
     ///
     /// # Errors
     ///
@@ -165,7 +168,8 @@ impl Log {
         let before = self.file_bytes;
         let written = self.write(staged, large, settled);
         if written.is_err() {
-            // Also when it was written and could not be made permanent: it may look permanent later.
+            // Also when the record was written and could not be made permanent: it may look
+            // permanent later.
             let _ = self.file.set_len(before);
         }
         written.map_err(|error| self.failed(error))?;
@@ -220,7 +224,7 @@ impl Log {
         Ok(())
     }
 
-    /// Makes what was written permanent, as far as that is asked for.
+    /// Makes the written bytes permanent, as far as that is asked for.
     fn sync(&mut self) -> io::Result<()> {
         if self.fsync == Fsync::Batched {
             self.file.sync_data()?;
@@ -234,8 +238,8 @@ impl Log {
         if settled == self.marked { Ok(()) } else { self.append((&[], &[], 0), &[], settled) }
     }
 
-    /// As [`Log::mark`], and makes everything permanent. The record that says so tells later that
-    /// all before it was whole.
+    /// As [`Log::mark`], and makes everything permanent. Its record shows later that everything
+    /// before it was whole.
     pub(crate) fn finish(&mut self, settled: u64) -> Result<(), LogError> {
         self.append((&[], &[], 0), &[], settled)?;
         self.file.sync_data().map_err(|error| self.failed(error))
@@ -246,7 +250,7 @@ impl Log {
         self.marked
     }
 
-    /// Removes segments whose messages are all settled. One that cannot be removed is left.
+    /// Removes segments whose messages are all settled. A segment that cannot be removed is left.
     fn remove_settled(&mut self) {
         while self.segments.get(1).is_some_and(|&first| first <= self.marked)
             && let Some(first) = self.segments.pop_front()
@@ -278,7 +282,7 @@ fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Makes a directory and those above it, and their names permanent.
+/// Makes a directory and its missing parents, and makes their names permanent.
 fn make_directory(directory: &Path) -> io::Result<()> {
     let whole = std::path::absolute(directory)?;
     let missing: Vec<&Path> = whole.ancestors().take_while(|it| !it.exists()).collect();

@@ -7,8 +7,8 @@
 //!         length of each large message 8 | staged bytes | large messages
 //! ```
 //!
-//! The checksum of a head is that of all bytes of the head behind it. `synced` is the number of bytes
-//! of the segment that were permanent when the record was written, 0 where nothing is synced.
+//! The checksum of a head covers all bytes of the head behind it. `synced` is the number of bytes
+//! of the segment that were permanent when the record was written; 0 where nothing is synced.
 
 use super::Identity;
 use bytes::{Buf, Bytes};
@@ -23,7 +23,7 @@ const RECORD_BYTES: usize = 40;
 pub(super) struct Head {
     pub(super) identity: Identity,
     pub(super) stream: u128,
-    /// Number of its first message.
+    /// Number of the segment's first message.
     pub(super) first: u64,
 }
 
@@ -40,7 +40,7 @@ impl Head {
         [MAGIC.as_slice(), &checksum, &rest].concat()
     }
 
-    /// Returns the head and its bytes.
+    /// Returns the head and its length in bytes.
     pub(super) fn decode(bytes: &[u8]) -> Option<(Head, usize)> {
         let mut rest = bytes.strip_prefix(MAGIC)?;
         let checksum = rest.try_get_u32_le().ok()?;
@@ -58,13 +58,13 @@ impl Head {
     }
 }
 
-/// Returns whether `bytes` can be what is there of a head that was being written.
+/// Returns whether `bytes` can be the written part of an unfinished head.
 pub(super) fn is_part_of_head(bytes: &[u8], identity: &Identity) -> bool {
     bytes.len() < HEAD_BYTES + identity.channel.len() || bytes.iter().all(|byte| *byte == 0)
 }
 
-/// Writes the head of a record into `out`, as its only content. The staged bytes and the large
-/// messages follow it. Returns the bytes of the record.
+/// Writes the head of a record into `out`, as its only content; the staged bytes and the large
+/// messages are to follow. Returns the length of the record in bytes.
 pub(super) fn write(
     out: &mut Vec<u8>,
     (front, back, messages): (&[u8], &[u8], u32),
@@ -126,7 +126,7 @@ impl RecordHead {
     }
 }
 
-/// Takes the record at the start of `bytes`; `None` where there is no whole one.
+/// Takes the record at the start of `bytes`; `None` where no whole record is.
 pub(super) fn read(bytes: &mut Bytes) -> Option<Record> {
     let head = RecordHead::decode(bytes)?;
     let end = usize::try_from(head.bytes).ok()?.checked_add(RECORD_BYTES)?;
@@ -145,9 +145,10 @@ pub(super) fn read(bytes: &mut Bytes) -> Option<Record> {
     Some(Record { messages: head.messages, settled: head.settled, staged: rest, large })
 }
 
-/// Returns whether what is not whole at `offset` can be what is there of records that were being
-/// written when the process or the machine stopped: no record in `behind`, the bytes behind it, says
-/// that it was permanent.
+/// Returns whether the broken bytes at `offset` can be records that were being written when the
+/// process or the machine stopped. They can if every record in `behind`, the bytes from there on,
+/// says that bytes up to `offset` at most were permanent. A record written without syncing (0)
+/// rules this out.
 pub(super) fn was_being_written(behind: &[u8], offset: u64) -> bool {
     let heads = (1..behind.len()).filter_map(|at| RecordHead::decode(&behind[at..]));
     heads.into_iter().all(|head| (1..=offset).contains(&head.synced))

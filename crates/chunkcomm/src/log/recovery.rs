@@ -15,9 +15,10 @@ pub(crate) struct Recovered {
     pub(crate) stream: u128,
     /// Number of messages that are settled.
     pub(crate) settled: u64,
-    /// The others as they were staged, in order, and the numbers of messages.
+    /// The unsettled messages as they were staged, in order, each piece with its number of
+    /// messages.
     pub(crate) staged: VecDeque<(Bytes, u32)>,
-    /// The large ones among them.
+    /// The large messages among them.
     pub(crate) large: VecDeque<Bytes>,
 }
 
@@ -37,8 +38,8 @@ impl Recovered {
         self.settled + self.messages()
     }
 
-    /// Settles messages up to `settled`, as far as there are any. False when the staged bytes are
-    /// no messages.
+    /// Settles messages up to `settled`, as far as there are any. Returns false when the staged
+    /// bytes are no messages.
     fn settle(&mut self, settled: u64) -> bool {
         while self.settled < settled
             && let Some((staged, messages)) = self.staged.pop_front()
@@ -70,7 +71,7 @@ impl Recovered {
     }
 }
 
-/// Returns the first messages of the segments in `directory`, in order.
+/// Returns the numbers of the first messages of the segments in `directory`, in order.
 pub(super) fn segments(directory: &Path) -> io::Result<Vec<u64>> {
     let mut segments = Vec::new();
     for entry in std::fs::read_dir(directory)? {
@@ -83,7 +84,7 @@ pub(super) fn segments(directory: &Path) -> io::Result<Vec<u64>> {
     Ok(segments)
 }
 
-/// Reads the segments. A record at the end of the last one that is not whole is cut off, and a last
+/// Reads the segments. A record at the end of the last segment that is not whole is cut off. A last
 /// segment without a whole head is removed.
 pub(super) fn read(
     directory: &Path,
@@ -99,7 +100,7 @@ pub(super) fn read(
         let mut bytes = Bytes::from(std::fs::read(&path).map_err(failed)?);
         let whole = bytes.len();
         let Some((head, head_bytes)) = Head::decode(&bytes) else {
-            // It was being made when the process or the machine stopped.
+            // The segment was being made when the process or the machine stopped.
             if index == last && record::is_part_of_head(&bytes, identity) {
                 std::fs::remove_file(&path).map_err(failed)?;
                 segments.pop();
@@ -114,7 +115,7 @@ pub(super) fn read(
         }
         let known = recovered
             .get_or_insert_with(|| Recovered { settled: first, ..Recovered::nothing(head.stream) });
-        // A segment that is missing had messages.
+        // A missing segment had messages.
         if head.stream != known.stream || head.first != first || first != known.next() {
             return Err(corrupt(0));
         }

@@ -29,7 +29,7 @@ fn identity() -> Identity {
     Identity { channel: "events".to_owned(), fingerprint: 3 }
 }
 
-/// Messages as they are staged; above 300 bytes they are large ones.
+/// Returns messages as they are staged; those above 300 bytes are large ones.
 fn staged(messages: &[Vec<u8>]) -> (Vec<u8>, Vec<Bytes>) {
     let (mut staged, mut large) = (Vec::new(), Vec::new());
     for message in messages {
@@ -52,7 +52,7 @@ fn append(log: &mut Log, messages: &[Vec<u8>], settled: u64) {
     log.append((front, back, messages.len() as u32), &large, settled).unwrap();
 }
 
-/// The messages of a log that are not settled.
+/// Returns the unsettled messages of a log.
 fn messages(recovered: &Recovered) -> Vec<Vec<u8>> {
     let (mut found, mut large) = (Vec::new(), recovered.large.iter());
     for (staged, count) in &recovered.staged {
@@ -82,8 +82,8 @@ fn message(number: u64) -> Vec<u8> {
 }
 
 proptest! {
-    /// Whatever was appended and settled, and wherever the last file ends: the messages from the
-    /// settled ones on are there, those of the record that was cut alone are not.
+    /// After any appends and settlements, and with the last file cut anywhere: all messages behind
+    /// the settled ones are there, except those of the record that was cut.
     #[test]
     fn what_was_stored_is_found_again(
         batches in prop::collection::vec((0u64..20, 0u64..25), 1..20),
@@ -111,14 +111,14 @@ proptest! {
             let (mut log, found) = directory.open().unwrap();
             prop_assert_eq!((found.stream, found.settled, found.next()), (7, settled, next));
             prop_assert_eq!(messages(&found), (settled..next).map(message).collect::<Vec<_>>());
-            // It goes on behind that.
+            // The log goes on behind these messages.
             append(&mut log, &[message(next)], settled);
             drop(log);
             std::fs::write(&file, &whole[..length as usize]).unwrap();
         }
     }
 
-    /// A byte that changes before the last record is an error; nothing is changed.
+    /// A changed byte before the last record is an error; nothing is changed.
     #[test]
     fn damage_is_an_error(at in any::<prop::sample::Index>(), bit in 0u8..8, synced in any::<bool>()) {
         let directory = Directory::new();
@@ -194,7 +194,7 @@ fn segments_are_begun_and_removed() {
     let (_, found) = directory.open().unwrap();
     assert_eq!((found.settled, found.next()), (10, 11));
     assert!(!segment(&directory.0, 11).exists());
-    // One that is missing.
+    // A segment that is missing.
     let (mut log, _) = directory.open().unwrap();
     for number in 11..14 {
         log.file_bytes = SEGMENT_BYTES;

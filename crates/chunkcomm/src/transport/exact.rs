@@ -1,4 +1,4 @@
-//! Reading and writing so and so many bytes, before a driver has the connection.
+//! Reading and writing an exact number of bytes, before a driver has the connection.
 
 use super::Transport;
 use std::future::poll_fn;

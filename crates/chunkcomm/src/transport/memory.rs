@@ -1,4 +1,4 @@
-//! An in-memory pipe: nodes of one process, and a node's channels to itself.
+//! An in-memory pipe, for nodes of one process and for a node's channels to itself.
 
 #[cfg(target_os = "linux")]
 use super::Below;
@@ -12,13 +12,13 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::sync::mpsc;
 
-/// Bytes that a pipe holds in each direction, as a socket's buffers would.
+/// Bytes that a pipe holds in each direction, as a socket's buffers would: 256 KiB.
 const PIPE_BYTES: usize = 256 * 1024;
 
-/// Connections that wait to be accepted.
+/// Largest number of connections that wait to be accepted.
 const BACKLOG: usize = 128;
 
-/// The two ends of a pipe.
+/// Makes a pipe; returns its two ends.
 pub(crate) fn pipe() -> (Box<dyn Transport>, Box<dyn Transport>) {
     let (a, b) = tokio::io::duplex(PIPE_BYTES);
     (Box::new(a), Box::new(b))

@@ -1,5 +1,5 @@
-//! Floor 1: how a byte stream to a peer is had. Each way is one file; the
-//! driver knows only [`Transport`] and [`Listener`].
+//! Floor 1: the byte streams to peers. Each kind is one file; the driver knows only [`Transport`]
+//! and [`Listener`].
 
 pub(crate) mod exact;
 pub(crate) mod memory;
@@ -21,18 +21,18 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A byte stream in both directions. Reading and writing may wait at the same
-/// time, both in the task that polls last.
+/// A byte stream in both directions. Reading and writing may wait at the same time, both in the
+/// task that polls last.
 pub(crate) trait Transport: Send {
-    /// Reads into one buffer; 0 bytes say that the peer wrote its last.
+    /// Reads into one buffer; 0 bytes mean that the peer has ended its direction.
     fn poll_read(
         &mut self,
         context: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>>;
 
-    /// As [`Transport::poll_read`], asking the system itself where that is possible: a
-    /// runtime whose tasks are always ready seldom looks what arrived.
+    /// As [`Transport::poll_read`], asking the system itself where that is possible. A runtime
+    /// whose tasks are always ready seldom looks for arrived bytes.
     fn poll_read_now(
         &mut self,
         context: &mut Context<'_>,
@@ -41,61 +41,61 @@ pub(crate) trait Transport: Send {
         self.poll_read(context, buffer)
     }
 
-    /// Whoever waits for it sleeps until the system wakes it, and could look instead.
+    /// Whether a waiting task sleeps until the system wakes it, and could look instead.
     fn sleeps(&self) -> bool {
         false
     }
 
-    /// Reads into the first buffer, what is left into the second.
+    /// Reads into the first buffer, and further bytes into the second.
     fn poll_read_two(
         &mut self,
         context: &mut Context<'_>,
         buffers: &mut [IoSliceMut<'_>; 2],
     ) -> Poll<io::Result<usize>>;
 
-    /// Writes some of the buffers in order. After `Pending` the same bytes are
-    /// offered again: some of them may have been taken and wait to be written.
+    /// Writes some of the buffers in order. After `Pending` the caller offers the same bytes again:
+    /// some of them may have been taken and wait to be written.
     fn poll_write(
         &mut self,
         context: &mut Context<'_>,
         buffers: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>>;
 
-    /// Says that nothing more is written.
+    /// Tells the peer that nothing more is written.
     fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Where the peer's end of a connection that was accepted is, if that has an address.
+    /// Returns the address of the peer's end of an accepted connection, if that end has one.
     fn came_from(&self) -> Option<Address> {
         None
     }
 
-    /// Away from the runtime, as the spinner takes it.
+    /// Takes the transport away from the runtime, for the spinner.
     #[cfg(target_os = "linux")]
     fn into_below(self: Box<Self>) -> io::Result<Below>;
 }
 
-/// What a transport stands on.
+/// The part of a transport below the runtime.
 #[cfg(target_os = "linux")]
 pub(crate) enum Below {
     /// A socket that does not block.
     Socket(OwnedFd),
-    /// Nothing that could be looked at: the transport itself.
+    /// Nothing that could be looked at; holds the transport itself.
     Nothing(Box<dyn Transport>),
 }
 
 /// A future that the traits here may return.
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Where peers come from.
+/// The source of connections that peers dial.
 pub(crate) trait Listener: Send + Sync {
-    /// The next connection.
+    /// Waits for the next connection.
     fn accept(&self) -> BoxFuture<'_, io::Result<Box<dyn Transport>>>;
 
-    /// As bound, with the port that the system chose.
+    /// Returns the address as bound, with the port that the system chose.
     fn address(&self) -> Address;
 }
 
-/// Where a node dials from: its host, if that is a simulated one.
+/// The place from which a node dials: its host, if that is a simulated one.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Home {
     #[cfg(feature = "simulation")]
@@ -103,7 +103,7 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// Of a node that listens here: the host of such an address, else the one
+    /// Returns the home of a node that listens here: the host of a simulated address, else the host
     /// whose program builds the node.
     pub(crate) fn of(listen: &[Address]) -> Home {
         #[cfg(feature = "simulation")]
@@ -122,8 +122,8 @@ impl Home {
     }
 }
 
-/// Connects to `address` from `home`; where the system can ask for the peer's, it does
-/// so as `keep_alive` says, if that is there.
+/// Connects to `address` from `home`. Where the system can probe for the peer's system, it does so
+/// as `keep_alive` says, if given.
 pub(crate) async fn connect(
     address: &Address,
     home: Home,
@@ -145,7 +145,7 @@ pub(crate) async fn connect(
     }
 }
 
-/// Listens at `address`; `portable` leaves out what only Linux has.
+/// Listens at `address`; `portable` leaves out features of Linux alone.
 pub(crate) async fn listen(address: &Address, portable: bool) -> io::Result<Box<dyn Listener>> {
     match address {
         Address::Tcp { host, port } => tcp::listen(host, *port, portable).await,
@@ -159,8 +159,8 @@ pub(crate) async fn listen(address: &Address, portable: bool) -> io::Result<Box<
     }
 }
 
-/// Implements [`Transport`] for a tokio stream that can be read and written
-/// through readiness; `$came_from` says where its peer is.
+/// Implements [`Transport`] for a tokio stream that can be read and written through readiness.
+/// `$came_from` returns the peer's address.
 macro_rules! transport_over_readiness {
     ($stream:ty, $came_from:expr) => {
         impl $crate::transport::Transport for $stream {
@@ -169,8 +169,8 @@ macro_rules! transport_over_readiness {
                 context: &mut std::task::Context<'_>,
                 buffer: &mut [u8],
             ) -> std::task::Poll<std::io::Result<usize>> {
-                // Through `ReadBuf` tokio sees a short read and saves the system
-                // call that would only say `WouldBlock`.
+                // Through `ReadBuf` tokio sees a short read, and saves the system call that would
+                // only return `WouldBlock`.
                 let mut buffer = tokio::io::ReadBuf::new(buffer);
                 let this = std::pin::Pin::new(self);
                 std::task::ready!(tokio::io::AsyncRead::poll_read(this, context, &mut buffer))?;
@@ -183,8 +183,8 @@ macro_rules! transport_over_readiness {
                 context: &mut std::task::Context<'_>,
                 buffer: &mut [u8],
             ) -> std::task::Poll<std::io::Result<usize>> {
-                // What the runtime was told of it meanwhile turns out to be read already,
-                // as after any read that finds less than it was told.
+                // If the runtime then reports bytes that this read took, it is as after any read
+                // that finds less than was reported.
                 match rustix::io::read(&*self, &mut *buffer) {
                     Ok(read) => std::task::Poll::Ready(Ok(read)),
                     Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {

@@ -1,6 +1,5 @@
-//! The spinning of a node that polls busily. On Linux its sockets are looked at
-//! without a turn of the runtime ([`sockets`]); elsewhere the runtime is kept
-//! from sleeping.
+//! The spinning of a node that polls busily. On Linux its sockets are looked at without a turn of
+//! the runtime ([`sockets`]). Elsewhere the runtime is kept from sleeping.
 
 #[cfg(target_os = "linux")]
 mod sockets;
@@ -11,11 +10,11 @@ use super::Transport;
 use std::io;
 use std::sync::{Arc, Weak};
 
-/// Looks between two turns of the runtime, which sees to timers, to other
-/// sockets and to wake-ups from other threads.
+/// Number of looks between two turns of the runtime, which serves timers, other sockets and
+/// wake-ups from other threads.
 const LOOKS_PER_TURN: usize = 16;
 
-/// What keeps a node's core busy: ends when nobody has it any more.
+/// Keeps a node's core busy until the last owner drops it.
 #[derive(Debug)]
 pub(crate) struct Spinner {
     #[cfg(target_os = "linux")]
@@ -23,7 +22,7 @@ pub(crate) struct Spinner {
 }
 
 impl Spinner {
-    /// `portable` leaves out what only Linux has.
+    /// Makes a spinner; `portable` leaves out features of Linux alone.
     pub(crate) fn new(portable: bool) -> io::Result<Arc<Spinner>> {
         #[cfg(target_os = "linux")]
         let spinner = Spinner {
@@ -37,7 +36,7 @@ impl Spinner {
         Ok(Arc::new(spinner))
     }
 
-    /// A transport that this spinner looks after.
+    /// Returns the transport as one that this spinner looks after, if it has a socket.
     pub(crate) fn adopt(
         self: &Arc<Self>,
         transport: Box<dyn Transport>,
@@ -52,7 +51,7 @@ impl Spinner {
         Ok(transport)
     }
 
-    /// Looks for what became ready.
+    /// Looks for sockets that became ready.
     fn look(&self) {
         #[cfg(target_os = "linux")]
         if let Some(sockets) = &self.sockets {
@@ -65,8 +64,7 @@ impl Spinner {
     }
 }
 
-/// Keeps a runtime of one thread from sleeping as long as somebody has the
-/// spinner.
+/// Keeps a runtime of one thread from sleeping as long as the spinner has an owner.
 pub(crate) async fn spin(spinner: Weak<Spinner>) {
     while let Some(spinner) = spinner.upgrade() {
         spinner.look();

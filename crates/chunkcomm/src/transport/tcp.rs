@@ -8,16 +8,16 @@ use crate::proto::liveness::KeepAlive;
 use std::io;
 use tokio::net::{TcpListener, TcpStream};
 
-/// So many may wait to be accepted. The standard library's 128 are few for peers
-/// that come back together: what comes beyond it is tried again by the system after
-/// a second. What comes from strangers only passes in less (`node/slots.rs`).
+/// Number of connections that may wait to be accepted. The standard library's 128 are few for peers
+/// that come back together: the system tries those beyond it again after a second. Connections from
+/// strangers only pass in less (`node/slots.rs`).
 #[cfg(target_os = "linux")]
 const BACKLOG: i32 = 1024;
 
 transport_over_readiness!(TcpStream, |it: &TcpStream| it.peer_addr().ok().map(Address::from));
 
-/// Connects to the first address of `host` that answers; without `keep_alive` only
-/// probes tell that the peer is gone.
+/// Connects to the first address of `host` that answers. Without `keep_alive`, only probes show
+/// that the peer is gone.
 pub(crate) async fn connect(
     host: &str,
     port: u16,
@@ -31,9 +31,9 @@ pub(crate) async fn connect(
     Ok(Box::new(stream))
 }
 
-/// An error once the peer's system has not answered: the kernel would try for a
-/// quarter of an hour, and for ever while nothing is to be sent. It counts in whole
-/// seconds, and with a timeout does not count its questions.
+/// Makes the connection fail once the peer's system has stopped answering. By default the kernel
+/// would try for a quarter of an hour, and for ever while nothing is to be sent. The kernel counts
+/// in whole seconds; with a timeout it does not count its probes.
 #[cfg(target_os = "linux")]
 fn watch(stream: &TcpStream, keep_alive: &KeepAlive) -> io::Result<()> {
     use rustix::net::sockopt;
@@ -52,8 +52,8 @@ fn watch(_stream: &TcpStream, _keep_alive: &KeepAlive) -> io::Result<()> {
     Ok(())
 }
 
-/// Whoever was dialled need not ask: the dialler does. It learns that nobody takes
-/// what it sends.
+/// Bounds the time for which sent bytes stay unacknowledged. The accepting end need not probe,
+/// since the dialler does; so it learns that nobody takes its bytes.
 #[cfg(target_os = "linux")]
 fn bound_what_is_sent(stream: &TcpStream) -> io::Result<()> {
     Ok(rustix::net::sockopt::set_tcp_user_timeout(stream, DEAD_MS_DEFAULT as u32)?)
@@ -64,7 +64,7 @@ fn bound_what_is_sent(_stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Said again, it changes the length of the queue.
+/// Lengthens the queue of a listening socket: a second `listen` changes it.
 #[cfg(target_os = "linux")]
 fn lengthen_queue(listener: &TcpListener) -> io::Result<()> {
     Ok(rustix::net::listen(listener, BACKLOG)?)
@@ -75,8 +75,8 @@ fn lengthen_queue(_listener: &TcpListener) -> io::Result<()> {
     Ok(())
 }
 
-/// Listens on `host` and `port` (0: the system chooses); `portable` leaves out what
-/// only Linux has.
+/// Listens on `host` and `port` (0: the system chooses). `portable` leaves out features of Linux
+/// alone.
 pub(crate) async fn listen(host: &str, port: u16, portable: bool) -> io::Result<Box<dyn Listener>> {
     let listener = TcpListener::bind((host, port)).await?;
     if !portable {
@@ -131,12 +131,12 @@ mod tests {
         let Address::Tcp { port, .. } = listener.address() else { panic!("not TCP") };
         let mut waiting = Vec::new();
         for _ in 0..200 {
-            // Where there is no room, an error after the system's two minutes.
+            // Where there is no room, this fails after the system's two minutes.
             waiting.push(TcpStream::connect(("127.0.0.1", port)).await.unwrap());
         }
     }
 
-    /// A connection: the dialler's end, then the acceptor's.
+    /// Makes a connection; returns the dialler's end, then the acceptor's.
     async fn connection(portable: bool) -> [Box<dyn Transport>; 2] {
         let listener = listen("127.0.0.1", 0, portable).await.unwrap();
         let Address::Tcp { port, .. } = listener.address() else { panic!("not TCP") };
@@ -149,7 +149,7 @@ mod tests {
         [dialled.unwrap(), accepted.unwrap()]
     }
 
-    /// The sockets of a connection.
+    /// Returns the sockets of a connection.
     async fn sockets(portable: bool) -> [OwnedFd; 2] {
         connection(portable).await.map(|transport| match transport.into_below() {
             Ok(Below::Socket(socket)) => socket,
@@ -173,7 +173,7 @@ mod tests {
     async fn what_arrived_is_read_before_the_runtime_has_looked() {
         let [mut near, mut far] = connection(false).await;
         let mut buffer = [0; 8];
-        // Both ends are known to be ready from here on.
+        // The runtime knows both ends as ready from here on.
         write_all(&mut *far, b"first").await.unwrap();
         read_exact(&mut *near, &mut buffer[..5]).await.unwrap();
         let mut context = Context::from_waker(Waker::noop());
@@ -182,7 +182,7 @@ mod tests {
         assert!(near.poll_read(&mut context, &mut buffer).is_pending(), "the runtime has looked");
         let read = read_now(&mut *near, &mut buffer);
         assert_eq!(&buffer[..read], b"word");
-        // What the runtime then learns of it does no harm.
+        // The runtime's later report of these bytes does no harm.
         tokio::task::yield_now().await;
         write_all(&mut *far, b"later").await.unwrap();
         read_exact(&mut *near, &mut buffer[..5]).await.unwrap();

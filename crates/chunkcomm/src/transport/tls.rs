@@ -1,9 +1,8 @@
-//! TLS 1.3 over another transport. Both ends show a certificate and prove that
-//! they have its key ([`identity`] makes the one that a cluster shares).
+//! TLS 1.3 over another transport. Both ends show a certificate and prove that they have its key.
+//! [`identity`] makes the one that a cluster shares.
 //!
-//! The handshake is bound to what was said before it: both ends name the same
-//! `binding` as the only application protocol (ALPN) that they speak, and that is
-//! part of what TLS itself protects.
+//! The handshake is bound to the bytes exchanged before it: both ends name the same `binding` as
+//! the only application protocol (ALPN) that they speak. TLS itself protects that name.
 
 pub(crate) mod identity;
 #[cfg(test)]
@@ -19,36 +18,36 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// A peer's whole handshake, in bytes. A chain of four certificates has 2 to 6
-/// KiB; beside these bytes the copies that are made of them count.
+/// Largest handshake of a peer in bytes. A chain of four certificates has 2 to 6 KiB. Copies that
+/// are made of these bytes come on top.
 const HANDSHAKE_BYTES_MAX: usize = 24 * 1024;
 
-/// What comes of it before the keys are agreed: the peer's hello, a second one too if the
-/// first named no group that suits. With the largest keys that are exchanged today one has
-/// less than 2 KiB. rustls keeps up to two copies of it until the peer has shown its
-/// certificate, and parses it to many times its size.
+/// Largest part of the handshake in bytes before the keys are agreed: the peer's hello, and a
+/// second one if the first named no suitable group. With the largest keys in use today a hello has
+/// less than 2 KiB. rustls keeps up to two copies of it until the peer has shown its certificate,
+/// and parses it to many times its size.
 const HELLO_BYTES_MAX: usize = 6 * 1024;
 
-/// Plaintext that is encrypted at once: a packet of the usual size with the head
-/// of a fragment, so that it takes one write.
+/// Plaintext that is encrypted at once, in bytes: a packet of the usual size with the head of a
+/// fragment, so that it takes one write.
 const WRITE_BYTES_MAX: usize = 68 * 1024;
 
-/// What is read at once during the handshake and from a link with little traffic.
+/// Bytes read at once during the handshake and from a link with little traffic.
 const READ_BYTES_MIN: usize = 4 * 1024;
 
-/// What is read at once from a link with much traffic: four full records.
+/// Bytes read at once from a link with much traffic: four full records.
 const READ_BYTES_MAX: usize = 4 * (16 * 1024 + 22);
 
-/// A read that fills the buffer makes it larger by so much.
+/// Factor by which a read that fills the buffer enlarges it.
 const READ_GROWTH: usize = 4;
 
-/// After so many reads in a row that a small buffer could have held, it is one.
+/// Reads in a row that would fit a small buffer, after which the buffer becomes small.
 const SMALL_READS_MAX: u32 = 64;
 
-/// What is wrong when the two ends name different protocols.
+/// The error when the two ends name different protocols.
 const OTHER_CONNECTION: &str = "the peer's TLS belongs to another connection";
 
-/// How TLS is spoken by one node.
+/// The TLS configurations of one node, for dialling and for being dialled.
 #[derive(Clone, Debug)]
 pub(crate) struct TlsConfigs {
     client: Arc<ClientConfig>,
@@ -56,7 +55,7 @@ pub(crate) struct TlsConfigs {
 }
 
 impl TlsConfigs {
-    /// These, but without tickets, resumption and early data: each connection
+    /// Takes the configurations, but without tickets, resumption and early data: each connection
     /// proves everything anew.
     pub(crate) fn new(client: &ClientConfig, server: &ServerConfig) -> TlsConfigs {
         let mut client = client.clone();
@@ -70,7 +69,7 @@ impl TlsConfigs {
         TlsConfigs { client: Arc::new(client), server: Arc::new(server) }
     }
 
-    /// Shakes hands as the end that dialled a peer of this name.
+    /// Shakes hands as the end that dialled a peer named `name`.
     pub(crate) async fn dialled(
         &self,
         below: Box<dyn Transport>,
@@ -101,12 +100,12 @@ struct Tls {
     below: Box<dyn Transport>,
     connection: Connection,
     incoming: Incoming,
-    /// Plaintext that was encrypted and is not all written yet. It is reported
-    /// when it is: until then the caller offers the same bytes again.
+    /// Plaintext bytes that were encrypted and are not all written yet. They are reported once they
+    /// are written; until then the caller offers the same bytes again.
     taken: usize,
-    /// The peer wrote its last.
+    /// The peer has ended its direction.
     ended: bool,
-    /// What came was not what a member of the cluster would have written.
+    /// The error from bytes that no member of the cluster would have written.
     failed: Option<rustls::Error>,
 }
 
@@ -126,14 +125,14 @@ impl Tls {
                 tls.more_handshake(&mut came).await?;
             }
         }
-        // Our last words of the handshake, if there are some.
+        // The last bytes of our handshake, if there are any.
         poll_fn(|context| tls.poll_flush(context)).await?;
         tls.check(binding)?;
         tls.incoming.room_max = READ_BYTES_MAX;
         Ok(Box::new(tls))
     }
 
-    /// Some more of the peer's handshake, of which so many bytes came before.
+    /// Handles some more of the peer's handshake, of which `came` bytes came before.
     async fn more_handshake(&mut self, came: &mut usize) -> io::Result<()> {
         if self.incoming.is_empty() {
             let read =
@@ -153,13 +152,13 @@ impl Tls {
             return Err(wrong("the peer's TLS handshake is longer than 24 KiB"));
         }
         if fed.is_err() {
-            // The peer is told why; whether that arrives changes nothing here.
+            // The peer learns why; whether that arrives changes nothing here.
             let _ = poll_fn(|context| self.poll_flush(context)).await;
         }
         fed
     }
 
-    /// What rustls leaves to the configurations, which may be the user's own.
+    /// Checks the points that rustls leaves to the configurations, which may be the user's own.
     fn check(&self, binding: &[u8]) -> io::Result<()> {
         if self.connection.protocol_version() != Some(rustls::ProtocolVersion::TLSv1_3) {
             return Err(wrong("the peer speaks no TLS 1.3"));
@@ -173,7 +172,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Writes what is encrypted.
+    /// Writes the encrypted bytes.
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.connection.wants_write() {
             let mut below = Polled { below: &mut *self.below, context };
@@ -187,7 +186,7 @@ impl Tls {
         Poll::Ready(Ok(()))
     }
 
-    /// Gives rustls some of what came. It takes no more than 4 KiB at once.
+    /// Gives rustls some of the received bytes. It takes at most 4 KiB at once.
     fn feed(&mut self) -> io::Result<()> {
         let fed = self.connection.read_tls(&mut self.incoming.bytes())?;
         self.incoming.consume(fed);
@@ -202,8 +201,8 @@ impl Tls {
         }
     }
 
-    /// Decrypts into `buffer` until it is full or nothing more is there; says how
-    /// much that was, or that the peer wrote its last.
+    /// Decrypts into `buffer` until it is full or nothing more is there. Returns the number of
+    /// bytes; 0 means that the peer has ended its direction.
     fn poll_decrypt(
         &mut self,
         context: &mut Context<'_>,
@@ -223,7 +222,7 @@ impl Tls {
                         self.answer(context);
                         match fed {
                             Ok(()) => continue,
-                            // What was decrypted goes first; the error comes again.
+                            // The decrypted bytes go first; the error comes again.
                             Err(_) if filled > 0 => return Poll::Ready(Ok(filled)),
                             Err(error) => return Poll::Ready(Err(error)),
                         }
@@ -231,7 +230,7 @@ impl Tls {
                     match self.incoming.poll_fill(context, &mut *self.below) {
                         Poll::Ready(Ok(0)) => self.ended = true,
                         Poll::Ready(Ok(_)) => {}
-                        // What was decrypted goes first; the error comes again.
+                        // The decrypted bytes go first; the error comes again.
                         _ if filled > 0 => return Poll::Ready(Ok(filled)),
                         Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                         Poll::Pending => return Poll::Pending,
@@ -243,11 +242,11 @@ impl Tls {
         Poll::Ready(Ok(filled))
     }
 
-    /// Writes what rustls has to answer to what came, a change of keys or an
-    /// alert. What the socket does not take goes with the next write or read.
+    /// Writes an answer of rustls to received bytes: a change of keys or an alert. The next write
+    /// or read sends the part that the socket does not take.
     fn answer(&mut self, context: &mut Context<'_>) {
         if self.connection.wants_write() {
-            // A broken connection shows when it is read.
+            // A broken connection shows at the next read.
             let _ = self.poll_flush(context);
         }
     }
@@ -279,7 +278,7 @@ impl Transport for Tls {
         if read < first.len() || second.is_empty() {
             return Poll::Ready(Ok(read));
         }
-        // Only what is there: an error or the end comes again.
+        // Only bytes that are there: an error or the end comes again.
         match self.poll_decrypt(context, second) {
             Poll::Ready(Ok(more)) => Poll::Ready(Ok(read + more)),
             _ => Poll::Ready(Ok(read)),
@@ -301,7 +300,7 @@ impl Transport for Tls {
     }
 
     fn poll_shutdown(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Said once, however often it is asked for.
+        // Sent once, however often it is asked for.
         self.connection.send_close_notify();
         ready!(self.poll_flush(context))?;
         self.below.poll_shutdown(context)
@@ -317,7 +316,7 @@ impl Transport for Tls {
     }
 }
 
-/// A transport as rustls writes to it.
+/// A transport in the form to which rustls writes.
 struct Polled<'a, 'c> {
     below: &'a mut dyn Transport,
     context: &'a mut Context<'c>,
@@ -340,13 +339,12 @@ impl Write for Polled<'_, '_> {
     }
 }
 
-/// What was read and not yet given to rustls, which would read 4 KiB a system
-/// call.
+/// Bytes that were read and not yet given to rustls, which would read 4 KiB a system call.
 struct Incoming {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// The buffer grows up to this.
+    /// Size up to which the buffer grows.
     room_max: usize,
     small_reads: u32,
 }
@@ -373,7 +371,7 @@ impl Incoming {
         self.start += count;
     }
 
-    /// Reads when everything was consumed; 0 says that nothing more comes.
+    /// Reads, once all bytes were consumed; 0 means that nothing more comes.
     fn poll_fill(
         &mut self,
         context: &mut Context<'_>,
@@ -385,11 +383,11 @@ impl Incoming {
         Poll::Ready(Ok(read))
     }
 
-    /// The next read has room for what the link carries.
+    /// Fits the buffer to the link's traffic, for the next read.
     fn fit(&mut self, read: usize) {
         let room = self.buffer.len();
         if read == room {
-            // What was read stays where it is.
+            // Bytes that were read stay where they are.
             self.buffer.resize((room * READ_GROWTH).min(self.room_max), 0);
         }
         self.small_reads = if read < READ_BYTES_MIN { self.small_reads + 1 } else { 0 };

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
-/// Connections that wait to be accepted; the system may allow fewer.
+/// Largest number of connections that wait to be accepted; the system may allow fewer.
 const CONNECTIONS_WAITING_MAX: u32 = 1024;
 
 // A socket that dials has no path.
@@ -19,14 +19,14 @@ pub(crate) async fn connect(path: &Path) -> io::Result<Box<dyn Transport>> {
     Ok(Box::new(UnixStream::connect(path).await?))
 }
 
-/// Listens at `path`, readable and writable by the user alone. A socket that
-/// nobody listens at any more is replaced.
+/// Listens at `path`, readable and writable by the user alone. A socket without a listener is
+/// replaced.
 pub(crate) async fn listen(path: &Path) -> io::Result<Box<dyn Listener>> {
     remove_stale(path).await?;
     let socket = UnixSocket::new_stream()?;
     socket.bind(path)?;
     let path = path.to_owned();
-    // Before it listens nobody can connect, whatever the mode that it begins with.
+    // Until the socket listens nobody can connect, whatever mode it begins with.
     let listening = std::fs::set_permissions(&path, Permissions::from_mode(0o600))
         .and_then(|()| socket.listen(CONNECTIONS_WAITING_MAX));
     match listening {

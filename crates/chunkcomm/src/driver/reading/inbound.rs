@@ -1,4 +1,4 @@
-//! What was read, on its way to the receivers.
+//! The items that were read, on their way to the receivers.
 
 use super::ReadError;
 use super::slot::{Assembling, RxSlot};
@@ -11,25 +11,25 @@ use crate::proto::packet::Item;
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// A run of at least so many bytes stays in the buffer that it was read to.
+/// Bytes of a run from which on it stays in the buffer that it was read to.
 const SHARED_RUN_BYTES_MIN: usize = 2 * 1024;
 
 /// Takes the events that are not for a receiver.
 pub(crate) type OtherEvents<'a> = dyn FnMut(&mut Link, &mut IdMap<RxSlot>, Event<'_>) + 'a;
 
-/// What reading works on beside itself.
+/// The state that reading works on, besides the reader itself.
 pub(crate) struct Inbound<'a> {
     pub(crate) link: &'a mut Link,
     pub(crate) receivers: &'a mut IdMap<RxSlot>,
     pub(crate) shared: &'a Arc<LinkShared>,
-    /// Events that are not for a receiver.
+    /// Takes the events that are not for a receiver.
     pub(crate) others: &'a mut OtherEvents<'a>,
     pub(crate) now: Time,
 }
 
 impl Inbound<'_> {
-    /// Handles one item; `lent` is the buffer that it lies in, if slices of that
-    /// may stay.
+    /// Handles one item. `lent` is the buffer that the item lies in, if slices of that buffer may
+    /// stay.
     #[inline(always)]
     pub(super) fn item(&mut self, item: Item<'_>, lent: Option<&Bytes>) -> Result<(), ReadError> {
         match self.link.handle(item, self.now)? {
@@ -87,13 +87,13 @@ impl Inbound<'_> {
         }
     }
 
-    /// Settles the landed messages: nobody is left who could do it by hand.
+    /// Settles the landed messages: no receiver is left to settle them by hand.
     fn settle_landed(&mut self, channel: u32) {
         let landed = self.link.received_messages(channel);
         self.link.settle(channel, landed, self.now);
     }
 
-    /// The landing of `channel` has no room for what came.
+    /// Ends `channel`: its landing has no room for the bytes that came.
     fn landing_full(&mut self, channel: u32) {
         if let Some(mut slot) = self.receivers.remove(channel) {
             slot.landing_full();
@@ -126,7 +126,7 @@ impl Inbound<'_> {
         }
     }
 
-    /// The large message of `channel` is all there.
+    /// Delivers the large message of `channel`, which is complete.
     pub(super) fn complete(&mut self, channel: u32, counted: Counted) {
         let Some(slot) = self.receivers.get_mut(channel) else { return };
         let Some(mut assembling) = slot.assembling.take() else {
@@ -138,7 +138,7 @@ impl Inbound<'_> {
         assembling.memory.truncate(assembling.total);
         let bytes = assembling.memory.len() as u64;
         let kept = if slot.landing.is_some() {
-            // It began before the landing was chosen.
+            // The message began before the landing was chosen.
             if slot.put(&assembling.memory) {
                 self.settle_landed(channel);
             } else {

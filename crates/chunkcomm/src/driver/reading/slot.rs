@@ -1,14 +1,14 @@
-//! A channel that receives, as its driver has it: where the bytes of its messages go.
+//! The driver's side of a receiving channel: where the bytes of its messages go.
 
 use crate::channel::Landing;
 use crate::driver::inbox::{Outcome, RxShared};
 use crate::error::RecvError;
 use std::sync::Arc;
 
-/// Factor by which the memory of a large message exceeds the bytes that came, when it has to grow.
+/// Factor by which the memory of a large message, when it has to grow, exceeds the received bytes.
 const GROWTH: usize = 4;
 
-/// A channel that receives, as its driver has it.
+/// The driver's side of a receiving channel.
 pub(crate) struct RxSlot {
     pub(crate) shared: Arc<RxShared>,
     pub(super) assembling: Option<Assembling>,
@@ -27,7 +27,7 @@ impl RxSlot {
         RxSlot { shared, assembling: None, landing: None }
     }
 
-    /// Where the next `left` bytes of the large message go.
+    /// Returns room for the next bytes of the large message, at most `left`.
     pub(super) fn destination(&mut self, left: usize) -> &mut [u8] {
         if let Some(assembling) = &mut self.assembling {
             return assembling.room(left);
@@ -65,7 +65,7 @@ impl RxSlot {
         true
     }
 
-    /// Puts what a receiver had taken in before it chose a landing.
+    /// Puts bytes that the receiver had taken in before it chose a landing.
     pub(crate) fn put_taken(&mut self, bytes: &[u8]) -> bool {
         let assembling = self.assembling.take();
         let fits = self.put(bytes);
@@ -74,7 +74,7 @@ impl RxSlot {
     }
 
     pub(crate) fn end(&mut self, outcome: Outcome) {
-        // The rest of it does not come.
+        // The rest of the large message does not come.
         self.assembling = None;
         if let Some(landing) = self.landing.take() {
             let outcome = match &outcome {
@@ -89,7 +89,7 @@ impl RxSlot {
         self.shared.end(outcome);
     }
 
-    /// The landing has no room for what comes.
+    /// Ends the landing, which has no room for the next bytes.
     pub(crate) fn landing_full(&mut self) {
         if let Some(landing) = self.landing.take() {
             landing.end(Err(RecvError::LandingFull { channel: Arc::clone(&self.shared.name) }));
@@ -98,7 +98,7 @@ impl RxSlot {
 }
 
 impl Assembling {
-    /// The next bytes; memory of our own grows with what was received.
+    /// Returns room for the next bytes. Memory of our own grows with the bytes received.
     fn room(&mut self, left: usize) -> &mut [u8] {
         let end = (self.filled + left).min(self.total);
         if self.memory.len() < end {

@@ -1,4 +1,4 @@
-//! A driver on a connection by script, polled by hand.
+//! A driver on a scripted connection, polled by hand.
 
 use crate::driver::clock;
 use crate::driver::connection::AfterLoss;
@@ -28,28 +28,28 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// What there is to read.
+/// The bytes that there are to read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Comes {
     #[default]
     Nothing,
-    /// What is missing of the last heartbeat.
+    /// The missing bytes of the last heartbeat.
     Rest,
     /// Heartbeats, as fast as they are read.
     Much,
 }
 
-/// What a connection does, and what was done to it.
+/// Behaviour of a connection, and counts of the calls to it.
 #[derive(Default)]
 struct State {
     comes: Comes,
     /// Nothing can be written.
     full: bool,
-    /// Whoever waits for it sleeps.
+    /// A task that waits for the connection sleeps.
     sleeps: bool,
     /// Bytes read so far.
     read: usize,
-    /// How often it was asked itself while nothing was there.
+    /// Looks at the connection itself that found nothing.
     looks: u32,
     written: usize,
 }
@@ -219,8 +219,8 @@ impl Node {
         });
         let mut node =
             Node { driver: driver(&connection, &link), connection, sender: sender.unwrap() };
-        // By full reads it learns that more would be there, and has a larger buffer when it
-        // needs one again.
+        // From full reads the driver learns that there is more to read. It has a larger buffer when
+        // it needs one again.
         node.hear_much(false);
         node.connection.with(|state| state.comes = Comes::Rest);
         node.settle();
@@ -234,7 +234,7 @@ impl Node {
         assert_eq!(self.sender.stage_slice(b"word").unwrap(), Staged::Done);
     }
 
-    /// Polls once: does it want to be polled again?
+    /// Polls once; returns whether the driver wants to be polled again.
     fn poll(&mut self) -> bool {
         let woken = Arc::new(Woken::default());
         let waker = Waker::from(Arc::clone(&woken));
@@ -243,7 +243,7 @@ impl Node {
         woken.0.load(Ordering::Relaxed)
     }
 
-    /// Polls until it sleeps; says how often it looked meanwhile.
+    /// Polls until the driver sleeps; returns how often it looked meanwhile.
     fn settle(&mut self) -> u32 {
         self.connection.with(|state| state.looks = 0);
         let polls = (0..10_000).find(|_| !self.poll());
@@ -251,8 +251,8 @@ impl Node {
         self.connection.with(|state| state.looks)
     }
 
-    /// Heartbeats come as fast as they are read, then no more; words go the other way
-    /// meanwhile if it `talks`.
+    /// Lets heartbeats come as fast as they are read, then none. Words go the other way meanwhile
+    /// if the node `talks`.
     fn hear_much(&mut self, talks: bool) {
         self.connection.with(|state| state.comes = Comes::Much);
         for _ in 0..10 {

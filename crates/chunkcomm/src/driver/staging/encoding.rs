@@ -9,16 +9,15 @@ use serde::Serialize;
 use std::borrow::Borrow;
 use std::sync::Arc;
 
-/// Messages that `send_all` commits at once at most: with more the driver would
-/// learn late of the first.
+/// Most messages that `send_all` commits at once: with more, the driver would learn late of the
+/// first.
 const COMMIT_MESSAGES_MAX: u32 = 64;
 
-/// The scratch that a sender keeps. A larger one was made for a large message.
+/// Largest scratch in bytes that a sender keeps. A larger one was made for a large message.
 const SCRATCH_BYTES_MAX: usize = 4 * INLINE_BYTES_MAX;
 
 impl TxEnd {
-    /// Stages `value`, encoded in place; if there is no room, encoded in
-    /// `scratch`.
+    /// Stages `value`, encoded in place. If there is no room, `value` is encoded in `scratch`.
     #[inline(always)]
     pub(crate) fn stage<T: Serialize>(
         &mut self,
@@ -45,9 +44,9 @@ impl TxEnd {
         }
     }
 
-    /// Stages values of `values` in place, as many as are like the last message
-    /// and have room, up to [`COMMIT_MESSAGES_MAX`], and commits them at once.
-    /// Says how many, and gives back a value that is to go the way of `stage`.
+    /// Stages values in place and commits them at once: as many as are like the last message and
+    /// have room, at most [`COMMIT_MESSAGES_MAX`]. Returns their number, and a value that has to be
+    /// staged with `stage`.
     #[inline]
     pub(crate) fn stage_many<T, V>(
         &mut self,
@@ -62,7 +61,7 @@ impl TxEnd {
         let out = self.producer.contiguous();
         let (mut count, mut next) = (0, None);
         if prefix == 1 {
-            // Short ones that are as long as the last one, as all of a type may be.
+            // Short values of the same length as the last one, as all of a type may be.
             for slot in out.chunks_exact_mut(needed).take(COMMIT_MESSAGES_MAX as usize) {
                 next = values.next();
                 let (Some(value), Some((head, body))) = (&next, slot.split_first_mut()) else {
@@ -125,7 +124,7 @@ impl TxEnd {
         self.stage_scratch(scratch)
     }
 
-    /// Empties `scratch` for the next message: behind a large one that is probably as large.
+    /// Empties `scratch` for the next message. After a large message it gets room for one as large.
     pub(crate) fn prepare(&mut self, scratch: &mut Vec<u8>) {
         if scratch.capacity() == 0 && self.last_large > 0 {
             *scratch = self.link.large_out.take(self.last_large);
@@ -133,7 +132,7 @@ impl TxEnd {
         scratch.clear();
     }
 
-    /// Stages the encoded message in `scratch`. `Full` leaves it there.
+    /// Stages the encoded message in `scratch`. If the outcome is `Full`, the message stays there.
     pub(crate) fn stage_scratch(&mut self, scratch: &mut Vec<u8>) -> Result<Staged, SendError> {
         if scratch.len() <= self.inline_bytes_max {
             self.last_bytes = scratch.len();

@@ -1,4 +1,4 @@
-//! What the sending end of a channel and the driver of its link share.
+//! State that the sending end of a channel shares with the driver of its link.
 
 use crate::driver::keeping::Stream;
 use crate::driver::mail::LinkShared;
@@ -21,17 +21,17 @@ use std::task::{Context, Poll, Waker};
 pub(super) const QUEUED: u8 = 1;
 /// Nothing can be sent any more.
 pub(super) const FAILED: u8 = 2;
-/// Somebody waits for room, for bytes written, or for an acknowledgement.
+/// A task waits for room, for bytes written, or for an acknowledgement.
 pub(super) const WAITING: u8 = 4;
-/// The peer has the channel's end.
+/// The peer has received the channel's end.
 pub(super) const ENDED: u8 = 8;
-/// Somebody looks at what becomes of the channel, and waits for nothing.
+/// A task watches the channel's progress, and waits for nothing.
 const WATCHED: u8 = 16;
 /// No further message of the channel will be acknowledged.
 const FINAL: u8 = 32;
-/// Somebody was told that the channel failed, and what became of its messages.
+/// A task has learnt that the channel failed, and how many of its messages arrived.
 const TOLD: u8 = 64;
-/// The stream goes on over another channel, which its sender has not looked for yet.
+/// The stream goes on over another channel, which its sender has not looked up yet.
 pub(super) const MOVED: u8 = 128;
 
 /// Why nothing can be sent on a channel any more.
@@ -52,7 +52,7 @@ pub(super) struct Slow {
     log_counters: LogCounters,
     /// A stream's next channel: its link and its number there.
     pub(super) moved: Option<(Arc<LinkShared>, u32)>,
-    /// Number of messages after which the sender of a stream is done.
+    /// Number of messages in all, once the sender of a stream is done.
     ended: Option<u64>,
     failure: Option<Failure>,
     waiting: Wakers,
@@ -64,14 +64,14 @@ pub(super) struct Slow {
 pub(crate) enum Settling {
     /// The receiver settles nothing.
     No,
-    /// They are counted.
+    /// Unsettled messages are counted.
     Counted,
-    /// They are kept and sent again.
+    /// Unsettled messages are kept and sent again.
     Kept(Arc<Stream>),
 }
 
 impl Settling {
-    /// The stream whose messages are kept.
+    /// Returns the stream whose messages are kept.
     pub(crate) fn stream(&self) -> Option<&Arc<Stream>> {
         match self {
             Settling::Kept(stream) => Some(stream),
@@ -80,10 +80,10 @@ impl Settling {
     }
 }
 
-/// What the sending end of a channel and its link's driver share.
+/// State that the sending end of a channel shares with its link's driver.
 pub(crate) struct TxShared {
     pub(crate) name: String,
-    /// The type, for a refusal.
+    /// Description of the message type, for a refusal.
     pub(crate) description: String,
     pub(super) flags: AtomicU8,
     pub(super) large_pending: AtomicU32,
@@ -94,9 +94,9 @@ pub(crate) struct TxShared {
     stored: AtomicU64,
     /// As `stored`, with the messages that are being stored or could not be.
     storing: AtomicU64,
-    /// In a stream: what the peer takes that it found last.
+    /// In a stream: bytes of the longest message that its last peer takes.
     message_bytes_max: AtomicU64,
-    /// Where the receiver settles.
+    /// Treatment of messages that the receiver has not settled.
     pub(crate) settling: Settling,
     counters: Mutex<ChannelCounters>,
     pub(super) slow: Mutex<Slow>,
@@ -125,33 +125,33 @@ impl TxShared {
         self.flags.load(Ordering::Acquire) & FAILED != 0
     }
 
-    /// It has failed for another reason than that it was closed.
+    /// Whether the channel failed for another reason than that it was closed.
     pub(crate) fn is_lost(&self) -> bool {
         self.has_failed() && locked(&self.slow).failure.is_some()
     }
 
-    /// The peer refused it.
+    /// Whether the peer refused the channel.
     pub(crate) fn is_refused(&self) -> bool {
         self.has_failed() && matches!(locked(&self.slow).failure, Some(Failure::Refused(_)))
     }
 
-    /// Its sender has ended it: what is staged still leaves.
+    /// Notes that the sender has ended the channel: staged messages still leave.
     pub(super) fn close(&self) {
         self.flags.fetch_or(FAILED, Ordering::SeqCst);
         self.wake_waiting();
     }
 
-    /// Somebody waits for room, for bytes written, or for an acknowledgement.
+    /// Whether a task waits for room, for bytes written, or for an acknowledgement.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & WAITING != 0
     }
 
-    /// There are large messages staged.
+    /// Whether large messages are staged.
     pub(crate) fn has_large(&self) -> bool {
         self.large_pending.load(Ordering::Acquire) > 0
     }
 
-    /// The oldest large message; its mark was taken from the ring.
+    /// Takes the oldest large message, whose mark was taken from the ring.
     pub(crate) fn take_large(&self) -> Bytes {
         let mut slow = locked(&self.slow);
         let bytes = slow.large.pop_front().unwrap_or_default();
@@ -171,7 +171,7 @@ impl TxShared {
         self.progress();
     }
 
-    /// Stages large messages again that were taken, before all others.
+    /// Stages large messages again that were taken, in front of all others.
     pub(crate) fn stage_large_again(&self, larges: Vec<Bytes>) {
         let mut slow = locked(&self.slow);
         self.large_pending.fetch_add(larges.len() as u32, Ordering::Release);
@@ -186,8 +186,8 @@ impl TxShared {
         slow.large.iter().map(|large| large.len() as u64).max().unwrap_or(0)
     }
 
-    /// Returns whether there is room for a large message of `bytes` beside those that are staged
-    /// or kept. If there are none, a message of any size has room.
+    /// Returns whether there is room for a large message of `bytes` beside those that are staged or
+    /// kept. If there are none, a message of any size has room.
     pub(super) fn admits_large(&self, bytes: usize) -> bool {
         let staged = locked(&self.slow).large_bytes;
         let stream = self.settling.stream();
@@ -195,26 +195,26 @@ impl TxShared {
         staged == 0 || staged + bytes <= bytes_max
     }
 
-    /// Lets the stream go on over channel `id` of `link`. Its sender looks for that when it next
-    /// tells the driver something.
+    /// Lets the stream go on over channel `id` of `link`. The sender looks that up before its next
+    /// command to the driver.
     pub(crate) fn move_to(&self, link: &Arc<LinkShared>, id: u32) {
         locked(&self.slow).moved = Some((Arc::clone(link), id));
         if self.is_logged() {
-            // The thread that stores messages looks for it each time.
+            // The thread that stores messages looks for the new channel each time.
             self.flags.fetch_and(!ENDED, Ordering::SeqCst);
             return;
         }
         self.flags.fetch_or(MOVED, Ordering::SeqCst);
-        // The next message is told, and an end that a peer had is to come again.
+        // The driver must learn of the next message, and a received end is to be sent again.
         self.flags.fetch_and(!(QUEUED | ENDED), Ordering::SeqCst);
     }
 
-    /// The driver knows that something may be staged.
+    /// Notes that the driver knows that something may be staged.
     pub(crate) fn set_queued(&self) {
         self.flags.fetch_or(QUEUED, Ordering::SeqCst);
     }
 
-    /// Notes that the sender is done after `messages`, whatever channel its stream has then.
+    /// Notes that the sender is done after `messages`, whatever channel its stream then has.
     pub(super) fn set_ended(&self, messages: u64) {
         locked(&self.slow).ended = Some(messages);
     }
@@ -239,12 +239,12 @@ impl TxShared {
         self.settling.stream().is_some_and(|stream| stream.is_logged())
     }
 
-    /// Returns whether the messages are safe in a log though their channel ends.
+    /// Returns whether the messages stay safe in a log when their channel ends.
     pub(crate) fn outlives_its_node(&self) -> bool {
         self.is_logged() && !self.has_log_failed()
     }
 
-    /// Begins with what earlier processes did: `settled` messages and `stored` ones.
+    /// Begins with the state that earlier processes left: `settled` and `stored` messages.
     pub(crate) fn begin_with(&self, settled: u64, stored: u64) {
         self.written.store(settled, Ordering::Release);
         self.acked.store(settled, Ordering::Release);
@@ -309,13 +309,13 @@ impl TxShared {
         locked(&self.slow).moved.take()
     }
 
-    /// The ring was found empty. True when something was staged meanwhile.
+    /// Notes that the ring was found empty. Returns whether something was staged meanwhile.
     pub(crate) fn not_queued(&self, consumer: &mut Consumer) -> bool {
-        // With a log it is the thread that stores messages who is told, and who tells the driver.
+        // With a log, the sender wakes the thread that stores messages, and that thread the driver.
         !self.is_logged() && self.unqueue(|| consumer.is_empty())
     }
 
-    /// As `not_queued`, when everything was found stored.
+    /// As `not_queued`, when all messages were found stored.
     pub(crate) fn is_staged_again(&self, tail: &mut Tail) -> bool {
         self.unqueue(|| tail.is_empty())
     }
@@ -326,11 +326,11 @@ impl TxShared {
         if is_empty() {
             return false;
         }
-        // Either end may find this out; who sets the flag tells the driver.
+        // Both ends may find this out; the one that sets the flag wakes the driver.
         self.flags.fetch_or(QUEUED, Ordering::SeqCst) & QUEUED == 0
     }
 
-    /// What was written so far, counted.
+    /// Notes the counters of the messages written so far.
     pub(crate) fn set_counters(&self, counters: ChannelCounters) {
         *locked(&self.counters) = counters;
     }
@@ -350,7 +350,7 @@ impl TxShared {
         self.progress();
     }
 
-    /// The channel's end is in the peer's inbox.
+    /// Notes that the channel's end is in the peer's inbox.
     pub(crate) fn set_end_acked(&self) {
         self.flags.fetch_or(ENDED, Ordering::Release);
         self.progress();
@@ -360,7 +360,7 @@ impl TxShared {
         self.flags.load(Ordering::Acquire) & ENDED != 0
     }
 
-    /// What is acknowledged now is all that will be.
+    /// Whether no further message will be acknowledged.
     pub(crate) fn is_final(&self) -> bool {
         self.flags.load(Ordering::Acquire) & (ENDED | FINAL) != 0
     }
@@ -369,7 +369,7 @@ impl TxShared {
         self.acked.load(Ordering::Acquire)
     }
 
-    /// Room came, or bytes were written or acknowledged: who waits looks again.
+    /// Wakes waiting tasks: there is new room, or bytes were written or acknowledged.
     pub(crate) fn progress(&self) {
         fence(Ordering::SeqCst);
         if self.flags.load(Ordering::Relaxed) & (WAITING | WATCHED) != 0 {
@@ -386,8 +386,8 @@ impl TxShared {
         watching.wake();
     }
 
-    /// Ready when `done` says so, which is asked at each progress. Nobody counts as
-    /// waiting for the peer because of this.
+    /// Is ready when `done` returns true, which is asked at each progress. A task that watches does
+    /// not count as one that waits for the peer.
     pub(crate) fn poll_watch(
         &self,
         context: &mut Context<'_>,
@@ -404,19 +404,18 @@ impl TxShared {
         if done(self) { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// From now on nothing more is accepted; what is staged still leaves.
+    /// Accepts nothing more from now on; staged messages still leave.
     pub(crate) fn refuse_more(&self, failure: Failure) {
         locked(&self.slow).failure.get_or_insert(failure);
         self.flags.fetch_or(FAILED, Ordering::SeqCst);
-        // Who committed without seeing that is seen by the next look at the ring.
+        // A commit that did not see the flag is found by the next look at the ring.
         fence(Ordering::SeqCst);
         self.wake_waiting();
     }
 
-    /// From now on every call fails with this, and what is staged is dropped;
-    /// the first failure stays.
+    /// Makes every call fail from now on, and drops staged large messages. The first failure stays.
     pub(crate) fn fail(&self, failure: Failure) {
-        // What was written to a receiver that went away is acknowledged all the same.
+        // Messages written to a receiver that then went away are still acknowledged.
         if !matches!(failure, Failure::Terminated) {
             self.flags.fetch_or(FINAL, Ordering::Release);
         }
@@ -426,7 +425,7 @@ impl TxShared {
         slow.large_bytes = 0;
     }
 
-    /// Somebody knows what became of the messages.
+    /// Notes that a task has learnt what became of the messages.
     pub(crate) fn set_told(&self) {
         self.flags.fetch_or(TOLD, Ordering::Relaxed);
     }
@@ -444,8 +443,8 @@ impl TxShared {
         fence(Ordering::SeqCst);
     }
 
-    /// Why nothing can be sent to `peer` any more, with the account at hand: who gets it
-    /// knows.
+    /// Returns why nothing can be sent to `peer` any more, with the `account` at hand, and counts
+    /// it as reported.
     pub(crate) fn error(&self, peer: &str, account: Account) -> SendError {
         let cause = self.cause(peer, account);
         if matches!(cause, SendError::Lost(_) | SendError::Refused(_)) {

@@ -2,7 +2,7 @@ use super::*;
 
 const KIB: usize = 1024;
 
-/// A channel's end, the consumer of its ring, and what was staged and not yet taken.
+/// A channel's end, the consumer of its ring, and the numbers of messages staged and taken.
 struct Rig {
     end: TxEnd,
     consumer: Consumer,
@@ -18,7 +18,7 @@ impl Rig {
         Rig { end, consumer, staged: 0, taken: 0 }
     }
 
-    /// Stages numbers until there is no room, a packet having so many bytes; says how many.
+    /// Stages numbers until there is no room, for packets of `packet_bytes`; returns how many.
     fn fill(&mut self, packet_bytes: usize) -> u32 {
         self.end.link.set_ring_bytes(packet_bytes);
         let before = self.staged;
@@ -28,7 +28,7 @@ impl Rig {
         self.staged - before
     }
 
-    /// Takes up to so many numbers of the ring that is the oldest: they come in order.
+    /// Takes up to `messages` numbers of the oldest ring, and checks their order.
     fn take(&mut self, messages: u32) {
         let (front, back, staged) = self.consumer.peek();
         let messages = messages.min(staged);
@@ -85,7 +85,7 @@ fn a_channel_that_waits_for_credit_holds_no_more_when_packets_grow_and_shrink() 
         assert_eq!(rig.fill(64 * KIB), 0);
         assert_eq!(rig.fill(256 * KIB), 0);
     }
-    // What is taken makes room for as much: nothing is left while something is staged.
+    // Each number taken makes room for one; no ring is replaced while something is staged.
     rig.take(1_000);
     rig.take_all();
     rig.fill(256 * KIB);

@@ -1,4 +1,4 @@
-//! What had arrived already goes into a landing that comes after it.
+//! Messages that had arrived before their landing was chosen.
 
 use crate::channel::Landing;
 use crate::driver::inbox::{Outcome, Run, RxShared};
@@ -8,8 +8,8 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Gives a landing what had arrived before the session ended, and the end:
-/// that of the channel, or else `over`.
+/// Gives a landing the messages that had arrived before the session ended, and the end: that of the
+/// channel, or else `over`.
 pub(crate) fn land_rest(
     shared: &RxShared,
     mut landing: Box<dyn Landing>,
@@ -50,7 +50,7 @@ fn put_run_in_landing(landing: &mut dyn Landing, run: &[u8]) -> bool {
     true
 }
 
-/// Copies `bytes` into a landing; false when it has no room for all of them.
+/// Copies `bytes` into a landing; returns false when there is no room for all of them.
 fn put_in_landing(landing: &mut dyn Landing, mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {
         let room = landing.room();

@@ -3,16 +3,16 @@ use crate::driver::mail::Taken;
 use proptest::prelude::*;
 use std::task::Waker;
 
-/// What happens to an inbox.
+/// An operation on an inbox.
 #[derive(Debug, Clone)]
 enum Step {
     PutShared(Vec<usize>),
     PutCopied(Vec<usize>),
-    /// A large message, in the receiver's memory if that is given and enough.
+    /// A large message, in the receiver's memory if some was given and is large enough.
     PutLarge(usize, Counted),
     Take,
     TakeWith,
-    /// At most so many, until one ends with such a byte.
+    /// Takes at most this many messages, up to one that ends with this byte.
     TakeMany(usize, u8),
     Peek,
     Look,
@@ -44,7 +44,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A receiving end, the driver's side of it, and what is expected of both.
+/// A receiving end, the driver's side of it, and the expected state of both.
 struct Rig {
     end: RxEnd,
     shared: Arc<RxShared>,
@@ -53,15 +53,15 @@ struct Rig {
     waiting: VecDeque<Vec<u8>>,
     put: u64,
     taken: u64,
-    /// Room of the memory that the receiver gave and that was not used.
+    /// Bytes of the memory that the receiver gave and that was not used.
     given: Option<usize>,
-    /// Put in: bytes that count in the window, large messages that are told of.
+    /// Put in: bytes that count in the window; `told_large`: large messages that are reported.
     window_bytes: u64,
     told_large: u64,
     reported_bytes: u64,
     reported_large: u64,
     finished: u64,
-    /// Less than this is not told.
+    /// Fewer bytes than this may stay unreported.
     largest_step: u64,
 }
 
@@ -86,7 +86,7 @@ impl Rig {
         }
     }
 
-    /// No two messages are alike for long.
+    /// Makes a message; no two are alike for long.
     fn message(&mut self, size: usize) -> Vec<u8> {
         self.put += 1;
         let message: Vec<u8> = (0..size).map(|at| (self.put as usize * 31 + at) as u8).collect();
@@ -199,7 +199,7 @@ impl Rig {
         }
     }
 
-    /// What the driver is told adds up.
+    /// Checks that the reports to the driver add up.
     fn settle(&mut self) {
         let mut mail = Taken::default();
         self.link.take_mail(&mut mail);
@@ -217,7 +217,7 @@ impl Rig {
 }
 
 proptest! {
-    /// Against a queue of messages, whatever way they come and are taken.
+    /// Against a queue of messages, however they come and are taken.
     #[test]
     fn the_inbox_is_a_queue(steps in prop::collection::vec(step(), 1..200)) {
         let mut rig = Rig::new();
@@ -230,7 +230,7 @@ proptest! {
             prop_assert!(matches!(rig.end.next(), Next::Message));
             rig.step(Step::TakeWith);
         }
-        // At the end everything was consumed that counts, and told but for the step.
+        // At the end all counted bytes were consumed, and reported except for less than a step.
         prop_assert!(matches!(rig.end.next(), Next::Ended(Outcome::Done)));
         rig.settle();
         prop_assert_eq!(rig.reported_bytes + rig.end.consumed, rig.window_bytes);

@@ -1,7 +1,7 @@
-//! The network as the programs of one runtime see it: who waits for what.
+//! The network as the programs of one runtime see it, with the tasks that wait for it.
 //!
-//! It takes the time from the `clock` that it is made with, and knows no timer:
-//! somebody above moves it on ([`Lan::poll_move`]) when its next event is due.
+//! The time comes from the `clock` that it is made with; no timer is used. A task above moves the
+//! network on ([`Lan::poll_move`]) when its next event is due.
 
 use super::network::{EndId, Event, HostId, Network, NetworkError, Random};
 use crate::Address;
@@ -12,7 +12,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// What the entropy of a simulation is apart from its network's chance.
+/// Number that separates the entropy of a simulation from its network's chance.
 const ENTROPY: u64 = 0x656e_7472_6f70_7921;
 
 thread_local! {
@@ -22,7 +22,7 @@ thread_local! {
     static HOST: Cell<Option<HostId>> = const { Cell::new(None) };
 }
 
-/// A network with those who wait for its events.
+/// A network with the tasks that wait for its events.
 #[derive(Debug)]
 pub(crate) struct Lan {
     clock: fn() -> Time,
@@ -37,7 +37,7 @@ pub(super) struct State {
     waiting: BTreeMap<EndId, Waiting>,
     listening: BTreeMap<(HostId, u16), Listening>,
     mover: Option<Waker>,
-    /// The mover comes by itself then.
+    /// Time at which the mover comes by itself.
     moves_at: Option<Time>,
 }
 
@@ -60,7 +60,7 @@ struct Listening {
 }
 
 impl Lan {
-    /// `network`, at the time that `clock` tells.
+    /// Makes a LAN of `network`, at the time that `clock` returns.
     pub(crate) fn new(network: Network, clock: fn() -> Time) -> Arc<Lan> {
         let state = State {
             entropy: Random::new(network.seed() ^ ENTROPY),
@@ -74,10 +74,10 @@ impl Lan {
         Arc::new(Lan { clock, state: Mutex::new(state) })
     }
 
-    /// Acts on the network at the time that it is; wakes whom that concerns.
+    /// Acts on the network at the present time, and wakes the tasks concerned.
     pub(super) fn act<R>(&self, act: impl FnOnce(&mut State, Time) -> R) -> R {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // After the runtime's end its clock is not the one that was.
+        // After the runtime's end its clock may have gone back.
         let now = (self.clock)().max(state.network.now());
         let mut woken = Vec::new();
         state.pump(now, &mut woken);
@@ -93,13 +93,13 @@ impl Lan {
         done
     }
 
-    /// The network, to be changed or asked.
+    /// Runs `act` on the network, to change it or ask it.
     pub(crate) fn with<R>(&self, act: impl FnOnce(&mut Network, Time) -> R) -> R {
         self.act(|state, now| act(&mut state.network, now))
     }
 
-    /// Lets happen what is due; says when to come again, and wakes the task when
-    /// that is earlier than it was said.
+    /// Lets due events happen; returns when to come again. The task is woken when an earlier event
+    /// is added meanwhile.
     pub(crate) fn poll_move(&self, context: &mut Context<'_>) -> Option<Time> {
         self.act(|state, _| {
             state.moves_at = state.network.next_time();
@@ -139,7 +139,7 @@ impl Lan {
         })
     }
 
-    /// Listens; returns the host, its port and the address.
+    /// Listens at a port of `host`; returns the host and the port.
     pub(super) fn listen(&self, host: &str, port: u16) -> io::Result<(HostId, u16)> {
         self.act(|state, _| {
             let host = state.network.host(host).ok_or(io::ErrorKind::AddrNotAvailable)?;
@@ -186,7 +186,7 @@ impl Lan {
         });
     }
 
-    /// The address of `host` in text form.
+    /// Returns the address of a port of `host`.
     pub(crate) fn address(&self, host: HostId, port: u16) -> Address {
         self.with(|network, _| Address::Simulated {
             host: network.host_name(host).to_owned(),
@@ -196,7 +196,7 @@ impl Lan {
 }
 
 impl State {
-    /// Takes note of the events up to `now`.
+    /// Handles the events up to `now`.
     fn pump(&mut self, now: Time, woken: &mut Vec<Waker>) {
         while let Some((_, event)) = self.network.poll_event(now) {
             match event {
@@ -257,7 +257,7 @@ fn note(place: &mut Option<Waker>, context: &Context<'_>) {
     }
 }
 
-/// What a system would call it.
+/// Returns the system's error of the same meaning.
 pub(super) fn error(error: NetworkError) -> io::Error {
     let kind = match error {
         NetworkError::NoWay => io::ErrorKind::HostUnreachable,
@@ -286,7 +286,7 @@ impl Drop for Entered {
     }
 }
 
-/// The network of the simulation that runs on this thread.
+/// Returns the network of the simulation that runs on this thread.
 pub(super) fn current() -> io::Result<Arc<Lan>> {
     let none = || io::Error::new(io::ErrorKind::NotConnected, "no simulation runs on this thread");
     CURRENT.with_borrow(Option::clone).ok_or_else(none)
@@ -300,18 +300,18 @@ pub(crate) fn on_host<R>(host: HostId, act: impl FnOnce() -> R) -> R {
     done
 }
 
-/// The host whose program is being polled.
+/// Returns the host whose program is being polled.
 pub(crate) fn current_host() -> Option<HostId> {
     HOST.get()
 }
 
-/// The host of a network on this thread by its name.
+/// Returns the host with this name, in the network of this thread.
 pub(crate) fn host_named(name: &str) -> Option<HostId> {
     current().ok()?.with(|network, _| network.host(name))
 }
 
-/// Fills `bytes` by the seed of the simulation that runs on this thread; false
-/// when none does.
+/// Fills `bytes` by the seed of the simulation that runs on this thread; returns false when none
+/// does.
 pub(crate) fn fill_random(bytes: &mut [u8]) -> bool {
     let Ok(lan) = current() else { return false };
     lan.act(|state, _| state.entropy.fill(bytes));

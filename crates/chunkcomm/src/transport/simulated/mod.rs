@@ -1,5 +1,5 @@
-//! A simulated network: one model, [`network`], which is pure, and what makes it a
-//! transport for whole programs on tokio's paused clock, `lan` and `socket`.
+//! A simulated network. The model, [`network`], is pure; `lan` and `socket` make it a transport for
+//! whole programs on tokio's paused clock.
 
 #[cfg(feature = "simulation")]
 pub(crate) mod lan;

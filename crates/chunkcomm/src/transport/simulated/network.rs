@@ -1,12 +1,12 @@
-//! The network model: hosts, what joins them, and connections between them, as
-//! one heap of events in nanoseconds. It is pure: time, calls and bytes go in,
-//! events come out. Two runs with the same seed and the same calls are the same.
-//! Whole programs run on it, and the machines of sessions alone.
+//! The network model: hosts, the wires that join them, and connections between them, as one heap of
+//! events in nanoseconds. It is pure: time, calls and bytes go in, events come out. Two runs with
+//! the same seed and the same calls are the same. Whole programs run on it, or the machines of
+//! sessions alone.
 //!
-//! Reading order: this file (hosts, connections, events), [`spec`] (what a link
-//! is like), [`wires`] (interfaces and wires), [`connection`] (the ends' buffers),
-//! [`calls`] (what a host can do with them), [`flow`] (how a frame travels),
-//! [`faults`]; beside them [`schedule`], [`trace`].
+//! Reading order: this file (hosts, connections, events), [`spec`] (properties of a link),
+//! [`wires`] (interfaces and wires), [`connection`] (the ends' buffers), [`calls`] (a host's calls
+//! on connections), [`flow`] (the travel of a frame), [`faults`]; beside them [`schedule`],
+//! [`trace`].
 
 mod calls;
 mod connection;
@@ -31,7 +31,7 @@ use std::fmt;
 use trace::Trace;
 use wires::Wires;
 
-/// The first port that the network chooses itself.
+/// First port that the network chooses itself.
 const FIRST_CHOSEN_PORT: u16 = 49152;
 
 /// A host of a [`Network`].
@@ -44,7 +44,7 @@ impl HostId {
     }
 }
 
-/// One end of a connection. Never given twice.
+/// One end of a connection. No number is given twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndId {
     connection: u32,
@@ -52,30 +52,30 @@ pub struct EndId {
 }
 
 impl EndId {
-    /// The connection's other end.
+    /// Returns the connection's other end.
     #[must_use]
     pub fn peer(self) -> EndId {
         EndId { connection: self.connection, accepted: !self.accepted }
     }
 
-    /// The connection's number: they are counted from 0 as they are dialled.
+    /// Returns the connection's number: connections are counted from 0 as they are dialled.
     #[must_use]
     pub fn connection(self) -> usize {
         self.connection as usize
     }
 
-    /// It is the end of the host that was dialled.
+    /// Whether this is the end of the host that was dialled.
     #[must_use]
     pub fn is_accepted(self) -> bool {
         self.accepted
     }
 }
 
-/// What happened at a host.
+/// An event at a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// Somebody dialled a port that is listened at: `end` is the new connection.
+    /// A host dialled a port with a listener: `end` is the new connection.
     Incoming {
         /// The host that listens.
         host: HostId,
@@ -84,24 +84,24 @@ pub enum Event {
         /// The accepted end.
         end: EndId,
     },
-    /// What was dialled is open.
+    /// The dialled connection is open.
     Connected(EndId),
-    /// Nobody listens where was dialled; the end is gone.
+    /// The dialled port has no listener; the end is gone.
     Refused(EndId),
-    /// There was nothing to read, now there are bytes, or the last was read and
-    /// the peer writes nothing more. Said once until everything is read.
+    /// An end without bytes to read got some, or its last byte was read and the peer writes nothing
+    /// more. Reported once until everything is read.
     Readable(EndId),
-    /// A write that took less than all would take more.
+    /// A write that took only a part would take more.
     Writable(EndId),
-    /// The connection is broken: writes fail, and reads once they have returned
-    /// what had arrived.
+    /// The connection is broken: writes fail. Reads fail too, once they have returned the bytes
+    /// that had arrived.
     Broken(EndId),
 }
 
-/// What a read found.
+/// Outcome of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
-    /// So many bytes.
+    /// This many bytes were read.
     Bytes(usize),
     /// Nothing yet.
     Nothing,
@@ -115,11 +115,11 @@ pub enum Read {
 pub enum NetworkError {
     /// Neither link nor medium joins the two hosts.
     NoWay,
-    /// The port is listened at already, or none is left.
+    /// The port has a listener already, or no port is left.
     PortTaken,
-    /// The connection is broken, or this end of it was let go.
+    /// The connection is broken, or this end was let go.
     Broken,
-    /// This end said that it writes nothing more.
+    /// This end was finished, and writes nothing more.
     Finished,
 }
 
@@ -148,11 +148,14 @@ struct Host {
 
 /// A network of hosts.
 ///
-/// Order of calls: hosts, and what joins them; then calls at times that never go
-/// back ([`Network::listen`], [`Network::dial`], [`Network::write`],
-/// [`Network::read`], ..., and faults), between them [`Network::next_event`], or
-/// [`Network::poll_event`] up to a time. A call at a time lets everything before
-/// it happen; its events wait to be asked for.
+/// Order of calls:
+///
+/// 1. Hosts, and the links that join them.
+/// 2. Calls at times that never go back ([`Network::listen`], [`Network::dial`],
+///    [`Network::write`], [`Network::read`], ..., and faults), between them
+///    [`Network::next_event`], or [`Network::poll_event`] up to a time.
+///
+/// A call at a time first lets everything before it happen; the events wait to be fetched.
 ///
 /// ```
 /// use chunkcomm::proto::Time;
@@ -194,9 +197,9 @@ pub struct Network {
     trace: Trace,
 }
 
-/// Hosts and what joins them.
+/// Hosts and the wires that join them.
 impl Network {
-    /// No host yet. What happens by chance follows from `seed`.
+    /// Makes a network without hosts. Everything left to chance follows from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Network {
         Network {
@@ -214,13 +217,13 @@ impl Network {
         }
     }
 
-    /// What it was made with.
+    /// Returns the seed that the network was made with.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// One more host, which reaches itself in 10 us.
+    /// Adds a host, which reaches itself in 10 us.
     ///
     /// # Panics
     ///
@@ -233,32 +236,32 @@ impl Network {
         id
     }
 
-    /// The host of this name.
+    /// Returns the host with this name.
     #[must_use]
     pub fn host(&self, name: &str) -> Option<HostId> {
         let at = self.hosts.iter().position(|host| host.name == name)?;
         Some(HostId(at as u32))
     }
 
-    /// The host's name.
+    /// Returns the host's name.
     #[must_use]
     pub fn host_name(&self, host: HostId) -> &str {
         &self.hosts[host.index()].name
     }
 
-    /// Joins two hosts in both directions; each direction has a wire of its own.
-    /// Connections that exist keep their ways.
+    /// Joins two hosts in both directions; each direction has a wire of its own. Existing
+    /// connections keep their ways.
     ///
     /// # Panics
     ///
-    /// Nothing could pass: the rate or a size is 0, or a size is above 4 GiB.
+    /// Nothing could pass: the rate or a size is 0, or a size is 4 GiB or more.
     pub fn link(&mut self, a: HostId, b: HostId, spec: LinkSpec) {
         spec.check();
         self.wires.link(a, b, spec);
     }
 
-    /// Joins hosts by one wire that carries one frame at a time, whoever sends
-    /// it, as the Ethernet of old (without collisions: hosts take turns).
+    /// Joins hosts by one wire that carries one frame of any sender at a time, as the first
+    /// Ethernet did (without collisions: hosts take turns).
     ///
     /// # Panics
     ///
@@ -268,8 +271,8 @@ impl Network {
         self.wires.shared_medium(hosts, spec);
     }
 
-    /// Joins hosts by a switch: each has a wire to it and one from it. A frame
-    /// goes on while it arrives; when the wire to its receiver is taken it waits.
+    /// Joins hosts by a switch: each has a wire to it and one from it. A frame goes on while it
+    /// arrives; while the wire to its receiver is taken, it waits.
     ///
     /// # Panics
     ///
@@ -280,9 +283,9 @@ impl Network {
     }
 }
 
-/// What happens.
+/// Events.
 impl Network {
-    /// When the next event is due at the earliest: [`Network::poll_event`] may
+    /// Returns the earliest time at which the next event may be due: [`Network::poll_event`] may
     /// find none then.
     #[must_use]
     pub fn next_time(&self) -> Option<Time> {
@@ -292,7 +295,7 @@ impl Network {
         }
     }
 
-    /// The next event, however late it is.
+    /// Returns the next event, however late it is.
     pub fn next_event(&mut self) -> Option<(Time, Event)> {
         while self.ready.is_empty() {
             let (at, step) = self.scheduled.pop()?;
@@ -301,8 +304,8 @@ impl Network {
         self.ready.pop_front()
     }
 
-    /// The next event that is not later than `limit`, and nothing after it: calls may
-    /// follow at its time.
+    /// Returns the next event that is not later than `limit`, and lets nothing after it happen:
+    /// calls may follow at its time.
     pub fn next_event_by(&mut self, limit: Time) -> Option<(Time, Event)> {
         while self.ready.is_empty() {
             let (at, step) = self.scheduled.pop_until(limit)?;
@@ -312,19 +315,19 @@ impl Network {
         self.ready.pop_front()
     }
 
-    /// The next event that is not later than `now`, which it is from then on.
+    /// Moves the time to `now`; returns the next event up to then.
     pub fn poll_event(&mut self, now: Time) -> Option<(Time, Event)> {
         self.advance(now);
         self.ready.pop_front()
     }
 
-    /// The time of the last call or event.
+    /// Returns the time of the last call or event.
     #[must_use]
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// A digest of everything that arrived: where, when, how much.
+    /// Returns a digest of all deliveries: where, when, how much.
     #[must_use]
     pub fn digest(&self) -> u64 {
         self.trace.digest()
@@ -335,7 +338,7 @@ impl Network {
         self.trace.keep();
     }
 
-    /// The deliveries that were kept.
+    /// Returns the deliveries that were kept.
     #[must_use]
     pub fn deliveries(&self) -> &[Delivery] {
         self.trace.kept()

@@ -21,7 +21,7 @@ pub(crate) async fn connect(
     let nowhere =
         || io::Error::new(io::ErrorKind::NotConnected, "the node is on no simulated host");
     let end = lan.dial(from.ok_or_else(nowhere)?, host, port)?;
-    // Dropped early, it lets go of the end.
+    // Dropped early, the socket lets go of the end.
     let socket = Socket { lan, end };
     poll_fn(|context| socket.lan.poll_connected(end, context)).await?;
     Ok(Box::new(socket))
@@ -91,7 +91,7 @@ impl Transport for Socket {
         let [first, second] = buffers;
         let read = self.poll_read(context, if first.is_empty() { second } else { first });
         match read {
-            // The first is full: the second takes what has come besides.
+            // The first is full: the second takes further bytes that have arrived.
             Poll::Ready(Ok(count)) if count == first.len() && count > 0 => {
                 let more = self.lan.act(|state, now| state.network.read(now, self.end, second));
                 let more = if let Ok(Read::Bytes(more)) = more { more } else { 0 };

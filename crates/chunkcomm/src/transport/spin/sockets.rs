@@ -1,15 +1,17 @@
-//! Sockets that are looked at without sleeping and without a turn of the
-//! runtime, which costs several times as much.
+//! Sockets that are looked at without sleeping, and without a turn of the runtime, which costs
+//! several times as much.
 //!
-//! Bytes are moved by `recv` and `send`. `read` and `write` pass the kernel's file layer first,
-//! which takes a fiftieth of a round trip over loopback.
+//! Bytes in one buffer are moved by `recv` and `send`. `read` and `write` pass the kernel's file
+//! layer first, which takes a fiftieth of a round trip over loopback.
 //!
-//! A socket is handed over once its hello is done; the spinning task asks what it
-//! is ready for ([`Sockets::look`]) and wakes the drivers concerned. A few sockets
-//! are asked one by one (`poll`): a peer's write then has nobody to tell, and what
-//! it brought is seen as soon as it lies in the socket. That saves about a fifth
-//! of a round trip over loopback. More sockets are watched by an epoll instance
-//! of the node's own, whose look costs the same for any number.
+//! A socket is handed over once its hello is done. The spinning task asks what the socket is ready
+//! for ([`Sockets::look`]) and wakes the drivers concerned.
+//!
+//! - A few sockets are asked one by one (`poll`): a peer's write then has no sleeper to wake, and
+//!   its bytes are seen as soon as they lie in the socket. That saves about a fifth of a round trip
+//!   over loopback.
+//! - More sockets are watched by an epoll instance of the node's own. Its look costs the same for
+//!   any number.
 
 use super::Spinner;
 use crate::transport::{Below, Transport};
@@ -22,14 +24,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// A deadline that has passed: look and return.
+/// A deadline that has passed, for a look that returns at once.
 const AT_ONCE: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// Events taken in one look.
+/// Most events taken in one look.
 const EVENTS_MAX: usize = 8;
 
-/// As many sockets are asked one by one; more are watched until half of these are
-/// left.
+/// Largest number of sockets that are asked one by one. More are watched by epoll, until half of
+/// this number are left.
 const FEW: usize = 8;
 
 /// The sockets of one node.
@@ -41,14 +43,14 @@ pub(super) struct Sockets {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// By place, which the epoll instance knows them by.
+    /// The sockets by place, the number under which the epoll instance knows them.
     places: Vec<Option<Arc<Watched>>>,
     count: usize,
-    /// The epoll instance has them.
+    /// The epoll instance has the sockets.
     many: bool,
 }
 
-/// A socket and what it is ready for.
+/// A socket and its readiness.
 #[derive(Debug)]
 struct Watched {
     socket: OwnedFd,
@@ -56,7 +58,7 @@ struct Watched {
     writable: AtomicBool,
     /// A write waits for room.
     wants_room: AtomicBool,
-    /// The peer wrote its last: there is always something to read, the end.
+    /// The peer has ended its direction: there is always something to read, the end.
     ended: AtomicBool,
     waiting: Mutex<Option<Waker>>,
 }
@@ -73,7 +75,7 @@ impl Sockets {
         socket: OwnedFd,
         spinner: Arc<Spinner>,
     ) -> io::Result<Box<dyn Transport>> {
-        // Tried first, whatever it is ready for.
+        // Tried first, whether ready or not.
         let watched = Arc::new(Watched {
             socket,
             readable: AtomicBool::new(true),
@@ -104,7 +106,7 @@ impl Sockets {
             | epoll::EventFlags::ET;
         let data = epoll::EventData::new_u64(place as u64);
         match epoll::add(&self.epoll, &watched.socket, data, flags) {
-            // From a time that failed half-way.
+            // The socket is left from an attempt that failed half-way.
             Err(Errno::EXIST) => epoll::modify(&self.epoll, &watched.socket, data, flags)?,
             other => other?,
         }
@@ -114,7 +116,7 @@ impl Sockets {
     fn forget(&self, place: usize) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(gone) = known.remove(place) {
-            // One that is not there is not watched.
+            // A socket that is not there is not watched.
             let _ = epoll::delete(&self.epoll, &gone.socket);
         }
         if known.many && known.count <= FEW / 2 {
@@ -125,7 +127,7 @@ impl Sockets {
         }
     }
 
-    /// Looks once, without sleeping; true when a socket is ready.
+    /// Looks once, without sleeping; returns whether a socket is ready.
     pub(super) fn look(&self) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.many { self.look_at_events(&known) } else { known.look_at_each() }
@@ -155,7 +157,7 @@ impl Sockets {
 }
 
 impl Known {
-    /// The place of the next one.
+    /// Returns the place of the next socket.
     fn free(&self) -> usize {
         let free = self.places.iter().position(Option::is_none);
         free.unwrap_or(self.places.len())
@@ -182,7 +184,7 @@ impl Known {
         places.filter_map(|(place, watched)| Some((place, watched.as_ref()?)))
     }
 
-    /// Asks at most [`FEW`] sockets.
+    /// Asks at most [`FEW`] sockets; returns whether one is ready.
     fn look_at_each(&self) -> bool {
         let mut asked: [Option<&Watched>; FEW] = [None; FEW];
         for (slot, (_, watched)) in asked.iter_mut().zip(self.all()) {
@@ -209,7 +211,7 @@ impl Known {
     }
 }
 
-/// What a look found.
+/// The result of a look at one socket.
 #[derive(Debug, Clone, Copy)]
 struct Became {
     over: bool,
@@ -219,8 +221,8 @@ struct Became {
 }
 
 impl Watched {
-    /// What to ask of the kernel: room only while a write waits for it, since there
-    /// is room nearly always.
+    /// Returns the question to the kernel. It asks for room only while a write waits for it, since
+    /// there nearly always is room.
     fn question(&self) -> PollFd<'_> {
         let mut flags = PollFlags::IN | PollFlags::RDHUP;
         flags.set(PollFlags::OUT, self.wants_room.load(Ordering::Acquire));
@@ -264,8 +266,8 @@ impl Watched {
         done
     }
 
-    /// Runs `call` if `what` allows it, else waits. `call` says whether more may
-    /// be done at once.
+    /// Runs `call` if `what` allows it, else waits. `call` returns whether more may be done at
+    /// once.
     fn poll<R>(
         &self,
         what: &AtomicBool,
@@ -273,7 +275,7 @@ impl Watched {
         mut call: impl FnMut() -> Result<(R, bool), Errno>,
     ) -> Poll<io::Result<R>> {
         loop {
-            // Taken back before the call: what becomes ready meanwhile is noted.
+            // Taken back before the call, so that readiness that comes meanwhile is noted.
             if !what.swap(false, Ordering::AcqRel) {
                 let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
                 match &*waiting {
@@ -309,7 +311,7 @@ struct Spun {
     watched: Arc<Watched>,
     place: usize,
     sockets: Arc<Sockets>,
-    /// Goes on as long as somebody has a socket.
+    /// The spinner goes on as long as a socket has it.
     _spinner: Arc<Spinner>,
 }
 
@@ -327,7 +329,7 @@ impl Transport for Spun {
     ) -> Poll<io::Result<usize>> {
         self.watched.poll_readable(context, || {
             let (read, _) = net::recv(&self.watched.socket, &mut *buffer, net::RecvFlags::empty())?;
-            // A short read took all there was, but for the end.
+            // A short read took all there was, except the end.
             Ok((read, read == buffer.len() || self.watched.ended.load(Ordering::Acquire)))
         })
     }
@@ -402,7 +404,7 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         let mut pairs = Vec::new();
         let mut buffer = [0; 16];
-        // Up to twice the few, then down to none: each time every one is written to.
+        // Up to twice the few, then down to none; each time all sockets are written to.
         for step in 0..4 * FEW {
             if step < 2 * FEW {
                 let (ours, theirs) = UnixStream::pair().unwrap();

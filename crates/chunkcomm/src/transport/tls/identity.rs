@@ -1,6 +1,5 @@
-//! The TLS identity that a cluster shares: a self-signed certificate whose key
-//! comes from the credential. Every member computes the same, shows it, and takes
-//! nothing else from a peer.
+//! The TLS identity that a cluster shares: a self-signed certificate whose key comes from the
+//! credential. All members compute the same certificate, show it, and accept no other from a peer.
 
 use super::TlsConfigs;
 use rcgen::{CertificateParams, DnType, KeyPair, PKCS_ED25519};
@@ -16,38 +15,38 @@ use rustls::{
 use std::io;
 use std::sync::Arc;
 
-/// The name that dialling nodes ask for. It names nobody: the key decides.
+/// The name that dialling nodes ask for. It identifies no node: the key decides.
 const NAME: &str = "chunkcomm";
 
-/// A private key of Ed25519 up to its 32 bytes (PKCS #8 version 1, RFC 8410).
+/// The bytes of a private Ed25519 key in front of its 32 bytes (PKCS #8 version 1, RFC 8410).
 const PKCS8_HEAD: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
 
-/// The configurations of a member of the cluster whose identity has this seed.
+/// Returns the configurations of a member of the cluster whose identity has this seed.
 pub(crate) fn configs(seed: &[u8; 32]) -> io::Result<TlsConfigs> {
     configs_with(seed, ring::default_provider())
 }
 
-/// The same with this provider of cryptography.
+/// As [`configs`], with this provider of cryptography.
 pub(super) fn configs_with(seed: &[u8; 32], provider: CryptoProvider) -> io::Result<TlsConfigs> {
     let key = key(seed);
     let certificate = certificate(&key).map_err(io::Error::other)?;
     pinned_configs(&key, certificate, provider).map_err(io::Error::other)
 }
 
-/// The name that the identity goes by.
+/// Returns the name of the identity.
 pub(crate) fn name() -> ServerName<'static> {
     ServerName::try_from(NAME).expect("the name is one")
 }
 
-/// The key with this seed, in PKCS #8.
+/// Returns the key with this seed, in PKCS #8.
 pub(super) fn key(seed: &[u8; 32]) -> Vec<u8> {
     [&PKCS8_HEAD[..], seed].concat()
 }
 
-/// The same for the same key: the signatures of Ed25519 are deterministic, and
-/// nothing here is random or of this moment.
+/// Returns the certificate of a key, the same one each time: the signatures of Ed25519 are
+/// deterministic, and nothing here is random or depends on the time.
 pub(super) fn certificate(key: &[u8]) -> Result<CertificateDer<'static>, rcgen::Error> {
     let key = KeyPair::from_pkcs8_der_and_sign_algo(&PrivatePkcs8KeyDer::from(key), &PKCS_ED25519)?;
     let mut parameters = CertificateParams::new([NAME.to_owned()])?;
@@ -78,7 +77,7 @@ fn pinned_configs(
     Ok(TlsConfigs::new(&client, &server))
 }
 
-/// Takes one certificate, and only from a peer that signs with its key.
+/// Accepts one certificate, and only from a peer that signs with its key.
 #[derive(Debug)]
 struct Pinned {
     certificate: CertificateDer<'static>,
@@ -107,7 +106,7 @@ impl Pinned {
     }
 }
 
-/// TLS 1.2 is not spoken, so that nothing of it is to be verified.
+/// Refuses TLS 1.2, which is not spoken: nothing of it is to be verified.
 fn no_tls12() -> Result<HandshakeSignatureValid, Error> {
     Err(Error::PeerIncompatible(PeerIncompatible::Tls12NotOffered))
 }

@@ -1,4 +1,4 @@
-//! TLS over pipes in memory, looked at from both ends.
+//! TLS over pipes in memory, seen from both ends.
 
 use super::identity::{self, configs};
 use super::*;
@@ -44,7 +44,7 @@ fn some_bytes(count: usize, salt: usize) -> Vec<u8> {
     (0..count).map(|index| ((index * 31 + salt) % 253) as u8).collect()
 }
 
-/// Both write much and read little at a time: more than pipe and buffers hold.
+/// Writes much in both directions and reads little at a time: more than pipe and buffers hold.
 async fn both_ways(mut a: Box<dyn Transport>, mut b: Box<dyn Transport>) {
     let (up, down) = (some_bytes(3_000_000, 1), some_bytes(2_000_000, 2));
     let (mut came_up, mut came_down) = (vec![0; up.len()], vec![0; down.len()]);
@@ -60,7 +60,7 @@ async fn both_ways(mut a: Box<dyn Transport>, mut b: Box<dyn Transport>) {
         }
     );
     assert!(came_up == up && came_down == down);
-    // The end comes once everything was read, and comes again.
+    // The end comes once all bytes were read, and comes again.
     poll_fn(|context| a.poll_shutdown(context)).await.unwrap();
     let mut room = [0; 10];
     for _ in 0..2 {
@@ -83,7 +83,7 @@ async fn keys_are_changed_when_they_are_used_up() {
     both_ways(a, b).await;
 }
 
-/// Shakes hands; what follows the handshake, such as tickets, arrives too.
+/// Shakes hands; messages after the handshake, such as tickets, arrive too.
 fn shaken(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) -> ClientConnection {
     let mut client = ClientConnection::new(Arc::clone(client), identity::name()).unwrap();
     let mut server = ServerConnection::new(Arc::clone(server)).unwrap();
@@ -120,7 +120,8 @@ fn no_ticket_is_given_or_taken_and_nothing_is_said_early() {
         server.send_half_rtt_data = true;
         (client, server)
     };
-    // Whether the second connection resumes the first, and the tickets that it got.
+    // Whether the second connection resumes the first, its number of tickets, and whether it may
+    // send early data.
     let twice = |client: ClientConfig, server: ServerConfig| {
         let (client, server) = (Arc::new(client), Arc::new(server));
         shaken(&client, &server);
@@ -142,7 +143,7 @@ fn no_ticket_is_given_or_taken_and_nothing_is_said_early() {
     assert_eq!(twice(client, lax), (Full, 4, false), "ours dials");
 }
 
-/// A provider whose keys are good for a few records.
+/// Returns a provider whose keys are good for a few records.
 fn provider_of_short_keys() -> rustls::crypto::CryptoProvider {
     use rustls::crypto::ring::{cipher_suite::TLS13_AES_128_GCM_SHA256, default_provider};
     let suite = TLS13_AES_128_GCM_SHA256.tls13().unwrap();
@@ -158,7 +159,7 @@ fn provider_of_short_keys() -> rustls::crypto::CryptoProvider {
     rustls::crypto::CryptoProvider { cipher_suites, ..default_provider() }
 }
 
-/// Turns over a bit of what is read next, once it is told to.
+/// Flips a bit of the next read bytes, once `now` is set.
 struct Meddling {
     below: Box<dyn Transport>,
     now: Arc<AtomicBool>,
@@ -222,7 +223,7 @@ async fn a_changed_byte_is_an_error_and_not_data() {
         let read = poll_fn(|context| b.poll_read(context, &mut room)).await;
         assert_eq!(read.unwrap_err().kind(), ErrorKind::InvalidData);
     }
-    // The other end is told.
+    // The other end receives an alert.
     let read = poll_fn(|context| a.poll_read(context, &mut room)).await;
     assert!(read.unwrap_err().to_string().contains("alert"));
 }

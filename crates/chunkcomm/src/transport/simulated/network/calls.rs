@@ -1,4 +1,4 @@
-//! What a host can do with connections: listen, dial, write, read, let go.
+//! A host's calls on connections: listen, dial, write, read, let go.
 
 use super::connection::{Connection, End, Item, Life};
 use super::{EndId, FIRST_CHOSEN_PORT, HostId, Network, NetworkError, Read};
@@ -6,7 +6,7 @@ use crate::proto::Time;
 use bytes::BufMut;
 use std::ops::Deref;
 
-/// Connections.
+/// Calls on connections.
 impl Network {
     /// Listens at `port` of `host`; 0 chooses one. Returns the port.
     ///
@@ -40,8 +40,8 @@ impl Network {
         self.listening.remove(&(host, port));
     }
 
-    /// Dials: [`Connected`](super::Event::Connected) follows after two latencies, or
-    /// [`Refused`](super::Event::Refused), or nothing when the other host does not
+    /// Dials. After two latencies [`Connected`](super::Event::Connected) or
+    /// [`Refused`](super::Event::Refused) follows; nothing follows when the other host does not
     /// run.
     ///
     /// # Errors
@@ -65,9 +65,8 @@ impl Network {
         Ok(dialled)
     }
 
-    /// Writes one packet: takes as much of `bytes` as the sending buffer has room
-    /// for, and says how much. When that is not all,
-    /// [`Writable`](super::Event::Writable) follows.
+    /// Writes one packet: takes as many of `bytes` as the sending buffer has room for, and returns
+    /// their number. If some are left, [`Writable`](super::Event::Writable) follows.
     ///
     /// # Errors
     ///
@@ -76,7 +75,7 @@ impl Network {
         self.write_parts(now, end, &[bytes])
     }
 
-    /// As [`Network::write`], one packet of several parts.
+    /// As [`Network::write`], for one packet of several parts.
     ///
     /// # Errors
     ///
@@ -105,16 +104,16 @@ impl Network {
         Ok(room)
     }
 
-    /// Reads what arrived, at most a `buffer`.
+    /// Reads arrived bytes, at most as many as `buffer` holds.
     ///
     /// # Errors
     ///
-    /// [`NetworkError::Broken`], once everything that had arrived is read.
+    /// [`NetworkError::Broken`], once all arrived bytes are read.
     pub fn read(&mut self, now: Time, end: EndId, buffer: &mut [u8]) -> Result<Read, NetworkError> {
         self.read_to(now, end, buffer.len(), &mut &mut *buffer)
     }
 
-    /// As [`Network::read`], at most `most` bytes, to the end of `to`.
+    /// As [`Network::read`], for at most `most` bytes, which are appended to `to`.
     ///
     /// # Errors
     ///
@@ -147,13 +146,13 @@ impl Network {
         }
     }
 
-    /// Bytes that [`Network::read`] finds at this end.
+    /// Returns the number of bytes that [`Network::read`] finds at this end.
     #[must_use]
     pub fn readable(&self, end: EndId) -> usize {
         self.end_ref(end).map_or(0, End::unread_bytes)
     }
 
-    /// Bytes that left the other end and have not arrived at this one.
+    /// Returns the number of bytes that left the other end and have not arrived at this one.
     #[must_use]
     pub fn on_the_way(&self, end: EndId) -> usize {
         match (self.end_ref(end), self.end_ref(end.peer())) {
@@ -162,7 +161,7 @@ impl Network {
         }
     }
 
-    /// Says that nothing more is written at this end.
+    /// Ends the writing at this end.
     pub fn finish(&mut self, now: Time, end: EndId) {
         self.advance(now);
         if let Some(this) = self.end_mut(end) {
@@ -171,8 +170,8 @@ impl Network {
         }
     }
 
-    /// Lets go of an end. What was written is still sent; with bytes unread, or
-    /// when more come, the connection breaks for the peer.
+    /// Lets go of an end. Written bytes are still sent. If bytes are unread, or more arrive, the
+    /// connection breaks for the peer.
     pub fn leave(&mut self, now: Time, end: EndId) {
         self.advance(now);
         let Some(this) = self.end_mut(end) else { return };

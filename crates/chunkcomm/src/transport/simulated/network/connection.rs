@@ -1,4 +1,4 @@
-//! A connection: two ends, each with what it sends and what it received.
+//! A connection: two ends, each with its bytes to send and its received ones.
 
 use super::wires::Way;
 use super::{HostId, Read};
@@ -7,38 +7,38 @@ use bytes::BufMut;
 use std::collections::VecDeque;
 use std::ops::Deref;
 
-/// What travels from one end to the other.
+/// An item that travels from one end to the other.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Item {
     /// A dialler asks for a connection.
     Dial,
     /// The connection is open.
     Agree,
-    /// Nobody listens.
+    /// The port has no listener.
     Refuse,
-    /// So many of the bytes that come next in the stream.
+    /// The next bytes of the stream, this many.
     Bytes(usize),
     /// Nothing more is written.
     End,
     /// The connection is gone.
     Reset,
-    /// The peer's reader has taken so many bytes in all.
+    /// The peer's reader has taken this many bytes in all.
     Consumed(u64),
 }
 
-/// Whether somebody still has an end.
+/// Whether an end is still in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Life {
     /// The connection is not open yet at this end.
     Opening,
     Open,
-    /// Its user let go of it; what was written is still sent.
+    /// Its user let go of the end; written bytes are still sent.
     Left,
-    /// Nothing comes from it or is heard at it.
+    /// Nothing leaves the end any more, and nothing reaches it.
     Gone,
 }
 
-/// What is left of one write on its way to the wire.
+/// The rest of one write on its way to the wire.
 #[derive(Debug)]
 struct Packet {
     bytes: usize,
@@ -54,8 +54,8 @@ pub(super) struct End {
     pub(super) broken: bool,
     pub(super) way: Way,
 
-    /// What was written here and not read by the peer. Frames hold none of it: their
-    /// bytes arrive in order, up to some byte, or not at all.
+    /// Bytes written here and not read by the peer. Frames hold none of them: a frame's bytes
+    /// arrive in order, up to some byte, or not at all.
     stream: VecDeque<u8>,
     packets: VecDeque<Packet>,
     /// Bytes taken from the writer that have not left.
@@ -65,7 +65,7 @@ pub(super) struct End {
     pub(super) finishing: bool,
     pub(super) finished: bool,
     wants_room: bool,
-    /// It stands in its interface's queue, or the interface is at it.
+    /// The end stands in its interface's queue, or the interface works on it.
     pub(super) queued: bool,
 
     unread_bytes: usize,
@@ -73,12 +73,12 @@ pub(super) struct End {
     reported: u64,
     pub(super) ended: bool,
 
-    /// No earlier than this anything more arrives here.
+    /// Time before which nothing more arrives here.
     pub(super) last_arrival: Time,
-    /// Arrived, but held by a partition or a stall.
+    /// Items that arrived, but are held by a partition or a stall.
     pub(super) held: VecDeque<Item>,
     pub(super) stalled_until: Time,
-    /// Of what is sent to this end so many bytes arrive still, if not all do.
+    /// Bytes sent to this end that still arrive, if not all do.
     arrives_still: Option<usize>,
 }
 
@@ -86,7 +86,7 @@ pub(super) struct End {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) ends: [End; 2],
-    /// It was cut: nothing more enters it.
+    /// Whether the connection was cut: nothing more enters it.
     pub(super) severed: bool,
 }
 
@@ -118,8 +118,8 @@ impl End {
         }
     }
 
-    /// How much a writer may hand over; notes that it waits when that is less
-    /// than it `wanted`.
+    /// Returns how many bytes a writer may hand over; notes that it waits when these are fewer than
+    /// `wanted`.
     pub(super) fn take_room(&mut self, wanted: usize) -> usize {
         let room = self.way.spec.queue_bytes - self.waiting_bytes;
         if self.life != Life::Open || (self.wants_room && room < self.wakeful_room()) {
@@ -130,13 +130,13 @@ impl End {
         room.min(wanted)
     }
 
-    /// With so much room a writer that waits is told: a third, as with sockets,
-    /// since a write for every frame that left would be a packet each.
+    /// Room from which on a waiting writer is woken: a third, as with sockets. A write for every
+    /// frame that left would be a packet each.
     fn wakeful_room(&self) -> usize {
         self.way.spec.queue_bytes.div_ceil(3)
     }
 
-    /// One packet of so many bytes of these parts.
+    /// Adds one packet of the first `bytes` of `parts`.
     pub(super) fn push_packet<B: Deref<Target = [u8]>>(&mut self, parts: &[B], bytes: usize) {
         self.waiting_bytes += bytes;
         debug_assert!(self.waiting_bytes <= self.way.spec.queue_bytes);
@@ -149,7 +149,8 @@ impl End {
         self.packets.push_back(Packet { bytes, begun: false });
     }
 
-    /// Bytes on the way or unread at the peer never pass its window.
+    /// Returns the window's free bytes: bytes on the way or unread at the peer never exceed its
+    /// window.
     fn window_left(&self) -> usize {
         let outstanding = self.sent_bytes - self.consumed_by_peer;
         self.way.spec.window_bytes - outstanding as usize
@@ -159,12 +160,12 @@ impl End {
         !self.packets.is_empty() && self.window_left() > 0
     }
 
-    /// The next frame begins a packet, whose cost is due.
+    /// Whether the next frame begins a packet, whose cost is due.
     pub(super) fn begins_packet(&self) -> bool {
         self.packets.front().is_some_and(|packet| !packet.begun)
     }
 
-    /// The bytes of the next frame, if there is one.
+    /// Takes the next frame, if there is one; returns its bytes.
     pub(super) fn take_frame(&mut self) -> Option<usize> {
         let most = self.window_left().min(self.way.spec.frame_bytes);
         let packet = self.packets.front_mut().filter(|_| most > 0)?;
@@ -178,14 +179,14 @@ impl End {
         Some(frame)
     }
 
-    /// A frame left; true when a writer waits for room and there is enough.
+    /// Notes that a frame left. Returns true when a writer waits for room and there is enough.
     pub(super) fn frame_left(&mut self, bytes: usize) -> bool {
-        // What was cleared meanwhile is not counted any more.
+        // Bytes that were cleared meanwhile no longer count.
         self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
         self.room_for_waiting()
     }
 
-    /// True, once, when a writer waits for room and there is enough.
+    /// Returns true, once, when a writer waits for room and there is enough.
     pub(super) fn room_for_waiting(&mut self) -> bool {
         let room = self.way.spec.queue_bytes - self.waiting_bytes;
         let tell = self.wants_room && self.life == Life::Open && room >= self.wakeful_room();
@@ -193,7 +194,7 @@ impl End {
         tell
     }
 
-    /// Everything that was written is on the wire.
+    /// Whether everything written is on the wire.
     pub(super) fn all_left(&self) -> bool {
         self.waiting_bytes == 0
     }
@@ -202,13 +203,13 @@ impl End {
         self.sent_bytes > self.consumed_by_peer
     }
 
-    /// The peer's reader has taken `total` bytes.
+    /// Notes that the peer's reader has taken `total` bytes.
     pub(super) fn peer_consumed(&mut self, total: u64) {
         self.consumed_by_peer = self.consumed_by_peer.max(total);
         debug_assert!(self.consumed_by_peer <= self.sent_bytes);
     }
 
-    /// Bytes arrived; true when there were none to read before.
+    /// Notes arrived bytes; returns true when there were none to read before.
     pub(super) fn receive(&mut self, bytes: usize) -> bool {
         let first = self.unread_bytes == 0;
         self.unread_bytes += bytes;
@@ -223,25 +224,25 @@ impl End {
         self.unread_bytes
     }
 
-    /// Bytes that `peer` sent and that are not here yet.
+    /// Returns the number of bytes that `peer` sent and that are not here yet.
     pub(super) fn missing_of(&self, peer: &End) -> usize {
         let arrived = self.consumed + self.unread_bytes as u64;
         (peer.sent_bytes - arrived) as usize
     }
 
-    /// Only the next `kept` bytes arrive here from now on.
+    /// Lets only the next `kept` bytes arrive here from now on.
     pub(super) fn lose(&mut self, kept: usize) {
         let left = self.arrives_still.map_or(kept, |left| left.min(kept));
         self.arrives_still = Some(left);
     }
 
-    /// Not all that is sent to this end arrives: neither does the news that it was all,
-    /// nor what was taken there.
+    /// Whether bytes to this end are lost. Then the peer's end and its reports of read bytes do not
+    /// arrive either.
     pub(super) fn has_loss(&self) -> bool {
         self.arrives_still.is_some()
     }
 
-    /// How many of these bytes arrive.
+    /// Returns how many of these bytes arrive.
     pub(super) fn before_loss(&mut self, bytes: usize) -> usize {
         let Some(left) = &mut self.arrives_still else { return bytes };
         let bytes = bytes.min(*left);
@@ -249,7 +250,7 @@ impl End {
         bytes
     }
 
-    /// Reads at most so much of what arrived from `peer`.
+    /// Reads at most `most` of the bytes that arrived from `peer`.
     fn read(&mut self, peer: &mut End, most: usize, to: &mut impl BufMut) -> Read {
         let count = most.min(self.unread_bytes);
         let (front, back) = peer.stream.as_slices();
@@ -266,8 +267,8 @@ impl End {
         }
     }
 
-    /// What to tell the peer's sender, when a quarter of the window was taken
-    /// since it was told last: so it never waits for less than that.
+    /// Returns the total to report to the peer's sender, once a quarter of the window was read
+    /// since the last report. So the sender never waits for less than that.
     pub(super) fn take_report(&mut self) -> Option<u64> {
         let step = (self.way.spec.window_bytes as u64).div_ceil(4);
         if self.consumed - self.reported < step {
@@ -277,7 +278,7 @@ impl End {
         Some(self.consumed)
     }
 
-    /// What it had to send and is not on the wire is forgotten.
+    /// Forgets the bytes to send that are not on the wire.
     pub(super) fn clear_sending(&mut self) {
         let queued: usize = self.packets.iter().map(|packet| packet.bytes).sum();
         self.stream.truncate(self.stream.len() - queued);
@@ -285,7 +286,7 @@ impl End {
         self.waiting_bytes = 0;
     }
 
-    /// The end is as if it never was.
+    /// Makes the end as if it had never been.
     pub(super) fn vanish(&mut self) {
         self.life = Life::Gone;
         self.clear_sending();
@@ -293,7 +294,7 @@ impl End {
         self.held.clear();
     }
 
-    /// Nothing will come from it or be heard at it any more.
+    /// Whether nothing will come from this end or reach it any more.
     fn is_over(&self) -> bool {
         match self.life {
             Life::Gone => true,
@@ -304,7 +305,7 @@ impl End {
 }
 
 impl Connection {
-    /// Reads at one of its ends.
+    /// Reads at one of the ends.
     pub(super) fn read(&mut self, accepted: bool, most: usize, to: &mut impl BufMut) -> Read {
         let [dialled, other] = &mut self.ends;
         match accepted {
@@ -313,7 +314,7 @@ impl Connection {
         }
     }
 
-    /// Nobody has to do with it any more.
+    /// Whether neither end needs the connection any more.
     pub(super) fn is_over(&self) -> bool {
         let [one, other] = &self.ends;
         let nobody_hears = |a: &End, b: &End| a.life == Life::Left && b.life == Life::Gone;

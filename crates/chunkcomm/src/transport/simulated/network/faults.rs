@@ -1,4 +1,4 @@
-//! What goes wrong: partitions, stalls, cuts, hosts that stop.
+//! Faults: partitions, stalls, cuts, hosts that stop.
 
 use super::connection::{Item, Life};
 use super::schedule::Step;
@@ -8,15 +8,15 @@ use std::time::Duration;
 
 /// Faults.
 impl Network {
-    /// From now on nothing sent by `from` arrives at `to`, acknowledgements of
-    /// what came the other way included. It is held, as TCP would send it again:
-    /// after [`Network::heal`] it arrives. For both directions call it twice.
+    /// Holds everything sent by `from` to `to` from now on, including acknowledgements for the
+    /// other direction. It arrives after [`Network::heal`], as TCP would send it again. For both
+    /// directions call this twice.
     pub fn partition(&mut self, now: Time, from: HostId, to: HostId) {
         self.advance(now);
         self.blocked.insert((from, to));
     }
 
-    /// What `from` sends arrives at `to` again, what was held after one latency.
+    /// Ends a partition: items from `from` arrive at `to` again, the held ones after one latency.
     pub fn heal(&mut self, now: Time, from: HostId, to: HostId) {
         self.advance(now);
         if !self.blocked.remove(&(from, to)) {
@@ -32,9 +32,9 @@ impl Network {
         }
     }
 
-    /// Nothing arrives at `end` for so long; then all of it does. [`Duration::MAX`]
-    /// is for ever: nobody is told. An end that was just dialled can be stalled at
-    /// once: it is accepted late.
+    /// Holds everything that arrives at `end` for `duration`; then all of it arrives.
+    /// [`Duration::MAX`] is for ever, and no event tells of it. An end that was just dialled can be
+    /// stalled at once: it is accepted late.
     pub fn stall(&mut self, now: Time, end: EndId, duration: Duration) {
         self.advance(now);
         let until = now.after(duration);
@@ -44,9 +44,9 @@ impl Network {
         }
     }
 
-    /// Of what is on its way to `end` only the first `kept` bytes arrive, and nothing
-    /// behind them but the news that the connection is broken: a fault breaks a
-    /// frame anywhere. Goes before [`Network::cut`] or [`Network::leave`].
+    /// Lets only the first `kept` bytes on their way to `end` arrive, and behind them only the news
+    /// that the connection is broken: a fault breaks a frame anywhere. Goes before [`Network::cut`]
+    /// or [`Network::leave`].
     pub fn lose(&mut self, now: Time, end: EndId, kept: usize) {
         self.advance(now);
         if let Some(this) = self.end_mut(end) {
@@ -54,9 +54,9 @@ impl Network {
         }
     }
 
-    /// Cuts the connection of `end`: nothing written from now on arrives. The end
-    /// notices after `here`, its peer after `there`; what was on its way and would
-    /// arrive before that does. [`Duration::MAX`]: it never notices.
+    /// Cuts the connection of `end`: nothing written from now on arrives. The end notices after
+    /// `here`, its peer after `there` ([`Duration::MAX`]: never). Bytes on their way that would
+    /// arrive before that still do.
     pub fn cut(&mut self, now: Time, end: EndId, here: Duration, there: Duration) {
         self.advance(now);
         let slot = self.connections.get_mut(end.connection as usize);
@@ -66,8 +66,8 @@ impl Network {
         self.push_unless_never(now.after(there), Step::Break(end.peer()));
     }
 
-    /// The system of `end` gives its connection up, since nobody answers: it is broken
-    /// here, and the peer is told if that gets through.
+    /// Lets the system of `end` give its connection up, since the peer's does not answer. The
+    /// connection is broken here, and the peer learns it if that gets through.
     pub fn give_up(&mut self, now: Time, end: EndId) {
         self.advance(now);
         self.dispatch(end, Item::Reset);
@@ -80,8 +80,7 @@ impl Network {
         }
     }
 
-    /// The host stops without a word: its ends and listeners are gone, and peers
-    /// hear nothing.
+    /// Stops the host without a word: its ends and listeners are gone, and peers hear nothing.
     pub fn crash(&mut self, now: Time, host: HostId) {
         self.advance(now);
         self.hosts[host.index()].up = false;
@@ -94,8 +93,8 @@ impl Network {
         }
     }
 
-    /// The host runs again and knows no connection: who still has one with it is
-    /// told when it sends, or had sent something that was not taken.
+    /// Lets the host run again, without its connections. A peer that still has one learns this when
+    /// it sends, or had sent bytes that were not taken.
     pub fn restart(&mut self, now: Time, host: HostId) {
         self.advance(now);
         self.hosts[host.index()].up = true;
@@ -103,14 +102,14 @@ impl Network {
             let gone = self.end_mut(end).is_some_and(|this| this.life == Life::Gone);
             let Some(peer) = self.end_mut(end.peer()) else { continue };
             if gone && peer.has_in_flight() {
-                // What was not acknowledged comes again, and is answered so.
+                // Unacknowledged bytes come again, and get this answer.
                 let after = peer.way.spec.latency * 2;
                 self.scheduled.push(now.after(after), Step::Arrive(end.peer(), Item::Reset));
             }
         }
     }
 
-    /// The connections' ends that are in use at a host, oldest first.
+    /// Returns the connections' ends that are in use at a host, oldest first.
     #[must_use]
     pub fn ends_of(&self, host: HostId) -> Vec<EndId> {
         let in_use = |end: &EndId| {
@@ -120,7 +119,7 @@ impl Network {
         self.ends_at(host).into_iter().filter(in_use).collect()
     }
 
-    /// The host of an end.
+    /// Returns the host of an end.
     ///
     /// # Errors
     ///
@@ -144,7 +143,7 @@ impl Network {
         ends
     }
 
-    /// Whether what arrives at `end` now is to be held.
+    /// Whether an item that arrives at `end` now is to be held.
     pub(super) fn is_held(&mut self, end: EndId) -> bool {
         let now = self.now;
         let Some(peer) = self.end_mut(end.peer()).map(|peer| peer.host) else { return false };
@@ -153,7 +152,7 @@ impl Network {
         stalled || self.blocked.contains(&(peer, host))
     }
 
-    /// What was held arrives, unless something still holds it.
+    /// Delivers the held items, unless something still holds them.
     pub(super) fn handle_resume(&mut self, end: EndId) {
         if self.is_held(end) {
             return;

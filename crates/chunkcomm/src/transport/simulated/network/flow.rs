@@ -1,5 +1,5 @@
-//! How a frame travels: from an end's packets over an interface and a wire, then
-//! through time, to the other end.
+//! The travel of a frame: from an end's packets over an interface and a wire, then through time, to
+//! the other end.
 
 use super::connection::{Connection, End, Item, Life};
 use super::schedule::Step;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Sending.
 impl Network {
-    /// The end has something to send.
+    /// Queues an end at its interface, if it has something to send.
     pub(super) fn enqueue(&mut self, end: EndId) {
         let Some(this) = self.end_mut(end) else { return };
         if this.queued || !this.has_frame() {
@@ -59,7 +59,7 @@ impl Network {
         }
     }
 
-    /// The wire is free: takes it, unless there is nothing to send any more.
+    /// Takes the free wire, unless there is nothing left to send.
     fn put_on_wire(&mut self, interface: usize, end: EndId) {
         self.wires.interfaces[interface].state = Sending::Idle;
         let Some(this) = self.end_mut(end) else { return };
@@ -81,7 +81,7 @@ impl Network {
         }
         let wire = self.wires.interfaces[interface].wire;
         self.wires.wires[wire].busy = false;
-        // Whoever waited goes before this host's next frame.
+        // Waiting interfaces go before this host's next frame.
         self.give_wire(wire);
         self.start(interface);
     }
@@ -112,7 +112,7 @@ impl Network {
         self.finish_if_all_left(end);
     }
 
-    /// Says that nothing more comes, once everything is on the wire.
+    /// Ends the writing for the peer, once everything is on the wire.
     pub(super) fn finish_if_all_left(&mut self, end: EndId) {
         let Some(this) = self.end_mut(end) else { return };
         let opening = this.life == Life::Opening;
@@ -123,7 +123,7 @@ impl Network {
         }
     }
 
-    /// Sends `item` from `end` to its peer, behind what is on its way already.
+    /// Sends `item` from `end` to its peer, behind all items on their way.
     pub(super) fn dispatch(&mut self, end: EndId, item: Item) {
         let Some(Some(connection)) = self.connections.get(end.connection as usize) else { return };
         let this = &connection.ends[usize::from(end.accepted)];
@@ -145,9 +145,9 @@ impl Network {
         }
     }
 
-    /// A frame whose last byte would come at `at` takes its turn at the port of a
-    /// switch that leads to its receiver. It goes on while it arrives, so it
-    /// needs the port from `nanos` before `at` on.
+    /// Takes a turn for a frame at the switch's port to the receiver; returns when the last byte,
+    /// due at `at`, arrives. The frame goes on while it arrives, so it needs the port from `nanos`
+    /// before.
     fn through_port(&mut self, port: usize, at: Time, nanos: u64) -> Time {
         let free = self.wires.ports[port];
         let at = at.max(after_nanos(free, nanos));
@@ -161,7 +161,7 @@ impl Network {
     pub(super) fn handle_arrival(&mut self, end: EndId, item: Item) {
         let held = self.is_held(end);
         match self.end_mut(end) {
-            // Behind what is held already, also when that may go on soon.
+            // Behind the held items, even when those may go on soon.
             Some(this) if held || !this.held.is_empty() => this.held.push_back(item),
             Some(_) => self.deliver(end, item),
             None => {}
@@ -259,7 +259,7 @@ impl Network {
             return;
         }
         if end.accepted && this.life == Life::Opening {
-            // Nobody has heard of it yet.
+            // The host has not heard of the connection yet.
             return this.vanish();
         }
         this.broken = true;
@@ -280,7 +280,7 @@ impl Network {
         }
     }
 
-    /// The end is left or gone: its peer learns it the hard way.
+    /// Breaks the connection for the peer of an end that is left or gone.
     pub(super) fn reset_peer_of(&mut self, end: EndId) {
         self.dispatch(end, Item::Reset);
         if let Some(this) = self.end_mut(end) {
@@ -289,12 +289,12 @@ impl Network {
     }
 
     fn answer_with_reset(&mut self, end: EndId) {
-        // A dead end says nothing by itself; its host does.
+        // A dead end sends nothing by itself; its host does.
         let Some(latency) = self.end_mut(end).map(|this| this.way.spec.latency) else { return };
         self.scheduled.push(self.now.after(latency), Step::Arrive(end.peer(), Item::Reset));
     }
 
-    /// Forgets a connection that neither end has to do with.
+    /// Forgets a connection that neither end needs.
     pub(super) fn forget_if_over(&mut self, end: EndId) {
         let slot = &mut self.connections[end.connection as usize];
         if slot.as_deref().is_some_and(Connection::is_over) {

@@ -1,4 +1,4 @@
-//! The heap of what is to happen.
+//! The heap of steps to come.
 
 use super::EndId;
 use super::connection::Item;
@@ -6,7 +6,7 @@ use crate::proto::Time;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// What can happen by itself.
+/// A step that happens by itself.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
     /// The interface's host has spent the cost of a packet.
@@ -15,14 +15,14 @@ pub(super) enum Step {
     Sent(usize),
     /// Something arrives at an end.
     Arrive(EndId, Item),
-    /// What is held at an end may go on.
+    /// Held items at an end may go on.
     Resume(EndId),
     /// A cut is noticed at an end.
     Break(EndId),
 }
 
-/// Steps in the order of their time, those of one time in the order in which
-/// they were made: so a run does not depend on how the heap is built.
+/// Steps in the order of their times; those of the same time, in the order in which they were made.
+/// So a run does not depend on how the heap is built.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     heap: BinaryHeap<Reverse<Scheduled>>,
@@ -50,7 +50,7 @@ impl Schedule {
         self.heap.pop().map(|Reverse(next)| (next.at, next.step))
     }
 
-    /// The next step that is not later than `now`.
+    /// Takes the next step that is not later than `now`.
     pub(super) fn pop_until(&mut self, now: Time) -> Option<(Time, Step)> {
         self.next_time().filter(|next| *next <= now).and_then(|_| self.pop())
     }

@@ -1,51 +1,48 @@
-//! What a link, a medium or a switch is like.
+//! The properties of a link, a medium or a switch.
 
 use std::time::Duration;
 
 /// The properties of a link, a shared medium or a switch.
 ///
-/// A packet is what one write handed over. On an idle way its last byte arrives
-/// after
+/// A packet holds the bytes of one write. On an idle way its last byte arrives after
 ///
 /// ```text
 /// cost_per_packet + bytes / bytes_per_second + latency
 /// ```
 ///
-/// and of packets that queue up each one starts when the bytes of the one before
-/// it are on the wire.
+/// and each packet of a queue starts when the bytes of the one before it are on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkSpec {
-    /// From one end to the other. Opening a connection takes two of them.
+    /// Time from one end to the other. Opening a connection takes two latencies.
     pub latency: Duration,
-    /// At most so much is added to the latency of a frame, by the seed; frames
-    /// of a connection do not overtake each other.
+    /// Most that is added to the latency of a frame, by the seed. Frames of a connection do not
+    /// overtake each other.
     pub jitter: Duration,
     /// Payload in bytes a second; `u64::MAX` for a way without limit.
     pub bytes_per_second: u64,
-    /// What the sender spends on a packet before its first byte leaves (the
-    /// lambda of a cost model). A host spends it packet by packet, without
-    /// keeping others from a shared medium.
+    /// Time that the sender spends on a packet before its first byte leaves (the lambda of a cost
+    /// model). A host spends it packet by packet, without keeping others from a shared medium.
     pub cost_per_packet: Duration,
-    /// Packets are sent in frames of at most this size, and connections and
-    /// hosts take turns by frames. A larger one is cheaper to simulate.
+    /// Largest frame in bytes. Packets are sent in frames, and connections and hosts take turns by
+    /// frames. A larger frame is cheaper to simulate.
     pub frame_bytes: usize,
-    /// What one direction of a connection takes from its writer before it is on
-    /// the wire, as the sending buffer of a socket. A writer that found it full
-    /// can go on when a third is free.
+    /// Bytes that one direction of a connection takes from its writer before they are on the wire,
+    /// as the sending buffer of a socket. A writer that found it full can go on when a third is
+    /// free.
     pub queue_bytes: usize,
-    /// What one direction of a connection may have on the way and unread at its
-    /// receiver, as the receiving buffer of a socket.
+    /// Bytes that one direction of a connection may have on the way and unread at its receiver, as
+    /// the receiving buffer of a socket.
     pub window_bytes: usize,
 }
 
 /// Payload of a full frame of TCP over Ethernet.
 const ETHERNET_PAYLOAD_BYTES: u64 = 1460;
 
-/// What it takes on the wire: with the headers of IP and TCP, the frame's own
-/// header, checksum, preamble and gap.
+/// Bytes of such a frame on the wire: with the headers of IP and TCP, the frame's own header,
+/// checksum, preamble and gap.
 const ETHERNET_FRAME_BYTES: u64 = 1538;
 
-/// Payload a second of an Ethernet of so many bits a second.
+/// Returns the payload a second of an Ethernet with this bit rate.
 const fn ethernet(bits_per_second: u64) -> u64 {
     bits_per_second / 8 * ETHERNET_PAYLOAD_BYTES / ETHERNET_FRAME_BYTES
 }
@@ -91,7 +88,7 @@ impl LinkSpec {
         assert!(sizes.iter().all(|bytes| *bytes <= limit), "sizes are below 4 GiB");
     }
 
-    /// How long so many bytes hold the wire, in nanoseconds, rounded up.
+    /// Returns the nanoseconds for which `bytes` hold the wire, rounded up.
     pub(super) fn wire_nanos(&self, bytes: usize) -> u64 {
         if self.bytes_per_second == u64::MAX {
             return 0;

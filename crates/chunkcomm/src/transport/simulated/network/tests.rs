@@ -8,7 +8,7 @@ use std::time::Duration;
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 
-/// A byte a microsecond, so that times are easily read.
+/// A byte takes a microsecond, so that times are easily read.
 const SLOW: LinkSpec = LinkSpec {
     latency: Duration::from_micros(100),
     jitter: Duration::ZERO,
@@ -19,11 +19,11 @@ const SLOW: LinkSpec = LinkSpec {
     window_bytes: 2000,
 };
 
-/// A network whose readers read everything at once, unless told not to.
+/// A network whose readers read everything at once, except the lazy ones.
 struct Lab {
     network: Network,
     events: Vec<(Time, Event)>,
-    /// What was read at each end, and when last.
+    /// Bytes read at each end, and the time of the last read.
     read: BTreeMap<EndId, (Vec<u8>, Time)>,
     lazy: BTreeSet<EndId>,
 }
@@ -71,7 +71,7 @@ impl Lab {
         }
     }
 
-    /// Until nothing happens any more.
+    /// Runs until nothing more happens.
     fn run(&mut self) {
         while let Some((now, event)) = self.network.next_event() {
             self.handle(now, event);
@@ -88,7 +88,7 @@ impl Lab {
         self.network.write(self.network.now(), end, bytes).unwrap()
     }
 
-    /// How many bytes came, and how long after `since` the last.
+    /// Returns how many bytes arrived, and how long after `since` the last did.
     fn got(&self, end: EndId, since: Time) -> (usize, u64) {
         self.read.get(&end).map_or((0, 0), |(bytes, at)| (bytes.len(), at.0 - since.0))
     }
@@ -255,7 +255,7 @@ fn events_by_a_time_leave_the_rest_for_calls_before_it() {
     lab.write(end, &[1; 10]);
     let arrives = Time(start.0 + (50 + 10 + 100) * US);
     assert_eq!(lab.network.next_event_by(Time(arrives.0 - 1)), None);
-    // Later than that, and earlier than the limit.
+    // Later than the last call, and earlier than the limit.
     lab.network.write(Time(arrives.0 - 1), end.peer(), &[2; 10]).unwrap();
     let readable = Event::Readable(end.peer());
     assert_eq!(lab.network.next_event_by(Time(u64::MAX)), Some((arrives, readable)));
@@ -266,7 +266,7 @@ fn events_by_a_time_leave_the_rest_for_calls_before_it() {
     assert_eq!((read, all), (Ok(Read::Bytes(4)), vec![0, 0, 0, 1, 1, 1, 1]));
 }
 
-/// What a seed gives under jitter: the digest and the deliveries.
+/// Returns the result of a seed under jitter: the digest and the deliveries.
 fn jittered(seed: u64) -> (u64, Vec<Delivery>) {
     let mut network = Network::new(seed);
     network.keep_deliveries();

@@ -1,33 +1,33 @@
-//! What arrived where and when, to compare two runs by.
+//! A trace of deliveries, by which to compare two runs.
 
 use super::{EndId, HostId};
 use crate::proto::Time;
 use crate::proto::random::mix;
 
-/// Something that arrived at an end of a connection.
+/// An arrival at an end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Delivery {
-    /// When.
+    /// Time of the arrival.
     pub at: Time,
-    /// The host that it came from.
+    /// The host that sent it.
     pub from: HostId,
     /// The end of a connection where it arrived.
     pub end: EndId,
-    /// What it was.
+    /// The arrived thing.
     pub what: Arrival,
 }
 
-/// What can arrive at an end of a connection.
+/// The kinds of arrivals at an end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Arrival {
-    /// The connection was opened by a dialler.
+    /// A dialler opened the connection.
     Opened,
-    /// The dialler learns that it is open.
+    /// The dialler learns that the connection is open.
     Agreed,
-    /// The dialler learns that nobody listens.
+    /// The dialler learns that the port has no listener.
     Refused,
-    /// Bytes, so many.
+    /// This many bytes.
     Bytes(u32),
     /// The peer writes nothing more.
     End,
@@ -35,7 +35,7 @@ pub enum Arrival {
     Broken,
 }
 
-/// A running sum over all deliveries, and the deliveries if wanted.
+/// A running digest of all deliveries, and the deliveries if wanted.
 #[derive(Debug, Default)]
 pub(super) struct Trace {
     digest: u64,

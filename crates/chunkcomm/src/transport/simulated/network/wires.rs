@@ -1,11 +1,11 @@
-//! The hosts' interfaces, the wires behind them, and which way leads where.
+//! The hosts' interfaces, the wires behind them, and the ways between hosts.
 
 use super::{EndId, HostId, LinkSpec};
 use crate::proto::Time;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// From a host to itself: no wire, only a little time.
+/// The way from a host to itself: no wire, only a little time.
 const LOOPBACK: LinkSpec = LinkSpec {
     latency: Duration::from_micros(10),
     jitter: Duration::ZERO,
@@ -16,7 +16,7 @@ const LOOPBACK: LinkSpec = LinkSpec {
     window_bytes: 1024 * 1024,
 };
 
-/// How the bytes of one end get to the other.
+/// The way of bytes from one end to the other.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Way {
     pub(super) interface: usize,
@@ -25,7 +25,7 @@ pub(super) struct Way {
     pub(super) spec: LinkSpec,
 }
 
-/// Where a host puts frames on a wire, one after another.
+/// The part of a host that puts frames on a wire, one after another.
 #[derive(Debug)]
 pub(super) struct Interface {
     pub(super) wire: usize,
@@ -34,7 +34,7 @@ pub(super) struct Interface {
     pub(super) state: Sending,
 }
 
-/// What an interface is at.
+/// The state of an interface.
 ///
 /// ```text
 /// Idle -> Preparing -> Waiting -> OnWire -> Idle
@@ -45,17 +45,17 @@ pub(super) enum Sending {
     Idle,
     /// The host spends the cost of a packet of this end.
     Preparing(EndId),
-    /// The wire is another's.
+    /// The wire is taken by another interface.
     Waiting(EndId),
-    /// So many bytes are being put on the wire.
+    /// This many bytes are being put on the wire.
     OnWire(EndId, usize),
 }
 
-/// What carries one frame at a time.
+/// A wire that carries one frame at a time.
 #[derive(Debug, Default)]
 pub(super) struct Wire {
     pub(super) busy: bool,
-    /// Interfaces, in the order in which they came.
+    /// Interfaces that wait, in the order in which they came.
     pub(super) waiting: VecDeque<usize>,
 }
 
@@ -72,7 +72,7 @@ struct Attachment {
 pub(super) struct Wires {
     pub(super) interfaces: Vec<Interface>,
     pub(super) wires: Vec<Wire>,
-    /// When the port of a switch is free again.
+    /// Times at which the ports of switches are free again.
     pub(super) ports: Vec<Time>,
     links: BTreeMap<(HostId, HostId), Way>,
     media: Vec<LinkSpec>,
@@ -80,7 +80,7 @@ pub(super) struct Wires {
 }
 
 impl Wires {
-    /// One more host, which reaches itself.
+    /// Adds a host, which reaches itself.
     pub(super) fn add_host(&mut self, host: HostId) {
         self.attachments.push(Vec::new());
         self.add_direction(host, host, LOOPBACK);
@@ -129,13 +129,13 @@ impl Wires {
         self.interfaces.len() - 1
     }
 
-    /// A link of the two, else the first medium or switch that both are at. Both
-    /// directions are of one kind.
+    /// Returns the way between two hosts: their link, else the first medium or switch that both are
+    /// attached to. Both directions are of one kind.
     pub(super) fn way(&self, from: HostId, to: HostId) -> Option<Way> {
         if let Some(way) = self.links.get(&(from, to)) {
             return Some(*way);
         }
-        // Attachments are in the order in which the media came.
+        // Attachments are in the order in which the media were added.
         let theirs = &self.attachments[to.index()];
         self.attachments[from.index()].iter().find_map(|ours| {
             let there = theirs.iter().find(|there| there.medium == ours.medium)?;

@@ -1,4 +1,4 @@
-//! Whatever is done to a connection, in any order.
+//! Any operations on a connection, in any order.
 
 use super::*;
 use proptest::prelude::*;
@@ -44,7 +44,7 @@ impl Streams {
         self.written[side] += self.network.write(now, self.ends[side], &bytes).unwrap() as u64;
     }
 
-    /// Reads at most so much; false when there was nothing.
+    /// Reads at most `bytes`; returns false when there was nothing.
     fn read(&mut self, side: usize, bytes: usize) -> bool {
         let mut buffer = vec![0; bytes];
         let now = self.network.now();

@@ -11,7 +11,7 @@ fn what_was_written_before_leaving_arrives() {
     assert_eq!(lab.got(end.peer(), Time(0)).0, 3000);
     let now = lab.network.now();
     assert_eq!(lab.network.read(now, end.peer(), &mut [0; 8]), Ok(Read::End));
-    // The other direction has nobody: the first bytes break it.
+    // The other direction has no reader: the first bytes break it.
     lab.write(end.peer(), b"late");
     lab.run();
     assert!(lab.saw(Event::Broken(end.peer())).is_some());
@@ -55,7 +55,7 @@ fn a_one_way_partition_holds_one_way_until_it_heals() {
     assert_eq!(lab.got(end.peer(), start).0, 0);
     assert_eq!(lab.got(end, start).0, 2000, "a window, whose acknowledgements are lost");
     lab.network.heal(Time(start.0 + 10 * MS), left, right);
-    // Behind what was held, though it is sent when nothing is any more.
+    // Behind the held bytes, though sent when none are held any more.
     lab.write(end, &[3; 100]);
     lab.run();
     assert_eq!(lab.got(end, start).0, 3000);
@@ -88,7 +88,7 @@ fn a_cut_is_noticed_at_either_end_in_its_own_time() {
     lab.run();
     assert_eq!(lab.saw(Event::Broken(end)), Some(cut.after(ms(3))));
     assert_eq!(lab.saw(Event::Broken(end.peer())), Some(cut.after(ms(1))));
-    // What was on its way then arrived before it was noticed.
+    // Bytes on their way at the cut arrived before it was noticed.
     assert_eq!(lab.got(end.peer(), start).0, 300);
     let now = lab.network.now();
     assert_eq!(lab.network.read(now, end.peer(), &mut [0; 8]), Err(NetworkError::Broken));
@@ -125,7 +125,7 @@ fn a_cut_can_break_a_frame_anywhere() {
         lab.network.lose(cut, end.peer(), kept);
         lab.network.cut(cut, end, Duration::MAX, Duration::from_millis(1));
         lab.run();
-        // The third one never left as a whole.
+        // The third frame never left as a whole.
         assert_eq!(lab.got(end.peer(), start).0, 100 + kept.min(100), "{kept} kept");
         assert_eq!(lab.saw(Event::Broken(end.peer())), Some(cut.after(Duration::from_millis(1))));
         assert_eq!(lab.saw(Event::Broken(end)), None, "who is never told never knows");
@@ -164,7 +164,7 @@ fn a_stall_for_ever_tells_nobody_until_a_system_gives_up() {
     lab.network.give_up(gives_up, end);
     lab.run();
     assert_eq!(lab.saw(Event::Broken(end)), Some(gives_up));
-    // That way is free: the peer is told.
+    // That way is free: the peer learns of it.
     let told = gives_up.after(Duration::from_micros(100));
     assert_eq!(lab.saw(Event::Broken(end.peer())), Some(told));
     assert_eq!(lab.network.write(lab.network.now(), end, b"x"), Err(NetworkError::Broken));
