@@ -125,6 +125,8 @@ pub use channel::receiver::{Receiver, Receiving};
 pub use channel::sender::{Permit, Sender, Sending};
 pub use channel::value::{Value, ValuePort, ValueSource, ValueWriter};
 pub use channel::{ChannelOptions, Landing};
+#[doc(hidden)]
+pub use chunkcomm_proto::debug_with_causes;
 pub use cluster::{Cluster, ClusterConfig};
 pub use credential::{Credential, CredentialError, FileFault};
 pub use driver::taking::Delivery;
@@ -140,6 +142,14 @@ pub use node::{
     Redelivery,
 };
 pub use process::{Process, ProcessContext, ProcessHandle};
+/// ```
+/// use chunkcomm::{Credential, with_causes};
+///
+/// let error = Credential::load("absent").expect_err("there is no such file");
+/// assert_eq!(error.to_string(), "credential file absent cannot be read or written");
+/// assert!(with_causes(&error).starts_with(&format!("{error}: ")));
+/// assert_eq!(format!("{error:?}"), with_causes(&error));
+/// ```
 pub use proto::causes::with_causes;
 pub use proto::codec;
 pub use proto::flush::{FlushCounts, FlushReason, Policy};

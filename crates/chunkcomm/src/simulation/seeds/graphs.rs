@@ -304,6 +304,7 @@ mod tests {
         assert!(sum.waiting > 150 && sum.channels[1] > 150, "{sum:?}");
     }
 
+    #[cfg(feature = "planted")]
     #[test]
     fn planted_bugs_are_found() {
         for bug in Bug::GRAPHS {

@@ -28,6 +28,7 @@ fn seeds_show_no_violation_and_run_the_same_way_twice() {
 }
 
 /// A plain run hunts only bugs that few seeds find; the command hunts all.
+#[cfg(feature = "planted")]
 #[test]
 fn planted_bugs_are_found() {
     for bug in [

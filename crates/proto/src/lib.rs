@@ -1,0 +1,63 @@
+//! The pure machines of a chunkcomm link: formats and state machines. Bytes, time and
+//! calls go in; bytes, deadlines and events come out. No socket, no task, no lock and no
+//! clock is here: the crate does not depend on tokio, and a test of the workspace reads its
+//! sources.
+//!
+//! This crate serves `chunkcomm`, which needs exactly its version: no stability is promised.
+//! `chunkcomm` exports the stable parts: its `codec`, `FlushReason`, `Policy` and `Lane`.
+//!
+//! Reading order: [`packet`] (the wire), [`message`] (messages in a run), [`flush`] (when a
+//! packet leaves), [`outbox`] (the content of a packet), [`credit`] (how much may be sent),
+//! [`pace`] (how much may be on its way), [`sizing`] (how large a packet is), [`session`]
+//! (packets kept until they are acknowledged), [`liveness`] (is the peer there), [`link`]
+//! (the whole machine of one peer), [`cycle`] (waits across links). Before all of them come
+//! [`hello`], [`credential`] and [`resume`]. Beside them stand [`codec`], [`describe`] and
+//! [`causes`] (how errors show).
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod attempts;
+pub mod backoff;
+pub mod causes;
+pub mod codec;
+pub mod credential;
+pub mod credit;
+pub mod cycle;
+pub mod describe;
+pub mod fair;
+pub mod flush;
+pub mod hello;
+pub mod ids;
+pub mod limits;
+pub mod link;
+pub mod liveness;
+pub mod message;
+pub mod outbox;
+pub mod pace;
+pub mod packet;
+#[doc(hidden)]
+pub mod planted;
+#[doc(hidden)]
+pub mod random;
+pub mod resume;
+pub mod session;
+pub mod sizing;
+pub mod spares;
+
+/// A point in time in nanoseconds since an epoch that the driver chose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// Returns this point plus `duration`, at most the end of time.
+    #[must_use]
+    pub fn after(self, duration: std::time::Duration) -> Time {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Time(self.0.saturating_add(nanos))
+    }
+
+    /// Returns the microseconds from `earlier` to this point; 0 when `earlier` is later.
+    #[must_use]
+    pub fn micros_since(self, earlier: Time) -> u64 {
+        self.0.saturating_sub(earlier.0) / 1_000
+    }
+}

@@ -1,0 +1,214 @@
+//! State and counters of a channel that sends.
+
+use super::Outbox;
+use super::queue::AHEAD_BYTES;
+use crate::Time;
+use crate::flush::{FlushCounts, FlushReason};
+use crate::packet::{ChannelKind, Lane, StreamStart};
+use bytes::Bytes;
+
+/// Properties with which a channel begins.
+#[derive(Debug, Clone)]
+pub struct OpenSpec {
+    /// The channel's lane.
+    pub lane: Lane,
+    /// Whether the channel is one of the library's own, which goes before the others of its
+    /// lane. Known at this end alone.
+    pub system: bool,
+    /// Typed values or bytes.
+    pub kind: ChannelKind,
+    /// Fingerprint of the type.
+    pub fingerprint: u64,
+    /// The channel's part of a stream that the receiver settles.
+    pub stream: Option<StreamStart>,
+    /// The channel's name, at most 255 bytes.
+    pub name: String,
+}
+
+/// Counters of a channel; a plain value.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ChannelCounters {
+    /// Bytes of the channel's messages on the wire, prefixes included.
+    pub bytes: u64,
+    /// Packets with messages of the channel.
+    pub packets: u64,
+    /// Writes that these packets took.
+    pub writes: u64,
+    /// Most of the channel's messages in one packet.
+    pub messages_per_packet_max: u64,
+    /// Sum, over these packets, of the wait of the channel's oldest message, in microseconds.
+    pub queueing_us_total: u64,
+    /// Longest of these waits, in microseconds.
+    pub queueing_us_max: u64,
+    /// Waits for credit.
+    pub credit_waits: u64,
+    /// Numbers of these packets by the reason why they left.
+    pub flushes: FlushCounts,
+}
+
+/// Reason why a channel cannot send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Blocked {
+    /// Nothing: the channel can send.
+    #[default]
+    No,
+    /// The channel's credit is used up.
+    Credit,
+    /// The channel's open waits for credit.
+    Open,
+}
+
+/// State of a channel.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ChannelState {
+    /// Reason why the channel cannot send.
+    pub blocked: Blocked,
+    /// Bytes that the channel may still send.
+    pub credit_bytes: u64,
+    /// Bytes that the channel has sent.
+    pub sent_bytes: u64,
+    /// Time when the oldest message that is staged was staged.
+    pub oldest: Time,
+}
+
+/// A channel that sends.
+#[derive(Debug)]
+pub(super) struct Channel {
+    pub(super) counters: ChannelCounters,
+    pub(super) spec: OpenSpec,
+    pub(super) opened: bool,
+    /// Whether there was open credit for it.
+    pub(super) admitted: bool,
+    pub(super) credit: u64,
+    pub(super) sent_bytes: u64,
+    pub(super) sent_messages: u64,
+    pub(super) large: Option<Large>,
+    /// Round of its lane that the channel has come to.
+    pub(super) round: u64,
+    /// Bytes by which the channel goes before the others of its lane.
+    pub(super) ahead: u64,
+    /// Whether the channel is in a lane's queue.
+    pub(super) queued: bool,
+    /// Whether something is staged without credit for it.
+    pub(super) blocked: bool,
+    pub(super) oldest: Time,
+    pub(super) urgent_until: u64,
+    pub(super) explicit_until: u64,
+    /// Number of messages behind which a message waits for room.
+    pub(super) fit_until: u64,
+    pub(super) end: Option<u64>,
+    /// Whether the channel ends when nothing is staged any more.
+    pub(super) end_when_drained: bool,
+    /// Whether its end was put in a packet.
+    pub(super) ended: bool,
+    /// Packet in which the channel had its last turn; below, the messages and bytes sent before
+    /// that packet.
+    pub(super) turn: u64,
+    pub(super) before: (u64, u64),
+}
+
+/// A large message on its way in fragments.
+#[derive(Debug)]
+pub(super) struct Large {
+    pub(super) bytes: Bytes,
+    pub(super) offset: usize,
+}
+
+impl Channel {
+    /// Creates a channel that begins at `now` and has no credit yet.
+    pub(super) fn new(spec: OpenSpec, now: Time) -> Channel {
+        let first = spec.stream.map_or(0, |stream| stream.first);
+        Channel {
+            counters: ChannelCounters::default(),
+            ahead: if spec.system { AHEAD_BYTES } else { 0 },
+            spec,
+            opened: false,
+            admitted: false,
+            credit: 0,
+            sent_bytes: 0,
+            sent_messages: first,
+            large: None,
+            round: 0,
+            queued: false,
+            blocked: false,
+            oldest: now,
+            urgent_until: 0,
+            explicit_until: 0,
+            fit_until: 0,
+            end: None,
+            end_when_drained: false,
+            ended: false,
+            turn: 0,
+            before: (0, 0),
+        }
+    }
+
+    /// Notes a turn in `packet`; true at the first one.
+    pub(super) fn begins(&mut self, packet: u64) -> bool {
+        let begins = self.turn != packet;
+        if begins {
+            self.turn = packet;
+            self.before = (self.sent_messages, self.sent_bytes);
+        }
+        begins
+    }
+
+    /// Counts the channel's turns in a packet; false when they put nothing in.
+    pub(super) fn count(&mut self, now: Time) -> bool {
+        let counters = &mut self.counters;
+        let (messages, bytes) =
+            (self.sent_messages - self.before.0, self.sent_bytes - self.before.1);
+        if bytes == 0 {
+            return false;
+        }
+        let waited = now.micros_since(self.oldest);
+        counters.bytes += bytes;
+        counters.packets += 1;
+        counters.messages_per_packet_max = counters.messages_per_packet_max.max(messages);
+        counters.queueing_us_total += waited;
+        counters.queueing_us_max = counters.queueing_us_max.max(waited);
+        true
+    }
+}
+
+impl Outbox {
+    /// Counts that the packet that was filled last left for `reason`.
+    pub fn count_flush(&mut self, reason: FlushReason) {
+        for channel in &self.turns {
+            if let Some(channel) = self.channels.get_mut(*channel) {
+                channel.counters.flushes.add(reason);
+            }
+        }
+    }
+
+    /// Counts the `writes` that the packet that was filled last took.
+    pub fn count_writes(&mut self, writes: u64) {
+        for channel in self.turns.drain(..) {
+            if let Some(channel) = self.channels.get_mut(channel) {
+                channel.counters.writes += writes;
+            }
+        }
+    }
+
+    /// Returns the state of `channel`.
+    #[must_use]
+    pub fn state(&self, channel: u32) -> ChannelState {
+        let Some(entry) = self.channels.get(channel) else { return ChannelState::default() };
+        ChannelState {
+            blocked: match (entry.admitted, entry.blocked) {
+                (false, _) => Blocked::Open,
+                (true, true) => Blocked::Credit,
+                (true, false) => Blocked::No,
+            },
+            credit_bytes: entry.credit.saturating_sub(entry.sent_bytes),
+            sent_bytes: entry.sent_bytes,
+            oldest: entry.oldest,
+        }
+    }
+
+    /// Returns the counters of `channel`, while it lasts.
+    #[must_use]
+    pub fn counters(&self, channel: u32) -> Option<ChannelCounters> {
+        self.channels.get(channel).map(|entry| entry.counters)
+    }
+}

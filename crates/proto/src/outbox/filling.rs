@@ -1,0 +1,243 @@
+//! One channel's turn in a packet: how much of its staged messages goes in.
+
+use super::channel::{Channel, Large};
+use super::{Filled, Staged};
+use crate::limits::{FRAGMENT_BYTES_MAX, FRAGMENT_BYTES_MIN, PACKET_OVERHEAD_BYTES};
+use crate::message;
+use crate::packet::{AppendRecords, FRAGMENT_HEAD_BYTES, RECORD_BYTES, STREAM_BYTES};
+use crate::planted;
+use crate::session::{Carried, Session};
+use bytes::Bytes;
+
+/// Outcome of a turn.
+pub(super) enum Put {
+    /// All of the channel is in, or its share is used up: the next channel's turn.
+    Done { more: bool },
+    /// The rest of the packet holds no more of the channel.
+    NoRoom,
+    /// The packet ends with a slice of its own.
+    Tail(Bytes),
+}
+
+/// One channel's turn in a packet.
+pub(super) struct Putting<'a, S> {
+    pub(super) id: u32,
+    pub(super) channel: &'a mut Channel,
+    pub(super) staged: &'a mut S,
+    pub(super) session: &'a mut Session,
+    pub(super) carried: &'a mut Vec<Carried>,
+    /// Largest size of the packet with a fragment.
+    pub(super) fragment_end: usize,
+    /// Whether a packet holds only one message.
+    pub(super) one: bool,
+    pub(super) filled: &'a mut Filled,
+}
+
+impl<S: Staged> Putting<'_, S> {
+    /// Puts in as much as fits of the channel's share of `share` bytes.
+    pub(super) fn put(&mut self, head: &mut Vec<u8>, bytes_max: usize, share: usize) -> Put {
+        if !self.channel.opened && !self.put_open(head, bytes_max) {
+            return Put::NoRoom;
+        }
+        if planted::is!(EndBeforeLast)
+            && self.channel.end.is_some()
+            && !self.channel.end_when_drained
+        {
+            self.channel.end = Some(self.channel.sent_messages);
+        }
+        if self.channel.ended {
+            // Messages that a stream's log has stored since then leave over another channel.
+            return Put::Done { more: false };
+        }
+        let terminated = self.channel.end.is_some_and(|end| end <= self.channel.sent_messages);
+        if terminated {
+            return self.put_end(head, bytes_max);
+        }
+        let share_end = (head.len() + share).min(bytes_max);
+        loop {
+            if self.channel.large.is_some() {
+                return self.put_fragment(head, bytes_max);
+            }
+            if let Some(outcome) = self.put_run(head, bytes_max, share_end) {
+                return outcome;
+            }
+        }
+    }
+
+    /// Puts the open in; false when it does not fit.
+    #[cold]
+    #[inline(never)]
+    fn put_open(&mut self, head: &mut Vec<u8>, bytes_max: usize) -> bool {
+        let spec = &self.channel.spec;
+        let bytes = RECORD_BYTES + STREAM_BYTES + spec.name.len();
+        if bytes_max.saturating_sub(head.len()) < bytes {
+            return false;
+        }
+        head.open_for(self.id, spec.lane, spec.kind, spec.fingerprint, spec.stream, &spec.name);
+        self.channel.opened = true;
+        self.carry(false);
+        true
+    }
+
+    /// Puts a run in; `None` when a large message is next.
+    fn put_run(&mut self, head: &mut Vec<u8>, bytes_max: usize, share_end: usize) -> Option<Put> {
+        let credit = (self.channel.credit - self.channel.sent_bytes) as usize;
+        let view = self.staged.view(self.id);
+        let total = view.front.len() + view.back.len();
+        if total == 0 {
+            // Reports that the channel was found empty.
+            self.staged.consume(self.id, 0, 0);
+            return Some(self.put_end(head, bytes_max));
+        }
+        let space = bytes_max.saturating_sub(head.len() + RECORD_BYTES);
+        let share = share_end.saturating_sub(head.len() + RECORD_BYTES);
+        let whole = !view.large && !self.one && total <= share.min(credit);
+        let taken = if whole {
+            message::Walk { bytes: total, messages: view.messages, at_large: false }
+        } else {
+            let messages_max = if self.one { 1 } else { u32::MAX };
+            // At least one message, if the packet has room for it.
+            let walk = message::walk(view.front, view.back, share.min(credit), messages_max);
+            if walk.messages > 0 || walk.at_large {
+                walk
+            } else {
+                message::walk(view.front, view.back, space.min(credit), 1)
+            }
+        };
+        if taken.messages == 0 {
+            return self.nothing_fits(taken, bytes_max, space, credit);
+        }
+        head.run(self.id, taken.bytes as u32, taken.messages);
+        let front = view.front.len().min(taken.bytes);
+        head.extend_from_slice(&view.front[..front]);
+        head.extend_from_slice(&view.back[..taken.bytes - front]);
+        self.staged.consume(self.id, taken.bytes, taken.messages);
+        self.channel.sent_bytes += taken.bytes as u64;
+        self.sent(taken.messages);
+        if taken.at_large && !self.one {
+            return None;
+        }
+        let more = taken.bytes < total;
+        if more || self.one {
+            Some(Put::Done { more: true })
+        } else {
+            Some(self.put_end(head, bytes_max))
+        }
+    }
+
+    #[inline(never)]
+    fn nothing_fits(
+        &mut self,
+        taken: message::Walk,
+        bytes_max: usize,
+        space: usize,
+        credit: usize,
+    ) -> Option<Put> {
+        if taken.at_large {
+            // Only the mark is consumed: the message counts when it is complete.
+            self.staged.consume(self.id, 1, 1);
+            let bytes = self.staged.take_large(self.id);
+            self.channel.large = Some(Large { bytes, offset: 0 });
+            return None;
+        }
+        let view = self.staged.view(self.id);
+        if let Some((prefix, length)) = message::first(view.front, view.back)
+            && PACKET_OVERHEAD_BYTES + prefix + length > bytes_max
+        {
+            // The message was staged before it was known that the peer takes small packets: it
+            // leaves in fragments.
+            let (front, back) = (view.front, view.back);
+            let whole = front.iter().chain(back).skip(prefix).take(length).copied();
+            let bytes = whole.collect();
+            self.staged.consume(self.id, prefix + length, 1);
+            self.channel.large = Some(Large { bytes, offset: 0 });
+            return None;
+        }
+        if credit < space {
+            self.channel.blocked = true;
+            return Some(Put::Done { more: true });
+        }
+        Some(Put::NoRoom)
+    }
+
+    #[inline(never)]
+    fn put_fragment(&mut self, head: &mut Vec<u8>, bytes_max: usize) -> Put {
+        let Some(large) = &mut self.channel.large else { return Put::Done { more: true } };
+        if bytes_max.saturating_sub(head.len()) < FRAGMENT_HEAD_BYTES {
+            return Put::NoRoom;
+        }
+        let credit = (self.channel.credit - self.channel.sent_bytes) as usize;
+        let left = large.bytes.len() - large.offset;
+        let room = self.fragment_end - head.len() - FRAGMENT_HEAD_BYTES;
+        if room < left.min(FRAGMENT_BYTES_MIN) {
+            return Put::NoRoom;
+        }
+        let bytes = left.min(FRAGMENT_BYTES_MAX).min(credit).min(room);
+        if bytes < left.min(FRAGMENT_BYTES_MIN) {
+            self.channel.blocked = true;
+            return Put::Done { more: true };
+        }
+        head.fragment(self.id, large.bytes.len() as u64, bytes as u32);
+        let tail = large.bytes.slice(large.offset..large.offset + bytes);
+        large.offset += bytes;
+        if !planted::is!(CreditNotSpentByFragment) {
+            self.channel.sent_bytes += bytes as u64;
+        }
+        if bytes == left {
+            self.channel.large = None;
+            self.sent(1);
+        }
+        Put::Tail(tail)
+    }
+
+    /// Puts the end in, if there is one. Called with nothing staged, or nothing that is to be
+    /// sent.
+    #[inline]
+    fn put_end(&mut self, head: &mut Vec<u8>, bytes_max: usize) -> Put {
+        if !self.channel.end_when_drained && self.channel.end.is_none() {
+            return Put::Done { more: false };
+        }
+        self.put_end_if_due(head, bytes_max)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn put_end_if_due(&mut self, head: &mut Vec<u8>, bytes_max: usize) -> Put {
+        if self.channel.end_when_drained {
+            let view = self.staged.view(self.id);
+            if !view.front.is_empty() || !view.back.is_empty() {
+                // A ring that grew shows its next part when the one before is empty.
+                return Put::Done { more: true };
+            }
+            self.channel.end_when_drained = false;
+            self.channel.end = Some(self.channel.sent_messages);
+        }
+        if self.channel.end != Some(self.channel.sent_messages) {
+            return Put::Done { more: false };
+        }
+        if bytes_max.saturating_sub(head.len()) < RECORD_BYTES {
+            return Put::NoRoom;
+        }
+        head.end(self.id, self.channel.sent_messages);
+        self.channel.end = None;
+        self.channel.ended = true;
+        self.carry(true);
+        Put::Done { more: false }
+    }
+
+    fn sent(&mut self, messages: u32) {
+        self.channel.sent_messages += u64::from(messages);
+        self.filled.messages += messages;
+        let oldest = self.channel.oldest;
+        self.filled.oldest = Some(self.filled.oldest.map_or(oldest, |seen| seen.min(oldest)));
+        self.carry(false);
+    }
+
+    fn carry(&mut self, end: bool) {
+        let messages = self.channel.sent_messages;
+        let carried = Carried { channel: self.id, messages, end };
+        self.session.carry(carried);
+        self.carried.push(carried);
+        self.filled.entries += 1;
+    }
+}

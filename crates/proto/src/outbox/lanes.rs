@@ -1,0 +1,146 @@
+//! Filling a packet: the first lane, and the turns in it.
+
+use super::filling::{Put, Putting};
+use super::{BULK_FIRST_EVERY, Outbox, SHARE_BYTES_MIN, Staged};
+use crate::Time;
+use crate::flush::Policy;
+use crate::packet::Lane;
+use crate::planted;
+use crate::session::Session;
+use bytes::Bytes;
+
+/// Result of filling a packet.
+#[derive(Debug, Default)]
+pub struct Filled {
+    /// Time when it was filled.
+    pub at: Time,
+    /// Bytes that end the packet, not copied.
+    pub tail: Option<Bytes>,
+    /// Messages that were completed in the packet.
+    pub messages: u32,
+    /// Whether something did not fit.
+    pub fit: bool,
+    /// Number of entries noted in the session for the packet.
+    pub entries: u32,
+    /// Time when the oldest message in the packet was staged.
+    pub oldest: Option<Time>,
+}
+
+impl Outbox {
+    /// Fills `head` up to `bytes_max` in all; notes its messages and ends in `session`.
+    pub fn fill(
+        &mut self,
+        staged: &mut impl Staged,
+        session: &mut Session,
+        head: &mut Vec<u8>,
+        bytes_max: usize,
+        now: Time,
+    ) -> Filled {
+        self.packets += 1;
+        self.carried.clear();
+        self.turns.clear();
+        let bulk_first = self.packets.is_multiple_of(BULK_FIRST_EVERY);
+        let lanes =
+            if bulk_first { [Lane::Bulk, Lane::Express] } else { [Lane::Express, Lane::Bulk] };
+        let mut filled = Filled { at: now, ..Filled::default() };
+        for lane in lanes {
+            let before = head.len();
+            let room = if lane == Lane::Bulk { self.bulk_room() } else { usize::MAX };
+            let room = [bytes_max, before.saturating_add(room)];
+            let full =
+                room[1] > before && self.fill_lane(lane, staged, session, head, room, &mut filled);
+            let tail = filled.tail.as_ref().map_or(0, Bytes::len);
+            self.express_bytes = match (lane, head.len() - before + tail) {
+                (Lane::Express, bytes) => self.express_bytes.saturating_add(bytes),
+                (Lane::Bulk, 0) => self.express_bytes,
+                (Lane::Bulk, _) => 0,
+            };
+            if full {
+                break;
+            }
+        }
+        self.express.filled();
+        self.bulk.filled();
+        let channels = &mut self.channels;
+        self.turns.retain(|id| channels.get_mut(*id).is_some_and(|channel| channel.count(now)));
+        self.note_shared(now);
+        self.gathering.left(filled.messages, now);
+        filled
+    }
+
+    fn note_shared(&mut self, now: Time) {
+        for id in &self.turns {
+            if self.last_channel != *id && self.last_channel != 0 {
+                self.shared_at = Some(now);
+            }
+            self.last_channel = *id;
+        }
+    }
+
+    /// Fills a packet from one lane; true when the packet is complete. It may grow to
+    /// `bytes_max`, with a fragment at its end to `fragment_end`.
+    fn fill_lane(
+        &mut self,
+        lane: Lane,
+        staged: &mut impl Staged,
+        session: &mut Session,
+        head: &mut Vec<u8>,
+        [bytes_max, fragment_end]: [usize; 2],
+        filled: &mut Filled,
+    ) -> bool {
+        let bytes_max = bytes_max.min(fragment_end);
+        let queue = if lane == Lane::Express { &mut self.express } else { &mut self.bulk };
+        // The share is the same for all channels, whichever is first.
+        let share =
+            (bytes_max.saturating_sub(head.len()) / queue.len().max(1)).max(SHARE_BYTES_MIN);
+        loop {
+            let Some(id) = queue.pop() else { return false };
+            let Some(channel) = self.channels.get_mut(id) else { continue };
+            if channel.begins(self.packets) {
+                self.turns.push(id);
+            }
+            let before = channel.sent_bytes;
+            let mut put = Putting {
+                id,
+                channel,
+                staged,
+                session,
+                carried: &mut self.carried,
+                fragment_end,
+                one: self.gathering.policy() == Policy::Unbuffered,
+                filled,
+            };
+            let outcome = put.put(head, bytes_max, share);
+            let again = match outcome {
+                Put::Done { more } => more && !channel.blocked,
+                Put::NoRoom | Put::Tail(_) => true,
+            };
+            self.credit_waits += u64::from(channel.blocked);
+            channel.counters.credit_waits += u64::from(channel.blocked);
+            channel.queued = again;
+            channel.round = queue.took(channel.round, channel.sent_bytes - before);
+            if again {
+                channel.round = queue.push(id, channel.round, channel.ahead);
+            }
+            if planted::is!(BlockedKeepsTurn) && channel.blocked {
+                channel.queued = true;
+                queue.push(id, channel.round, channel.ahead);
+                return true;
+            }
+            match outcome {
+                Put::NoRoom => {
+                    filled.fit = true;
+                    return true;
+                }
+                Put::Tail(tail) => {
+                    filled.tail = Some(tail);
+                    return true;
+                }
+                Put::Done { .. } => {}
+            }
+            if self.gathering.policy() == Policy::Unbuffered && filled.messages > 0 {
+                return true;
+            }
+        }
+    }
+}
