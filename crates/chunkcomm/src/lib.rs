@@ -60,18 +60,29 @@
 //! # Layers
 //!
 //! `proto` is pure (formats and state machines), `transport` provides byte streams,
-//! `driver` moves bytes between the two. The exported types stand on top.
+//! `driver` moves bytes between the two. The exported types stand on top. The machines of a
+//! link are the crate `chunkcomm-proto`, which promises no stability; its stable parts are exported
+//! here ([`codec`], [`FlushReason`], [`Policy`], [`Lane`]).
 //!
 //! Reading order:
 //!
 //! - [`Node`], [`Sender`], [`Receiver`];
-//! - [`BytesSender`] and [`BytesReceiver`], [`Gather`];
+//! - [`BytesSender`] and [`BytesReceiver`], [`SelectAll`];
 //! - [`SendingPort`] and [`Value`], ends that travel in messages;
 //! - [`call`] for requests and their answers;
 //! - [`Cluster`] for programs on many machines;
 //! - [`mod@process`] for functions that other nodes run;
 //! - [`Registry`] and [`launch`] for programs of several processes;
 //! - [`proto`].
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `tls` | yes | Credentials and TLS. Without it a node listens beyond loopback only if told to be insecure. |
+//! | `metrics` | no | The counters of links through the facade of the crate `metrics`. |
+//! | `simulation` | no | Whole programs on a simulated network in virtual time. |
+//! | `planted` | no | Bugs that the simulation must find. For the library's own tests only. |
 //!
 //! # Types
 //!
@@ -118,10 +129,10 @@ pub use call::{CallClient, CallError, Service};
 pub use channel::bytes_receiver::BytesReceiver;
 pub use channel::bytes_sender::{BytesPermit, BytesSender};
 pub use channel::ends::{ReceivingEnd, SendingEnd};
-pub use channel::gather::{GATHER_TURN_BYTES, Gather, Gathered};
 pub use channel::many::{any_ready, send_bytes_to_all, send_to_all};
 pub use channel::ports::{Arriving, Departing, ReceivingPort, SendingPort};
 pub use channel::receiver::{Receiver, Receiving};
+pub use channel::select_all::{SELECT_TURN_BYTES, SelectAll, Selected};
 pub use channel::sender::{Permit, Sender, Sending};
 pub use channel::value::{Value, ValuePort, ValueSource, ValueWriter};
 pub use channel::{ChannelOptions, Landing};

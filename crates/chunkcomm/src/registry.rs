@@ -2,7 +2,7 @@
 //!
 //! A function cannot be sent, but its name can. Every copy of a program builds the same
 //! [`Registry`], first thing in `main`, and one copy asks another to run a function by its name.
-//! With [`Registry::prints`] and [`Registry::difference`] the two check, before anything is run,
+//! With [`Registry::fingerprints`] and [`Registry::difference`] the two check, before anything is run,
 //! that they mean the same function. Functions that have channels to others are
 //! [processes](crate::process).
 //!
@@ -22,10 +22,10 @@
 //! ```
 
 mod error;
-mod prints;
+mod fingerprints;
 
 pub use error::CallError;
-pub use prints::{Difference, FunctionPrint, TypePrint};
+pub use fingerprints::{Difference, FunctionFingerprint, TypeFingerprint};
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -120,11 +120,11 @@ impl Entry {
             && self.output.hash == describe::<O>().hash
     }
 
-    fn print(&self) -> FunctionPrint {
-        FunctionPrint {
+    fn print(&self) -> FunctionFingerprint {
+        FunctionFingerprint {
             name: self.name.to_string(),
-            input: TypePrint::of(&self.input),
-            output: TypePrint::of(&self.output),
+            input: TypeFingerprint::of(&self.input),
+            output: TypeFingerprint::of(&self.output),
         }
     }
 }
@@ -192,17 +192,17 @@ impl Registry {
     /// Names and type fingerprints of all functions, in the order in which they were registered:
     /// announced to another process before it is asked for calls.
     #[must_use]
-    pub fn prints(&self) -> Vec<FunctionPrint> {
+    pub fn fingerprints(&self) -> Vec<FunctionFingerprint> {
         self.entries.iter().map(Entry::print).collect()
     }
 
-    /// The first function that another process announced (its [`prints`](Registry::prints)) and
+    /// The first function that another process announced (its [`fingerprints`](Registry::fingerprints)) and
     /// that this one does not have, or has with other types. `None` when every one of them can be
     /// called here.
     ///
     /// A function that only this registry has is no difference.
     #[must_use]
-    pub fn difference(&self, theirs: &[FunctionPrint]) -> Option<Difference> {
+    pub fn difference(&self, theirs: &[FunctionFingerprint]) -> Option<Difference> {
         theirs.iter().find_map(|their| {
             let ours = self.lookup(&their.name).map(Entry::print);
             let same = ours.as_ref().is_some_and(|ours| ours.same_types(their));
@@ -331,18 +331,18 @@ mod tests {
     #[test]
     fn registries_are_compared_by_name_and_types() {
         let ours = sample();
-        assert_eq!(ours.difference(&ours.prints()), None);
+        assert_eq!(ours.difference(&ours.fingerprints()), None);
 
         let mut other = Registry::new();
         other.register("sum", |point: (f32, f64)| point.0);
-        let difference = ours.difference(&other.prints()).unwrap();
+        let difference = ours.difference(&other.fingerprints()).unwrap();
         assert_eq!(difference.theirs.name, "sum");
         assert_ne!(difference.ours.unwrap().input, difference.theirs.input);
 
         let mut more = sample();
         more.register("more", |number: u8| number);
-        assert_eq!(more.difference(&ours.prints()), None, "more functions do no harm");
-        let difference = ours.difference(&more.prints()).unwrap();
+        assert_eq!(more.difference(&ours.fingerprints()), None, "more functions do no harm");
+        let difference = ours.difference(&more.fingerprints()).unwrap();
         assert_eq!((difference.theirs.name.as_str(), difference.ours), ("more", None));
     }
 }

@@ -11,9 +11,9 @@ use chunkcomm::{Address, Cluster, Node, Policy, Registry};
 use crate::crew::Crew;
 use crate::error::StartError;
 use crate::farm::Farm;
+use crate::handshake::shake_hands;
 use crate::serving::FARMER;
 use crate::settings::{Model, NodeSettings, Prefetch, Runtime, WorkersAs};
-use crate::welcome::welcome;
 use crate::worker::Farmer;
 
 /// Most workers that one farmer starts.
@@ -204,7 +204,7 @@ impl FarmBuilder {
         }
         let (prefetch, grain, deadline) = (self.prefetch, self.grain, self.start_deadline);
         let (mut crew, registry) = self.hire(&sizes, &node, &own_address)?;
-        let links = welcome(&node, &mut crew, &registry, deadline).await?;
+        let links = shake_hands(&node, &mut crew, &registry, deadline).await?;
         Ok(Farm::new(node, registry, crew, links, prefetch, grain))
     }
 
@@ -242,7 +242,7 @@ impl FarmBuilder {
             crew.hire_thread(Farmer::Here(node.clone()), self.node, &registry)?;
         }
         crew.hire_members(cluster);
-        let links = welcome(&node, &mut crew, &registry, self.start_deadline).await?;
+        let links = shake_hands(&node, &mut crew, &registry, self.start_deadline).await?;
         Ok(Farm::new(node, registry, crew, links, self.prefetch, self.grain))
     }
 

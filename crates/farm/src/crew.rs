@@ -220,7 +220,7 @@ impl Crew {
 impl Loss {
     /// Whether this says why the worker is lost, not only what that broke.
     pub(crate) fn is_a_cause(&self) -> bool {
-        matches!(self, Loss::Exited(_) | Loss::Ended(_) | Loss::Died(_) | Loss::Nonsense)
+        matches!(self, Loss::Exited(_) | Loss::Ended(_) | Loss::Died(_) | Loss::Malformed)
     }
 
     /// Whether the worker ended as one does whose farmer is done.

@@ -29,7 +29,7 @@ pub enum Loss {
     /// The worker closed its channel.
     Closed,
     /// The worker sent bytes that are no answer to any assignment of its own.
-    Nonsense,
+    Malformed,
     /// The farm killed the worker's process when it lost another worker.
     Dismissed,
     /// The worker had not ended after this time; a process was then killed.
@@ -49,7 +49,7 @@ impl fmt::Display for Loss {
             Loss::Link(error) => error.fmt(f),
             Loss::Send(error) => error.fmt(f),
             Loss::Closed => f.write_str("it closed its channel"),
-            Loss::Nonsense => f.write_str("it sent what is no answer to any assignment"),
+            Loss::Malformed => f.write_str("it sent what is no answer to any assignment"),
             Loss::Dismissed => f.write_str("it was killed since another worker was lost"),
             Loss::Late(waited) => {
                 write!(f, "it was still at work after {} s", waited.as_secs_f64())

@@ -84,7 +84,7 @@
 //! Threads of one process that share memory are better served by a work-stealing
 //! pool.
 //!
-//! Reading order: `farm` (what the user holds), `builder`, `welcome` (how workers
+//! Reading order: `farm` (what the user holds), `builder`, `handshake` (how workers
 //! arrive), `run` (one run), `link` and `crew` below it, `serving` (the node of a
 //! cluster as a worker), `worker` and `compute` on the other side, and `proto`, the
 //! decisions.
@@ -94,6 +94,7 @@ mod compute;
 mod crew;
 mod error;
 mod farm;
+mod handshake;
 mod link;
 mod name;
 mod proto;
@@ -101,7 +102,6 @@ mod run;
 mod serving;
 mod settings;
 mod stats;
-mod welcome;
 mod worker;
 
 pub use builder::{FarmBuilder, WORKER_COUNT_MAX};

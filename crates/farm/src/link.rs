@@ -113,7 +113,7 @@ impl Link {
             Ok(looked) => return Poll::Ready(Ok(looked)),
             Err(TryRecvError::Ended) => return Poll::Ready(Err(Loss::Closed)),
             Err(TryRecvError::Failed(error)) => return Poll::Ready(Err(Loss::Link(error))),
-            Err(_) => return Poll::Ready(Err(Loss::Nonsense)),
+            Err(_) => return Poll::Ready(Err(Loss::Malformed)),
         }
         self.answers.poll_recv(context).map(|received| match received {
             Ok(Some(bytes)) => Ok(look(&bytes)),

@@ -222,7 +222,7 @@ where
                 stats.assignments += 1;
                 stats.busy += Duration::from_nanos(busy_ns);
                 let answered = self.plan.schedule.handle_answer(worker);
-                answered.map_err(|_| self.lost(worker, Loss::Nonsense))?;
+                answered.map_err(|_| self.lost(worker, Loss::Malformed))?;
                 if let Some(depths) = &mut self.plan.depths
                     && let Some(depth) = depths[worker].handle_answer(busy_ns)
                 {
@@ -236,7 +236,7 @@ where
                 worker: self.workers[worker].worker.clone(),
                 text: text.to_owned(),
             }),
-            Err(wire::Malformed) => Err(self.lost(worker, Loss::Nonsense)),
+            Err(wire::Malformed) => Err(self.lost(worker, Loss::Malformed)),
         }
     }
 
@@ -251,14 +251,14 @@ where
             let bytes = match results.next() {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => return Ok(()),
-                Err(wire::Malformed) => return Err(self.lost(worker, Loss::Nonsense)),
+                Err(wire::Malformed) => return Err(self.lost(worker, Loss::Malformed)),
             };
             let result = decode::<O>(bytes).map_err(|source| {
                 let worker = self.workers[worker].worker.clone();
                 RunError::Result { index, worker, source }
             })?;
             let accepted = self.delivery.accept(index, assigned, result, &mut self.each);
-            accepted.map_err(|NotExpected| self.lost(worker, Loss::Nonsense))?;
+            accepted.map_err(|NotExpected| self.lost(worker, Loss::Malformed))?;
             index += 1;
         }
     }

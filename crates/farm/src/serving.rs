@@ -64,7 +64,7 @@ pub enum ServeError {
     /// This program does not have a function of the farm, or has it with other types.
     Differs(Box<Difference>),
     /// The farmer sent bytes that are no assignment: another version of this program?
-    Nonsense,
+    Malformed,
     /// The thread for the tasks could not be started.
     Thread(io::Error),
     /// The cluster has ended otherwise than by being finished.
@@ -90,7 +90,7 @@ impl fmt::Display for ServeError {
                     found.theirs
                 ),
             },
-            ServeError::Nonsense => f.write_str("the farmer sent bytes that are no assignment"),
+            ServeError::Malformed => f.write_str("the farmer sent bytes that are no assignment"),
             ServeError::Thread(_) => f.write_str("the thread for the tasks could not be started"),
             ServeError::Ended(end) => end.fmt(f),
         }
@@ -109,7 +109,7 @@ impl std::error::Error for ServeError {
             ServeError::Send(error) => error.source(),
             ServeError::Recv(error) => error.source(),
             ServeError::Thread(error) => Some(error),
-            ServeError::Differs(_) | ServeError::Nonsense | ServeError::Ended(_) => None,
+            ServeError::Differs(_) | ServeError::Malformed | ServeError::Ended(_) => None,
         }
     }
 }

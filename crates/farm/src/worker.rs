@@ -170,9 +170,9 @@ pub(crate) async fn serve(
     let Some(setup) = tasks.recv().await? else {
         return Ok(());
     };
-    let setup: Setup = decode(&setup).map_err(|_| ServeError::Nonsense)?;
+    let setup: Setup = decode(&setup).map_err(|_| ServeError::Malformed)?;
     if !(wire::VERSIONS.0..=wire::VERSIONS.1).contains(&setup.version) {
-        return Err(ServeError::Nonsense);
+        return Err(ServeError::Malformed);
     }
     if let Some(difference) = registry.difference(&setup.functions) {
         say(&mut answers, &Reply::Differs(difference.clone())).await?;
@@ -252,7 +252,7 @@ impl Desk {
                     Err(TryRecvError::Empty) => break true,
                     Err(TryRecvError::Ended) => return Ok(()),
                     Err(TryRecvError::Failed(error)) => return Err(error.into()),
-                    Err(_) => return Err(ServeError::Nonsense),
+                    Err(_) => return Err(ServeError::Malformed),
                 }
                 if self.now - slice >= SLICE {
                     break false;
@@ -281,9 +281,9 @@ impl Desk {
 
     /// Runs an assignment here or hands it to the compute thread.
     fn take(&mut self, bytes: &[u8]) -> Result<Taken, ServeError> {
-        let assignment = wire::read_assignment(bytes).map_err(|_| ServeError::Nonsense)?;
+        let assignment = wire::read_assignment(bytes).map_err(|_| ServeError::Malformed)?;
         let bench = self.benches.get_mut(assignment.function as usize);
-        let bench = bench.ok_or(ServeError::Nonsense)?;
+        let bench = bench.ok_or(ServeError::Malformed)?;
         // An assignment without tasks only asks whether the worker is there.
         if bench.placement.place() == Place::Thread && assignment.count > 0 {
             self.thread.hand_over(assignment.run, bytes.to_vec());

@@ -1,7 +1,7 @@
 //! Services that several nodes provide under one name: each call goes to the provider with the
 //! fewest calls of this client in flight.
 
-use super::Prints;
+use super::Fingerprints;
 use super::line::Line;
 use super::opening::Reach;
 use super::options::CallOptions;
@@ -49,12 +49,12 @@ impl<Resp: DeserializeOwned + Send + 'static> Named<Resp> {
         &mut self,
         service: &Arc<str>,
         options: &CallOptions,
-        prints: &Prints,
+        fingerprints: &Fingerprints,
         tried: &[NodeId],
     ) -> Option<(NodeId, Arc<Line<Resp>>)> {
         if self.changed.has_changed().unwrap_or(true) {
             self.changed.mark_unchanged();
-            self.look_again(service, options, prints);
+            self.look_again(service, options, fingerprints);
         }
         self.in_flight.clear();
         self.in_flight.extend(
@@ -74,13 +74,18 @@ impl<Resp: DeserializeOwned + Send + 'static> Named<Resp> {
 
     /// Updates the lines. A provider that is gone loses its line; calls in flight keep it until
     /// they are answered.
-    fn look_again(&mut self, service: &Arc<str>, options: &CallOptions, prints: &Prints) {
+    fn look_again(
+        &mut self,
+        service: &Arc<str>,
+        options: &CallOptions,
+        fingerprints: &Fingerprints,
+    ) {
         let providers = self.directory.providers(service);
         self.lines.retain(|(id, _)| providers.contains(id));
         for id in providers {
             if self.lines.iter().all(|(known, _)| *known != id) {
                 let reach = self.directory.reach(id, service);
-                self.lines.push((id, Line::new(service, reach, options, prints)));
+                self.lines.push((id, Line::new(service, reach, options, fingerprints)));
             }
         }
     }

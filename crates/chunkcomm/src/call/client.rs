@@ -5,7 +5,7 @@ use super::error::CallError;
 use super::line::{Line, Outcome, Sent, deadline};
 use super::opening::ToPeer;
 use super::options::CallOptions;
-use super::{Prints, runtime_of};
+use super::{Fingerprints, runtime_of};
 use crate::driver::clock;
 use crate::driver::wakers::locked;
 use crate::error::OpenError;
@@ -51,7 +51,7 @@ pub struct CallClient<Req, Resp> {
 struct Inner<Resp> {
     service: Arc<str>,
     options: CallOptions,
-    prints: Prints,
+    fingerprints: Fingerprints,
     runtime: Handle,
     target: Target<Resp>,
 }
@@ -112,8 +112,8 @@ impl Node {
         Resp: Serialize + DeserializeOwned + Send + 'static,
     {
         let reach = Box::new(ToPeer(Mutex::new(peer.clone())));
-        CallClient::new(self, name, options, |service, options, prints| {
-            Target::One(Line::new(service, reach, options, prints))
+        CallClient::new(self, name, options, |service, options, fingerprints| {
+            Target::One(Line::new(service, reach, options, fingerprints))
         })
     }
 }
@@ -144,16 +144,17 @@ where
         node: &Node,
         name: &str,
         options: CallOptions,
-        target: impl FnOnce(&Arc<str>, &CallOptions, &Prints) -> Target<Resp>,
+        target: impl FnOnce(&Arc<str>, &CallOptions, &Fingerprints) -> Target<Resp>,
     ) -> Result<CallClient<Req, Resp>, OpenError> {
         if name.is_empty() || name.len() > SERVICE_NAME_BYTES_MAX {
             return Err(OpenError::Name { bytes: name.len() });
         }
-        let prints = Prints::of::<Req, Resp>(options.schema.as_ref()).map_err(OpenError::Type)?;
+        let fingerprints =
+            Fingerprints::of::<Req, Resp>(options.schema.as_ref()).map_err(OpenError::Type)?;
         let service: Arc<str> = name.into();
-        let target = target(&service, &options, &prints);
+        let target = target(&service, &options, &fingerprints);
         let runtime = runtime_of(node);
-        let inner = Arc::new(Inner { service, options, prints, runtime, target });
+        let inner = Arc::new(Inner { service, options, fingerprints, runtime, target });
         Ok(CallClient { inner, timeout: None, types: PhantomData })
     }
 
@@ -198,7 +199,8 @@ where
             Target::One(line) => Ok((None, Arc::clone(line))),
             Target::Named(named) => {
                 let mut named = locked(named);
-                let chosen = named.choose(&inner.service, &inner.options, &inner.prints, tried);
+                let chosen =
+                    named.choose(&inner.service, &inner.options, &inner.fingerprints, tried);
                 let Some((id, line)) = chosen else {
                     let (service, why) = (Arc::clone(&inner.service), named.why_nobody());
                     return Err(CallError::NoProvider { service, why });

@@ -104,8 +104,9 @@ pub(super) async fn serve<Req, H>(
     H: Handler<Req>,
 {
     let service = Arc::clone(&shared.name);
-    let (table, prints) = (shared.node.table(), &shared.prints);
-    let judged = table.judge(opened, ChannelKind::Typed, &prints.request, shared.node.runtime());
+    let (table, fingerprints) = (shared.node.table(), &shared.fingerprints);
+    let judged =
+        table.judge(opened, ChannelKind::Typed, &fingerprints.request, shared.node.runtime());
     let mut rx = match judged.await {
         Ok(rx) => rx,
         Err(error) => return tracing::warn!(%service, ?error, "a client was refused"),
@@ -148,7 +149,7 @@ where
 {
     let Some(Word::Hello(answers, lane)) = next_word::<Req>(rx).await else { return None };
     let name = format!("{ANSWERS_PREFIX}{answers}");
-    let (node, print) = (&shared.node, &shared.prints.answer);
+    let (node, print) = (&shared.node, &shared.fingerprints.answer);
     let options = ChannelOptions::default().lane(lane);
     let end = node.try_open(&rx.link, &name, &options, ChannelKind::Typed, print).ok()?;
     Some(Tx::new(end, node.peer(Arc::clone(&rx.link))))

@@ -1,7 +1,7 @@
 //! A client's way to one provider: two channels, opened when they are first needed and again
 //! when they were lost, and the calls in flight on them.
 
-use super::Prints;
+use super::Fingerprints;
 use super::error::CallError;
 use super::opening::Reach;
 use super::options::CallOptions;
@@ -53,7 +53,7 @@ pub(super) struct Line<Resp> {
     pub(super) service: Arc<str>,
     pub(super) reach: Box<dyn Reach>,
     pub(super) options: CallOptions,
-    pub(super) prints: Prints,
+    pub(super) fingerprints: Fingerprints,
     pub(super) state: Mutex<State<Resp>>,
     pub(super) opening: tokio::sync::Mutex<()>,
     /// Copy of the machine's count, to be read without its lock.
@@ -81,13 +81,13 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         service: &Arc<str>,
         reach: Box<dyn Reach>,
         options: &CallOptions,
-        prints: &Prints,
+        fingerprints: &Fingerprints,
     ) -> Arc<Line<Resp>> {
         Arc::new(Line {
             service: Arc::clone(service),
             reach,
             options: options.clone(),
-            prints: prints.clone(),
+            fingerprints: fingerprints.clone(),
             state: Mutex::new(State {
                 calls: Calls::default(),
                 up: None,

@@ -72,19 +72,19 @@ use serde::de::DeserializeOwned;
 
 /// Fingerprints of a service's types, compared by the two ends.
 #[derive(Debug, Clone)]
-struct Prints {
+struct Fingerprints {
     request: Fingerprint,
     answer: Fingerprint,
 }
 
-impl Prints {
-    fn of<Req, Resp>(schema: Option<&String>) -> Result<Prints, TypeRefused>
+impl Fingerprints {
+    fn of<Req, Resp>(schema: Option<&String>) -> Result<Fingerprints, TypeRefused>
     where
         Req: DeserializeOwned,
         Resp: DeserializeOwned,
     {
         let options = ChannelOptions { schema: schema.cloned(), ..ChannelOptions::default() };
-        Ok(Prints {
+        Ok(Fingerprints {
             request: described::<Req>(&options)?.in_role("request/1"),
             answer: described::<Resp>(&options)?.in_role("answer/1"),
         })

@@ -76,7 +76,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
     fn open_over(self: &Arc<Self>, peer: &Peer) -> Result<(), LinkError> {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let (node, lane) = (peer.node(), self.options.lane);
-        let (options, print) = (ChannelOptions::default().lane(lane), &self.prints.request);
+        let (options, print) = (ChannelOptions::default().lane(lane), &self.fingerprints.request);
         let name = channel(&self.service);
         let end = node.try_open(&peer.link, &name, &options, ChannelKind::Typed, print)?;
         let mut tx = Tx::new(end, peer.clone());
@@ -97,7 +97,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         }
         // Without the lock: on a runtime that is shutting down the task ends at once.
         let ending = Ending { line: Arc::downgrade(self), number, answers, node: node.clone() };
-        let print = self.prints.answer.clone();
+        let print = self.fingerprints.answer.clone();
         let reading = runtime_of(&node).spawn(answers::read(ending, peer.clone(), print));
         share_last_woken();
         match &mut locked(&self.state).up {

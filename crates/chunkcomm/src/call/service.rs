@@ -4,7 +4,7 @@ use super::connection::serve;
 use super::error::{ServeError, ServiceCloseError};
 use super::handling::{Handler, Launching, Queued};
 use super::options::ServiceOptions;
-use super::{Prints, runtime_of};
+use super::{Fingerprints, runtime_of};
 use crate::Node;
 use crate::driver::clock;
 use crate::driver::wakers::locked;
@@ -26,7 +26,7 @@ pub(super) struct Shared<Req, H> {
     pub(super) name: Arc<str>,
     pub(super) node: Node,
     pub(super) runtime: Handle,
-    pub(super) prints: Prints,
+    pub(super) fingerprints: Fingerprints,
     pub(super) handler: H,
     pub(super) parallel: bool,
     pub(super) serving: Mutex<Serving<Queued<Req>, AbortHandle>>,
@@ -157,7 +157,8 @@ impl Node {
         if name.is_empty() || name.len() > SERVICE_NAME_BYTES_MAX {
             return Err(ServeError::Name { bytes: name.len() });
         }
-        let prints = Prints::of::<Req, Resp>(schema.as_ref()).map_err(ServeError::Type)?;
+        let fingerprints =
+            Fingerprints::of::<Req, Resp>(schema.as_ref()).map_err(ServeError::Type)?;
         if !self.table().expect(&channel(name)) {
             return Err(ServeError::Taken { name: name.to_owned() });
         }
@@ -166,7 +167,7 @@ impl Node {
             name: Arc::clone(&name),
             node: self.clone(),
             runtime: runtime_of(self),
-            prints,
+            fingerprints,
             handler,
             parallel,
             serving: Mutex::new(Serving::new(at_once, waiting)),

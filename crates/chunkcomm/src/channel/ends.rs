@@ -32,7 +32,7 @@ pub(crate) mod sealed {
         ) -> Poll<Result<(), SendError>>;
     }
 
-    /// The calls by which a gather takes from a receiver.
+    /// The calls by which a `SelectAll` takes from a receiver.
     pub trait Receives {
         /// The messages that are received.
         type Item;

@@ -5,7 +5,7 @@
 //! - [`sender`], [`receiver`]: ends for values;
 //! - [`bytes_sender`], [`bytes_receiver`]: ends for the user's own bytes;
 //! - [`tx`], [`calls`]: the parts that both kinds share;
-//! - [`gather`] takes from many receivers in turn, [`many`] sends to many, [`ends`] has
+//! - [`select_all`] takes from many receivers in turn, [`many`] sends to many, [`ends`] has
 //!   the traits that both use;
 //! - [`ports`]: ends that travel in messages; [`value`] stands on them.
 
@@ -14,10 +14,10 @@ pub(crate) mod bytes_receiver;
 pub(crate) mod bytes_sender;
 mod calls;
 pub(crate) mod ends;
-pub(crate) mod gather;
 pub(crate) mod many;
 pub(crate) mod ports;
 pub(crate) mod receiver;
+pub(crate) mod select_all;
 pub(crate) mod sender;
 pub(crate) mod tx;
 pub(crate) mod value;

@@ -4,7 +4,7 @@ use super::JoinError;
 use super::launch::{Environment, Launcher, Meet, Place, PlaceError, ssh};
 use crate::credential::Credential;
 use crate::proto::cluster::Signature;
-use crate::registry::FunctionPrint;
+use crate::registry::FunctionFingerprint;
 use crate::{CREDENTIAL_FILE_VARIABLE, Node, NodeBuilder, Registry};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -110,8 +110,8 @@ impl ClusterConfig {
     /// are opened. So nodes of several versions of a program can be exchanged one after the other
     /// in a running cluster.
     pub fn registry(mut self, registry: &Registry) -> ClusterConfig {
-        let functions = registry.prints().into_iter().map(function);
-        let processes = registry.processes.prints().map(process);
+        let functions = registry.fingerprints().into_iter().map(function);
+        let processes = registry.processes.fingerprints().map(process);
         self.functions = Some(functions.chain(processes).collect());
         self
     }
@@ -218,7 +218,7 @@ impl ClusterConfig {
     }
 }
 
-fn function(print: FunctionPrint) -> Signature {
+fn function(print: FunctionFingerprint) -> Signature {
     Signature {
         hashes: vec![print.input.hash, print.output.hash],
         types: format!("{} -> {}", print.input.text, print.output.text),
@@ -226,7 +226,7 @@ fn function(print: FunctionPrint) -> Signature {
     }
 }
 
-fn process(print: FunctionPrint) -> Signature {
+fn process(print: FunctionFingerprint) -> Signature {
     let types = format!("of {}", print.input.text);
     Signature { hashes: vec![print.input.hash], types, name: print.name }
 }

@@ -245,7 +245,7 @@ impl Work {
                 // A late word of a line that is over is dropped.
                 let Some(Wire { peer, .. }) = self.wires.get(&line) else { return };
                 if let Err(why) = lines::check_version(peer, word.since()) {
-                    peer.gone(why.as_str());
+                    peer.declare_dead(why.as_str());
                     self.wires.remove(&line);
                     return self.manager.handle_lost(line, why);
                 }
@@ -260,7 +260,7 @@ impl Work {
                 // A lost member is reported as dead; a node that never became one is marked gone
                 // here.
                 if let (Some(wire), Phase::Failed(_)) = (wire, self.manager.phase()) {
-                    wire.peer.gone(why);
+                    wire.peer.declare_dead(why);
                 }
             }
         }
@@ -330,7 +330,7 @@ impl Work {
                 continue;
             }
             if words.try_send(word).is_err() {
-                wire.peer.gone("it does not take the manager's words");
+                wire.peer.declare_dead("it does not take the manager's words");
             }
             if last {
                 // The writer sends the last word before it ends the line.

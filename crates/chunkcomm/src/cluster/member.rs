@@ -213,7 +213,7 @@ impl Line<'_> {
             let heard = self.state.change(|it| it.handle_message(message));
             heard.map_err(|error| error.to_string())
         });
-        heard.inspect_err(|why| self.manager.gone(why.as_str()))?;
+        heard.inspect_err(|why| self.manager.declare_dead(why.as_str()))?;
         bury_the_dead(self.state, before);
         Ok(())
     }

@@ -75,7 +75,7 @@ impl State {
                 let mut losses = 0;
                 tokio::select! {
                     () = lines::deserted(&peer, &address, &mut losses) => {
-                        peer.gone(format!("nobody listens any more at {address}, where it was"));
+                        peer.declare_dead(format!("nobody listens any more at {address}, where it was"));
                     }
                     _ = peer.closed() => {}
                 }

@@ -39,8 +39,8 @@ pub(crate) enum Outcome {
 pub(crate) enum Notify {
     Nobody,
     Task(Waker),
-    /// Tells a gather, at the receiver's place in it.
-    Gather(Arc<dyn Fn() + Send + Sync>),
+    /// Tells a `SelectAll`, at the receiver's place in it.
+    SelectAll(Arc<dyn Fn() + Send + Sync>),
 }
 
 /// State that the driver shares with the receiver of a channel; locked once a run.
@@ -121,14 +121,14 @@ impl RxShared {
         }
         put(&mut queue);
         let tell = match &queue.notify {
-            Notify::Gather(tell) => Notify::Gather(Arc::clone(tell)),
+            Notify::SelectAll(tell) => Notify::SelectAll(Arc::clone(tell)),
             _ => std::mem::replace(&mut queue.notify, Notify::Nobody),
         };
         drop(queue);
         match tell {
             Notify::Nobody => {}
             Notify::Task(waker) => waker.wake(),
-            Notify::Gather(tell) => tell(),
+            Notify::SelectAll(tell) => tell(),
         }
         Some(())
     }

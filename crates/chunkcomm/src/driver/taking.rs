@@ -402,7 +402,7 @@ impl RxEnd {
     /// Calls `tell` from now on when something arrives, and once at the start.
     pub(crate) fn notify(&mut self, tell: Arc<dyn Fn() + Send + Sync>) {
         let once = Arc::clone(&tell);
-        self.shared.with_queue(|queue| queue.notify = Notify::Gather(tell));
+        self.shared.with_queue(|queue| queue.notify = Notify::SelectAll(tell));
         once();
     }
 

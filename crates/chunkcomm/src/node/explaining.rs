@@ -28,7 +28,7 @@ impl Node {
     /// - a task that waits elsewhere (for a lock, a call, a timer);
     /// - a node that waits for itself;
     /// - a ring of more than 16 nodes;
-    /// - a channel with an empty inbox at which somebody waits in `recv` or by a gather.
+    /// - a channel with an empty inbox at which somebody waits in `recv`, its own or that of a `SelectAll`.
     ///
     /// # Cancel safety
     ///

@@ -134,12 +134,12 @@ impl Node {
         self.shared.hello.incarnation
     }
 
-    /// Ends all sessions with the peer of this incarnation, as [`Peer::gone`] does
+    /// Ends all sessions with the peer of this incarnation, as [`Peer::declare_dead`] does
     /// with one.
     pub fn gone(&self, incarnation: u128, why: &str) {
         for link in self.shared.table.links() {
             if link.peer.incarnation == incarnation {
-                self.peer(link).gone(why);
+                self.peer(link).declare_dead(why);
             }
         }
     }

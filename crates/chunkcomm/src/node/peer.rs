@@ -141,7 +141,7 @@ impl Peer {
     ///
     /// `why` goes into the error of every call that waits for the peer. Otherwise only the peer's
     /// silence would end these waits.
-    pub fn gone(&self, why: impl Into<String>) {
+    pub fn declare_dead(&self, why: impl Into<String>) {
         let error = LinkError::new(self.name(), LinkCause::Gone(why.into()));
         self.link.command(Command::Abort(error));
     }

@@ -10,7 +10,7 @@ use crate::error::SendError;
 use crate::moving::crossing::Leaving;
 use crate::moving::{LineWord, Saying};
 use crate::node::{Node, Peer};
-use crate::registry::{Difference, FunctionPrint};
+use crate::registry::{Difference, FunctionFingerprint};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -29,7 +29,7 @@ pub struct ProcessHandle {
     id: u64,
     line: Saying,
     peer: Peer,
-    print: FunctionPrint,
+    print: FunctionFingerprint,
     ended: oneshot::Receiver<Outcome>,
     /// Whether nothing is to be sent any more.
     over: bool,

@@ -6,7 +6,7 @@ use super::panics::{Panicked, catch};
 use super::words::End;
 use crate::proto::codec::{DecodeError, decode};
 use crate::proto::describe::Description;
-use crate::registry::{FunctionPrint, Registry, TypePrint, describe_for};
+use crate::registry::{FunctionFingerprint, Registry, TypeFingerprint, describe_for};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ impl<I> Process<I> {
         self.description.hash
     }
 
-    pub(super) fn print(&self) -> FunctionPrint {
+    pub(super) fn print(&self) -> FunctionFingerprint {
         print(&self.name, &self.description)
     }
 }
@@ -78,12 +78,16 @@ impl fmt::Debug for Entries {
 
 impl Entries {
     /// Names and input types of all processes.
-    pub(crate) fn prints(&self) -> impl Iterator<Item = FunctionPrint> {
+    pub(crate) fn fingerprints(&self) -> impl Iterator<Item = FunctionFingerprint> {
         self.0.iter().map(|(name, entry)| print(name, &entry.description))
     }
 
     /// The process with this name and input, or the one that has the name instead.
-    pub(super) fn find(&self, name: &str, hash: u64) -> Result<&Entry, Option<FunctionPrint>> {
+    pub(super) fn find(
+        &self,
+        name: &str,
+        hash: u64,
+    ) -> Result<&Entry, Option<FunctionFingerprint>> {
         match self.0.get(name) {
             Some(entry) if entry.description.hash == hash => Ok(entry),
             Some(entry) => Err(Some(print(name, &entry.description))),
@@ -92,9 +96,9 @@ impl Entries {
     }
 }
 
-fn print(name: &str, input: &Description) -> FunctionPrint {
-    let output = TypePrint { hash: 0, text: "process".to_owned() };
-    FunctionPrint { name: name.to_owned(), input: TypePrint::of(input), output }
+fn print(name: &str, input: &Description) -> FunctionFingerprint {
+    let output = TypeFingerprint { hash: 0, text: "process".to_owned() };
+    FunctionFingerprint { name: name.to_owned(), input: TypeFingerprint::of(input), output }
 }
 
 impl Registry {

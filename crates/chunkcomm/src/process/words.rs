@@ -1,6 +1,6 @@
 //! Words of two nodes about processes.
 
-use crate::registry::FunctionPrint;
+use crate::registry::FunctionFingerprint;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -42,7 +42,7 @@ pub(crate) enum End {
     /// Its future was dropped.
     Stopped,
     /// The node does not have the process, or has it with another input.
-    Differs(Option<FunctionPrint>),
+    Differs(Option<FunctionFingerprint>),
     /// The input could not be decoded.
     Input(String),
     /// The node runs this many processes already, as many as it may.

@@ -7,7 +7,7 @@ use crate::support::{
 use bytes::Bytes;
 use chunkcomm::launch::Launcher;
 use chunkcomm::{
-    Address, ChannelOptions, Gather, Lane, Node, Receiver, RecvError, SendError, Sender,
+    Address, ChannelOptions, Lane, Node, Receiver, RecvError, SelectAll, SendError, Sender,
     SendingEnd, any_ready, send_bytes_to_all, send_to_all,
 };
 use futures_core::Stream;
@@ -225,17 +225,17 @@ fn recv_recv_many_and_the_stream() {
 }
 
 #[test]
-fn the_recv_of_a_gather() {
+fn the_recv_of_select_all() {
     on_both(|| async {
         let pair = tight().await;
-        let mut gather = Gather::new();
+        let mut all = SelectAll::new();
         for name in ["one", "two"] {
             let (sender, receiver) = pair.channel(name).await;
-            gather.add(receiver);
+            all.add(receiver);
             sends_all(sender);
         }
         let mut next = [0, 0];
-        while let Some((index, message)) = at_last!(gather.recv()).unwrap() {
+        while let Some((index, message)) = at_last!(all.recv()).unwrap() {
             assert!(message == value(next[index]), "message {} of {index}", next[index]);
             next[index] += 1;
         }
@@ -400,13 +400,13 @@ fn a_sink_whose_room_a_clone_takes() {
 }
 
 #[test]
-fn the_recv_of_a_gather_of_bytes() {
+fn the_recv_of_select_all_of_bytes() {
     on_both(|| async {
         let pair = tight().await;
-        let mut gather = Gather::new();
+        let mut all = SelectAll::new();
         for name in ["one", "two"] {
             let (mut sender, receiver) = pair.bytes(name).await;
-            gather.add(receiver);
+            all.add(receiver);
             tokio::spawn(async move {
                 for number in 0..COUNT {
                     limited(sender.send(Bytes::from(value(number).1))).await.unwrap();
@@ -414,7 +414,7 @@ fn the_recv_of_a_gather_of_bytes() {
             });
         }
         let mut next = [0, 0];
-        while let Some((index, message)) = at_last!(gather.recv()).unwrap() {
+        while let Some((index, message)) = at_last!(all.recv()).unwrap() {
             assert!(message == value(next[index]).1.as_bytes(), "{} of {index}", next[index]);
             next[index] += 1;
         }

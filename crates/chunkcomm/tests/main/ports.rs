@@ -254,7 +254,7 @@ fn a_node_that_is_gone_ends_the_ends_that_it_had() {
         sender.send(&7).await.unwrap();
         let held = limited(ends.recv()).await.unwrap().unwrap();
         assert_eq!(limited(at_home[0].recv()).await.unwrap(), Some(7));
-        pair.peer.gone("the plug was pulled");
+        pair.peer.declare_dead("the plug was pulled");
         let error = limited(at_home[0].recv()).await.unwrap_err();
         assert!(matches!(error, PortError::Receive(_)), "{error}");
         for here in &mut at_home[1..] {
@@ -431,7 +431,7 @@ fn a_node_beyond_the_next_that_is_gone_is_named() {
         let (out, mut from) = row.a.sending_port::<u64>().unwrap();
         let (into, _to) = row.a.receiving_port::<u64>().unwrap();
         let held = row.pass_on((out, into)).await;
-        row.links[1].gone("it burns");
+        row.links[1].declare_dead("it burns");
         let error = limited(from.recv()).await.unwrap_err();
         assert!(error.to_string().contains("c is gone: it burns"), "{error}");
         drop(held);

@@ -421,7 +421,7 @@ fn a_node_that_dies_is_named_and_its_own_processes_end() {
         let (out, mut from) = two.here.sending_port().unwrap();
         let process = two.here.instantiate(&two.peer, &two.programs.wait, out).await.unwrap();
         assert_eq!(limited(from.recv()).await.unwrap(), Some(1));
-        two.peer.gone("its fan stopped");
+        two.peer.declare_dead("its fan stopped");
         let error = limited(process).await.unwrap_err();
         assert_eq!(error.to_string(), "process \"wait\": there is gone: its fan stopped");
         // At the node `there` the creator is gone, and nobody wants the process any more.

@@ -1,7 +1,7 @@
 //! A node whose runtime has ended: no call waits on it for ever.
 
 use crate::support::{Pair, limited, pair};
-use chunkcomm::{AcceptError, ConnectError, Gather, Receiver, Sender};
+use chunkcomm::{AcceptError, ConnectError, Receiver, SelectAll, Sender};
 use std::future::Future;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
@@ -107,7 +107,7 @@ fn waits_on_channels(
     });
 }
 
-/// Begins a call, and a gather of this receiver.
+/// Begins a call, and a `SelectAll` of this receiver.
 fn waits_on_others(waits: &mut Waits, pair: &Pair, receiver: Receiver<u64>) {
     // A service and processes run on the runtime in which they are made: here on one that lasts.
     let service = pair.a.serve("slow", |(): ()| std::future::pending::<Result<(), String>>());
@@ -116,10 +116,10 @@ fn waits_on_others(waits: &mut Waits, pair: &Pair, receiver: Receiver<u64>) {
         client.call(&()).await.unwrap_err();
         drop(service);
     });
-    let mut gather = Gather::new();
-    gather.add(receiver);
-    begins(waits, "a gather", async move {
-        gather.recv().await.unwrap_err();
+    let mut all = SelectAll::new();
+    all.add(receiver);
+    begins(waits, "a SelectAll", async move {
+        all.recv().await.unwrap_err();
     });
 }
 

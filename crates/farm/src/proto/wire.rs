@@ -23,7 +23,7 @@
 
 use chunkcomm::codec::{EncodeError, decode, encode_into_vec};
 use chunkcomm::launch::Token;
-use chunkcomm::registry::{Difference, FunctionPrint};
+use chunkcomm::registry::{Difference, FunctionFingerprint};
 use serde::{Deserialize, Serialize};
 
 /// The channel from the farmer to a worker.
@@ -82,7 +82,7 @@ fn common(ours: (u16, u16), theirs: (u16, u16)) -> Option<u16> {
 pub(crate) struct Setup {
     /// Version that both sides use.
     pub(crate) version: u16,
-    pub(crate) functions: Vec<FunctionPrint>,
+    pub(crate) functions: Vec<FunctionFingerprint>,
 }
 
 /// The worker's answer to the [`Setup`].

@@ -50,7 +50,7 @@ enum Greeted {
 }
 
 /// Waits until every worker of the crew is ready; returns their links by index.
-pub(crate) async fn welcome(
+pub(crate) async fn shake_hands(
     node: &Node,
     crew: &mut Crew,
     registry: &Registry,
@@ -109,7 +109,7 @@ async fn meet_all(
                     arrived[name.index] = true;
                     let node = node.clone();
                     let arrived = Arrived { name: name.clone(), peer, answers };
-                    let setup = Setup { version, functions: registry.prints() };
+                    let setup = Setup { version, functions: registry.fingerprints() };
                     greetings.spawn(make_ready(node, arrived, setup));
                 }
             }
@@ -180,7 +180,7 @@ async fn try_make_ready(node: Node, arrived: Arrived, setup: &Setup) -> Result<L
             let difference = Box::new(difference);
             return Err(Failure::Differs(StartError::Differs { worker: name, difference }, tasks));
         }
-        Err(_) => return Err(Failure::Lost(Loss::Nonsense)),
+        Err(_) => return Err(Failure::Lost(Loss::Malformed)),
     }
     let mut shortest = Duration::MAX;
     let mut ping = Vec::new();

@@ -2,7 +2,7 @@
 
 use crate::support::{Pair, limited, on_both, on_one_thread, pair, tcp};
 use bytes::Bytes;
-use chunkcomm::{GATHER_TURN_BYTES, Gather, Node, Receiver, RecvError, Sender};
+use chunkcomm::{Node, Receiver, RecvError, SELECT_TURN_BYTES, SelectAll, Sender};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -33,26 +33,26 @@ fn a_fast_peer_does_not_starve_a_slow_one() {
             sender.send_all(0..count).await.unwrap();
             limited(sender.sync()).await.unwrap();
         }
-        let mut gather = Gather::new();
+        let mut all = SelectAll::new();
         for receiver in receivers {
-            gather.add(receiver);
+            all.add(receiver);
         }
-        assert_eq!(gather.open(), 3);
+        assert_eq!(all.open(), 3);
         // Everything has arrived: one message of each peer in turn.
         let mut next = [0; 3];
         for round in 0..30 {
-            let (index, number) = limited(gather.recv()).await.unwrap().unwrap();
+            let (index, number) = limited(all.recv()).await.unwrap().unwrap();
             assert_eq!(number, next[index], "round {round}");
             next[index] += 1;
         }
         assert_eq!(next, [10, 10, 10]);
         drop(senders);
-        while let Some((index, number)) = limited(gather.recv()).await.unwrap() {
+        while let Some((index, number)) = limited(all.recv()).await.unwrap() {
             assert_eq!(number, next[index]);
             next[index] += 1;
         }
         assert_eq!(next, counts);
-        assert_eq!(gather.open(), 0);
+        assert_eq!(all.open(), 0);
     });
 }
 
@@ -60,7 +60,7 @@ fn a_fast_peer_does_not_starve_a_slow_one() {
 fn large_messages_pay_with_turns_that_they_pass() {
     on_both(|| async {
         let (_hub, mut senders, receivers) = star::<Vec<u8>>(2).await;
-        let large = vec![1; 12 * GATHER_TURN_BYTES as usize];
+        let large = vec![1; 12 * SELECT_TURN_BYTES as usize];
         for _ in 0..2 {
             senders[0].1.send(&large).await.unwrap();
         }
@@ -69,13 +69,13 @@ fn large_messages_pay_with_turns_that_they_pass() {
         }
         limited(senders[1].1.sync()).await.unwrap();
         limited(senders[0].1.sync()).await.unwrap();
-        let mut gather = Gather::new();
+        let mut all = SelectAll::new();
         for receiver in receivers {
-            gather.add(receiver);
+            all.add(receiver);
         }
         let mut taken = [0u32; 2];
         while taken[0] < 2 {
-            let (index, _) = limited(gather.recv()).await.unwrap().unwrap();
+            let (index, _) = limited(all.recv()).await.unwrap().unwrap();
             taken[index] += 1;
         }
         // A large message makes its peer pass eleven turns or so.
@@ -88,27 +88,27 @@ fn it_waits_for_whoever_comes_and_receivers_may_be_added_later() {
     on_both(|| async {
         let pair = pair().await;
         let (mut one, receiver) = pair.channel::<u32>("one").await;
-        let mut gather = Gather::new();
-        assert_eq!(limited(gather.recv()).await.unwrap(), None, "nobody will ever come");
-        assert_eq!(gather.add(receiver), 0);
+        let mut all = SelectAll::new();
+        assert_eq!(limited(all.recv()).await.unwrap(), None, "nobody will ever come");
+        assert_eq!(all.add(receiver), 0);
         let waits = tokio::spawn(async move {
-            let first = gather.recv().await;
-            (gather, first.unwrap())
+            let first = all.recv().await;
+            (all, first.unwrap())
         });
         tokio::task::yield_now().await;
         one.send(&1).await.unwrap();
-        let (mut gather, first) = limited(waits).await.unwrap();
+        let (mut all, first) = limited(waits).await.unwrap();
         assert_eq!(first, Some((0, 1)));
         let (mut two, receiver) = pair.channel::<u32>("two").await;
         two.send(&2).await.unwrap();
         limited(two.sync()).await.unwrap();
-        assert_eq!(gather.add(receiver), 1);
-        assert_eq!(limited(gather.recv()).await.unwrap(), Some((1, 2)));
+        assert_eq!(all.add(receiver), 1);
+        assert_eq!(limited(all.recv()).await.unwrap(), Some((1, 2)));
         drop(one);
         two.send(&3).await.unwrap();
-        assert_eq!(limited(gather.recv()).await.unwrap(), Some((1, 3)));
+        assert_eq!(limited(all.recv()).await.unwrap(), Some((1, 3)));
         drop(two);
-        assert_eq!(limited(gather.recv()).await.unwrap(), None);
+        assert_eq!(limited(all.recv()).await.unwrap(), None);
     });
 }
 
@@ -116,20 +116,20 @@ fn it_waits_for_whoever_comes_and_receivers_may_be_added_later() {
 fn a_lost_peer_is_named_and_the_others_go_on() {
     on_both(|| async {
         let (_hub, mut senders, receivers) = star::<u32>(3).await;
-        let mut gather = Gather::new();
+        let mut all = SelectAll::new();
         for receiver in receivers {
-            gather.add(receiver);
+            all.add(receiver);
         }
         senders[1].1.send(&7).await.unwrap();
         limited(senders[1].1.sync()).await.unwrap();
         senders[1].1.peer().abort();
-        assert_eq!(limited(gather.recv()).await.unwrap(), Some((1, 7)));
-        let (index, error) = limited(gather.recv()).await.unwrap_err();
+        assert_eq!(limited(all.recv()).await.unwrap(), Some((1, 7)));
+        let (index, error) = limited(all.recv()).await.unwrap_err();
         assert_eq!(index, 1);
         assert!(matches!(error, RecvError::Lost { .. }) && error.to_string().contains("peer-1"));
         senders[0].1.send(&8).await.unwrap();
-        assert_eq!(limited(gather.recv()).await.unwrap(), Some((0, 8)));
-        assert_eq!(gather.open(), 2);
+        assert_eq!(limited(all.recv()).await.unwrap(), Some((0, 8)));
+        assert_eq!(all.open(), 2);
     });
 }
 
@@ -137,9 +137,9 @@ fn a_lost_peer_is_named_and_the_others_go_on() {
 fn messages_that_need_the_links_memory_come_through_it_too() {
     on_both(|| async {
         let (_hub, senders, receivers) = star::<String>(3).await;
-        let mut gather = Gather::new();
+        let mut all = SelectAll::new();
         for receiver in receivers {
-            gather.add(receiver);
+            all.add(receiver);
         }
         for (node, mut sender) in senders {
             tokio::spawn(async move {
@@ -151,7 +151,7 @@ fn messages_that_need_the_links_memory_come_through_it_too() {
             });
         }
         let mut taken = [0; 3];
-        while let Some((index, text)) = limited(gather.recv()).await.unwrap() {
+        while let Some((index, text)) = limited(all.recv()).await.unwrap() {
             assert_eq!(text.len(), [6_000_000, 6][taken[index] % 2]);
             taken[index] += 1;
         }
@@ -163,9 +163,9 @@ fn messages_that_need_the_links_memory_come_through_it_too() {
 fn nothing_is_lost_or_doubled_under_load() {
     on_both(|| async {
         let (_hub, senders, receivers) = star::<(u8, u32)>(4).await;
-        let mut gather = Gather::new();
+        let mut all = SelectAll::new();
         for receiver in receivers {
-            gather.add(receiver);
+            all.add(receiver);
         }
         for (index, (node, mut sender)) in senders.into_iter().enumerate() {
             tokio::spawn(async move {
@@ -176,7 +176,7 @@ fn nothing_is_lost_or_doubled_under_load() {
             });
         }
         let mut next = [0; 4];
-        while let Some((index, (from, number))) = limited(gather.recv()).await.unwrap() {
+        while let Some((index, (from, number))) = limited(all.recv()).await.unwrap() {
             assert_eq!((usize::from(from), number), (index, next[index]));
             next[index] += 1;
         }
@@ -185,13 +185,13 @@ fn nothing_is_lost_or_doubled_under_load() {
 }
 
 #[test]
-fn a_gather_that_is_dropped_ends_its_senders() {
+fn a_select_all_that_is_dropped_ends_its_senders() {
     on_one_thread(async {
         let pair: Pair = pair().await;
         let (mut sender, receiver) = pair.channel::<u32>("gathered").await;
-        let mut gather = Gather::new();
-        gather.add(receiver);
-        drop(gather);
+        let mut all = SelectAll::new();
+        all.add(receiver);
+        drop(all);
         limited(sender.closed()).await;
         pair.is_well("after").await;
     });
@@ -201,11 +201,11 @@ fn a_gather_that_is_dropped_ends_its_senders() {
 fn it_takes_bytes_as_well() {
     on_both(|| async {
         let pair = pair().await;
-        let mut gather = Gather::new();
+        let mut all = SelectAll::new();
         let (mut fast, from_fast) = pair.bytes("fast").await;
         let (mut slow, from_slow) = pair.bytes("slow").await;
-        gather.add(from_fast);
-        gather.add(from_slow);
+        all.add(from_fast);
+        all.add(from_slow);
         for number in 0..100u8 {
             fast.send(Bytes::from(vec![number; 10])).await.unwrap();
         }
@@ -216,12 +216,12 @@ fn it_takes_bytes_as_well() {
         limited(slow.sync()).await.unwrap();
         let (mut next, mut turns) = ([0u8; 2], Vec::new());
         drop((fast, slow));
-        while let Some((index, bytes)) = limited(gather.recv()).await.unwrap() {
+        while let Some((index, bytes)) = limited(all.recv()).await.unwrap() {
             assert_eq!(bytes, vec![next[index]; [10, 20_000][index]]);
             next[index] += 1;
             turns.push(index);
         }
-        assert_eq!((next, gather.open()), ([100, 2], 0));
+        assert_eq!((next, all.open()), ([100, 2], 0));
         // A message of 20,000 bytes passes four turns.
         let second = turns.iter().enumerate().filter(|(_, index)| **index == 1).nth(1).unwrap().0;
         assert!((4..=9).contains(&second), "{turns:?}");

@@ -6,37 +6,37 @@ use std::fmt;
 
 /// The fingerprint of a type and, for errors, the start of its description.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TypePrint {
+pub struct TypeFingerprint {
     /// Hash of the type; two types with the same hash are taken to be the same.
     pub hash: u64,
     /// The description, cut when it is long.
     pub text: String,
 }
 
-impl TypePrint {
-    pub(crate) fn of(description: &Description) -> TypePrint {
-        TypePrint { hash: description.hash, text: description.short() }
+impl TypeFingerprint {
+    pub(crate) fn of(description: &Description) -> TypeFingerprint {
+        TypeFingerprint { hash: description.hash, text: description.short() }
     }
 }
 
 /// Name and types of a registered function, to be sent to another process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FunctionPrint {
+pub struct FunctionFingerprint {
     /// The name it was registered under.
     pub name: String,
     /// The type of its input.
-    pub input: TypePrint,
+    pub input: TypeFingerprint,
     /// The type of its result.
-    pub output: TypePrint,
+    pub output: TypeFingerprint,
 }
 
-impl FunctionPrint {
-    pub(super) fn same_types(&self, other: &FunctionPrint) -> bool {
+impl FunctionFingerprint {
+    pub(super) fn same_types(&self, other: &FunctionFingerprint) -> bool {
         self.input.hash == other.input.hash && self.output.hash == other.output.hash
     }
 }
 
-impl fmt::Display for FunctionPrint {
+impl fmt::Display for FunctionFingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {} -> {}", self.name, self.input.text, self.output.text)
     }
@@ -46,7 +46,7 @@ impl fmt::Display for FunctionPrint {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
     /// The function as the other process has it.
-    pub theirs: FunctionPrint,
+    pub theirs: FunctionFingerprint,
     /// The function of that name as this process has it.
-    pub ours: Option<FunctionPrint>,
+    pub ours: Option<FunctionFingerprint>,
 }

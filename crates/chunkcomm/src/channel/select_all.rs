@@ -1,4 +1,4 @@
-//! [`Gather`]: one taker for many receivers, fair to all of them.
+//! [`SelectAll`]: one taker for many receivers, fair to all of them.
 
 use super::ends::ReceivingEnd;
 use crate::driver::wakers::locked;
@@ -12,11 +12,11 @@ use std::task::{Context, Poll, Waker};
 
 /// Bytes that a receiver's turn allows before others are served: 4 KiB, at least one
 /// message. A receiver pays for larger messages with turns that it passes.
-pub const GATHER_TURN_BYTES: u64 = 4 * 1024;
+pub const SELECT_TURN_BYTES: u64 = 4 * 1024;
 
-/// Result of [`Gather::recv`]: a message with its receiver's index, `None` when all
+/// Result of [`SelectAll::recv`]: a message with its receiver's index, `None` when all
 /// receivers have ended, or an error with its receiver's index.
-pub type Gathered<T> = Result<Option<(usize, T)>, (usize, RecvError)>;
+pub type Selected<T> = Result<Option<(usize, T)>, (usize, RecvError)>;
 
 #[derive(Default)]
 struct Ready {
@@ -28,8 +28,8 @@ struct Ready {
 /// so that a fast peer cannot starve a slow one.
 ///
 /// `R` is [`Receiver<T>`](crate::Receiver) or [`BytesReceiver`](crate::BytesReceiver); the first
-/// [`Gather::add`] decides.
-pub struct Gather<R> {
+/// [`SelectAll::add`] decides.
+pub struct SelectAll<R> {
     receivers: Vec<Option<R>>,
     turns: Turns,
     /// Whether the index of each receiver is in `ready` already.
@@ -38,17 +38,17 @@ pub struct Gather<R> {
     open: usize,
 }
 
-impl<R> fmt::Debug for Gather<R> {
+impl<R> fmt::Debug for SelectAll<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gather").field("open", &self.open).finish_non_exhaustive()
+        f.debug_struct("SelectAll").field("open", &self.open).finish_non_exhaustive()
     }
 }
 
-impl<R> Default for Gather<R> {
-    fn default() -> Gather<R> {
-        Gather {
+impl<R> Default for SelectAll<R> {
+    fn default() -> SelectAll<R> {
+        SelectAll {
             receivers: Vec::new(),
-            turns: Turns::new(GATHER_TURN_BYTES),
+            turns: Turns::new(SELECT_TURN_BYTES),
             queued: Vec::new(),
             ready: Arc::default(),
             open: 0,
@@ -56,11 +56,11 @@ impl<R> Default for Gather<R> {
     }
 }
 
-impl<R> Gather<R> {
-    /// Returns a gather without receivers.
+impl<R> SelectAll<R> {
+    /// Returns a `SelectAll` without receivers.
     #[must_use]
-    pub fn new() -> Gather<R> {
-        Gather::default()
+    pub fn new() -> SelectAll<R> {
+        SelectAll::default()
     }
 
     /// Number of receivers that have not ended.
@@ -70,7 +70,7 @@ impl<R> Gather<R> {
     }
 }
 
-impl<R: ReceivingEnd> Gather<R> {
+impl<R: ReceivingEnd> SelectAll<R> {
     /// Adds a receiver and returns its index, counted from 0.
     pub fn add(&mut self, mut receiver: R) -> usize {
         let index = self.receivers.len();
@@ -116,12 +116,12 @@ impl<R: ReceivingEnd> Gather<R> {
     /// # Cancel safety
     ///
     /// Safe: dropped before it returns, it has taken nothing.
-    pub async fn recv(&mut self) -> Gathered<R::Item> {
+    pub async fn recv(&mut self) -> Selected<R::Item> {
         tokio::task::coop::consume_budget().await;
         poll_fn(|context| self.poll_recv(context)).await
     }
 
-    fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Gathered<R::Item>> {
+    fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Selected<R::Item>> {
         loop {
             self.note_ready();
             while let Some(index) = self.turns.poll_next() {
