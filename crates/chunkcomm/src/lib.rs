@@ -126,6 +126,7 @@ mod transport;
 
 pub use address::{Address, AddressError};
 pub use call::{CallClient, CallError, Service};
+pub use channel::ChannelOptions;
 pub use channel::bytes_receiver::BytesReceiver;
 pub use channel::bytes_sender::{BytesPermit, BytesSender};
 pub use channel::ends::{ReceivingEnd, SendingEnd};
@@ -135,11 +136,11 @@ pub use channel::receiver::{Receiver, Receiving};
 pub use channel::select_all::{SELECT_TURN_BYTES, SelectAll, Selected};
 pub use channel::sender::{Permit, Sender, Sending};
 pub use channel::value::{Value, ValuePort, ValueSource, ValueWriter};
-pub use channel::{ChannelOptions, Landing};
 #[doc(hidden)]
 pub use chunkcomm_proto::debug_with_causes;
 pub use cluster::{Cluster, ClusterConfig};
 pub use credential::{Credential, CredentialError, FileFault};
+pub use driver::landing::Landing;
 pub use driver::taking::Delivery;
 pub use error::{
     AcceptError, Account, ChannelLost, ChannelName, ChannelRefused, CloseError, ConnectError,

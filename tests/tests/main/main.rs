@@ -12,6 +12,7 @@ mod farm;
 mod farm_cluster;
 #[cfg(target_os = "linux")]
 mod farm_enemies;
+mod floors;
 #[path = "../../../crates/chunkcomm/tests/main/support/host.rs"]
 mod host;
 mod mandelbrot;

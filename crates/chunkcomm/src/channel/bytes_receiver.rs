@@ -1,9 +1,10 @@
 //! [`BytesReceiver`]: the user's own bytes, without codec, from one peer.
 
+use super::Turn;
 use super::blocking::block_on;
 use super::calls::calls_of_every_receiver;
 use super::receiver::outcome_of;
-use super::{Landing, Turn};
+use crate::driver::landing::Landing;
 use crate::driver::taking::{Delivery, Found, Next, RxEnd};
 use crate::error::{RecvError, TryRecvError};
 use crate::node::Peer;

@@ -1,4 +1,4 @@
-//! Floor 3: the ends of channels.
+//! The ends of channels.
 //!
 //! Reading order:
 //!
@@ -22,26 +22,8 @@ pub(crate) mod sender;
 pub(crate) mod tx;
 pub(crate) mod value;
 
-use crate::error::RecvError;
 use crate::proto::packet::Lane;
 use std::time::Duration;
-
-/// The caller's memory where the bytes of a channel land.
-///
-/// See [`BytesReceiver::land`](crate::BytesReceiver::land). The link's driver calls the
-/// methods, in order, never two at a time; they must not block.
-pub trait Landing: Send + 'static {
-    /// Returns the memory for the next bytes. An empty slice means that nothing more is
-    /// expected. If more comes all the same, the landing ends with
-    /// [`RecvError::LandingFull`], and the sender learns that its receiver is gone.
-    fn room(&mut self) -> &mut [u8];
-
-    /// Reports that the first `bytes` bytes of the slice that `room` returned last are filled.
-    fn advance(&mut self, bytes: usize);
-
-    /// Reports that nothing more comes: `Ok` when the sender is done, else the reason.
-    fn end(self: Box<Self>, outcome: Result<(), RecvError>);
-}
 
 /// Options of opening or accepting a channel, beside its type and name.
 #[derive(Debug, Clone, Default)]

@@ -111,7 +111,7 @@ impl Driver {
     pub(super) fn land(
         &mut self,
         id: u32,
-        landing: Box<dyn crate::channel::Landing>,
+        landing: Box<dyn crate::driver::landing::Landing>,
         taken: &[bytes::Bytes],
         now: Time,
     ) {

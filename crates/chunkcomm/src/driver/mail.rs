@@ -6,7 +6,7 @@ use super::staging::TxShared;
 use super::wakers::{Wakers, locked};
 use super::waking::DriverWaker;
 use crate::Address;
-use crate::channel::Landing;
+use crate::driver::landing::Landing;
 use crate::error::{LinkCause, LinkError};
 use crate::explain::LinkReport;
 use crate::proto::Time;

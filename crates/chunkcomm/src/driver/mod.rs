@@ -1,4 +1,4 @@
-//! Floor 2: the part that uses tokio. It moves bytes between a transport and a link's machine, arms
+//! The part that uses tokio. It moves bytes between a transport and a link's machine, arms
 //! one timer and wakes tasks. It decides nothing.
 //!
 //! Reading order: [`ring`] (place where a message is staged), [`staging`] (the sending end of a
@@ -20,6 +20,7 @@ pub(crate) mod entropy;
 pub(crate) mod events;
 pub(crate) mod inbox;
 pub(crate) mod keeping;
+pub(crate) mod landing;
 pub(crate) mod large;
 pub(crate) mod link;
 pub(crate) mod logging;

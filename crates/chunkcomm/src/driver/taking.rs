@@ -7,7 +7,7 @@ pub(crate) use landing::land_rest;
 
 use super::inbox::{Notify, Outcome, Run, RxShared};
 use super::mail::{Command, LinkShared};
-use crate::channel::Landing;
+use crate::driver::landing::Landing;
 use crate::proto::link::Counted;
 use crate::proto::message;
 use crate::proto::packet::StreamStart;

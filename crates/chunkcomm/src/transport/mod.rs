@@ -1,4 +1,4 @@
-//! Floor 1: the byte streams to peers. Each kind is one file; the driver knows only [`Transport`]
+//! The byte streams to peers. Each kind is one file; the driver knows only [`Transport`]
 //! and [`Listener`].
 
 pub(crate) mod exact;

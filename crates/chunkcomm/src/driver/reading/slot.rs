@@ -1,7 +1,7 @@
 //! The driver's side of a receiving channel: where the bytes of its messages go.
 
-use crate::channel::Landing;
 use crate::driver::inbox::{Outcome, RxShared};
+use crate::driver::landing::Landing;
 use crate::error::RecvError;
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Messages that had arrived before their landing was chosen.
 
-use crate::channel::Landing;
 use crate::driver::inbox::{Outcome, Run, RxShared};
+use crate::driver::landing::Landing;
 use crate::error::RecvError;
 use crate::proto::message;
 use bytes::Bytes;
