@@ -101,7 +101,7 @@ async fn accept<Resp: DeserializeOwned + Send + 'static>(
                     reason: RefusalReason::NotAccepted,
                 },
             };
-            Over::Failed(CallError::Types(Arc::new(refused)))
+            Over::Failed(CallError::AnswerTypes(Arc::new(refused)))
         });
     }
 }

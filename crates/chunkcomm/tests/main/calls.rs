@@ -226,7 +226,8 @@ fn what_is_not_there_or_of_another_type_is_said_by_name() {
         // The answers' types are compared, too.
         let answers = pair.b.call_client::<String, u64>(&pair.peer, "late").unwrap();
         let error = limited(answers.call(&"x".to_owned())).await.unwrap_err();
-        let CallError::Types(refused) = &error else { panic!("{error}") };
+        let CallError::AnswerTypes(refused) = &error else { panic!("{error}") };
+        assert!(!error.was_not_handled(), "a handler may have run");
         let RefusalReason::TypeMismatch { sender, receiver } = &refused.reason else { panic!() };
         assert_eq!((sender.as_str(), receiver.as_str()), ("str", "u64"));
         // The same client goes on with another service of that name.
