@@ -66,7 +66,7 @@ const FORMAT: Configuration<LittleEndian, Fixint> =
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// The value needs more bytes than there are.
+    /// The value needs more bytes than there is room for.
     NoRoom,
     /// The value's `Serialize` failed with this cause, or needs something that the format
     /// cannot express: a sequence whose length is not known beforehand, or more than

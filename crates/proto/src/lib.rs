@@ -4,7 +4,8 @@
 //! sources.
 //!
 //! This crate serves `chunkcomm`, which needs exactly its version: no stability is promised.
-//! `chunkcomm` exports the stable parts: its `codec`, `FlushReason`, `Policy` and `Lane`.
+//! `chunkcomm` exports the stable parts: its `codec`, `FlushCounts`, `FlushReason`, `Policy`,
+//! `Lane` and `with_causes`.
 //!
 //! Reading order: [`packet`] (the wire), [`message`] (messages in a run), [`flush`] (when a
 //! packet leaves), [`outbox`] (the content of a packet), [`credit`] (how much may be sent),

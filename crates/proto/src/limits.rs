@@ -71,7 +71,7 @@ pub const RING_GROWTH: usize = 4;
 pub const LARGE_STAGED_BYTES_MAX: usize = 1024 * 1024;
 
 /// Default bound on the encoded bytes that a stream keeps until its receiver has settled them:
-/// 4 MiB, as much as a window lets leave before that.
+/// 4 MiB, as much as a window lets leave before they are settled.
 pub const KEPT_BYTES_DEFAULT: usize = 4 * 1024 * 1024;
 
 /// Largest ring, in bytes: its counters wrap at twice this size.

@@ -44,7 +44,8 @@ pub struct LinkConfig {
     /// Size of our full packets before a stream saturates the link, header included. The
     /// longest message of a ring fits.
     pub packet_bytes_small: usize,
-    /// First size of our full packets when a stream does; a channel's ring holds as much.
+    /// First size of our full packets once a stream saturates the link; a channel's ring holds
+    /// as much.
     pub packet_bytes_max: usize,
     /// Size that they may then grow to ([`sizing`](super::sizing)). The size is not tuned when
     /// all three are the same.

@@ -125,8 +125,8 @@ impl Shown {
 }
 
 impl Sizing {
-    /// Creates the size from three: packets have the first, at least, until a stream saturates
-    /// the link, then the second, and grow to the third. None is less than the one before it.
+    /// Creates the size from three, none less than the one before it: that of packets until a
+    /// stream saturates the link, that of packets then, and the one that they may grow to.
     /// Three equal ones fix the size.
     #[must_use]
     pub fn new([small, first, largest]: [usize; 3]) -> Sizing {

@@ -127,7 +127,7 @@ impl BytesReceiver {
     pub fn try_recv_with<R>(&mut self, look: impl FnOnce(&[u8]) -> R) -> Result<R, TryRecvError> {
         let mut look = Some(look);
         loop {
-            // This leaves a run without messages behind.
+            // The call also leaves a run that has no more messages.
             let seen = self.end.take_with(|bytes| look.take().map(|look| look(bytes)));
             if let Some(Some(seen)) = seen {
                 return Ok(seen);

@@ -80,7 +80,7 @@ impl ChannelOptions {
     /// [`AcceptError::Late`](crate::AcceptError::Late); no limit by default.
     ///
     /// It has no effect where a channel is opened. Without a limit a service waits for its next
-    /// client for ever. A warning at both ends reports after 5 s a name that may be misspelt.
+    /// client for ever. After 5 s both ends warn of a name that may be misspelt.
     pub fn accept_within(mut self, deadline: Duration) -> ChannelOptions {
         self.accept_within = Some(deadline);
         self

@@ -307,7 +307,7 @@ impl Tx {
         }
     }
 
-    /// Ends the channel and waits for `deadline` at most until that is acknowledged. With
+    /// Ends the channel and waits until that is acknowledged, for `deadline` at most. With
     /// clones alive it waits only for the accepted messages.
     pub(crate) async fn close(mut self, deadline: Duration) -> Result<(), CloseError> {
         let deadline = self.stage_held_within(deadline).await;

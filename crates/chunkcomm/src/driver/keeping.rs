@@ -206,8 +206,8 @@ impl Stream {
     }
 
     /// Returns how many bytes a sender may stage before they are read, if a packet takes
-    /// `packet_bytes`. With a log there is no such bound: bytes wait until the last ones are
-    /// stored, so the bound would hold only them.
+    /// `packet_bytes`. With a log there is no such bound: bytes wait while earlier ones are
+    /// stored, and only the bound of the stream limits them.
     pub(crate) fn unread_bytes_max(&self, packet_bytes: usize) -> usize {
         if self.logged { usize::MAX } else { packet_bytes }
     }

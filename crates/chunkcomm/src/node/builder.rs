@@ -183,10 +183,9 @@ impl NodeBuilder {
     /// | of several | while a worker is free, but for the case below |
     /// | `io_thread` | always |
     ///
-    /// That case: tokio woke a worker for a timer or another socket, and the worker's task
-    /// computes. Meanwhile the runtime looks at no socket, even if other workers are free.
-    /// Peers give up a node that is silent for the time `dead` of
-    /// [`liveness`](Self::liveness).
+    /// The case: a task computes on a worker that tokio woke for a timer or another socket.
+    /// Meanwhile the runtime looks at no socket, even if other workers are free. Peers give
+    /// up a node that is silent for the time `dead` of [`liveness`](Self::liveness).
     pub fn io_thread(mut self) -> NodeBuilder {
         self.io_thread = true;
         self

@@ -122,8 +122,8 @@ impl Home {
     }
 }
 
-/// Connects to `address` from `home`. Where the system can probe for the peer's system, it does so
-/// as `keep_alive` says, if given.
+/// Connects to `address` from `home`. Where the system can ask the peer's for a sign of life, it
+/// does so as `keep_alive` says, if given.
 pub(crate) async fn connect(
     address: &Address,
     home: Home,

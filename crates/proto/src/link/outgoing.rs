@@ -245,7 +245,7 @@ impl Link {
         self.session.wants_ack(bytes) || paced
     }
 
-    /// Numbers a packet with `entries` noted ones.
+    /// Numbers a packet of `bytes` with the last `entries` that were noted; returns the number.
     fn number(&mut self, entries: u32, bytes: usize) -> u64 {
         let (acknowledged, outbox) = (&mut self.acknowledged, &mut self.outbox);
         let note = |carried| note_acknowledged(carried, acknowledged, outbox);

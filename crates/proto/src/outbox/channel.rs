@@ -67,7 +67,7 @@ pub struct ChannelState {
     pub credit_bytes: u64,
     /// Bytes that the channel has sent.
     pub sent_bytes: u64,
-    /// Time when the oldest message that is staged was staged.
+    /// Time when the oldest of the waiting messages was staged.
     pub oldest: Time,
 }
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 /// Outcome of a turn.
 pub(super) enum Put {
-    /// All of the channel is in, or its share is used up: the next channel's turn.
+    /// Everything that the channel has is in, or its share is used up: the next channel's turn.
     Done { more: bool },
     /// The rest of the packet holds no more of the channel.
     NoRoom,

@@ -21,9 +21,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Bytes that a channel of the system may get before the others that wait. One packet holds its
-/// usual messages, except the largest. The others would feel more than this: 5 ms at 100
-/// Mbit/s.
+/// Bytes that a channel of the system may get before the others that wait: 64 KiB. One packet
+/// holds the messages that it sends at once, except the largest. The others would feel more than
+/// that: 64 KiB take 5 ms at 100 Mbit/s.
 pub(super) const AHEAD_BYTES: u64 = 64 * 1024;
 
 /// Channels of a lane that have something.
