@@ -80,10 +80,11 @@ impl Farm {
     /// Takes a task from the iterator when a worker has room, not before.
     /// Every task is run at most once; on success, exactly once.
     ///
+    /// # Errors
     /// See [`RunError`]: the run ends at the first task that fails, or when a worker
     /// is lost.
-    /// worker is lost.
     ///
+    /// # Cancel safety
     /// When the future is dropped, no further task is handed out. Tasks that workers
     /// hold already (at most prefetch times grain a worker) may still be run. The next
     /// run, which may begin at once, drops their results.
@@ -238,12 +239,12 @@ impl Farm {
     /// dropped run left behind are given up. A task that runs in a worker's I/O loop is waited
     /// for. A process that is still there after `deadline` is killed.
     ///
+    /// # Errors
     /// [`FinishError`] names the workers that ended otherwise; the worker that a run lost comes
     /// first. No process is left in any case.
-    /// no process is left in any case.
     ///
+    /// # Cancel safety
     /// When the future is dropped, the worker processes are killed and reaped.
-    /// When the future is dropped the worker processes are killed and reaped.
     pub async fn finish(mut self, deadline: Duration) -> Result<(), FinishError> {
         let now = Instant::now();
         let until = now.checked_add(deadline).unwrap_or(now + FOR_EVER);

@@ -57,8 +57,8 @@ pub struct StreamArgs {
     /// Messages a call at both ends: one, or many
     #[arg(long, value_enum, default_value_t = Api::One)]
     api: Api,
-    /// Treatment of messages that are not settled: none, or kept until the receiver has settled
-    /// them
+    /// Delivery of messages: plain, or kept until the receiver has settled them (logged: on disk,
+    /// too)
     #[arg(long, value_enum, default_value_t = Delivery::Plain)]
     delivery: Delivery,
     /// Baseline that is measured in the same run, and whose ratio is printed

@@ -134,7 +134,7 @@ impl CallError {
         )
     }
 
-    /// Whether this comes from the service: then the link is well.
+    /// Whether the service itself gave this answer: then the link is well.
     #[must_use]
     pub fn is_from_service(&self) -> bool {
         matches!(

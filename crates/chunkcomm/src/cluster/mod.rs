@@ -1,8 +1,8 @@
 //! One program, many machines: [`Cluster`].
 //!
 //! ```text
-//!   launch      finds the place of this process from its environment, purely   -> Place
-//!   joining     meets rank 0, builds the node               -> Node, a way to the manager
+//!   launch      finds this process's place, from its environment alone  -> Place
+//!   joining     meets rank 0, builds the node                           -> Node, way to the manager
 //!   member      a task on every node: talks with the manager, keeps what the node knows
 //!   keeper      a task on rank 0: the manager, its lines, the copies it started
 //!   peers names ending changes      the rest of what a cluster can be asked

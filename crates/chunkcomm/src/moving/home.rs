@@ -1,4 +1,4 @@
-//! The ends whose home is this node: here arrive the channels that others open to them.
+//! The ends whose home is this node. The channels that others open to them arrive here.
 
 use crate::driver::events::Opened;
 use crate::driver::taking::RxEnd;

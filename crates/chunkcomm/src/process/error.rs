@@ -80,7 +80,7 @@ pub enum ProcessError {
         /// The node where it ran.
         node: String,
     },
-    /// The node does not have the process, or has it with another input. It did not begin.
+    /// The node does not have the process, or has it with another input. The process did not begin.
     Differs {
         /// The node.
         node: String,
@@ -97,7 +97,7 @@ pub enum ProcessError {
         /// The reason.
         why: String,
     },
-    /// The node runs as many processes as it may. It did not begin.
+    /// The node runs as many processes as it may. This one did not begin.
     Full {
         /// The process.
         process: String,

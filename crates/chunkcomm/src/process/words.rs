@@ -13,7 +13,7 @@ pub(crate) enum ProcessWord {
     Stop(u64),
     /// The process goes on without its creator.
     Detach(u64),
-    /// The process ended like this.
+    /// The process has ended, with this outcome.
     Ended(u64, End),
 }
 

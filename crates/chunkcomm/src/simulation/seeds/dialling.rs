@@ -22,7 +22,7 @@ const WORD_DEADLINE: Duration = Duration::from_secs(5);
 const SESSIONS_MAX: u32 = 6;
 const SESSIONS_MAX_SHORT: u32 = 60;
 
-/// Dials of one dialler at most: at once, and more for each second.
+/// Most dials of one dialler: this number, and further ones for each second.
 const DIALS_MAX: u64 = 24;
 const DIALS_A_SECOND_MAX: u64 = 8;
 
