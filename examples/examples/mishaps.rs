@@ -12,7 +12,7 @@ use std::error::Error;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use chunkcomm::{Function, Registry};
+use chunkcomm_cluster::{Function, Registry};
 use chunkcomm_farm::{Farm, RunError, WorkerName, serve_if_started};
 
 const TASKS: u64 = 20_000;

@@ -6,10 +6,12 @@
 //! cargo run --release --example service -- shipper --to 127.0.0.1:7700 --count 100000
 //! ```
 
+use chunkcomm_cluster::NodeExt;
 use std::io::{self, BufWriter, Read as _, Write as _};
 use std::{collections::HashMap, error::Error, fs::File, path::PathBuf, sync::Arc, time::Duration};
 
-use chunkcomm::{AcceptError, Address, CallError, Delivery, Node, Receiver, Redelivery, Sender};
+use chunkcomm::{AcceptError, Address, Delivery, Node, Receiver, Redelivery, Sender};
+use chunkcomm_cluster::CallError;
 use clap::Parser;
 use tokio::{io::AsyncBufReadExt as _, signal, sync::Mutex, task::JoinSet, time::sleep};
 

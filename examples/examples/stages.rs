@@ -12,7 +12,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use chunkcomm::{Cluster, ClusterConfig};
+use chunkcomm_cluster::{Cluster, ClusterConfig};
 use chunkcomm_pipeline::{DeltaReceiver, DeltaSender, Increment};
 
 /// Samples in the buffer: 8 MiB.

@@ -4,12 +4,14 @@
 //! gather, odd ones do not. In each team the first node, the *caller*, does the work with the
 //! others. One team works at a time; rank 0 decides which.
 
+use chunkcomm_cluster::NodeBuilderExt;
 use std::error::Error;
 use std::time::Duration;
 
-use chunkcomm::cluster::End;
-use chunkcomm::cluster::launch::Launcher;
-use chunkcomm::{Cluster, ClusterConfig, Node, Policy, Registry};
+use chunkcomm::{Node, Policy};
+use chunkcomm_cluster::cluster::End;
+use chunkcomm_cluster::cluster::launch::Launcher;
+use chunkcomm_cluster::{Cluster, ClusterConfig, Registry};
 use chunkcomm_pipeline::patterns::pin;
 use clap::{Args, ValueEnum};
 

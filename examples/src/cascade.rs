@@ -9,8 +9,9 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use chunkcomm::cluster::End;
-use chunkcomm::{Cluster, ClusterConfig, Node};
+use chunkcomm::Node;
+use chunkcomm_cluster::cluster::End;
+use chunkcomm_cluster::{Cluster, ClusterConfig};
 use chunkcomm_pipeline::patterns::{
     Chain, Compute, Run, auto_delta_bytes, pin, sequential, serve_in,
 };

@@ -4,9 +4,9 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use chunkcomm::cluster::launch::{Launcher, PlaceError};
-use chunkcomm::cluster::{Change, Death};
-use chunkcomm::{Cluster, ClusterConfig};
+use chunkcomm_cluster::cluster::launch::{Launcher, PlaceError};
+use chunkcomm_cluster::cluster::{Change, Death};
+use chunkcomm_cluster::{Cluster, ClusterConfig};
 use clap::Args;
 use tokio::time::timeout;
 

@@ -8,12 +8,13 @@
 
 mod table;
 
+use chunkcomm_cluster::NodeExt;
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use chunkcomm::process::Failure;
-use chunkcomm::{Cluster, Process, ReceivingPort, Registry, SendingPort, ValueWriter};
+use chunkcomm_cluster::process::Failure;
+use chunkcomm_cluster::{Cluster, Process, ReceivingPort, Registry, SendingPort, ValueWriter};
 use clap::Parser;
 use serde::{Deserialize, Serialize};
 

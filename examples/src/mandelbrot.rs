@@ -12,8 +12,8 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use chunkcomm::cluster::{Death, End};
-use chunkcomm::{Cluster, Registry};
+use chunkcomm_cluster::cluster::{Death, End};
+use chunkcomm_cluster::{Cluster, Registry};
 use chunkcomm_farm::{Farm, Model, RunStats, StartError, serve_if_started, serve_in};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -47,7 +47,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-type Render = chunkcomm::registry::Function<view::Tile, Steps>;
+type Render = chunkcomm_cluster::registry::Function<view::Tile, Steps>;
 
 /// Returns false when the two pictures differ and the check was asked for.
 fn work(options: &Options, registry: Registry, render: &Render) -> Result<bool, Box<dyn Error>> {

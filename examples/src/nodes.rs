@@ -8,8 +8,8 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use chunkcomm::cluster::{Change, Changes, Cluster, Death, End, Member};
 use chunkcomm::{BytesReceiver, Node, Peer, Receiver};
+use chunkcomm_cluster::cluster::{Change, Changes, Cluster, Death, End, Member};
 use clap::Parser;
 use serde::{Deserialize, Serialize};
 

@@ -11,11 +11,12 @@ mod options;
 mod table;
 mod ways;
 
+use chunkcomm_cluster::NodeExt;
 use std::error::Error;
 use std::process::ExitCode;
 
-use chunkcomm::process::Failure;
-use chunkcomm::{Cluster, Process, ReceivingPort, Registry, SendingPort};
+use chunkcomm_cluster::process::Failure;
+use chunkcomm_cluster::{Cluster, Process, ReceivingPort, Registry, SendingPort};
 use serde::{Deserialize, Serialize};
 
 use crate::by_policy::{Seats, Team};

@@ -3,9 +3,9 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use chunkcomm::cluster::JoinError;
-use chunkcomm::cluster::launch::HostsError;
 use chunkcomm::with_causes;
+use chunkcomm_cluster::cluster::JoinError;
+use chunkcomm_cluster::cluster::launch::HostsError;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 

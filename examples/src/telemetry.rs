@@ -31,7 +31,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use chunkcomm::cluster::{Cluster, End};
+use chunkcomm_cluster::cluster::{Cluster, End};
 use clap::Parser;
 
 use crate::cluster_options::ClusterOptions;

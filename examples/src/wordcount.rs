@@ -12,15 +12,18 @@
 pub mod tally;
 pub mod text;
 
+use chunkcomm_cluster::NodeBuilderExt;
+use chunkcomm_cluster::NodeExt;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use chunkcomm::cluster::{Cluster, End};
-use chunkcomm::process::ProcessError;
-use chunkcomm::{Arriving, Node, Process, ReceivingPort, Registry, SendError, Sender, SendingPort};
+use chunkcomm::{Node, SendError, Sender};
+use chunkcomm_cluster::cluster::{Cluster, End};
+use chunkcomm_cluster::process::ProcessError;
+use chunkcomm_cluster::{Arriving, Process, ReceivingPort, Registry, SendingPort};
 use clap::Parser;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -92,7 +95,7 @@ async fn work(options: &Options) -> Result<(), Failure> {
 }
 
 /// Runs the process of a counting node.
-async fn count((lines, counts): Ends) -> Result<(), chunkcomm::process::Failure> {
+async fn count((lines, counts): Ends) -> Result<(), chunkcomm_cluster::process::Failure> {
     let mut lines = lines.connect().await?;
     let mut tally = Tally::new();
     while let Some(line) = lines.recv().await? {

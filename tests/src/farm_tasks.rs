@@ -5,8 +5,8 @@ use std::io::Read as _;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use chunkcomm::Registry;
-use chunkcomm::registry::Function;
+use chunkcomm_cluster::Registry;
+use chunkcomm_cluster::registry::Function;
 use serde::{Deserialize, Serialize};
 
 /// Makes `farm-program` register [`OtherJob`] in place of [`Job`].

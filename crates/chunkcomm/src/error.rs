@@ -8,7 +8,6 @@
 mod link;
 mod log;
 mod node;
-mod port;
 mod recv;
 mod send;
 
@@ -17,7 +16,6 @@ use std::fmt;
 pub use link::{LinkCause, LinkError};
 pub use log::{LogCause, LogError};
 pub use node::{AcceptError, ConnectError, HelloCause, NodeError, OpenError, TypeRefused};
-pub use port::{HandOverError, PortError, ValueError};
 pub use recv::{DecodeFailed, RecvError, TryRecvError};
 pub use send::{
     Account, ChannelLost, ChannelName, ChannelRefused, CloseError, RefusalReason, SendAllError,
@@ -30,14 +28,22 @@ struct Named<'a>(&'a str);
 impl fmt::Display for Named<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Named(name) = self;
-        if name.starts_with(crate::moving::home::PORT_PREFIX) {
-            f.write_str("the channel of a port")
+        if let Some(label) = label(name) {
+            f.write_str(label)
         } else if name.starts_with('\0') || name.starts_with("chunkcomm.") {
             f.write_str("a channel of the library")
         } else {
             write!(f, "channel {name:?}")
         }
     }
+}
+
+/// The label of a reserved name, for people; see [`crate::layer`]. A peer chose it: it may have
+/// letters and spaces only.
+fn label(name: &str) -> Option<&str> {
+    let (label, _) = name.strip_prefix('\0')?.split_once('\0')?;
+    let is_plain = label.chars().all(|c| c.is_ascii_alphabetic() || c == ' ');
+    Some(label).filter(|_| is_plain)
 }
 
 #[cfg(test)]

@@ -17,13 +17,11 @@ pub struct Explanation {
     pub cycles: Vec<String>,
     /// The last connections that were refused, oldest first.
     pub refusals: Vec<String>,
-    /// Channel ends and processes.
-    pub moving: MovingReport,
     /// Waits besides those of links and channels, the oldest first: for peers to be connected, for
     /// channels to be opened here, for a cluster's barriers and end.
     pub waits: Vec<WaitReport>,
-    /// Calls that this node made and that have no answer yet.
-    pub calls: Vec<CallsReport>,
+    /// Lines of the layers above: calls without an answer, channel ends that move, processes.
+    pub layers: Vec<String>,
 }
 
 /// A wait, and its duration so far.
@@ -34,32 +32,6 @@ pub struct WaitReport {
     pub what: String,
     /// Duration of the wait so far.
     pub since: Duration,
-}
-
-/// Calls without an answer, to one service at one peer.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct CallsReport {
-    /// The service.
-    pub service: String,
-    /// The peer's name; none while the way to it is being opened.
-    pub peer: Option<String>,
-    /// Number of calls.
-    pub in_flight: usize,
-}
-
-/// Channel ends that move and processes of a node, at one moment.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct MovingReport {
-    /// Number of ends made here whose far ends are not connected yet.
-    pub ends_waiting: usize,
-    /// Number of ends sent from here whose fate is not known yet.
-    pub ends_sent: usize,
-    /// Number of processes that run here for others.
-    pub processes_running: usize,
-    /// Number of processes that run elsewhere for this node, which has their handles.
-    pub processes_asked: usize,
 }
 
 /// A link, at one moment.
@@ -152,26 +124,10 @@ impl fmt::Display for Explanation {
         for WaitReport { what, since } in &self.waits {
             writeln!(f, "  waits for {what}, since {} ms", since.as_millis())?;
         }
-        for CallsReport { service, peer, in_flight } in &self.calls {
-            let peer = peer.as_deref().unwrap_or("a peer that is being reached");
-            writeln!(f, "  {in_flight} calls of {service:?} wait for an answer of {peer}")?;
+        for line in &self.layers {
+            writeln!(f, "  {line}")?;
         }
-        self.moving.fmt(f)
-    }
-}
-
-/// Writes nothing when all counts are 0.
-impl fmt::Display for MovingReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == MovingReport::default() {
-            return Ok(());
-        }
-        writeln!(
-            f,
-            "  ends: {} wait for their far end, {} sent and not heard of; processes: {} run here, \
-             {} elsewhere",
-            self.ends_waiting, self.ends_sent, self.processes_running, self.processes_asked
-        )
+        Ok(())
     }
 }
 

@@ -105,55 +105,47 @@ mod readme {}
 mod guide_of_services {}
 
 mod address;
-pub mod call;
 mod channel;
-pub mod cluster;
 mod credential;
 mod driver;
 mod error;
 pub mod explain;
-pub mod launch;
+pub mod layer;
 mod log;
-mod moving;
 mod node;
-pub mod process;
+mod portable;
 pub mod proto;
-pub mod registry;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulation;
 mod stats;
 mod transport;
 
 pub use address::{Address, AddressError};
-pub use call::{CallClient, CallError, Service};
 pub use channel::ChannelOptions;
 pub use channel::bytes_receiver::BytesReceiver;
 pub use channel::bytes_sender::{BytesPermit, BytesSender};
 pub use channel::ends::{ReceivingEnd, SendingEnd};
 pub use channel::many::{any_ready, send_bytes_to_all, send_to_all};
-pub use channel::ports::{Arriving, Departing, ReceivingPort, SendingPort};
 pub use channel::receiver::{Receiver, Receiving};
 pub use channel::select_all::{SELECT_TURN_BYTES, SelectAll, Selected};
 pub use channel::sender::{Permit, Sender, Sending};
-pub use channel::value::{Value, ValuePort, ValueSource, ValueWriter};
 #[doc(hidden)]
 pub use chunkcomm_proto::debug_with_causes;
-pub use cluster::{Cluster, ClusterConfig};
 pub use credential::{Credential, CredentialError, FileFault};
 pub use driver::landing::Landing;
 pub use driver::taking::Delivery;
 pub use error::{
     AcceptError, Account, ChannelLost, ChannelName, ChannelRefused, CloseError, ConnectError,
-    DecodeFailed, HandOverError, HelloCause, LinkCause, LinkError, LogCause, LogError, NodeError,
-    OpenError, PortError, RecvError, RefusalReason, SendAllError, SendError, SendToAllError,
-    TryRecvError, TrySendError, TypeRefused, Unacknowledged, ValueError,
+    DecodeFailed, HelloCause, LinkCause, LinkError, LogCause, LogError, NodeError, OpenError,
+    RecvError, RefusalReason, SendAllError, SendError, SendToAllError, TryRecvError, TrySendError,
+    TypeRefused, Unacknowledged,
 };
 pub use log::Fsync;
 pub use node::{
     AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, LinkEvent, LinkEvents, Node, NodeBuilder, Peer,
     Redelivery,
 };
-pub use process::{Process, ProcessContext, ProcessHandle};
+pub use portable::{PORTABLE_VARIABLE, portable_only};
 /// ```
 /// use chunkcomm::{Credential, with_causes};
 ///
@@ -166,7 +158,6 @@ pub use proto::causes::with_causes;
 pub use proto::codec;
 pub use proto::flush::{FlushCounts, FlushReason, Policy};
 pub use proto::packet::Lane;
-pub use registry::{Function, Registry};
 #[cfg(feature = "tls")]
 pub use rustls;
 pub use stats::{ChannelStats, PeerStats, ReceivingStats};

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use chunkcomm::launch::Launcher;
-use chunkcomm::{Address, Cluster, Node, Policy, Registry};
+use chunkcomm::{Address, Node, Policy};
+use chunkcomm_cluster::launch::Launcher;
+use chunkcomm_cluster::{Cluster, Registry};
 
 use crate::crew::Crew;
 use crate::error::StartError;

@@ -7,8 +7,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use chunkcomm::registry::Entry;
 use chunkcomm::with_causes;
+use chunkcomm_cluster::registry::Entry;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::proto::wire::{self, Assignment};
@@ -133,7 +133,7 @@ fn compute(
 mod tests {
     use super::*;
     use crate::proto::wire::Answer;
-    use chunkcomm::Registry;
+    use chunkcomm_cluster::Registry;
 
     fn entries() -> Vec<Entry> {
         let mut registry = Registry::new();

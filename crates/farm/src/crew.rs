@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread;
 
-use chunkcomm::cluster::Change;
-use chunkcomm::launch::{ChildExit, Children, Launcher, Token};
-use chunkcomm::{Cluster, Peer, Registry};
+use chunkcomm::Peer;
+use chunkcomm_cluster::cluster::Change;
+use chunkcomm_cluster::launch::{ChildExit, Children, Launcher, Token};
+use chunkcomm_cluster::{Cluster, Registry};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 

@@ -4,11 +4,11 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use chunkcomm::cluster::Death;
 use chunkcomm::codec::{DecodeError, EncodeError};
-use chunkcomm::launch::{ChildExit, LaunchError};
-use chunkcomm::registry::Difference;
 use chunkcomm::{AcceptError, NodeError, OpenError, RecvError, SendError, with_causes};
+use chunkcomm_cluster::cluster::Death;
+use chunkcomm_cluster::launch::{ChildExit, LaunchError};
+use chunkcomm_cluster::registry::Difference;
 
 use crate::name::WorkerName;
 

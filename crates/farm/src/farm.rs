@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chunkcomm::registry::Function;
-use chunkcomm::{Node, Registry};
+use chunkcomm::Node;
+use chunkcomm_cluster::Registry;
+use chunkcomm_cluster::registry::Function;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout_at};

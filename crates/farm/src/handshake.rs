@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use chunkcomm::codec::{decode, encode_into_vec};
-use chunkcomm::{AcceptError, BytesReceiver, BytesSender, Node, Peer, Registry};
+use chunkcomm::{AcceptError, BytesReceiver, BytesSender, Node, Peer};
+use chunkcomm_cluster::Registry;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 

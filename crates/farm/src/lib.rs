@@ -3,11 +3,11 @@
 //!
 //! Tasks are functions of the program itself, registered by name. Workers are
 //! copies of the program as processes on this machine, threads, or the nodes of a
-//! [`Cluster`](chunkcomm::Cluster) on one or many machines. Messages go
+//! [`Cluster`](chunkcomm_cluster::Cluster) on one or many machines. Messages go
 //! through [`chunkcomm`] channels, so that many tiny tasks share packets.
 //!
 //! ```no_run
-//! use chunkcomm::Registry;
+//! use chunkcomm_cluster::Registry;
 //! use chunkcomm_farm::{Farm, serve_if_started};
 //!
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -32,7 +32,7 @@
 //! with [`serve_in`]:
 //!
 //! ```no_run
-//! use chunkcomm::{Cluster, ClusterConfig, Registry};
+//! use chunkcomm_cluster::{Cluster, ClusterConfig, Registry};
 //! use chunkcomm_farm::{Farm, serve_in};
 //! use std::time::Duration;
 //!

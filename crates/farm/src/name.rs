@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use chunkcomm::cluster::Member;
+use chunkcomm_cluster::cluster::Member;
 
 /// Name of a worker: its index and its kind, which is a process, a thread or a node of
 /// a cluster.
@@ -47,7 +47,7 @@ impl fmt::Display for WorkerName {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chunkcomm::cluster::NodeId;
+    use chunkcomm_cluster::cluster::NodeId;
 
     #[test]
     fn each_kind_of_worker_has_its_name() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use chunkcomm::SendError;
 use chunkcomm::codec::decode;
-use chunkcomm::registry::Function;
+use chunkcomm_cluster::registry::Function;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -3,10 +3,11 @@
 use std::fmt;
 use std::io;
 
-use chunkcomm::cluster::{End, PeerError};
 use chunkcomm::codec::EncodeError;
-use chunkcomm::registry::Difference;
-use chunkcomm::{AcceptError, Cluster, OpenError, RecvError, Registry, SendError};
+use chunkcomm::{AcceptError, OpenError, RecvError, SendError};
+use chunkcomm_cluster::cluster::{End, PeerError};
+use chunkcomm_cluster::registry::Difference;
+use chunkcomm_cluster::{Cluster, Registry};
 
 use crate::proto::wire::Hello;
 use crate::worker::serve;

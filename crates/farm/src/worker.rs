@@ -19,12 +19,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use chunkcomm::codec::{decode, encode_into_vec};
-use chunkcomm::launch::{self, Token};
-use chunkcomm::registry::Entry;
 use chunkcomm::{
-    AcceptError, Address, BytesReceiver, BytesSender, Node, Peer, Registry, SendError,
-    TryRecvError, with_causes,
+    AcceptError, Address, BytesReceiver, BytesSender, Node, Peer, SendError, TryRecvError,
+    with_causes,
 };
+use chunkcomm_cluster::Registry;
+use chunkcomm_cluster::launch::{self, Token};
+use chunkcomm_cluster::registry::Entry;
 use tokio::runtime::Builder;
 
 use crate::compute::{ComputeThread, Computed, nanos, run_tasks};

@@ -9,7 +9,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use chunkcomm::Registry;
+use chunkcomm_cluster::Registry;
 use chunkcomm_farm::{Farm, Prefetch, WorkersAs};
 
 thread_local! {

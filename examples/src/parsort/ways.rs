@@ -1,13 +1,14 @@
 //! The three ways to send the numbers, as in the paper.
 
+use chunkcomm_cluster::NodeExt;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use chunkcomm::process::Failure;
-use chunkcomm::{
-    Arriving, Cluster, Departing, Process, ProcessHandle, Receiver, ReceivingPort, Registry,
-    Sender, SendingPort,
+use chunkcomm::{Receiver, Sender};
+use chunkcomm_cluster::process::Failure;
+use chunkcomm_cluster::{
+    Arriving, Cluster, Departing, Process, ProcessHandle, ReceivingPort, Registry, SendingPort,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

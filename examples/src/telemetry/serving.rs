@@ -4,8 +4,8 @@ use std::future::{Future, IntoFuture as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use chunkcomm::cluster::Cluster;
 use chunkcomm::{Node, Peer};
+use chunkcomm_cluster::cluster::Cluster;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::time::timeout;

@@ -9,8 +9,9 @@ use std::error::Error;
 use std::io::Write as _;
 use std::time::Duration;
 
-use chunkcomm::cluster::End;
-use chunkcomm::{Cluster, ClusterConfig, Node, SendError};
+use chunkcomm::{Node, SendError};
+use chunkcomm_cluster::cluster::End;
+use chunkcomm_cluster::{Cluster, ClusterConfig};
 use chunkcomm_farm::{Farm, serve_if_started, serve_in};
 use chunkcomm_tests::farm_tasks::{
     FORGETS, OTHER_TYPES, OTHER_VERSION, OtherJob, registry, sample_job, worker_registry,

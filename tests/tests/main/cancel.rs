@@ -16,7 +16,7 @@ use chunkcomm_pipeline::{
 };
 use chunkcomm_tests::farm_tasks::{Functions, registry};
 
-use super::waiting::{at_last, cancelled, limited, on_both};
+use chunkcomm_testkit::{at_last, cancelled, limited, on_both};
 
 const LEN: usize = 20_000;
 

@@ -1,8 +1,8 @@
 //! Texts of errors: `{}` without the cause, `{:?}` with all causes.
 
 use crate::pure::sources;
-use chunkcomm::launch::{LaunchError, Launcher};
 use chunkcomm::{Address, Credential, Node, with_causes};
+use chunkcomm_cluster::launch::{LaunchError, Launcher};
 use chunkcomm_farm::StartError;
 use std::error::Error;
 use std::fs::read_to_string;

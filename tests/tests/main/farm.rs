@@ -306,7 +306,7 @@ async fn registries_that_differ_are_refused_naming_both_sides() {
 async fn a_function_of_another_registry_is_refused() {
     let (builder, _) = builder();
     let mut farm = builder.workers_as(WorkersAs::Thread).workers(1).start().await.unwrap();
-    let mut other = chunkcomm::Registry::new();
+    let mut other = chunkcomm_cluster::Registry::new();
     let strange = other.register("strange", |number: u8| number);
     let error = farm.run(&strange, [1]).await.unwrap_err();
     assert_eq!(error.to_string(), "function \"strange\" is not in the farm's registry");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::nodes::free_address;
 use super::proc;
-use chunkcomm::{Cluster, ClusterConfig};
+use chunkcomm_cluster::{Cluster, ClusterConfig};
 use chunkcomm_farm::{Farm, FarmBuilder, Loss, Model, Prefetch, RunError, StartError, serve_in};
 use chunkcomm_tests::farm_tasks::{
     FEWER, FORGETS, Functions, OTHER_TYPES, OTHER_VERSION, registry,

@@ -13,8 +13,6 @@ mod farm_cluster;
 #[cfg(target_os = "linux")]
 mod farm_enemies;
 mod floors;
-#[path = "../../../crates/chunkcomm/tests/main/support/host.rs"]
-mod host;
 mod mandelbrot;
 #[cfg(unix)]
 mod mishaps;
@@ -27,18 +25,12 @@ mod nodes_ssh;
 mod nodes_ssh_ends;
 mod parsort;
 mod pipeline;
-#[path = "../../../crates/chunkcomm/tests/main/support/ports.rs"]
-mod ports;
 mod proc;
 mod pure;
-#[path = "../../../crates/chunkcomm/tests/main/support/random.rs"]
-mod random;
 #[cfg(unix)]
 mod service;
 mod stages;
 #[cfg(unix)]
 mod telemetry;
 mod types;
-#[path = "../../../crates/chunkcomm/tests/main/support/waiting.rs"]
-mod waiting;
 mod wordcount;

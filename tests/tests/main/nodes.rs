@@ -1,7 +1,7 @@
 //! The example program `nodes`, run as its user runs it: a cluster of copies on this
 //! machine. Tests with other launchers are in `tests/launchers`.
 
-use super::ports::free_port;
+use chunkcomm_testkit::free_port;
 use std::process::{Command, Output};
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 
 use super::nodes::{PROGRAM, free_address};
 use super::proc;
-use super::random::Random;
+use chunkcomm_testkit::random::Random;
 use rustix::process::Signal;
 use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt as _;

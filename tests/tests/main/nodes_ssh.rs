@@ -5,7 +5,7 @@
 use super::nodes::{PROGRAM, waited};
 use super::nodes_faults::{SHORT, TOKEN, end_of, seed, token, wait_until_nobody_has};
 use super::proc;
-use super::random::Random;
+use chunkcomm_testkit::random::Random;
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

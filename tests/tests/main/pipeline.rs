@@ -14,7 +14,7 @@ use chunkcomm_pipeline::{
     DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, Increment, OpeningFault,
 };
 
-use super::waiting::limited;
+use chunkcomm_testkit::limited;
 
 type Outcome = Result<(), Box<dyn Error>>;
 

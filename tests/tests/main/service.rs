@@ -2,9 +2,9 @@
 //! again under load.
 
 use super::example::Example;
-use super::host::own_host;
 use super::proc;
-use super::random::Random;
+use chunkcomm_testkit::own_host;
+use chunkcomm_testkit::random::Random;
 use rustix::process::Signal;
 use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use chunkcomm::{AcceptError, Address, Node, RefusalReason};
 use chunkcomm_tests::farm_tasks::{Job, OTHER_TYPES, sample_job};
 
-use super::waiting::limited;
+use chunkcomm_testkit::limited;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_farm-program");
 

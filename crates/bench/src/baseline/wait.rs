@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::fd::OwnedFd;
 
 #[cfg(target_os = "linux")]
-use chunkcomm::launch::portable_only;
+use chunkcomm::portable_only;
 #[cfg(target_os = "linux")]
 use rustix::event::epoll;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -1,6 +1,8 @@
 //! Calls of a service with one typed message each way.
 
-use chunkcomm::{CallClient, Node, PeerStats, Service};
+use chunkcomm::{Node, PeerStats};
+use chunkcomm_cluster::NodeExt;
+use chunkcomm_cluster::{CallClient, Service};
 use tokio::runtime::Runtime;
 
 use super::{far_node, linked_node, taken};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use chunkcomm::{Cluster, ClusterConfig};
+use chunkcomm_cluster::{Cluster, ClusterConfig};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::failure::{Doing, Failure};

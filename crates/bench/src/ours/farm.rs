@@ -3,8 +3,9 @@
 use std::any::Any;
 use std::time::Duration;
 
-use chunkcomm::registry::Function;
-use chunkcomm::{Address, Registry};
+use chunkcomm::Address;
+use chunkcomm_cluster::Registry;
+use chunkcomm_cluster::registry::Function;
 use chunkcomm_farm::{Farm, Model, Prefetch, Runtime as FarmRuntime, WorkersAs, serve_if_started};
 use tokio::runtime::Runtime;
 

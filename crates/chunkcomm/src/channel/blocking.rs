@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 /// Runs `future` on this thread, which sleeps while it waits.
-pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+pub fn block_on<F: Future>(future: F) -> F::Output {
     thread_local! {
         static WAKER: Waker = thread_waker();
     }

@@ -6,8 +6,7 @@
 //! - [`bytes_sender`], [`bytes_receiver`]: ends for the user's own bytes;
 //! - [`tx`], [`calls`]: the parts that both kinds share;
 //! - [`select_all`] takes from many receivers in turn, [`many`] sends to many, [`ends`] has
-//!   the traits that both use;
-//! - [`ports`]: ends that travel in messages; [`value`] stands on them.
+//!   the traits that both use.
 
 pub(crate) mod blocking;
 pub(crate) mod bytes_receiver;
@@ -15,12 +14,10 @@ pub(crate) mod bytes_sender;
 mod calls;
 pub(crate) mod ends;
 pub(crate) mod many;
-pub(crate) mod ports;
 pub(crate) mod receiver;
 pub(crate) mod select_all;
 pub(crate) mod sender;
 pub(crate) mod tx;
-pub(crate) mod value;
 
 use crate::proto::packet::Lane;
 use std::time::Duration;
@@ -101,7 +98,7 @@ const MESSAGES_A_BUDGET_UNIT_AT_HOME: u32 = 128;
 
 /// Counts messages towards the task's budget.
 #[derive(Debug, Default)]
-pub(crate) struct Turn(u32);
+pub struct Turn(u32);
 
 /// A clone begins a turn of its own.
 impl Clone for Turn {
@@ -113,7 +110,7 @@ impl Clone for Turn {
 impl Turn {
     /// Counts one more message; returns whether the budget may have to be asked.
     #[inline]
-    pub(crate) fn over(&mut self) -> bool {
+    pub fn over(&mut self) -> bool {
         self.0 = self.0.wrapping_add(1);
         self.0.is_multiple_of(MESSAGES_A_BUDGET_UNIT)
     }

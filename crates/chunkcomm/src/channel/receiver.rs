@@ -6,7 +6,7 @@ use super::calls::calls_of_every_receiver;
 use crate::driver::inbox::Outcome;
 use crate::driver::taking::{Delivery, Next, RxEnd};
 use crate::error::{DecodeFailed, RecvError, TryRecvError};
-use crate::moving::crossing;
+use crate::layer::{Link, arriving_by};
 use crate::node::Peer;
 use crate::proto::codec::{self, DecodeError};
 use crate::stats::ReceivingStats;
@@ -164,9 +164,9 @@ impl<T: DeserializeOwned> Receiver<T> {
     #[cold]
     fn take_with_ends(&mut self) -> Option<(u64, Result<T, RecvError>)> {
         let node = self.peer.node();
-        let line = node.moving().line(&self.end.link);
+        let link = Link(Arc::clone(&self.end.link));
         let (bytes, value) = self.end.take_with(|bytes| {
-            let value = crossing::arriving(&node, &line, || codec::decode::<T>(bytes));
+            let value = arriving_by(&node, &link, || codec::decode::<T>(bytes));
             (bytes.len() as u64, value)
         })?;
         Some((bytes, value.map_err(|error| self.decode_error(error))))

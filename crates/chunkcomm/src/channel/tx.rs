@@ -1,7 +1,6 @@
 //! The part that all senders have in common: the end of the channel, alone or shared
 //! with clones, and the waits.
 
-mod packing;
 mod sink;
 
 use crate::driver::clock;
@@ -62,7 +61,8 @@ impl Slot {
 }
 
 /// A message that waits for room.
-pub(crate) enum Waiting<'a> {
+#[derive(Debug)]
+pub enum Waiting<'a> {
     /// Encoded in the scratch.
     Scratch,
     /// The user's own bytes; large ones are not copied.
@@ -74,7 +74,10 @@ pub(crate) enum Waiting<'a> {
 }
 
 /// The sending end under every public sender.
-pub(crate) struct Tx {
+///
+/// Messages are *staged*: encoded into the channel's ring. A message that finds no room is in the
+/// scratch or with the caller, and is staged again when there is room.
+pub struct Tx {
     slot: Mutex<Slot>,
     scratch: Vec<u8>,
     /// Whether it was ready as a `Sink`, and no item has come since.
@@ -102,14 +105,32 @@ impl Tx {
         self.slot.get_mut().unwrap_or_else(PoisonError::into_inner).with(act)
     }
 
+    /// The state of the channel that its ends and the driver share.
+    pub(crate) fn shared(&self) -> Arc<TxShared> {
+        Arc::clone(&self.shared)
+    }
+
+    /// Returns whether a message of `bytes` bytes can be staged now; `None` when the channel has
+    /// ended.
+    pub fn has_room(&mut self, bytes: usize) -> Option<bool> {
+        self.with(|end| match end.failed() {
+            Some(_) => None,
+            None => Some(end.has_room(bytes + PREFIX_BYTES_MAX)),
+        })
+    }
+
     /// Whether this thread is the driver's.
     pub(crate) fn is_home(&mut self) -> bool {
         self.with(|end| end.link.is_home())
     }
 
     /// Stages `value`. After `Full` it lies encoded in the scratch.
+    ///
+    /// # Errors
+    ///
+    /// The value cannot be sent, or the channel has ended.
     #[inline(always)]
-    pub(crate) fn stage<T: Serialize>(&mut self, value: &T) -> Result<Staged, SendError> {
+    pub fn stage<T: Serialize>(&mut self, value: &T) -> Result<Staged, SendError> {
         match self.slot.get_mut().unwrap_or_else(PoisonError::into_inner) {
             Slot::Own(end) => {
                 let end = end.as_mut().expect("it is moved under the lock only");
@@ -140,7 +161,11 @@ impl Tx {
     }
 
     /// Stages `waiting`, behind an item that is held.
-    pub(crate) fn stage_waiting(&mut self, waiting: &Waiting<'_>) -> Result<Staged, SendError> {
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::stage`].
+    pub fn stage_waiting(&mut self, waiting: &Waiting<'_>) -> Result<Staged, SendError> {
         let (scratch, held) = (&mut self.scratch, &mut self.held);
         self.slot.get_mut().unwrap_or_else(PoisonError::into_inner).with(|end| {
             if stage_held(end, held)? == Staged::Full {
@@ -155,7 +180,12 @@ impl Tx {
         })
     }
 
-    pub(crate) fn poll_stage(
+    /// Waits until `waiting` is staged.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::stage`].
+    pub fn poll_stage(
         &mut self,
         context: &mut Context<'_>,
         waiting: &Waiting<'_>,
@@ -171,8 +201,16 @@ impl Tx {
         }
     }
 
-    /// Waits until the message is staged. Dropped before, it has staged nothing.
-    pub(crate) async fn stage_later(&mut self, waiting: Waiting<'_>) -> Result<(), SendError> {
+    /// Waits until the message is staged.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::stage`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before it returns, it has staged nothing.
+    pub async fn stage_later(&mut self, waiting: Waiting<'_>) -> Result<(), SendError> {
         poll_fn(|context| self.poll_stage(context, &waiting)).await
     }
 
@@ -194,7 +232,11 @@ impl Tx {
     }
 
     /// Waits until a message of `bytes` bytes can be staged.
-    pub(crate) fn poll_reserve(
+    ///
+    /// # Errors
+    ///
+    /// The channel has ended.
+    pub fn poll_reserve(
         &mut self,
         context: &mut Context<'_>,
         bytes: usize,
@@ -223,7 +265,8 @@ impl Tx {
         Poll::Pending
     }
 
-    pub(crate) fn poll_failed(&mut self, context: &mut Context<'_>) -> Poll<SendError> {
+    /// Waits until nothing can be sent any more; returns the reason.
+    pub fn poll_failed(&mut self, context: &mut Context<'_>) -> Poll<SendError> {
         if let Some(error) = self.with(|end| end.failed()) {
             return Poll::Ready(error);
         }
@@ -309,7 +352,15 @@ impl Tx {
 
     /// Ends the channel and waits until that is acknowledged, for `deadline` at most. With
     /// clones alive it waits only for the accepted messages.
-    pub(crate) async fn close(mut self, deadline: Duration) -> Result<(), CloseError> {
+    ///
+    /// # Errors
+    ///
+    /// Some message was not acknowledged; the error has the account.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the channel ends as if the sender had been dropped.
+    pub async fn close(mut self, deadline: Duration) -> Result<(), CloseError> {
         let deadline = self.stage_held_within(deadline).await;
         let accepted = self.with(|end| {
             end.flush(true);
@@ -377,7 +428,9 @@ impl Tx {
         locked(&self.slot).with(look)
     }
 
-    pub(crate) fn name(&self) -> &str {
+    /// The channel's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
         &self.shared.name
     }
 }

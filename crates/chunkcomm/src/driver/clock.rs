@@ -14,7 +14,7 @@ use tokio::time::{Instant, Sleep};
 
 /// Returns the nanoseconds since the first call in the process, or since the simulation of this
 /// thread began. The time stands still while tokio's clock is paused.
-pub(crate) fn now() -> Time {
+pub fn now() -> Time {
     #[cfg(feature = "simulation")]
     if let Some(now) = stretch::now() {
         return now;
@@ -27,14 +27,14 @@ pub(crate) fn now() -> Time {
 /// One timer that is moved as rarely as possible: to move a deadline to a later time costs nothing
 /// until the earlier one has come.
 #[derive(Default)]
-pub(crate) struct Alarm {
+pub struct Alarm {
     sleep: Option<Pin<Box<Sleep>>>,
     armed_for: Option<Time>,
 }
 
 impl Alarm {
     /// Is ready once `deadline` has come; wakes the task then, or earlier.
-    pub(crate) fn poll(
+    pub fn poll(
         &mut self,
         context: &mut Context<'_>,
         deadline: Option<Time>,
@@ -74,7 +74,7 @@ impl Alarm {
 
 /// Waits for `future` at most `limit`. The timer is that of `runtime`, so the caller needs none of
 /// its own.
-pub(crate) fn within<F: Future>(
+pub fn within<F: Future>(
     runtime: &Handle,
     limit: Duration,
     future: F,
@@ -86,7 +86,7 @@ pub(crate) fn within<F: Future>(
 }
 
 /// Waits for `duration`.
-pub(crate) async fn pause(duration: Duration) {
+pub async fn pause(duration: Duration) {
     tokio::time::sleep(stretched(duration)).await;
 }
 

@@ -16,7 +16,7 @@ use crate::proto::packet::{ChannelKind, Refusal};
 use std::sync::{Arc, Mutex};
 
 /// A channel that a peer opened.
-pub(crate) struct Opened {
+pub struct Opened {
     pub(crate) receiver: RxEnd,
     pub(crate) kind: ChannelKind,
     pub(crate) fingerprint: u64,

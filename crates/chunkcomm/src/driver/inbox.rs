@@ -28,7 +28,7 @@ pub(crate) enum Run {
 
 /// How a channel ended for its receiver.
 #[derive(Debug, Clone)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// The sender is done.
     Done,
     /// The session ended before, when this many messages had arrived.

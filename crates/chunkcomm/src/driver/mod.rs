@@ -11,12 +11,12 @@
 //! [`clock`], [`entropy`].
 
 pub(crate) mod buffers;
-pub(crate) mod clock;
+pub mod clock;
 mod commands;
 pub(crate) mod connection;
 pub(crate) mod cycles;
 pub(crate) mod ending;
-pub(crate) mod entropy;
+pub mod entropy;
 pub(crate) mod events;
 pub(crate) mod inbox;
 pub(crate) mod keeping;

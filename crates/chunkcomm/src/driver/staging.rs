@@ -64,7 +64,8 @@ pub(crate) struct TxEnd {
 
 /// Whether a message was staged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Staged {
+pub enum Staged {
+    /// It was.
     Done,
     /// The ring has no room: a message that was encoded lies in the scratch.
     Full,

@@ -29,14 +29,18 @@ pub(crate) enum Found<'a> {
 }
 
 /// The next thing at the receiving end of a channel.
-pub(crate) enum Next {
+#[derive(Debug)]
+pub enum Next {
+    /// A message is there.
     Message,
+    /// Nothing is there now.
     Empty,
+    /// The channel has ended, and all of it was taken.
     Ended(Outcome),
 }
 
-/// The receiving end of a channel.
-pub(crate) struct RxEnd {
+/// The receiving end of a channel, below its type.
+pub struct RxEnd {
     pub(crate) shared: Arc<RxShared>,
     pub(crate) link: Arc<LinkShared>,
     runs: VecDeque<Run>,
@@ -124,9 +128,9 @@ impl RxEnd {
         }
     }
 
-    /// As `take`; passes the message's bytes to `decode`.
+    /// Takes the next message if there is one; passes its bytes to `decode`.
     #[inline(always)]
-    pub(crate) fn take_with<R>(&mut self, decode: impl FnOnce(&[u8]) -> R) -> Option<R> {
+    pub fn take_with<R>(&mut self, decode: impl FnOnce(&[u8]) -> R) -> Option<R> {
         let run = match &self.current {
             Some(Run::Shared { bytes, .. }) => &bytes[..],
             Some(Run::Copied { bytes, .. }) => &bytes[..],
@@ -373,8 +377,8 @@ impl RxEnd {
         }
     }
 
-    /// As `next`, but waits.
-    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Next> {
+    /// Waits until a message is there, which it does not take, or the channel has ended.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Next> {
         if self.current_has_more() || !self.runs.is_empty() {
             return Poll::Ready(Next::Message);
         }

@@ -24,7 +24,7 @@ use tokio::runtime::{Handle, RuntimeFlavor, worker_index};
 /// on a worker.
 ///
 /// Called after each such wake or spawn in a user's task, since that task may compute next.
-pub(crate) fn share_last_woken() {
+pub fn share_last_woken() {
     if has_several_threads() {
         push_last_woken();
     }

@@ -67,7 +67,8 @@ pub enum LinkCause {
 }
 
 impl LinkError {
-    pub(crate) fn new(peer: impl Into<String>, cause: LinkCause) -> LinkError {
+    /// Makes the error of a link that ended for a reason that a layer knows.
+    pub fn new(peer: impl Into<String>, cause: LinkCause) -> LinkError {
         LinkError { inner: Arc::new(LinkErrorInner { peer: peer.into(), cause }) }
     }
 

@@ -4,7 +4,7 @@
 use super::fingerprint::Fingerprint;
 use super::held::Held;
 use super::links::{Links, News};
-use super::losses::Losses;
+use super::losses::{Losses, is_reserved};
 use super::warnings::Warnings;
 use crate::driver::clock;
 use crate::driver::ending::LostChannel;
@@ -14,8 +14,7 @@ use crate::driver::staging::TxShared;
 use crate::driver::taking::RxEnd;
 use crate::driver::wakers::{Wakers, locked};
 use crate::error::{AcceptError, CloseError, LinkError, RefusalReason};
-use crate::moving::Moving;
-use crate::proto::call;
+use crate::layer::{Answer, Layers};
 use crate::proto::packet::{ChannelKind, Refusal};
 use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
@@ -43,7 +42,7 @@ pub(super) struct Table {
     pub(super) links: Links,
     refusals: VecDeque<String>,
     pub(super) losses: Losses,
-    /// Names of the channels of calls that this node serves; other calls are refused at once.
+    /// Reserved names that a layer expects; others are refused at once.
     expected: BTreeSet<String>,
     /// Streams that are not over.
     pub(super) streams: Vec<Weak<TxShared>>,
@@ -52,10 +51,10 @@ pub(super) struct Table {
     pub(super) runtime_gone: bool,
 }
 
-/// The table of one node, and `moving`, which takes the channels that are not for the user.
+/// The table of one node, and its layers, which take the channels with reserved names.
 pub(crate) struct AcceptTable {
     pub(super) table: Mutex<Table>,
-    moving: Arc<Moving>,
+    pub(super) layers: Arc<Layers>,
     /// Notified of each open that is held.
     holds: Arc<Notify>,
     pub(super) warnings: Warnings,
@@ -63,10 +62,18 @@ pub(crate) struct AcceptTable {
 
 impl Acceptor for AcceptTable {
     fn opened(&self, opened: Opened, left: u64) -> Result<(), Box<Opened>> {
-        let Some(opened) = self.moving.opened(opened)? else { return Ok(()) };
+        let reserved = is_reserved(opened.name());
+        let opened = if reserved {
+            match self.layers.opened(opened) {
+                Answer::Taken => return Ok(()),
+                Answer::Refused(opened) => return Err(opened),
+                Answer::Expected(opened) => *opened,
+            }
+        } else {
+            opened
+        };
         let mut table = locked(&self.table);
-        let name = &*opened.receiver.shared.name;
-        if table.closed || call::is_reserved(name) && !table.expected.contains(name) {
+        if table.closed || reserved && !table.expected.contains(opened.name()) {
             return Err(Box::new(opened));
         }
         let gave_way = table.held.hold(opened, left)?;
@@ -96,7 +103,7 @@ impl Acceptor for AcceptTable {
     fn lost(&self, channels: Vec<LostChannel>) {
         let mut table = locked(&self.table);
         let closed = table.closed;
-        table.losses.add(channels, closed);
+        table.losses.add(channels, closed, &self.layers);
     }
 
     fn warn(&self, what: &str) {
@@ -117,7 +124,7 @@ impl Acceptor for AcceptTable {
         let mut table = locked(&self.table);
         let watching = table.links.remove(link, error, &lost);
         let closed = table.closed;
-        table.losses.add(lost, closed);
+        table.losses.add(lost, closed, &self.layers);
         table.described.retain(|(known, _, _)| !Arc::ptr_eq(known, link));
         let waiting = table.waiting.take();
         drop(table);
@@ -127,8 +134,8 @@ impl Acceptor for AcceptTable {
 }
 
 impl AcceptTable {
-    pub(super) fn new(moving: Arc<Moving>, holds: Arc<Notify>, warnings: Warnings) -> AcceptTable {
-        AcceptTable { table: Mutex::default(), moving, holds, warnings }
+    pub(super) fn new(layers: Arc<Layers>, holds: Arc<Notify>, warnings: Warnings) -> AcceptTable {
+        AcceptTable { table: Mutex::default(), layers, holds, warnings }
     }
 
     pub(super) fn add_link(&self, link: &Arc<LinkShared>) {
@@ -244,7 +251,7 @@ impl AcceptTable {
         let waiting = table.waiting.take();
         drop(table);
         waiting.wake();
-        self.moving.runtime_gone();
+        self.layers.runtime_gone();
     }
 
     pub(super) fn runtime_is_gone(&self) -> bool {
@@ -304,12 +311,12 @@ impl AcceptTable {
         waiting.wake();
     }
 
-    /// Holds channels of calls under `name` from now on; false when they were held before.
+    /// Holds channels under the reserved `name` from now on; false when they were held before.
     pub(crate) fn expect(&self, name: &str) -> bool {
         locked(&self.table).expected.insert(name.to_owned())
     }
 
-    /// Refuses channels of calls under `name` from now on, and drops those that are held.
+    /// Refuses channels under the reserved `name` from now on, and drops those that are held.
     pub(crate) fn expect_no_more(&self, name: &str) {
         let mut table = locked(&self.table);
         table.expected.remove(name);

@@ -8,6 +8,7 @@ mod checks;
 use super::admission::UserTls;
 use crate::Address;
 use crate::credential::Credential;
+use crate::layer::LayerSettings;
 use crate::proto::flush::Policy;
 use crate::proto::hello::{VERSION_MAX, VERSION_MIN};
 use crate::proto::limits::{
@@ -16,7 +17,6 @@ use crate::proto::limits::{
     WINDOW_BYTES_LINK_DEFAULT,
 };
 use crate::proto::liveness::Silence;
-use crate::registry::Registry;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -60,8 +60,7 @@ pub struct NodeBuilder {
     busy_poll: bool,
     insecure: bool,
     credential: Option<CredentialFrom>,
-    processes: Option<Arc<Registry>>,
-    of_cluster: bool,
+    layers: LayerSettings,
     #[cfg(feature = "tls")]
     user_tls: Option<UserTls>,
 }
@@ -102,8 +101,7 @@ impl Default for NodeBuilder {
             busy_poll: false,
             insecure: false,
             credential: None,
-            processes: None,
-            of_cluster: false,
+            layers: LayerSettings::default(),
             #[cfg(feature = "tls")]
             user_tls: None,
         }
@@ -283,22 +281,14 @@ impl NodeBuilder {
         self
     }
 
-    /// Runs the processes of this registry for peers that ask for them, on the runtime in which
-    /// the node is built; see [`crate::process`]. By default the node runs none.
-    pub fn processes(mut self, registry: &Registry) -> NodeBuilder {
-        self.processes = Some(Arc::new(registry.clone()));
-        self
-    }
-
     /// Returns the name that the user set, if any.
     pub(crate) fn given_name(&self) -> Option<&str> {
         Some(self.settings.name.as_str()).filter(|name| !name.is_empty())
     }
 
-    /// Holds processes back until the node knows the cluster that it belongs to.
-    pub(crate) fn of_cluster(mut self) -> NodeBuilder {
-        self.of_cluster = true;
-        self
+    /// The settings of the layers that start with the node.
+    pub(crate) fn layers(&mut self) -> &mut LayerSettings {
+        &mut self.layers
     }
 
     /// Speaks only these versions of the protocol, of those that this release speaks

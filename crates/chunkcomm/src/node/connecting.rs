@@ -9,7 +9,7 @@ use crate::driver::mail::{Beginning, LinkShared};
 use crate::driver::wakers::locked;
 use crate::driver::{clock, entropy};
 use crate::error::{ConnectError, HelloCause};
-use crate::launch::portable_only;
+use crate::portable::portable_only;
 use crate::proto::Time;
 use crate::proto::backoff::Backoff;
 use crate::proto::hello::Hello;

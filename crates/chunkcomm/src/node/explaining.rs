@@ -49,9 +49,8 @@ impl Node {
         }
         let node = self.name().to_owned();
         let cycles = locked(&self.shared.board).cycles(clock::now());
-        let moving = self.moving().report();
-        let (waits, calls) = self.waits().report();
-        Explanation { node, links, cycles, refusals: self.refusals(), moving, waits, calls }
+        let (waits, layers) = (self.waits().report(), self.layers().explain());
+        Explanation { node, links, cycles, refusals: self.refusals(), waits, layers }
     }
 
     /// Prints the report of [`Node::explain`] to standard error whenever the process

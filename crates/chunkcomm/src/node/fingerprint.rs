@@ -2,17 +2,19 @@
 
 use crate::channel::ChannelOptions;
 use crate::error::TypeRefused;
-use crate::moving::crossing::finds_ends;
+use crate::layer::finds_needs;
 use crate::proto::describe::{Description, describe, fnv1a};
 use serde::de::DeserializeOwned;
 
 /// A channel's type as its two ends compare it.
 #[derive(Debug, Clone)]
-pub(crate) struct Fingerprint {
-    pub(crate) hash: u64,
-    pub(crate) text: String,
-    /// Whether values of the type have channel ends in them.
-    pub(crate) carries: bool,
+pub struct Fingerprint {
+    /// The hash that the ends compare.
+    pub hash: u64,
+    /// The type for people, at most 1 KiB.
+    pub text: String,
+    /// Whether values of the type need their link ([`needs_link`](crate::layer::needs_link)).
+    pub carries: bool,
 }
 
 impl Fingerprint {
@@ -23,7 +25,8 @@ impl Fingerprint {
 
     /// Returns the fingerprint of a channel whose messages contain a value of this type;
     /// `role` names the form of the messages.
-    pub(crate) fn in_role(self, role: &str) -> Fingerprint {
+    #[must_use]
+    pub fn in_role(self, role: &str) -> Fingerprint {
         let hash = fnv1a(&[&self.hash.to_le_bytes(), role.as_bytes()].concat());
         Fingerprint { hash, ..self }
     }
@@ -34,11 +37,15 @@ impl Fingerprint {
     }
 }
 
-/// Returns the fingerprint of a type, or the reason why its values cannot be sent.
-pub(crate) fn described<T: DeserializeOwned>(
+/// Returns the fingerprint of a type.
+///
+/// # Errors
+///
+/// Values of the type cannot be sent; the error has the reason.
+pub fn described<T: DeserializeOwned>(
     options: &ChannelOptions,
 ) -> Result<Fingerprint, TypeRefused> {
-    let (description, carries): (Description, bool) = finds_ends(describe::<T>);
+    let (description, carries): (Description, bool) = finds_needs(describe::<T>);
     if let Some(reason) = description.refusal() {
         return Err(TypeRefused { type_name: description.short(), reason: reason.to_owned() });
     }

@@ -1,18 +1,17 @@
 //! Accepted messages that may not have arrived, until some call has reported the loss.
 
-use crate::cluster::lines;
 use crate::driver::ending::LostChannel;
 use crate::error::{CloseError, Unacknowledged};
-use crate::moving::home;
-use crate::moving::line::WORDS_CHANNEL;
-use crate::proto::call;
+use crate::layer::Layers;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Most channels that are remembered: 1024.
 const CHANNELS_MAX: usize = 1024;
 
-/// Beginning of the channel names of the crates that stand on this one.
+/// Beginnings of the channel names of the crates that stand on this one. The first have errors of
+/// their own for lost messages, the others for channels that nobody accepts.
+const OF_LAYERS: &str = "chunkcomm.";
 const OF_CRATES: &str = "chunkcomm-";
 
 /// Most channels that a node names at its end: 4.
@@ -28,19 +27,16 @@ pub(super) struct Losses {
 }
 
 impl Losses {
-    pub(super) fn add(&mut self, lost: Vec<LostChannel>, closing: bool) {
+    pub(super) fn add(&mut self, lost: Vec<LostChannel>, closing: bool, layers: &Layers) {
         if lost.is_empty() {
             return;
         }
         self.channels.retain(|(it, closing)| *closing || !it.shared.is_told());
-        // An end that was dropped before its port was connected refuses later messages: nobody
-        // wanted them, as with a dropped receiver.
-        let unwanted = |it: &LostChannel| {
-            it.left.account.unknown() == 0 && home::number_of(&it.shared.name).is_some()
+        let is_reported = |it: &LostChannel| match &*it.shared.name {
+            name if is_reserved(name) => layers.reports_loss(name, it.left.account.unknown()),
+            name => !name.starts_with(OF_LAYERS),
         };
-        let accounted_for = |it: &LostChannel| is_of_the_library(&it.shared.name) || unwanted(it);
-        self.channels
-            .extend(lost.into_iter().filter(|it| !accounted_for(it)).map(|it| (it, closing)));
+        self.channels.extend(lost.into_iter().filter(is_reported).map(|it| (it, closing)));
         while !closing && self.channels.len() > CHANNELS_MAX {
             self.channels.pop_front();
             self.forgotten += 1;
@@ -48,9 +44,9 @@ impl Losses {
     }
 
     /// Adds a loss unless it is known already.
-    pub(super) fn add_new(&mut self, lost: LostChannel) {
+    pub(super) fn add_new(&mut self, lost: LostChannel, layers: &Layers) {
         if !self.channels.iter().any(|(known, _)| Arc::ptr_eq(&known.shared, &lost.shared)) {
-            self.add(vec![lost], true);
+            self.add(vec![lost], true, layers);
         }
     }
 
@@ -92,13 +88,13 @@ impl Losses {
     }
 }
 
-/// Returns whether losses on this channel need no warning: calls, clusters and lines, and the
-/// crates that stand on this one, have errors of their own.
+/// Returns whether this channel needs no warning while nobody accepts it, nor for losses that no
+/// call has reported: its layer has errors of its own.
 pub(super) fn tells_itself(name: &str) -> bool {
-    is_of_the_library(name) || name.starts_with(OF_CRATES)
+    name.starts_with(OF_LAYERS) || name.starts_with(OF_CRATES)
 }
 
-/// Returns whether this is a channel of calls, clusters or lines, which have errors of their own.
-fn is_of_the_library(name: &str) -> bool {
-    call::is_reserved(name) || name.starts_with(lines::PREFIX) || name == WORDS_CHANNEL
+/// Returns whether this name is reserved for layers; see [`crate::layer`].
+pub(super) fn is_reserved(name: &str) -> bool {
+    name.starts_with('\0')
 }

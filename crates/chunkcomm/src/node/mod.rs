@@ -8,7 +8,6 @@
 //!   [`resume`] (the session of a connection), [`starting`] (a session's driver);
 //! - [`channels`] with [`accepting`] (the node's table), [`held`] (opens that wait for an
 //!   `accept`) and [`fingerprint`] (types);
-//! - [`reaching`] (the home of a channel end that came in a message);
 //! - [`redelivering`] and [`streams`] (senders that outlive their peer);
 //! - [`links`] and [`events`] (changes of the links);
 //! - [`explaining`] with [`waits`], and [`unaccepted`] (names that may be misspelt);
@@ -31,7 +30,6 @@ mod links;
 mod listening;
 mod losses;
 mod peer;
-mod reaching;
 mod redelivering;
 mod resume;
 mod slots;
@@ -43,7 +41,6 @@ mod warnings;
 
 pub use builder::{AGE_BOUND_VARIABLE, CREDENTIAL_FILE_VARIABLE, NodeBuilder};
 pub use events::{LinkEvent, LinkEvents};
-pub(crate) use fingerprint::{Fingerprint, described};
 pub use peer::Peer;
 pub use redelivering::Redelivery;
 
@@ -51,7 +48,7 @@ use crate::Address;
 use crate::driver::buffers::Buffers;
 use crate::driver::cycles::SharedBoard;
 use crate::driver::mail::LinkShared;
-use crate::moving::Moving;
+use crate::layer::{Layers, WeakNode};
 use crate::proto::hello::Hello;
 use crate::transport::Home;
 use crate::transport::spin::Spinner;
@@ -94,8 +91,7 @@ pub(crate) struct NodeShared {
     /// The spinner of a node that polls busily, until it closes.
     spinner: Mutex<Option<Arc<Spinner>>>,
     local: tokio::sync::Mutex<Option<Arc<LinkShared>>>,
-    /// Channel ends that move, and processes.
-    moving: Arc<Moving>,
+    layers: Arc<Layers>,
     waits: Arc<Waits>,
     /// Ends the thread of `io_thread` when it is dropped.
     _io_thread: Option<IoThread>,
@@ -154,6 +150,17 @@ impl Node {
     #[must_use]
     pub fn refusals(&self) -> Vec<String> {
         self.shared.table.refusals()
+    }
+
+    /// Returns a reference that does not keep the node alive.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakNode {
+        WeakNode(Arc::downgrade(&self.shared))
+    }
+
+    /// The layers that stand on this node.
+    pub(crate) fn layers(&self) -> &Arc<Layers> {
+        &self.shared.layers
     }
 
     /// The waits that no link knows of.

@@ -89,7 +89,8 @@ impl Peer {
     }
 
     /// The address where the peer can be dialled again, if this node dialled it.
-    pub(crate) fn dialled(&self) -> Option<&Address> {
+    #[must_use]
+    pub fn dialled(&self) -> Option<&Address> {
         match &self.link.peer.beginning {
             Beginning::Dialled(address) => Some(address),
             Beginning::Accepted(_) | Beginning::Local => None,
@@ -132,7 +133,7 @@ impl Peer {
 
     /// Waits until more than `seen` connections were lost or attempts at another one failed;
     /// returns their number.
-    pub(crate) async fn troubled(&self, seen: u64) -> u64 {
+    pub async fn troubled(&self, seen: u64) -> u64 {
         poll_fn(|context| self.link.poll_trouble(seen, context)).await
     }
 

@@ -3,24 +3,17 @@
 
 use crate::driver::clock;
 use crate::driver::wakers::locked;
-use crate::explain::{CallsReport, WaitReport};
+use crate::explain::WaitReport;
 use crate::proto::Time;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-/// A maker of calls.
-pub(crate) trait Caller: Send + Sync {
-    /// Reports the calls in flight, if there are any.
-    fn report(&self) -> Option<CallsReport>;
-}
 
 #[derive(Default)]
 struct Table {
     last: u64,
     waits: BTreeMap<u64, (What, Time)>,
-    callers: Vec<Weak<dyn Caller>>,
 }
 
 /// The object of a wait.
@@ -44,7 +37,7 @@ impl fmt::Display for What {
 pub(crate) struct Waits(Mutex<Table>);
 
 /// Keeps a wait in the report until it is dropped.
-pub(crate) struct Wait {
+pub struct Wait {
     waits: Arc<Waits>,
     number: u64,
 }
@@ -74,13 +67,6 @@ impl Waits {
         Wait { waits: Arc::clone(self), number }
     }
 
-    /// Adds a caller; reports contain its calls as long as it lives.
-    pub(crate) fn add_caller(&self, caller: Weak<dyn Caller>) {
-        let mut table = locked(&self.0);
-        table.callers.retain(|it| it.strong_count() > 0);
-        table.callers.push(caller);
-    }
-
     /// Returns the channels that peers are to open, as text for people.
     pub(super) fn accepts(&self) -> Vec<String> {
         let table = locked(&self.0);
@@ -88,18 +74,14 @@ impl Waits {
         accepts.map(|(what, _)| what.to_string()).collect()
     }
 
-    /// Reports the waits, the oldest first, and the calls in flight.
-    pub(super) fn report(&self) -> (Vec<WaitReport>, Vec<CallsReport>) {
+    /// Reports the waits, the oldest first.
+    pub(super) fn report(&self) -> Vec<WaitReport> {
         let now = clock::now();
         let table = locked(&self.0);
         let wait = |(what, since): &(What, Time)| WaitReport {
             what: what.to_string(),
             since: Duration::from_micros(now.micros_since(*since)),
         };
-        let waits = table.waits.values().map(wait).collect();
-        let callers: Vec<_> = table.callers.iter().filter_map(Weak::upgrade).collect();
-        drop(table);
-        // Not under the lock: dropping the last reference to a caller may run its destructors.
-        (waits, callers.iter().filter_map(|it| it.report()).collect())
+        table.waits.values().map(wait).collect()
     }
 }

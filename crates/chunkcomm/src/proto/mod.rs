@@ -1,6 +1,4 @@
-//! The pure machines: those of a link, which are the crate `chunkcomm-proto`, and those of
-//! the floors above, which speak over channels as users do: [`call`] (requests and their
-//! answers), [`cluster`] (membership) and [`custody`] (ends that travel).
+//! The pure machines of a link: the crate `chunkcomm-proto`.
 
 pub use chunkcomm_proto::{
     Time, attempts, backoff, causes, codec, credential, credit, cycle, describe, fair, flush,
@@ -9,7 +7,3 @@ pub use chunkcomm_proto::{
 };
 #[cfg(any(test, feature = "simulation"))]
 pub(crate) use chunkcomm_proto::{planted, random};
-
-pub mod call;
-pub mod cluster;
-pub mod custody;

@@ -9,7 +9,9 @@ mod large;
 #[cfg(feature = "tls")]
 mod strangers;
 
-use chunkcomm::{Address, CallClient, Node, NodeBuilder, Policy, Receiver, Sender, TrySendError};
+use chunkcomm::{Address, Node, NodeBuilder, Policy, Receiver, Sender, TrySendError};
+use chunkcomm_cluster::CallClient;
+use chunkcomm_cluster::NodeExt;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};

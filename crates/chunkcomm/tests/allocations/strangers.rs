@@ -1,15 +1,12 @@
 //! Costs of a stranger: at a node where only the user's PKI admits, so that it may speak TLS before
 //! it has proved anything, and at nodes where it may not.
 
-#[path = "../main/admission/authority.rs"]
-mod authority;
-
 use super::alone;
 use super::counting::{WATCHED_BYTES, WATCHED_PEAK, watch_this_thread};
-use authority::{Authority, client, client_with, server_with};
 use chunkcomm::proto::credential::{Hellos, Role};
 use chunkcomm::proto::hello::{FLAG_CREDENTIAL, FLAG_TLS, HELLO_BYTES, Hello, Name};
 use chunkcomm::{Address, Credential, Node, NodeBuilder};
+use chunkcomm_testkit::authority::{Authority, client, client_with, server_with};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 use std::io::{Read, Write};

@@ -3,7 +3,6 @@
 //! works afterwards.
 
 mod acceptors;
-mod authority;
 mod diallers;
 mod meddler;
 mod nodes;
@@ -11,10 +10,10 @@ mod pki;
 mod program;
 mod stranger;
 
-use crate::support::still::StandsStill;
-use crate::support::{Pair, pair_of, tcp, until};
 use chunkcomm::proto::credential::Seed;
 use chunkcomm::{ConnectError, Credential, HelloCause, Node, NodeBuilder};
+use chunkcomm_testkit::still::StandsStill;
+use chunkcomm_testkit::{Pair, pair_of, tcp, until};
 use std::time::Duration;
 
 /// Returns the credential of the honest nodes.

@@ -1,13 +1,13 @@
 //! Every call of typed senders and receivers.
 
-use crate::support::raw::{RawPeer, bytes_fingerprint};
-use crate::support::{
-    NEVER, all, announced, fill, limited, memory, on_both, on_one_thread, pair, pair_of, tcp, until,
-};
 use chunkcomm::proto::packet::Item;
 use chunkcomm::{
     ChannelOptions, Lane, Node, OpenError, Policy, Receiver, RecvError, SendError, Sender,
     TryRecvError, TrySendError, any_ready, send_to_all,
+};
+use chunkcomm_testkit::raw::{RawPeer, bytes_fingerprint};
+use chunkcomm_testkit::{
+    NEVER, all, announced, fill, limited, memory, on_both, on_one_thread, pair, pair_of, tcp, until,
 };
 use futures_core::Stream;
 use futures_sink::Sink;

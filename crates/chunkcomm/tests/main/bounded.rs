@@ -1,9 +1,9 @@
 //! Memory is bounded, and a slow channel stops nobody else.
 
-use crate::support::{Pair, all, fill, limited, memory, on_both, on_one_thread, pair_of, tcp};
 use bytes::Bytes;
 use chunkcomm::proto::limits::WINDOW_BYTES_INITIAL;
 use chunkcomm::{Node, Policy};
+use chunkcomm_testkit::{Pair, all, fill, limited, memory, on_both, on_one_thread, pair_of, tcp};
 use std::time::Duration;
 
 #[test]
@@ -247,8 +247,8 @@ fn a_window_that_is_used_up_is_counted_as_a_wait_for_credit() {
         let (mut other, mut taken) = pair.channel::<u64>("other").await;
         other.send(&2).await.unwrap();
         assert_eq!(limited(taken.recv()).await.unwrap(), Some(2));
-        crate::support::until(|| pair.peer.stats().credit_waits > 0).await;
-        crate::support::until(|| sender.stats().credit_waits > 0).await;
+        chunkcomm_testkit::until(|| pair.peer.stats().credit_waits > 0).await;
+        chunkcomm_testkit::until(|| sender.stats().credit_waits > 0).await;
         assert_eq!(other.stats().credit_waits, 0, "it is the channel's own");
     });
 }

@@ -1,12 +1,12 @@
 //! Channels of the user's own bytes.
 
-use crate::support::{
-    NEVER, announced, fill, limited, on_both, on_one_thread, pair, pair_of, tcp, until,
-};
 use bytes::Bytes;
 use chunkcomm::{
     ChannelOptions, FlushReason, Landing, Node, Policy, RecvError, SendError, SendingEnd,
     TryRecvError, TrySendError, any_ready, send_bytes_to_all,
+};
+use chunkcomm_testkit::{
+    NEVER, announced, fill, limited, on_both, on_one_thread, pair, pair_of, tcp, until,
 };
 use std::time::Duration;
 use tokio::sync::oneshot;

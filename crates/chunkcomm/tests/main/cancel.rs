@@ -1,14 +1,14 @@
 //! Every future of the public face, dropped at each place where it can wait. Nothing accepted is
 //! lost, nothing is doubled, and a cancelled call can be made again.
 
-use crate::support::{
-    Pair, all, at_last, cancelled, fill, limited, memory, on_both, on_one_thread, pair_of,
-};
 use bytes::Bytes;
-use chunkcomm::launch::Launcher;
 use chunkcomm::{
     Address, ChannelOptions, Lane, Node, Receiver, RecvError, SelectAll, SendError, Sender,
     SendingEnd, any_ready, send_bytes_to_all, send_to_all,
+};
+use chunkcomm_cluster::launch::Launcher;
+use chunkcomm_testkit::{
+    Pair, all, at_last, cancelled, fill, limited, memory, on_both, on_one_thread, pair_of,
 };
 use futures_core::Stream;
 use futures_sink::Sink;

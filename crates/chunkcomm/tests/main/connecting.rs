@@ -1,9 +1,9 @@
 //! `connect` tries until the peer is there, for a while or for ever.
 
-use crate::support::raw::RawPeer;
-use crate::support::still::StandsStill;
-use crate::support::{limited, memory, on_both, on_one_thread, own_host, tcp};
 use chunkcomm::{Address, ConnectError, HelloCause, Node};
+use chunkcomm_testkit::raw::RawPeer;
+use chunkcomm_testkit::still::StandsStill;
+use chunkcomm_testkit::{limited, memory, on_both, on_one_thread, own_host, tcp};
 use std::io::ErrorKind;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;

@@ -1,10 +1,10 @@
 //! Calls that meet an end: of a run, a channel, a session, a runtime.
 
-use crate::support::proxy::Proxy;
-use crate::support::random::Random;
-use crate::support::{at_last, cancelled, limited, memory, on_both, pair, pair_of};
 use bytes::Bytes;
 use chunkcomm::{BytesSender, Landing, Node, RecvError, SendError};
+use chunkcomm_testkit::proxy::Proxy;
+use chunkcomm_testkit::random::Random;
+use chunkcomm_testkit::{at_last, cancelled, limited, memory, on_both, pair, pair_of};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ fn a_landing_chosen_after_the_session_ended_gets_what_had_arrived() {
         limited(peer.closed()).await;
         let sum = Arc::default();
         receiver.land(Box::new(Sum(Arc::clone(&sum), [0; 64])));
-        crate::support::until(|| sum.lock().unwrap().1.is_some()).await;
+        chunkcomm_testkit::until(|| sum.lock().unwrap().1.is_some()).await;
         assert_eq!(*sum.lock().unwrap(), (5, Some(true)));
     });
 }
@@ -134,7 +134,7 @@ fn what_is_accepted_while_another_thread_closes_the_node_arrives() {
     for round in 0..60u64 {
         let (pair, mut sender, mut receiver) = runtime.block_on(async {
             let own = || Node::builder().io_thread();
-            let pair = pair_of(crate::support::tcp(), own(), own()).await;
+            let pair = pair_of(chunkcomm_testkit::tcp(), own(), own()).await;
             let (sender, receiver) = pair.channel::<u64>("race").await;
             (pair, sender, receiver)
         });
@@ -200,7 +200,7 @@ fn is_message(bytes: &[u8], number: u64, sizes: [usize; 3]) -> bool {
 fn a_receiver_that_closed_takes_all_that_is_acknowledged_and_no_more() {
     on_both(|| async {
         let small = || Node::builder().window_bytes_max(256 * 1024).message_bytes_max(1 << 20);
-        let pair = pair_of(crate::support::tcp(), small(), small()).await;
+        let pair = pair_of(chunkcomm_testkit::tcp(), small(), small()).await;
         let proxied = Proxy::before(&pair.a).await;
         let through = Node::builder().build().await.unwrap();
         let peer = through.connect(&proxied.address).await.unwrap();

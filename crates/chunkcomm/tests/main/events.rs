@@ -1,9 +1,9 @@
 //! Changes of a node's links, as its subscribers hear of them.
 
-use crate::support::proxy::Proxy;
-use crate::support::raw::{RawPeer, again, socket_address};
-use crate::support::{NEVER, Pair, limited, memory, on_both, on_one_thread, pair, pair_of, tcp};
 use chunkcomm::{Address, LinkCause, LinkEvent, LinkEvents, Node, Peer};
+use chunkcomm_testkit::proxy::Proxy;
+use chunkcomm_testkit::raw::{RawPeer, again, socket_address};
+use chunkcomm_testkit::{NEVER, Pair, limited, memory, on_both, on_one_thread, pair, pair_of, tcp};
 use std::collections::HashSet;
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
 //! A process that may open no more file descriptors: no stranger gets in meanwhile, everything else
 //! goes on, and afterwards all is as before.
 
-use crate::support::events::Events;
-use crate::support::raw::socket_address;
-use crate::support::{Pair, itself, limited, on_one_thread, pair, until};
 use chunkcomm::Node;
 use chunkcomm::proto::hello::HELLO_BYTES;
+use chunkcomm_testkit::events::Events;
+use chunkcomm_testkit::raw::socket_address;
+use chunkcomm_testkit::{Pair, itself, limited, on_one_thread, pair, until};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs::File;
 use tokio::io::AsyncReadExt;

@@ -1,11 +1,11 @@
 //! Messages that `close` called acknowledged were delivered, also when the process ends at once.
 
-use crate::support::proxy::Proxy;
-use crate::support::random::Random;
-use crate::support::{NEVER, itself, limited, on_one_thread, tcp, until};
 #[cfg(feature = "tls")]
 use chunkcomm::Credential;
 use chunkcomm::{Address, Node, NodeBuilder, Receiver};
+use chunkcomm_testkit::proxy::Proxy;
+use chunkcomm_testkit::random::Random;
+use chunkcomm_testkit::{NEVER, itself, limited, on_one_thread, tcp, until};
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};

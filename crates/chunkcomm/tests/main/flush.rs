@@ -1,13 +1,13 @@
 //! When packets leave: each reason in a setting where no other can hold.
 
-use crate::support::raw::RawPeer;
-use crate::support::{
-    NEVER, Pair, itself, limited, memory, on_both, on_one_thread, pair_of, tcp, until,
-};
 use chunkcomm::proto::packet::{AppendRecords, HEADER_BYTES, Header, Item};
 use chunkcomm::{
     AGE_BOUND_VARIABLE, ChannelOptions, FlushCounts, FlushReason, Lane, Node, NodeBuilder,
     NodeError, Policy, Receiver, Sender, TryRecvError,
+};
+use chunkcomm_testkit::raw::RawPeer;
+use chunkcomm_testkit::{
+    NEVER, Pair, itself, limited, memory, on_both, on_one_thread, pair_of, tcp, until,
 };
 use std::time::Duration;
 use tokio::net::TcpListener;

@@ -4,13 +4,13 @@
 //!
 //! The channels are of the express lane: of bulk data less is on its way than may be kept.
 
-use crate::support::proxy::Proxy;
-use crate::support::raw::RawPeer;
-use crate::support::{Pair, all, cancelled, limited, on_both, on_one_thread, tcp};
 use chunkcomm::explain::LinkReport;
 use chunkcomm::proto::limits::{PACKET_BYTES_TUNED, RESEND_BYTES_MIN};
 use chunkcomm::proto::packet::{AppendRecords, FLAG_ACK_NOW, Header, Item};
 use chunkcomm::{BytesSender, ChannelOptions, Lane, Node, NodeBuilder, Sender, TrySendError};
+use chunkcomm_testkit::proxy::Proxy;
+use chunkcomm_testkit::raw::RawPeer;
+use chunkcomm_testkit::{Pair, all, cancelled, limited, on_both, on_one_thread, tcp};
 use std::time::Duration;
 use tokio::net::TcpListener;
 

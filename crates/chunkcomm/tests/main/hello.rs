@@ -1,9 +1,9 @@
 //! Strangers: connections that are no peers, on both sides.
 
-use crate::support::raw::{RawPeer, good_hello, socket_address};
-use crate::support::{Pair, limited, on_both, on_one_thread, tcp, until};
 use chunkcomm::proto::hello::{Disagreement, HELLO_BYTES, Hello, HelloError, Name};
 use chunkcomm::{ConnectError, HelloCause, Node};
+use chunkcomm_testkit::raw::{RawPeer, good_hello, socket_address};
+use chunkcomm_testkit::{Pair, limited, on_both, on_one_thread, tcp, until};
 use std::io::Write;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 /// Returns a node that listens, and an honest one with a link to it.
 async fn listening() -> Pair {
-    crate::support::pair().await
+    chunkcomm_testkit::pair().await
 }
 
 /// Checks that a listening node refuses `bytes` with these words, and that no link of it suffers.

@@ -1,10 +1,10 @@
 //! The last words of a peer or a receiver are heard: though nothing can be written to it any more,
 //! and though it says first that it has gone.
 
-use crate::support::raw::{RawPeer, bytes_fingerprint};
-use crate::support::{limited, on_both, on_one_thread, tcp};
 use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Header, Item, Lane};
 use chunkcomm::{CloseError, LinkCause, Node, SendError};
+use chunkcomm_testkit::raw::{RawPeer, bytes_fingerprint};
+use chunkcomm_testkit::{limited, on_both, on_one_thread, tcp};
 use std::time::Duration;
 use tokio::net::TcpListener;
 

@@ -1,12 +1,12 @@
 //! Lost connections, aborted sessions and closing.
 
-use crate::support::raw::RawPeer;
-use crate::support::{
-    Pair, all, fill, limited, memory, on_both, on_one_thread, pair, pair_of, tcp, until,
-};
 use chunkcomm::{
     CloseError, LinkCause, Node, OpenError, Peer, Receiver, RecvError, SendError, Sender,
     TryRecvError,
+};
+use chunkcomm_testkit::raw::RawPeer;
+use chunkcomm_testkit::{
+    Pair, all, fill, limited, memory, on_both, on_one_thread, pair, pair_of, tcp, until,
 };
 use std::time::Duration;
 use tokio::net::TcpListener;

@@ -1,10 +1,10 @@
 //! Types that differ between the ends, kinds that differ, messages too large.
 
-use crate::support::{all, limited, on_both, on_one_thread, pair, pair_of, tcp};
 use bytes::Bytes;
 use chunkcomm::{
     AcceptError, ChannelOptions, Node, OpenError, RefusalReason, SendError, Sender, TrySendError,
 };
+use chunkcomm_testkit::{all, limited, on_both, on_one_thread, pair, pair_of, tcp};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

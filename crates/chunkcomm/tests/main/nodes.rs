@@ -1,7 +1,9 @@
 //! Nodes: addresses that cannot be had, settings, threads of their own.
 
-use crate::support::{NEVER, Pair, limited, memory, on_both, on_one_thread, pair_of, tcp, until};
 use chunkcomm::{AGE_BOUND_VARIABLE, Address, ConnectError, Node, NodeError, Policy};
+use chunkcomm_testkit::{
+    NEVER, Pair, limited, memory, on_both, on_one_thread, pair_of, tcp, until,
+};
 use std::error::Error;
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -77,7 +79,7 @@ fn settings_that_cannot_be_say_what_is_allowed() {
             assert!(text.contains(name) && text.contains(allowed), "{text}");
         }
     });
-    crate::support::on_two_threads(async {
+    chunkcomm_testkit::on_two_threads(async {
         let error = Node::builder().busy_poll().build().await.unwrap_err();
         assert!(error.to_string().contains("io_thread"), "{error}");
     });

@@ -1,13 +1,14 @@
 //! Reports of a node about itself: explanations, events, counters.
 
-use crate::support::events::Events;
-use crate::support::proxy::Proxy;
-use crate::support::raw::RawPeer;
-use crate::support::{Pair, fill, limited, on_both, on_one_thread, pair, pair_of, tcp, until};
 use bytes::Bytes;
 use chunkcomm::explain::{Explanation, LinkReport};
 use chunkcomm::proto::packet::{AppendRecords, Header, Item};
 use chunkcomm::{Node, Policy, ReceivingStats};
+use chunkcomm_cluster::NodeExt;
+use chunkcomm_testkit::events::Events;
+use chunkcomm_testkit::proxy::Proxy;
+use chunkcomm_testkit::raw::RawPeer;
+use chunkcomm_testkit::{Pair, fill, limited, on_both, on_one_thread, pair, pair_of, tcp, until};
 use std::time::Duration;
 
 async fn of(node: &Node) -> LinkReport {
@@ -240,8 +241,9 @@ fn every_wait_has_a_name() {
                 tokio::spawn(async move { client.call(&()).await })
             })
             .collect();
-        let explanation = named(&pair.b, "3 calls of \"slow\" wait for an answer of a").await;
-        assert_eq!((explanation.calls.len(), explanation.calls[0].in_flight), (1, 3));
+        named(&pair.b, "3 calls of \"slow\" wait for an answer of a").await;
+        let report = pair.b.calls_in_flight();
+        assert_eq!((report.len(), report[0].in_flight), (1, 3));
         for task in calls {
             task.abort();
         }
@@ -326,7 +328,7 @@ fn a_receiver_counts_what_was_taken() {
 
 #[cfg(feature = "metrics")]
 mod counters {
-    use crate::support::{limited, on_one_thread, pair, until};
+    use chunkcomm_testkit::{limited, on_one_thread, pair, until};
     use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, SharedString, Unit};
     use std::collections::BTreeMap;
     use std::sync::atomic::{AtomicU64, Ordering};

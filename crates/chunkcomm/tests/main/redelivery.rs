@@ -1,17 +1,17 @@
 //! Settling, and senders that send messages again until they are settled.
 
-use crate::support::random::Random;
-use crate::support::{limited, on_both, on_one_thread, own_host, pair, until};
 use chunkcomm::{
     AcceptError, Address, ChannelOptions, CloseError, Node, Receiver, Redelivery, RefusalReason,
     SendError, Sender, TrySendError,
 };
+use chunkcomm_testkit::random::Random;
+use chunkcomm_testkit::{limited, on_both, on_one_thread, own_host, pair, until};
 use std::time::Duration;
 
 const SECONDS: Duration = Duration::from_secs(20);
 
 /// Returns a channel from `b` to `a` whose receiver settles.
-async fn settled(pair: &crate::support::Pair) -> (Sender<u64>, Receiver<u64>) {
+async fn settled(pair: &chunkcomm_testkit::Pair) -> (Sender<u64>, Receiver<u64>) {
     let options = ChannelOptions::default().settled();
     let sender = pair.b.open_with(&pair.peer, "settled", options).await.unwrap();
     let (_, receiver) = limited(pair.a.accept("settled")).await.unwrap();

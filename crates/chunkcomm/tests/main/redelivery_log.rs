@@ -1,10 +1,10 @@
 //! Redelivering senders with a log on disk: their messages outlive their process.
 
-use crate::support::random::Random;
-use crate::support::{limited, on_both, on_one_thread, own_host, until};
 use chunkcomm::{
     Address, Fsync, LogCause, Node, OpenError, Receiver, Redelivery, SendError, Sender,
 };
+use chunkcomm_testkit::random::Random;
+use chunkcomm_testkit::{limited, on_both, on_one_thread, own_host, until};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

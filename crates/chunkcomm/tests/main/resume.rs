@@ -1,12 +1,12 @@
 //! Sessions that outlive their connections.
 
-use crate::support::proxy::Proxy;
-use crate::support::random::Random;
-use crate::support::raw::{RawPeer, again, socket_address};
-use crate::support::{NEVER, Pair, limited, on_both, on_one_thread, tcp, until};
 use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Header, Item, Lane};
 use chunkcomm::proto::resume::{Kind, Resume};
 use chunkcomm::{LinkCause, Node, NodeBuilder, SendError, Sender};
+use chunkcomm_testkit::proxy::Proxy;
+use chunkcomm_testkit::random::Random;
+use chunkcomm_testkit::raw::{RawPeer, again, socket_address};
+use chunkcomm_testkit::{NEVER, Pair, limited, on_both, on_one_thread, tcp, until};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
@@ -230,7 +230,7 @@ fn a_packet_that_broke_off_goes_on_where_it_did() {
             1,
             Lane::Bulk,
             ChannelKind::Bytes,
-            crate::support::raw::bytes_fingerprint(),
+            chunkcomm_testkit::raw::bytes_fingerprint(),
             "cut",
         );
         packet.run(1, 3, 1);

@@ -1,7 +1,8 @@
 //! A node whose runtime has ended: no call waits on it for ever.
 
-use crate::support::{Pair, limited, pair};
 use chunkcomm::{AcceptError, ConnectError, Receiver, SelectAll, Sender};
+use chunkcomm_cluster::NodeExt;
+use chunkcomm_testkit::{Pair, limited, pair};
 use std::future::Future;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
@@ -64,7 +65,7 @@ fn every_wait_of_a_node_ends_when_its_runtime_does() {
         });
         let node = pair.b.clone();
         begins(&mut waits, "connect", async move {
-            let nobody = crate::support::memory();
+            let nobody = chunkcomm_testkit::memory();
             let error = node.connect_within(&nobody, Duration::MAX).await.unwrap_err();
             assert!(matches!(error, ConnectError::RuntimeGone), "{error}");
         });

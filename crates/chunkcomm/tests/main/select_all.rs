@@ -1,8 +1,8 @@
 //! One receiver for many peers.
 
-use crate::support::{Pair, limited, on_both, on_one_thread, pair, tcp};
 use bytes::Bytes;
 use chunkcomm::{Node, Receiver, RecvError, SELECT_TURN_BYTES, SelectAll, Sender};
+use chunkcomm_testkit::{Pair, limited, on_both, on_one_thread, pair, tcp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -1,8 +1,8 @@
 //! Values whose `Serialize` misbehaves.
 
-use crate::support::{all, limited, on_both, pair};
 use chunkcomm::codec::{DEPTH_MAX, EncodeError};
 use chunkcomm::{Peer, SendError, Sender, TrySendError};
+use chunkcomm_testkit::{all, limited, on_both, pair};
 use serde::ser::{Error as _, SerializeStruct};
 use serde::{Deserialize, Serialize, Serializer};
 use std::cell::RefCell;

@@ -1,9 +1,9 @@
 //! Bound of the sessions that peers may begin with a node.
 
-use crate::support::raw::{RawPeer, socket_address};
-use crate::support::{limited, on_both, on_one_thread, tcp, until};
 use chunkcomm::proto::resume::{Kind, Resume};
 use chunkcomm::{ConnectError, HelloCause, LinkCause, Node, NodeError};
+use chunkcomm_testkit::raw::{RawPeer, socket_address};
+use chunkcomm_testkit::{limited, on_both, on_one_thread, tcp, until};
 use std::time::Duration;
 use tokio::net::TcpStream;
 

@@ -1,11 +1,11 @@
 //! Peers that say little or nothing: a peer by hand, and a clock that moves only by command.
 
-use crate::support::raw::{RawPeer, run_of};
-use crate::support::still::StandsStill;
-use crate::support::{limited, on_one_thread, tcp};
 use bytes::Bytes;
 use chunkcomm::proto::packet::{AppendRecords, Header};
 use chunkcomm::{BytesReceiver, BytesSender, Node, NodeBuilder};
+use chunkcomm_testkit::raw::{RawPeer, run_of};
+use chunkcomm_testkit::still::StandsStill;
+use chunkcomm_testkit::{limited, on_one_thread, tcp};
 use std::time::Duration;
 
 const DEAD: Duration = Duration::from_millis(400);

@@ -1,8 +1,8 @@
 //! Senders as a `Sink`: no item is lost, whatever clones do, and a closed sink ends once.
 
-use crate::support::{NEVER, all, limited, on_both, on_one_thread, pair, pair_of, tcp};
 use bytes::Bytes;
 use chunkcomm::{BytesSender, Node, Policy, SendError, Sender, TrySendError};
+use chunkcomm_testkit::{NEVER, all, limited, on_both, on_one_thread, pair, pair_of, tcp};
 use futures_sink::Sink;
 use std::fmt::Debug;
 use std::future::poll_fn;

@@ -1,8 +1,8 @@
 //! Streams of messages, over every transport, on both runtimes.
 
-use crate::support::random::Random;
-use crate::support::{all, limited, memory, on_both, on_one_thread, pair_of, tcp};
 use chunkcomm::{Address, Node};
+use chunkcomm_testkit::random::Random;
+use chunkcomm_testkit::{all, limited, memory, on_both, on_one_thread, pair_of, tcp};
 use std::time::Duration;
 
 fn unix(name: &str) -> Address {
@@ -41,7 +41,7 @@ fn a_stream_arrives_in_order_and_ends() {
             if one {
                 on_one_thread(stream_over(address(name)));
             } else {
-                crate::support::on_two_threads(stream_over(address(name)));
+                chunkcomm_testkit::on_two_threads(stream_over(address(name)));
             }
         };
         run(|_| tcp());

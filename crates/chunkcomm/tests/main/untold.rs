@@ -1,11 +1,13 @@
 //! Messages that were accepted and lost without any call reporting it: closing the node reports
 //! them.
 
-use crate::support::{Pair, fill, limited, on_both, on_one_thread, pair, until};
 use chunkcomm::{
-    CloseError, Landing, LinkCause, OpenError, RecvError, SendError, Sender, SendingPort,
-    Unacknowledged,
+    CloseError, Landing, LinkCause, OpenError, RecvError, SendError, Sender, Unacknowledged,
 };
+use chunkcomm_cluster::NodeExt;
+use chunkcomm_cluster::SenderExt;
+use chunkcomm_cluster::SendingPort;
+use chunkcomm_testkit::{Pair, fill, limited, on_both, on_one_thread, pair, until};
 use std::time::Duration;
 
 const LATE: Duration = Duration::from_secs(20);

@@ -1,9 +1,9 @@
 //! A node's warnings to people, where no call can return an error: messages whose arrival is
 //! unknown at the node's end, and channels that nobody accepts.
 
-use crate::support::events::Events;
-use crate::support::{fill, itself, limited, memory, on_both, pair, pair_of, tcp, until};
 use chunkcomm::{AcceptError, ChannelOptions, Node, NodeBuilder, Peer, Sender};
+use chunkcomm_testkit::events::Events;
+use chunkcomm_testkit::{fill, itself, limited, memory, on_both, pair, pair_of, tcp, until};
 use std::time::Duration;
 
 /// Variable that is set for the process that ends: the way in which it ends.

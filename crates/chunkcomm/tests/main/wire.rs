@@ -1,9 +1,6 @@
 //! Peers that break the protocol: the session ends with a clear cause, and no
 //! other link of the node is concerned.
 
-use crate::support::random::Random;
-use crate::support::raw::{RawPeer, run_of};
-use crate::support::{Pair, limited, on_both, on_one_thread, pair};
 use chunkcomm::proto::credit::CreditError;
 use chunkcomm::proto::limits::{
     FRAGMENT_BYTES_MAX, MESSAGE_BYTES_DEFAULT, PACKET_BYTES_TUNED, WINDOW_BYTES_INITIAL,
@@ -16,6 +13,9 @@ use chunkcomm::proto::session::SequenceError;
 use chunkcomm::{
     BytesReceiver, LinkCause, LinkError, Node, Peer, RecvError, SendError, Sender, TryRecvError,
 };
+use chunkcomm_testkit::random::Random;
+use chunkcomm_testkit::raw::{RawPeer, run_of};
+use chunkcomm_testkit::{Pair, limited, on_both, on_one_thread, pair};
 use tokio::net::TcpListener;
 
 /// A node with an honest link, and with a link to a raw peer whose channel 1 it accepted.

@@ -22,8 +22,8 @@
 //! that both use: the newest that both speak.
 
 use chunkcomm::codec::{EncodeError, decode, encode_into_vec};
-use chunkcomm::launch::Token;
-use chunkcomm::registry::{Difference, FunctionFingerprint};
+use chunkcomm_cluster::launch::Token;
+use chunkcomm_cluster::registry::{Difference, FunctionFingerprint};
 use serde::{Deserialize, Serialize};
 
 /// The channel from the farmer to a worker.

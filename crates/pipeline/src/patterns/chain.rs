@@ -18,7 +18,8 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use chunkcomm::{Address, Cluster, Node, Peer, Receiver, Sender};
+use chunkcomm::{Address, Node, Peer, Receiver, Sender};
+use chunkcomm_cluster::Cluster;
 use serde::{Deserialize, Serialize};
 
 use super::compute::{Compute, Difference, compare, sequential};

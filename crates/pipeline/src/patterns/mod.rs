@@ -16,8 +16,8 @@ mod roles;
 
 use std::fmt;
 
-use chunkcomm::cluster::PeerError;
 use chunkcomm::{AcceptError, ConnectError, OpenError, RecvError, SendError};
+use chunkcomm_cluster::cluster::PeerError;
 use serde::{Deserialize, Serialize};
 
 pub use chain::{Chain, Outcome, serve, serve_in};

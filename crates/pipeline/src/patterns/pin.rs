@@ -1,7 +1,7 @@
 //! Processors for the nodes of a chain that share a machine.
 
 #[cfg(target_os = "linux")]
-use chunkcomm::launch::portable_only;
+use chunkcomm::portable_only;
 
 /// Pins this thread, and those that it starts from now on, to the processor for the node with
 /// `index` in a chain on this machine. Processors are given in turn, one to each node. Returns the
@@ -14,7 +14,7 @@ use chunkcomm::launch::portable_only;
 ///
 /// Processes started from a pinned thread are pinned with it: start them before. Returns `None` and
 /// does nothing where the system cannot pin or refuses to, and where
-/// [only portable means](chunkcomm::launch::portable_only) are to be used.
+/// [only portable means](chunkcomm::portable_only) are to be used.
 #[cfg(target_os = "linux")]
 pub fn pin(index: usize) -> Option<usize> {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

@@ -17,9 +17,8 @@ use crate::driver::buffers::Buffers;
 use crate::driver::cycles::node_of;
 use crate::driver::entropy;
 use crate::error::NodeError;
-use crate::launch::portable_only;
-use crate::moving::{Moving, Setup};
-use crate::process::Processes;
+use crate::layer::{Layers, WeakNode};
+use crate::portable::portable_only;
 use crate::proto::cycle::Board;
 use crate::proto::hello::{Hello, Name};
 use crate::proto::limits::{
@@ -61,16 +60,14 @@ impl NodeBuilder {
         // Asked here: the task below belongs to no host's program.
         let home = Home::of(&self.listen);
         let own = Handle::try_current().unwrap_or_else(|_| runtime.clone());
-        let processes = Processes::new(self.processes.take(), own, self.of_cluster);
-        let built =
-            self.build_on(processes, runtime.clone(), one_thread, io_thread, home, admission);
+        let built = self.build_on(own, runtime.clone(), one_thread, io_thread, home, admission);
         let task = runtime.spawn(built);
         task.await.map_err(|_| NodeError::NoRuntime)?
     }
 
     async fn build_on(
         self,
-        processes: Processes,
+        own: Handle,
         runtime: Handle,
         one_thread: bool,
         io_thread: Option<IoThread>,
@@ -98,15 +95,12 @@ impl NodeBuilder {
             if let Some(spinner) = &spinner {
                 runtime.spawn(spin(Arc::downgrade(spinner)));
             }
-            let moving = Moving::new(Setup {
-                node: node.clone(),
-                runtime: runtime.clone(),
-                name: display_name(&hello),
-                processes,
-            });
+            let (weak, name) = (WeakNode(node.clone()), display_name(&hello));
+            let layers = Layers::start(&self.layers, weak, name, runtime.clone(), &own);
+            let layers = Arc::new(layers);
             let (holds, waits) = (Arc::new(Notify::new()), Arc::new(Waits::default()));
             let warnings = Warnings::new(display_name(&hello), self.settings.quiet);
-            let table = AcceptTable::new(Arc::clone(&moving), Arc::clone(&holds), warnings);
+            let table = AcceptTable::new(Arc::clone(&layers), Arc::clone(&holds), warnings);
             let table = Arc::new(table);
             let speaks = speak_of_unaccepted(Arc::downgrade(&table), Arc::clone(&waits), holds);
             tasks.push(runtime.spawn(speaks).abort_handle());
@@ -128,7 +122,7 @@ impl NodeBuilder {
                 tasks,
                 spinner: Mutex::new(spinner),
                 local: tokio::sync::Mutex::new(None),
-                moving,
+                layers,
                 waits,
                 _io_thread: io_thread,
             }

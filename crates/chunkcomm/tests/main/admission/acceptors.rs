@@ -2,12 +2,12 @@
 
 use super::stranger::{Identity, Manner, Stranger, member_hello};
 use super::{cause, guarded, honest, other_seed, seed};
-use crate::support::raw::good_hello;
-use crate::support::still::StandsStill;
-use crate::support::{limited, on_one_thread};
 use chunkcomm::proto::credential::{ProofKey, Role};
 use chunkcomm::proto::hello::Disagreement;
 use chunkcomm::{HelloCause, Node, with_causes};
+use chunkcomm_testkit::raw::good_hello;
+use chunkcomm_testkit::still::StandsStill;
+use chunkcomm_testkit::{limited, on_one_thread};
 use rustls::version::TLS12;
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;

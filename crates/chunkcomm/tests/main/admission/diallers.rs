@@ -2,12 +2,12 @@
 
 use super::stranger::{Identity, Manner, Stranger, member_hello};
 use super::{honest, other_seed, refused_at_once, seed};
-use crate::support::on_one_thread;
-use crate::support::raw::{good_hello, socket_address};
-use crate::support::still::StandsStill;
 use chunkcomm::proto::credential::{Hellos, ProofKey, Role};
 use chunkcomm::proto::hello::{FLAG_CREDENTIAL, FLAG_TLS, HELLO_BYTES, Hello, Name};
 use chunkcomm::proto::packet::Header;
+use chunkcomm_testkit::on_one_thread;
+use chunkcomm_testkit::raw::{good_hello, socket_address};
+use chunkcomm_testkit::still::StandsStill;
 use rustls::version::{TLS12, TLS13};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

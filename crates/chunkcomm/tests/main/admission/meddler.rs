@@ -1,11 +1,11 @@
 //! A man in the middle of two honest nodes, who changes the bytes that pass.
 
 use super::{cause, guarded, honest, refused, refused_at_once};
-use crate::support::raw::socket_address;
-use crate::support::still::StandsStill;
-use crate::support::{Pair, limited, on_one_thread, until};
 use chunkcomm::proto::hello::{FLAG_CREDENTIAL, FLAG_TLS, HELLO_BYTES};
 use chunkcomm::{Address, HelloCause, Node};
+use chunkcomm_testkit::raw::socket_address;
+use chunkcomm_testkit::still::StandsStill;
+use chunkcomm_testkit::{Pair, limited, on_one_thread, until};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

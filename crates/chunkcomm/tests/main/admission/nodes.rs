@@ -2,11 +2,11 @@
 
 use super::stranger::{Manner, Stranger, member_hello};
 use super::{cause, credential, guarded, honest, other_seed, refused};
-use crate::support::raw::{good_hello, socket_address};
-use crate::support::still::StandsStill;
-use crate::support::{Pair, limited, memory, on_both, on_one_thread, pair_of, tcp, until};
 use chunkcomm::proto::hello::Disagreement;
 use chunkcomm::{Address, HelloCause, LinkEvent, Node, NodeBuilder, NodeError};
+use chunkcomm_testkit::raw::{good_hello, socket_address};
+use chunkcomm_testkit::still::StandsStill;
+use chunkcomm_testkit::{Pair, limited, memory, on_both, on_one_thread, pair_of, tcp, until};
 use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;

@@ -1,14 +1,14 @@
 //! TLS of users: certificates that an authority signed.
 
-use super::authority::{Authority, client, client_with, server_with};
 use super::stranger::{Identity, Manner, Stranger};
 use super::{cause, credential, other_seed, refused, refused_at_once, seed};
-use crate::support::raw::{good_hello, socket_address};
-use crate::support::still::StandsStill;
-use crate::support::{Pair, limited, on_both, on_one_thread, pair_of, tcp};
 use chunkcomm::proto::credential::Role;
 use chunkcomm::proto::hello::{FLAG_TLS, Hello};
 use chunkcomm::{HelloCause, Node, NodeBuilder, with_causes};
+use chunkcomm_testkit::authority::{Authority, client, client_with, server_with};
+use chunkcomm_testkit::raw::{good_hello, socket_address};
+use chunkcomm_testkit::still::StandsStill;
+use chunkcomm_testkit::{Pair, limited, on_both, on_one_thread, pair_of, tcp};
 use rustls::ServerConfig;
 use rustls::pki_types::ServerName;
 use std::net::TcpStream;
@@ -86,7 +86,7 @@ fn configurations_that_ask_for_no_certificate_admit_nobody_all_the_same() {
         let a = a.name("a").listen(tcp()).build().await.unwrap();
         let b = node(&lab, &lab).build().await.unwrap();
         let _ = limited(b.connect_within(&a.addresses()[0], Duration::ZERO)).await;
-        crate::support::until(|| !a.refusals().is_empty()).await;
+        chunkcomm_testkit::until(|| !a.refusals().is_empty()).await;
         assert!(a.refusals()[0].contains("showed no certificate"), "{:?}", a.refusals());
     });
 }

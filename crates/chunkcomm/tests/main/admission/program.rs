@@ -1,7 +1,7 @@
 //! The program that makes credentials.
 
-use crate::support::{on_one_thread, pair_of, tcp};
 use chunkcomm::Node;
+use chunkcomm_testkit::{on_one_thread, pair_of, tcp};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,8 +1,8 @@
 //! A stranger at a plain socket, which knows as much as a case gives it.
 
-use crate::support::raw::good_hello;
 use chunkcomm::proto::credential::{Hellos, PROOF_BYTES, ProofKey, Role, Seed, identity_seed};
 use chunkcomm::proto::hello::{FLAG_CREDENTIAL, FLAG_TLS, HELLO_BYTES, Hello};
+use chunkcomm_testkit::raw::good_hello;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ED25519};
 use rustls::client::ResolvesClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};

@@ -1,0 +1,415 @@
+//! Links and the ends of channels, below their types.
+
+use super::{ChannelKind, Fingerprint, Opened, RawReceiver, RawSender, Staged};
+use crate::channel::ChannelOptions;
+use crate::channel::receiver::Receiver;
+use crate::channel::sender::Sender;
+use crate::driver::mail::{Command, LinkShared};
+use crate::driver::staging::{Settling, TxEnd, TxShared};
+use crate::error::{AcceptError, LinkCause, LinkError, SendError};
+use crate::node::accepting::AcceptTable;
+use crate::node::{Node, Peer};
+use crate::proto::describe::fnv1a;
+use crate::proto::outbox::OpenSpec;
+use crate::proto::packet::Lane;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use tokio::runtime::Handle;
+
+/// The session with a peer. Unlike a [`Peer`] it does not keep the node alive.
+#[derive(Clone)]
+pub struct Link(pub(crate) Arc<LinkShared>);
+
+/// Links are equal when they are the same session of the same node.
+impl PartialEq for Link {
+    fn eq(&self, other: &Link) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Link {}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Link").field(&self.name()).finish()
+    }
+}
+
+impl Link {
+    /// The link of a peer.
+    #[must_use]
+    pub fn of(peer: &Peer) -> Link {
+        Link(Arc::clone(&peer.link))
+    }
+
+    /// The peer at the other end, as `node`, which has the link, sees it.
+    #[must_use]
+    pub fn peer(&self, node: &Node) -> Peer {
+        node.peer(Arc::clone(&self.0))
+    }
+
+    /// The peer's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.peer.name
+    }
+
+    /// The random number that the peer drew when it started.
+    #[must_use]
+    pub fn incarnation(&self) -> u128 {
+        self.0.peer.incarnation
+    }
+
+    /// Whether the session has not ended.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.0.ended().is_none()
+    }
+
+    /// Waits for the end of the session.
+    pub fn poll_ended(&self, context: &mut Context<'_>) -> Poll<LinkError> {
+        self.0.poll_ended(context)
+    }
+
+    /// The error of a wait that ends because its own side is gone.
+    #[must_use]
+    pub fn closed(&self) -> LinkError {
+        LinkError::new(self.name(), LinkCause::Closed)
+    }
+
+    /// The error of a wait for this peer that ends for the reason `why`.
+    #[must_use]
+    pub fn gone(&self, why: String) -> LinkError {
+        LinkError::new(self.name(), LinkCause::Gone(why))
+    }
+
+    /// Opens a channel of a layer, with a reserved name. Its messages leave before those of the
+    /// program's channels. `schema` names their form, which the other end compares.
+    ///
+    /// # Errors
+    ///
+    /// The session has ended.
+    pub fn open_words(&self, name: &str, schema: &str) -> Result<WordSender, LinkError> {
+        let spec = Box::new(OpenSpec {
+            lane: Lane::Express,
+            system: true,
+            kind: ChannelKind::Typed,
+            fingerprint: fnv1a(schema.as_bytes()),
+            stream: None,
+            name: name.to_owned(),
+        });
+        let shared = TxShared::new(name.to_owned(), schema.to_owned(), Settling::No);
+        let end = self.0.open(|id| {
+            let (end, ring) = TxEnd::new(&self.0, &shared, id);
+            (Command::Open { id, spec, tx: Arc::clone(&shared), ring }, end)
+        })?;
+        Ok(WordSender { end, scratch: Vec::new() })
+    }
+}
+
+/// Sends the words of a layer to the same layer of a peer. It does not keep the node alive.
+pub struct WordSender {
+    end: TxEnd,
+    scratch: Vec<u8>,
+}
+
+impl fmt::Debug for WordSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WordSender").field(&self.end.shared.name).finish()
+    }
+}
+
+impl WordSender {
+    /// Sends a word; waits for room. It leaves with others, or after [`WordSender::urgent`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Sender::send`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before it returns, nothing was accepted.
+    pub async fn send<W: Serialize>(&mut self, word: &W) -> Result<(), SendError> {
+        let WordSender { end, scratch } = self;
+        let mut staged = end.stage(word, scratch)?;
+        let shared = Arc::clone(&end.shared);
+        poll_fn(|context| {
+            if staged == Staged::Full {
+                // The staged words leave first.
+                shared.wait(context.waker());
+                staged = end.stage_scratch(scratch)?;
+            }
+            if staged == Staged::Done { Poll::Ready(Ok(())) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    /// Lets everything accepted so far leave at once.
+    pub fn urgent(&mut self) {
+        self.end.urgent();
+    }
+
+    /// Waits until nothing can be sent any more, as when the peer has no such layer; returns the
+    /// reason.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn failed(&mut self) -> SendError {
+        loop {
+            if let Some(error) = self.end.failed() {
+                return error;
+            }
+            let shared = &self.end.shared;
+            poll_fn(|context| shared.poll_watch(context, TxShared::has_failed)).await;
+        }
+    }
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Opened").field(&self.name()).finish()
+    }
+}
+
+impl Opened {
+    /// The channel's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.receiver.shared.name
+    }
+
+    /// The link by which it was opened.
+    #[must_use]
+    pub fn link(&self) -> Link {
+        Link(Arc::clone(&self.receiver.link))
+    }
+
+    /// Whether it is a channel of values with this fingerprint.
+    #[must_use]
+    pub fn is_of(&self, fingerprint: u64) -> bool {
+        self.kind == ChannelKind::Typed && self.fingerprint == fingerprint
+    }
+
+    /// Whether it is a channel of words with this schema; see [`Link::open_words`].
+    #[must_use]
+    pub fn is_words(&self, schema: &str) -> bool {
+        self.is_of(fnv1a(schema.as_bytes()))
+    }
+
+    /// The receiving end.
+    #[must_use]
+    pub fn into_receiver(self) -> RawReceiver {
+        self.receiver
+    }
+}
+
+impl fmt::Debug for RawReceiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RawReceiver").field(&self.shared.name).finish()
+    }
+}
+
+impl RawReceiver {
+    /// The link by which the messages come.
+    #[must_use]
+    pub fn link(&self) -> Link {
+        Link(Arc::clone(&self.link))
+    }
+
+    /// Ends the session: the peer sent what is no message of this channel.
+    pub fn malformed(&self) {
+        self.link.command(Command::Corrupt { id: self.shared.id });
+    }
+}
+
+/// Returns the receiver of values for a raw end. `carries`: see [`Fingerprint::carries`].
+pub fn receiver_of<T: DeserializeOwned>(
+    end: RawReceiver,
+    node: &Node,
+    carries: bool,
+) -> Receiver<T> {
+    let peer = end.link().peer(node);
+    Receiver::new(end, peer, carries)
+}
+
+/// Returns the raw end of a sender.
+pub fn raw_sender<T>(sender: &mut Sender<T>) -> &mut RawSender {
+    sender.tx()
+}
+
+/// Opens a channel of values to the peer of `link`, at once, without a new session.
+///
+/// # Errors
+///
+/// The session has ended.
+pub fn open_raw(
+    node: &Node,
+    link: &Link,
+    name: &str,
+    options: &ChannelOptions,
+    fingerprint: &Fingerprint,
+) -> Result<RawSender, LinkError> {
+    let end = node.try_open(&link.0, name, options, ChannelKind::Typed, fingerprint)?;
+    Ok(RawSender::new(end, link.peer(node)))
+}
+
+/// Puts a channel before the program's channels of its lane.
+pub fn system_channel(options: ChannelOptions) -> ChannelOptions {
+    options.system()
+}
+
+impl fmt::Debug for RawSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RawSender").field(&self.name()).finish()
+    }
+}
+
+impl RawSender {
+    /// The peer at the other end.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// The numbers of messages accepted and acknowledged.
+    pub fn account(&mut self) -> crate::Account {
+        self.with(|end| end.account())
+    }
+
+    /// Lets everything accepted so far leave at once.
+    pub fn urgent(&mut self) {
+        self.with(TxEnd::urgent);
+    }
+
+    /// Ends the channel behind the accepted messages, for clones too. Tasks that wait for room
+    /// find the end.
+    pub fn end(&mut self) {
+        self.with(TxEnd::close);
+    }
+
+    /// What becomes of the channel, also after its senders are dropped.
+    #[must_use]
+    pub fn watch(&self) -> Watch {
+        Watch(self.shared())
+    }
+}
+
+/// What becomes of a channel of ours. A task that watches does not count as one that waits for
+/// the peer.
+#[derive(Clone)]
+pub struct Watch(Arc<TxShared>);
+
+/// Equal when they watch the same channel.
+impl PartialEq for Watch {
+    fn eq(&self, other: &Watch) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Watch {}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Watch").field(&self.0.name).finish()
+    }
+}
+
+impl Watch {
+    /// Waits until the channel's end is acknowledged, or the channel failed. Returns whether its
+    /// messages may be lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn over(&self) -> bool {
+        let over = |it: &TxShared| it.is_lost() || it.end_acked();
+        poll_fn(|context| self.0.poll_watch(context, over)).await;
+        self.0.is_lost()
+    }
+
+    /// Waits until the peer has the first message or the channel's end, or the channel failed.
+    /// Returns whether the peer has it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn reached(&self) -> bool {
+        let there = |it: &TxShared| it.acked() > 0 || it.end_acked();
+        poll_fn(|context| self.0.poll_watch(context, |it| there(it) || it.is_lost())).await;
+        there(&self.0)
+    }
+}
+
+/// A reserved name under which channels are held until they are taken. Without it they are
+/// refused. Dropping it is [`Expected::end`].
+pub struct Expected {
+    table: Arc<AcceptTable>,
+    runtime: Handle,
+    name: String,
+    ended: AtomicBool,
+}
+
+impl fmt::Debug for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Expected").field(&self.name).finish()
+    }
+}
+
+impl Expected {
+    /// Expects channels under `name` from now on; `None` when somebody does already.
+    #[must_use]
+    pub fn begin(node: &Node, name: String) -> Option<Expected> {
+        let (table, runtime) = (Arc::clone(node.table()), node.runtime().clone());
+        let ended = AtomicBool::new(false);
+        table.expect(&name).then_some(Expected { table, runtime, name, ended })
+    }
+
+    /// Frees the name: further channels are refused, and those that are held.
+    pub fn end(&self) {
+        if !self.ended.swap(true, Ordering::Relaxed) {
+            self.table.expect_no_more(&self.name);
+        }
+    }
+
+    /// Waits for the next channel.
+    ///
+    /// # Errors
+    ///
+    /// The node was closed, or its runtime is gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn take(&self) -> Result<Opened, AcceptError> {
+        self.table.take(&self.name).await
+    }
+
+    /// Returns the receiver of a channel that was taken, if its type fits.
+    ///
+    /// # Errors
+    ///
+    /// It is of another type: the channel is refused, and the error names both types.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the channel is dropped or refused.
+    pub async fn judge(
+        &self,
+        opened: Opened,
+        fingerprint: &Fingerprint,
+    ) -> Result<RawReceiver, AcceptError> {
+        self.table.judge(opened, ChannelKind::Typed, fingerprint, &self.runtime).await
+    }
+}
+
+impl Drop for Expected {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

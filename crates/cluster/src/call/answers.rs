@@ -1,0 +1,259 @@
+//! The task that reads a line's answers, wakes their callers, and serves deadlines.
+
+use super::error::CallError;
+use super::line::{Line, Outcome};
+use crate::proto::call::calls::Then;
+use crate::proto::call::wire::{self, Kind, WireError};
+use crate::sync::locked;
+use chunkcomm::layer::Fingerprint;
+use chunkcomm::layer::Outcome as End;
+use chunkcomm::layer::clock::{self, Alarm};
+use chunkcomm::layer::{Expected, Link, Next, RawReceiver, is_closed};
+use chunkcomm::{AcceptError, ChannelRefused, LinkCause, LinkError, RefusalReason};
+use chunkcomm_proto::codec;
+
+use chunkcomm::{Node, Peer};
+use serde::de::DeserializeOwned;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker, ready};
+
+/// Answers handed out under one lock, at most.
+const BATCH: usize = 64;
+
+/// Guard of the reading task. However the task ends, the channel's name is forgotten and every
+/// waiting call fails.
+pub(super) struct Ending<Resp: DeserializeOwned + Send + 'static> {
+    pub(super) line: Weak<Line<Resp>>,
+    /// Number of the line's opening that the task reads for.
+    pub(super) number: u64,
+    /// The name of the channel.
+    pub(super) answers: String,
+    pub(super) expected: Expected,
+    pub(super) node: Node,
+}
+
+impl<Resp: DeserializeOwned + Send + 'static> Drop for Ending<Resp> {
+    fn drop(&mut self) {
+        if let Some(line) = self.line.upgrade() {
+            // The line has failed before with the reason, or the task was dropped with its runtime.
+            let gone = LinkError::new(self.node.name(), LinkCause::DriverGone);
+            line.fail(self.number, &line.lost(self.number, gone));
+        }
+    }
+}
+
+/// Reads answers until there are no more.
+pub(super) async fn read<Resp: DeserializeOwned + Send + 'static>(
+    ending: Ending<Resp>,
+    peer: Peer,
+    print: Fingerprint,
+) {
+    let failed = poll_fn(|context| match ending.line.upgrade() {
+        Some(line) => line.poll_failed(ending.number, context).map(Some),
+        None => Poll::Ready(None),
+    });
+    let accepted = tokio::select! {
+        biased;
+        accepted = accept(&ending, &peer, &print) => accepted.map_err(Some),
+        error = failed => Err(error.map(Over::Failed)),
+    };
+    let over = match accepted {
+        Ok(rx) => {
+            let (alarm, line) = (Alarm::default(), ending.line.clone());
+            let (batch, wakers) = (Vec::new(), Vec::new());
+            let mut reader = Reader { rx, line, alarm, batch, wakers };
+            poll_fn(|context| reader.poll_read(context)).await
+        }
+        Err(over) => over,
+    };
+    if let (Some(over), Some(line)) = (over, ending.line.upgrade()) {
+        line.fail(ending.number, &over.error(&ending, &line, &peer));
+    }
+}
+
+/// Waits for the channel that the provider opens for its answers.
+async fn accept<Resp: DeserializeOwned + Send + 'static>(
+    ending: &Ending<Resp>,
+    peer: &Peer,
+    print: &Fingerprint,
+) -> Result<RawReceiver, Over> {
+    loop {
+        let Ok(opened) = ending.expected.take().await else {
+            let closed = Link::of(peer).closed();
+            return Err(Over::Ended(End::Lost(closed, 0)));
+        };
+        if opened.link().incarnation() != peer.incarnation() {
+            // Another node guessed the name: dropping its channel tells it that nobody takes it.
+            continue;
+        }
+        let judged = ending.expected.judge(opened, print);
+        return judged.await.map_err(|error| {
+            let refused = match error {
+                AcceptError::Mismatch { channel, peer, reason } => {
+                    ChannelRefused { channel, peer, reason }
+                }
+                _ => ChannelRefused {
+                    channel: ending.answers.clone(),
+                    peer: peer.name().to_owned(),
+                    reason: RefusalReason::NotAccepted,
+                },
+            };
+            Over::Failed(CallError::AnswerTypes(Arc::new(refused)))
+        });
+    }
+}
+
+/// Reason why no more answers come.
+enum Over {
+    Ended(End),
+    Wrong(&'static str),
+    Failed(CallError),
+}
+
+impl Over {
+    fn error<Resp: DeserializeOwned + Send + 'static>(
+        self,
+        ending: &Ending<Resp>,
+        line: &Line<Resp>,
+        peer: &Peer,
+    ) -> CallError {
+        let name = peer.name();
+        match self {
+            Over::Ended(End::Lost(link, _)) => line.lost(ending.number, link),
+            // Channels end in order when this node closes.
+            Over::Ended(End::Done) if is_closed(&ending.node) => {
+                line.lost(ending.number, Link::of(peer).closed())
+            }
+            Over::Ended(End::Done) => line.ended(name),
+            Over::Wrong(what) => CallError::Protocol { peer: name.to_owned(), what },
+            Over::Failed(error) => error,
+        }
+    }
+}
+
+struct Reader<Resp> {
+    rx: RawReceiver,
+    line: Weak<Line<Resp>>,
+    alarm: Alarm,
+    batch: Vec<(u32, Outcome<Resp>)>,
+    wakers: Vec<Waker>,
+}
+
+impl<Resp: DeserializeOwned + Send + 'static> Reader<Resp> {
+    /// Ready when there is nothing more to read; `None` when the line is gone.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Option<Over>> {
+        let Some(line) = self.line.upgrade() else { return Poll::Ready(None) };
+        loop {
+            let budget = ready!(tokio::task::coop::poll_proceed(context));
+            match self.take_batch(&line) {
+                Err(WireError) => {
+                    return Poll::Ready(Some(Over::Wrong("it said what is no answer")));
+                }
+                Ok(0) => {}
+                Ok(_) => {
+                    budget.made_progress();
+                    if !self.hand_out(&line) {
+                        let what = "it answered what was not asked";
+                        return Poll::Ready(Some(Over::Wrong(what)));
+                    }
+                    continue;
+                }
+            }
+            match self.rx.poll_next(context) {
+                Poll::Ready(Next::Ended(end)) => return Poll::Ready(Some(Over::Ended(end))),
+                Poll::Ready(_) => {}
+                Poll::Pending => break,
+            }
+        }
+        self.poll_line(&line, context);
+        Poll::Pending
+    }
+
+    /// Takes and decodes the answers at hand, without the lock.
+    fn take_batch(&mut self, line: &Line<Resp>) -> Result<usize, WireError> {
+        while self.batch.len() < BATCH {
+            match self.rx.take_with(|message| decode(message, line)) {
+                Some(answer) => self.batch.push(answer?),
+                None => break,
+            }
+        }
+        Ok(self.batch.len())
+    }
+
+    /// Hands the batch to the callers; returns false when an answer belongs to no call.
+    fn hand_out(&mut self, line: &Line<Resp>) -> bool {
+        let (mut asked, mut unwanted) = (true, Vec::new());
+        let mut state = locked(&line.state);
+        for (slot, outcome) in self.batch.drain(..) {
+            match state.calls.handle_answer(slot, outcome) {
+                Ok(Then::Wake(waker)) => self.wakers.push(waker),
+                Ok(Then::Nothing) => {}
+                // Dropped after the lock is released, as are all values of the user.
+                Ok(Then::Drop(outcome)) => unwanted.push(outcome),
+                Err(_) => asked = false,
+            }
+        }
+        line.note_in_flight(&state);
+        drop(state);
+        self.wakers.drain(..).for_each(Waker::wake);
+        asked
+    }
+
+    /// Ends late calls, sends cancellations, and leaves the waker of this task.
+    fn poll_line(&mut self, line: &Line<Resp>, context: &mut Context<'_>) {
+        let mut state = locked(&line.state);
+        let deadline = state.calls.next_deadline();
+        let now = deadline.map(|_| clock::now());
+        if let Some(now) = now {
+            state.calls.handle_timeout(now, &mut self.wakers);
+        }
+        state.poll_cancel(context);
+        let deadline = state.calls.next_deadline();
+        if let Some(up) = &mut state.up {
+            up.armed = deadline;
+            if up.reader.as_ref().is_none_or(|known| !known.will_wake(context.waker())) {
+                up.reader = Some(context.waker().clone());
+            }
+        }
+        drop(state);
+        self.wakers.drain(..).for_each(Waker::wake);
+        if let (Some(deadline), Some(now)) = (deadline, now)
+            && self.alarm.poll(context, Some(deadline), now).is_ready()
+        {
+            context.waker().wake_by_ref();
+        }
+    }
+}
+
+/// Decodes an answer: its slot and its outcome.
+#[inline]
+fn decode<Resp: DeserializeOwned>(
+    message: &[u8],
+    line: &Line<Resp>,
+) -> Result<(u32, Outcome<Resp>), WireError> {
+    let (slot, kind, rest) = wire::answer(message)?;
+    if kind == Kind::Value {
+        // A panic in the type's `Deserialize` harms no other call.
+        let decoded = catch_unwind(AssertUnwindSafe(|| codec::decode::<Resp>(rest)));
+        let decoded = decoded.unwrap_or(Err(codec::DecodeError::Refused));
+        return Ok((slot, decoded.map_err(|error| Some(CallError::Answer(error)))));
+    }
+    Ok((slot, Err(said(kind, rest, line))))
+}
+
+#[cold]
+fn said<Resp>(kind: Kind, rest: &[u8], line: &Line<Resp>) -> Option<CallError> {
+    let service = Arc::clone(&line.service);
+    let text = String::from_utf8_lossy(rest).into_owned();
+    Some(match kind {
+        Kind::Value | Kind::Cancelled => return None,
+        Kind::Failed => CallError::Failed { service, text },
+        Kind::Panicked => CallError::Panicked { service, text },
+        Kind::Overloaded => CallError::Overloaded { service },
+        Kind::Closing => CallError::Closing { service },
+        Kind::Unreadable => CallError::Unreadable { service, text },
+        Kind::Unsendable => CallError::Unsendable { service, text },
+    })
+}

@@ -1,0 +1,370 @@
+//! [`CallClient`]: calls a service.
+
+use super::by_name::{Directory, Named};
+use super::error::CallError;
+use super::line::{Line, Outcome, Sent, deadline};
+use super::opening::ToPeer;
+use super::options::CallOptions;
+use super::{Fingerprints, runtime_of};
+use crate::proto::call::calls::Look;
+use crate::proto::call::{SERVICE_NAME_BYTES_MAX, wire};
+use crate::proto::cluster::NodeId;
+use crate::sync::locked;
+use chunkcomm::OpenError;
+use chunkcomm::layer::clock;
+use chunkcomm::{Node, Peer};
+use chunkcomm_proto::Time;
+use chunkcomm_proto::codec;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::cell::Cell;
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// Largest buffer, in bytes, that a thread keeps for encoding requests.
+const SCRATCH_BYTES_MAX: usize = 64 * 1024;
+
+thread_local! {
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Calls the service of one name: at one peer ([`NodeExt::call_client`](crate::NodeExt::call_client)), or at any node of a cluster
+/// that provides it ([`Cluster::call_client`](crate::Cluster::call_client)).
+///
+/// Any number of calls may be in flight. Clones share channels and cost a few counters. The first
+/// call opens the channels. After they were lost, the next call opens them again; for that it
+/// begins a new session at the peer's address, if that is known.
+///
+/// `Req` and `Resp` are compared with the service's types when the channels open.
+pub struct CallClient<Req, Resp> {
+    inner: Arc<Inner<Resp>>,
+    timeout: Option<Duration>,
+    types: PhantomData<fn(&Req)>,
+}
+
+struct Inner<Resp> {
+    service: Arc<str>,
+    options: CallOptions,
+    fingerprints: Fingerprints,
+    runtime: Handle,
+    target: Target<Resp>,
+}
+
+enum Target<Resp> {
+    One(Arc<Line<Resp>>),
+    Named(Mutex<Named<Resp>>),
+}
+
+impl<Req, Resp> Clone for CallClient<Req, Resp> {
+    fn clone(&self) -> CallClient<Req, Resp> {
+        let (inner, timeout) = (Arc::clone(&self.inner), self.timeout);
+        CallClient { inner, timeout, types: PhantomData }
+    }
+}
+
+impl<Req, Resp> fmt::Debug for CallClient<Req, Resp> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallClient")
+            .field("service", &self.inner.service)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// See [`NodeExt::call_client_with`](crate::NodeExt::call_client_with).
+pub(crate) fn call_client_with<Req, Resp>(
+    node: &Node,
+    peer: &Peer,
+    name: &str,
+    options: CallOptions,
+) -> Result<CallClient<Req, Resp>, OpenError>
+where
+    Req: Serialize + DeserializeOwned,
+    Resp: Serialize + DeserializeOwned + Send + 'static,
+{
+    let reach = Box::new(ToPeer(Mutex::new(peer.clone())));
+    CallClient::new(node, name, options, |service, options, fingerprints| {
+        Target::One(Line::new(service, reach, options, fingerprints))
+    })
+}
+
+impl<Req, Resp> CallClient<Req, Resp> {
+    /// Limits the wait for an answer, for calls of this client and of clones made of it. The time
+    /// for opening and dialling counts; without limit by default. A timeout is reported up to a few
+    /// milliseconds late.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> CallClient<Req, Resp> {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// The service's name.
+    #[must_use]
+    pub fn service(&self) -> &str {
+        &self.inner.service
+    }
+}
+
+impl<Req, Resp> CallClient<Req, Resp>
+where
+    Req: Serialize + DeserializeOwned,
+    Resp: Serialize + DeserializeOwned + Send + 'static,
+{
+    fn new(
+        node: &Node,
+        name: &str,
+        options: CallOptions,
+        target: impl FnOnce(&Arc<str>, &CallOptions, &Fingerprints) -> Target<Resp>,
+    ) -> Result<CallClient<Req, Resp>, OpenError> {
+        if name.is_empty() || name.len() > SERVICE_NAME_BYTES_MAX {
+            return Err(OpenError::Name { bytes: name.len() });
+        }
+        let fingerprints =
+            Fingerprints::of::<Req, Resp>(options.schema.as_ref()).map_err(OpenError::Type)?;
+        let service: Arc<str> = name.into();
+        let target = target(&service, &options, &fingerprints);
+        let runtime = runtime_of(node);
+        let inner = Arc::new(Inner { service, options, fingerprints, runtime, target });
+        Ok(CallClient { inner, timeout: None, types: PhantomData })
+    }
+
+    /// A client of all providers of the service.
+    pub(crate) fn by_name(
+        node: &Node,
+        name: &str,
+        options: CallOptions,
+        directory: Arc<dyn Directory>,
+    ) -> Result<CallClient<Req, Resp>, OpenError> {
+        CallClient::new(node, name, options, |_, _, _| {
+            Target::Named(Mutex::new(Named::new(directory)))
+        })
+    }
+
+    /// Sends `request` and waits for its answer.
+    ///
+    /// The request is urgent: it leaves as soon as nothing else is runnable, with all others that
+    /// were made meanwhile. Requests of one client arrive in the order in which their calls were
+    /// first polled, and are handled concurrently.
+    ///
+    /// # Errors
+    ///
+    /// See [`CallError`]: its variants separate the handler's errors from those of the service, of
+    /// the link and of time. If [`CallError::was_not_handled`], the call may be made again without
+    /// harm.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before its first poll, nothing was sent. Dropped later, the handler is stopped: its
+    /// future is dropped, at the next place where it waits. Whether it was done before is unknown.
+    pub fn call<'a>(&'a self, request: &'a Req) -> Calling<'a, Req, Resp> {
+        let (deadline, line, stage) = (None, None, Stage::Start);
+        let (provider, tried) = (None, Vec::new());
+        Calling { client: self, request, deadline, line, stage, provider, tried }
+    }
+
+    /// The line for a call, except those of the providers in `tried`.
+    fn line(&self, tried: &[NodeId]) -> Result<(Option<NodeId>, Arc<Line<Resp>>), CallError> {
+        let inner = &*self.inner;
+        match &inner.target {
+            Target::One(line) => Ok((None, Arc::clone(line))),
+            Target::Named(named) => {
+                let mut named = locked(named);
+                let chosen =
+                    named.choose(&inner.service, &inner.options, &inner.fingerprints, tried);
+                let Some((id, line)) = chosen else {
+                    let (service, why) = (Arc::clone(&inner.service), named.why_nobody());
+                    return Err(CallError::NoProvider { service, why });
+                };
+                Ok((Some(id), line))
+            }
+        }
+    }
+
+    /// Whether another provider is tried after this error.
+    fn goes_on_after(&self, error: &CallError) -> bool {
+        let elsewhere = matches!(
+            error,
+            CallError::Overloaded { .. }
+                | CallError::Closing { .. }
+                | CallError::NoService { .. }
+                | CallError::NoProvider { .. }
+                | CallError::Unreachable(_)
+                | CallError::Types(_)
+        );
+        elsewhere && matches!(self.inner.target, Target::Named(_))
+    }
+}
+
+type Sending = Pin<Box<dyn Future<Output = Option<Result<u32, CallError>>> + Send>>;
+
+enum Stage {
+    Start,
+    /// The call waits to be sent.
+    Sending(Sending),
+    /// The call is in this slot of its line.
+    Sent(u32),
+    Over,
+}
+
+/// The future of [`CallClient::call`]: written by hand, so that a call costs no allocation
+/// unless it has to wait before it is sent.
+#[must_use = "nothing is sent before it is awaited"]
+pub struct Calling<'a, Req, Resp>
+where
+    Resp: DeserializeOwned + Send + 'static,
+{
+    client: &'a CallClient<Req, Resp>,
+    request: &'a Req,
+    deadline: Option<Time>,
+    line: Option<Arc<Line<Resp>>>,
+    stage: Stage,
+    /// The line's provider, if the service has several.
+    provider: Option<NodeId>,
+    /// Providers that could not take the call.
+    tried: Vec<NodeId>,
+}
+
+impl<Req, Resp: DeserializeOwned + Send + 'static> fmt::Debug for Calling<'_, Req, Resp> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Calling")
+            .field("service", &self.client.inner.service)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<Req, Resp> Calling<'_, Req, Resp>
+where
+    Req: Serialize + DeserializeOwned,
+    Resp: Serialize + DeserializeOwned + Send + 'static,
+{
+    /// Sends the request, if that can be done now.
+    #[inline]
+    fn start(&mut self, context: &mut Context<'_>) -> Result<Stage, CallError> {
+        if self.line.is_none() {
+            self.deadline = deadline(self.client.timeout);
+        }
+        let (provider, line) = self.client.line(&self.tried)?;
+        self.provider = provider;
+        let mut call = SCRATCH.take();
+        call.clear();
+        codec::encode_into_vec(&(wire::call_head(0), self.request), &mut call)
+            .map_err(CallError::encode)?;
+        let sent = line.try_send(&mut call, self.deadline, context.waker());
+        let stage = match sent {
+            Ok(Sent::At(slot)) => Stage::Sent(slot),
+            Ok(Sent::Not) => self.send_later(Arc::clone(&line), std::mem::take(&mut call)),
+            Err(error) => return Err(error),
+        };
+        if call.capacity() <= SCRATCH_BYTES_MAX {
+            SCRATCH.set(call);
+        }
+        self.line = Some(line);
+        Ok(stage)
+    }
+
+    #[cold]
+    fn send_later(&self, line: Arc<Line<Resp>>, call: Vec<u8>) -> Stage {
+        let deadline = self.deadline;
+        let send = async move { line.send(call, deadline).await };
+        Stage::Sending(match deadline {
+            None => Box::pin(async { Some(send.await) }),
+            Some(at) => {
+                let left = Duration::from_nanos(at.0.saturating_sub(clock::now().0));
+                Box::pin(clock::within(&self.client.inner.runtime, left, send))
+            }
+        })
+    }
+
+    #[inline]
+    fn look(&self, slot: u32, context: &mut Context<'_>) -> Look<Outcome<Resp>> {
+        match &self.line {
+            Some(line) => line.look(slot, context.waker()),
+            None => Look::Late,
+        }
+    }
+
+    fn timed_out(&self) -> CallError {
+        let after = self.client.timeout.unwrap_or_default();
+        CallError::Timeout { service: Arc::clone(&self.client.inner.service), after }
+    }
+}
+
+impl<Req, Resp> Future for Calling<'_, Req, Resp>
+where
+    Req: Serialize + DeserializeOwned,
+    Resp: Serialize + DeserializeOwned + Send + 'static,
+{
+    type Output = Result<Resp, CallError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        loop {
+            let outcome = match &mut this.stage {
+                Stage::Start => {
+                    this.stage = this.start(context)?;
+                    if matches!(this.stage, Stage::Sent(_)) {
+                        return Poll::Pending;
+                    }
+                    continue;
+                }
+                Stage::Sending(sending) => match ready!(sending.as_mut().poll(context)) {
+                    Some(Ok(slot)) => {
+                        this.stage = Stage::Sent(slot);
+                        continue;
+                    }
+                    Some(Err(error)) => Err(error),
+                    None => Err(this.timed_out()),
+                },
+                Stage::Sent(slot) => {
+                    let slot = *slot;
+                    match this.look(slot, context) {
+                        Look::Waiting => return Poll::Pending,
+                        Look::Answered(Ok(answer)) => Ok(answer),
+                        Look::Answered(Err(Some(error))) => Err(error),
+                        Look::Late | Look::Answered(Err(None)) => Err(this.timed_out()),
+                    }
+                }
+                Stage::Over => return Poll::Pending,
+            };
+            match outcome {
+                Err(error) if this.client.goes_on_after(&error) => {
+                    this.stage = Stage::Start;
+                    this.tried.extend(this.provider.take());
+                    // After all were tried, the last provider's error says more than "no provider".
+                    let error = match this.start(context) {
+                        Ok(stage @ Stage::Sent(_)) => {
+                            this.stage = stage;
+                            return Poll::Pending;
+                        }
+                        Ok(stage) => {
+                            this.stage = stage;
+                            continue;
+                        }
+                        Err(CallError::NoProvider { why: None, .. }) => error,
+                        Err(error) => error,
+                    };
+                    this.stage = Stage::Over;
+                    return Poll::Ready(Err(error));
+                }
+                outcome => {
+                    this.stage = Stage::Over;
+                    return Poll::Ready(outcome);
+                }
+            }
+        }
+    }
+}
+
+impl<Req, Resp: DeserializeOwned + Send + 'static> Drop for Calling<'_, Req, Resp> {
+    fn drop(&mut self) {
+        if let (Stage::Sent(slot), Some(line)) = (&self.stage, &self.line) {
+            line.abandon(*slot);
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! One client of a service: its requests, and the channel for its answers.
+
+use super::handling::{
+    Handler, Later, Outcome, Queued, Stall, Turn, stage_answer, stage_text, unpanicked,
+};
+use super::service::Shared;
+use crate::proto::call::ANSWERS_PREFIX;
+use crate::proto::call::serving::{Cancelled, Key, Refused, Verdict};
+use crate::proto::call::wire::{Kind, Request};
+use crate::sync::locked;
+use chunkcomm::ChannelOptions;
+use chunkcomm::SendError;
+use chunkcomm::layer::Opened;
+use chunkcomm::layer::RawSender;
+use chunkcomm::layer::Turn as Budget;
+use chunkcomm::layer::{Expected, Next, RawReceiver, open_raw};
+use chunkcomm_proto::codec;
+use chunkcomm_proto::packet::Lane;
+use serde::de::DeserializeOwned;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Time that the last answers have to arrive when a connection ends.
+const LAST_ANSWERS: Duration = Duration::from_secs(10);
+
+/// A client's word, its value decoded.
+enum Word<Req> {
+    Hello(u64, Lane),
+    Call(u32, Outcome<Req>),
+    Cancel(u32),
+    /// Not a word of a client.
+    Wrong,
+}
+
+impl<Req: DeserializeOwned> Word<Req> {
+    #[inline]
+    fn of(message: &[u8]) -> Word<Req> {
+        match Request::parse(message) {
+            Ok(Request::Call { slot, value }) => {
+                // A panic in the type's `Deserialize` harms no other call.
+                let decoded = match unpanicked(|| codec::decode::<Req>(value)) {
+                    Ok(Ok(request)) => Ok(request),
+                    Ok(Err(error)) => Err((Kind::Unreadable, error.to_string())),
+                    Err((_, text)) => Err((Kind::Unreadable, text)),
+                };
+                Word::Call(slot, decoded)
+            }
+            Ok(Request::Cancel { slot }) => Word::Cancel(slot),
+            Ok(Request::Hello { answers, lane }) => Word::Hello(answers, lane),
+            Err(_) => Word::Wrong,
+        }
+    }
+}
+
+/// Reason why a connection ends other than by its client.
+enum Broken {
+    /// Answers cannot be sent.
+    Send(SendError),
+    /// The client broke the rules.
+    Protocol(&'static str),
+}
+
+impl From<SendError> for Broken {
+    fn from(error: SendError) -> Broken {
+        Broken::Send(error)
+    }
+}
+
+/// Guard of a connection: when the client leaves, its calls are cancelled.
+struct Leaving<Req: Send + 'static, H: Handler<Req>> {
+    shared: Arc<Shared<Req, H>>,
+    caller: u64,
+}
+
+impl<Req: Send + 'static, H: Handler<Req>> Drop for Leaving<Req, H> {
+    fn drop(&mut self) {
+        let left = locked(&self.shared.serving).leave(self.caller);
+        for call in left {
+            if let Cancelled::Ran(Some(task)) = call {
+                task.abort();
+            }
+        }
+    }
+}
+
+struct Connection<Req: Send + 'static, H: Handler<Req>> {
+    shared: Arc<Shared<Req, H>>,
+    caller: u64,
+    rx: RawReceiver,
+    tx: RawSender,
+    stall: Stall<H::Running>,
+    budget: Budget,
+}
+
+/// Serves the client that opened this channel until the client is done or `stop` is set.
+pub(super) async fn serve<Req, H>(
+    shared: Arc<Shared<Req, H>>,
+    caller: u64,
+    opened: Opened,
+    expected: Arc<Expected>,
+    mut stop: watch::Receiver<bool>,
+) where
+    Req: DeserializeOwned + Send + 'static,
+    H: Handler<Req>,
+{
+    let service = Arc::clone(&shared.name);
+    let mut rx = match expected.judge(opened, &shared.fingerprints.request).await {
+        Ok(rx) => rx,
+        Err(error) => return tracing::warn!(%service, ?error, "a client was refused"),
+    };
+    let client = rx.link().name().to_owned();
+    let Some(tx) = open_answers::<Req, H>(&shared, &mut rx).await else {
+        return tracing::warn!(%service, %client, "a client did not say where answers go");
+    };
+    let _leaving = Leaving { shared: Arc::clone(&shared), caller };
+    let (stall, budget) = (Stall::new(), Budget::default());
+    let mut connection = Connection { shared, caller, rx, tx, stall, budget };
+    let ran = tokio::select! {
+        biased;
+        ran = connection.run() => ran,
+        _ = stop.wait_for(|stop| *stop) => Ok(()),
+    };
+    match ran {
+        Err(Broken::Protocol(what)) => tracing::warn!(%service, %client, what, "a client is cut"),
+        Err(Broken::Send(error)) => tracing::debug!(%service, %client, ?error, "no more answers"),
+        // Answers that were given arrive, or the client is gone.
+        Ok(()) => drop(connection.tx.close(LAST_ANSWERS).await),
+    }
+}
+
+async fn next_word<Req: DeserializeOwned>(rx: &mut RawReceiver) -> Option<Word<Req>> {
+    loop {
+        if let Some(word) = rx.take_with(Word::of) {
+            return Some(word);
+        }
+        if let Next::Ended(_) = poll_fn(|context| rx.poll_next(context)).await {
+            return None;
+        }
+    }
+}
+
+async fn open_answers<Req, H>(shared: &Shared<Req, H>, rx: &mut RawReceiver) -> Option<RawSender>
+where
+    Req: DeserializeOwned + Send + 'static,
+    H: Handler<Req>,
+{
+    let Some(Word::Hello(answers, lane)) = next_word::<Req>(rx).await else { return None };
+    let name = format!("{ANSWERS_PREFIX}{answers}");
+    let (node, print) = (&shared.node, &shared.fingerprints.answer);
+    let options = ChannelOptions::default().lane(lane);
+    open_raw(node, &rx.link(), &name, &options, print).ok()
+}
+
+impl<Req, H> Connection<Req, H>
+where
+    Req: DeserializeOwned + Send + 'static,
+    H: Handler<Req>,
+{
+    async fn run(&mut self) -> Result<(), Broken> {
+        loop {
+            match self.rx.take_with(Word::<Req>::of) {
+                Some(Word::Call(slot, request)) => self.call(slot, request).await?,
+                Some(Word::Cancel(slot)) => self.cancel(slot).await?,
+                Some(Word::Hello(..)) => return Err(Broken::Protocol("it said hello twice")),
+                Some(Word::Wrong) => return Err(Broken::Protocol("it said what is no request")),
+                None => match poll_fn(|context| self.rx.poll_next(context)).await {
+                    Next::Ended(_) => return Ok(()),
+                    Next::Message | Next::Empty => {}
+                },
+            }
+            if self.budget.over() {
+                tokio::task::coop::consume_budget().await;
+            }
+        }
+    }
+
+    #[inline]
+    async fn call(&mut self, slot: u32, request: Outcome<Req>) -> Result<(), Broken> {
+        let request = match request {
+            Ok(request) => request,
+            Err((kind, text)) => return self.say(slot, kind, &text).await,
+        };
+        let key = Key { caller: self.caller, slot };
+        let (verdict, request) = self.ask(key, request);
+        let request = match (verdict, request) {
+            (Verdict::Run, Some(request)) => request,
+            (Verdict::Run | Verdict::Wait, _) => return Ok(()),
+            (Verdict::Twice, _) => {
+                return Err(Broken::Protocol("it used the number of a call twice"));
+            }
+            (Verdict::Refuse(Refused::Overloaded), _) => {
+                return self.say(slot, Kind::Overloaded, "").await;
+            }
+            (Verdict::Refuse(Refused::Closing), _) => {
+                return self.say(slot, Kind::Closing, "").await;
+            }
+        };
+        let Some(outcome) = self.begin(key, request) else { return Ok(()) };
+        match stage_answer(&mut self.tx, slot, &outcome) {
+            Ok(Later::Nothing) => {
+                self.shared.finished();
+                Ok(())
+            }
+            staged => {
+                let _turn = Turn(Arc::clone(&self.shared));
+                Ok(staged?.send(&mut self.tx).await?)
+            }
+        }
+    }
+
+    /// Decides about a request, and returns it unless it waits.
+    #[inline]
+    fn ask(&self, key: Key, request: Req) -> (Verdict, Option<Req>) {
+        let mut serving = locked(&self.shared.serving);
+        let verdict = serving.request(key);
+        if verdict == Verdict::Wait {
+            serving.queue(key, Queued { request, tx: self.tx.clone() });
+            return (verdict, None);
+        }
+        (verdict, Some(request))
+    }
+
+    /// Handles a request as far as possible without waiting; one that waits goes on in a task.
+    #[inline]
+    fn begin(&mut self, key: Key, request: Req) -> Option<Outcome<H::Answer>> {
+        if let Err(panicked) = self.stall.begin(|| self.shared.handler.begin(request)) {
+            return Some(Err(panicked));
+        }
+        if !self.shared.parallel
+            && let std::task::Poll::Ready(outcome) = self.stall.poll_once()
+        {
+            return Some(outcome);
+        }
+        let stall = std::mem::replace(&mut self.stall, Stall::new());
+        self.shared.detach(key, stall, self.tx.clone());
+        None
+    }
+
+    async fn cancel(&mut self, slot: u32) -> Result<(), Broken> {
+        let key = Key { caller: self.caller, slot };
+        let cancelled = locked(&self.shared.serving).cancel(key);
+        match cancelled {
+            // The answer is on the way.
+            Cancelled::Over => return Ok(()),
+            Cancelled::Waited(_) => {}
+            Cancelled::Ran(task) => {
+                if let Some(task) = task {
+                    task.abort();
+                }
+            }
+        }
+        self.say(slot, Kind::Cancelled, "").await
+    }
+
+    /// Sends an answer without a value.
+    #[cold]
+    async fn say(&mut self, slot: u32, kind: Kind, text: &str) -> Result<(), Broken> {
+        let later = stage_text(&mut self.tx, slot, kind, text)?;
+        Ok(later.send(&mut self.tx).await?)
+    }
+}

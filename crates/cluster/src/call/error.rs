@@ -1,0 +1,281 @@
+//! Errors of calls and services.
+
+use chunkcomm::{Account, ChannelRefused, LinkError, OpenError, SendError, TypeRefused};
+use chunkcomm_proto::codec::{DecodeError, EncodeError};
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Reason why a call has no answer.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The handler returned an error; the service itself is well.
+    Failed {
+        /// The service.
+        service: Arc<str>,
+        /// The handler's error, at most 4096 bytes of it.
+        text: String,
+    },
+    /// The handler panicked.
+    Panicked {
+        /// The service.
+        service: Arc<str>,
+        /// The panic's message, at most 4096 bytes of it.
+        text: String,
+    },
+    /// No answer came in time. The handler is asked to stop.
+    Timeout {
+        /// The service.
+        service: Arc<str>,
+        /// The client's timeout.
+        after: Duration,
+    },
+    /// Too many requests wait at the service: this one was not handled.
+    Overloaded {
+        /// The service.
+        service: Arc<str>,
+    },
+    /// The service is closing: the request was not handled.
+    Closing {
+        /// The service.
+        service: Arc<str>,
+    },
+    /// The peer has no such service: the request was not handled.
+    NoService {
+        /// The service.
+        service: Arc<str>,
+        /// The peer's name.
+        peer: String,
+    },
+    /// Nobody in the cluster provides the service: the request was not sent.
+    NoProvider {
+        /// The service.
+        service: Arc<str>,
+        /// The reason, if known.
+        why: Option<String>,
+    },
+    /// The peer cannot be reached: the request was not sent.
+    Unreachable(OpenError),
+    /// The two ends have other types of requests, which the refusal names: no request was handled.
+    Types(Arc<ChannelRefused>),
+    /// The two ends have other types of answers, which the refusal names. Whether the request was
+    /// handled is unknown.
+    AnswerTypes(Arc<ChannelRefused>),
+    /// The session ended before an answer came. Whether the request was handled is unknown.
+    Link {
+        /// The service.
+        service: Arc<str>,
+        /// Why the session ended.
+        link: LinkError,
+        /// Account of the messages that this client sent to the provider: requests (answered ones
+        /// too), cancellations, and one hello that names the channel for answers. An acknowledged
+        /// message was in the provider's inbox.
+        sent: Account,
+    },
+    /// The service ended before it answered. Whether the request was handled is unknown.
+    Ended {
+        /// The service.
+        service: Arc<str>,
+        /// The peer's name.
+        peer: String,
+    },
+    /// The request was not accepted for sending: it is too large, or its `Serialize` refused.
+    Request(SendError),
+    /// More requests than 16,777,216 are in flight to one provider.
+    TooMany,
+    /// The service could not decode the request: it was not handled.
+    Unreadable {
+        /// The service.
+        service: Arc<str>,
+        /// The reason.
+        text: String,
+    },
+    /// The request was handled, and the answer could not be sent: it is too large, or its
+    /// `Serialize` refused.
+    Unsendable {
+        /// The service.
+        service: Arc<str>,
+        /// The reason.
+        text: String,
+    },
+    /// The answer came and could not be decoded.
+    Answer(DecodeError),
+    /// The peer sent a word that calls do not allow.
+    Protocol {
+        /// The peer's name.
+        peer: String,
+        /// The violation.
+        what: &'static str,
+    },
+}
+
+impl CallError {
+    pub(super) fn encode(error: EncodeError) -> CallError {
+        CallError::Request(SendError::Encode(Arc::new(error)))
+    }
+
+    /// Whether it is certain that no handler has seen the request: the call may be made again, here
+    /// or elsewhere.
+    #[must_use]
+    pub fn was_not_handled(&self) -> bool {
+        matches!(
+            self,
+            CallError::Overloaded { .. }
+                | CallError::Closing { .. }
+                | CallError::NoService { .. }
+                | CallError::NoProvider { .. }
+                | CallError::Unreachable(_)
+                | CallError::Types(_)
+                | CallError::Request(_)
+                | CallError::TooMany
+                | CallError::Unreadable { .. }
+        )
+    }
+
+    /// Whether the service itself gave this answer: then the link is well.
+    #[must_use]
+    pub fn is_from_service(&self) -> bool {
+        matches!(
+            self,
+            CallError::Failed { .. }
+                | CallError::Panicked { .. }
+                | CallError::Overloaded { .. }
+                | CallError::Closing { .. }
+                | CallError::Unreadable { .. }
+                | CallError::Unsendable { .. }
+        )
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CallError::Failed { service, text } => write!(f, "service {service:?} failed: {text}"),
+            CallError::Panicked { service, text } => {
+                write!(f, "the handler of service {service:?} panicked: {text}")
+            }
+            CallError::Timeout { service, after } => {
+                write!(f, "service {service:?} did not answer within {after:?}")
+            }
+            CallError::Overloaded { service } => {
+                write!(f, "too many requests wait at service {service:?}")
+            }
+            CallError::Closing { service } => write!(f, "service {service:?} is closing"),
+            CallError::NoService { service, peer } => {
+                write!(f, "{peer} has no service {service:?}")
+            }
+            CallError::NoProvider { service, why } => {
+                write!(f, "nobody provides service {service:?}")?;
+                why.as_ref().map_or(Ok(()), |why| write!(f, ": {why}"))
+            }
+            CallError::Unreachable(error) => error.fmt(f),
+            CallError::Types(refused) => {
+                let ChannelRefused { channel, peer, reason } = &**refused;
+                write!(f, "channel {channel:?} with {peer} was refused: {reason}")
+            }
+            CallError::AnswerTypes(refused) => {
+                let ChannelRefused { channel, peer, reason } = &**refused;
+                write!(
+                    f,
+                    "answers in channel {channel:?} with {peer} were refused: {reason}; whether the \
+                     request was handled is unknown"
+                )
+            }
+            CallError::Link { service, link, sent } => write!(
+                f,
+                "service {service:?}: {link}; whether the request was handled is unknown ({sent})"
+            ),
+            CallError::Ended { service, peer } => {
+                write!(f, "service {service:?} of {peer} ended before it answered")
+            }
+            CallError::Request(error) => error.fmt(f),
+            CallError::TooMany => f.write_str("too many calls are in flight"),
+            CallError::Unreadable { service, text } => {
+                write!(f, "service {service:?} could not decode the request: {text}")
+            }
+            CallError::Unsendable { service, text } => {
+                write!(f, "service {service:?} could not send its answer: {text}")
+            }
+            CallError::Answer(_) => f.write_str("the answer could not be decoded"),
+            CallError::Protocol { peer, what } => write!(f, "{peer} broke the protocol: {what}"),
+        }
+    }
+}
+
+chunkcomm_proto::debug_with_causes!(CallError);
+
+impl Error for CallError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            CallError::Unreachable(error) => error.source(),
+            CallError::Link { link, .. } => link.source(),
+            CallError::Request(error) => error.source(),
+            CallError::Answer(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Reason why a service cannot begin.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The name is empty or longer than 240 bytes.
+    Name {
+        /// Length of the name, in bytes.
+        bytes: usize,
+    },
+    /// This node has a service of that name.
+    Taken {
+        /// The name.
+        name: String,
+    },
+    /// Values of a type cannot be sent.
+    Type(TypeRefused),
+    /// The cluster does not take the name, or has ended.
+    Cluster(crate::cluster::NameError),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServeError::Name { bytes } => {
+                write!(f, "the name of a service has {bytes} bytes, allowed are 1 to 240")
+            }
+            ServeError::Taken { name } => write!(f, "this node has a service {name:?} already"),
+            ServeError::Type(refused) => refused.fmt(f),
+            ServeError::Cluster(error) => error.fmt(f),
+        }
+    }
+}
+
+chunkcomm_proto::debug_with_causes!(ServeError);
+
+impl Error for ServeError {}
+
+/// A service did not close in time: the rest was cut off.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ServiceCloseError {
+    /// The service.
+    pub service: Arc<str>,
+    /// Requests whose handlers were dropped.
+    pub handled: usize,
+    /// Requests that still waited.
+    pub waiting: usize,
+}
+
+impl fmt::Display for ServiceCloseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ServiceCloseError { service, handled, waiting } = self;
+        write!(
+            f,
+            "service {service:?} was cut off: {handled} requests were handled, {waiting} waited"
+        )
+    }
+}
+
+chunkcomm_proto::debug_with_causes!(ServiceCloseError);
+
+impl Error for ServiceCloseError {}

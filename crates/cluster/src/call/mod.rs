@@ -1,0 +1,103 @@
+//! Calls: a request to a service by its name, and the answer to it.
+//!
+//! ```
+//! use chunkcomm::Node;
+//! use chunkcomm_cluster::CallError;
+//! use std::time::Duration;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = Node::builder().name("server").listen("127.0.0.1:0".parse()?).build().await?;
+//! let roots = server.serve("root", |number: f64| async move {
+//!     if number < 0.0 { Err(format!("{number} has none")) } else { Ok(number.sqrt()) }
+//! })?;
+//!
+//! let client = Node::builder().name("client").build().await?;
+//! let peer = client.connect(&server.addresses()[0]).await?;
+//! let root = client.call_client::<f64, f64>(&peer, "root")?.timeout(Duration::from_secs(5));
+//! assert_eq!(root.call(&9.0).await?, 3.0);
+//! // What the handler says is told apart from what the link, the service and the clock say.
+//! match root.call(&-1.0).await {
+//!     Err(CallError::Failed { text, .. }) => assert_eq!(text, "-1 has none"),
+//!     other => panic!("{other:?}"),
+//! }
+//! roots.close(Duration::from_secs(5)).await?;
+//! assert!(matches!(root.call(&9.0).await, Err(CallError::NoService { .. })));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Cluster::serve`](crate::Cluster::serve) and
+//! [`Cluster::call_client`](crate::Cluster::call_client) find services by name. Several nodes may
+//! provide the same service; each call goes to the provider with the fewest calls of this client in
+//! flight.
+//!
+//! # How they travel
+//!
+//! A client has two channels with a provider, one for requests and one for answers, by default in
+//! the express lane. A request that is alone leaves as soon as nothing else is runnable, in a
+//! packet of its own. Requests that are made while other tasks are runnable share a packet. So
+//! nothing has to be batched by hand.
+//!
+//! # Costs
+//!
+//! A call allocates nothing and spawns nothing as long as its handler does not have to wait: the
+//! handler is polled once where its request was read, and only then becomes a task.
+//! [`ServiceOptions::parallel`] is for handlers that compute for long.
+//!
+//! Reading order: [`CallClient`], [`Service`], [`CallError`].
+
+mod answers;
+mod by_name;
+mod callers;
+mod client;
+mod connection;
+mod error;
+mod handling;
+mod line;
+mod opening;
+mod options;
+mod service;
+
+pub use client::{CallClient, Calling};
+pub use error::{CallError, ServeError, ServiceCloseError};
+pub use options::{CallOptions, ServiceOptions};
+pub use service::{Service, ServiceStats};
+
+pub(crate) use by_name::Directory;
+pub(crate) use callers::Callers;
+pub(crate) use client::call_client_with;
+pub(crate) use opening::Reach;
+pub(crate) use service::serve_with;
+
+use chunkcomm::ChannelOptions;
+use chunkcomm::TypeRefused;
+use chunkcomm::layer::{Fingerprint, described, runtime};
+use serde::de::DeserializeOwned;
+
+/// Fingerprints of a service's types, compared by the two ends.
+#[derive(Debug, Clone)]
+struct Fingerprints {
+    request: Fingerprint,
+    answer: Fingerprint,
+}
+
+impl Fingerprints {
+    fn of<Req, Resp>(schema: Option<&String>) -> Result<Fingerprints, TypeRefused>
+    where
+        Req: DeserializeOwned,
+        Resp: DeserializeOwned,
+    {
+        let options = ChannelOptions::default();
+        let options = schema.map_or(options.clone(), |schema| options.schema(schema));
+        Ok(Fingerprints {
+            request: described::<Req>(&options)?.in_role("request/1"),
+            answer: described::<Resp>(&options)?.in_role("answer/1"),
+        })
+    }
+}
+
+/// The runtime of the tasks that answer and read answers: the current one, else the node's.
+fn runtime_of(node: &chunkcomm::Node) -> tokio::runtime::Handle {
+    tokio::runtime::Handle::try_current().unwrap_or_else(|_| runtime(node).clone())
+}

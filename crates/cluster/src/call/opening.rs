@@ -1,0 +1,112 @@
+//! How a line opens its two channels.
+
+use super::answers::{self, Ending};
+use super::error::CallError;
+use super::line::{Line, Up};
+use super::runtime_of;
+use super::service::channel;
+use crate::layer::layer;
+use crate::proto::call::{ANSWERS_PREFIX, wire};
+use crate::sync::locked;
+use chunkcomm::ChannelOptions;
+use chunkcomm::Peer;
+use chunkcomm::layer::share_last_woken;
+use chunkcomm::layer::{Expected, Link, Waiting, open_raw};
+use chunkcomm::{LinkError, OpenError};
+
+use serde::de::DeserializeOwned;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+/// The way to a provider.
+pub(crate) trait Reach: Send + Sync {
+    /// The existing session, if there is one.
+    fn at_hand(&self) -> Option<Peer>;
+
+    /// Dials the provider when there is no session.
+    fn dial(&self) -> Pin<Box<dyn Future<Output = Result<Peer, CallError>> + Send + '_>>;
+}
+
+/// A session with a peer, begun again at its address when it has ended.
+pub(super) struct ToPeer(pub(super) Mutex<Peer>);
+
+impl Reach for ToPeer {
+    fn at_hand(&self) -> Option<Peer> {
+        Some(locked(&self.0).clone()).filter(Peer::is_alive)
+    }
+
+    fn dial(&self) -> Pin<Box<dyn Future<Output = Result<Peer, CallError>> + Send + '_>> {
+        Box::pin(async {
+            let peer = locked(&self.0).clone();
+            let Some(address) = peer.dialled() else {
+                return Err(CallError::Unreachable(OpenError::Lost(ended(&peer).await)));
+            };
+            let again = peer.node().connect(address).await;
+            let again = again.map_err(|why| CallError::Unreachable(OpenError::Connect(why)))?;
+            *locked(&self.0) = again.clone();
+            Ok(again)
+        })
+    }
+}
+
+/// Why nothing is opened to the peer any more. While this node is closing, its sessions have not
+/// ended yet.
+async fn ended(peer: &Peer) -> LinkError {
+    if peer.is_alive() { Link::of(peer).closed() } else { peer.closed().await }
+}
+
+impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
+    /// Opens the channels unless they are open. Over an existing session that takes no round trip.
+    pub(super) async fn open(self: &Arc<Self>) -> Result<(), CallError> {
+        let _turn = self.opening.lock().await;
+        if locked(&self.state).up.is_some() {
+            return Ok(());
+        }
+        if let Some(peer) = self.reach.at_hand()
+            && self.open_over(&peer).is_ok()
+        {
+            return Ok(());
+        }
+        let peer = self.reach.dial().await?;
+        self.open_over(&peer).map_err(|error| CallError::Unreachable(OpenError::Lost(error)))
+    }
+
+    fn open_over(self: &Arc<Self>, peer: &Peer) -> Result<(), LinkError> {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let (node, lane) = (peer.node(), self.options.lane);
+        // From now on the node has the layer that takes the answers.
+        let layer = layer(&node);
+        let (options, print) = (ChannelOptions::default().lane(lane), &self.fingerprints.request);
+        let name = channel(&self.service);
+        let mut tx = open_raw(&node, &Link::of(peer), &name, &options, print)?;
+        let channel = LAST.fetch_add(1, Ordering::Relaxed);
+        let answers = format!("{ANSWERS_PREFIX}{channel}");
+        let expected = Expected::begin(&node, answers.clone());
+        let expected = expected.expect("its number was never used before");
+        // A new ring has room; a refused client learns of the refusal from its first call.
+        let _ = tx.stage_waiting(&Waiting::Slice(&wire::hello(channel, lane)));
+        let mut state = locked(&self.state);
+        state.openings += 1;
+        let number = state.openings;
+        let first = number == 1;
+        state.up = Some(Up { tx, number, reading: None, reader: None, armed: None });
+        drop(state);
+        if first {
+            let line: Weak<Line<Resp>> = Arc::downgrade(self);
+            layer.callers.add(line);
+        }
+        // Without the lock: on a runtime that is shutting down the task ends at once.
+        let ending =
+            Ending { line: Arc::downgrade(self), number, answers, expected, node: node.clone() };
+        let print = self.fingerprints.answer.clone();
+        let reading = runtime_of(&node).spawn(answers::read(ending, peer.clone(), print));
+        share_last_woken();
+        match &mut locked(&self.state).up {
+            Some(up) if up.number == number => up.reading = Some(reading.abort_handle()),
+            _ => reading.abort(),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,261 @@
+//! [`Service`]: answers requests under a name.
+
+use super::connection::serve;
+use super::error::{ServeError, ServiceCloseError};
+use super::handling::{Handler, Launching, Queued};
+use super::options::ServiceOptions;
+use super::{Fingerprints, runtime_of};
+use crate::layer::layer;
+use crate::proto::call::serving::Serving;
+use crate::proto::call::{REQUESTS_PREFIX, SERVICE_NAME_BYTES_MAX};
+use crate::sync::locked;
+use chunkcomm::Node;
+use chunkcomm::layer::share_last_woken;
+use chunkcomm::layer::{Expected, clock, runtime};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
+use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+
+/// State shared by the parts of a service.
+pub(super) struct Shared<Req, H> {
+    pub(super) name: Arc<str>,
+    pub(super) node: Node,
+    pub(super) runtime: Handle,
+    pub(super) fingerprints: Fingerprints,
+    pub(super) handler: H,
+    pub(super) parallel: bool,
+    pub(super) serving: Mutex<Serving<Queued<Req>, AbortHandle>>,
+    pub(super) launching: Mutex<Launching<Req>>,
+    /// Notified when a closing service has nothing left.
+    pub(super) over: Notify,
+}
+
+/// A service without its types, as its handle sees it.
+trait Served: Send + Sync {
+    fn stats(&self) -> ServiceStats;
+    fn close(&self);
+    fn is_over(&self) -> bool;
+    fn over(&self) -> &Notify;
+}
+
+impl<Req: Send + 'static, H: Handler<Req>> Served for Shared<Req, H> {
+    fn stats(&self) -> ServiceStats {
+        let serving = locked(&self.serving);
+        let counters = serving.counters();
+        ServiceStats {
+            requests: counters.requests,
+            overloaded: counters.overloaded,
+            cancelled: counters.cancelled,
+            at_once: serving.at_once(),
+            waiting: serving.waiting(),
+        }
+    }
+
+    fn close(&self) {
+        locked(&self.serving).close();
+    }
+
+    fn is_over(&self) -> bool {
+        locked(&self.serving).is_over()
+    }
+
+    fn over(&self) -> &Notify {
+        &self.over
+    }
+}
+
+/// Counters of a service.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServiceStats {
+    /// Requests that came, without those that could not be decoded.
+    pub requests: u64,
+    /// Of these, refused because too many waited.
+    pub overloaded: u64,
+    /// Of these, cancelled while they waited or were handled.
+    pub cancelled: u64,
+    /// Requests in handling now.
+    pub at_once: usize,
+    /// Requests waiting for their turn now.
+    pub waiting: usize,
+}
+
+/// A service of a node: it answers until it is closed or dropped.
+///
+/// Dropped, it ends at once: its handlers are dropped, and every waiting caller gets
+/// [`CallError::Ended`](super::CallError::Ended).
+#[must_use = "a service ends when it is dropped"]
+pub struct Service {
+    name: Arc<str>,
+    node: Node,
+    served: Arc<dyn Served>,
+    stop: watch::Sender<bool>,
+    accepting: JoinHandle<()>,
+    /// Work to be done before the service closes.
+    withdraw: Option<Box<dyn FnOnce() + Send + Sync>>,
+    /// The name of its channels; none once it is free again, and may be another service's.
+    expected: Option<Arc<Expected>>,
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service")
+            .field("name", &self.name)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
+
+/// See [`NodeExt::serve_with`](crate::NodeExt::serve_with).
+pub(crate) fn serve_with<Req, Resp, E, F, Fut>(
+    node: &Node,
+    name: &str,
+    options: ServiceOptions,
+    handler: F,
+) -> Result<Service, ServeError>
+where
+    Req: Serialize + DeserializeOwned + Send + 'static,
+    Resp: Serialize + DeserializeOwned + Send + 'static,
+    E: fmt::Display + 'static,
+    F: Fn(Req) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Resp, E>> + Send + 'static,
+{
+    let ServiceOptions { at_once, waiting, parallel, schema } = options;
+    if name.is_empty() || name.len() > SERVICE_NAME_BYTES_MAX {
+        return Err(ServeError::Name { bytes: name.len() });
+    }
+    let fingerprints = Fingerprints::of::<Req, Resp>(schema.as_ref()).map_err(ServeError::Type)?;
+    // From now on the node has the layer that holds the requests.
+    layer(node);
+    let Some(expected) = Expected::begin(node, channel(name)) else {
+        return Err(ServeError::Taken { name: name.to_owned() });
+    };
+    let (name, expected): (Arc<str>, _) = (name.into(), Arc::new(expected));
+    let shared = Arc::new(Shared {
+        name: Arc::clone(&name),
+        node: node.clone(),
+        runtime: runtime_of(node),
+        fingerprints,
+        handler,
+        parallel,
+        serving: Mutex::new(Serving::new(at_once, waiting)),
+        launching: Mutex::default(),
+        over: Notify::new(),
+    });
+    let (stop, stopped) = watch::channel(false);
+    let accepting = accept_all(Arc::clone(&shared), Arc::clone(&expected), stopped);
+    let accepting = shared.runtime.spawn(accepting);
+    share_last_woken();
+    let (node, served) = (node.clone(), shared);
+    Ok(Service { name, node, served, stop, accepting, withdraw: None, expected: Some(expected) })
+}
+
+/// The name of the channels that carry requests to a service.
+pub(super) fn channel(service: &str) -> String {
+    format!("{REQUESTS_PREFIX}{service}")
+}
+
+/// Takes clients until the service stops, then waits for the present ones. Dropped, it drops them.
+async fn accept_all<Req, H>(
+    shared: Arc<Shared<Req, H>>,
+    expected: Arc<Expected>,
+    stopped: watch::Receiver<bool>,
+) where
+    Req: DeserializeOwned + Send + 'static,
+    H: Handler<Req>,
+{
+    let (mut clients, mut last) = (JoinSet::new(), 0);
+    let mut stop = stopped.clone();
+    loop {
+        tokio::select! {
+            opened = expected.take() => {
+                // The node is closed.
+                let Ok(opened) = opened else { break };
+                last += 1;
+                let shared = Arc::clone(&shared);
+                clients.spawn(serve(shared, last, opened, Arc::clone(&expected), stopped.clone()));
+            }
+            Some(_) = clients.join_next() => {}
+            _ = stop.wait_for(|stop| *stop) => break,
+        }
+    }
+    while clients.join_next().await.is_some() {}
+}
+
+impl Service {
+    /// The service's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The service's counters so far.
+    #[must_use]
+    pub fn stats(&self) -> ServiceStats {
+        self.served.stats()
+    }
+
+    /// Adds work that is done before the service closes or is dropped.
+    pub(crate) fn withdrawing(mut self, what: impl FnOnce() + Send + Sync + 'static) -> Service {
+        self.withdraw = Some(Box::new(what));
+        self
+    }
+
+    /// Ends the service in order: new clients and requests are refused; requests in handling or
+    /// waiting are answered. Returns when the clients have the answers.
+    ///
+    /// # Errors
+    ///
+    /// After `deadline` the rest is cut off, as if the service had been dropped; the error
+    /// counts it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the service ends at once.
+    pub async fn close(mut self, deadline: Duration) -> Result<(), ServiceCloseError> {
+        self.retire();
+        let runtime = runtime(&self.node).clone();
+        let ended = clock::within(&runtime, deadline, self.end());
+        if ended.await.is_some() {
+            return Ok(());
+        }
+        let ServiceStats { at_once, waiting, .. } = self.stats();
+        Err(ServiceCloseError { service: Arc::clone(&self.name), handled: at_once, waiting })
+    }
+
+    /// Stops taking new clients, and frees the name.
+    fn retire(&mut self) {
+        let Some(expected) = self.expected.take() else { return };
+        if let Some(withdraw) = self.withdraw.take() {
+            withdraw();
+        }
+        self.served.close();
+        expected.end();
+    }
+
+    async fn end(&mut self) {
+        loop {
+            let over = self.served.over().notified();
+            if self.served.is_over() {
+                break;
+            }
+            over.await;
+        }
+        self.stop.send_replace(true);
+        // The only failure is a panic, which the runtime has reported.
+        let _ = (&mut self.accepting).await;
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.retire();
+        self.accepting.abort();
+    }
+}

@@ -1,0 +1,167 @@
+//! Services of a cluster, found by name.
+
+use super::{Cluster, NodeId, PeerError, State};
+use crate::NodeExt;
+use crate::call::{
+    CallClient, CallError, CallOptions, Directory, Reach, ServeError, Service, ServiceOptions,
+};
+use chunkcomm::OpenError;
+use chunkcomm::Peer;
+use chunkcomm_proto::causes::with_causes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+impl Cluster {
+    /// Answers requests under `name`, as [`Node::serve`](chunkcomm::Node::serve) does, and
+    /// [provides](Cluster::provide) the name: every member finds it by
+    /// [`Cluster::call_client`]. Several nodes may serve the same name.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::serve`](chunkcomm::Node::serve) and [`Cluster::provide`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, there is no service, but the name may stay provided until
+    /// [`Cluster::withdraw`].
+    pub async fn serve<Req, Resp, E, F, Fut>(
+        &self,
+        name: &str,
+        options: ServiceOptions,
+        handler: F,
+    ) -> Result<Service, ServeError>
+    where
+        Req: Serialize + DeserializeOwned + Send + 'static,
+        Resp: Serialize + DeserializeOwned + Send + 'static,
+        E: fmt::Display + 'static,
+        F: Fn(Req) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Resp, E>> + Send + 'static,
+    {
+        let service = self.node().serve_with(name, options, handler)?;
+        self.provide(name).await.map_err(ServeError::Cluster)?;
+        let (state, name) = (Arc::clone(&self.shared.state), name.to_owned());
+        Ok(service.withdrawing(move || state.change(|it| it.withdraw(&name))))
+    }
+
+    /// A client of the service `name` at all of its providers: each call goes to the provider with
+    /// the fewest calls of this client in flight, and among equals to each in turn. A provider that
+    /// refuses a call, or cannot be reached, is passed over; a dead provider is not asked. Without
+    /// any provider a call fails at once; [`Cluster::provider`] waits for one. The client is one
+    /// more clone of this membership.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::call_client`](chunkcomm::Node::call_client).
+    pub fn call_client<Req, Resp>(&self, name: &str) -> Result<CallClient<Req, Resp>, OpenError>
+    where
+        Req: Serialize + DeserializeOwned,
+        Resp: Serialize + DeserializeOwned + Send + 'static,
+    {
+        self.call_client_with(name, CallOptions::default())
+    }
+
+    /// As [`Cluster::call_client`], with options.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cluster::call_client`].
+    pub fn call_client_with<Req, Resp>(
+        &self,
+        name: &str,
+        options: CallOptions,
+    ) -> Result<CallClient<Req, Resp>, OpenError>
+    where
+        Req: Serialize + DeserializeOwned,
+        Resp: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let directory = Arc::new(Names(self.clone()));
+        CallClient::by_name(self.node(), name, options, directory)
+    }
+
+    /// A client of the service `name` at the node of this rank, whether or not the name is
+    /// [provided](Cluster::provide) in the cluster.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cluster::peer`], and as [`Node::call_client`](chunkcomm::Node::call_client).
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn call_client_at<Req, Resp>(
+        &self,
+        rank: u32,
+        name: &str,
+    ) -> Result<CallClient<Req, Resp>, CallError>
+    where
+        Req: Serialize + DeserializeOwned,
+        Resp: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let peer = self.peer(rank).await.map_err(|error| unreachable(name, error))?;
+        self.node().call_client(&peer, name).map_err(CallError::Unreachable)
+    }
+}
+
+/// Directory of the providers that the manager has announced.
+struct Names(Cluster);
+
+impl Names {
+    fn state(&self) -> &State {
+        &self.0.shared.state
+    }
+}
+
+impl Directory for Names {
+    fn providers(&self, service: &str) -> Vec<NodeId> {
+        self.0.providers(service)
+    }
+
+    fn changed(&self) -> watch::Receiver<()> {
+        self.state().changed.subscribe()
+    }
+
+    fn reach(&self, provider: NodeId, service: &str) -> Box<dyn Reach> {
+        let service = service.to_owned();
+        Box::new(ToMember { cluster: self.0.clone(), id: provider, service })
+    }
+
+    fn ended(&self) -> Option<String> {
+        self.0.ended().map(|end| end.to_string())
+    }
+}
+
+/// A member by its rank and incarnation.
+struct ToMember {
+    cluster: Cluster,
+    id: NodeId,
+    service: String,
+}
+
+impl Reach for ToMember {
+    fn at_hand(&self) -> Option<Peer> {
+        self.cluster.shared.state.link(self.id.incarnation)
+    }
+
+    fn dial(&self) -> Pin<Box<dyn Future<Output = Result<Peer, CallError>> + Send + '_>> {
+        Box::pin(async {
+            let ToMember { cluster, id, service } = self;
+            let peer = cluster.peer(id.rank).await.map_err(|error| unreachable(service, error))?;
+            if peer.incarnation() == id.incarnation {
+                return Ok(peer);
+            }
+            Err(unreachable(service, PeerError::Replaced { rank: id.rank }))
+        })
+    }
+}
+
+fn unreachable(service: &str, error: PeerError) -> CallError {
+    match error {
+        PeerError::Connect { cause, .. } => CallError::Unreachable(OpenError::Connect(*cause)),
+        error => CallError::NoProvider { service: service.into(), why: Some(with_causes(&error)) },
+    }
+}

@@ -1,0 +1,233 @@
+//! [`ClusterConfig`]: the settings of a cluster to be joined.
+
+use super::JoinError;
+use super::launch::{Environment, Launcher, Meet, Place, PlaceError, ssh};
+use crate::Registry;
+use crate::proto::cluster::Signature;
+use crate::registry::FunctionFingerprint;
+use chunkcomm::Credential;
+use chunkcomm::{CREDENTIAL_FILE_VARIABLE, Node, NodeBuilder};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Default time for all nodes to be ready; later ones are named in the error.
+const READY_WITHIN_DEFAULT: Duration = Duration::from_secs(30);
+
+/// Least number of copies, this process included, that a program starts by default.
+const COPIES_MIN: usize = 2;
+
+/// The environment variable that sets `ready_within`, in milliseconds.
+const READY_VARIABLE: &str = "CHUNKCOMM_READY_MS";
+
+/// Settings of a cluster to be joined, the same on every node; by value, one after the other.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ClusterConfig {
+    pub(super) nodes: Option<u32>,
+    pub(super) hosts: Option<PathBuf>,
+    pub(super) credential: Option<Credential>,
+    pub(super) ready_within: Option<Duration>,
+    pub(super) rejoin_window: Duration,
+    pub(super) functions: Option<Vec<Signature>>,
+    pub(super) node: NodeBuilder,
+    pub(super) environment: Environment,
+    pub(super) arguments: Vec<OsString>,
+}
+
+impl Default for ClusterConfig {
+    fn default() -> ClusterConfig {
+        ClusterConfig::new()
+    }
+}
+
+impl ClusterConfig {
+    /// The environment and the command line of this process; copies are started with
+    /// the same arguments.
+    pub fn new() -> ClusterConfig {
+        ClusterConfig {
+            nodes: None,
+            hosts: None,
+            credential: None,
+            ready_within: None,
+            rejoin_window: Duration::ZERO,
+            functions: None,
+            node: Node::builder(),
+            environment: Environment::of_this_process(),
+            arguments: std::env::args_os().skip(1).collect(),
+        }
+    }
+
+    /// Sets the number of nodes, this one included. A launcher that started them must have started
+    /// the same number. Default: the launcher's number, or the slots of the hosts file; without
+    /// either, the number of processors, at least 2.
+    pub fn nodes(mut self, nodes: u32) -> ClusterConfig {
+        self.nodes = Some(nodes);
+        self
+    }
+
+    /// Starts the nodes over ssh on the hosts of this file, unless a launcher started
+    /// this process.
+    pub fn hosts(mut self, path: impl Into<PathBuf>) -> ClusterConfig {
+        self.hosts = Some(path.into());
+        self
+    }
+
+    /// Sets the secret by which the nodes know each other; by default the one in the file that
+    /// `CHUNKCOMM_CREDENTIAL_FILE` names. Without any, a cluster on one machine makes a fresh one
+    /// for itself, as does every cluster of a hosts file; otherwise several machines need one.
+    pub fn credential(mut self, credential: Credential) -> ClusterConfig {
+        self.credential = Some(credential);
+        self
+    }
+
+    /// Sets the time within which all nodes must be ready, default 30 s or the value of
+    /// `CHUNKCOMM_READY_MS`; the error names the nodes that are late.
+    pub fn ready_within(mut self, within: Duration) -> ClusterConfig {
+        self.ready_within = Some(within);
+        self
+    }
+
+    /// Sets how long nodes keep their links and wait for a new manager after theirs is gone.
+    /// Default 0: they end with an error.
+    ///
+    /// Of use where something starts rank 0 again at the same address and does not stop the other
+    /// nodes: `mpiexec -disable-auto-cleanup`, `srun --kill-on-bad-exit=0 --no-kill`. The same
+    /// address comes from our own variables (`CHUNKCOMM_MANAGER`), also under a launcher, whose own
+    /// address is valid for that job alone.
+    ///
+    /// A rank 0 of size 1 then begins up to 3 s later: it may be the successor of another one in a
+    /// cluster that grew, and waits for members that say so.
+    pub fn rejoin_window(mut self, window: Duration) -> ClusterConfig {
+        self.rejoin_window = window;
+        self
+    }
+
+    /// Sets the functions and processes that nodes run for each other. A node is refused if its
+    /// registry differs from that of rank 0, in names or types; the error names both sides. A node
+    /// without a registry is not compared.
+    ///
+    /// Nothing else of a program must agree: channels and services compare their types where they
+    /// are opened. So nodes of several versions of a program can be exchanged one after the other
+    /// in a running cluster.
+    pub fn registry(mut self, registry: &Registry) -> ClusterConfig {
+        let functions = registry.fingerprints().into_iter().map(function);
+        let processes = registry.processes.fingerprints().map(process);
+        self.functions = Some(functions.chain(processes).collect());
+        self
+    }
+
+    /// Sets the settings of the node; its cluster, addresses and credential are set by the cluster.
+    /// A name given here is known to all members ([`Cluster::member_named`]). Without one, messages
+    /// for people name the node by its rank, as `rank-3`.
+    ///
+    /// [`Cluster::member_named`]: super::Cluster::member_named
+    pub fn node(mut self, node: NodeBuilder) -> ClusterConfig {
+        self.node = node;
+        self
+    }
+
+    /// Uses these variables instead of those of this process.
+    pub fn environment(mut self, environment: Environment) -> ClusterConfig {
+        self.environment = environment;
+        self
+    }
+
+    /// Starts copies with these arguments instead of those of this process.
+    pub fn arguments<A: Into<OsString>>(
+        mut self,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> ClusterConfig {
+        self.arguments = arguments.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Finds the place of this process.
+    ///
+    /// # Errors
+    /// A variable makes no sense.
+    pub fn place(&self) -> Result<Place, PlaceError> {
+        Place::detect(&self.environment)
+    }
+
+    /// Explains to people the detected place, the reasons, and what
+    /// [`Cluster::join`](super::Cluster::join) does then.
+    ///
+    /// With a hosts file it adds the nodes to be started on each host, and the commands that copy
+    /// the program there.
+    ///
+    /// # Errors
+    /// A variable makes no sense, or the hosts file or the number of nodes cannot be used.
+    pub fn explain(&self) -> Result<String, JoinError> {
+        let place = self.place()?;
+        self.ready_time()?;
+        self.check_nodes(&place)?;
+        Ok(match (&place.meet, &self.hosts) {
+            (Meet::Start, Some(hosts)) => place.explain_with_hosts() + &ssh::explain(self, hosts)?,
+            (Meet::Start, None) => place.explain() + &format!("nodes       {}\n", self.copies()),
+            (_, Some(hosts)) => {
+                let by = place.launcher();
+                let path = hosts.display();
+                place.explain()
+                    + &format!("hosts file  {path} is not read: {by} started the nodes\n")
+            }
+            (_, None) => place.explain(),
+        })
+    }
+
+    /// Returns the number of nodes of a process that starts copies of itself, this one included.
+    pub(super) fn copies(&self) -> u32 {
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.nodes.unwrap_or_else(|| processors().max(COPIES_MIN) as u32)
+    }
+
+    /// Checks that the number of nodes asked for is the number that a launcher started.
+    pub(super) fn check_nodes(&self, place: &Place) -> Result<(), JoinError> {
+        let by = place.launcher();
+        match (self.nodes, place.size()) {
+            // Copies and nodes over ssh have the command line of the process that starts them.
+            _ if matches!(by, Launcher::Copy | Launcher::Ssh) => Ok(()),
+            (Some(asked), Some(started)) if asked != started => {
+                Err(JoinError::Nodes { asked, started, by: by.to_string() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn ready_time(&self) -> Result<Duration, PlaceError> {
+        if let Some(within) = self.ready_within {
+            return Ok(within);
+        }
+        let Some(text) = self.environment.get(READY_VARIABLE) else {
+            return Ok(READY_WITHIN_DEFAULT);
+        };
+        let number = text.parse().ok().filter(|ms| (1..=86_400_000).contains(ms));
+        number.map(Duration::from_millis).ok_or_else(|| PlaceError {
+            variable: READY_VARIABLE.to_owned(),
+            value: Some(text.to_owned()),
+            why: "a whole number of milliseconds from 1 to 86400000 is needed".to_owned(),
+        })
+    }
+
+    /// The credential that was given, if any.
+    pub(super) fn given_credential(&self) -> Result<Option<Credential>, JoinError> {
+        match (&self.credential, self.environment.get(CREDENTIAL_FILE_VARIABLE)) {
+            (Some(given), _) => Ok(Some(given.clone())),
+            (None, Some(path)) => Credential::load(path).map(Some).map_err(JoinError::Credential),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+fn function(print: FunctionFingerprint) -> Signature {
+    Signature {
+        hashes: vec![print.input.hash, print.output.hash],
+        types: format!("{} -> {}", print.input.text, print.output.text),
+        name: print.name,
+    }
+}
+
+fn process(print: FunctionFingerprint) -> Signature {
+    let types = format!("of {}", print.input.text);
+    Signature { hashes: vec![print.input.hash], types, name: print.name }
+}

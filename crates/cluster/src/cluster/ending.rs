@@ -1,0 +1,88 @@
+//! The end: of the whole cluster, or of one membership.
+
+use super::{Cluster, End, EndError, left};
+use crate::proto::cluster::membership::Membership;
+use crate::sync::locked;
+use chunkcomm::layer::clock;
+use chunkcomm::layer::waits_for;
+use std::time::Duration;
+
+impl Cluster {
+    /// Asks for the stop of the whole cluster: [`Cluster::finished`] returns on every
+    /// node.
+    pub fn finish(&self) {
+        self.shared.state.change(Membership::finish);
+    }
+
+    /// Waits until somebody asks for the stop of the cluster, all are done, or the
+    /// membership ends otherwise.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn finished(&self) -> End {
+        let state = &self.shared.state;
+        let _wait = waits_for(&state.node, "the end of the cluster".to_owned());
+        state.until(|it| it.end().cloned()).await
+    }
+
+    /// How the membership ended, if it has: often the cause of other errors, since all links
+    /// are cut when the manager is gone.
+    #[must_use]
+    pub fn ended(&self) -> Option<End> {
+        self.shared.state.look(|it| it.end().cloned())
+    }
+
+    /// Ends the cluster in order: waits until every node has called this or is gone, or somebody
+    /// asked for the stop. Then closes this node, which sends all accepted messages. Processes that
+    /// this node started have ended when it returns.
+    ///
+    /// # Errors
+    ///
+    /// The manager is gone, or something was not done within `deadline`: other nodes were not at
+    /// their end, messages were not acknowledged, or processes had to be killed. The node is closed
+    /// all the same.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, this node still counts as done; call it again.
+    pub async fn end(&self, deadline: Duration) -> Result<(), EndError> {
+        let state = &self.shared.state;
+        let until = clock::now().after(deadline);
+        state.change(Membership::done);
+        let runtime = tokio::runtime::Handle::current();
+        let waits = clock::within(&runtime, deadline, self.finished());
+        let end = waits.await;
+        let keeper = locked(&self.shared.keeper).take();
+        if let Some(keeper) = keeper {
+            return keeper.end(state, end, until).await;
+        }
+        let closed = state.close(left(until)).await;
+        EndError::of(end)?;
+        closed.map_err(EndError::Close)
+    }
+
+    /// Removes this node from the cluster; the others stay. Its links are closed, which sends all
+    /// accepted messages. Rank 0 cannot leave: the manager runs there.
+    ///
+    /// # Errors
+    ///
+    /// This is rank 0, or accepted messages were not acknowledged within `deadline`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, it leaves all the same, without waiting.
+    pub async fn leave(&self, deadline: Duration) -> Result<(), EndError> {
+        if self.rank() == 0 {
+            return Err(EndError::Manager);
+        }
+        let state = &self.shared.state;
+        let until = clock::now().after(deadline);
+        state.change(Membership::leave);
+        let mut over = state.over.subscribe();
+        let runtime = tokio::runtime::Handle::current();
+        // Words not sent by then are lost; the others learn of the leave from the end of the line.
+        let _ = clock::within(&runtime, deadline, over.wait_for(|over| *over)).await;
+        state.close(left(until)).await.map_err(EndError::Close)
+    }
+}

@@ -1,0 +1,371 @@
+//! Errors of a cluster.
+
+use super::launch::{HostsError, PlaceError, PmiError};
+use super::{Death, End, NodeId, Refusal};
+use crate::launch::LaunchError;
+use chunkcomm::CredentialError;
+use chunkcomm::{CloseError, ConnectError, NodeError};
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Reason why a process did not become a member.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// The environment makes no sense.
+    Place(PlaceError),
+    /// The launcher started another number of nodes than was asked for.
+    Nodes {
+        /// The number asked for.
+        asked: u32,
+        /// The number started.
+        started: u32,
+        /// The launcher.
+        by: String,
+    },
+    /// The nodes are on several machines, and there is no credential to know them by.
+    NeedsCredential {
+        /// The launcher.
+        by: String,
+    },
+    /// The credential cannot be had.
+    Credential(CredentialError),
+    /// The node cannot be built.
+    Node(NodeError),
+    /// No port of the range is free.
+    Ports {
+        /// The first.
+        first: u16,
+        /// The last.
+        last: u16,
+    },
+    /// The copies of this program were not started.
+    Launch(LaunchError),
+    /// The hosts file, or a host or program of it, cannot be used.
+    Hosts(HostsError),
+    /// The launcher breaks the rules of PMI-1.
+    Pmi(PmiError),
+    /// The file by which nodes of one machine meet cannot be used.
+    Meeting {
+        /// The file or folder.
+        path: PathBuf,
+        /// The reason.
+        error: Arc<io::Error>,
+    },
+    /// Rank 0 was not reached in time.
+    NoManager {
+        /// Time spent on attempts.
+        waited: Duration,
+        /// The error of the last attempt.
+        last: String,
+    },
+    /// The place of rank 0 that this node was given makes no sense.
+    Told {
+        /// The fault of that place.
+        why: String,
+    },
+    /// Rank 0 and this node do not accept each other; another attempt would fail the same way.
+    Admission(ConnectError),
+    /// The manager does not take this node, or the cluster did not start.
+    Refused(Refusal),
+    /// On rank 0: nodes were not ready in time, and connections had been refused, which may
+    /// have been theirs.
+    TurnedAway {
+        /// The nodes that were not ready.
+        missing: Refusal,
+        /// The reasons for which the last connections were refused, each once.
+        refusals: Vec<String>,
+    },
+    /// The membership ended before it began.
+    Ended(End),
+    /// The system refused something.
+    System {
+        /// The action that failed.
+        what: &'static str,
+        /// The system's error.
+        error: Arc<io::Error>,
+    },
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JoinError::Place(error) => error.fmt(f),
+            JoinError::Nodes { asked, started, by } => {
+                write!(f, "{asked} nodes were asked for, and {by} started {started}")
+            }
+            JoinError::NeedsCredential { by } => write!(
+                f,
+                "the nodes that {by} started are on several machines, and anybody there could \
+                 join: make a credential (chunkcomm-credential new FILE), copy it to each \
+                 machine, and set CHUNKCOMM_CREDENTIAL_FILE"
+            ),
+            JoinError::Credential(error) => error.fmt(f),
+            JoinError::Node(error) => error.fmt(f),
+            JoinError::Ports { first, last } => {
+                write!(f, "no port from {first} to {last} (CHUNKCOMM_PORTS) is free")
+            }
+            JoinError::Launch(error) => error.fmt(f),
+            JoinError::Hosts(error) => error.fmt(f),
+            JoinError::Pmi(error) => error.fmt(f),
+            JoinError::Meeting { path, .. } => {
+                write!(f, "nodes of this machine cannot meet by {}", path.display())
+            }
+            JoinError::NoManager { waited, last } => {
+                write!(f, "rank 0 was not reached within {waited:?}: {last}")
+            }
+            JoinError::Told { why } => write!(f, "where rank 0 is makes no sense: {why}"),
+            JoinError::Admission(error) => write!(f, "rank 0 cannot be joined: {error}"),
+            JoinError::Refused(why) => why.fmt(f),
+            JoinError::TurnedAway { missing, refusals } => {
+                write!(f, "{missing}; rank 0 refused connections: {}", refusals.join("; "))
+            }
+            JoinError::Ended(end) => end.fmt(f),
+            JoinError::System { what, .. } => write!(f, "the system does not {what}"),
+        }
+    }
+}
+
+chunkcomm_proto::debug_with_causes!(JoinError);
+
+impl Error for JoinError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            JoinError::Meeting { error, .. } | JoinError::System { error, .. } => {
+                Some(error.as_ref())
+            }
+            JoinError::Credential(error) => error.source(),
+            JoinError::Node(error) => error.source(),
+            JoinError::Launch(error) => error.source(),
+            JoinError::Hosts(error) => error.source(),
+            JoinError::Pmi(error) => error.source(),
+            JoinError::Admission(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+impl From<PlaceError> for JoinError {
+    fn from(error: PlaceError) -> JoinError {
+        JoinError::Place(error)
+    }
+}
+
+impl From<PmiError> for JoinError {
+    fn from(error: PmiError) -> JoinError {
+        JoinError::Pmi(error)
+    }
+}
+
+/// Reason why there is no link with a rank.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum PeerError {
+    /// Nobody has had this rank, or its node has left.
+    Nobody {
+        /// The rank.
+        rank: u32,
+        /// Number of nodes that started the cluster.
+        size: u32,
+    },
+    /// The node died, and nobody has taken its rank.
+    Dead(Death),
+    /// Another process answers at the node's address, and the manager has not announced it.
+    Replaced {
+        /// The rank.
+        rank: u32,
+    },
+    /// The node cannot be reached; links with others are not affected.
+    Connect {
+        /// The rank.
+        rank: u32,
+        /// The reason.
+        cause: Box<ConnectError>,
+    },
+    /// The cluster has ended.
+    Ended(End),
+}
+
+impl fmt::Display for PeerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PeerError::Nobody { rank, size } => {
+                write!(f, "there is no rank {rank} in the cluster, which {size} nodes started")
+            }
+            PeerError::Dead(death) => death.fmt(f),
+            PeerError::Replaced { rank } => {
+                write!(f, "another process answers where rank {rank} was")
+            }
+            PeerError::Connect { rank, cause } => write!(f, "rank {rank}: {cause}"),
+            PeerError::Ended(end) => end.fmt(f),
+        }
+    }
+}
+
+chunkcomm_proto::debug_with_causes!(PeerError);
+
+impl Error for PeerError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            PeerError::Connect { cause, .. } => cause.source(),
+            _ => None,
+        }
+    }
+}
+
+/// Reason why a barrier was not passed by all members.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BarrierError {
+    /// These members died since the last barrier. All that came get the same error; the next
+    /// barrier is among those that are left.
+    Died(Vec<NodeId>),
+    /// The cluster has ended.
+    Ended(End),
+}
+
+impl fmt::Display for BarrierError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BarrierError::Died(ids) => {
+                f.write_str("at the barrier are missing, by death: ")?;
+                for (index, id) in ids.iter().enumerate() {
+                    write!(f, "{}{id}", if index == 0 { "" } else { ", " })?;
+                }
+                Ok(())
+            }
+            BarrierError::Ended(end) => end.fmt(f),
+        }
+    }
+}
+
+chunkcomm_proto::debug_with_causes!(BarrierError);
+
+impl Error for BarrierError {}
+
+/// Reason why a name is not provided, or has no provider.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NameError {
+    /// The name is empty or longer than 255 bytes, or this node provides 1024 already.
+    Refused {
+        /// The name.
+        name: String,
+    },
+    /// The cluster has ended.
+    Ended(End),
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NameError::Refused { name } => write!(
+                f,
+                "{name:?} is not provided: a name has 1 to 255 bytes, a node at most 1024 names"
+            ),
+            NameError::Ended(end) => end.fmt(f),
+        }
+    }
+}
+
+chunkcomm_proto::debug_with_causes!(NameError);
+
+impl Error for NameError {}
+
+/// Reason why a name does not mean exactly one member.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NamedError {
+    /// No node of that name is known.
+    Nobody {
+        /// The name.
+        name: String,
+    },
+    /// The last node of that name died, and nobody has taken the name.
+    Dead {
+        /// The name.
+        name: String,
+        /// Its death.
+        death: Death,
+    },
+    /// Several nodes have the name.
+    Several {
+        /// The name.
+        name: String,
+        /// Their ranks.
+        ranks: Vec<u32>,
+    },
+}
+
+impl fmt::Display for NamedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NamedError::Nobody { name } => write!(f, "no node of the cluster is called {name:?}"),
+            NamedError::Dead { name, death } => write!(f, "{name:?}, {death}"),
+            NamedError::Several { name, ranks } => {
+                write!(f, "{} nodes are called {name:?}: ranks {ranks:?}", ranks.len())
+            }
+        }
+    }
+}
+
+chunkcomm_proto::debug_with_causes!(NamedError);
+
+impl Error for NamedError {}
+
+/// Fault at the end. The node is closed all the same.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum EndError {
+    /// Rank 0 cannot leave: the manager runs there. It can end the cluster.
+    Manager,
+    /// Others were not at their end in time.
+    NotAllDone,
+    /// The membership ended otherwise.
+    Ended(End),
+    /// Messages were not acknowledged in time.
+    Close(CloseError),
+    /// Processes that this node started had not ended in time and were killed.
+    Killed {
+        /// Number of killed processes.
+        count: usize,
+    },
+    /// Processes that this node started ended badly after the common end: rank and status of each.
+    Failed(Vec<String>),
+}
+
+impl EndError {
+    /// Converts the end of a membership that was to end in order; `None` means not in time.
+    pub(super) fn of(end: Option<End>) -> Result<(), EndError> {
+        match end {
+            None => Err(EndError::NotAllDone),
+            Some(End::Finished { .. } | End::Left) => Ok(()),
+            Some(end) => Err(EndError::Ended(end)),
+        }
+    }
+}
+
+impl fmt::Display for EndError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EndError::Manager => {
+                f.write_str("rank 0 cannot leave the cluster, whose manager it runs; it can end it")
+            }
+            EndError::NotAllDone => f.write_str("other nodes were not at their end in time"),
+            EndError::Ended(end) => end.fmt(f),
+            EndError::Close(error) => error.fmt(f),
+            EndError::Killed { count } => {
+                write!(f, "{count} processes had not ended in time and were killed")
+            }
+            EndError::Failed(failures) => f.write_str(&failures.join("; ")),
+        }
+    }
+}
+
+chunkcomm_proto::debug_with_causes!(EndError);
+
+impl Error for EndError {}

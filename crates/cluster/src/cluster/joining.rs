@@ -1,0 +1,203 @@
+//! From a place to a member: builds a node, finds rank 0, waits for the start of the others.
+
+mod building;
+mod following;
+mod leading;
+
+use super::launch::{Launcher, Meet, Place, Pmi, PmiError, Removed, ssh};
+use super::member::{self, Way};
+use super::{Cluster, ClusterConfig, End, JoinError, Refusal, Shared, State, WeakCluster};
+use crate::layer::moving;
+use crate::proto::cluster::Ready;
+use crate::proto::cluster::membership::Membership;
+use chunkcomm::Credential;
+use chunkcomm::layer::clock;
+use chunkcomm::layer::given_name;
+use chunkcomm::{Address, Node, Peer};
+use chunkcomm_proto::Time;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Added to the wait for the manager's word, in which it names the missing nodes.
+const ANSWER_GRACE: Duration = Duration::from_secs(10);
+
+/// State on the way to a member.
+struct Joining {
+    config: ClusterConfig,
+    place: Place,
+    within: Duration,
+    until: Time,
+    /// The credential that was given.
+    credential: Option<Credential>,
+}
+
+pub(super) async fn join(config: ClusterConfig) -> Result<Cluster, JoinError> {
+    outlive_sigusr1()?;
+    let place = config.place()?;
+    let within = config.ready_time()?;
+    let until = clock::now().after(within);
+    let credential = config.given_credential()?;
+    let joining = Joining { config, place, within, until, credential };
+    joining.config.check_nodes(&joining.place)?;
+    match joining.place.meet.clone() {
+        Meet::Start => match joining.config.hosts.clone() {
+            Some(path) => ssh::supervise(&joining.config, &path, joining.credential.as_ref()).await,
+            None => joining.start_copies().await,
+        },
+        Meet::Parent(address) => joining.join_parent(address).await,
+        Meet::At { host, ports } => match joining.place.rank() {
+            Some(0) => joining.lead_at(&host, ports).await,
+            _ => joining.follow_at(&host, &ports).await,
+        },
+        Meet::Pmi(way) => {
+            let known = joining.place.rank().zip(joining.place.size());
+            let began = joining.with_launcher(move || Pmi::begin(&way, known)).await??;
+            joining.meet_by_pmi(began).await
+        }
+        Meet::File(name) => joining.meet_by_file(&name).await,
+        Meet::Told => joining.meet_as_told().await,
+    }
+}
+
+/// Keeps SIGUSR1 from ending the process, from the call on. When one process dies, Hydra without
+/// its clean-up sends the signal to all that are left, also to those that still join. So this comes
+/// first: a handler installed after the node is built would be too late.
+#[cfg(unix)]
+fn outlive_sigusr1() -> Result<(), JoinError> {
+    use tokio::signal::unix::{SignalKind, signal};
+    // The handler stays when nobody listens to it any more.
+    signal(SignalKind::user_defined1()).map(drop).map_err(|error| JoinError::System {
+        what: "let SIGUSR1 be handled",
+        error: Arc::new(error),
+    })
+}
+
+#[cfg(not(unix))]
+fn outlive_sigusr1() -> Result<(), JoinError> {
+    Ok(())
+}
+
+impl Joining {
+    /// Speaks with the launcher; `what` may block.
+    async fn with_launcher<R: Send + 'static>(
+        &self,
+        what: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<R, JoinError> {
+        self.blocking(what).await?.ok_or(JoinError::Pmi(PmiError::Timeout))
+    }
+
+    /// Runs a blocking `what` on a thread of its own. When the time is over, the thread is left
+    /// behind and the result is `None`.
+    async fn blocking<R: Send + 'static>(
+        &self,
+        what: impl FnOnce() -> R + Send + 'static,
+    ) -> Result<Option<R>, JoinError> {
+        let (told, tells) = tokio::sync::oneshot::channel();
+        let system = |error| JoinError::System { what: "start a thread", error: Arc::new(error) };
+        let thread = std::thread::Builder::new().name("chunkcomm-join".to_owned());
+        // Nobody waits any more when the time is over.
+        thread.spawn(move || drop(told.send(what()))).map_err(system)?;
+        let runtime = tokio::runtime::Handle::current();
+        let done = clock::within(&runtime, super::left(self.until), tells).await;
+        Ok(done.and_then(Result::ok))
+    }
+
+    /// State of a node that is about to be a member.
+    fn state(&self, node: Node, addresses: &[Address]) -> Arc<State> {
+        moving(&node).advertise(addresses.iter().map(Address::to_string).collect());
+        let ready = Ready {
+            rank: self.place.rank(),
+            size: self.place.size(),
+            incarnation: node.incarnation(),
+            host: building::hostname(),
+            pid: std::process::id(),
+            addresses: addresses.iter().map(Address::to_string).collect(),
+            functions: self.config.functions.clone(),
+            again: None,
+        };
+        let name = given_name(&self.config.node).map(str::to_owned);
+        let membership = Membership::new(ready, self.config.rejoin_window).called(name);
+        Arc::new(State::new(node, membership))
+    }
+
+    /// Announces the node and waits for the others.
+    async fn settle(
+        self,
+        state: Arc<State>,
+        way: Way,
+        manager: Peer,
+        mut lead: Option<leading::Lead>,
+    ) -> Result<Cluster, JoinError> {
+        let talking = tokio::spawn(member::run(Arc::clone(&state), way, manager));
+        let member = Talk(talking.abort_handle());
+        let runtime = tokio::runtime::Handle::current();
+        let wait = super::left(self.until) + ANSWER_GRACE;
+        let settled = clock::within(&runtime, wait, member::settled(&state)).await;
+        let end = match settled {
+            Some(None) => None,
+            Some(Some(End::Refused(why))) => Some(JoinError::Refused(why)),
+            Some(Some(end)) => Some(JoinError::Ended(end)),
+            None => {
+                let last = "it does not say whether all are there".to_owned();
+                Some(JoinError::NoManager { waited: self.within + ANSWER_GRACE, last })
+            }
+        };
+        if let Some(mut error) = end {
+            if let Some(lead) = &mut lead {
+                error = with_refusals(error, &state.node);
+                if self.place.launcher() == Launcher::Ssh {
+                    // Fails when the process that started this one no longer reads; it knows of the
+                    // failure itself.
+                    let _ = ssh::tell_not_started(&error);
+                }
+                lead.keeper.dismiss(&state).await;
+            }
+            return Err(error);
+        }
+        let id = state.look(Membership::id).ok_or_else(|| {
+            let end = state.look(|it| it.end().cloned());
+            JoinError::Ended(end.unwrap_or(End::Left))
+        })?;
+        let (keeper, removed) = match lead {
+            Some(lead) => (Some(lead.keeper), lead.removed),
+            None => (None, Vec::new()),
+        };
+        let shared = Shared {
+            state,
+            place: self.place,
+            id,
+            _member: member,
+            keeper: Mutex::new(keeper),
+            _removed: removed,
+        };
+        let cluster = Cluster { shared: Arc::new(shared) };
+        let own = WeakCluster(Arc::downgrade(&cluster.shared));
+        moving(cluster.node()).set_cluster(own);
+        Ok(cluster)
+    }
+}
+
+/// On rank 0: adds the refused connections to the error, since they may be those of missing nodes.
+fn with_refusals(error: JoinError, node: &Node) -> JoinError {
+    let mut refusals = node.refusals();
+    refusals.sort_unstable();
+    refusals.dedup();
+    match error {
+        JoinError::Refused(missing @ Refusal::Missing { .. }) if !refusals.is_empty() => {
+            JoinError::TurnedAway { missing, refusals }
+        }
+        error => error,
+    }
+}
+
+/// The task that talks to the manager; ends when this is dropped.
+pub(super) struct Talk(tokio::task::AbortHandle);
+
+impl Drop for Talk {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Files and folders that are removed with the cluster.
+pub(super) type Leftovers = Vec<Removed>;

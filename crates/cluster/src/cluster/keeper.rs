@@ -1,0 +1,354 @@
+//! The task of rank 0 that drives the manager: its lines to the members, and the copies that it
+//! started.
+
+use super::{EndError, State, lines};
+use crate::launch::{ChildExit, Children};
+use crate::proto::cluster::manager::{Line, Manager, Phase};
+use crate::proto::cluster::membership::End;
+use crate::proto::cluster::{Down, Signature, Up};
+use chunkcomm::layer::clock;
+use chunkcomm::layer::entropy;
+use chunkcomm::{Address, Node, Peer, Receiver, Sender};
+use chunkcomm_proto::Time;
+use chunkcomm_proto::causes::with_causes;
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+/// Members' words that wait for the manager, at most; more wait in their channels.
+const WORDS_WAITING_MAX: usize = 256;
+
+/// Words that wait for one member, at most; with more, the member counts as gone.
+const WORDS_FOR_ONE_MAX: usize = 4096;
+
+/// The manager at work. Dropping it ends it, and kills the processes that it started.
+pub(super) struct Keeper {
+    task: JoinHandle<()>,
+    progress: watch::Receiver<Progress>,
+    /// Set to end the task.
+    closing: watch::Sender<bool>,
+}
+
+/// Settings of the manager to be started.
+pub(super) struct Start {
+    /// Number of nodes.
+    pub(super) size: u32,
+    pub(super) ready_within: Duration,
+    /// Wait for members of an earlier manager, where no other node is expected.
+    pub(super) succeeds_within: Duration,
+    /// Functions that rank 0 runs for others.
+    pub(super) functions: Option<Vec<Signature>>,
+}
+
+/// State of the keeper's work that others may read.
+#[derive(Clone, Debug, Default)]
+struct Progress {
+    /// Members other than the one of this process. In a cluster that did not start: nodes that have
+    /// not yet heard the reason and gone.
+    others: usize,
+    /// Processes that were started here and have not ended.
+    children: usize,
+    /// Rank and status of each process that ended badly.
+    failures: Vec<String>,
+}
+
+/// Event for the manager.
+enum Event {
+    Came(Peer, Receiver<Up>),
+    Word(Line, Up),
+    Lost(Line, String),
+}
+
+struct Wire {
+    /// `None` after the last word; the member goes then.
+    words: Option<mpsc::Sender<Down>>,
+    peer: Peer,
+}
+
+struct Work {
+    state: Arc<State>,
+    manager: Manager,
+    wires: HashMap<Line, Wire>,
+    next_line: u64,
+    events: mpsc::Sender<Event>,
+    /// Tasks of readers and writers; they end with the keeper.
+    tasks: JoinSet<()>,
+    children: Option<Children>,
+    progress: watch::Sender<Progress>,
+}
+
+impl Keeper {
+    /// Starts the manager. `children` have ranks 1 and up by index.
+    pub(super) fn start(
+        state: &Arc<State>,
+        start: Start,
+        children: Option<Children>,
+    ) -> io::Result<Keeper> {
+        let mut random = [0; 16];
+        entropy::fill(&mut random).map_err(io::Error::other)?;
+        let incarnation = u128::from_le_bytes(random);
+        let Start { size, ready_within, succeeds_within, functions } = start;
+        let manager = Manager::new(incarnation, size, ready_within, clock::now());
+        let manager = manager.succeeding(succeeds_within).comparing(functions);
+        let (progress, seen) = watch::channel(Progress {
+            others: 0,
+            children: children.as_ref().map_or(0, |children| children.pids().len()),
+            failures: Vec::new(),
+        });
+        let (events, happens) = mpsc::channel(WORDS_WAITING_MAX);
+        let (closing, closes) = watch::channel(false);
+        let work = Work {
+            state: Arc::clone(state),
+            manager,
+            wires: HashMap::new(),
+            next_line: 0,
+            events,
+            tasks: JoinSet::new(),
+            children,
+            progress,
+        };
+        let task = tokio::spawn(work.run(happens, closes));
+        Ok(Keeper { task, progress: seen, closing })
+    }
+
+    /// Dismisses a cluster that did not start: gives all present nodes up to 2 s to hear the reason
+    /// and go, then closes this node.
+    pub(super) async fn dismiss(&mut self, state: &State) {
+        const SOON: Duration = Duration::from_secs(2);
+        let runtime = tokio::runtime::Handle::current();
+        let others_gone = self.progress.wait_for(|it| it.others == 0);
+        let _ = clock::within(&runtime, SOON, others_gone).await;
+        let _ = state.close(SOON).await;
+    }
+
+    /// Ends rank 0, after all others have gone.
+    pub(super) async fn end(
+        mut self,
+        state: &State,
+        end: Option<End>,
+        until: Time,
+    ) -> Result<(), EndError> {
+        let runtime = tokio::runtime::Handle::current();
+        let others_gone = self.progress.wait_for(|it| it.others == 0);
+        let _ = clock::within(&runtime, super::left(until), others_gone).await;
+        let closed = state.close(super::left(until)).await;
+        let children_gone = self.progress.wait_for(|it| it.children == 0);
+        let in_time = match clock::within(&runtime, super::left(until), children_gone).await {
+            Some(gone) => gone.is_ok(),
+            None => false,
+        };
+        let Progress { children, failures, .. } = self.progress.borrow().clone();
+        // Ending the task kills the processes that are left.
+        self.closing.send_replace(true);
+        let _ = (&mut self.task).await;
+        EndError::of(end)?;
+        if !in_time && children > 0 {
+            return Err(EndError::Killed { count: children });
+        }
+        if !failures.is_empty() {
+            return Err(EndError::Failed(failures));
+        }
+        closed.map_err(EndError::Close)
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Accepts lines for as long as the node does.
+async fn accept(node: Node, events: mpsc::Sender<Event>) {
+    loop {
+        match lines::accept_up(&node).await {
+            Ok((peer, up)) => {
+                if events.send(Event::Came(peer, up)).await.is_err() {
+                    return;
+                }
+            }
+            // Another program opened a channel of that name with a different schema.
+            Err(chunkcomm::AcceptError::Mismatch { .. }) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Passes on the words of a member.
+async fn read(line: Line, mut up: Receiver<Up>, events: mpsc::Sender<Event>) {
+    let why = loop {
+        match up.recv().await {
+            Ok(Some(word)) => {
+                if events.send(Event::Word(line, word)).await.is_err() {
+                    return;
+                }
+            }
+            Ok(None) => break "it ended without a word".to_owned(),
+            Err(error) => break with_causes(&error),
+        }
+    };
+    let _ = events.send(Event::Lost(line, why)).await;
+}
+
+/// Sends the manager's words to a member.
+async fn write(node: Node, peer: Peer, mut words: mpsc::Receiver<Down>) {
+    // On a failure, the other half of the line learns the reason.
+    let Ok(mut down) = lines::open_down(&node, &peer).await else { return };
+    while let Some(word) = words.recv().await {
+        if say(&mut down, &word).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn say(down: &mut Sender<Down>, word: &Down) -> Result<(), chunkcomm::SendError> {
+    down.send_now(word).await
+}
+
+/// Waits for the next end of a child; forever, when there is none.
+async fn exit_of(children: &mut Option<Children>) -> ChildExit {
+    if let Some(children) = children
+        && let Some(exit) = children.exited().await
+    {
+        return exit;
+    }
+    std::future::pending().await
+}
+
+impl Work {
+    async fn run(mut self, mut happens: mpsc::Receiver<Event>, mut closes: watch::Receiver<bool>) {
+        self.tasks.spawn(accept(self.state.node.clone(), self.events.clone()));
+        loop {
+            let until = self.manager.poll_timeout();
+            let rest = until.map(super::left).unwrap_or_default() + Duration::from_millis(1);
+            tokio::select! {
+                biased;
+                _ = closes.wait_for(|closing| *closing) => return,
+                exit = exit_of(&mut self.children) => self.child_ended(&exit),
+                Some(event) = happens.recv() => self.handle(event),
+                () = clock::pause(rest), if until.is_some() => {
+                    self.manager.handle_timeout(clock::now());
+                }
+            }
+            self.deliver();
+            self.tell_progress();
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Came(peer, up) => self.add_line(peer, up),
+            Event::Word(line, word) => {
+                // A late word of a line that is over is dropped.
+                let Some(Wire { peer, .. }) = self.wires.get(&line) else { return };
+                if let Err(why) = lines::check_version(peer, word.since()) {
+                    peer.declare_dead(why.as_str());
+                    self.wires.remove(&line);
+                    return self.manager.handle_lost(line, why);
+                }
+                if let Up::Ready(ready) = &word {
+                    self.watch(line, &ready.addresses);
+                }
+                self.manager.handle_message(line, word);
+            }
+            Event::Lost(line, why) => {
+                let wire = self.wires.remove(&line);
+                self.manager.handle_lost(line, why.as_str());
+                // A lost member is reported as dead; a node that never became one is marked gone
+                // here.
+                if let (Some(wire), Phase::Failed(_)) = (wire, self.manager.phase()) {
+                    wire.peer.declare_dead(why);
+                }
+            }
+        }
+    }
+
+    fn add_line(&mut self, peer: Peer, up: Receiver<Up>) {
+        let line = Line(self.next_line);
+        self.next_line += 1;
+        // The node's link with itself is its local one.
+        if peer.incarnation() != self.state.node.incarnation() {
+            self.state.keep_link(&peer);
+        }
+        let (words, to_say) = mpsc::channel(WORDS_FOR_ONE_MAX);
+        self.tasks.spawn(write(self.state.node.clone(), peer.clone(), to_say));
+        self.tasks.spawn(read(line, up, self.events.clone()));
+        self.wires.insert(line, Wire { words: Some(words), peer });
+        // Removes the tasks that have ended.
+        while self.tasks.try_join_next().is_some() {}
+    }
+
+    /// Notices the end of a process of this machine at once. For another machine that is not
+    /// possible: the member dialled, and this node may be unable to reach it.
+    fn watch(&mut self, line: Line, addresses: &[String]) {
+        let Some(wire) = self.wires.get(&line) else { return };
+        let mut addresses = addresses.iter().filter_map(|it| it.parse::<Address>().ok());
+        let Some(address) = addresses.find(Address::is_loopback_only) else { return };
+        let (peer, events) = (wire.peer.clone(), self.events.clone());
+        if peer.incarnation() == self.state.node.incarnation() {
+            return;
+        }
+        self.tasks.spawn(async move {
+            let mut losses = 0;
+            tokio::select! {
+                () = lines::deserted(&peer, &address, &mut losses) => {
+                    let why = format!("nobody listens any more at {address}, where it was");
+                    let _ = events.send(Event::Lost(line, why)).await;
+                }
+                // The line reports that end.
+                _ = peer.closed() => {}
+            }
+        });
+    }
+
+    /// Counts the end of a child. Children have the ranks behind this one's.
+    fn child_ended(&mut self, exit: &ChildExit) {
+        let over = matches!(self.manager.phase(), Phase::Finished { .. });
+        let well = exit.status.is_some_and(|status| status.success());
+        let rank = exit.index as u32 + 1;
+        let why = match exit.status {
+            Some(status) => format!("its process {} ended: {status}", exit.pid),
+            None => format!("its process {} ended", exit.pid),
+        };
+        let failure = (over && !well).then(|| format!("rank {rank}: {why}"));
+        self.progress.send_modify(|it| {
+            it.children -= 1;
+            it.failures.extend(failure);
+        });
+        self.manager.handle_exit(rank, why);
+    }
+
+    fn deliver(&mut self) {
+        while let Some((line, word)) = self.manager.poll_transmit() {
+            let last = matches!(word, Down::Refused(_));
+            let Some(wire) = self.wires.get_mut(&line) else { continue };
+            let Some(words) = &wire.words else { continue };
+            if word.since() > wire.peer.protocol_version() {
+                continue;
+            }
+            if words.try_send(word).is_err() {
+                wire.peer.declare_dead("it does not take the manager's words");
+            }
+            if last {
+                // The writer sends the last word before it ends the line.
+                wire.words = None;
+            }
+        }
+    }
+
+    fn tell_progress(&self) {
+        let own = self.state.node.incarnation();
+        let others = match self.manager.phase() {
+            Phase::Failed(_) => {
+                let wires = self.wires.values();
+                let there = wires.filter(|it| it.peer.incarnation() != own).count();
+                there + self.manager.untold()
+            }
+            _ => self.manager.members().filter(|it| it.id.incarnation != own).count(),
+        };
+        self.progress.send_if_modified(|it| std::mem::replace(&mut it.others, others) != others);
+    }
+}

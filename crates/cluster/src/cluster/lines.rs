@@ -1,0 +1,200 @@
+//! The channels between members and manager: system messages use the express lane, and each is sent
+//! at once.
+
+use crate::proto::cluster::{Down, Up};
+use chunkcomm::ChannelOptions;
+use chunkcomm::layer::clock;
+use chunkcomm::layer::system_channel;
+use chunkcomm::{AcceptError, OpenError};
+use chunkcomm::{Address, Node, Peer, Receiver, Sender};
+use chunkcomm_proto::hello::{HELLO_BYTES, Hello, HelloError};
+use chunkcomm_proto::packet::Lane;
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::net::TcpStream;
+
+/// Channel to the manager.
+const UP: &str = "chunkcomm.cluster.up";
+/// Channel from the manager.
+const DOWN: &str = "chunkcomm.cluster.down";
+
+/// The channels compare a name and no type, since the words depend on the version that the link
+/// agreed on ([`Up::since`], [`Down::since`]). The number belongs to the name.
+fn options(name: &str) -> ChannelOptions {
+    system_channel(ChannelOptions::default()).lane(Lane::Express).schema(format!("{name}/3"))
+}
+
+/// Checks that the link agreed on the version of a word; a newer word is the sender's fault.
+pub(super) fn check_version(peer: &Peer, since: u16) -> Result<(), String> {
+    let agreed = peer.protocol_version();
+    if since <= agreed {
+        return Ok(());
+    }
+    Err(format!("it said a word of version {since}, where {agreed} was agreed on"))
+}
+
+/// Opens a line to the manager.
+pub(super) async fn open_up(node: &Node, manager: &Peer) -> Result<Sender<Up>, OpenError> {
+    node.open_with(manager, UP, options(UP)).await
+}
+
+/// Accepts a line to the manager, at the manager.
+pub(super) async fn accept_up(node: &Node) -> Result<(Peer, Receiver<Up>), AcceptError> {
+    node.accept_with(UP, options(UP)).await
+}
+
+/// Opens a line from the manager to a member.
+pub(super) async fn open_down(node: &Node, member: &Peer) -> Result<Sender<Down>, OpenError> {
+    node.open_with(member, DOWN, options(DOWN)).await
+}
+
+/// Accepts a line from the manager, at the member. Lines of earlier managers are dropped.
+pub(super) async fn accept_down(
+    node: &Node,
+    manager: &Peer,
+) -> Result<Receiver<Down>, AcceptError> {
+    loop {
+        let (peer, receiver) = node.accept_with(DOWN, options(DOWN)).await?;
+        if peer.incarnation() == manager.incarnation() {
+            return Ok(receiver);
+        }
+    }
+}
+
+/// Waits until the peer listens no longer at `address`, where it listened all its life. So its end
+/// is known at once, rather than after a long silence. Looks there whenever the link's connection
+/// is lost; `seen` counts the losses that were looked into.
+pub(super) async fn deserted(peer: &Peer, address: &Address, seen: &mut u64) {
+    loop {
+        let now = peer.troubled(*seen).await;
+        if is_gone(address, peer.incarnation()).await {
+            return;
+        }
+        *seen = now;
+    }
+}
+
+/// Looks at an address where connections end without a word, at most.
+const LOOKS_MAX: u32 = 20;
+
+/// Pause between two looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Whether nothing listens there, or another node. A process that is being killed may lose its
+/// links before its listener. So an accepted connection proves nothing until the node has sent its
+/// hello, which it does at once.
+async fn is_gone(address: &Address, incarnation: u128) -> bool {
+    for _ in 0..LOOKS_MAX {
+        let hello = match address {
+            Address::Tcp { host, port } => match TcpStream::connect((host.as_str(), *port)).await {
+                Ok(stream) => Ok(hello_of(stream).await),
+                Err(fault) => Err(fault),
+            },
+            #[cfg(unix)]
+            Address::Unix(path) => match tokio::net::UnixStream::connect(path).await {
+                Ok(stream) => Ok(hello_of(stream).await),
+                Err(fault) => Err(fault),
+            },
+            _ => return false,
+        };
+        match hello {
+            // The port may belong to another node by now.
+            Ok(Some(Ok(hello))) => return hello.incarnation != incarnation,
+            Ok(Some(Err(_))) => return false,
+            Ok(None) => clock::pause(LOOK_AGAIN).await,
+            Err(fault) => {
+                let gone = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
+                return gone.contains(&fault.kind());
+            }
+        }
+    }
+    false
+}
+
+/// The node's first message; `None` when it ended before. A stopped process is waited for.
+async fn hello_of(mut stream: impl AsyncRead + Unpin) -> Option<Result<Hello, HelloError>> {
+    let mut bytes = [0; HELLO_BYTES];
+    stream.read_exact(&mut bytes).await.ok()?;
+    Some(Hello::decode(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chunkcomm_proto::hello::Name;
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::TcpListener;
+
+    async fn listener() -> (TcpListener, Address) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        (listener, Address::Tcp { host: "127.0.0.1".to_owned(), port })
+    }
+
+    /// Incarnation of the node that is looked for.
+    const INCARNATION: u128 = 77;
+
+    fn look(address: Address) -> tokio::task::JoinHandle<bool> {
+        tokio::spawn(async move { is_gone(&address, INCARNATION).await })
+    }
+
+    fn hello(incarnation: u128) -> [u8; HELLO_BYTES] {
+        let name = |text| Name::new(text).unwrap();
+        Hello::new(name("default"), name("looked-at"), incarnation).encode()
+    }
+
+    #[tokio::test]
+    async fn who_takes_a_connection_while_it_dies_is_gone() {
+        let (listener, address) = listener().await;
+        let look = look(address);
+        let (taken, _) = listener.accept().await.unwrap();
+        // A process that is killed loses its links first, its listener last.
+        drop(taken);
+        let (taken, _) = listener.accept().await.unwrap();
+        drop((listener, taken));
+        assert!(look.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn who_says_its_hello_lives() {
+        for (incarnation, gone) in [(INCARNATION, false), (78, true)] {
+            let (listener, address) = listener().await;
+            let look = look(address);
+            let (mut taken, _) = listener.accept().await.unwrap();
+            taken.write_all(&hello(incarnation)).await.unwrap();
+            assert_eq!(look.await.unwrap(), gone, "{incarnation}");
+        }
+    }
+
+    #[tokio::test]
+    async fn who_only_hangs_up_is_somebody_else_and_not_looked_at_for_ever() {
+        let (listener, address) = listener().await;
+        let look = look(address);
+        for _ in 0..LOOKS_MAX {
+            drop(listener.accept().await.unwrap());
+        }
+        assert!(!look.await.unwrap());
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_socket_in_a_folder_is_looked_at_the_same_way() {
+        let name = format!("chunkcomm-{}-looked-at", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let listener = tokio::net::UnixListener::bind(&path).unwrap();
+        let look = look(Address::Unix(path.clone()));
+        let (taken, _) = listener.accept().await.unwrap();
+        drop((listener, taken));
+        assert!(look.await.unwrap());
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn words_pass_bulk_data() {
+        for name in [UP, DOWN] {
+            let options = format!("{:?}", options(name));
+            assert!(options.contains("lane: Express, system: true"), "{options}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The task of every node that talks to the manager.
+
+use super::{End, State, is_fatal, lines};
+use crate::proto::cluster::membership::{Change, Membership, Standing};
+use crate::proto::cluster::{Death, Down, Up};
+use crate::sync::locked;
+use chunkcomm::Address;
+use chunkcomm::layer::clock;
+use chunkcomm::{Node, Peer, Receiver, SendError, Sender};
+use chunkcomm_proto::Time;
+use chunkcomm_proto::backoff::Backoff;
+use chunkcomm_proto::causes::with_causes;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// The way to the manager.
+#[derive(Clone, Debug)]
+pub(super) enum Way {
+    /// In this process.
+    Here,
+    /// At the first of these addresses that answers.
+    There(Vec<Address>),
+}
+
+impl Way {
+    /// Links with the manager.
+    pub(super) async fn go(&self, node: &Node) -> Result<Peer, String> {
+        let mut why = "no address is known".to_owned();
+        match self {
+            Way::Here => {
+                return node.local().await.map_err(|error| with_causes(&error));
+            }
+            Way::There(addresses) => {
+                for address in addresses {
+                    match node.connect_within(address, Duration::ZERO).await {
+                        Ok(peer) => return Ok(peer),
+                        Err(error) => why = with_causes(&error),
+                    }
+                }
+            }
+        }
+        Err(why)
+    }
+}
+
+/// Talks to the manager until the membership ends. `first` is the link that joining has opened.
+pub(super) async fn run(state: Arc<State>, way: Way, first: Peer) {
+    talk_on(&state, &way, first).await;
+    state.over.send_replace(true);
+    if state.look(|it| matches!(it.end(), Some(End::ManagerLost { .. }))) {
+        // Ends every wait for a node of the lost cluster.
+        let _ = state.node.close(Duration::ZERO).await;
+    }
+}
+
+async fn talk_on(state: &State, way: &Way, first: Peer) {
+    let mut manager = Some(first);
+    let mut backoff = Backoff::new(state.node.incarnation() as u64);
+    loop {
+        let why = match manager.take() {
+            Some(manager) => match talk(state, &manager).await {
+                Some(why) => why,
+                None => return,
+            },
+            None => match reach(state, way).await {
+                Ok(peer) => {
+                    manager = Some(peer);
+                    continue;
+                }
+                Err(why) => why,
+            },
+        };
+        if !state.change(|it| it.handle_manager_lost(why, clock::now())) {
+            return;
+        }
+        clock::pause(backoff.wait()).await;
+        state.change(|it| it.handle_timeout(clock::now()));
+    }
+}
+
+async fn reach(state: &State, way: &Way) -> Result<Peer, String> {
+    /// Longest time of one attempt.
+    const ATTEMPT: Duration = Duration::from_secs(5);
+    let runtime = tokio::runtime::Handle::current();
+    let gone = clock::within(&runtime, ATTEMPT, way.go(&state.node));
+    gone.await.unwrap_or_else(|| Err("it does not answer".to_owned()))
+}
+
+/// Runs one line until it ends; returns why it was lost, or `None` when nothing more is to be sent.
+async fn talk(state: &State, manager: &Peer) -> Option<String> {
+    state.keep_link(manager);
+    let up = match lines::open_up(&state.node, manager).await {
+        Ok(up) => up,
+        Err(error) => return Some(with_causes(&error)),
+    };
+    let changed = state.changed.subscribe();
+    state.change(Membership::announce);
+    let mut line = Line { state, manager, up, changed, until: None, losses: 0 };
+    if let Err(why) = line.say().await {
+        return Some(why);
+    }
+    let down = tokio::select! {
+        down = lines::accept_down(&state.node, manager) => {
+            down.map_err(|error| with_causes(&error))
+        }
+        error = manager.closed() => Err(with_causes(&error)),
+        error = refused(&mut line.up) => Err(with_causes(&error)),
+        () = deserted(manager, &mut line.losses) => Err(line.desert()),
+    };
+    match down {
+        Ok(down) => line.hold(down).await,
+        Err(why) => Some(why),
+    }
+}
+
+/// Waits until the manager refuses the channel, since it does not know these words. Any other end
+/// of the line is left to its reader: the last word is on the way.
+async fn refused(up: &mut Sender<Up>) -> SendError {
+    match up.closed().await {
+        error @ SendError::Refused(_) => error,
+        _ => std::future::pending().await,
+    }
+}
+
+/// Waits until nobody listens any more at the manager's address.
+async fn deserted(manager: &Peer, losses: &mut u64) {
+    match manager.dialled() {
+        Some(address) => lines::deserted(manager, address, losses).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Next event for a member.
+enum Next {
+    Heard(Result<Option<Down>, String>),
+    Words,
+    Late,
+    Deserted,
+}
+
+struct Line<'a> {
+    state: &'a State,
+    manager: &'a Peer,
+    up: Sender<Up>,
+    changed: watch::Receiver<()>,
+    until: Option<Time>,
+    /// Lost connections of the link that were looked into.
+    losses: u64,
+}
+
+impl Line<'_> {
+    async fn hold(&mut self, mut down: Receiver<Down>) -> Option<String> {
+        loop {
+            if let Err(why) = self.say().await {
+                return Some(why);
+            }
+            if self.state.look(|it| it.end().is_some()) {
+                return None;
+            }
+            self.until = self.state.look(Membership::poll_timeout);
+            match self.next(&mut down).await {
+                Next::Heard(Ok(Some(message))) => {
+                    if let Err(why) = self.hear(message) {
+                        return Some(why);
+                    }
+                }
+                Next::Heard(Ok(None)) => return Some("it ended without a word".to_owned()),
+                Next::Heard(Err(why)) => return Some(why),
+                Next::Words => {}
+                Next::Deserted => return Some(self.desert()),
+                Next::Late => self.state.change(|it| it.handle_timeout(clock::now())),
+            }
+        }
+    }
+
+    /// Marks the manager's process as gone, so that nothing waits for its link; returns the reason.
+    fn desert(&self) -> String {
+        let why = "nobody listens any more where it was";
+        self.state.node.gone(self.manager.incarnation(), why);
+        why.to_owned()
+    }
+
+    async fn next(&mut self, down: &mut Receiver<Down>) -> Next {
+        let now = clock::now();
+        let deserted = deserted(self.manager, &mut self.losses);
+        let rest = self.until.map(|until| Duration::from_micros(until.micros_since(now)) + STEP);
+        tokio::select! {
+            biased;
+            heard = down.recv() => {
+                Next::Heard(heard.map_err(|error| with_causes(&error)))
+            }
+            _ = self.changed.changed() => Next::Words,
+            () = deserted => Next::Deserted,
+            () = clock::pause(rest.unwrap_or_default()), if rest.is_some() => Next::Late,
+        }
+    }
+
+    async fn say(&mut self) -> Result<(), String> {
+        while let Some(word) = { locked(&self.state.membership).poll_transmit() } {
+            if word.since() > self.manager.protocol_version() {
+                continue;
+            }
+            let said = self.up.send_now(&word).await;
+            said.map_err(|error| with_causes(&error))?;
+        }
+        Ok(())
+    }
+
+    fn hear(&self, message: Down) -> Result<(), String> {
+        let before = self.state.look(Membership::changes);
+        let heard = lines::check_version(self.manager, message.since()).and_then(|()| {
+            let heard = self.state.change(|it| it.handle_message(message));
+            heard.map_err(|error| error.to_string())
+        });
+        heard.inspect_err(|why| self.manager.declare_dead(why.as_str()))?;
+        bury_the_dead(self.state, before);
+        Ok(())
+    }
+}
+
+/// Extra wait, since a timer may come early.
+const STEP: Duration = Duration::from_millis(1);
+
+/// Reports the deaths among the changes from this number on.
+fn bury_the_dead(state: &State, mut number: u64) {
+    while let Some((change, next)) = state.look(|it| it.change(number)) {
+        number = next;
+        if let Change::Died(death) = change {
+            bury(state, &death);
+        }
+    }
+}
+
+/// Reports a death to all waits on this node for the dead member.
+fn bury(state: &State, death: &Death) {
+    state.node.gone(death.id.incarnation, &death.why);
+    locked(&state.peers).remove(&death.id.incarnation);
+}
+
+/// Waits until the manager has admitted the node; returns the end if it has not.
+pub(super) async fn settled(state: &State) -> Option<End> {
+    let settled = state.until(|it| match it.standing() {
+        Standing::Member => Some(None),
+        Standing::Ended(end) => Some(Some(end.clone())),
+        _ => None,
+    });
+    settled.await.filter(is_fatal)
+}

@@ -1,0 +1,251 @@
+//! One program, many machines: [`Cluster`].
+//!
+//! ```text
+//!   launch      finds this process's place, from its environment alone  -> Place
+//!   joining     meets rank 0, builds the node                           -> Node, way to the manager
+//!   member      a task on every node: talks with the manager, keeps what the node knows
+//!   keeper      a task on rank 0: the manager, its lines, the copies it started
+//!   peers names ending changes      the rest of what a cluster can be asked
+//! ```
+//!
+//! The machines in [`crate::proto::cluster`] make the decisions; the channels, tasks and processes
+//! are here.
+
+mod calls;
+mod changes;
+mod config;
+mod ending;
+mod error;
+mod joining;
+mod keeper;
+pub mod launch;
+pub(crate) mod lines;
+mod member;
+mod names;
+mod peers;
+mod state;
+
+pub use crate::proto::cluster::membership::{Change, End};
+pub use crate::proto::cluster::{Death, Member, Mismatch, NodeId, Refusal, Signature};
+pub use changes::Changes;
+pub use config::ClusterConfig;
+pub use error::{BarrierError, EndError, JoinError, NameError, NamedError, PeerError};
+
+use crate::proto::cluster::membership::Membership;
+use chunkcomm::layer::clock;
+use chunkcomm::layer::waits_for;
+use chunkcomm::{Node, Peer};
+use keeper::Keeper;
+use launch::Place;
+use state::State;
+use std::fmt;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+/// The nodes of one program on one or many machines, as one of them sees it.
+///
+/// [`Cluster::join`] finds the place of the process (its launcher, its rank, the number of nodes),
+/// makes a [`Node`] and waits until all others are there. Links to other nodes are dialled when
+/// they are first needed ([`Cluster::peer`]).
+///
+/// Rank 0 runs the *manager*, which knows the members and reports every coming, leave and death to
+/// all of them. When the manager is gone, the others end with an error, unless
+/// [`ClusterConfig::rejoin_window`] lets them wait for another. Under `mpiexec`, `mpirun` and
+/// `srun` that needs their clean-up of the others to be off.
+///
+/// A member is identified by rank *and* incarnation ([`NodeId`]): a node that takes the rank of a
+/// dead one is another member.
+///
+/// Clones are the same membership. When the last one is dropped without [`Cluster::end`], the
+/// others see a death, and the processes that this node started are killed.
+///
+/// ```no_run
+/// use chunkcomm_cluster::cluster::{Cluster, ClusterConfig};
+/// use std::time::Duration;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // Starts a copy of this program on this machine, unless a launcher started it.
+/// let cluster = Cluster::join(ClusterConfig::new().nodes(2)).await?;
+/// if cluster.rank() == 0 {
+///     let peer = cluster.peer(1).await?;
+///     let mut sender = cluster.node().open::<u64>(&peer, "numbers").await?;
+///     sender.send(&42).await?;
+/// } else {
+///     let (_, mut numbers) = cluster.node().accept::<u64>("numbers").await?;
+///     assert_eq!(numbers.recv().await?, Some(42));
+/// }
+/// cluster.end(Duration::from_secs(10)).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Cluster {
+    shared: Arc<Shared>,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster")
+            .field("rank", &self.rank())
+            .field("size", &self.size())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A cluster that this handle does not keep alive.
+#[derive(Clone)]
+pub(crate) struct WeakCluster(Weak<Shared>);
+
+impl WeakCluster {
+    pub(crate) fn upgrade(&self) -> Option<Cluster> {
+        self.0.upgrade().map(|shared| Cluster { shared })
+    }
+}
+
+/// State of this node, and the task that talks to the manager.
+struct Shared {
+    state: Arc<State>,
+    place: Place,
+    id: NodeId,
+    /// Task that ends with this.
+    _member: joining::Talk,
+    /// On rank 0 only.
+    keeper: Mutex<Option<Keeper>>,
+    /// Files and sockets' folders by which nodes met.
+    _removed: joining::Leftovers,
+}
+
+impl Cluster {
+    /// Finds the place of this process, starts the others if that is its task, and waits until all
+    /// are there.
+    ///
+    /// Call it first thing in `main`, on every node, with the same settings. In a process that
+    /// another one of the cluster started, standard input belongs to that one; on Unix it is empty
+    /// for the program. With a hosts file, the process that the user started only passes on the
+    /// output of the nodes: there the call does not return, but ends the process with the highest
+    /// exit status of the nodes.
+    ///
+    /// From the call on the signal SIGUSR1 does not end the process: some launchers send it to all
+    /// that are left when one dies (`mpiexec -disable-auto-cleanup`).
+    ///
+    /// # Errors
+    ///
+    /// The environment makes no sense, a machine or program cannot be had, a node is not ready in
+    /// time, or the nodes disagree; the error names the variable, host or rank. Processes that were
+    /// started are gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, there is no node, and processes that were started are killed.
+    pub async fn join(config: ClusterConfig) -> Result<Cluster, JoinError> {
+        joining::join(config).await
+    }
+
+    /// This node's index, from 0.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.shared.id.rank
+    }
+
+    /// Rank and incarnation of this node.
+    #[must_use]
+    pub fn id(&self) -> NodeId {
+        self.shared.id
+    }
+
+    /// Number of nodes that started the cluster: ranks 0 to `size` - 1. Later ones have higher
+    /// ranks, see [`Cluster::members`].
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.shared.state.look(Membership::size)
+    }
+
+    /// This node: opens and accepts channels.
+    #[must_use]
+    pub fn node(&self) -> &Node {
+        &self.shared.state.node
+    }
+
+    /// Place of this process, and how it was found.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.shared.place
+    }
+
+    /// All present members, by rank, this node included.
+    #[must_use]
+    pub fn members(&self) -> Vec<Member> {
+        self.shared.state.look(|it| it.members().values().cloned().collect())
+    }
+
+    /// The member that has this rank now.
+    #[must_use]
+    pub fn member(&self, rank: u32) -> Option<Member> {
+        self.shared.state.look(|it| it.members().get(&rank).cloned())
+    }
+
+    /// The member at the other end of a link.
+    #[must_use]
+    pub fn member_of(&self, peer: &Peer) -> Option<Member> {
+        let incarnation = peer.incarnation();
+        self.shared.state.look(|it| {
+            it.members().values().find(|member| member.id.incarnation == incarnation).cloned()
+        })
+    }
+
+    /// Members that died, in the order in which this node learnt of it; the last 4096.
+    #[must_use]
+    pub fn deaths(&self) -> Vec<Death> {
+        self.shared.state.look(|it| it.deaths().to_vec())
+    }
+
+    /// The changes from now on.
+    #[must_use]
+    pub fn changes(&self) -> Changes {
+        let state = Arc::clone(&self.shared.state);
+        let next = state.look(Membership::changes);
+        Changes { state, next }
+    }
+
+    /// Waits until every member has come to this barrier, or is gone.
+    ///
+    /// Calls from several tasks of one node wait at the same barrier.
+    ///
+    /// # Errors
+    ///
+    /// A member died since the last barrier: all that came get the same error, the barrier is
+    /// passed, and the next one is among those that are left. Or the cluster has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, this node still counts as come; the next call waits at the same
+    /// barrier.
+    pub async fn barrier(&self) -> Result<(), BarrierError> {
+        let state = &self.shared.state;
+        let number = state.change(Membership::enter_barrier);
+        let barrier = format!("all members to come to barrier {number}");
+        let _wait = waits_for(&state.node, barrier);
+        let passed = state.until(|it| match (it.barrier(number), it.end()) {
+            (Some(died), _) => Some(Ok(died.clone())),
+            (None, Some(end)) => Some(Err(BarrierError::Ended(end.clone()))),
+            (None, None) => None,
+        });
+        let died = passed.await?;
+        state.change(|it| it.leave_barrier(number));
+        match died {
+            died if died.is_empty() => Ok(()),
+            died => Err(BarrierError::Died(died)),
+        }
+    }
+}
+
+/// Whether an end makes the cluster unusable.
+fn is_fatal(end: &End) -> bool {
+    !matches!(end, End::Finished { .. })
+}
+
+/// Time left until `until`.
+fn left(until: chunkcomm_proto::Time) -> Duration {
+    Duration::from_micros(until.micros_since(clock::now()))
+}

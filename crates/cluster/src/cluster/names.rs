@@ -1,0 +1,97 @@
+//! Names: the names of nodes, and of the things that they provide, by which others find them.
+
+use super::{Cluster, Member, NameError, NamedError, NodeId};
+use chunkcomm::layer::waits_for;
+
+impl Cluster {
+    /// The member whose node was given this name ([`NodeBuilder::name`]), as far as this node
+    /// knows. A member and its name become known together. A dead member loses its name, and a
+    /// later one may have it.
+    ///
+    /// [`NodeBuilder::name`]: chunkcomm::NodeBuilder::name
+    ///
+    /// # Errors
+    ///
+    /// No member has the name now; the error says whether one had it and died. Or several have it:
+    /// names need not differ, and [`Cluster::members_named`] returns all. A node of a release that
+    /// does not know of names (version 1 of the protocol) has none and sees none.
+    pub fn member_named(&self, name: &str) -> Result<Member, NamedError> {
+        self.shared.state.look(|it| {
+            let mut named = it.members_named(name);
+            match (named.next(), named.next()) {
+                (Some(member), None) => Ok(member.clone()),
+                (Some(_), Some(_)) => Err(NamedError::Several {
+                    name: name.to_owned(),
+                    ranks: it.members_named(name).map(|member| member.id.rank).collect(),
+                }),
+                (None, _) => Err(match it.death_of(name) {
+                    Some(death) => NamedError::Dead { name: name.to_owned(), death: death.clone() },
+                    None => NamedError::Nobody { name: name.to_owned() },
+                }),
+            }
+        })
+    }
+
+    /// The members whose nodes were given this name, by rank.
+    #[must_use]
+    pub fn members_named(&self, name: &str) -> Vec<Member> {
+        self.shared.state.look(|it| it.members_named(name).cloned().collect())
+    }
+
+    /// Announces to all members that this node provides something under `name`, and waits until the
+    /// manager has announced it. Several nodes may provide the same name.
+    ///
+    /// # Errors
+    ///
+    /// The name is empty or longer than 255 bytes, this node provides 1024 already, or
+    /// the cluster has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the name is provided all the same.
+    pub async fn provide(&self, name: &str) -> Result<(), NameError> {
+        let state = &self.shared.state;
+        state.change(|it| it.provide(name));
+        let told = state.until(|it| {
+            if it.is_name_refused(name) {
+                return Some(Err(NameError::Refused { name: name.to_owned() }));
+            }
+            if it.providers(name).any(|id| id == self.shared.id) {
+                return Some(Ok(()));
+            }
+            it.end().map(|end| Err(NameError::Ended(end.clone())))
+        });
+        told.await
+    }
+
+    /// Announces to all members that this node no longer provides `name`.
+    pub fn withdraw(&self, name: &str) {
+        self.shared.state.change(|it| it.withdraw(name));
+    }
+
+    /// The nodes that provide something under `name` now, by rank.
+    #[must_use]
+    pub fn providers(&self, name: &str) -> Vec<NodeId> {
+        self.shared.state.look(|it| it.providers(name).collect())
+    }
+
+    /// Waits until a node provides something under `name`.
+    ///
+    /// # Errors
+    ///
+    /// The cluster has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn provider(&self, name: &str) -> Result<NodeId, NameError> {
+        let provider = format!("somebody to provide {name:?}");
+        let _wait = waits_for(&self.shared.state.node, provider);
+        let found = self.shared.state.until(|it| match (it.providers(name).next(), it.end()) {
+            (Some(id), _) => Some(Ok(id)),
+            (None, Some(end)) => Some(Err(NameError::Ended(end.clone()))),
+            (None, None) => None,
+        });
+        found.await
+    }
+}

@@ -1,0 +1,99 @@
+//! State that the tasks of a node share with its cluster.
+
+use super::lines;
+use crate::proto::cluster::membership::Membership;
+use crate::sync::locked;
+use chunkcomm::CloseError;
+use chunkcomm::layer::peers;
+use chunkcomm::{Address, Node, Peer};
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// State that the tasks of a node share with its cluster.
+pub(super) struct State {
+    pub(super) node: Node,
+    pub(super) membership: Mutex<Membership>,
+    /// Marked whenever the membership may have changed, or has words to send.
+    pub(super) changed: watch::Sender<()>,
+    /// Open links, by incarnation.
+    pub(super) peers: Mutex<HashMap<u128, Peer>>,
+    /// Whether the last word with the manager was spoken.
+    pub(super) over: watch::Sender<bool>,
+}
+
+impl State {
+    pub(super) fn new(node: Node, membership: Membership) -> State {
+        let (changed, _) = watch::channel(());
+        let (over, _) = watch::channel(false);
+        State { node, membership: Mutex::new(membership), changed, peers: Mutex::default(), over }
+    }
+
+    /// Changes the membership by `what`, and wakes all waits for a change.
+    pub(super) fn change<R>(&self, what: impl FnOnce(&mut Membership) -> R) -> R {
+        let result = what(&mut locked(&self.membership));
+        self.changed.send_modify(|()| {});
+        result
+    }
+
+    pub(super) fn look<R>(&self, what: impl FnOnce(&Membership) -> R) -> R {
+        what(&locked(&self.membership))
+    }
+
+    /// Waits until `found` finds something in the membership.
+    pub(super) async fn until<R>(&self, mut found: impl FnMut(&Membership) -> Option<R>) -> R {
+        let mut changed = self.changed.subscribe();
+        loop {
+            if let Some(result) = self.look(&mut found) {
+                return result;
+            }
+            changed.changed().await.expect("its sender is in self");
+        }
+    }
+
+    /// The link with this incarnation, if it is alive.
+    pub(super) fn link(&self, incarnation: u128) -> Option<Peer> {
+        let mut peers = locked(&self.peers);
+        match peers.get(&incarnation) {
+            Some(peer) if peer.is_alive() => Some(peer.clone()),
+            Some(_) => {
+                peers.remove(&incarnation);
+                None
+            }
+            None => None,
+        }
+    }
+
+    /// Closes the node. While all nodes end, the manager reports no more deaths. So each peer of
+    /// this machine is looked for meanwhile: it may be killed.
+    pub(super) async fn close(&self, deadline: Duration) -> Result<(), CloseError> {
+        let mut looking = JoinSet::new();
+        for peer in peers(&self.node) {
+            let Some(address) = self.look(|it| address_here(it, &peer)) else { continue };
+            looking.spawn(async move {
+                let mut losses = 0;
+                tokio::select! {
+                    () = lines::deserted(&peer, &address, &mut losses) => {
+                        peer.declare_dead(format!("nobody listens any more at {address}, where it was"));
+                    }
+                    _ = peer.closed() => {}
+                }
+            });
+        }
+        self.node.close(deadline).await
+    }
+
+    pub(super) fn keep_link(&self, peer: &Peer) {
+        locked(&self.peers).insert(peer.incarnation(), peer.clone());
+    }
+}
+
+/// The address at which a member listens, if that is on this machine.
+fn address_here(membership: &Membership, peer: &Peer) -> Option<Address> {
+    let mut members = membership.members().values();
+    let member = members.find(|member| member.id.incarnation == peer.incarnation())?;
+    let mut addresses = member.addresses.iter().filter_map(|it| it.parse::<Address>().ok());
+    addresses.find(Address::is_loopback_only)
+}

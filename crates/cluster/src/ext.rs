@@ -1,0 +1,300 @@
+//! The methods that this crate adds to nodes, their builders and senders.
+
+use crate::call::{CallClient, CallOptions, ServeError, Service, ServiceOptions};
+use crate::layer::{ClusterLayer, layer, moving};
+use crate::moving::error::{HandOverError, PortError};
+use crate::moving::ports::{self, Arriving, Departing, ReceivingPort, SendingPort};
+use crate::moving::value::{self, Value, ValuePort, ValueSource, ValueWriter};
+use crate::process::{InstantiateError, Process, ProcessHandle};
+use crate::registry::Registry;
+use crate::report::{CallsReport, MovingReport};
+use chunkcomm::layer::settings;
+use chunkcomm::{Lane, Node, NodeBuilder, OpenError, Peer, Sender};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+mod sealed {
+    pub trait Sealed {}
+
+    impl Sealed for chunkcomm::Node {}
+    impl Sealed for chunkcomm::NodeBuilder {}
+    impl<T> Sealed for chunkcomm::Sender<T> {}
+}
+
+/// Calls, processes and channel ends that travel, as methods of a [`Node`].
+pub trait NodeExt: sealed::Sealed {
+    /// Answers requests under `name` with `handler`: any peer of this node may call.
+    ///
+    /// `handler` gets a request and returns a future of its answer. The future is dropped when its
+    /// caller does not wait any more: the call was dropped or timed out, or the client or the link
+    /// is gone. An error is sent as its text; a panic is caught, and its message sent.
+    ///
+    /// The tasks run on the current runtime, else on that of the node.
+    ///
+    /// # Errors
+    ///
+    /// The name is empty or longer than 240 bytes, or taken, or values of a type cannot be
+    /// sent.
+    fn serve<Req, Resp, E, F, Fut>(&self, name: &str, handler: F) -> Result<Service, ServeError>
+    where
+        Req: Serialize + DeserializeOwned + Send + 'static,
+        Resp: Serialize + DeserializeOwned + Send + 'static,
+        E: fmt::Display + 'static,
+        F: Fn(Req) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Resp, E>> + Send + 'static;
+
+    /// As [`NodeExt::serve`], with options.
+    ///
+    /// # Errors
+    ///
+    /// As [`NodeExt::serve`].
+    fn serve_with<Req, Resp, E, F, Fut>(
+        &self,
+        name: &str,
+        options: ServiceOptions,
+        handler: F,
+    ) -> Result<Service, ServeError>
+    where
+        Req: Serialize + DeserializeOwned + Send + 'static,
+        Resp: Serialize + DeserializeOwned + Send + 'static,
+        E: fmt::Display + 'static,
+        F: Fn(Req) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Resp, E>> + Send + 'static;
+
+    /// A client of the service `name` of `peer`. Nothing is sent before its first call.
+    ///
+    /// # Errors
+    ///
+    /// The name is empty or longer than 240 bytes, or values of a type cannot be sent. The first
+    /// call reports whether the peer has the service, with these types.
+    fn call_client<Req, Resp>(
+        &self,
+        peer: &Peer,
+        name: &str,
+    ) -> Result<CallClient<Req, Resp>, OpenError>
+    where
+        Req: Serialize + DeserializeOwned,
+        Resp: Serialize + DeserializeOwned + Send + 'static;
+
+    /// As [`NodeExt::call_client`], with options.
+    ///
+    /// # Errors
+    ///
+    /// As [`NodeExt::call_client`].
+    fn call_client_with<Req, Resp>(
+        &self,
+        peer: &Peer,
+        name: &str,
+        options: CallOptions,
+    ) -> Result<CallClient<Req, Resp>, OpenError>
+    where
+        Req: Serialize + DeserializeOwned,
+        Resp: Serialize + DeserializeOwned + Send + 'static;
+
+    /// Makes a sending end to hand over, and the end where its values arrive here. Costs no
+    /// message.
+    ///
+    /// # Errors
+    ///
+    /// Values of the type cannot be sent, or the system gave no random numbers.
+    fn sending_port<T>(&self) -> Result<(SendingPort<T>, Arriving<T>), PortError>
+    where
+        T: Serialize + DeserializeOwned;
+
+    /// Makes a receiving end to hand over, and the end that sends to it from here. Costs no
+    /// message.
+    ///
+    /// # Errors
+    ///
+    /// Values of the type cannot be sent, or the system gave no random numbers.
+    fn receiving_port<T>(&self) -> Result<(ReceivingPort<T>, Departing<T>), PortError>
+    where
+        T: Serialize + DeserializeOwned;
+
+    /// Makes a value that is read here, and its writer to hand over. Costs no message.
+    ///
+    /// # Errors
+    ///
+    /// Values of the type cannot be sent, or the system gave no random numbers.
+    fn value<T>(&self) -> Result<(ValueWriter<T>, Value<T>), PortError>
+    where
+        T: Serialize + DeserializeOwned;
+
+    /// Makes a value that is written here, and its reading side to hand over. Costs no message.
+    ///
+    /// # Errors
+    ///
+    /// As [`NodeExt::value`].
+    fn value_port<T>(&self) -> Result<(ValuePort<T>, ValueSource<T>), PortError>
+    where
+        T: Serialize + DeserializeOwned;
+
+    /// Asks `peer` to run a process with this input, whose ends move there. Sends one message,
+    /// which leaves at once; does not wait until the process has begun. Waits while inputs of 4
+    /// MiB, or 65,536 words, wait to be taken by the peer.
+    ///
+    /// # Errors
+    ///
+    /// The input cannot be encoded or is larger than the peer takes, or the session has ended and
+    /// cannot be begun again. The handle reports whether the peer has the process.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, no process was asked for; the input is dropped with its ends.
+    fn instantiate<I>(
+        &self,
+        peer: &Peer,
+        process: &Process<I>,
+        input: I,
+    ) -> impl Future<Output = Result<ProcessHandle, InstantiateError>>
+    where
+        I: Serialize + DeserializeOwned;
+
+    /// Returns the calls that this node made and that have no answer yet.
+    fn calls_in_flight(&self) -> Vec<CallsReport>;
+
+    /// Returns how many channel ends and processes this node answers for or waits for.
+    fn moving_report(&self) -> MovingReport;
+}
+
+impl NodeExt for Node {
+    fn serve<Req, Resp, E, F, Fut>(&self, name: &str, handler: F) -> Result<Service, ServeError>
+    where
+        Req: Serialize + DeserializeOwned + Send + 'static,
+        Resp: Serialize + DeserializeOwned + Send + 'static,
+        E: fmt::Display + 'static,
+        F: Fn(Req) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Resp, E>> + Send + 'static,
+    {
+        self.serve_with(name, ServiceOptions::default(), handler)
+    }
+
+    fn serve_with<Req, Resp, E, F, Fut>(
+        &self,
+        name: &str,
+        options: ServiceOptions,
+        handler: F,
+    ) -> Result<Service, ServeError>
+    where
+        Req: Serialize + DeserializeOwned + Send + 'static,
+        Resp: Serialize + DeserializeOwned + Send + 'static,
+        E: fmt::Display + 'static,
+        F: Fn(Req) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Resp, E>> + Send + 'static,
+    {
+        crate::call::serve_with(self, name, options, handler)
+    }
+
+    fn call_client<Req, Resp>(
+        &self,
+        peer: &Peer,
+        name: &str,
+    ) -> Result<CallClient<Req, Resp>, OpenError>
+    where
+        Req: Serialize + DeserializeOwned,
+        Resp: Serialize + DeserializeOwned + Send + 'static,
+    {
+        self.call_client_with(peer, name, CallOptions::default())
+    }
+
+    fn call_client_with<Req, Resp>(
+        &self,
+        peer: &Peer,
+        name: &str,
+        options: CallOptions,
+    ) -> Result<CallClient<Req, Resp>, OpenError>
+    where
+        Req: Serialize + DeserializeOwned,
+        Resp: Serialize + DeserializeOwned + Send + 'static,
+    {
+        crate::call::call_client_with(self, peer, name, options)
+    }
+
+    fn sending_port<T>(&self) -> Result<(SendingPort<T>, Arriving<T>), PortError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        ports::sending_port(self, Lane::Bulk)
+    }
+
+    fn receiving_port<T>(&self) -> Result<(ReceivingPort<T>, Departing<T>), PortError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        ports::receiving_port(self, Lane::Bulk)
+    }
+
+    fn value<T>(&self) -> Result<(ValueWriter<T>, Value<T>), PortError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        value::value(self)
+    }
+
+    fn value_port<T>(&self) -> Result<(ValuePort<T>, ValueSource<T>), PortError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        value::value_port(self)
+    }
+
+    async fn instantiate<I>(
+        &self,
+        peer: &Peer,
+        process: &Process<I>,
+        input: I,
+    ) -> Result<ProcessHandle, InstantiateError>
+    where
+        I: Serialize + DeserializeOwned,
+    {
+        crate::process::instantiate(self, peer, process, input).await
+    }
+
+    fn calls_in_flight(&self) -> Vec<CallsReport> {
+        layer(self).callers.report()
+    }
+
+    fn moving_report(&self) -> MovingReport {
+        moving(self).report()
+    }
+}
+
+/// Processes, as a setting of a [`NodeBuilder`].
+pub trait NodeBuilderExt: sealed::Sealed {
+    /// Runs the processes of this registry for peers that ask for them, on the runtime in which
+    /// the node is built; see [`crate::process`]. By default the node runs none.
+    #[must_use]
+    fn processes(self, registry: &Registry) -> Self;
+}
+
+impl NodeBuilderExt for NodeBuilder {
+    fn processes(mut self, registry: &Registry) -> NodeBuilder {
+        settings::<ClusterLayer>(&mut self).registry = Some(Arc::new(registry.clone()));
+        self
+    }
+}
+
+/// Messages with channel ends in them, as a method of a [`Sender`].
+pub trait SenderExt<T>: sealed::Sealed {
+    /// As `send`, for a value with channel ends in it, which move with it: [`SendingPort`],
+    /// [`ReceivingPort`], [`ValueWriter`], [`ValuePort`].
+    ///
+    /// # Errors
+    ///
+    /// As `send`; the value comes back with its ends.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped before it returns, nothing was accepted. The value is dropped with its ends, and
+    /// their other ends learn that.
+    fn hand_over(&mut self, value: T) -> impl Future<Output = Result<(), HandOverError<T>>>;
+}
+
+impl<T: Serialize> SenderExt<T> for Sender<T> {
+    async fn hand_over(&mut self, value: T) -> Result<(), HandOverError<T>> {
+        ports::hand_over(self, value).await
+    }
+}

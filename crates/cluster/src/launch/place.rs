@@ -1,0 +1,286 @@
+//! The child's side: its parent, its index, and its end together with the parent.
+
+use std::fmt;
+use std::io::{self, BufRead as _, Read as _};
+use std::process::Command;
+use std::str::FromStr;
+use std::sync::OnceLock;
+use std::{env, process};
+
+use serde::{Deserialize, Serialize};
+
+use super::portable_only;
+use chunkcomm::Address;
+use chunkcomm::Credential;
+
+const PARENT: &str = "CHUNKCOMM_PARENT";
+const PARENT_PID: &str = "CHUNKCOMM_PARENT_PID";
+const INDEX: &str = "CHUNKCOMM_INDEX";
+const COUNT: &str = "CHUNKCOMM_COUNT";
+const TOKEN: &str = "CHUNKCOMM_TOKEN";
+const CPU: &str = "CHUNKCOMM_CPU";
+/// Variable with the number of lines at the start of the standard input, which then stays open and
+/// empty.
+const WORDS: &str = "CHUNKCOMM_WORDS";
+/// Longest of these lines, in bytes.
+const WORD_BYTES_MAX: u64 = 4096;
+
+/// Exit status of a child whose environment cannot be read.
+const STATUS_BAD_PLACE: i32 = 2;
+/// Exit status of a child whose parent is gone; nobody waits for it.
+const STATUS_ORPHAN: i32 = 3;
+
+/// A random number by which a parent recognises its children. Its `Debug` form hides it.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Token([u8; 16]);
+
+impl Token {
+    /// A fresh token from the system's random numbers.
+    ///
+    /// # Errors
+    /// The system provides none.
+    pub fn random() -> Result<Token, getrandom::Error> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)?;
+        Ok(Token(bytes))
+    }
+
+    fn to_hex(self) -> String {
+        format!("{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+impl FromStr for Token {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Token, Self::Err> {
+        Ok(Token(u128::from_str_radix(text, 16)?.to_be_bytes()))
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+/// Place of a started copy among the children of its parent.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ChildPlace {
+    /// Address of the parent.
+    pub parent: Address,
+    /// Index of this child, from 0.
+    pub index: usize,
+    /// Number of children started together.
+    pub count: usize,
+    /// Token of these children only.
+    pub token: Token,
+    /// Credential for the children, if the parent's launcher was given one.
+    pub credential: Option<Credential>,
+}
+
+/// The place of this process among the children of a [`Launcher`](super::Launcher); `None` when no
+/// launcher started it.
+///
+/// Call it first thing in `main`, before threads are started. In a child the first call ties its
+/// life to the parent's: from then on a thread reads standard input and ends the process when the
+/// parent is gone. On Linux the kernel does the same. A child has no standard input of its own: on
+/// Unix it is empty, elsewhere reading it waits. On Linux the process is pinned where the launcher
+/// asked for it.
+///
+/// Programs that a child starts itself inherit its environment. Where such a program uses this
+/// crate, clear the variables whose names begin with `CHUNKCOMM_`; otherwise it takes itself for a
+/// child whose parent is gone.
+///
+/// A place that cannot be read ends the process with status 2 and a message on stderr; a child that
+/// went on without its place would start children itself.
+pub fn child() -> Option<ChildPlace> {
+    static PLACE: OnceLock<Option<ChildPlace>> = OnceLock::new();
+    PLACE
+        .get_or_init(|| {
+            if !is_child() {
+                return None;
+            }
+            match take_place() {
+                Ok(place) => Some(place),
+                Err(error) => {
+                    eprintln!("this process cannot read its place as a child: {error}");
+                    process::exit(STATUS_BAD_PLACE);
+                }
+            }
+        })
+        .clone()
+}
+
+/// Whether a launcher started this process.
+pub(crate) fn is_child() -> bool {
+    env::var_os(PARENT).is_some()
+}
+
+/// Writes a place into the environment of a child to be.
+pub(super) fn tell(
+    command: &mut Command,
+    parent: &Address,
+    index: usize,
+    count: usize,
+    token: Token,
+    cpu: Option<usize>,
+) {
+    command
+        .env(PARENT, parent.to_string())
+        .env(PARENT_PID, process::id().to_string())
+        .env(INDEX, index.to_string())
+        .env(COUNT, count.to_string())
+        .env(TOKEN, token.to_hex());
+    match cpu {
+        Some(cpu) => command.env(CPU, cpu.to_string()),
+        None => command.env_remove(CPU),
+    };
+}
+
+/// Writes the number of lines in the standard input of a child to be.
+pub(super) fn tell_of_words(command: &mut Command, count: usize) {
+    match count {
+        0 => command.env_remove(WORDS),
+        _ => command.env(WORDS, count.to_string()),
+    };
+}
+
+fn take_place() -> Result<ChildPlace, String> {
+    let parent_pid: u32 = variable(PARENT_PID)?;
+    let mut place = ChildPlace {
+        parent: variable(PARENT)?,
+        index: variable(INDEX)?,
+        count: variable(COUNT)?,
+        token: variable(TOKEN)?,
+        credential: None,
+    };
+    if env::var_os(CPU).is_some() {
+        pin(variable(CPU)?)?;
+    }
+    let count = if env::var_os(WORDS).is_some() { variable(WORDS)? } else { 0 };
+    let words = end_with_parent(parent_pid, count)?;
+    if let Some(line) = words.first() {
+        let read = line.parse::<Credential>();
+        let read = read.map_err(|error| format!("the credential it was told: {error:?}"))?;
+        place.credential = Some(read);
+    }
+    Ok(place)
+}
+
+fn variable<T: FromStr<Err: fmt::Display>>(name: &str) -> Result<T, String> {
+    let text = env::var(name).map_err(|error| format!("{name}: {error}"))?;
+    text.parse().map_err(|error| format!("{name}={text}: {error}"))
+}
+
+/// Ends this process with its parent: by the portable way (a thread that reads standard input to
+/// its end) always, and also by the kernel's, since a stopped child has no thread that reads.
+fn end_with_parent(parent_pid: u32, words: usize) -> Result<Vec<String>, String> {
+    let words = after_words(words).map_err(|error| format!("standard input: {error}"))?;
+    if !portable_only() {
+        die_with_parent(parent_pid);
+    }
+    Ok(words)
+}
+
+/// Reads `count` lines from standard input. From then on a thread reads on, and ends the process
+/// when the input ends.
+///
+/// # Errors
+/// The input ends before, a line is too long, or there is no thread.
+pub(crate) fn after_words(count: usize) -> io::Result<Vec<String>> {
+    let (told, tells) = std::sync::mpsc::sync_channel(1);
+    std::thread::Builder::new().name("chunkcomm-parent".into()).spawn(move || {
+        let mut input = io::stdin().lock();
+        let words = (0..count).map(|_| read_word(&mut input)).collect::<io::Result<Vec<_>>>();
+        drop(input);
+        let taken = words.and_then(|words| Ok((words, take_input()?)));
+        // The caller waits for the words.
+        let mut input = match taken {
+            Ok((words, input)) => {
+                let _ = told.send(Ok(words));
+                input
+            }
+            Err(error) => return drop(told.send(Err(error))),
+        };
+        let mut ignored = [0; 256];
+        while input.read(&mut ignored).is_ok_and(|bytes| bytes > 0) {}
+        process::exit(STATUS_ORPHAN);
+    })?;
+    tells.recv().unwrap_or_else(|_| Err(io::ErrorKind::UnexpectedEof.into()))
+}
+
+/// Takes the pipe from the parent away from standard input, which is empty from then on. Otherwise
+/// the program, or one that it starts, would wait for ever for a word of the parent.
+#[cfg(unix)]
+fn take_input() -> io::Result<impl io::Read> {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+    let pipe = io::stdin().as_fd().try_clone_to_owned()?;
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    Ok(File::from(pipe))
+}
+
+#[cfg(not(unix))]
+fn take_input() -> io::Result<impl io::Read> {
+    Ok(io::stdin())
+}
+
+fn read_word(input: &mut io::StdinLock<'_>) -> io::Result<String> {
+    let mut line = String::new();
+    input.take(WORD_BYTES_MAX).read_line(&mut line)?;
+    match line.strip_suffix('\n') {
+        Some(word) => Ok(word.to_owned()),
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// Asks the kernel to end this process with its parent. A kernel may forbid that; the pipe is there
+/// for that case too.
+#[cfg(target_os = "linux")]
+fn die_with_parent(parent_pid: u32) {
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    // A parent that ended before the request sends no signal.
+    if std::os::unix::process::parent_id() != parent_pid {
+        process::exit(STATUS_ORPHAN);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn die_with_parent(_parent_pid: u32) {}
+
+#[cfg(target_os = "linux")]
+fn pin(cpu: usize) -> Result<(), String> {
+    use rustix::thread::{CpuSet, sched_setaffinity};
+    if portable_only() || cpu >= CpuSet::MAX_CPU {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).map_err(|error| format!("pinning to processor {cpu}: {error}"))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn pin(_cpu: usize) -> Result<(), String> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_survives_its_text_and_hides_in_debug() {
+        let token = Token::random().unwrap();
+        assert_eq!(token.to_hex().parse::<Token>().unwrap(), token);
+        assert_ne!(token, Token::random().unwrap());
+        assert_eq!(format!("{token:?}"), "Token(..)");
+        assert!("not hex".parse::<Token>().is_err());
+    }
+
+    #[test]
+    fn this_test_is_nobodys_child() {
+        assert!(child().is_none());
+    }
+}

@@ -1,0 +1,77 @@
+//! One program on many machines, on top of [`chunkcomm`]: calls, processes, channel ends that
+//! travel in messages, and clusters.
+//!
+//! For programs whose nodes ask each other for work. A program that only needs channels between
+//! nodes it dials itself needs `chunkcomm` alone.
+//!
+//! ```text
+//!     Cluster      members, names, barriers; launchers start it        cluster, launch
+//!     Process      "run this there, with these streams"                process, registry
+//!     ports        channel ends and values that travel in messages     moving
+//!     calls        requests and their answers                          call
+//!     ---------------------------------------------------------------------------------
+//!     chunkcomm    nodes, channels, links
+//! ```
+//!
+//! A node has these as methods of three traits, [`NodeExt`], [`NodeBuilderExt`] and [`SenderExt`],
+//! which the [`prelude`] brings:
+//!
+//! ```
+//! use chunkcomm::Node;
+//! use chunkcomm_cluster::prelude::*;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = Node::builder().listen("127.0.0.1:0".parse()?).build().await?;
+//! let _service = server.serve("root", |x: f64| async move { Ok::<_, String>(x.sqrt()) })?;
+//!
+//! let client = Node::builder().build().await?;
+//! let peer = client.connect(&server.addresses()[0]).await?;
+//! let root = client.call_client::<f64, f64>(&peer, "root")?;
+//! assert_eq!(root.call(&9.0).await?, 3.0);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Reading order:
+//!
+//! - [`call`] for requests and their answers;
+//! - [`SendingPort`] and [`Value`], ends that travel;
+//! - [`mod@process`] for functions that other nodes run, with [`Registry`];
+//! - [`Cluster`] for programs on many machines, and [`launch`] for processes of this machine.
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `tls` | yes | Credentials and TLS, as in `chunkcomm`. |
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod call;
+pub mod cluster;
+mod ext;
+pub mod launch;
+mod layer;
+mod moving;
+pub mod process;
+pub mod proto;
+pub mod registry;
+mod report;
+mod sync;
+#[cfg(test)]
+mod tests;
+
+/// The extension traits: `use chunkcomm_cluster::prelude::*`.
+pub mod prelude {
+    pub use crate::ext::{NodeBuilderExt, NodeExt, SenderExt};
+}
+
+pub use call::{CallClient, CallError, Service};
+pub use cluster::{Cluster, ClusterConfig};
+pub use ext::{NodeBuilderExt, NodeExt, SenderExt};
+pub use moving::error::{HandOverError, PortError, ValueError};
+pub use moving::ports::{Arriving, Departing, ReceivingPort, SendingPort};
+pub use moving::value::{Value, ValuePort, ValueSource, ValueWriter};
+pub use process::{Process, ProcessContext, ProcessHandle};
+pub use registry::{Function, Registry};
+pub use report::{CallsReport, MovingReport};

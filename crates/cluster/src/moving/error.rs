@@ -1,0 +1,139 @@
+//! Errors of channel ends that move, and of values.
+
+use chunkcomm::{ConnectError, OpenError, RecvError, SendError};
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+/// Why the two ends of a channel do not meet, or nothing more comes on it.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum PortError {
+    /// The far end was dropped before it was connected.
+    Dropped {
+        /// Name of the node that dropped it.
+        by: String,
+    },
+    /// The far end is lost: a node that had it is gone, or nobody took the message that
+    /// carried it.
+    Lost {
+        /// The known cause.
+        why: String,
+    },
+    /// The end's home cannot be reached.
+    Unreachable {
+        /// The home's name.
+        home: String,
+        /// The error of the last attempt; `None` when the home listens nowhere and there is
+        /// no link with it.
+        cause: Option<Arc<ConnectError>>,
+    },
+    /// The end did not come in a message: it was decoded by other means.
+    Stray,
+    /// The channel to the end's home could not be opened.
+    Open(Arc<OpenError>),
+    /// The receiver of the connected channel failed.
+    Receive(RecvError),
+    /// The sender of the connected channel failed.
+    Send(SendError),
+    /// The system gave no random numbers.
+    System(Arc<std::io::Error>),
+}
+
+impl fmt::Display for PortError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PortError::Dropped { by } => {
+                write!(f, "the far end was dropped at {by} before it was connected")
+            }
+            PortError::Lost { why } => write!(f, "the far end is lost: {why}"),
+            PortError::Unreachable { home, cause: Some(_) } => {
+                write!(f, "{home}, where the other end is, cannot be reached")
+            }
+            PortError::Unreachable { home, cause: None } => {
+                write!(f, "{home}, where the other end is, listens nowhere")
+            }
+            PortError::Stray => f.write_str("this channel end did not come in a message"),
+            PortError::Open(_) => f.write_str("the channel to the other end could not be opened"),
+            PortError::Receive(error) => error.fmt(f),
+            PortError::Send(error) => error.fmt(f),
+            PortError::System(_) => f.write_str("the system gave no random numbers"),
+        }
+    }
+}
+
+chunkcomm_proto::debug_with_causes!(PortError);
+
+impl Error for PortError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            PortError::Unreachable { cause: Some(error), .. } => Some(error.as_ref()),
+            PortError::Open(error) => Some(error.as_ref()),
+            PortError::Receive(error) => error.source(),
+            PortError::Send(error) => error.source(),
+            PortError::System(error) => Some(error.as_ref()),
+            _ => None,
+        }
+    }
+}
+
+/// Error of handing over a value with ends in it. It gives the value back, with its ends.
+pub struct HandOverError<T> {
+    /// The value that was not sent.
+    pub value: T,
+    /// The reason.
+    pub error: SendError,
+}
+
+impl<T> fmt::Debug for HandOverError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&chunkcomm::with_causes(self))
+    }
+}
+
+impl<T> fmt::Display for HandOverError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<T> Error for HandOverError<T> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.source()
+    }
+}
+
+/// Why a [`Value`](crate::Value) has no value.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum ValueError {
+    /// The value's writer was dropped without writing.
+    Unwritten {
+        /// Name of the node that dropped it.
+        by: String,
+    },
+    /// The value cannot come any more.
+    Port(PortError),
+}
+
+impl fmt::Display for ValueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ValueError::Unwritten { by } => {
+                write!(f, "the value's writer was dropped at {by} without writing")
+            }
+            ValueError::Port(error) => error.fmt(f),
+        }
+    }
+}
+
+chunkcomm_proto::debug_with_causes!(ValueError);
+
+impl Error for ValueError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            ValueError::Unwritten { .. } => None,
+            ValueError::Port(error) => error.source(),
+        }
+    }
+}

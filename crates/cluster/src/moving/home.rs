@@ -1,0 +1,123 @@
+//! The ends whose home is this node. The channels that others open to them arrive here.
+
+use crate::proto::custody::Fate;
+use crate::sync::{Wakers, locked};
+use chunkcomm::layer::Opened;
+use chunkcomm::layer::RawReceiver;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+/// Prefix of the names of channels to such ends.
+pub(crate) const PORT_PREFIX: &str = "\0the channel of a port\0";
+
+/// The name of the channel to the end with this number.
+pub(crate) fn name_of(number: u128) -> String {
+    format!("{PORT_PREFIX}{number:032x}")
+}
+
+/// Number of the end that a channel of this name is for.
+pub(crate) fn number_of(name: &str) -> Option<u128> {
+    let number = name.strip_prefix(PORT_PREFIX)?;
+    u128::from_str_radix(number, 16).ok()
+}
+
+/// Ends that were made here and are not connected yet, by number. The number is random: only a node
+/// that received it can connect.
+#[derive(Default)]
+pub(crate) struct Homes(Mutex<HashMap<u128, Arc<Slot>>>);
+
+/// Place where an end waits for its channel.
+pub(crate) struct Slot {
+    fingerprint: u64,
+    state: Mutex<State>,
+}
+
+enum State {
+    Waiting(Wakers),
+    Connected(RawReceiver),
+    Ended(Fate),
+    Taken,
+}
+
+impl Homes {
+    /// Adds a new end of this type.
+    pub(crate) fn add(&self, number: u128, fingerprint: u64) -> Arc<Slot> {
+        let state = Mutex::new(State::Waiting(Wakers::default()));
+        let slot = Arc::new(Slot { fingerprint, state });
+        locked(&self.0).insert(number, Arc::clone(&slot));
+        slot
+    }
+
+    /// Removes an end: nobody waits for its channel any more.
+    pub(crate) fn remove(&self, number: u128) {
+        locked(&self.0).remove(&number);
+    }
+
+    /// Connects an end with the channel that a peer opened. `Err` when there is no such end, it has
+    /// a channel, or it has another type.
+    pub(super) fn connect(&self, number: u128, opened: Opened) -> Result<(), Box<Opened>> {
+        let mut homes = locked(&self.0);
+        if !homes.get(&number).is_some_and(|slot| opened.is_of(slot.fingerprint)) {
+            return Err(Box::new(opened));
+        }
+        let slot = homes.remove(&number);
+        drop(homes);
+        if let Some(slot) = slot {
+            slot.set(State::Connected(opened.into_receiver()));
+        }
+        Ok(())
+    }
+
+    /// Notes the fate of the far end with this number; ignored once that is connected.
+    pub(super) fn ended(&self, number: u128, fate: Fate) {
+        let slot = locked(&self.0).remove(&number);
+        if let Some(slot) = slot {
+            slot.set(State::Ended(fate));
+        }
+    }
+
+    /// Marks all waiting ends as lost.
+    pub(super) fn end_all(&self, why: &str) {
+        let homes = std::mem::take(&mut *locked(&self.0));
+        for slot in homes.values() {
+            slot.set(State::Ended(Fate::Lost { why: why.to_owned() }));
+        }
+    }
+
+    /// Number of waiting ends.
+    pub(crate) fn count(&self) -> usize {
+        locked(&self.0).len()
+    }
+}
+
+impl Slot {
+    fn set(&self, state: State) {
+        let before = std::mem::replace(&mut *locked(&self.state), state);
+        if let State::Waiting(waiting) = before {
+            waiting.wake();
+        }
+    }
+
+    /// Waits for the channel, or for the fate of the far end instead. To be polled until it is
+    /// ready.
+    pub(crate) fn poll_connected(
+        &self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<RawReceiver, Fate>> {
+        let mut state = locked(&self.state);
+        match &mut *state {
+            State::Waiting(waiting) => {
+                waiting.add(context.waker());
+                Poll::Pending
+            }
+            State::Ended(fate) => Poll::Ready(Err(fate.clone())),
+            State::Taken => Poll::Ready(Err(Fate::Connected)),
+            State::Connected(_) => match std::mem::replace(&mut *state, State::Taken) {
+                State::Connected(end) => Poll::Ready(Ok(end)),
+                // Unreachable: the state was checked under the same lock.
+                _ => Poll::Pending,
+            },
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! A line: the words of two nodes about ends that move and about processes, on a channel each way
+//! beside all others of a link.
+
+use super::Moving;
+use crate::process::words::ProcessWord;
+use crate::proto::custody::Word;
+use chunkcomm::layer::{Link, Next, Opened, Outcome, RawReceiver, share_last_woken};
+use chunkcomm::{LinkError, SendError, with_causes};
+use chunkcomm_proto::codec;
+use serde::{Deserialize, Serialize};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// The name of the channel; no user's name begins with a zero byte by accident.
+pub(crate) const WORDS_CHANNEL: &str = "\0chunkcomm.words";
+
+/// Name of the words, compared instead of a type. It stays: their form depends on the version that
+/// the link agreed on.
+const WORDS_SCHEMA: &str = "chunkcomm.words/1";
+
+/// Words that wait to be sent, at most; while there are more, the peer's words are not read. A peer
+/// that makes us answer and does not listen costs no more memory than these.
+const WORDS_WAITING_MAX: usize = 64 * 1024;
+
+/// Bytes of processes' inputs that wait to be sent, at most; creating a process waits beyond that.
+const INPUTS_WAITING_BYTES_MAX: usize = 4 << 20;
+
+/// A word on a line.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum LineWord {
+    Custody(Word),
+    Process(ProcessWord),
+}
+
+impl LineWord {
+    /// Size of the input in the word, in bytes.
+    fn input_bytes(&self) -> usize {
+        match self {
+            LineWord::Process(ProcessWord::Create(create)) => create.input.0.len(),
+            _ => 0,
+        }
+    }
+}
+
+/// Our side of the line beside one link.
+pub(crate) struct Line {
+    pub(crate) number: u64,
+    pub(crate) link: Link,
+    words: UnboundedSender<LineWord>,
+    waiting: Arc<Waiting>,
+}
+
+/// Counters of the words that wait to be sent.
+#[derive(Default)]
+struct Waiting {
+    count: AtomicUsize,
+    /// Bytes of the inputs in them.
+    input_bytes: AtomicUsize,
+    /// Whether the line has ended: none of them will be sent.
+    over: AtomicBool,
+    fewer: Notify,
+}
+
+impl Waiting {
+    fn are_many(&self) -> bool {
+        self.count.load(Ordering::Relaxed) >= WORDS_WAITING_MAX
+            && !self.over.load(Ordering::Relaxed)
+    }
+
+    fn are_large(&self) -> bool {
+        self.input_bytes.load(Ordering::Relaxed) >= INPUTS_WAITING_BYTES_MAX
+            && !self.over.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, word: &LineWord) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.input_bytes.fetch_add(word.input_bytes(), Ordering::Relaxed);
+    }
+
+    fn remove(&self, word: &LineWord) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        self.input_bytes.fetch_sub(word.input_bytes(), Ordering::Relaxed);
+    }
+
+    fn end(&self) {
+        self.over.store(true, Ordering::Release);
+        self.fewer.notify_waiters();
+    }
+}
+
+/// A line, for its users that send words on it.
+pub(crate) type Saying = Arc<Line>;
+
+impl Line {
+    pub(super) fn start(moving: &Arc<Moving>, number: u64, link: &Link) -> Arc<Line> {
+        let (words, to_say) = unbounded_channel();
+        let waiting = Arc::<Waiting>::default();
+        let line =
+            Arc::new(Line { number, link: link.clone(), words, waiting: Arc::clone(&waiting) });
+        let (moving, kept) = (Arc::downgrade(moving), Arc::clone(&line));
+        let runtime = moving.upgrade().map(|moving| moving.runtime.clone());
+        let task = async move {
+            let link = kept.link.clone();
+            let mut ended = std::pin::pin!(poll_fn(|context| link.poll_ended(context)));
+            let speaking = speak(link.clone(), to_say, waiting);
+            let end = tokio::select! {
+                biased;
+                error = &mut ended => LineEnd::Lost(error),
+                end = speaking => end,
+            };
+            kept.waiting.end();
+            if let Some(moving) = moving.upgrade() {
+                moving.line_ended(&kept, &end);
+            }
+        };
+        if let Some(runtime) = runtime {
+            runtime.spawn(task);
+            share_last_woken();
+        }
+        line
+    }
+
+    /// Whether nothing is sent on it any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.waiting.over.load(Ordering::Acquire)
+    }
+
+    /// Sends a word, in order, as soon as possible.
+    pub(crate) fn say(&self, word: LineWord) {
+        self.waiting.add(&word);
+        // Fails when the line has ended; nobody reads the word then.
+        let _ = self.words.send(word);
+        share_last_woken();
+    }
+
+    /// Reads the peer's words from the channel that it opened.
+    pub(super) fn hear(
+        self: &Arc<Self>,
+        moving: &Arc<Moving>,
+        opened: Opened,
+    ) -> Result<(), Box<Opened>> {
+        if !opened.is_words(WORDS_SCHEMA) {
+            return Err(Box::new(opened));
+        }
+        let (line, weak) = (Arc::clone(self), Arc::downgrade(moving));
+        let mut words = opened.into_receiver();
+        moving.runtime.spawn(async move {
+            while let Some(word) = next_word(&mut words).await {
+                line.wait_for_fewer().await;
+                let Some(moving) = weak.upgrade() else { return };
+                match word {
+                    LineWord::Custody(word) => {
+                        moving.custody(|custody| custody.handle_word(line.number, word));
+                    }
+                    LineWord::Process(word) => {
+                        crate::process::heard(&moving, &line, word);
+                    }
+                }
+            }
+        });
+        Ok(())
+    }
+
+    async fn wait_for_fewer(&self) {
+        self.wait_while(Waiting::are_many).await;
+    }
+
+    /// Waits until one more process can be asked for.
+    pub(crate) async fn wait_for_room(&self) {
+        self.wait_while(|waiting| waiting.are_many() || waiting.are_large()).await;
+    }
+
+    async fn wait_while(&self, waits: impl Fn(&Waiting) -> bool) {
+        loop {
+            let fewer = self.waiting.fewer.notified();
+            if !waits(&self.waiting) {
+                return;
+            }
+            fewer.await;
+        }
+    }
+}
+
+/// The next word of the peer; `None` at the end of the session. An invalid word ends the session.
+async fn next_word(words: &mut RawReceiver) -> Option<LineWord> {
+    tokio::task::coop::consume_budget().await;
+    loop {
+        if let Some(word) = words.take_with(codec::decode::<LineWord>) {
+            if let Ok(word) = word {
+                return Some(word);
+            }
+            words.malformed();
+            return None;
+        }
+        match poll_fn(|context| words.poll_next(context)).await {
+            Next::Ended(Outcome::Done | Outcome::Lost(..)) => return None,
+            Next::Message | Next::Empty => {}
+        }
+    }
+}
+
+/// Why nothing is sent on a line any more.
+pub(crate) enum LineEnd {
+    /// The session has ended, or the peer's words make no sense.
+    Lost(LinkError),
+    /// The peer takes no words: its node has no ends and runs no processes.
+    Refused(LinkError),
+}
+
+impl LineEnd {
+    pub(crate) fn error(&self) -> &LinkError {
+        match self {
+            LineEnd::Lost(error) | LineEnd::Refused(error) => error,
+        }
+    }
+}
+
+/// Sends the waiting words, many at once; returns the reason that ends it.
+async fn speak(
+    link: Link,
+    mut to_say: UnboundedReceiver<LineWord>,
+    waiting: Arc<Waiting>,
+) -> LineEnd {
+    let gone = || LineEnd::Lost(link.closed());
+    let Some(first) = to_say.recv().await else { return gone() };
+    let mut sender = match link.open_words(WORDS_CHANNEL, WORDS_SCHEMA) {
+        Ok(sender) => sender,
+        Err(error) => return LineEnd::Lost(error),
+    };
+    let mut next = Some(first);
+    loop {
+        while let Some(word) = next {
+            if let Err(error) = sender.send(&word).await {
+                return not_taken(&link, &error);
+            }
+            waiting.remove(&word);
+            next = to_say.try_recv().ok();
+        }
+        waiting.fewer.notify_waiters();
+        sender.urgent();
+        next = tokio::select! {
+            word = to_say.recv() => word,
+            error = sender.failed() => return not_taken(&link, &error),
+        };
+        if next.is_none() {
+            return gone();
+        }
+    }
+}
+
+fn not_taken(link: &Link, error: &SendError) -> LineEnd {
+    let why = format!("it takes no word of ends and processes: {}", with_causes(error));
+    let error_of_link = link.gone(why);
+    match error {
+        SendError::Refused(_) => LineEnd::Refused(error_of_link),
+        _ => LineEnd::Lost(error_of_link),
+    }
+}

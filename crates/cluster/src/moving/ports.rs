@@ -1,0 +1,292 @@
+//! Channel ends that travel in messages, [`SendingPort`] and [`ReceivingPort`], and the ends that
+//! stay at their home, [`Arriving`] and [`Departing`].
+
+mod staying;
+
+pub use staying::{Arriving, Departing};
+
+use super::crossing::{self, Held, Leaving};
+use super::error::{HandOverError, PortError};
+use super::home;
+use super::reaching::{home_address, peer_of};
+use crate::NodeExt;
+use crate::layer::moving;
+use crate::proto::custody::Origin;
+use bytes::Bytes;
+use chunkcomm::layer::{Fingerprint, Link, Waiting, described, entropy, needs_link, raw_sender};
+use chunkcomm::{ChannelOptions, Lane, Node, OpenError, SendError, Sender};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// The sending end of a channel on its way to the node that uses it.
+///
+/// It can be part of a message. The node that gets it connects it directly to its home, past the
+/// nodes that passed it on.
+///
+/// [`NodeExt::sending_port`](crate::NodeExt::sending_port) makes it. That node is its *home*, where its values arrive. It moves in
+/// messages that [`SenderExt::hand_over`](crate::SenderExt::hand_over) sends and in the input of a process. [`Sender::send`] leaves
+/// the value with the caller and therefore refuses it.
+///
+/// If it is dropped unconnected, at any node, its home learns that: [`Arriving`] returns
+/// [`PortError::Dropped`]. The home also learns that the message is not taken, or that a node
+/// that has the port dies ([`PortError::Lost`]). A node that only passed it on must live until it
+/// is connected.
+///
+/// It can be connected once, by whoever has its number, which is random: a second time is refused.
+pub struct SendingPort<T> {
+    /// The end's custody; `None` where it was decoded outside of a message.
+    held: Option<Arc<Held>>,
+    address: PortAddress,
+    types: PhantomData<fn(&T)>,
+}
+
+/// The destination of a port: number, home, lane.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct PortAddress {
+    number: u128,
+    home: HomeAddress,
+    express: bool,
+}
+
+/// The node where a port was made.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct HomeAddress {
+    pub(crate) incarnation: u128,
+    pub(crate) name: String,
+    pub(crate) addresses: Vec<String>,
+}
+
+/// A port in a message. `carries` is always `None`: it makes `T` part of the port's description.
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "SendingPort")]
+struct Packed<T> {
+    hop: u64,
+    address: PortAddress,
+    carries: Option<T>,
+}
+
+impl<T> fmt::Debug for SendingPort<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendingPort").field("home", &self.address.home.name).finish_non_exhaustive()
+    }
+}
+
+impl<T: Serialize> Serialize for SendingPort<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Some(held) = &self.held else {
+            return Err(serde::ser::Error::custom(PortError::Stray));
+        };
+        let hop = crossing::pack(held).map_err(serde::ser::Error::custom)?;
+        Packed::<T> { hop, address: self.address.clone(), carries: None }.serialize(serializer)
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for SendingPort<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SendingPort<T>, D::Error> {
+        needs_link();
+        let Packed { hop, address, carries: _ } = Packed::<T>::deserialize(deserializer)?;
+        Ok(SendingPort { held: crossing::unpack(hop), address, types: PhantomData })
+    }
+}
+
+impl<T: Serialize + DeserializeOwned> SendingPort<T> {
+    /// Connects the port with its home, by an existing link or by dialling. Data may follow at
+    /// once.
+    ///
+    /// # Errors
+    ///
+    /// The home cannot be reached. Whether the other end is still there is not known yet: a
+    /// later call on the sender reports it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the port is dropped, and the other end learns that.
+    pub async fn connect(self) -> Result<Sender<T>, PortError> {
+        let held = self.held.ok_or(PortError::Stray)?;
+        let PortAddress { number, home, express } = self.address;
+        let peer = peer_of(&held.node, &home).await?;
+        let options = options().lane(lane(express));
+        let name = home::name_of(number);
+        let mut sender = held
+            .node
+            .open_with::<T>(&peer, &name, options)
+            .await
+            .map_err(|error| PortError::Open(Arc::new(error)))?;
+        let channel = raw_sender(&mut sender).watch();
+        held.gone();
+        moving(&held.node).connected(held.origin, channel);
+        Ok(sender)
+    }
+}
+
+impl<T> SendingPort<T> {
+    /// Name of the node where the values arrive.
+    #[must_use]
+    pub fn home(&self) -> &str {
+        &self.address.home.name
+    }
+}
+
+/// The receiving end of a channel on its way to the node that uses it; [`SendingPort`] is the
+/// sending one. [`NodeExt::receiving_port`](crate::NodeExt::receiving_port) makes it; that node sends by [`Departing`].
+///
+/// It is a sending port for a sending port. The node that connects it sends a port home, by which
+/// the values come. So the sender waits for one message before it can send the first value.
+#[derive(Serialize, Deserialize)]
+#[serde(
+    rename = "ReceivingPort",
+    bound(serialize = "T: Serialize", deserialize = "T: DeserializeOwned")
+)]
+pub struct ReceivingPort<T> {
+    back: SendingPort<SendingPort<T>>,
+    express: bool,
+}
+
+impl<T> fmt::Debug for ReceivingPort<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReceivingPort").field("home", &self.home()).finish_non_exhaustive()
+    }
+}
+
+impl<T> ReceivingPort<T> {
+    /// Name of the node that the values come from.
+    #[must_use]
+    pub fn home(&self) -> &str {
+        self.back.home()
+    }
+}
+
+impl<T: Serialize + DeserializeOwned> ReceivingPort<T> {
+    /// Connects the port with its home: from now on the values come here.
+    ///
+    /// # Errors
+    ///
+    /// The home cannot be reached. If the other end is gone, receiving fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the port is dropped, and the other end learns that.
+    pub async fn connect(self) -> Result<Arriving<T>, PortError> {
+        let node = self.back.held.as_ref().map(|held| held.node.clone()).ok_or(PortError::Stray)?;
+        let (there, here) = sending_port::<T>(&node, lane(self.express))?;
+        let mut back = self.back.connect().await?;
+        hand_over(&mut back, there).await.map_err(|failed| PortError::Send(failed.error))?;
+        raw_sender(&mut back).urgent();
+        Ok(here)
+    }
+}
+
+fn lane(express: bool) -> Lane {
+    if express { Lane::Express } else { Lane::Bulk }
+}
+
+/// Makes a sending end to hand over, and the end where its values arrive here.
+pub(crate) fn sending_port<T>(
+    node: &Node,
+    lane: Lane,
+) -> Result<(SendingPort<T>, Arriving<T>), PortError>
+where
+    T: Serialize + DeserializeOwned,
+{
+    let refused = |error| PortError::Open(Arc::new(OpenError::Type(error)));
+    let Fingerprint { hash, carries, .. } = described::<T>(&options()).map_err(refused)?;
+    let mut random = [0; 16];
+    entropy::fill(&mut random)
+        .map_err(|error| PortError::System(Arc::new(std::io::Error::other(error))))?;
+    let number = u128::from_le_bytes(random);
+    let slot = moving(node).homes.add(number, hash);
+    let address = PortAddress { number, home: home_address(node), express: lane == Lane::Express };
+    let held = Some(Held::new(node.clone(), Origin::Home(number)));
+    let there = SendingPort { held, address, types: PhantomData };
+    let here = Arriving::new(slot, number, node.clone(), carries);
+    Ok((there, here))
+}
+
+/// Makes a receiving end to hand over, and the end that sends to it from here.
+pub(crate) fn receiving_port<T>(
+    node: &Node,
+    lane: Lane,
+) -> Result<(ReceivingPort<T>, Departing<T>), PortError>
+where
+    T: Serialize + DeserializeOwned,
+{
+    let (back, there) = sending_port::<SendingPort<T>>(node, Lane::Express)?;
+    Ok((ReceivingPort { back, express: lane == Lane::Express }, Departing { there }))
+}
+
+fn options() -> ChannelOptions {
+    ChannelOptions::default()
+}
+
+/// See [`SenderExt::hand_over`](crate::SenderExt::hand_over).
+pub(crate) async fn hand_over<T: Serialize>(
+    sender: &mut Sender<T>,
+    value: T,
+) -> Result<(), HandOverError<T>> {
+    let failed = |value, error| Err(HandOverError { value, error });
+    let raw = raw_sender(sender);
+    let moving = moving(&raw.peer().node());
+    let line = moving.line(&Link::of(raw.peer()));
+    let leaving = Leaving::new(&moving, &line, moving.carrier(raw));
+    let (bytes, leaving) = match pack(&value, leaving) {
+        Ok(packed) => packed,
+        Err(error) => return failed(value, error),
+    };
+    match raw.stage_later(Waiting::Bytes(&bytes)).await {
+        Ok(()) => {
+            leaving.accepted();
+            Ok(())
+        }
+        Err(error) => {
+            drop(leaving);
+            failed(value, error)
+        }
+    }
+}
+
+/// Encodes `value` with the ends in it.
+pub(crate) fn pack<T: Serialize>(
+    value: &T,
+    leaving: Leaving,
+) -> Result<(Bytes, Leaving), SendError> {
+    let mut bytes = Vec::new();
+    let (encoded, leaving) =
+        leaving.during(|| chunkcomm_proto::codec::encode_into_vec(value, &mut bytes));
+    encoded.map_err(|error| SendError::Encode(Arc::new(error)))?;
+    Ok((bytes.into(), leaving))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::MovingReport;
+
+    #[tokio::test]
+    async fn an_end_is_connected_once() {
+        let listens = Node::builder().listen("127.0.0.1:0".parse().unwrap());
+        let home = listens.build().await.unwrap();
+        let node = Node::builder().build().await.unwrap();
+        let peer = node.connect(&home.addresses()[0]).await.unwrap();
+        let (port, mut here) = home.sending_port::<u64>().unwrap();
+        let name = home::name_of(port.address.number);
+        let open = || node.open::<u64>(&peer, &name);
+        // An end of another type is not connected.
+        let mut wrong = node.open::<u32>(&peer, &name).await.unwrap();
+        wrong.send(&1).await.unwrap();
+        assert!(matches!(wrong.closed().await, SendError::Refused(_)));
+        let mut first = open().await.unwrap();
+        first.send(&5).await.unwrap();
+        assert_eq!(here.recv().await.unwrap(), Some(5));
+        // As after decoding the message twice.
+        let mut second = open().await.unwrap();
+        second.send(&6).await.unwrap();
+        assert!(matches!(second.closed().await, SendError::Refused(_)));
+        first.send(&7).await.unwrap();
+        assert_eq!(here.recv().await.unwrap(), Some(7));
+        drop(port);
+        assert_eq!(home.moving_report(), MovingReport::default());
+    }
+}

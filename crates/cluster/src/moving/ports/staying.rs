@@ -1,0 +1,178 @@
+//! The ends that stay at home when their other end travels.
+
+use super::SendingPort;
+use crate::layer::moving;
+use crate::moving::error::PortError;
+use crate::moving::home::Slot;
+use crate::proto::custody::Fate;
+use chunkcomm::Node;
+use chunkcomm::Receiver;
+use chunkcomm::Sender;
+use chunkcomm::layer::{block_on, receiver_of};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// The end where the values of a [`SendingPort`] arrive. Its sender need not be connected yet.
+///
+/// Dropping it ends the sender, as with a [`Receiver`]. The sender of a port that is connected
+/// later learns it at its first message.
+pub struct Arriving<T> {
+    slot: Arc<Slot>,
+    number: u128,
+    node: Node,
+    receiver: Option<Receiver<T>>,
+    /// Whether its values have ends in them.
+    carries: bool,
+}
+
+impl<T> fmt::Debug for Arriving<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arriving").field("receiver", &self.receiver).finish_non_exhaustive()
+    }
+}
+
+impl<T> Drop for Arriving<T> {
+    fn drop(&mut self) {
+        moving(&self.node).homes.remove(self.number);
+    }
+}
+
+impl<T> Arriving<T> {
+    /// Returns the arriving side of the end with this number; `carries`: values have ends in them.
+    pub(super) fn new(slot: Arc<Slot>, number: u128, node: Node, carries: bool) -> Arriving<T> {
+        Arriving { slot, number, node, receiver: None, carries }
+    }
+}
+
+impl<T: DeserializeOwned> Arriving<T> {
+    /// Waits until the sender has sent something or has ended, and returns the receiver. Calls on
+    /// the receiver cost nothing extra.
+    ///
+    /// # Errors
+    ///
+    /// The port was dropped or lost before it was connected.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn receiver(&mut self) -> Result<&mut Receiver<T>, PortError> {
+        poll_fn(|context| self.poll_receiver(context).map_ok(|_| ())).await?;
+        self.receiver.as_mut().ok_or(PortError::Stray)
+    }
+
+    /// As [`Arriving::receiver`], by value.
+    ///
+    /// # Errors
+    ///
+    /// As [`Arriving::receiver`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, this end is dropped.
+    pub async fn into_receiver(mut self) -> Result<Receiver<T>, PortError> {
+        self.receiver().await?;
+        self.receiver.take().ok_or(PortError::Stray)
+    }
+
+    /// Waits for the next value; `None` when the sender is done and all was taken.
+    ///
+    /// # Errors
+    ///
+    /// The port was dropped or lost before it was connected; else as [`Receiver::recv`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe: dropped before it returns, it has taken nothing.
+    pub async fn recv(&mut self) -> Result<Option<T>, PortError> {
+        match &mut self.receiver {
+            Some(receiver) => receiver.recv().await,
+            None => self.receiver().await?.recv().await,
+        }
+        .map_err(PortError::Receive)
+    }
+
+    /// As `recv`, for plain threads: the thread sleeps while it waits. Not for async code, whose
+    /// other tasks would sleep too.
+    ///
+    /// # Errors
+    ///
+    /// As `recv`.
+    pub fn blocking_recv(&mut self) -> Result<Option<T>, PortError> {
+        if self.receiver.is_none() {
+            block_on(self.receiver())?;
+        }
+        match &mut self.receiver {
+            Some(receiver) => receiver.blocking_recv().map_err(PortError::Receive),
+            None => Ok(None),
+        }
+    }
+
+    /// As `recv`, as a `poll` function.
+    ///
+    /// # Errors
+    ///
+    /// As `recv`.
+    pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<T>, PortError>> {
+        let receiver = ready!(self.poll_receiver(context))?;
+        receiver.poll_recv(context).map_err(PortError::Receive)
+    }
+
+    fn poll_receiver(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<&mut Receiver<T>, PortError>> {
+        if self.receiver.is_none() {
+            let end = ready!(self.slot.poll_connected(context)).map_err(ended)?;
+            self.receiver = Some(receiver_of(end, &self.node, self.carries));
+        }
+        Poll::Ready(self.receiver.as_mut().ok_or(PortError::Stray))
+    }
+}
+
+fn ended(fate: Fate) -> PortError {
+    match fate {
+        Fate::Dropped { by } => PortError::Dropped { by },
+        Fate::Lost { why } => PortError::Lost { why },
+        Fate::Connected => PortError::Lost { why: "it was connected before".to_owned() },
+    }
+}
+
+/// The end that sends the values of a [`ReceivingPort`](crate::ReceivingPort). Its receiver need not
+/// be known yet.
+///
+/// Dropping it ends the stream before its first value.
+pub struct Departing<T> {
+    pub(super) there: Arriving<SendingPort<T>>,
+}
+
+impl<T> fmt::Debug for Departing<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Departing").finish_non_exhaustive()
+    }
+}
+
+impl<T: Serialize + DeserializeOwned> Departing<T> {
+    /// Waits until some node has connected the port, and returns the sender to that node.
+    ///
+    /// # Errors
+    ///
+    /// The port was dropped or lost before it was connected, or the node that connected it cannot
+    /// be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, this end is dropped.
+    pub async fn connect(mut self) -> Result<Sender<T>, PortError> {
+        match self.there.recv().await? {
+            Some(port) => port.connect().await,
+            None => {
+                let why = "its receiver ended before it began".to_owned();
+                Err(PortError::Lost { why })
+            }
+        }
+    }
+}

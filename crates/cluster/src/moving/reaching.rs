@@ -1,0 +1,45 @@
+//! The way of a node to the home of a channel end that came in a message.
+
+use super::error::PortError;
+use super::ports::HomeAddress;
+use crate::layer::moving;
+use chunkcomm::layer::{Link, links};
+use chunkcomm::{Address, ConnectError, Node, Peer};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Returns the incarnation, name and addresses by which other nodes find this one.
+pub(super) fn home_address(node: &Node) -> HomeAddress {
+    let moving = moving(node);
+    let addresses = match moving.advertised() {
+        Some(addresses) => addresses.to_vec(),
+        None => node.addresses().iter().map(Address::to_string).collect(),
+    };
+    HomeAddress { incarnation: node.incarnation(), name: moving.name.clone(), addresses }
+}
+
+/// Returns the node with this address, by an existing link of either direction or by dialling.
+pub(super) async fn peer_of(node: &Node, home: &HomeAddress) -> Result<Peer, PortError> {
+    let unreachable = |cause: Option<ConnectError>| PortError::Unreachable {
+        home: home.name.clone(),
+        cause: cause.map(Arc::new),
+    };
+    if home.incarnation == node.incarnation() {
+        return node.local().await.map_err(|cause| unreachable(Some(cause)));
+    }
+    let is_home = |link: &Link| link.incarnation() == home.incarnation && link.is_alive();
+    if let Some(link) = links(node).into_iter().find(is_home) {
+        return Ok(link.peer(node));
+    }
+    let mut failed = None;
+    for address in &home.addresses {
+        let Ok(address) = address.parse::<Address>() else { continue };
+        match node.connect_within(&address, Duration::ZERO).await {
+            Ok(peer) if peer.incarnation() == home.incarnation => return Ok(peer),
+            // Another node has the address now, or it is another machine's loopback.
+            Ok(_) => {}
+            Err(error) => failed = Some(error),
+        }
+    }
+    Err(unreachable(failed))
+}

@@ -1,0 +1,194 @@
+//! [`Value`]: written once at one node, read at another.
+
+use super::ports::{Arriving, Departing, ReceivingPort, SendingPort, receiving_port, sending_port};
+use crate::moving::error::{PortError, ValueError};
+use chunkcomm::Node;
+use chunkcomm::SendError;
+use chunkcomm_proto::packet::Lane;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+use tokio::sync::{Mutex, OnceCell};
+
+/// A value that is written once, elsewhere, and can be read any number of times here. Clones
+/// share it.
+///
+/// [`NodeExt::value`](crate::NodeExt::value) makes it with its [`ValueWriter`], which can be handed over to another node. The
+/// written value leaves at once, before streams of the same link.
+pub struct Value<T> {
+    shared: Arc<Shared<T>>,
+}
+
+struct Shared<T> {
+    read: OnceCell<Result<T, ValueError>>,
+    from: Mutex<Arriving<T>>,
+}
+
+impl<T> Clone for Value<T> {
+    fn clone(&self) -> Value<T> {
+        Value { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<T> fmt::Debug for Value<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Value").finish_non_exhaustive()
+    }
+}
+
+impl<T: DeserializeOwned> Value<T> {
+    fn new(from: Arriving<T>) -> Value<T> {
+        Value { shared: Arc::new(Shared { read: OnceCell::new(), from: Mutex::new(from) }) }
+    }
+
+    /// Waits until the value is written and returns it.
+    ///
+    /// # Errors
+    ///
+    /// The writer was dropped without writing, or is lost. Every later call, on clones too, fails
+    /// alike.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn get(&self) -> Result<&T, ValueError> {
+        let shared = &self.shared;
+        let read = shared.read.get_or_init(|| async { read(&mut *shared.from.lock().await).await });
+        read.await.as_ref().map_err(Clone::clone)
+    }
+
+    /// Returns the value, if it was read before.
+    #[must_use]
+    pub fn peek(&self) -> Option<&T> {
+        self.shared.read.get()?.as_ref().ok()
+    }
+}
+
+async fn read<T: DeserializeOwned>(from: &mut Arriving<T>) -> Result<T, ValueError> {
+    match from.recv().await {
+        Ok(Some(value)) => Ok(value),
+        Ok(None) => {
+            let by = from.receiver().await.map(|receiver| receiver.peer().name().to_owned());
+            Err(ValueError::Unwritten { by: by.map_err(ValueError::Port)? })
+        }
+        Err(PortError::Dropped { by }) => Err(ValueError::Unwritten { by }),
+        Err(error) => Err(ValueError::Port(error)),
+    }
+}
+
+/// Writes a [`Value`], once. Can be handed over to another node until then.
+///
+/// If it is dropped unwritten, the reader gets [`ValueError::Unwritten`].
+#[derive(Serialize, Deserialize)]
+#[serde(
+    rename = "ValueWriter",
+    bound(serialize = "T: Serialize", deserialize = "T: DeserializeOwned")
+)]
+pub struct ValueWriter<T> {
+    port: SendingPort<T>,
+}
+
+impl<T> fmt::Debug for ValueWriter<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValueWriter").field("home", &self.port.home()).finish_non_exhaustive()
+    }
+}
+
+impl<T: Serialize + DeserializeOwned> ValueWriter<T> {
+    /// Writes the value and hands it to the transport.
+    ///
+    /// # Errors
+    ///
+    /// The node of the reader cannot be reached. It is no error if nobody reads any more.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the value is unwritten, or it is on its way.
+    pub async fn write(self, value: &T) -> Result<(), PortError> {
+        let mut sender = self.port.connect().await?;
+        match sender.send_now(value).await {
+            Ok(()) | Err(SendError::Terminated(_)) => Ok(()),
+            Err(error) => Err(PortError::Send(error)),
+        }
+    }
+}
+
+/// The reading side of a value on its way to the node that reads it; made by [`NodeExt::value_port`](crate::NodeExt::value_port).
+#[derive(Serialize, Deserialize)]
+#[serde(
+    rename = "ValuePort",
+    bound(serialize = "T: Serialize", deserialize = "T: DeserializeOwned")
+)]
+pub struct ValuePort<T> {
+    port: ReceivingPort<T>,
+}
+
+impl<T> fmt::Debug for ValuePort<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValuePort").field("home", &self.port.home()).finish_non_exhaustive()
+    }
+}
+
+impl<T: Serialize + DeserializeOwned> ValuePort<T> {
+    /// Connects the port with the writer: from now on the value is read here.
+    ///
+    /// # Errors
+    ///
+    /// The node of the writer cannot be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, nobody reads the value.
+    pub async fn connect(self) -> Result<Value<T>, PortError> {
+        self.port.connect().await.map(Value::new)
+    }
+}
+
+/// Writes the value of a [`ValuePort`], once.
+pub struct ValueSource<T> {
+    to: Departing<T>,
+}
+
+impl<T> fmt::Debug for ValueSource<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValueSource").finish_non_exhaustive()
+    }
+}
+
+impl<T: Serialize + DeserializeOwned> ValueSource<T> {
+    /// Waits until the reader is known, writes the value and hands it to the transport.
+    ///
+    /// # Errors
+    ///
+    /// The port was dropped or lost, or its node cannot be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped early, the value is unwritten, or it is on its way.
+    pub async fn write(self, value: &T) -> Result<(), PortError> {
+        let mut sender = self.to.connect().await?;
+        match sender.send_now(value).await {
+            Ok(()) | Err(SendError::Terminated(_)) => Ok(()),
+            Err(error) => Err(PortError::Send(error)),
+        }
+    }
+}
+
+/// Makes a value that is read here, and its writer to hand over.
+pub(crate) fn value<T>(node: &Node) -> Result<(ValueWriter<T>, Value<T>), PortError>
+where
+    T: Serialize + DeserializeOwned,
+{
+    let (port, here) = sending_port(node, Lane::Express)?;
+    Ok((ValueWriter { port }, Value::new(here)))
+}
+
+/// Makes a value that is written here, and its reading side to hand over.
+pub(crate) fn value_port<T>(node: &Node) -> Result<(ValuePort<T>, ValueSource<T>), PortError>
+where
+    T: Serialize + DeserializeOwned,
+{
+    let (port, to) = receiving_port(node, Lane::Express)?;
+    Ok((ValuePort { port }, ValueSource { to }))
+}

@@ -1,0 +1,52 @@
+//! [`ProcessContext`]: the node, creator and cluster of a process.
+
+use crate::cluster::Cluster;
+use crate::layer::moving;
+use chunkcomm::{Node, Peer};
+use std::fmt;
+use tokio::sync::watch;
+
+/// Context of a process: the node that runs it, and its creator.
+#[derive(Clone)]
+pub struct ProcessContext {
+    pub(super) node: Node,
+    pub(super) creator: Peer,
+    pub(super) stopped: watch::Receiver<bool>,
+}
+
+impl fmt::Debug for ProcessContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProcessContext")
+            .field("node", &self.node)
+            .field("creator", &self.creator.name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl ProcessContext {
+    /// The node that runs the process: makes channel ends, connects, asks for other processes.
+    #[must_use]
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// The node that asked for the process.
+    #[must_use]
+    pub fn creator(&self) -> &Peer {
+        &self.creator
+    }
+
+    /// The cluster of the node, if it is a member of one that has not ended.
+    #[must_use]
+    pub fn cluster(&self) -> Option<Cluster> {
+        let cluster = moving(&self.node).cluster().borrow().clone();
+        cluster?.upgrade()
+    }
+
+    /// Whether the process should end: the creator dropped the handle or is gone. A waiting process
+    /// is ended then; a process that computes for long looks here.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        *self.stopped.borrow()
+    }
+}

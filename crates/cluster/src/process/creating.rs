@@ -1,0 +1,205 @@
+//! Creating a process, and its handle.
+
+use super::error::{InstantiateError, ProcessError};
+use super::hosting::Outcome;
+use super::registering::Process;
+use super::words::{Create, Encoded, End, ProcessWord};
+use crate::NodeExt;
+use crate::cluster::Cluster;
+use crate::layer::moving;
+use crate::moving::crossing::Leaving;
+use crate::moving::ports;
+use crate::moving::{LineWord, Saying};
+use crate::registry::{Difference, FunctionFingerprint};
+use chunkcomm::SendError;
+use chunkcomm::layer::Link;
+use chunkcomm::{Node, Peer};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use tokio::sync::oneshot;
+
+/// Bytes of a process's message beside its name, its input and the hops in it; an upper bound.
+const CREATE_BYTES: u64 = 128;
+
+/// Handle of a process that was asked for; a future of its end.
+///
+/// Dropped, the process is ended; [`ProcessHandle::detach`] lets it go on.
+pub struct ProcessHandle {
+    id: u64,
+    line: Saying,
+    peer: Peer,
+    print: FunctionFingerprint,
+    ended: oneshot::Receiver<Outcome>,
+    /// Whether nothing is to be sent any more.
+    over: bool,
+}
+
+impl fmt::Debug for ProcessHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProcessHandle")
+            .field("process", &self.print.name)
+            .field("node", &self.peer.name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl ProcessHandle {
+    /// The node that runs the process.
+    #[must_use]
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Lets the process go on without this handle, also after the session with its creator has
+    /// ended; its end is not reported.
+    pub fn detach(mut self) {
+        self.say(ProcessWord::Detach(self.id));
+        self.over = true;
+        self.forget();
+    }
+
+    fn say(&self, word: ProcessWord) {
+        self.line.say(LineWord::Process(word));
+    }
+
+    fn forget(&self) {
+        moving(&self.peer.node()).processes.forget(self.id);
+    }
+
+    fn error(&self, outcome: Outcome) -> Result<(), ProcessError> {
+        let (process, node) = (self.print.name.clone(), self.peer.name().to_owned());
+        let end = match outcome {
+            Ok(end) => end,
+            Err(link) => return Err(ProcessError::Lost { process, link }),
+        };
+        Err(match end {
+            End::Done => return Ok(()),
+            End::Failed(message) => ProcessError::Failed { process, node, message },
+            End::Panicked { message, place } => {
+                ProcessError::Panicked { process, node, message, place }
+            }
+            End::Stopped => ProcessError::Stopped { process, node },
+            End::Differs(ours) => {
+                let difference = Box::new(Difference { theirs: self.print.clone(), ours });
+                ProcessError::Differs { node, difference }
+            }
+            End::Input(why) => ProcessError::Input { process, node, why },
+            End::Full(processes) => ProcessError::Full { process, node, processes },
+        })
+    }
+}
+
+/// The end of the process. Awaited by reference and dropped early, it can be awaited again.
+impl Future for ProcessHandle {
+    type Output = Result<(), ProcessError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = ready!(Pin::new(&mut self.ended).poll(context));
+        self.over = true;
+        // The sender is gone when this node has ended.
+        let outcome = outcome.unwrap_or(Ok(End::Stopped));
+        Poll::Ready(self.error(outcome))
+    }
+}
+
+impl Drop for ProcessHandle {
+    fn drop(&mut self) {
+        if !self.over {
+            self.say(ProcessWord::Stop(self.id));
+            self.forget();
+        }
+    }
+}
+
+/// See [`NodeExt::instantiate`](crate::NodeExt::instantiate).
+pub(crate) async fn instantiate<I>(
+    node: &Node,
+    peer: &Peer,
+    process: &Process<I>,
+    input: I,
+) -> Result<ProcessHandle, InstantiateError>
+where
+    I: Serialize + DeserializeOwned,
+{
+    let peer = match (peer.is_alive(), peer.dialled()) {
+        (true, _) => peer.clone(),
+        (false, Some(address)) => node.connect(address).await.map_err(InstantiateError::Connect)?,
+        (false, None) => return Err(InstantiateError::Lost(peer.closed().await)),
+    };
+    let moving = moving(node);
+    let line = moving.line(&Link::of(&peer));
+    line.wait_for_room().await;
+    // The line is no channel that fails alone.
+    let leaving = Leaving::new(&moving, &line, 0);
+    let (encoded, leaving) = ports::pack(&input, leaving).map_err(InstantiateError::Input)?;
+    let hops = leaving.hops();
+    let bytes = CREATE_BYTES + (process.name().len() + encoded.len() + 8 * hops.len()) as u64;
+    if bytes > peer.message_bytes_max() {
+        let bytes_max = peer.message_bytes_max();
+        return Err(InstantiateError::Input(SendError::TooLarge { bytes, bytes_max }));
+    }
+    let (id, ended) = moving.processes.created(&line);
+    let create = Create {
+        id,
+        name: process.name().to_owned(),
+        print: process.hash(),
+        hops,
+        input: Encoded(encoded.into()),
+    };
+    line.say(LineWord::Process(ProcessWord::Create(create)));
+    leaving.accepted();
+    Ok(ProcessHandle { id, line, peer, print: process.print(), ended, over: false })
+}
+
+impl Cluster {
+    /// As [`Node::instantiate`], at the node of this rank; a link is dialled if there is none.
+    /// This node can be asked, too.
+    ///
+    /// # Errors
+    ///
+    /// Nobody has this rank, it died or cannot be reached; else as [`Node::instantiate`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Node::instantiate`].
+    pub async fn instantiate<I>(
+        &self,
+        rank: u32,
+        process: &Process<I>,
+        input: I,
+    ) -> Result<ProcessHandle, InstantiateError>
+    where
+        I: Serialize + DeserializeOwned,
+    {
+        let peer = self.peer(rank).await.map_err(InstantiateError::Member)?;
+        self.node().instantiate(&peer, process, input).await
+    }
+
+    /// As [`Cluster::instantiate`], at the next member after the last chosen one, in turn; at this
+    /// one only when there is no other.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cluster::instantiate`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Node::instantiate`].
+    pub async fn instantiate_somewhere<I>(
+        &self,
+        process: &Process<I>,
+        input: I,
+    ) -> Result<ProcessHandle, InstantiateError>
+    where
+        I: Serialize + DeserializeOwned,
+    {
+        let others: Vec<u32> = self.members().iter().map(|member| member.id.rank).collect();
+        let own = self.rank();
+        let turn = moving(self.node()).processes.next_turn(&others, own);
+        self.instantiate(turn.unwrap_or(own), process, input).await
+    }
+}

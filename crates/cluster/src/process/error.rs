@@ -1,0 +1,196 @@
+//! Errors of processes.
+
+use crate::cluster::PeerError;
+use crate::registry::Difference;
+use chunkcomm::{ConnectError, LinkError, SendError};
+use chunkcomm_proto::causes::with_causes;
+use std::error::Error;
+use std::fmt;
+
+/// A process's own reason for ending before it was done: made of any error by `?`.
+///
+/// It crosses to the creator as text, with its causes behind it after colons.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Failure {
+    message: String,
+}
+
+impl Failure {
+    /// A failure with this message.
+    #[must_use]
+    pub fn new(message: impl Into<String>) -> Failure {
+        Failure { message: message.into() }
+    }
+
+    /// The message.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// Prints the message of `Display`, since `main` prints an error by its `Debug`.
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// `Failure` is no `Error` itself, so that `?` converts every error into it.
+impl<E: Error> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        Failure { message: with_causes(&error) }
+    }
+}
+
+/// End of a process that was not done.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum ProcessError {
+    /// The process returned a [`Failure`].
+    Failed {
+        /// The process.
+        process: String,
+        /// The node where it ran.
+        node: String,
+        /// The failure's message.
+        message: String,
+    },
+    /// The process panicked. The node goes on.
+    Panicked {
+        /// The process.
+        process: String,
+        /// The node where it ran.
+        node: String,
+        /// The panic's message.
+        message: String,
+        /// File, line and column, as compiled into the program that ran it.
+        place: Option<String>,
+    },
+    /// The node ended the process, since it is being closed.
+    Stopped {
+        /// The process.
+        process: String,
+        /// The node where it ran.
+        node: String,
+    },
+    /// The node does not have the process, or has it with another input. The process did not begin.
+    Differs {
+        /// The node.
+        node: String,
+        /// The process that this node asked for (`theirs`, from that node's view) and the one of
+        /// that node.
+        difference: Box<Difference>,
+    },
+    /// The node could not decode the input, though its type is the same. It did not begin.
+    Input {
+        /// The process.
+        process: String,
+        /// The node.
+        node: String,
+        /// The reason.
+        why: String,
+    },
+    /// The node runs as many processes as it may. This one did not begin.
+    Full {
+        /// The process.
+        process: String,
+        /// The node.
+        node: String,
+        /// Their number.
+        processes: u64,
+    },
+    /// The session with the node ended before the process did.
+    Lost {
+        /// The process.
+        process: String,
+        /// The reason for the session's end.
+        link: LinkError,
+    },
+}
+
+impl fmt::Display for ProcessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProcessError::Failed { process, node, message } => {
+                write!(f, "process {process:?} at {node} failed: {message}")
+            }
+            ProcessError::Panicked { process, node, message, place } => {
+                write!(f, "process {process:?} at {node} panicked: {message}")?;
+                place.as_ref().map_or(Ok(()), |place| write!(f, ", at {place}"))
+            }
+            ProcessError::Stopped { process, node } => {
+                write!(f, "process {process:?} was ended at {node}")
+            }
+            ProcessError::Differs { node, difference } => match &difference.ours {
+                None => write!(f, "{node} has no process {:?}", difference.theirs.name),
+                Some(there) => {
+                    let (name, here) = (&there.name, &difference.theirs.input.text);
+                    let there = &there.input.text;
+                    write!(f, "process {name:?} takes {here} here and {there} at {node}")
+                }
+            },
+            ProcessError::Input { process, node, why } => {
+                write!(f, "{node} could not decode the input of process {process:?}: {why}")
+            }
+            ProcessError::Full { process, node, processes } => {
+                write!(f, "{node} runs {processes} processes and began no other {process:?}")
+            }
+            ProcessError::Lost { process, link } => write!(f, "process {process:?}: {link}"),
+        }
+    }
+}
+
+chunkcomm_proto::debug_with_causes!(ProcessError);
+
+impl Error for ProcessError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            ProcessError::Lost { link, .. } => link.source(),
+            _ => None,
+        }
+    }
+}
+
+/// Reason why a process was not asked for. Its input is dropped, with its ends.
+#[non_exhaustive]
+pub enum InstantiateError {
+    /// The input cannot be encoded, or is larger than the node takes.
+    Input(SendError),
+    /// The session with the node has ended.
+    Lost(LinkError),
+    /// The session had ended, and the node cannot be reached again.
+    Connect(ConnectError),
+    /// There is no such member of the cluster, or it cannot be reached.
+    Member(PeerError),
+}
+
+impl fmt::Display for InstantiateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InstantiateError::Input(error) => error.fmt(f),
+            InstantiateError::Lost(link) => link.fmt(f),
+            InstantiateError::Connect(error) => error.fmt(f),
+            InstantiateError::Member(error) => error.fmt(f),
+        }
+    }
+}
+
+chunkcomm_proto::debug_with_causes!(InstantiateError);
+
+impl Error for InstantiateError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            InstantiateError::Input(error) => error.source(),
+            InstantiateError::Lost(error) => error.source(),
+            InstantiateError::Connect(error) => error.source(),
+            InstantiateError::Member(error) => error.source(),
+        }
+    }
+}

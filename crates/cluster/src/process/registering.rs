@@ -1,0 +1,191 @@
+//! Processes in a [`Registry`].
+
+use super::context::ProcessContext;
+use super::error::Failure;
+use super::panics::{Panicked, catch};
+use super::words::End;
+use crate::registry::{FunctionFingerprint, Registry, TypeFingerprint, describe_for};
+use chunkcomm_proto::codec::{DecodeError, decode};
+use chunkcomm_proto::describe::Description;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::marker::PhantomData;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+/// A registered process as its user holds it: its name, and the type of its input.
+pub struct Process<I> {
+    name: Arc<str>,
+    description: Arc<Description>,
+    types: PhantomData<fn(I)>,
+}
+
+impl<I> Process<I> {
+    /// The name it was registered under.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn hash(&self) -> u64 {
+        self.description.hash
+    }
+
+    pub(super) fn print(&self) -> FunctionFingerprint {
+        print(&self.name, &self.description)
+    }
+}
+
+impl<I> Clone for Process<I> {
+    fn clone(&self) -> Process<I> {
+        let (name, description) = (Arc::clone(&self.name), Arc::clone(&self.description));
+        Process { name, description, types: PhantomData }
+    }
+}
+
+impl<I> fmt::Debug for Process<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Process").field(&self.name).finish()
+    }
+}
+
+/// A running process.
+pub(super) type Running = Pin<Box<dyn Future<Output = End> + Send>>;
+
+type Start = dyn Fn(ProcessContext, &[u8]) -> Result<Running, DecodeError> + Send + Sync;
+
+/// A process without its type.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    description: Arc<Description>,
+    /// Decodes the input, in which ends may arrive, and begins.
+    pub(super) start: Arc<Start>,
+}
+
+/// The processes of a registry, by name.
+#[derive(Clone, Default)]
+pub(crate) struct Entries(BTreeMap<Arc<str>, Entry>);
+
+impl fmt::Debug for Entries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl Entries {
+    /// Names and input types of all processes.
+    pub(crate) fn fingerprints(&self) -> impl Iterator<Item = FunctionFingerprint> {
+        self.0.iter().map(|(name, entry)| print(name, &entry.description))
+    }
+
+    /// The process with this name and input, or the one that has the name instead.
+    pub(super) fn find(
+        &self,
+        name: &str,
+        hash: u64,
+    ) -> Result<&Entry, Option<FunctionFingerprint>> {
+        match self.0.get(name) {
+            Some(entry) if entry.description.hash == hash => Ok(entry),
+            Some(entry) => Err(Some(print(name, &entry.description))),
+            None => Err(None),
+        }
+    }
+}
+
+fn print(name: &str, input: &Description) -> FunctionFingerprint {
+    let output = TypeFingerprint { hash: 0, text: "process".to_owned() };
+    FunctionFingerprint { name: name.to_owned(), input: TypeFingerprint::of(input), output }
+}
+
+impl Registry {
+    /// Registers a process under a name and returns its typed handle. The function begins the
+    /// process. The future runs on the runtime in which the node was built, and must not compute
+    /// for long without waiting (see [`Registry::blocking_process`]).
+    ///
+    /// Processes and functions have separate names.
+    ///
+    /// # Panics
+    /// As [`Registry::register`].
+    pub fn process<I, F, R>(&mut self, name: &str, function: F) -> Process<I>
+    where
+        I: Serialize + DeserializeOwned + Send + 'static,
+        F: Fn(ProcessContext, I) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        let function = Arc::new(function);
+        self.add_process(name, move |context, input: I| {
+            let function = Arc::clone(&function);
+            Box::pin(guarded(async move { function(context, input).await }))
+        })
+    }
+
+    /// As [`Registry::process`], for a process that computes: it runs on one of the runtime's
+    /// threads for blocking work, and uses the blocking calls of its ends. It cannot be ended from
+    /// outside while it computes: [`ProcessContext::is_stopped`] and ends that are gone show it
+    /// that it should end.
+    ///
+    /// # Panics
+    /// As [`Registry::register`].
+    pub fn blocking_process<I, F>(&mut self, name: &str, function: F) -> Process<I>
+    where
+        I: Serialize + DeserializeOwned + Send + 'static,
+        F: Fn(ProcessContext, I) -> Result<(), Failure> + Send + Sync + 'static,
+    {
+        let function = Arc::new(function);
+        self.add_process(name, move |context, input: I| {
+            let function = Arc::clone(&function);
+            Box::pin(async move {
+                let work =
+                    tokio::task::spawn_blocking(move || end_of(catch(|| function(context, input))));
+                work.await.unwrap_or(End::Stopped)
+            })
+        })
+    }
+
+    fn add_process<I>(
+        &mut self,
+        name: &str,
+        begin: impl Fn(ProcessContext, I) -> Running + Send + Sync + 'static,
+    ) -> Process<I>
+    where
+        I: DeserializeOwned + 'static,
+    {
+        let description = describe_for::<I>(name, "input");
+        let name: Arc<str> = name.into();
+        let start: Arc<Start> =
+            Arc::new(move |context, bytes| Ok(begin(context, decode::<I>(bytes)?)));
+        let entry = Entry { description: Arc::clone(&description), start };
+        let before = self.processes.0.insert(Arc::clone(&name), entry);
+        assert!(before.is_none(), "process {name:?} is registered twice");
+        Process { name, description, types: PhantomData }
+    }
+}
+
+impl From<Panicked> for End {
+    fn from(Panicked { message, place }: Panicked) -> End {
+        End::Panicked { message, place }
+    }
+}
+
+fn end_of(ran: Result<Result<(), Failure>, Panicked>) -> End {
+    match ran {
+        Ok(Ok(())) => End::Done,
+        Ok(Err(failure)) => End::Failed(failure.message().to_owned()),
+        Err(panicked) => panicked.into(),
+    }
+}
+
+/// Runs the future and catches its panics.
+async fn guarded(future: impl Future<Output = Result<(), Failure>>) -> End {
+    let mut future = pin!(future);
+    poll_fn(|context| match catch(|| future.as_mut().poll(context)) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(result)) => Poll::Ready(end_of(Ok(result))),
+        Err(panicked) => Poll::Ready(end_of(Err(panicked))),
+    })
+    .await
+}

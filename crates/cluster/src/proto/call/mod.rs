@@ -1,0 +1,64 @@
+//! Calls: a request goes one way over a channel, its answer comes back over
+//! another. Three pure machines and the words between them.
+//!
+//! ```text
+//!   client                                          service
+//!     Hello(number of the answers' channel) ──────▶ opens that channel
+//!     Call(slot, request) ────────────────────────▶ runs, waits, or is refused
+//!     Cancel(slot) ───────────────────────────────▶ its handler is dropped
+//!     ◀──────────────────────── answer(slot, ...)   one to each call, also to cancelled ones
+//! ```
+//!
+//! A *slot* is the client's number of a call. It is used again once its answer has come, and not
+//! before: since each call gets exactly one answer, an answer is never taken for that of another
+//! call.
+//!
+//! Reading order: [`wire`] (the words), [`calls`] (a client's calls in flight), [`serving`] (a
+//! service's requests), [`choice`] (of one of several providers).
+
+pub mod calls;
+pub mod choice;
+pub mod serving;
+#[cfg(test)]
+mod tests;
+pub mod wire;
+
+/// Prefix of the channels that carry requests; the service's name follows.
+pub const REQUESTS_PREFIX: &str = "\0chunkcomm.req/";
+
+/// Prefix of the channels that carry answers; a number of the client's follows.
+pub const ANSWERS_PREFIX: &str = "\0chunkcomm.ans/";
+
+/// Longest name of a service, in bytes.
+pub const SERVICE_NAME_BYTES_MAX: usize =
+    chunkcomm_proto::limits::CHANNEL_NAME_BYTES_MAX - REQUESTS_PREFIX.len();
+
+/// Calls in flight between a client and one provider, at most. More are a program that forgot to
+/// wait.
+pub const IN_FLIGHT_MAX: usize = 1 << 24;
+
+/// Longest text of an error, in bytes; the rest is cut off.
+pub const ERROR_TEXT_BYTES_MAX: usize = 4096;
+
+/// Requests of a service that are handled at the same time, by default.
+pub const AT_ONCE_DEFAULT: usize = 1024;
+
+/// Requests of a service that wait for their turn, by default. Each costs its
+/// decoded value.
+pub const WAITING_DEFAULT: usize = 4096;
+
+/// Whether this channel carries calls. Such names are not for users.
+#[must_use]
+pub fn is_reserved(channel: &str) -> bool {
+    channel.starts_with(REQUESTS_PREFIX) || channel.starts_with(ANSWERS_PREFIX)
+}
+
+/// Cuts `text` to the part that is sent.
+#[must_use]
+pub fn cut(text: &str) -> &str {
+    let mut end = text.len().min(ERROR_TEXT_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}

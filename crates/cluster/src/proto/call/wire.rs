@@ -1,0 +1,176 @@
+//! The words of calls. Each is a message of its channel:
+//!
+//! ```text
+//!   kind u8 | slot u32 | the rest: a value, a text, or nothing
+//! ```
+//!
+//! The set of words depends on the version that the link agreed on.
+
+use chunkcomm_proto::packet::Lane;
+use std::fmt;
+
+/// Bytes before the value of a request or an answer.
+pub const HEAD_BYTES: usize = 5;
+
+const HELLO: u8 = 0;
+const CALL: u8 = 1;
+const CANCEL: u8 = 2;
+
+/// A message that is no word of calls.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct WireError;
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a message is no request and no answer")
+    }
+}
+
+chunkcomm_proto::debug_with_causes!(WireError);
+
+impl std::error::Error for WireError {}
+
+/// Word of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// The first word: the channel for answers, and its lane.
+    Hello {
+        /// The number in the name of the answers' channel.
+        answers: u64,
+        /// The lane of that channel.
+        lane: Lane,
+    },
+    /// A call.
+    Call {
+        /// The client's number of the call.
+        slot: u32,
+        /// The encoded request.
+        value: &'a [u8],
+    },
+    /// The caller does not wait any more.
+    Cancel {
+        /// The client's number of the call.
+        slot: u32,
+    },
+}
+
+/// Head of a call, before its value.
+#[must_use]
+pub fn call_head(slot: u32) -> (u8, u32) {
+    (CALL, slot)
+}
+
+/// The bytes of a hello.
+#[must_use]
+pub fn hello(answers: u64, lane: Lane) -> [u8; HEAD_BYTES + 9] {
+    let mut bytes = [0; HEAD_BYTES + 9];
+    bytes[0] = HELLO;
+    bytes[HEAD_BYTES..HEAD_BYTES + 8].copy_from_slice(&answers.to_le_bytes());
+    bytes[HEAD_BYTES + 8] = u8::from(lane == Lane::Express);
+    bytes
+}
+
+/// The bytes of a cancellation.
+#[must_use]
+pub fn cancel(slot: u32) -> [u8; HEAD_BYTES] {
+    head(CANCEL, slot)
+}
+
+fn head(kind: u8, slot: u32) -> [u8; HEAD_BYTES] {
+    let mut bytes = [kind; HEAD_BYTES];
+    bytes[1..].copy_from_slice(&slot.to_le_bytes());
+    bytes
+}
+
+/// Writes the slot into a call that was encoded before it had one.
+pub fn set_slot(call: &mut [u8], slot: u32) {
+    if let Some(bytes) = call.get_mut(1..HEAD_BYTES) {
+        bytes.copy_from_slice(&slot.to_le_bytes());
+    }
+}
+
+/// Kind, slot and the rest.
+fn split(message: &[u8]) -> Result<(u8, u32, &[u8]), WireError> {
+    let (head, rest) = message.split_first_chunk::<HEAD_BYTES>().ok_or(WireError)?;
+    let [kind, slot @ ..] = *head;
+    Ok((kind, u32::from_le_bytes(slot), rest))
+}
+
+impl<'a> Request<'a> {
+    /// Parses a message.
+    ///
+    /// # Errors
+    ///
+    /// It is no word of a client.
+    pub fn parse(message: &'a [u8]) -> Result<Request<'a>, WireError> {
+        let (kind, slot, rest) = split(message)?;
+        match (kind, rest) {
+            (CALL, value) => Ok(Request::Call { slot, value }),
+            (CANCEL, []) => Ok(Request::Cancel { slot }),
+            (HELLO, [answers @ .., lane @ (0 | 1)]) => Ok(Request::Hello {
+                answers: u64::from_le_bytes(answers.try_into().map_err(|_| WireError)?),
+                lane: if *lane == 1 { Lane::Express } else { Lane::Bulk },
+            }),
+            _ => Err(WireError),
+        }
+    }
+}
+
+/// Outcome of a call, in the words of a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The answer's value follows.
+    Value,
+    /// The handler returned an error, whose text follows.
+    Failed,
+    /// The handler panicked; its message follows.
+    Panicked,
+    /// Too many requests wait; the request was not run.
+    Overloaded,
+    /// The call was cancelled.
+    Cancelled,
+    /// The service is closing; the request was not run.
+    Closing,
+    /// The request could not be decoded and was not run. The reason follows.
+    Unreadable,
+    /// The handler was done, but its answer cannot be sent. The reason follows.
+    Unsendable,
+}
+
+const KINDS: [Kind; 8] = [
+    Kind::Value,
+    Kind::Failed,
+    Kind::Panicked,
+    Kind::Overloaded,
+    Kind::Cancelled,
+    Kind::Closing,
+    Kind::Unreadable,
+    Kind::Unsendable,
+];
+
+impl Kind {
+    /// Head of an answer, before its value or text.
+    #[must_use]
+    pub fn head(self, slot: u32) -> (u8, u32) {
+        (self as u8, slot)
+    }
+
+    /// The bytes of an answer with this text.
+    #[must_use]
+    pub fn with_text(self, slot: u32, text: &str) -> Vec<u8> {
+        let mut bytes = head(self as u8, slot).to_vec();
+        bytes.extend_from_slice(super::cut(text).as_bytes());
+        bytes
+    }
+}
+
+/// Parses an answer: the slot of its call, the outcome, and the value or text.
+///
+/// # Errors
+///
+/// It is no word of a service.
+pub fn answer(message: &[u8]) -> Result<(u32, Kind, &[u8]), WireError> {
+    let (kind, slot, rest) = split(message)?;
+    let kind = KINDS.get(usize::from(kind)).ok_or(WireError)?;
+    Ok((slot, *kind, rest))
+}

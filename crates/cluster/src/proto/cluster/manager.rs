@@ -1,0 +1,419 @@
+//! The manager's side of a cluster.
+
+mod seating;
+
+use super::{
+    DEATHS_MAX, Death, Down, Member, NAME_BYTES_MAX, NAMES_A_MEMBER_MAX, NodeId, Ready, Refusal,
+    Signature, Up,
+};
+use chunkcomm_proto::Time;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// The channel of a node to the manager, numbered by the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Line(pub u64);
+
+/// State of the manager.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The manager waits until all ranks are there.
+    Gathering,
+    /// The cluster runs.
+    Running,
+    /// All were asked to stop.
+    Finished {
+        /// The member that asked for it; `None` when all were done.
+        by: Option<NodeId>,
+    },
+    /// The cluster did not start.
+    Failed(Refusal),
+}
+
+struct Seat {
+    member: Member,
+    line: Line,
+    /// Last barrier that the member passed.
+    passed: u64,
+    /// Later barrier that the member waits at.
+    at: Option<u64>,
+    done: bool,
+    /// Whether it was a member of an earlier manager.
+    again: bool,
+}
+
+/// The system manager: keeps the members, and reports to them.
+///
+/// Order of calls: `handle_*` as things happen, then [`Manager::poll_transmit`] until it returns
+/// nothing; [`Manager::handle_timeout`] when [`Manager::poll_timeout`] has come. A line that got
+/// `Refused` is of no further use.
+pub struct Manager {
+    incarnation: u128,
+    size: u32,
+    began: Time,
+    ready_by: Time,
+    /// End of the wait for members of an earlier manager.
+    alone_until: Option<Time>,
+    /// Functions of rank 0, which all must have.
+    functions: Option<Vec<Signature>>,
+    phase: Phase,
+    seats: BTreeMap<u32, Seat>,
+    lines: BTreeMap<Line, u32>,
+    /// Nodes that want the next free rank before all others are there.
+    early: Vec<(Line, Ready)>,
+    /// Names of nodes that have no seat yet.
+    called: BTreeMap<Line, String>,
+    names: BTreeMap<String, BTreeSet<NodeId>>,
+    deaths: VecDeque<Death>,
+    /// Members that died since the last barrier was passed.
+    died: Vec<NodeId>,
+    /// The last barrier that was passed.
+    barrier: u64,
+    /// The dead that this barrier named.
+    named: Vec<NodeId>,
+    /// Whether members of an earlier manager have announced themselves.
+    again: bool,
+    /// The members that these knew.
+    known: BTreeSet<NodeId>,
+    /// Ids of `deaths`.
+    dead: BTreeSet<NodeId>,
+    /// The dead that no barrier has named yet, by the barrier that is to name them.
+    unnamed: BTreeMap<u64, Vec<NodeId>>,
+    /// Ranks that have heard that the cluster does not start.
+    told: BTreeSet<u32>,
+    transmits: VecDeque<(Line, Down)>,
+}
+
+impl Manager {
+    /// A manager that waits for ranks 0 to `size` - 1 until `ready_within` from `now`. Its
+    /// incarnation distinguishes it from the one before.
+    #[must_use]
+    pub fn new(incarnation: u128, size: u32, ready_within: Duration, now: Time) -> Manager {
+        Manager {
+            incarnation,
+            size,
+            began: now,
+            ready_by: now.after(ready_within),
+            alone_until: None,
+            functions: None,
+            phase: Phase::Gathering,
+            seats: BTreeMap::new(),
+            lines: BTreeMap::new(),
+            early: Vec::new(),
+            called: BTreeMap::new(),
+            names: BTreeMap::new(),
+            deaths: VecDeque::new(),
+            died: Vec::new(),
+            barrier: 0,
+            named: Vec::new(),
+            again: false,
+            known: BTreeSet::new(),
+            dead: BTreeSet::new(),
+            unnamed: BTreeMap::new(),
+            told: BTreeSet::new(),
+            transmits: VecDeque::new(),
+        }
+    }
+
+    /// Makes a manager that may be the successor of another, and can hear of that from members
+    /// alone. Without any rank to wait for, it waits for `wait` for members that know the earlier
+    /// one.
+    #[must_use]
+    pub fn succeeding(self, wait: Duration) -> Manager {
+        let alone_until = (!wait.is_zero()).then(|| self.began.after(wait));
+        Manager { alone_until, ..self }
+    }
+
+    /// Sets the functions that every node with functions must have; `None`: they are not compared.
+    #[must_use]
+    pub fn comparing(self, functions: Option<Vec<Signature>>) -> Manager {
+        Manager { functions, ..self }
+    }
+
+    /// The manager's state.
+    #[must_use]
+    pub fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// The present members, by rank.
+    pub fn members(&self) -> impl Iterator<Item = &Member> {
+        self.seats.values().map(|seat| &seat.member)
+    }
+
+    /// Number of nodes that may still come to a cluster that did not start, and hear the reason:
+    /// the ranks that have not heard it and are not to blame.
+    #[must_use]
+    pub fn untold(&self) -> usize {
+        let Phase::Failed(why) = &self.phase else { return 0 };
+        let blamed = why.ranks();
+        let heard = |rank: &u32| self.told.contains(rank) || blamed.contains(rank);
+        (0..self.size).filter(|rank| !heard(rank)).count()
+    }
+
+    /// The next message, and its line.
+    pub fn poll_transmit(&mut self) -> Option<(Line, Down)> {
+        self.transmits.pop_front()
+    }
+
+    /// Time for the next [`Manager::handle_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let next = self.alone_until.map_or(self.ready_by, |until| until.min(self.ready_by));
+        (self.phase == Phase::Gathering).then_some(next)
+    }
+
+    /// Handles the passing of time. When the time for the start is over, absent ranks are missing,
+    /// and the cluster does not start. If members of an earlier manager announced themselves, the
+    /// missing ones are dead and the cluster goes on.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.phase != Phase::Gathering {
+            return;
+        }
+        if self.alone_until.is_some_and(|until| now >= until) {
+            self.alone_until = None;
+            self.start_if_all_there();
+        }
+        if self.phase != Phase::Gathering || now < self.ready_by {
+            return self.check();
+        }
+        if self.again {
+            self.start();
+        } else {
+            let waited_ms = now.micros_since(self.began) / 1000;
+            self.fail(Refusal::Missing { ranks: self.missing(), waited_ms });
+        }
+        self.check();
+    }
+
+    /// Handles a message on `line`.
+    pub fn handle_message(&mut self, line: Line, message: Up) {
+        let seated = self.lines.get(&line).copied();
+        match (message, seated) {
+            (Up::Ready(ready), None) => self.handle_ready(line, ready),
+            (Up::Called(name), None) if is_name(&name) => drop(self.called.insert(line, name)),
+            (Up::Ready(_), Some(rank)) => {
+                self.transmits.push_back((line, Down::Refused(Refusal::Twice)));
+                self.remove_dead(rank, "it announced itself twice".to_owned());
+            }
+            // A word that came before the node knew of a cluster is ignored.
+            (_, Some(_)) if self.phase == Phase::Gathering => {}
+            (message, Some(rank)) => self.handle_word(rank, message),
+            // The node lost its rank by its death, or was refused.
+            (_, None) => {}
+        }
+        self.check();
+    }
+
+    /// Handles the loss of a line: its member is dead, unless it left before.
+    pub fn handle_lost(&mut self, line: Line, why: impl Into<String>) {
+        self.early.retain(|(early, _)| *early != line);
+        self.called.remove(&line);
+        if let Some(&rank) = self.lines.get(&line) {
+            self.remove_dead(rank, why.into());
+        }
+        self.check();
+    }
+
+    /// Handles the end of a rank's process, as reported by its parent.
+    pub fn handle_exit(&mut self, rank: u32, why: impl Into<String>) {
+        if self.seats.contains_key(&rank) {
+            self.remove_dead(rank, why.into());
+        } else if self.phase == Phase::Gathering && !self.again {
+            self.fail(Refusal::DiedEarly { rank, why: why.into() });
+        }
+        self.check();
+    }
+
+    fn handle_word(&mut self, rank: u32, message: Up) {
+        let seat = self.seats.get_mut(&rank).expect("a line that is known has its seat");
+        let id = seat.member.id;
+        match message {
+            Up::Ready(_) => unreachable!("handled by the caller"),
+            // The name is fixed when the node announces itself.
+            Up::Called(_) => {}
+            Up::Barrier(number) => {
+                seat.at = Some(number).filter(|number| next_of(seat.passed) == Some(*number));
+                self.pass_barrier();
+            }
+            Up::Provide(name) => self.provide(rank, name),
+            Up::Withdraw(name) => self.withdraw(id, &name),
+            Up::Finish => self.finish(Some(id)),
+            Up::Done => {
+                seat.done = true;
+                self.finish_if_all_done();
+            }
+            Up::Leave => {
+                self.remove(rank);
+                self.tell_all(&Down::Left(id));
+                self.pass_barrier();
+                self.finish_if_all_done();
+            }
+        }
+    }
+
+    fn provide(&mut self, rank: u32, name: String) {
+        let (id, line) = (self.seats[&rank].member.id, self.seats[&rank].line);
+        let others = self.names.iter().filter(|(it, ids)| **it != name && ids.contains(&id));
+        if !is_name(&name) || others.count() >= NAMES_A_MEMBER_MAX {
+            self.transmits.push_back((line, Down::NameRefused(name)));
+        } else if self.names.entry(name.clone()).or_default().insert(id)
+            && self.phase == Phase::Running
+        {
+            self.tell_all(&Down::Provided(name, id));
+        }
+    }
+
+    fn withdraw(&mut self, id: NodeId, name: &str) {
+        let Some(ids) = self.names.get_mut(name) else { return };
+        let had = ids.remove(&id);
+        if ids.is_empty() {
+            self.names.remove(name);
+        }
+        if had {
+            self.tell_all(&Down::Withdrawn(name.to_owned(), id));
+        }
+    }
+
+    /// Lets all members pass the next barrier when all have come to it.
+    fn pass_barrier(&mut self) {
+        let Some(next) = next_of(self.barrier) else { return };
+        let all_came = self.seats.values().all(|seat| seat.at == Some(next));
+        if self.phase == Phase::Running && all_came && !self.seats.is_empty() {
+            self.barrier = next;
+            self.named = std::mem::take(&mut self.died);
+            self.catch_up();
+        }
+    }
+
+    /// Lets all members pass the last barrier that one has passed. After a change of managers that
+    /// is news to some.
+    fn catch_up(&mut self) {
+        let number = self.barrier;
+        for seat in self.seats.values_mut().filter(|seat| seat.passed < number) {
+            seat.passed = number;
+            seat.at = seat.at.filter(|at| *at > number);
+            let released = Down::Released { number, died: self.named.clone() };
+            self.transmits.push_back((seat.line, released));
+        }
+    }
+
+    fn finish_if_all_done(&mut self) {
+        if self.phase == Phase::Running && self.seats.values().all(|seat| seat.done) {
+            self.finish(None);
+        }
+    }
+
+    fn finish(&mut self, by: Option<NodeId>) {
+        if self.phase == Phase::Running {
+            self.tell_all(&Down::Finish { by });
+            self.phase = Phase::Finished { by };
+        }
+    }
+
+    /// Ends a cluster that does not start; all present nodes get the reason.
+    fn fail(&mut self, why: Refusal) {
+        if self.phase == Phase::Gathering {
+            let early = std::mem::take(&mut self.early).into_iter().map(|(line, _)| line);
+            let lines: Vec<Line> = self.lines.keys().copied().chain(early).collect();
+            for line in lines {
+                self.transmits.push_back((line, Down::Refused(why.clone())));
+            }
+            self.told.extend(self.seats.keys());
+            self.phase = Phase::Failed(why);
+        }
+    }
+
+    fn remove_dead(&mut self, rank: u32, why: String) {
+        let Some(seat) = self.remove(rank) else { return };
+        match self.phase {
+            Phase::Gathering if self.again => {
+                self.note_death(Death { id: seat.member.id, why });
+                self.start_if_all_there();
+            }
+            Phase::Gathering => self.fail(Refusal::DiedEarly { rank, why }),
+            Phase::Running => {
+                let death = Death { id: seat.member.id, why };
+                self.tell_all(&Down::Died(death.clone()));
+                self.note_death(death);
+                self.pass_barrier();
+                self.finish_if_all_done();
+            }
+            // All members go then.
+            Phase::Finished { .. } | Phase::Failed(_) => {}
+        }
+    }
+
+    /// Notes a death, which the next barrier names.
+    fn note_death(&mut self, death: Death) {
+        if self.died.len() == DEATHS_MAX {
+            self.died.remove(0);
+        }
+        self.died.push(death.id);
+        self.remember(death);
+    }
+
+    /// Takes a death back: the member is there.
+    fn revive(&mut self, id: NodeId) {
+        if self.dead.remove(&id) {
+            self.deaths.retain(|death| death.id != id);
+            self.died.retain(|died| *died != id);
+        }
+    }
+
+    fn remember(&mut self, death: Death) {
+        if self.deaths.len() == DEATHS_MAX
+            && let Some(forgotten) = self.deaths.pop_front()
+        {
+            self.dead.remove(&forgotten.id);
+        }
+        self.dead.insert(death.id);
+        self.deaths.push_back(death);
+    }
+
+    fn remove(&mut self, rank: u32) -> Option<Seat> {
+        let seat = self.seats.remove(&rank)?;
+        self.lines.remove(&seat.line);
+        // Others learn of the withdrawn names from the end of the member.
+        self.names.values_mut().for_each(|ids| {
+            ids.remove(&seat.member.id);
+        });
+        self.names.retain(|_, ids| !ids.is_empty());
+        Some(seat)
+    }
+
+    fn ranks(&self) -> Vec<u32> {
+        self.seats.keys().copied().collect()
+    }
+
+    fn tell_all(&mut self, what: &Down) {
+        let lines = self.seats.values().map(|seat| (seat.line, what.clone()));
+        self.transmits.extend(lines);
+    }
+
+    /// Checks the invariants that hold after every call.
+    fn check(&self) {
+        assert_eq!(self.seats.len(), self.lines.len(), "a line for each seat");
+        for (rank, seat) in &self.seats {
+            assert_eq!(self.lines.get(&seat.line), Some(rank), "the line of its seat");
+            assert!(seat.passed <= self.barrier, "no barrier is passed alone");
+            let runs = self.phase == Phase::Running;
+            assert!(!runs || seat.passed == self.barrier, "all pass a barrier together");
+            assert!(!self.dead.contains(&seat.member.id), "the dead have no seat");
+            assert!(seat.at.is_none_or(|at| at > seat.passed), "waits at a later one");
+        }
+        assert!(
+            self.phase == Phase::Gathering || self.early.is_empty(),
+            "nobody waits for a start"
+        );
+    }
+}
+
+pub(super) fn is_name(name: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&name.len())
+}
+
+/// The barrier behind this one; members come to no other.
+fn next_of(passed: u64) -> Option<u64> {
+    passed.checked_add(1)
+}

@@ -1,0 +1,328 @@
+//! A member's side of a cluster: its view of the others.
+
+mod hearing;
+mod standing;
+
+pub use standing::{Change, End, Standing, WordError};
+
+use super::{Before, Death, Member, NodeId, Ready, Up};
+use chunkcomm_proto::Time;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// Changes kept for later readers, at most.
+pub const CHANGES_MAX: usize = 1024;
+
+/// Result of a barrier: the members that died while the others came.
+pub type Passed = Vec<NodeId>;
+
+/// View that one node has of its cluster.
+///
+/// Order of calls: [`Membership::announce`] when there is a line to a manager; `handle_*` and plain
+/// verbs as things happen, and after each [`Membership::poll_transmit`] until it returns nothing.
+pub struct Membership {
+    ready: Ready,
+    /// Name of this node.
+    name: Option<String>,
+    rejoin_window: Duration,
+    standing: Standing,
+    /// End of the wait for another manager, or for its answer.
+    back_by: Option<Time>,
+    words: VecDeque<Up>,
+    done: bool,
+    asked_to_finish: bool,
+    /// Incarnation of the manager that knows this node.
+    manager: Option<u128>,
+    size: u32,
+    members: BTreeMap<u32, Member>,
+    names: BTreeMap<String, BTreeSet<NodeId>>,
+    /// Names of nodes: of members, of those about to be one, and of the dead.
+    called: BTreeMap<NodeId, String>,
+    /// Names that this node provides, or asked to.
+    provides: BTreeSet<String>,
+    refused_names: BTreeSet<String>,
+    deaths: Vec<Death>,
+    /// The dead that no barrier has named yet.
+    unnamed: Vec<NodeId>,
+    passed: u64,
+    at: Option<u64>,
+    /// Barrier that this node came to, while nobody here has its result.
+    owed: Option<u64>,
+    /// Result of the last barrier.
+    how: Passed,
+    changes: VecDeque<Change>,
+    changes_before: u64,
+}
+
+impl Membership {
+    /// A node that is about to announce itself with `ready`.
+    #[must_use]
+    pub fn new(ready: Ready, rejoin_window: Duration) -> Membership {
+        Membership {
+            size: ready.size.unwrap_or(0),
+            ready,
+            name: None,
+            rejoin_window,
+            standing: Standing::Announced,
+            back_by: None,
+            words: VecDeque::new(),
+            done: false,
+            asked_to_finish: false,
+            manager: None,
+            members: BTreeMap::new(),
+            names: BTreeMap::new(),
+            called: BTreeMap::new(),
+            provides: BTreeSet::new(),
+            refused_names: BTreeSet::new(),
+            deaths: Vec::new(),
+            unnamed: Vec::new(),
+            passed: 0,
+            at: None,
+            owed: None,
+            how: Passed::new(),
+            changes: VecDeque::new(),
+            changes_before: 0,
+        }
+    }
+
+    /// Sets the node's name.
+    #[must_use]
+    pub fn called(self, name: Option<String>) -> Membership {
+        Membership { name, ..self }
+    }
+
+    /// Relation of this node to the manager.
+    #[must_use]
+    pub fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    /// End of the membership, if it has ended.
+    #[must_use]
+    pub fn end(&self) -> Option<&End> {
+        match &self.standing {
+            Standing::Ended(end) => Some(end),
+            _ => None,
+        }
+    }
+
+    /// Id of this node, once it is a member.
+    #[must_use]
+    pub fn id(&self) -> Option<NodeId> {
+        let rank = self.ready.rank.filter(|_| self.manager.is_some())?;
+        Some(NodeId { rank, incarnation: self.ready.incarnation })
+    }
+
+    /// Number of nodes that started the cluster.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// All present members, by rank, this node included.
+    #[must_use]
+    pub fn members(&self) -> &BTreeMap<u32, Member> {
+        &self.members
+    }
+
+    /// Deaths in the order in which they were reported.
+    #[must_use]
+    pub fn deaths(&self) -> &[Death] {
+        &self.deaths
+    }
+
+    /// The members whose nodes have this name, by rank.
+    pub fn members_named(&self, name: &str) -> impl Iterator<Item = &Member> {
+        self.members.values().filter(move |member| member.name.as_deref() == Some(name))
+    }
+
+    /// Death of a node of this name, the last of several.
+    #[must_use]
+    pub fn death_of(&self, name: &str) -> Option<&Death> {
+        let was_called = |death: &&Death| self.called.get(&death.id).is_some_and(|it| it == name);
+        self.deaths.iter().rfind(was_called)
+    }
+
+    /// Nodes that provide something under `name`, by rank.
+    pub fn providers(&self, name: &str) -> impl Iterator<Item = NodeId> {
+        self.names.get(name).into_iter().flatten().copied()
+    }
+
+    /// Whether this node asked to provide something under `name`, and was not refused.
+    #[must_use]
+    pub fn provides(&self, name: &str) -> bool {
+        self.provides.contains(name)
+    }
+
+    /// The barrier that this node waits at.
+    #[must_use]
+    pub fn waits_at(&self) -> Option<u64> {
+        self.at
+    }
+
+    /// Whether the manager refused the name.
+    #[must_use]
+    pub fn is_name_refused(&self, name: &str) -> bool {
+        self.refused_names.contains(name)
+    }
+
+    /// Number of changes so far.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes_before + self.changes.len() as u64
+    }
+
+    /// The change of this number, from 0, and the number behind it.
+    #[must_use]
+    pub fn change(&self, number: u64) -> Option<(Change, u64)> {
+        if number < self.changes_before {
+            return Some((Change::Missed(self.changes_before - number), self.changes_before));
+        }
+        let index = usize::try_from(number - self.changes_before).ok()?;
+        Some((self.changes.get(index)?.clone(), number + 1))
+    }
+
+    /// Announces this node on a line to a manager; everything that the manager has not heard before
+    /// is sent again.
+    pub fn announce(&mut self) {
+        if self.end().is_some() {
+            return;
+        }
+        self.standing = Standing::Announced;
+        let before = || Before {
+            passed: self.passed,
+            at: self.at,
+            names: self.provides.iter().cloned().collect(),
+            done: self.done,
+            members: self.members.values().map(|member| member.id).collect(),
+            deaths: self.deaths.clone(),
+            unnamed: self.unnamed.clone(),
+        };
+        let again = self.manager.map(|_| Box::new(before()));
+        self.words.clear();
+        self.words.extend(self.name.clone().map(Up::Called));
+        self.words.push_back(Up::Ready(Ready { again, ..self.ready.clone() }));
+        if self.asked_to_finish {
+            self.words.push_back(Up::Finish);
+        }
+    }
+
+    /// Next word for the manager.
+    pub fn poll_transmit(&mut self) -> Option<Up> {
+        let may_speak = match &self.standing {
+            Standing::Announced => {
+                matches!(self.words.front(), Some(Up::Called(_) | Up::Ready(_)))
+            }
+            Standing::Member | Standing::Ended(End::Left) => true,
+            _ => false,
+        };
+        if may_speak { self.words.pop_front() } else { None }
+    }
+
+    /// Handles the loss of the manager. Returns whether to look for another, until
+    /// [`Membership::poll_timeout`].
+    pub fn handle_manager_lost(&mut self, why: impl Into<String>, now: Time) -> bool {
+        let why = why.into();
+        match &self.standing {
+            Standing::Ended(_) => return false,
+            Standing::Cut { .. } => return true,
+            _ if self.rejoin_window.is_zero() || self.manager.is_none() => {
+                self.standing = Standing::Ended(End::ManagerLost { why });
+                return false;
+            }
+            _ => {}
+        }
+        let until = *self.back_by.get_or_insert_with(|| now.after(self.rejoin_window));
+        self.standing = Standing::Cut { until, why };
+        self.note(Change::ManagerLost);
+        true
+    }
+
+    /// Time for the next [`Membership::handle_timeout`].
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.back_by.filter(|_| self.end().is_none())
+    }
+
+    /// Handles the passing of time: a manager that is not back by now counts as lost.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.poll_timeout().is_none_or(|until| now < until) {
+            return;
+        }
+        let why = match &self.standing {
+            Standing::Cut { why, .. } => why.clone(),
+            _ => "a new one did not answer in time".to_owned(),
+        };
+        self.standing = Standing::Ended(End::ManagerLost { why });
+    }
+
+    /// Comes to the next barrier; returns its number. Until [`Membership::leave_barrier`] the
+    /// number stays the same.
+    pub fn enter_barrier(&mut self) -> u64 {
+        if let Some(number) = self.owed {
+            return number;
+        }
+        let number = self.passed + 1;
+        (self.at, self.owed) = (Some(number), Some(number));
+        self.words.push_back(Up::Barrier(number));
+        number
+    }
+
+    /// Notes that the result of this barrier was read here.
+    pub fn leave_barrier(&mut self, number: u64) {
+        self.owed = self.owed.filter(|owed| *owed != number);
+    }
+
+    /// Result of the barrier of this number, once it was passed.
+    #[must_use]
+    pub fn barrier(&self, number: u64) -> Option<&Passed> {
+        (self.passed >= number).then_some(&self.how)
+    }
+
+    /// Provides something under this name from now on.
+    pub fn provide(&mut self, name: &str) {
+        self.provides.insert(name.to_owned());
+        self.refused_names.remove(name);
+        self.words.push_back(Up::Provide(name.to_owned()));
+    }
+
+    /// Provides nothing under this name any more.
+    pub fn withdraw(&mut self, name: &str) {
+        self.provides.remove(name);
+        self.words.push_back(Up::Withdraw(name.to_owned()));
+    }
+
+    /// Asks all to stop.
+    pub fn finish(&mut self) {
+        if !std::mem::replace(&mut self.asked_to_finish, true) {
+            self.words.push_back(Up::Finish);
+        }
+    }
+
+    /// Reports that this node has no more to do.
+    pub fn done(&mut self) {
+        if !std::mem::replace(&mut self.done, true) {
+            self.words.push_back(Up::Done);
+        }
+    }
+
+    /// Leaves; the other members stay.
+    pub fn leave(&mut self) {
+        if self.end().is_some() {
+            return;
+        }
+        self.words.clear();
+        if self.standing == Standing::Member {
+            self.words.push_back(Up::Leave);
+        }
+        self.standing = Standing::Ended(End::Left);
+    }
+
+    fn note(&mut self, change: Change) {
+        if self.changes.len() == CHANGES_MAX {
+            self.changes.pop_front();
+            self.changes_before += 1;
+        }
+        self.changes.push_back(change);
+    }
+}

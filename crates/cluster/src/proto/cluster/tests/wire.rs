@@ -1,0 +1,130 @@
+//! The bytes of the words of members and managers, which are common to releases that do not know of
+//! each other. A test that fails here shows that a word was changed which other releases still send
+//! and read. Send the changed word only where both sides agreed on a newer version.
+
+use super::*;
+use crate::proto::cluster::TaskIds;
+use chunkcomm_proto::codec;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt::{Debug, Write as _};
+
+fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(word: &T, bytes: &str) {
+    let mut encoded = Vec::new();
+    codec::encode_into_vec(word, &mut encoded).unwrap();
+    let hex = encoded.iter().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    });
+    assert_eq!(hex, bytes, "{word:?}");
+    assert_eq!(codec::decode::<T>(&encoded).unwrap(), *word);
+}
+
+const ID: NodeId = NodeId { rank: 2, incarnation: 0x0102 };
+
+#[test]
+fn what_members_say_has_these_bytes() {
+    let before = Before {
+        passed: 3,
+        at: Some(4),
+        names: vec!["n".to_owned()],
+        done: true,
+        members: vec![ID],
+        deaths: vec![Death { id: ID, why: "w".to_owned() }],
+        unnamed: vec![ID],
+    };
+    let first = Ready { functions: Some(functions(&[("f", 9)])), ..ready(2, 3, 5) };
+    let again = Ready { again: Some(Box::new(before)), ..ready(None, 3, 5) };
+    let name = || "n".to_owned();
+    check(
+        &Up::Ready(first),
+        concat!(
+            "00000000010200000001030000000500000000000000000000000000000004000000000000006865",
+            "726505000000010000000000000008000000000000006d656d6f72793a3501010000000000000001",
+            "00000000000000660200000000000000090000000000000001000000000000000800000000000000",
+            "5439202d3e20543100",
+        ),
+    );
+    check(
+        &Up::Ready(again),
+        concat!(
+            "00000000000103000000050000000000000000000000000000000400000000000000686572650500",
+            "0000010000000000000008000000000000006d656d6f72793a350001030000000000000001040000",
+            "0000000000010000000000000001000000000000006e010100000000000000020000000201000000",
+            "00000000000000000000000100000000000000020000000201000000000000000000000000000001",
+            "000000000000007701000000000000000200000002010000000000000000000000000000",
+        ),
+    );
+    check(&Up::Barrier(7), "010000000700000000000000");
+    check(&Up::Provide(name()), "0200000001000000000000006e");
+    check(&Up::Withdraw(name()), "0300000001000000000000006e");
+    check(&Up::Finish, "04000000");
+    check(&Up::Done, "05000000");
+    check(&Up::Leave, "06000000");
+    check(&Up::Called(name()), "0700000001000000000000006e");
+}
+
+#[test]
+fn what_managers_say_has_these_bytes() {
+    let member = Member {
+        id: ID,
+        host: "h".to_owned(),
+        pid: 6,
+        addresses: vec!["a".to_owned()],
+        name: None,
+    };
+    let ids = TaskIds {
+        manager: 8,
+        rank: 2,
+        size: 3,
+        members: vec![member.clone()],
+        names: vec![("n".to_owned(), ID)],
+        deaths: vec![Death { id: ID, why: "w".to_owned() }],
+        barrier: 4,
+    };
+    let name = || "n".to_owned();
+    check(
+        &Down::TaskIds(ids),
+        concat!(
+            "00000000080000000000000000000000000000000200000003000000010000000000000002000000",
+            "02010000000000000000000000000000010000000000000068060000000100000000000000010000",
+            "000000000061010000000000000001000000000000006e0200000002010000000000000000000000",
+            "00000001000000000000000200000002010000000000000000000000000000010000000000000077",
+            "0400000000000000",
+        ),
+    );
+    check(&Down::Refused(Refusal::Full), "0100000008000000");
+    check(
+        &Down::Joined(member),
+        concat!(
+            "02000000020000000201000000000000000000000000000001000000000000006806000000010000",
+            "0000000000010000000000000061",
+        ),
+    );
+    check(&Down::Left(ID), "030000000200000002010000000000000000000000000000");
+    check(
+        &Down::Died(Death { id: ID, why: "w".to_owned() }),
+        "040000000200000002010000000000000000000000000000010000000000000077",
+    );
+    check(
+        &Down::Released { number: 5, died: vec![ID] },
+        "05000000050000000000000001000000000000000200000002010000000000000000000000000000",
+    );
+    check(
+        &Down::Provided(name(), ID),
+        "0600000001000000000000006e0200000002010000000000000000000000000000",
+    );
+    check(
+        &Down::Withdrawn(name(), ID),
+        "0700000001000000000000006e0200000002010000000000000000000000000000",
+    );
+    check(&Down::NameRefused(name()), "0800000001000000000000006e");
+    check(&Down::Finish { by: Some(ID) }, "09000000010200000002010000000000000000000000000000");
+    check(
+        &Down::Called(vec![(ID, name())]),
+        concat!(
+            "0a000000010000000000000002000000020100000000000000000000000000000100000000000000",
+            "6e",
+        ),
+    );
+}

@@ -1,0 +1,129 @@
+//! Services that are found by name in a cluster.
+
+use crate::joining::{LONG, cluster, end_all};
+use chunkcomm_cluster::CallError;
+use chunkcomm_cluster::call::{Service, ServiceOptions};
+use chunkcomm_cluster::cluster::Cluster;
+use chunkcomm_testkit::{limited, on_both};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// A service that answers its rank, once the gate lets it.
+async fn who(node: &Cluster, gate: &Arc<Semaphore>) -> Service {
+    let (rank, gate) = (node.rank(), Arc::clone(gate));
+    let options = ServiceOptions::default().at_once(2).waiting(0);
+    let serving = node.serve("who", options, move |(): ()| {
+        let gate = Arc::clone(&gate);
+        async move {
+            gate.acquire().await.unwrap().forget();
+            Ok::<u32, String>(rank)
+        }
+    });
+    serving.await.unwrap()
+}
+
+async fn until(mut done: impl FnMut() -> bool) {
+    limited(async {
+        while !done() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+}
+
+#[test]
+fn calls_go_to_the_least_laden_provider_and_past_those_that_are_gone() {
+    on_both(|| async {
+        let (mut nodes, _) = cluster(4, |config| config).await;
+        let client = nodes[0].call_client::<(), u32>("who").unwrap();
+        let error = client.call(&()).await.unwrap_err();
+        assert_eq!(error.to_string(), "nobody provides service \"who\"");
+        let gate = Arc::new(Semaphore::new(0));
+        let mut services = Vec::new();
+        for node in &nodes[1..] {
+            services.push(who(node, &gate).await);
+        }
+        until(|| nodes[0].providers("who").len() == 3).await;
+        // Opens a line to each: a provider whose line is still being opened counts no calls, and
+        // would be chosen twice.
+        gate.add_permits(3);
+        for _ in 0..3 {
+            limited(client.call(&())).await.unwrap();
+        }
+        until(|| services.iter().all(|service| service.stats().at_once == 0)).await;
+        assert!(services.iter().all(|service| service.stats().requests == 1));
+        // Two for each: the provider with the fewest gets the next.
+        let mut calls = tokio::task::JoinSet::new();
+        for _ in 0..6 {
+            let client = client.clone();
+            calls.spawn(async move { client.call(&()).await });
+        }
+        until(|| services.iter().all(|service| service.stats().at_once == 2)).await;
+        // All are full: each was asked.
+        let error = limited(client.call(&())).await.unwrap_err();
+        assert!(matches!(error, CallError::Overloaded { .. }), "{error}");
+        assert!(services.iter().all(|service| service.stats().overloaded == 1));
+        gate.add_permits(6);
+        let mut from = [0; 4];
+        while let Some(answer) = limited(calls.join_next()).await {
+            from[answer.unwrap().unwrap() as usize] += 1;
+        }
+        assert_eq!(from, [0, 2, 2, 2]);
+        // A provider dies with calls in flight: they fail, and no others do.
+        for _ in 0..3 {
+            let client = client.clone();
+            calls.spawn(async move { client.call(&()).await });
+        }
+        until(|| services.iter().all(|service| service.stats().at_once == 1)).await;
+        drop(services.pop());
+        drop(nodes.pop());
+        let error = limited(calls.join_next()).await.unwrap().unwrap().unwrap_err();
+        assert!(matches!(error, CallError::Ended { .. } | CallError::Link { .. }), "{error}");
+        until(|| nodes[0].providers("who").len() == 2).await;
+        gate.add_permits(11);
+        while let Some(answer) = limited(calls.join_next()).await {
+            answer.unwrap().unwrap();
+        }
+        for _ in 0..4 {
+            assert_ne!(limited(client.call(&())).await.unwrap(), 3);
+        }
+        // A provider closes in order: only a caller whose request is on its way notices.
+        limited(services.remove(0).close(LONG)).await.unwrap();
+        let first = loop {
+            match limited(client.call(&())).await {
+                Err(CallError::Ended { .. }) => tokio::time::sleep(Duration::from_millis(1)).await,
+                first => break first,
+            }
+        };
+        assert_eq!(first.unwrap(), 2);
+        for _ in 0..3 {
+            assert_eq!(limited(client.call(&())).await.unwrap(), 2);
+        }
+        let given = nodes[0].call_client_at::<(), u32>(2, "who").await.unwrap();
+        assert_eq!(limited(given.call(&())).await.unwrap(), 2);
+        drop(services);
+        until(|| nodes[0].providers("who").is_empty()).await;
+        let error = limited(client.call(&())).await.unwrap_err();
+        assert!(matches!(error, CallError::NoProvider { .. }), "{error}");
+        end_all(&nodes).await;
+        let error = limited(client.call(&())).await.unwrap_err();
+        assert!(error.to_string().starts_with("nobody provides service \"who\""), "{error}");
+    });
+}
+
+#[test]
+fn a_node_that_provides_a_service_may_be_its_own_client() {
+    on_both(|| async {
+        let (nodes, _) = cluster(2, |config| config).await;
+        let gate = Arc::new(Semaphore::new(2));
+        let _services = [who(&nodes[0], &gate).await, who(&nodes[1], &gate).await];
+        until(|| nodes[0].providers("who").len() == 2).await;
+        let client = nodes[0].call_client::<(), u32>("who").unwrap().timeout(LONG);
+        let mut ranks =
+            [limited(client.call(&())).await.unwrap(), limited(client.call(&())).await.unwrap()];
+        ranks.sort_unstable();
+        assert_eq!(ranks, [0, 1], "each in turn");
+        end_all(&nodes).await;
+    });
+}

@@ -1,0 +1,12 @@
+//! Clusters: members, the manager's words, the end. A program of its own, since its nodes wait for
+//! each other.
+
+#![allow(clippy::unwrap_used)]
+
+mod calls;
+mod faults;
+mod joining;
+mod names;
+mod precedence;
+mod processes;
+mod versions;

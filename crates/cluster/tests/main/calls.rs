@@ -1,0 +1,653 @@
+//! Calls: each answer reaches its caller, errors are told apart, limits and cancellation hold.
+
+use chunkcomm::{Lane, LinkCause, Node, OpenError, Policy, RefusalReason};
+use chunkcomm_cluster::NodeExt;
+use chunkcomm_cluster::call::{CallOptions, ServeError, ServiceOptions};
+use chunkcomm_cluster::proto::call::{ANSWERS_PREFIX, REQUESTS_PREFIX};
+use chunkcomm_cluster::{CallClient, CallError, Service};
+use chunkcomm_testkit::proxy::Proxy;
+use chunkcomm_testkit::random::Random;
+use chunkcomm_testkit::{
+    NEVER, Pair, announced, cancelled, limited, memory, on_both, on_one_thread, pair, pair_of, tcp,
+    until,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// Returns a client of a service: node `a` serves, node `b` calls.
+fn client<Req, Resp>(pair: &Pair, name: &str) -> CallClient<Req, Resp>
+where
+    Req: Serialize + DeserializeOwned,
+    Resp: Serialize + DeserializeOwned + Send + 'static,
+{
+    pair.b.call_client(&pair.peer, name).unwrap()
+}
+
+/// Number of the `Counted` values that exist.
+#[derive(Clone, Default)]
+struct Count(Arc<AtomicUsize>);
+
+struct Counted(Count);
+
+impl Count {
+    fn one(&self) -> Counted {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Counted(self.clone())
+    }
+
+    fn now(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Starts a service whose handlers wait for a permit; returns the gate and the number of handlers.
+fn gated(node: &Node, options: ServiceOptions) -> (Service, Arc<Semaphore>, Count) {
+    let (gate, count) = (Arc::new(Semaphore::new(0)), Count::default());
+    let (opens, counts) = (Arc::clone(&gate), count.clone());
+    let service = node.serve_with("gated", options, move |number: u64| {
+        let (gate, counted) = (Arc::clone(&opens), counts.one());
+        async move {
+            let _counted = counted;
+            gate.acquire().await.unwrap().forget();
+            Ok::<u64, String>(number + 1)
+        }
+    });
+    (service.unwrap(), gate, count)
+}
+
+#[test]
+fn every_caller_gets_its_own_answer_whatever_their_order_and_size() {
+    on_both(|| async {
+        for address in [tcp(), memory()] {
+            let pair = pair_of(address, Node::builder(), Node::builder()).await;
+            let service = pair.a.serve("turn", |(number, text): (u64, String)| async move {
+                // Some requests are done at once, some later and out of order.
+                for _ in 0..number % 5 {
+                    tokio::task::yield_now().await;
+                }
+                Ok::<_, String>((text, number))
+            });
+            let _service = service.unwrap();
+            let client = client::<(u64, String), (String, u64)>(&pair, "turn");
+            let mut random = Random::seeded(11);
+            let mut calls = tokio::task::JoinSet::new();
+            for number in 0..400 {
+                let bytes = [0, 10, 300, 9_000, 70_000][random.below(5) as usize];
+                let text = char::from(b'a' + (number % 26) as u8).to_string().repeat(bytes);
+                let client = client.clone();
+                calls.spawn(async move {
+                    let (back, same) = client.call(&(number, text.clone())).await.unwrap();
+                    assert!(same == number && back == text, "call {number}");
+                });
+            }
+            while let Some(call) = limited(calls.join_next()).await {
+                call.unwrap();
+            }
+        }
+    });
+}
+
+/// Checks that requests wait neither for their age nor for more requests on a node that lingers.
+#[test]
+fn requests_in_flight_share_packets_and_one_alone_leaves_at_once() {
+    on_one_thread(async {
+        for policy in [Policy::Chunked, Policy::Linger(NEVER)] {
+            let settings = Node::builder().policy(policy).age_bound(NEVER);
+            let pair = pair_of(tcp(), settings.clone(), settings).await;
+            let _service = pair.a.serve("id", |number: u64| async move { Ok::<_, String>(number) });
+            let client = client::<u64, u64>(&pair, "id");
+            for number in 0..10 {
+                assert_eq!(limited(client.call(&number)).await.unwrap(), number, "{policy:?}");
+            }
+            let before = pair.peer.stats().message_packets_sent;
+            let calls: Vec<_> = (0..1000)
+                .map(|number| {
+                    let client = client.clone();
+                    tokio::spawn(async move {
+                        assert_eq!(client.call(&number).await.unwrap(), number);
+                    })
+                })
+                .collect();
+            for call in calls {
+                limited(call).await.unwrap();
+            }
+            let packets = pair.peer.stats().message_packets_sent - before;
+            assert!(packets < 100, "{packets} packets for 1000 calls, {policy:?}");
+        }
+    });
+}
+
+#[test]
+fn errors_of_the_handler_are_told_apart() {
+    on_both(|| async {
+        let pair = pair().await;
+        let _service = pair.a.serve("moody", |mood: u8| async move {
+            if mood >= 100 {
+                tokio::task::yield_now().await;
+            }
+            match mood % 100 {
+                0 => Ok("fine".to_owned()),
+                1 => Err("no mood"),
+                2 => panic!("enough of {mood}"),
+                _ => Ok("x".repeat(40 << 20)),
+            }
+        });
+        let client = client::<u8, String>(&pair, "moody");
+        // Errors come at once, and after a wait.
+        for later in [0, 100] {
+            assert_eq!(limited(client.call(&later)).await.unwrap(), "fine");
+            let error = limited(client.call(&(later + 1))).await.unwrap_err();
+            assert!(error.is_from_service() && !error.was_not_handled());
+            assert_eq!(error.to_string(), "service \"moody\" failed: no mood");
+            let error = limited(client.call(&(later + 2))).await.unwrap_err();
+            let text =
+                format!("the handler of service \"moody\" panicked: enough of {}", later + 2);
+            assert_eq!(error.to_string(), text);
+            let error = limited(client.call(&(later + 3))).await.unwrap_err();
+            assert!(matches!(error, CallError::Unsendable { .. }), "{error}");
+        }
+        assert_eq!(limited(client.call(&0)).await.unwrap(), "fine");
+    });
+}
+
+/// A value whose `Deserialize` panics and whose `Serialize` refuses, when it is asked to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Touchy(u8);
+
+impl Serialize for Touchy {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            1 => Err(serde::ser::Error::custom("not this one")),
+            _ => self.0.serialize(to),
+        }
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Touchy {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Touchy, D::Error> {
+        match u8::deserialize(from)? {
+            2 => Err(serde::de::Error::custom("not that one")),
+            3 => panic!("not at all"),
+            number => Ok(Touchy(number)),
+        }
+    }
+}
+
+#[test]
+fn values_that_do_not_travel_are_one_calls_trouble() {
+    on_one_thread(async {
+        let pair = pair().await;
+        let _service = pair.a.serve("touchy", |Touchy(number): Touchy| async move {
+            Ok::<_, String>(Touchy(number.saturating_sub(10)))
+        });
+        let client = client::<Touchy, Touchy>(&pair, "touchy");
+        let error = client.call(&Touchy(1)).await.unwrap_err();
+        assert!(matches!(error, CallError::Request(_)), "{error}");
+        for number in [2, 3] {
+            let error = limited(client.call(&Touchy(number))).await.unwrap_err();
+            assert!(matches!(error, CallError::Unreadable { .. }), "{error}");
+            assert!(error.was_not_handled());
+        }
+        let error = limited(client.call(&Touchy(11))).await.unwrap_err();
+        assert!(matches!(error, CallError::Unsendable { .. }), "{error}");
+        for number in [12, 13] {
+            let error = limited(client.call(&Touchy(number))).await.unwrap_err();
+            assert!(matches!(error, CallError::Answer(_)), "{error}");
+        }
+        assert_eq!(limited(client.call(&Touchy(15))).await.unwrap(), Touchy(5));
+    });
+}
+
+#[test]
+fn what_is_not_there_or_of_another_type_is_said_by_name() {
+    on_both(|| async {
+        let pair = pair().await;
+        let client = client::<u64, u64>(&pair, "late");
+        let error = limited(client.call(&1)).await.unwrap_err();
+        assert!(error.was_not_handled());
+        assert_eq!(error.to_string(), "a has no service \"late\"");
+        let service = pair.a.serve("late", |text: String| async move { Ok::<_, String>(text) });
+        let error = limited(client.call(&1)).await.unwrap_err();
+        let CallError::Types(refused) = &error else { panic!("{error}") };
+        let RefusalReason::TypeMismatch { sender, receiver } = &refused.reason else { panic!() };
+        assert_eq!((sender.as_str(), receiver.as_str()), ("u64", "str"));
+        // The answers' types are compared, too.
+        let answers = pair.b.call_client::<String, u64>(&pair.peer, "late").unwrap();
+        let error = limited(answers.call(&"x".to_owned())).await.unwrap_err();
+        let CallError::AnswerTypes(refused) = &error else { panic!("{error}") };
+        assert!(!error.was_not_handled(), "a handler may have run");
+        let RefusalReason::TypeMismatch { sender, receiver } = &refused.reason else { panic!() };
+        assert_eq!((sender.as_str(), receiver.as_str()), ("str", "u64"));
+        // The same client goes on with another service of that name.
+        drop(service);
+        let _service = pair.a.serve("late", |number: u64| async move { Ok::<_, String>(number) });
+        assert_eq!(limited(client.call(&1)).await.unwrap(), 1);
+    });
+}
+
+#[test]
+fn names_and_types_that_cannot_be_are_refused_at_once() {
+    on_one_thread(async {
+        let pair = pair().await;
+        let serve = |name: &str| pair.a.serve(name, |it: u8| async move { Ok::<_, String>(it) });
+        assert!(matches!(serve("").unwrap_err(), ServeError::Name { bytes: 0 }));
+        assert!(matches!(serve(&"x".repeat(241)).unwrap_err(), ServeError::Name { bytes: 241 }));
+        let first = serve("one").unwrap();
+        assert!(matches!(serve("one").unwrap_err(), ServeError::Taken { .. }));
+        drop(first);
+        drop(serve("one").unwrap());
+        let of_nothing = pair.a.serve("nothing", |_: Vec<()>| async move { Ok::<_, String>(1) });
+        assert!(matches!(of_nothing.unwrap_err(), ServeError::Type(_)));
+        let error = pair.b.call_client::<u8, u8>(&pair.peer, "").unwrap_err();
+        assert!(matches!(error, OpenError::Name { bytes: 0 }));
+    });
+}
+
+#[test]
+fn so_many_are_handled_at_once_so_many_wait_and_the_rest_are_refused() {
+    on_both(|| async {
+        let pair = pair().await;
+        let options = ServiceOptions::default().at_once(3).waiting(4);
+        let (service, gate, count) = gated(&pair.a, options);
+        let client = client::<u64, u64>(&pair, "gated");
+        let mut calls = tokio::task::JoinSet::new();
+        for number in 0..10 {
+            let client = client.clone();
+            calls.spawn(async move { client.call(&number).await });
+        }
+        // Ten calls are three more than the service handles and lets wait.
+        for _ in 0..3 {
+            let error = limited(calls.join_next()).await.unwrap().unwrap().unwrap_err();
+            assert!(matches!(error, CallError::Overloaded { .. }), "{error}");
+        }
+        let stats = service.stats();
+        assert_eq!((stats.requests, stats.overloaded), (10, 3));
+        assert_eq!((stats.at_once, stats.waiting, count.now()), (3, 4, 3));
+        let mut answered = 0;
+        while !calls.is_empty() {
+            assert!(count.now() <= 3);
+            gate.add_permits(1);
+            limited(calls.join_next()).await.unwrap().unwrap().unwrap();
+            answered += 1;
+        }
+        assert_eq!(answered, 7);
+        until(|| service.stats().at_once == 0).await;
+        assert_eq!(count.now(), 0);
+    });
+}
+
+#[test]
+fn a_call_that_is_dropped_drops_its_handler() {
+    on_both(|| async {
+        let pair = pair().await;
+        let options = ServiceOptions::default().at_once(2);
+        let (service, gate, count) = gated(&pair.a, options);
+        let client = client::<u64, u64>(&pair, "gated");
+        // Two calls are handled, one waits; each is dropped where it stands.
+        let mut calls = Vec::new();
+        for number in 0..3 {
+            let client = client.clone();
+            calls.push(tokio::spawn(async move { client.call(&number).await }));
+            until(|| count.now() + service.stats().waiting == number as usize + 1).await;
+        }
+        assert_eq!((count.now(), service.stats().waiting), (2, 1));
+        calls[2].abort();
+        until(|| service.stats().waiting == 0).await;
+        assert_eq!(count.now(), 2);
+        calls.iter().for_each(JoinHandle::abort);
+        until(|| count.now() == 0 && service.stats().at_once == 0).await;
+        assert_eq!(service.stats().cancelled, 3);
+        gate.add_permits(1);
+        assert_eq!(limited(client.call(&7)).await.unwrap(), 8);
+    });
+}
+
+#[test]
+fn a_call_may_be_dropped_at_every_await() {
+    on_both(|| async {
+        let small = || Node::builder().packet_bytes_max(1024).window_bytes_max(256 * 1024);
+        let pair = pair_of(memory(), small(), small()).await;
+        let count = Count::default();
+        let counts = count.clone();
+        let service = pair.a.serve("slow", move |text: String| {
+            let counted = counts.one();
+            async move {
+                let _counted = counted;
+                for _ in 0..3 {
+                    tokio::task::yield_now().await;
+                }
+                Ok::<_, String>(text)
+            }
+        });
+        let service = service.unwrap();
+        let mut random = Random::seeded(5);
+        for round in 0..60 {
+            // A new client opens its channels; that is cancelled as well.
+            let client = client::<String, String>(&pair, "slow").timeout(LONG);
+            let text = "t".repeat(random.below(20_000) as usize);
+            let mut waits = 0;
+            loop {
+                let done = limited(cancelled(waits, client.call(&text))).await;
+                if let Some(answer) = done {
+                    assert!(answer.unwrap() == text, "round {round}");
+                    break;
+                }
+                waits += 1;
+                tokio::task::yield_now().await;
+            }
+            // A cancelled call does not disturb the others.
+            assert!(limited(client.call(&text)).await.unwrap() == text);
+        }
+        until(|| count.now() == 0 && service.stats().at_once == 0).await;
+    });
+}
+
+#[test]
+fn a_call_that_is_late_drops_its_handler_and_a_slot_of_it_is_not_mixed_up() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (service, gate, count) = gated(&pair.a, ServiceOptions::default());
+        let client = client::<u64, u64>(&pair, "gated");
+        // The channel is open, so every call is sent before it is late.
+        gate.add_permits(1);
+        assert_eq!(limited(client.call(&0)).await.unwrap(), 1);
+        let hasty = client.clone().timeout(Duration::from_millis(20));
+        for number in 0..5 {
+            let error = limited(hasty.call(&number)).await.unwrap_err();
+            assert!(matches!(error, CallError::Timeout { .. }), "{error}");
+            assert_eq!(error.to_string(), "service \"gated\" did not answer within 20ms");
+        }
+        // On a busy machine the service may hear of all calls only after some time.
+        until(|| service.stats().cancelled == 5 && count.now() == 0).await;
+        gate.add_permits(2);
+        // Calls that have time, and calls that never had a deadline.
+        assert_eq!(limited(client.call(&10)).await.unwrap(), 11);
+        assert_eq!(limited(client.clone().timeout(LONG).call(&20)).await.unwrap(), 21);
+    });
+}
+
+#[test]
+fn an_earlier_deadline_than_the_one_waited_for_is_kept() {
+    on_one_thread(async {
+        let pair = pair().await;
+        let (_service, _gate, _count) = gated(&pair.a, ServiceOptions::default());
+        let client = client::<u64, u64>(&pair, "gated");
+        let patient = client.clone().timeout(NEVER);
+        let (waits, waiting) = tokio::sync::oneshot::channel();
+        let _patient = tokio::spawn(async move { announced(patient.call(&1), waits).await });
+        waiting.await.unwrap();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let hasty = client.timeout(Duration::from_millis(20));
+        let error = limited(hasty.call(&2)).await.unwrap_err();
+        assert!(matches!(error, CallError::Timeout { .. }), "{error}");
+    });
+}
+
+#[test]
+fn a_service_that_closes_answers_what_it_has_and_refuses_what_comes() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (service, gate, count) = gated(&pair.a, ServiceOptions::default().at_once(1));
+        let client = client::<u64, u64>(&pair, "gated");
+        let calls: Vec<_> = (0..3)
+            .map(|number| {
+                let client = client.clone();
+                tokio::spawn(async move { client.call(&number).await })
+            })
+            .collect();
+        until(|| count.now() == 1 && service.stats().waiting == 2).await;
+        let (waits, waiting) = tokio::sync::oneshot::channel();
+        let closing = tokio::spawn(announced(service.close(LONG), waits));
+        waiting.await.unwrap();
+        let error = limited(client.call(&9)).await.unwrap_err();
+        assert!(matches!(error, CallError::Closing { .. }), "{error}");
+        gate.add_permits(3);
+        for (number, call) in calls.into_iter().enumerate() {
+            assert_eq!(limited(call).await.unwrap().unwrap(), number as u64 + 1);
+        }
+        limited(closing).await.unwrap().unwrap();
+        // The service's end has arrived, and may not have been looked at.
+        let error = loop {
+            match limited(client.call(&9)).await.unwrap_err() {
+                CallError::Ended { .. } => tokio::time::sleep(Duration::from_millis(1)).await,
+                error => break error,
+            }
+        };
+        assert!(matches!(error, CallError::NoService { .. }), "{error}");
+    });
+}
+
+#[test]
+fn a_service_that_does_not_close_in_time_or_is_dropped_says_so_to_its_callers() {
+    on_both(|| async {
+        for in_order in [true, false] {
+            let pair = pair().await;
+            let (service, _gate, count) = gated(&pair.a, ServiceOptions::default().at_once(1));
+            let client = client::<u64, u64>(&pair, "gated");
+            let calls: Vec<_> = (0..2)
+                .map(|number| {
+                    let client = client.clone();
+                    tokio::spawn(async move { client.call(&number).await })
+                })
+                .collect();
+            until(|| count.now() == 1 && service.stats().waiting == 1).await;
+            if in_order {
+                let error = service.close(Duration::from_millis(10)).await.unwrap_err();
+                assert_eq!((error.handled, error.waiting), (1, 1), "{error}");
+            } else {
+                drop(service);
+            }
+            for call in calls {
+                let error = limited(call).await.unwrap().unwrap_err();
+                assert!(matches!(error, CallError::Ended { .. }), "{error}");
+            }
+            until(|| count.now() == 0).await;
+        }
+    });
+}
+
+#[test]
+fn calls_in_flight_learn_that_the_server_is_gone_and_later_ones_find_it_again() {
+    on_both(|| async {
+        let ms = Duration::from_millis;
+        let quick = || Node::builder().liveness(ms(100), ms(500), ms(2_000));
+        let server = quick().name("server").listen(tcp()).build().await.unwrap();
+        let proxy = Proxy::before(&server).await;
+        let (_service, _gate, count) = gated(&server, ServiceOptions::default());
+        let node = quick().name("client").build().await.unwrap();
+        let peer = node.connect(&proxy.address).await.unwrap();
+        let client = node.call_client::<u64, u64>(&peer, "gated").unwrap();
+        let calls: Vec<_> = (0..20)
+            .map(|number| {
+                let client = client.clone();
+                tokio::spawn(async move { client.call(&number).await })
+            })
+            .collect();
+        until(|| count.now() == 20).await;
+        // The arrival of the calls is known here, too.
+        limited(async {
+            while node.explain().await.links.iter().any(|it| it.acknowledged < it.sent) {
+                tokio::time::sleep(ms(1)).await;
+            }
+        })
+        .await;
+        // Another process takes the server's place.
+        let again = quick().name("again").listen(tcp()).build().await.unwrap();
+        let _service =
+            again.serve("gated", |number: u64| async move { Ok::<_, String>(number * 2) }).unwrap();
+        proxy.redirect(chunkcomm_testkit::raw::socket_address(&again));
+        proxy.cut();
+        for call in calls {
+            let error = limited(call).await.unwrap().unwrap_err();
+            let CallError::Link { sent, .. } = &error else { panic!("{error}") };
+            assert_eq!(sent.accepted, 21);
+            assert!(sent.acknowledged >= 20, "{error}");
+            assert!(error.to_string().contains("whether the request was handled is unknown"));
+            assert!(!error.is_from_service() && !error.was_not_handled());
+        }
+        assert_eq!(limited(client.call(&21)).await.unwrap(), 42);
+        // The server's handlers learn of the loss as well.
+        until(|| count.now() == 0).await;
+    });
+}
+
+#[test]
+fn a_lost_connection_is_not_noticed_by_calls() {
+    on_both(|| async {
+        let server = Node::builder().name("server").listen(tcp()).build().await.unwrap();
+        let proxy = Proxy::before(&server).await;
+        let _service = server.serve("id", |number: u64| async move { Ok::<_, String>(number) });
+        let node = Node::builder().name("client").build().await.unwrap();
+        let peer = node.connect(&proxy.address).await.unwrap();
+        let client = node.call_client::<u64, u64>(&peer, "id").unwrap();
+        for number in 0..300 {
+            if number % 30 == 7 {
+                proxy.cut();
+            }
+            assert_eq!(limited(client.call(&number)).await.unwrap(), number);
+        }
+    });
+}
+
+#[test]
+fn a_client_that_is_gone_leaves_no_handler_behind() {
+    on_both(|| async {
+        let pair = pair().await;
+        let (service, _gate, count) = gated(&pair.a, ServiceOptions::default().at_once(5));
+        let client = client::<u64, u64>(&pair, "gated");
+        for number in 0..8 {
+            let client = client.clone();
+            tokio::spawn(async move { client.call(&number).await });
+        }
+        drop(client);
+        until(|| count.now() == 5 && service.stats().waiting == 3).await;
+        pair.peer.abort();
+        until(|| count.now() == 0 && service.stats().waiting == 0).await;
+        until(|| service.stats().at_once == 0).await;
+    });
+}
+
+#[test]
+fn a_node_calls_itself_and_services_call_each_other() {
+    on_both(|| async {
+        let pair = pair().await;
+        let own = pair.a.local().await.unwrap();
+        let inner = pair.a.call_client::<u64, u64>(&own, "inner").unwrap();
+        let _inner =
+            pair.a.serve("inner", |number: u64| async move { Ok::<_, String>(number + 1) });
+        let _outer = pair.a.serve("outer", move |number: u64| {
+            let inner = inner.clone();
+            async move { inner.call(&number).await }
+        });
+        let client = client::<u64, u64>(&pair, "outer");
+        for number in 0..50 {
+            assert_eq!(limited(client.call(&number)).await.unwrap(), number + 1);
+        }
+    });
+}
+
+#[test]
+fn handlers_that_compute_may_have_tasks_of_their_own() {
+    chunkcomm_testkit::on_two_threads(async {
+        let pair = pair().await;
+        let met = Arc::new(AtomicUsize::new(0));
+        let options = ServiceOptions::default().parallel();
+        let _service = pair.a.serve_with("meet", options, move |(): ()| {
+            let met = Arc::clone(&met);
+            async move {
+                // Blocks its thread until the other handler is there, too.
+                met.fetch_add(1, Ordering::SeqCst);
+                while met.load(Ordering::SeqCst) < 2 {
+                    std::thread::yield_now();
+                }
+                Ok::<_, String>(())
+            }
+        });
+        let client = client::<(), ()>(&pair, "meet");
+        let (one, two) = tokio::join!(client.call(&()), client.call(&()));
+        one.unwrap();
+        two.unwrap();
+    });
+}
+
+#[test]
+fn options_of_lane_and_schema_reach_the_service() {
+    on_one_thread(async {
+        let pair = pair().await;
+        let options = ServiceOptions::default().schema("numbers/1");
+        let _service =
+            pair.a.serve_with("n", options, |number: u32| async move { Ok::<_, String>(number) });
+        for (name, fits) in [("numbers/1", true), ("numbers/2", false)] {
+            let options = CallOptions::default().lane(Lane::Bulk).schema(name);
+            // Another type of the same form: the user promised that it fits.
+            let client = pair.b.call_client_with::<i32, i32>(&pair.peer, "n", options).unwrap();
+            match limited(client.call(&5)).await {
+                Ok(number) => assert!(fits && number == 5),
+                Err(error) => assert!(!fits && matches!(error, CallError::Types(_)), "{error}"),
+            }
+        }
+    });
+}
+
+#[test]
+fn channels_of_calls_are_not_for_others() {
+    on_one_thread(async {
+        let pair = pair().await;
+        let name = &format!("{ANSWERS_PREFIX}0");
+        let mut sender = pair.b.open::<u64>(&pair.peer, name).await.unwrap();
+        sender.send(&1).await.unwrap();
+        let error = limited(sender.closed()).await;
+        assert!(error.to_string().contains("was refused by a"), "{error}");
+    });
+}
+
+#[test]
+fn a_client_that_breaks_the_rules_is_cut_and_others_go_on() {
+    on_one_thread(async {
+        let pair = pair().await;
+        let _service = pair.a.serve("id", |number: u64| async move { Ok::<_, String>(number) });
+        let client = client::<u64, u64>(&pair, "id");
+        assert_eq!(limited(client.call(&1)).await.unwrap(), 1);
+        // Its type differs, so it is refused at once; it is also one that never says hello.
+        let mut stranger =
+            pair.b.open_bytes(&pair.peer, &format!("{REQUESTS_PREFIX}id")).await.unwrap();
+        stranger.send_slice(b"GET / HTTP/1.1").await.unwrap();
+        let error = limited(stranger.closed()).await;
+        assert!(error.to_string().contains("refused"), "{error}");
+        assert_eq!(limited(client.call(&2)).await.unwrap(), 2);
+    });
+}
+
+#[test]
+fn a_closed_node_says_so() {
+    on_one_thread(async {
+        let pair = pair().await;
+        let (_service, _gate, count) = gated(&pair.a, ServiceOptions::default());
+        let client = client::<u64, u64>(&pair, "gated");
+        let call = tokio::spawn({
+            let client = client.clone();
+            async move { client.call(&1).await }
+        });
+        until(|| count.now() == 1).await;
+        let _ = pair.b.close(Duration::from_millis(50)).await;
+        let error = limited(call).await.unwrap().unwrap_err();
+        let CallError::Link { link, .. } = &error else { panic!("{error}") };
+        assert!(matches!(link.cause(), LinkCause::Closed | LinkCause::CloseDeadline), "{error}");
+        let error = limited(client.call(&1)).await.unwrap_err();
+        assert!(matches!(error, CallError::Unreachable(_)), "{error}");
+        until(|| count.now() == 0).await;
+    });
+}

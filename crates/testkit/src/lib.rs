@@ -1,0 +1,185 @@
+//! What the tests of all crates share. [`Pair`] and [`pair`] give two nodes and their link.
+#![allow(clippy::unwrap_used)]
+
+#[cfg(feature = "tls")]
+pub mod authority;
+pub mod events;
+mod host;
+mod ports;
+pub mod proxy;
+pub mod random;
+pub mod raw;
+pub mod still;
+mod waiting;
+
+pub use host::own_host;
+pub use ports::free_port;
+pub use waiting::{cancelled, limited, on_both, on_one_thread, on_two_threads};
+
+use chunkcomm::{Address, BytesReceiver, BytesSender, Node, NodeBuilder, Peer, Receiver, Sender};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A time that does not come: anything that would wait for it must leave for another reason.
+pub const NEVER: Duration = Duration::from_secs(3600);
+
+/// Sends on `waits` when `future` has been polled for the first time.
+pub async fn announced<F: Future>(future: F, waits: tokio::sync::oneshot::Sender<()>) -> F::Output {
+    let mut future = pin!(future);
+    let mut waits = Some(waits);
+    poll_fn(|context| {
+        let polled = future.as_mut().poll(context);
+        if let Some(waits) = waits.take() {
+            let _ = waits.send(());
+        }
+        polled
+    })
+    .await
+}
+
+/// Waits until `done` returns true.
+pub async fn until(mut done: impl FnMut() -> bool) {
+    limited(async {
+        while !done() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+}
+
+/// Returns a command of this program, to run one of its tests in a process of its own.
+pub fn itself(test: &str) -> std::process::Command {
+    let mut program = std::process::Command::new(std::env::current_exe().unwrap());
+    program.args(["--exact", test]);
+    program
+}
+
+/// Returns an address in memory that no other test uses.
+pub fn memory() -> Address {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    Address::Memory(format!("test-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// Returns an address of loopback, at a port that the system chooses.
+pub fn tcp() -> Address {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+/// Node `b`, which dialled node `a`.
+pub struct Pair {
+    pub a: Node,
+    pub b: Node,
+    /// Node `a`, as `b` sees it.
+    pub peer: Peer,
+}
+
+/// Returns two nodes with these settings, connected through `address`.
+pub async fn pair_of(address: Address, a: NodeBuilder, b: NodeBuilder) -> Pair {
+    let a = a.name("a").listen(address).build().await.unwrap();
+    let b = b.name("b").build().await.unwrap();
+    let peer = b.connect(&a.addresses()[0]).await.unwrap();
+    Pair { a, b, peer }
+}
+
+/// Returns two nodes with default settings over TCP.
+pub async fn pair() -> Pair {
+    pair_of(tcp(), Node::builder(), Node::builder()).await
+}
+
+impl Pair {
+    /// Opens a channel from `b` to `a`.
+    pub async fn channel<T>(&self, name: &str) -> (Sender<T>, Receiver<T>)
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let sender = self.b.open(&self.peer, name).await.unwrap();
+        let (_, receiver) = limited(self.a.accept(name)).await.unwrap();
+        (sender, receiver)
+    }
+
+    /// Opens a channel of bytes from `b` to `a`.
+    pub async fn bytes(&self, name: &str) -> (BytesSender, BytesReceiver) {
+        let sender = self.b.open_bytes(&self.peer, name).await.unwrap();
+        let (_, receiver) = limited(self.a.accept_bytes(name)).await.unwrap();
+        (sender, receiver)
+    }
+
+    /// Opens a channel of bytes from `a` to `b`.
+    pub async fn bytes_back(&self, name: &str) -> (BytesSender, BytesReceiver) {
+        let sender = self.a.open_bytes(&self.as_seen_from_a().await, name).await.unwrap();
+        let (_, receiver) = limited(self.b.accept_bytes(name)).await.unwrap();
+        (sender, receiver)
+    }
+
+    /// Returns node `b` as `a` sees it.
+    async fn as_seen_from_a(&self) -> Peer {
+        let (mut hint, mut here) = self.channel::<u8>("which way").await;
+        hint.send(&0).await.unwrap();
+        here.recv().await.unwrap();
+        here.peer().clone()
+    }
+
+    /// Opens a channel from `a` to `b`.
+    pub async fn back<T>(&self, name: &str) -> (Sender<T>, Receiver<T>)
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let sender = self.a.open(&self.as_seen_from_a().await, name).await.unwrap();
+        let (_, receiver) = limited(self.b.accept(name)).await.unwrap();
+        (sender, receiver)
+    }
+
+    /// Checks that a channel of the link brings its messages in order.
+    pub async fn is_well(&self, name: &str) {
+        let (mut sender, mut receiver) = self.channel::<u64>(name).await;
+        for number in 0..100 {
+            sender.send(&number).await.unwrap();
+        }
+        drop(sender);
+        for number in 0..100 {
+            assert_eq!(limited(receiver.recv()).await.unwrap(), Some(number));
+        }
+        assert_eq!(limited(receiver.recv()).await.unwrap(), None);
+    }
+}
+
+/// Returns every value until the end of the stream.
+pub async fn all<T: DeserializeOwned>(receiver: &mut Receiver<T>) -> Vec<T> {
+    let mut values = Vec::new();
+    while let Some(value) = limited(receiver.recv()).await.unwrap() {
+        values.push(value);
+    }
+    values
+}
+
+/// Fills the channel until nothing more is accepted and it waits for credit, though the runtime
+/// runs; returns the number of messages accepted.
+pub async fn fill<T: Serialize>(sender: &mut Sender<T>, value: &T) -> u64 {
+    let credit_waits = sender.peer().stats().credit_waits;
+    let mut accepted = 0;
+    let mut full_in_a_row = 0;
+    let mut waits = false;
+    while full_in_a_row < 10 {
+        if !waits {
+            // Before the sender waits for credit, there may be room again.
+            full_in_a_row = 0;
+            waits = sender.peer().stats().credit_waits > credit_waits;
+        }
+        match sender.try_send(value) {
+            Ok(()) => {
+                accepted += 1;
+                full_in_a_row = 0;
+            }
+            Err(chunkcomm::TrySendError::Full) => {
+                full_in_a_row += 1;
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    accepted
+}
