@@ -1,14 +1,14 @@
 //! The methods that this crate adds to nodes, their builders and senders.
 
-use crate::call::{CallClient, CallOptions, ServeError, Service, ServiceOptions};
-use crate::layer::{ClusterLayer, layer, moving};
+use crate::call::{CallClient, CallOptions, Callers, ServeError, Service, ServiceOptions};
 use crate::moving::error::{HandOverError, PortError};
 use crate::moving::ports::{self, Arriving, Departing, ReceivingPort, SendingPort};
 use crate::moving::value::{self, Value, ValuePort, ValueSource, ValueWriter};
+use crate::moving::{MovingLayer, moving};
 use crate::process::{InstantiateError, Process, ProcessHandle};
 use crate::registry::Registry;
 use crate::report::{CallsReport, MovingReport};
-use chunkcomm::layer::settings;
+use chunkcomm::layer::{of, settings};
 use chunkcomm::{Lane, Node, NodeBuilder, OpenError, Peer, Sender};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -254,7 +254,7 @@ impl NodeExt for Node {
     }
 
     fn calls_in_flight(&self) -> Vec<CallsReport> {
-        layer(self).callers.report()
+        of::<Callers>(self).report()
     }
 
     fn moving_report(&self) -> MovingReport {
@@ -272,7 +272,7 @@ pub trait NodeBuilderExt: sealed::Sealed {
 
 impl NodeBuilderExt for NodeBuilder {
     fn processes(mut self, registry: &Registry) -> NodeBuilder {
-        settings::<ClusterLayer>(&mut self).registry = Some(Arc::new(registry.clone()));
+        settings::<MovingLayer>(&mut self).registry = Some(Arc::new(registry.clone()));
         self
     }
 }

@@ -31,8 +31,7 @@ use std::{env, fmt, io};
 pub use children::{ChildExit, Children};
 pub use place::{ChildPlace, Token, child};
 
-use chunkcomm::Address;
-use chunkcomm::Credential;
+use chunkcomm::{Address, Credential};
 
 pub(crate) use place::after_words;
 

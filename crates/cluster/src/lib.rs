@@ -51,7 +51,6 @@ pub mod call;
 pub mod cluster;
 mod ext;
 pub mod launch;
-mod layer;
 mod moving;
 pub mod process;
 pub mod proto;

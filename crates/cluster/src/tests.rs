@@ -1,7 +1,7 @@
 //! The messages of this crate's errors.
 
 use crate::call::CallError;
-use crate::cluster::{JoinError, PeerError};
+use crate::cluster::{JoinError, MemberInstantiateError, PeerError};
 use crate::process::{InstantiateError, ProcessError};
 use crate::{HandOverError, PortError, ValueError};
 use chunkcomm::{
@@ -61,7 +61,7 @@ fn with_the_systems_word() -> Vec<Box<dyn Error>> {
         Box::new(JoinError::Node(NodeError::System(said()))),
         Box::new(JoinError::System { what: "do it", error: said() }),
         Box::new(InstantiateError::Input(lost())),
-        Box::new(InstantiateError::Member(PeerError::Connect {
+        Box::new(MemberInstantiateError::Member(PeerError::Connect {
             rank: 1,
             cause: unreachable().into(),
         })),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
+    /// Makes an authority of this name.
     pub fn new(name: &str) -> Authority {
         let mut parameters = CertificateParams::new(Vec::new()).unwrap();
         parameters.distinguished_name.push(DnType::CommonName, name);
@@ -25,6 +26,7 @@ impl Authority {
         Arc::new(roots)
     }
 
+    /// Signs a certificate for `name`; returns it with its key.
     pub fn signs(&self, name: &str) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
         let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
         let parameters = CertificateParams::new([name.to_owned()]).unwrap();
@@ -37,6 +39,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
+/// The configuration of a client that trusts one authority and shows a certificate of another.
 pub fn client(trusted: &Authority, shown: &Authority) -> Arc<ClientConfig> {
     let (certificate, key) = shown.signs("node.lab");
     Arc::new(client_with(trusted, vec![certificate], key))
@@ -56,6 +59,7 @@ pub fn client_with(
         .unwrap()
 }
 
+/// The configuration of a server that trusts `trusted` and shows `chain`.
 pub fn server_with(
     trusted: &Authority,
     chain: Vec<CertificateDer<'static>>,

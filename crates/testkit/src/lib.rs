@@ -71,7 +71,9 @@ pub fn tcp() -> Address {
 
 /// Node `b`, which dialled node `a`.
 pub struct Pair {
+    /// The node that listens.
     pub a: Node,
+    /// The node that dialled.
     pub b: Node,
     /// Node `a`, as `b` sees it.
     pub peer: Peer,

@@ -12,6 +12,7 @@ use tokio::task::AbortHandle;
 /// Passes connections on until it is to cut or to swallow them.
 #[derive(Clone)]
 pub struct Proxy {
+    /// The address to dial instead of the node's.
     pub address: Address,
     state: Arc<State>,
 }

@@ -10,7 +10,8 @@ impl Random {
         Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    pub fn next(&mut self) -> u64 {
+    /// Returns the next number.
+    pub fn draw(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -19,6 +20,6 @@ impl Random {
 
     /// Returns a number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
-        (self.next() >> 11) % bound
+        (self.draw() >> 11) % bound
     }
 }

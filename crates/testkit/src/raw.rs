@@ -37,6 +37,7 @@ pub fn socket_address(node: &Node) -> SocketAddr {
 
 /// One end of a connection whose hellos were exchanged.
 pub struct RawPeer {
+    /// The connection, behind the hellos.
     pub stream: TcpStream,
     /// Hello of the node.
     pub theirs: Hello,

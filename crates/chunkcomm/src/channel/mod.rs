@@ -12,6 +12,7 @@ pub(crate) mod blocking;
 pub(crate) mod bytes_receiver;
 pub(crate) mod bytes_sender;
 mod calls;
+pub(crate) mod context;
 pub(crate) mod ends;
 pub(crate) mod many;
 pub(crate) mod receiver;

@@ -3,10 +3,11 @@
 use super::Turn;
 use super::blocking::block_on;
 use super::calls::calls_of_every_receiver;
+use super::context::arriving_by;
 use crate::driver::inbox::Outcome;
+use crate::driver::mail::Link;
 use crate::driver::taking::{Delivery, Next, RxEnd};
 use crate::error::{DecodeFailed, RecvError, TryRecvError};
-use crate::layer::{Link, arriving_by};
 use crate::node::Peer;
 use crate::proto::codec::{self, DecodeError};
 use crate::stats::ReceivingStats;

@@ -17,6 +17,7 @@ use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::Refusal;
 use crate::stats::PeerStats;
 use crate::transport::Transport;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
@@ -105,6 +106,25 @@ struct Trouble {
     /// Number of times that there was trouble.
     count: u64,
     waiting: Wakers,
+}
+
+/// The session with a peer. Unlike a [`Peer`](crate::Peer) it does not keep the node alive.
+#[derive(Clone)]
+pub struct Link(pub(crate) Arc<LinkShared>);
+
+/// Links are equal when they are the same session of the same node.
+impl PartialEq for Link {
+    fn eq(&self, other: &Link) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Link {}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Link").field(&self.0.peer.name).finish()
+    }
 }
 
 /// The facts about a peer from its hello.

@@ -1,10 +1,10 @@
 //! Links and the ends of channels, below their types.
 
-use super::{ChannelKind, Fingerprint, Opened, RawReceiver, RawSender, Staged};
+use super::{ChannelKind, Fingerprint, Link, Opened, RawReceiver, RawSender, Staged};
 use crate::channel::ChannelOptions;
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
-use crate::driver::mail::{Command, LinkShared};
+use crate::driver::mail::Command;
 use crate::driver::staging::{Settling, TxEnd, TxShared};
 use crate::error::{AcceptError, LinkCause, LinkError, SendError};
 use crate::node::accepting::AcceptTable;
@@ -20,25 +20,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use tokio::runtime::Handle;
-
-/// The session with a peer. Unlike a [`Peer`] it does not keep the node alive.
-#[derive(Clone)]
-pub struct Link(pub(crate) Arc<LinkShared>);
-
-/// Links are equal when they are the same session of the same node.
-impl PartialEq for Link {
-    fn eq(&self, other: &Link) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for Link {}
-
-impl fmt::Debug for Link {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Link").field(&self.name()).finish()
-    }
-}
 
 impl Link {
     /// The link of a peer.

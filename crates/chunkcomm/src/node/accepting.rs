@@ -3,6 +3,7 @@
 
 use super::fingerprint::Fingerprint;
 use super::held::Held;
+use super::layers::{Answer, Layers};
 use super::links::{Links, News};
 use super::losses::{Losses, is_reserved};
 use super::warnings::Warnings;
@@ -14,7 +15,6 @@ use crate::driver::staging::TxShared;
 use crate::driver::taking::RxEnd;
 use crate::driver::wakers::{Wakers, locked};
 use crate::error::{AcceptError, CloseError, LinkError, RefusalReason};
-use crate::layer::{Answer, Layers};
 use crate::proto::packet::{ChannelKind, Refusal};
 use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;

@@ -6,9 +6,9 @@ mod checks;
 
 #[cfg(feature = "tls")]
 use super::admission::UserTls;
+use super::layers::LayerSettings;
 use crate::Address;
 use crate::credential::Credential;
-use crate::layer::LayerSettings;
 use crate::proto::flush::Policy;
 use crate::proto::hello::{VERSION_MAX, VERSION_MIN};
 use crate::proto::limits::{

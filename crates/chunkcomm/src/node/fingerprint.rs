@@ -1,8 +1,8 @@
 //! The fingerprint of a channel's type, which its two ends compare.
 
 use crate::channel::ChannelOptions;
+use crate::channel::context::finds_needs;
 use crate::error::TypeRefused;
-use crate::layer::finds_needs;
 use crate::proto::describe::{Description, describe, fnv1a};
 use serde::de::DeserializeOwned;
 

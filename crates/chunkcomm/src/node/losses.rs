@@ -1,8 +1,8 @@
 //! Accepted messages that may not have arrived, until some call has reported the loss.
 
+use super::layers::Layers;
 use crate::driver::ending::LostChannel;
 use crate::error::{CloseError, Unacknowledged};
-use crate::layer::Layers;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

@@ -9,6 +9,7 @@
 //! - [`channels`] with [`accepting`] (the node's table), [`held`] (opens that wait for an
 //!   `accept`) and [`fingerprint`] (types);
 //! - [`redelivering`] and [`streams`] (senders that outlive their peer);
+//! - [`layers`] (what other crates add to a node);
 //! - [`links`] and [`events`] (changes of the links);
 //! - [`explaining`] with [`waits`], and [`unaccepted`] (names that may be misspelt);
 //! - [`closing`] with [`losses`] (messages that may not have arrived);
@@ -26,6 +27,7 @@ pub(crate) mod fingerprint;
 mod held;
 mod hello;
 mod io_thread;
+pub(crate) mod layers;
 mod links;
 mod listening;
 mod losses;
@@ -48,7 +50,6 @@ use crate::Address;
 use crate::driver::buffers::Buffers;
 use crate::driver::cycles::SharedBoard;
 use crate::driver::mail::LinkShared;
-use crate::layer::{Layers, WeakNode};
 use crate::proto::hello::Hello;
 use crate::transport::Home;
 use crate::transport::spin::Spinner;
@@ -56,6 +57,7 @@ use accepting::AcceptTable;
 use admission::Admission;
 use builder::Settings;
 use io_thread::IoThread;
+use layers::Layers;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use tokio::runtime::Handle;
@@ -154,8 +156,8 @@ impl Node {
 
     /// Returns a reference that does not keep the node alive.
     #[must_use]
-    pub fn downgrade(&self) -> WeakNode {
-        WeakNode(Arc::downgrade(&self.shared))
+    pub fn downgrade(&self) -> layers::WeakNode {
+        layers::WeakNode(Arc::downgrade(&self.shared))
     }
 
     /// The layers that stand on this node.

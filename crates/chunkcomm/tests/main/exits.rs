@@ -134,7 +134,7 @@ fn all_arrives(settings: impl FnOnce() -> NodeBuilder, configure: impl Fn(&mut C
         let (mut in_part, mut lost) = (0, 0);
         for round in 0..ROUNDS {
             for (how, _) in ENDS {
-                let seed = random.next() >> 1;
+                let seed = random.draw() >> 1;
                 let mut child = itself("exits::the_process_that_closes");
                 // The proxy may still swallow from the round before.
                 proxy.swallow(false);

@@ -500,7 +500,7 @@ fn honest_bytes_arrive_however_they_are_cut() {
 }
 
 fn random_bytes(random: &mut Random, count: usize) -> Vec<u8> {
-    (0..count).map(|_| random.next() as u8).collect()
+    (0..count).map(|_| random.draw() as u8).collect()
 }
 
 fn random_size(sequence: u64) -> usize {

@@ -5,10 +5,8 @@ use super::line::{Line, Outcome};
 use crate::proto::call::calls::Then;
 use crate::proto::call::wire::{self, Kind, WireError};
 use crate::sync::locked;
-use chunkcomm::layer::Fingerprint;
-use chunkcomm::layer::Outcome as End;
 use chunkcomm::layer::clock::{self, Alarm};
-use chunkcomm::layer::{Expected, Link, Next, RawReceiver, is_closed};
+use chunkcomm::layer::{Expected, Fingerprint, Link, Next, Outcome as End, RawReceiver, is_closed};
 use chunkcomm::{AcceptError, ChannelRefused, LinkCause, LinkError, RefusalReason};
 use chunkcomm_proto::codec;
 

@@ -1,7 +1,9 @@
-//! The makers of calls of a node, for its report.
+//! What calls add to a node: channels with reserved names, and the makers of calls for its report.
 
+use crate::proto::call::{ANSWERS_PREFIX, REQUESTS_PREFIX};
 use crate::report::CallsReport;
 use crate::sync::locked;
+use chunkcomm::layer::{Answer, Hooks, Layer, Opened, Site};
 use std::sync::{Mutex, Weak};
 
 /// A maker of calls.
@@ -10,7 +12,7 @@ pub(super) trait Caller: Send + Sync {
     fn report(&self) -> Option<CallsReport>;
 }
 
-/// Those that made calls and live.
+/// The layer of calls of one node: those that made calls and live.
 #[derive(Default)]
 pub(crate) struct Callers(Mutex<Vec<Weak<dyn Caller>>>);
 
@@ -26,5 +28,26 @@ impl Callers {
         let callers: Vec<_> = locked(&self.0).iter().filter_map(Weak::upgrade).collect();
         // Not under the lock: dropping the last reference to a caller may run its destructors.
         callers.iter().filter_map(|it| it.report()).collect()
+    }
+}
+
+impl Layer for Callers {
+    type Settings = ();
+
+    const NAMES: &'static [&'static str] = &[REQUESTS_PREFIX, ANSWERS_PREFIX];
+
+    fn start((): (), _site: Site) -> Callers {
+        Callers::default()
+    }
+}
+
+impl Hooks for Callers {
+    /// Clients of services that the node does not serve are refused.
+    fn opened(&self, opened: Opened) -> Answer {
+        Answer::Expected(Box::new(opened))
+    }
+
+    fn explain(&self) -> Vec<String> {
+        self.report().iter().map(ToString::to_string).collect()
     }
 }

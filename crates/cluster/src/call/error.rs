@@ -234,8 +234,6 @@ pub enum ServeError {
     },
     /// Values of a type cannot be sent.
     Type(TypeRefused),
-    /// The cluster does not take the name, or has ended.
-    Cluster(crate::cluster::NameError),
 }
 
 impl fmt::Display for ServeError {
@@ -246,7 +244,6 @@ impl fmt::Display for ServeError {
             }
             ServeError::Taken { name } => write!(f, "this node has a service {name:?} already"),
             ServeError::Type(refused) => refused.fmt(f),
-            ServeError::Cluster(error) => error.fmt(f),
         }
     }
 }

@@ -1,18 +1,15 @@
 //! How a line opens its two channels.
 
 use super::answers::{self, Ending};
+use super::callers::Callers;
 use super::error::CallError;
 use super::line::{Line, Up};
 use super::runtime_of;
 use super::service::channel;
-use crate::layer::layer;
 use crate::proto::call::{ANSWERS_PREFIX, wire};
 use crate::sync::locked;
-use chunkcomm::ChannelOptions;
-use chunkcomm::Peer;
-use chunkcomm::layer::share_last_woken;
-use chunkcomm::layer::{Expected, Link, Waiting, open_raw};
-use chunkcomm::{LinkError, OpenError};
+use chunkcomm::layer::{Expected, Link, Waiting, of, open_raw, share_last_woken};
+use chunkcomm::{ChannelOptions, LinkError, OpenError, Peer};
 
 use serde::de::DeserializeOwned;
 use std::future::Future;
@@ -77,7 +74,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let (node, lane) = (peer.node(), self.options.lane);
         // From now on the node has the layer that takes the answers.
-        let layer = layer(&node);
+        let callers = of::<Callers>(&node);
         let (options, print) = (ChannelOptions::default().lane(lane), &self.fingerprints.request);
         let name = channel(&self.service);
         let mut tx = open_raw(&node, &Link::of(peer), &name, &options, print)?;
@@ -95,7 +92,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         drop(state);
         if first {
             let line: Weak<Line<Resp>> = Arc::downgrade(self);
-            layer.callers.add(line);
+            callers.add(line);
         }
         // Without the lock: on a runtime that is shutting down the task ends at once.
         let ending =

@@ -1,17 +1,16 @@
 //! [`Service`]: answers requests under a name.
 
+use super::callers::Callers;
 use super::connection::serve;
 use super::error::{ServeError, ServiceCloseError};
 use super::handling::{Handler, Launching, Queued};
 use super::options::ServiceOptions;
 use super::{Fingerprints, runtime_of};
-use crate::layer::layer;
 use crate::proto::call::serving::Serving;
 use crate::proto::call::{REQUESTS_PREFIX, SERVICE_NAME_BYTES_MAX};
 use crate::sync::locked;
 use chunkcomm::Node;
-use chunkcomm::layer::share_last_woken;
-use chunkcomm::layer::{Expected, clock, runtime};
+use chunkcomm::layer::{Expected, clock, of, runtime, share_last_woken};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -132,7 +131,7 @@ where
     }
     let fingerprints = Fingerprints::of::<Req, Resp>(schema.as_ref()).map_err(ServeError::Type)?;
     // From now on the node has the layer that holds the requests.
-    layer(node);
+    let _callers = of::<Callers>(node);
     let Some(expected) = Expected::begin(node, channel(name)) else {
         return Err(ServeError::Taken { name: name.to_owned() });
     };

@@ -1,12 +1,11 @@
 //! Services of a cluster, found by name.
 
-use super::{Cluster, NodeId, PeerError, State};
-use crate::NodeExt;
+use super::{Cluster, ClusterServeError, NodeId, PeerError, State};
 use crate::call::{
-    CallClient, CallError, CallOptions, Directory, Reach, ServeError, Service, ServiceOptions,
+    CallClient, CallError, CallOptions, Directory, Reach, Service, ServiceOptions,
+    call_client_with, serve_with,
 };
-use chunkcomm::OpenError;
-use chunkcomm::Peer;
+use chunkcomm::{OpenError, Peer};
 use chunkcomm_proto::causes::with_causes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -34,7 +33,7 @@ impl Cluster {
         name: &str,
         options: ServiceOptions,
         handler: F,
-    ) -> Result<Service, ServeError>
+    ) -> Result<Service, ClusterServeError>
     where
         Req: Serialize + DeserializeOwned + Send + 'static,
         Resp: Serialize + DeserializeOwned + Send + 'static,
@@ -42,8 +41,9 @@ impl Cluster {
         F: Fn(Req) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Resp, E>> + Send + 'static,
     {
-        let service = self.node().serve_with(name, options, handler)?;
-        self.provide(name).await.map_err(ServeError::Cluster)?;
+        let service = serve_with(self.node(), name, options, handler);
+        let service = service.map_err(ClusterServeError::Serve)?;
+        self.provide(name).await.map_err(ClusterServeError::Provide)?;
         let (state, name) = (Arc::clone(&self.shared.state), name.to_owned());
         Ok(service.withdrawing(move || state.change(|it| it.withdraw(&name))))
     }
@@ -103,7 +103,8 @@ impl Cluster {
         Resp: Serialize + DeserializeOwned + Send + 'static,
     {
         let peer = self.peer(rank).await.map_err(|error| unreachable(name, error))?;
-        self.node().call_client(&peer, name).map_err(CallError::Unreachable)
+        let client = call_client_with(self.node(), &peer, name, CallOptions::default());
+        client.map_err(CallError::Unreachable)
     }
 }
 

@@ -2,11 +2,10 @@
 
 use super::JoinError;
 use super::launch::{Environment, Launcher, Meet, Place, PlaceError, ssh};
-use crate::Registry;
 use crate::proto::cluster::Signature;
 use crate::registry::FunctionFingerprint;
-use chunkcomm::Credential;
-use chunkcomm::{CREDENTIAL_FILE_VARIABLE, Node, NodeBuilder};
+use crate::registry::Registry;
+use chunkcomm::{CREDENTIAL_FILE_VARIABLE, Credential, Node, NodeBuilder};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -3,8 +3,7 @@
 use super::{Cluster, End, EndError, left};
 use crate::proto::cluster::membership::Membership;
 use crate::sync::locked;
-use chunkcomm::layer::clock;
-use chunkcomm::layer::waits_for;
+use chunkcomm::layer::{clock, waits_for};
 use std::time::Duration;
 
 impl Cluster {

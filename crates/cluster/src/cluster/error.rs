@@ -2,15 +2,15 @@
 
 use super::launch::{HostsError, PlaceError, PmiError};
 use super::{Death, End, NodeId, Refusal};
+use crate::call::ServeError;
 use crate::launch::LaunchError;
-use chunkcomm::CredentialError;
-use chunkcomm::{CloseError, ConnectError, NodeError};
+use crate::process::InstantiateError;
+use chunkcomm::{CloseError, ConnectError, CredentialError, NodeError};
 use std::error::Error;
-use std::fmt;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 /// Reason why a process did not become a member.
 #[derive(Clone)]
@@ -369,3 +369,56 @@ impl fmt::Display for EndError {
 chunkcomm_proto::debug_with_causes!(EndError);
 
 impl Error for EndError {}
+
+/// Reason why a service of a cluster cannot begin.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum ClusterServeError {
+    /// This node cannot serve it.
+    Serve(ServeError),
+    /// The cluster does not take the name, or has ended.
+    Provide(NameError),
+}
+
+impl fmt::Display for ClusterServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClusterServeError::Serve(error) => error.fmt(f),
+            ClusterServeError::Provide(error) => error.fmt(f),
+        }
+    }
+}
+
+chunkcomm_proto::debug_with_causes!(ClusterServeError);
+
+impl Error for ClusterServeError {}
+
+/// Reason why a member of a cluster was not asked for a process. Its input is dropped, with its
+/// ends.
+#[non_exhaustive]
+pub enum MemberInstantiateError {
+    /// There is no such member of the cluster, or it cannot be reached.
+    Member(PeerError),
+    /// The member was not asked.
+    Instantiate(InstantiateError),
+}
+
+impl fmt::Display for MemberInstantiateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MemberInstantiateError::Member(error) => error.fmt(f),
+            MemberInstantiateError::Instantiate(error) => error.fmt(f),
+        }
+    }
+}
+
+chunkcomm_proto::debug_with_causes!(MemberInstantiateError);
+
+impl Error for MemberInstantiateError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            MemberInstantiateError::Member(error) => error.source(),
+            MemberInstantiateError::Instantiate(error) => error.source(),
+        }
+    }
+}

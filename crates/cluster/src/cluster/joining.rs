@@ -6,14 +6,13 @@ mod leading;
 
 use super::launch::{Launcher, Meet, Place, Pmi, PmiError, Removed, ssh};
 use super::member::{self, Way};
+use super::processes::set_member;
 use super::{Cluster, ClusterConfig, End, JoinError, Refusal, Shared, State, WeakCluster};
-use crate::layer::moving;
+use crate::moving::moving;
 use crate::proto::cluster::Ready;
 use crate::proto::cluster::membership::Membership;
-use chunkcomm::Credential;
-use chunkcomm::layer::clock;
-use chunkcomm::layer::given_name;
-use chunkcomm::{Address, Node, Peer};
+use chunkcomm::layer::{clock, given_name};
+use chunkcomm::{Address, Credential, Node, Peer};
 use chunkcomm_proto::Time;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -172,7 +171,7 @@ impl Joining {
         };
         let cluster = Cluster { shared: Arc::new(shared) };
         let own = WeakCluster(Arc::downgrade(&cluster.shared));
-        moving(cluster.node()).set_cluster(own);
+        set_member(&cluster, own);
         Ok(cluster)
     }
 }

@@ -2,11 +2,8 @@
 //! at once.
 
 use crate::proto::cluster::{Down, Up};
-use chunkcomm::ChannelOptions;
-use chunkcomm::layer::clock;
-use chunkcomm::layer::system_channel;
-use chunkcomm::{AcceptError, OpenError};
-use chunkcomm::{Address, Node, Peer, Receiver, Sender};
+use chunkcomm::layer::{clock, system_channel};
+use chunkcomm::{AcceptError, Address, ChannelOptions, Node, OpenError, Peer, Receiver, Sender};
 use chunkcomm_proto::hello::{HELLO_BYTES, Hello, HelloError};
 use chunkcomm_proto::packet::Lane;
 use std::io;

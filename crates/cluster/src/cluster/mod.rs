@@ -23,17 +23,20 @@ pub(crate) mod lines;
 mod member;
 mod names;
 mod peers;
+mod processes;
 mod state;
 
 pub use crate::proto::cluster::membership::{Change, End};
 pub use crate::proto::cluster::{Death, Member, Mismatch, NodeId, Refusal, Signature};
 pub use changes::Changes;
 pub use config::ClusterConfig;
-pub use error::{BarrierError, EndError, JoinError, NameError, NamedError, PeerError};
+pub use error::{
+    BarrierError, ClusterServeError, EndError, JoinError, MemberInstantiateError, NameError,
+    NamedError, PeerError,
+};
 
 use crate::proto::cluster::membership::Membership;
-use chunkcomm::layer::clock;
-use chunkcomm::layer::waits_for;
+use chunkcomm::layer::{clock, waits_for};
 use chunkcomm::{Node, Peer};
 use keeper::Keeper;
 use launch::Place;

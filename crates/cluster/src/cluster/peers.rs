@@ -1,8 +1,7 @@
 //! Links to other members.
 
 use super::{Cluster, Member, PeerError, is_fatal};
-use chunkcomm::ConnectError;
-use chunkcomm::{Address, Peer};
+use chunkcomm::{Address, ConnectError, Peer};
 use std::time::Duration;
 
 impl Cluster {

@@ -3,9 +3,8 @@
 use super::lines;
 use crate::proto::cluster::membership::Membership;
 use crate::sync::locked;
-use chunkcomm::CloseError;
 use chunkcomm::layer::peers;
-use chunkcomm::{Address, Node, Peer};
+use chunkcomm::{Address, CloseError, Node, Peer};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;

@@ -1,17 +1,15 @@
 //! The child's side: its parent, its index, and its end together with the parent.
 
-use std::fmt;
 use std::io::{self, BufRead as _, Read as _};
-use std::process::Command;
+use std::process::{self, Command};
 use std::str::FromStr;
 use std::sync::OnceLock;
-use std::{env, process};
+use std::{env, fmt};
 
 use serde::{Deserialize, Serialize};
 
 use super::portable_only;
-use chunkcomm::Address;
-use chunkcomm::Credential;
+use chunkcomm::{Address, Credential};
 
 const PARENT: &str = "CHUNKCOMM_PARENT";
 const PARENT_PID: &str = "CHUNKCOMM_PARENT_PID";

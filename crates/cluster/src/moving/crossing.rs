@@ -5,7 +5,7 @@
 //! does not cross.
 
 use super::{Moving, Saying};
-use crate::layer::moving;
+use crate::moving::moving;
 use crate::proto::custody::Origin;
 use chunkcomm::Node;
 use chunkcomm::layer::arriving;

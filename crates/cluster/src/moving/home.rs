@@ -2,8 +2,7 @@
 
 use crate::proto::custody::Fate;
 use crate::sync::{Wakers, locked};
-use chunkcomm::layer::Opened;
-use chunkcomm::layer::RawReceiver;
+use chunkcomm::layer::{Opened, RawReceiver};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};

@@ -9,22 +9,21 @@
 pub(crate) mod crossing;
 pub(crate) mod error;
 pub(crate) mod home;
+mod layer;
 pub(crate) mod line;
 pub(crate) mod ports;
 mod reaching;
 pub(crate) mod value;
 
+pub(crate) use layer::{MovingLayer, moving};
 pub(crate) use line::{LineWord, Saying};
 
-use crate::cluster::WeakCluster;
 use crate::process::Processes;
 use crate::proto::custody::{Custody, Event, Fate, Origin};
 use crate::report::MovingReport;
 use crate::sync::locked;
 use chunkcomm::Node;
-use chunkcomm::layer::Opened;
-use chunkcomm::layer::share_last_woken;
-use chunkcomm::layer::{Link, RawSender, Site, Watch, WeakNode};
+use chunkcomm::layer::{Link, Opened, RawSender, Site, Watch, WeakNode, share_last_woken};
 use chunkcomm_proto::causes::with_causes;
 use home::Homes;
 use line::{Line, LineEnd, WORDS_CHANNEL};
@@ -46,7 +45,8 @@ pub(crate) struct Moving {
     /// Addresses at which others reach this node, if better ones are known than those it listens
     /// at.
     advertised: OnceLock<Vec<String>>,
-    cluster: watch::Sender<Option<WeakCluster>>,
+    /// Whether the node is a member of its cluster.
+    member: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -75,7 +75,7 @@ impl Moving {
             homes: Homes::default(),
             processes,
             advertised: OnceLock::new(),
-            cluster: watch::channel(None).0,
+            member: watch::channel(false).0,
         })
     }
 
@@ -93,13 +93,14 @@ impl Moving {
         self.advertised.get().map(Vec::as_slice)
     }
 
-    /// Sets the cluster of this node: processes that wait for it begin.
-    pub(crate) fn set_cluster(&self, cluster: WeakCluster) {
-        self.cluster.send_replace(Some(cluster));
+    /// Notes that the node is a member of its cluster: processes that wait for that begin.
+    pub(crate) fn set_member(&self) {
+        self.member.send_replace(true);
     }
 
-    pub(crate) fn cluster(&self) -> watch::Receiver<Option<WeakCluster>> {
-        self.cluster.subscribe()
+    /// Becomes true when the node is a member of its cluster.
+    pub(crate) fn member(&self) -> watch::Receiver<bool> {
+        self.member.subscribe()
     }
 
     /// The line beside this link; begins it if there was none.

@@ -9,8 +9,7 @@ use super::crossing::{self, Held, Leaving};
 use super::error::{HandOverError, PortError};
 use super::home;
 use super::reaching::{home_address, peer_of};
-use crate::NodeExt;
-use crate::layer::moving;
+use crate::moving::moving;
 use crate::proto::custody::Origin;
 use bytes::Bytes;
 use chunkcomm::layer::{Fingerprint, Link, Waiting, described, entropy, needs_link, raw_sender};
@@ -262,6 +261,7 @@ pub(crate) fn pack<T: Serialize>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::NodeExt;
     use crate::report::MovingReport;
 
     #[tokio::test]

@@ -2,7 +2,7 @@
 
 use super::error::PortError;
 use super::ports::HomeAddress;
-use crate::layer::moving;
+use crate::moving::moving;
 use chunkcomm::layer::{Link, links};
 use chunkcomm::{Address, ConnectError, Node, Peer};
 use std::sync::Arc;

@@ -2,8 +2,7 @@
 
 use super::ports::{Arriving, Departing, ReceivingPort, SendingPort, receiving_port, sending_port};
 use crate::moving::error::{PortError, ValueError};
-use chunkcomm::Node;
-use chunkcomm::SendError;
+use chunkcomm::{Node, SendError};
 use chunkcomm_proto::packet::Lane;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,5 @@
-//! [`ProcessContext`]: the node, creator and cluster of a process.
+//! [`ProcessContext`]: the node and the creator of a process.
 
-use crate::cluster::Cluster;
-use crate::layer::moving;
 use chunkcomm::{Node, Peer};
 use std::fmt;
 use tokio::sync::watch;
@@ -34,13 +32,6 @@ impl ProcessContext {
     #[must_use]
     pub fn creator(&self) -> &Peer {
         &self.creator
-    }
-
-    /// The cluster of the node, if it is a member of one that has not ended.
-    #[must_use]
-    pub fn cluster(&self) -> Option<Cluster> {
-        let cluster = moving(&self.node).cluster().borrow().clone();
-        cluster?.upgrade()
     }
 
     /// Whether the process should end: the creator dropped the handle or is gone. A waiting process

@@ -4,16 +4,11 @@ use super::error::{InstantiateError, ProcessError};
 use super::hosting::Outcome;
 use super::registering::Process;
 use super::words::{Create, Encoded, End, ProcessWord};
-use crate::NodeExt;
-use crate::cluster::Cluster;
-use crate::layer::moving;
 use crate::moving::crossing::Leaving;
-use crate::moving::ports;
-use crate::moving::{LineWord, Saying};
+use crate::moving::{LineWord, Saying, moving, ports};
 use crate::registry::{Difference, FunctionFingerprint};
-use chunkcomm::SendError;
 use chunkcomm::layer::Link;
-use chunkcomm::{Node, Peer};
+use chunkcomm::{Node, Peer, SendError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -153,53 +148,4 @@ where
     line.say(LineWord::Process(ProcessWord::Create(create)));
     leaving.accepted();
     Ok(ProcessHandle { id, line, peer, print: process.print(), ended, over: false })
-}
-
-impl Cluster {
-    /// As [`Node::instantiate`], at the node of this rank; a link is dialled if there is none.
-    /// This node can be asked, too.
-    ///
-    /// # Errors
-    ///
-    /// Nobody has this rank, it died or cannot be reached; else as [`Node::instantiate`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Node::instantiate`].
-    pub async fn instantiate<I>(
-        &self,
-        rank: u32,
-        process: &Process<I>,
-        input: I,
-    ) -> Result<ProcessHandle, InstantiateError>
-    where
-        I: Serialize + DeserializeOwned,
-    {
-        let peer = self.peer(rank).await.map_err(InstantiateError::Member)?;
-        self.node().instantiate(&peer, process, input).await
-    }
-
-    /// As [`Cluster::instantiate`], at the next member after the last chosen one, in turn; at this
-    /// one only when there is no other.
-    ///
-    /// # Errors
-    ///
-    /// As [`Cluster::instantiate`].
-    ///
-    /// # Cancel safety
-    ///
-    /// As [`Node::instantiate`].
-    pub async fn instantiate_somewhere<I>(
-        &self,
-        process: &Process<I>,
-        input: I,
-    ) -> Result<ProcessHandle, InstantiateError>
-    where
-        I: Serialize + DeserializeOwned,
-    {
-        let others: Vec<u32> = self.members().iter().map(|member| member.id.rank).collect();
-        let own = self.rank();
-        let turn = moving(self.node()).processes.next_turn(&others, own);
-        self.instantiate(turn.unwrap_or(own), process, input).await
-    }
 }

@@ -1,6 +1,5 @@
 //! Errors of processes.
 
-use crate::cluster::PeerError;
 use crate::registry::Difference;
 use chunkcomm::{ConnectError, LinkError, SendError};
 use chunkcomm_proto::causes::with_causes;
@@ -167,8 +166,6 @@ pub enum InstantiateError {
     Lost(LinkError),
     /// The session had ended, and the node cannot be reached again.
     Connect(ConnectError),
-    /// There is no such member of the cluster, or it cannot be reached.
-    Member(PeerError),
 }
 
 impl fmt::Display for InstantiateError {
@@ -177,7 +174,6 @@ impl fmt::Display for InstantiateError {
             InstantiateError::Input(error) => error.fmt(f),
             InstantiateError::Lost(link) => link.fmt(f),
             InstantiateError::Connect(error) => error.fmt(f),
-            InstantiateError::Member(error) => error.fmt(f),
         }
     }
 }
@@ -190,7 +186,6 @@ impl Error for InstantiateError {
             InstantiateError::Input(error) => error.source(),
             InstantiateError::Lost(error) => error.source(),
             InstantiateError::Connect(error) => error.source(),
-            InstantiateError::Member(error) => error.source(),
         }
     }
 }

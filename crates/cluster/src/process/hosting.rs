@@ -82,7 +82,7 @@ impl Processes {
     }
 
     /// The rank after the last chosen one, among these without our own.
-    pub(super) fn next_turn(&self, ranks: &[u32], own: u32) -> Option<u32> {
+    pub(crate) fn next_turn(&self, ranks: &[u32], own: u32) -> Option<u32> {
         let mut asked = locked(&self.asked);
         let others = || ranks.iter().copied().filter(|rank| *rank != own);
         let turn = others().find(|rank| *rank > asked.turn).or_else(|| others().next())?;
@@ -228,11 +228,11 @@ async fn run(entry: Entry, context: ProcessContext, create: Create, mut report: 
     let mut until_stopped = std::pin::pin!(until_stopped);
     let moving = Arc::clone(&report.moving);
     if moving.processes.of_cluster {
-        let mut cluster = moving.cluster();
+        let mut member = moving.member();
         tokio::select! {
             biased;
             () = &mut until_stopped => return,
-            _ = cluster.wait_for(Option::is_some) => {}
+            _ = member.wait_for(|member| *member) => {}
         }
     }
     let mut running = match start(&entry, context, &create, &mut report) {

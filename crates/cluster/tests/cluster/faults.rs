@@ -3,8 +3,7 @@
 use crate::joining::{LONG, config};
 use chunkcomm::LinkCause;
 use chunkcomm_cluster::cluster::Cluster;
-use chunkcomm_testkit::free_port;
-use chunkcomm_testkit::{limited, on_one_thread};
+use chunkcomm_testkit::{free_port, limited, on_one_thread};
 
 /// Set for the process of `the_third_node`.
 const PORT: &str = "CHUNKCOMM_TEST_PORT";

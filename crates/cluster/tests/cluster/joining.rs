@@ -6,8 +6,7 @@ use chunkcomm_cluster::cluster::{
     BarrierError, Change, Cluster, ClusterConfig, End, EndError, JoinError, NameError, PeerError,
     Refusal,
 };
-use chunkcomm_testkit::free_port;
-use chunkcomm_testkit::{at_last, cancelled, limited, on_both, on_one_thread};
+use chunkcomm_testkit::{at_last, free_port, limited, on_both, on_one_thread};
 use std::time::Duration;
 
 pub(crate) const LONG: Duration = Duration::from_secs(60);

@@ -2,11 +2,9 @@
 
 use crate::joining::{cluster, end_all};
 use chunkcomm::Node;
-use chunkcomm_cluster::NodeBuilderExt;
-use chunkcomm_cluster::NodeExt;
-use chunkcomm_cluster::cluster::{ClusterConfig, PeerError};
-use chunkcomm_cluster::process::{InstantiateError, ProcessError};
-use chunkcomm_cluster::{Process, Registry, SendingPort, ValueWriter};
+use chunkcomm_cluster::cluster::{ClusterConfig, MemberInstantiateError, PeerError};
+use chunkcomm_cluster::process::ProcessError;
+use chunkcomm_cluster::{NodeBuilderExt, NodeExt, Process, Registry, SendingPort, ValueWriter};
 use chunkcomm_testkit::{limited, on_both, on_one_thread};
 use std::sync::{Arc, OnceLock};
 
@@ -122,7 +120,7 @@ fn a_member_that_dies_is_named_by_its_rank() {
         .await;
         let (writer, _value) = nodes[1].node().value().unwrap();
         let error = nodes[1].instantiate(2, &programs.wait, writer).await.unwrap_err();
-        assert!(matches!(error, InstantiateError::Member(PeerError::Dead(_))), "{error}");
+        assert!(matches!(error, MemberInstantiateError::Member(PeerError::Dead(_))), "{error}");
         end_all(&nodes).await;
     });
 }

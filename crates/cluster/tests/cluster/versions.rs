@@ -4,13 +4,11 @@ use crate::joining::{LONG, cluster, config, end_all};
 use crate::processes::{Programs, programs};
 use chunkcomm::proto::hello::{VERSION_MAX, VERSION_MIN};
 use chunkcomm::{ChannelOptions, Lane, Node};
-use chunkcomm_cluster::NodeBuilderExt;
-use chunkcomm_cluster::NodeExt;
 use chunkcomm_cluster::call::ServiceOptions;
 use chunkcomm_cluster::cluster::{Cluster, ClusterConfig};
 use chunkcomm_cluster::proto::cluster::Up;
-use chunkcomm_testkit::free_port;
-use chunkcomm_testkit::{limited, on_both, on_one_thread};
+use chunkcomm_cluster::{NodeBuilderExt, NodeExt};
+use chunkcomm_testkit::{free_port, limited, on_both, on_one_thread};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,10 +1,9 @@
 //! Calls: each answer reaches its caller, errors are told apart, limits and cancellation hold.
 
 use chunkcomm::{Lane, LinkCause, Node, OpenError, Policy, RefusalReason};
-use chunkcomm_cluster::NodeExt;
 use chunkcomm_cluster::call::{CallOptions, ServeError, ServiceOptions};
 use chunkcomm_cluster::proto::call::{ANSWERS_PREFIX, REQUESTS_PREFIX};
-use chunkcomm_cluster::{CallClient, CallError, Service};
+use chunkcomm_cluster::{CallClient, CallError, NodeExt, Service};
 use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::random::Random;
 use chunkcomm_testkit::{

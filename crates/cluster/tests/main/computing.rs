@@ -2,8 +2,7 @@
 //! them.
 
 use chunkcomm::{Address, Node, Peer, Receiver, Sender};
-use chunkcomm_cluster::CallClient;
-use chunkcomm_cluster::NodeExt;
+use chunkcomm_cluster::{CallClient, NodeExt};
 use chunkcomm_testkit::{cancelled, limited, on_one_thread, tcp};
 use std::sync::mpsc;
 use std::thread;

@@ -2,11 +2,9 @@
 //! to the other on its way, and nothing is left.
 
 use chunkcomm::{Address, Node, OpenError, Peer, SendError, Sender};
-use chunkcomm_cluster::MovingReport;
-use chunkcomm_cluster::NodeExt;
-use chunkcomm_cluster::SenderExt;
 use chunkcomm_cluster::{
-    Arriving, PortError, ReceivingPort, SendingPort, Value, ValueError, ValueWriter,
+    Arriving, MovingReport, NodeExt, PortError, ReceivingPort, SenderExt, SendingPort, Value,
+    ValueError, ValueWriter,
 };
 use chunkcomm_testkit::{
     Pair, at_last, cancelled, limited, memory, on_both, on_one_thread, pair_of, tcp,

@@ -2,12 +2,10 @@
 //! it ends.
 
 use chunkcomm::{Address, Node, Peer, SendError};
-use chunkcomm_cluster::MovingReport;
-use chunkcomm_cluster::NodeBuilderExt;
-use chunkcomm_cluster::NodeExt;
 use chunkcomm_cluster::process::{Failure, InstantiateError, ProcessError};
 use chunkcomm_cluster::{
-    Arriving, Departing, PortError, Process, ReceivingPort, Registry, SendingPort, ValueWriter,
+    Arriving, Departing, MovingReport, NodeBuilderExt, NodeExt, PortError, Process, ReceivingPort,
+    Registry, SendingPort, ValueWriter,
 };
 use chunkcomm_testkit::raw::RawPeer;
 use chunkcomm_testkit::{

@@ -2,11 +2,9 @@
 
 use super::{JoinError, Joining};
 use crate::cluster::launch::{Launcher, PORTS_DEFAULT};
-use crate::layer::ClusterLayer;
-use chunkcomm::Credential;
-use chunkcomm::NodeError;
+use crate::moving::MovingLayer;
 use chunkcomm::layer::{given_name, settings};
-use chunkcomm::{Address, Node, NodeBuilder};
+use chunkcomm::{Address, Credential, Node, NodeBuilder, NodeError};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
@@ -83,7 +81,7 @@ impl Joining {
 
     fn builder(&self, credential: Option<&Credential>) -> NodeBuilder {
         let mut builder = self.config.node.clone();
-        settings::<ClusterLayer>(&mut builder).of_cluster = true;
+        settings::<MovingLayer>(&mut builder).of_cluster = true;
         if given_name(&builder).is_none() {
             builder = match self.place.rank() {
                 Some(rank) => builder.name(format!("rank-{rank}")),

@@ -9,8 +9,7 @@ use crate::cluster::launch::{
 use crate::cluster::member::Way;
 use crate::cluster::{Cluster, State};
 use crate::launch::{Children, Launcher};
-use chunkcomm::Address;
-use chunkcomm::Credential;
+use chunkcomm::{Address, Credential};
 use chunkcomm_proto::causes::with_causes;
 use std::io;
 use std::path::PathBuf;

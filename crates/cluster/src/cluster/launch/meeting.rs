@@ -1,8 +1,7 @@
 //! The address and credential by which others find rank 0, and files of one user by which nodes of
 //! one machine meet.
 
-use chunkcomm::Address;
-use chunkcomm::Credential;
+use chunkcomm::{Address, Credential};
 use std::io;
 use std::path::{Path, PathBuf};
 

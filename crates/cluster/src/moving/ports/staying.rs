@@ -1,14 +1,12 @@
 //! The ends that stay at home when their other end travels.
 
 use super::SendingPort;
-use crate::layer::moving;
 use crate::moving::error::PortError;
 use crate::moving::home::Slot;
+use crate::moving::moving;
 use crate::proto::custody::Fate;
-use chunkcomm::Node;
-use chunkcomm::Receiver;
-use chunkcomm::Sender;
 use chunkcomm::layer::{block_on, receiver_of};
+use chunkcomm::{Node, Receiver, Sender};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;

@@ -3,7 +3,7 @@
 //! serde hands no context to `Deserialize`. So the node and the link are kept in a variable of the
 //! thread while a message is decoded that asks for them.
 
-use super::Link;
+use crate::driver::mail::Link;
 use crate::node::Node;
 use std::cell::{Cell, RefCell};
 

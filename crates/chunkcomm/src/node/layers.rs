@@ -1,59 +1,88 @@
-//! The layers of a node.
+//! The layers that stand on a node; see [`crate::layer`].
 
-use super::{Answer, Hooks, Layer, Link, Opened, Site, WeakNode};
+use super::{Node, NodeShared};
+use crate::driver::events::Opened;
 use crate::driver::wakers::locked;
-use crate::node::waits::Wait;
-use crate::node::{Node, NodeBuilder, Peer};
 use std::any::{Any, TypeId};
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use tokio::runtime::Handle;
 
-/// Returns the node's layer of this type. It is started with default settings if the node has
-/// none.
-pub fn of<L: Layer>(node: &Node) -> Arc<L> {
-    node.layers().get_or_start()
+/// What a layer is told when it starts.
+#[derive(Debug, Clone)]
+pub struct Site {
+    /// The node. While [`Layer::start`] runs it may not be there yet.
+    pub node: WeakNode,
+    /// The node's name for its peers.
+    pub name: String,
+    /// The runtime that drives the node's links.
+    pub runtime: Handle,
+    /// The runtime of the program: the one in which the node was built, or in which the layer was
+    /// first used.
+    pub own: Handle,
 }
 
-/// Returns the settings of a layer of a node to be built; the node then starts the layer.
-pub fn settings<L: Layer>(builder: &mut NodeBuilder) -> &mut L::Settings {
-    builder.layers().settings::<L>()
+/// A layer, as a node starts it.
+pub trait Layer: Hooks + Sized {
+    /// Settings of the layer, which a program makes before the node is built.
+    type Settings: Default + Clone + Send + Sync + 'static;
+
+    /// Beginnings of the names of the layer's channels. Each begins with a zero byte.
+    const NAMES: &'static [&'static str];
+
+    /// Starts the layer of a node.
+    fn start(settings: Self::Settings, site: Site) -> Self;
 }
 
-/// Returns the name that the program gave the node to be built, if any.
-#[must_use]
-pub fn given_name(builder: &NodeBuilder) -> Option<&str> {
-    builder.given_name()
+/// What a node asks of its layers. Called on the threads of links: none of it may wait.
+pub trait Hooks: Send + Sync + 'static {
+    /// Takes a channel that a peer opened under one of the layer's names.
+    fn opened(&self, opened: Opened) -> Answer;
+
+    /// Returns whether the node reports that messages of a channel of the layer may not have
+    /// arrived. `unknown`: those of them that were not acknowledged. By default the layer has
+    /// errors of its own.
+    fn reports_loss(&self, channel: &str, unknown: u64) -> bool {
+        let _ = (channel, unknown);
+        false
+    }
+
+    /// Returns lines for [`Node::explain`], without a line end.
+    fn explain(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Ends the waits of the layer: the runtime that drove the node is gone.
+    fn runtime_gone(&self) {}
 }
 
-/// Returns the runtime that drives the links of a node.
-#[must_use]
-pub fn runtime(node: &Node) -> &Handle {
-    node.runtime()
+/// What becomes of a channel that a peer opened.
+#[derive(Debug)]
+pub enum Answer {
+    /// The layer has it.
+    Taken,
+    /// An [`Expected`] of its name takes it; where nobody expects the name, it is refused.
+    Expected(Box<Opened>),
+    /// It is refused.
+    Refused(Box<Opened>),
 }
 
-/// Returns the node's links, those among them whose session has just ended.
-#[must_use]
-pub fn links(node: &Node) -> Vec<Link> {
-    node.table().links().into_iter().map(Link).collect()
+/// A node that is not kept alive.
+#[derive(Clone)]
+pub struct WeakNode(pub(crate) Weak<NodeShared>);
+
+impl WeakNode {
+    /// Returns the node, unless everything that belongs to it is dropped.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Node> {
+        self.0.upgrade().map(|shared| Node { shared })
+    }
 }
 
-/// Returns all peers that the node has a link with.
-#[must_use]
-pub fn peers(node: &Node) -> Vec<Peer> {
-    node.peers()
-}
-
-/// Whether the node was closed.
-#[must_use]
-pub fn is_closed(node: &Node) -> bool {
-    node.table().is_closed()
-}
-
-/// Lets [`Node::explain`] name a wait for `what`, until the returned value is dropped.
-#[must_use]
-pub fn waits_for(node: &Node, what: String) -> Wait {
-    node.waits().begin(what)
+impl fmt::Debug for WeakNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakNode").finish_non_exhaustive()
+    }
 }
 
 /// Starts a layer from its settings.
@@ -87,7 +116,7 @@ impl fmt::Debug for LayerSettings {
 }
 
 impl LayerSettings {
-    fn settings<L: Layer>(&mut self) -> &mut L::Settings {
+    pub(crate) fn settings<L: Layer>(&mut self) -> &mut L::Settings {
         let id = TypeId::of::<L>();
         let at = self.0.iter().position(|(known, ..)| *known == id).unwrap_or_else(|| {
             self.0.push((id, Box::new(L::Settings::default()), start::<L>));
@@ -148,7 +177,7 @@ impl Layers {
         Site { node, name, runtime, own }
     }
 
-    fn get_or_start<L: Layer>(&self) -> Arc<L> {
+    pub(crate) fn get_or_start<L: Layer>(&self) -> Arc<L> {
         let mut started = locked(&self.started);
         let mut layers = started.iter().map(|it| Arc::clone(&it.layer));
         if let Some(layer) = layers.find_map(|layer| layer.downcast::<L>().ok()) {

@@ -1,0 +1,53 @@
+//! What a layer asks of a node.
+
+use super::{Layer, Link, Wait};
+use crate::node::{Node, NodeBuilder, Peer};
+use std::sync::Arc;
+use tokio::runtime::Handle;
+
+/// Returns the node's layer of this type. It is started with default settings if the node has
+/// none.
+pub fn of<L: Layer>(node: &Node) -> Arc<L> {
+    node.layers().get_or_start()
+}
+
+/// Returns the settings of a layer of a node to be built; the node then starts the layer.
+pub fn settings<L: Layer>(builder: &mut NodeBuilder) -> &mut L::Settings {
+    builder.layers().settings::<L>()
+}
+
+/// Returns the name that the program gave the node to be built, if any.
+#[must_use]
+pub fn given_name(builder: &NodeBuilder) -> Option<&str> {
+    builder.given_name()
+}
+
+/// Returns the runtime that drives the links of a node.
+#[must_use]
+pub fn runtime(node: &Node) -> &Handle {
+    node.runtime()
+}
+
+/// Returns the node's links, those among them whose session has just ended.
+#[must_use]
+pub fn links(node: &Node) -> Vec<Link> {
+    node.table().links().into_iter().map(Link).collect()
+}
+
+/// Returns all peers that the node has a link with.
+#[must_use]
+pub fn peers(node: &Node) -> Vec<Peer> {
+    node.peers()
+}
+
+/// Whether the node was closed.
+#[must_use]
+pub fn is_closed(node: &Node) -> bool {
+    node.table().is_closed()
+}
+
+/// Lets [`Node::explain`] name a wait for `what`, until the returned value is dropped.
+#[must_use]
+pub fn waits_for(node: &Node, what: String) -> Wait {
+    node.waits().begin(what)
+}

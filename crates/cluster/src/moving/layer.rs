@@ -1,0 +1,60 @@
+//! What ends that travel and processes add to a node.
+
+use super::line::WORDS_CHANNEL;
+use super::{Moving, home};
+use crate::process::Processes;
+use crate::registry::Registry;
+use chunkcomm::Node;
+use chunkcomm::layer::{self, Answer, Hooks, Layer, Opened, Site};
+use std::sync::Arc;
+
+/// The layer of one node.
+pub(crate) struct MovingLayer(Arc<Moving>);
+
+/// Settings of the layer.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Settings {
+    /// The processes that the node runs for others.
+    pub(crate) registry: Option<Arc<Registry>>,
+    /// Whether processes begin only when the node is a member of its cluster.
+    pub(crate) of_cluster: bool,
+}
+
+/// Returns the state of a node about ends that move and about processes.
+pub(crate) fn moving(node: &Node) -> Arc<Moving> {
+    Arc::clone(&layer::of::<MovingLayer>(node).0)
+}
+
+impl Layer for MovingLayer {
+    type Settings = Settings;
+
+    const NAMES: &'static [&'static str] = &[WORDS_CHANNEL, home::PORT_PREFIX];
+
+    fn start(settings: Settings, site: Site) -> MovingLayer {
+        let processes = Processes::new(settings.registry, site.own.clone(), settings.of_cluster);
+        MovingLayer(Moving::new(site, processes))
+    }
+}
+
+impl Hooks for MovingLayer {
+    fn opened(&self, opened: Opened) -> Answer {
+        match self.0.opened(opened) {
+            Ok(()) => Answer::Taken,
+            Err(opened) => Answer::Refused(opened),
+        }
+    }
+
+    /// An end that was dropped before its port was connected refuses later messages. Nobody wanted
+    /// them, as with a dropped receiver.
+    fn reports_loss(&self, channel: &str, unknown: u64) -> bool {
+        unknown > 0 && home::number_of(channel).is_some()
+    }
+
+    fn explain(&self) -> Vec<String> {
+        self.0.report().line().into_iter().collect()
+    }
+
+    fn runtime_gone(&self) {
+        self.0.runtime_gone();
+    }
+}
