@@ -1,3 +1,32 @@
-//! Tests that cross the crates.
+//! Tests that cross the crates, and the samples of the documents, which are compiled here.
 
 pub mod farm_tasks;
+
+/// The samples of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+mod readme {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/guide/channels.md")]
+mod guide_of_channels {}
+
+#[cfg(all(doctest, unix))]
+#[doc = include_str!("../../docs/guide/services.md")]
+mod guide_of_services {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/guide/clusters.md")]
+mod guide_of_clusters {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/guide/farms.md")]
+mod guide_of_farms {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/guide/pipelines.md")]
+mod guide_of_pipelines {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/guide/operations.md")]
+mod guide_of_operations {}

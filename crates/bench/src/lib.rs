@@ -2,7 +2,7 @@
 //!
 //! Every figure is taken between two processes, one a core. A baseline beside it does the same by
 //! hand, over the same transport in the same run. A ratio against a baseline is the median of the
-//! paired ratios. The program's help and the README list commands and keys.
+//! paired ratios. The program's help lists commands and keys.
 //!
 //! Reading order: [`message`] (the bytes sent), [`harness`] (two processes and slices),
 //! [`baseline`] (by hand), [`ours`] (with the library), [`flight`] (calls of either), [`fit`]

@@ -94,16 +94,6 @@
 //! data in a format that does not describe itself: do not use them in messages.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-/// The example of the README, compiled and run with the examples of the documentation.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-mod readme {}
-
-/// The guide's program, compiled.
-#[cfg(all(doctest, unix))]
-#[doc = include_str!("../../../docs/guide/services.md")]
-mod guide_of_services {}
-
 mod address;
 mod channel;
 mod credential;
