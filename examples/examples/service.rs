@@ -7,13 +7,23 @@
 //! ```
 
 use chunkcomm_cluster::NodeExt;
+use std::collections::HashMap;
+use std::error::Error;
+use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write as _};
-use std::{collections::HashMap, error::Error, fs::File, path::PathBuf, sync::Arc, time::Duration};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
-use chunkcomm::{AcceptError, Address, Delivery, Node, Receiver, Redelivery, Sender};
+use chunkcomm::channel::Delivery;
+use chunkcomm::{AcceptError, Address, Node, Receiver, Redelivery, Sender};
 use chunkcomm_cluster::CallError;
 use clap::Parser;
-use tokio::{io::AsyncBufReadExt as _, signal, sync::Mutex, task::JoinSet, time::sleep};
+use tokio::io::AsyncBufReadExt as _;
+use tokio::signal;
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 type Failure = Box<dyn Error>;
 /// A line's number in its source, from 1, and its text.

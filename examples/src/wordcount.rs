@@ -12,8 +12,7 @@
 pub mod tally;
 pub mod text;
 
-use chunkcomm_cluster::NodeBuilderExt;
-use chunkcomm_cluster::NodeExt;
+use chunkcomm_cluster::{NodeBuilderExt, NodeExt};
 use std::error::Error;
 use std::fmt::Write as _;
 use std::path::PathBuf;

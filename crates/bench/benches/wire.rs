@@ -14,8 +14,8 @@ use chunkcomm_bench::failure::Failure;
 use chunkcomm_bench::harness::near::{Bench, FAR_COMMAND, Setting};
 use chunkcomm_bench::harness::protocol::{Api, LaneKind, Pace, PolicyKind, RuntimeKind, Transport};
 use chunkcomm_bench::harness::slices::Contender;
-use chunkcomm_bench::ours::farm::{FarmKind, start};
-use chunkcomm_bench::ours::{calls, farm, latency, stream};
+use chunkcomm_bench::ours::farm::{self, FarmKind, start};
+use chunkcomm_bench::ours::{calls, latency, stream};
 use chunkcomm_farm::{Model, Prefetch, Runtime as FarmRuntime, WorkersAs};
 use criterion::{BenchmarkGroup, Criterion, Throughput};
 

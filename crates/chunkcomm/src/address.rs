@@ -22,7 +22,7 @@ use std::str::FromStr;
 /// assert_eq!(address, Address::Tcp { host: "127.0.0.1".into(), port: 7000 });
 /// assert_eq!(address.to_string(), "tcp://127.0.0.1:7000");
 /// assert!(address.is_loopback_only());
-/// # Ok::<(), chunkcomm::AddressError>(())
+/// # Ok::<(), chunkcomm::error::AddressError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]

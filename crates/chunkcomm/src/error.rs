@@ -13,6 +13,8 @@ mod send;
 
 use std::fmt;
 
+pub use crate::address::AddressError;
+pub use crate::credential::{CredentialError, FileFault};
 pub use link::{LinkCause, LinkError};
 pub use log::{LogCause, LogError};
 pub use node::{AcceptError, ConnectError, HelloCause, NodeError, OpenError, TypeRefused};

@@ -57,23 +57,25 @@
 //! `flush` hands accepted messages to the transport. `sync` waits until they are
 //! acknowledged, `sync_settled` until they are settled. `close` ends a channel.
 //!
-//! # Layers
+//! # What is where
 //!
-//! `proto` is pure (formats and state machines), `transport` provides byte streams,
-//! `driver` moves bytes between the two. The exported types stand on top. The machines of a
-//! link are the crate `chunkcomm-proto`, which promises no stability; its stable parts are exported
-//! here ([`codec`], [`FlushReason`], [`Policy`], [`Lane`]).
+//! | to | names |
+//! |---|---|
+//! | make a node and meet others | [`Node`], [`NodeBuilder`], [`Address`], [`Peer`], [`Credential`] |
+//! | send and receive values | [`Sender`], [`Receiver`], [`SelectAll`], [`ChannelOptions`], [`Lane`] |
+//! | send and receive bytes | [`BytesSender`], [`BytesReceiver`] |
+//! | deliver across restarts | [`Redelivery`], [`Fsync`] |
+//! | decide when packets leave | [`Policy`] |
+//! | see what goes on | [`stats`], [`FlushReason`], [`explain`], [`LinkEvents`], [`LinkEvent`] |
+//! | handle errors | [`SendError`], [`RecvError`] and their like, [`error`], [`with_causes`] |
+//! | write futures and helpers of your own | [`channel`], [`codec`] |
+//! | build another layer on nodes | [`layer`] |
 //!
-//! Reading order:
+//! Calls, processes, channel ends that travel and clusters are the crate `chunkcomm-cluster`.
 //!
-//! - [`Node`], [`Sender`], [`Receiver`];
-//! - [`BytesSender`] and [`BytesReceiver`], [`SelectAll`];
-//! - [`SendingPort`] and [`Value`], ends that travel in messages;
-//! - [`call`] for requests and their answers;
-//! - [`Cluster`] for programs on many machines;
-//! - [`mod@process`] for functions that other nodes run;
-//! - [`Registry`] and [`launch`] for programs of several processes;
-//! - [`proto`].
+//! Inside, `transport` provides byte streams and `driver` moves bytes between them and the pure
+//! machine of a link. That machine is the crate `chunkcomm-proto` ([`proto`]), which promises no
+//! stability. Its stable parts are exported here: [`codec`], [`FlushReason`], [`Policy`], [`Lane`].
 //!
 //! # Features
 //!
@@ -95,10 +97,10 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod address;
-mod channel;
+pub mod channel;
 mod credential;
 mod driver;
-mod error;
+pub mod error;
 pub mod explain;
 pub mod layer;
 mod log;
@@ -107,28 +109,22 @@ mod portable;
 pub mod proto;
 #[cfg(any(test, feature = "simulation"))]
 pub mod simulation;
-mod stats;
+pub mod stats;
 mod transport;
 
-pub use address::{Address, AddressError};
+pub use address::Address;
 pub use channel::ChannelOptions;
 pub use channel::bytes_receiver::BytesReceiver;
-pub use channel::bytes_sender::{BytesPermit, BytesSender};
-pub use channel::ends::{ReceivingEnd, SendingEnd};
-pub use channel::many::{any_ready, send_bytes_to_all, send_to_all};
-pub use channel::receiver::{Receiver, Receiving};
-pub use channel::select_all::{SELECT_TURN_BYTES, SelectAll, Selected};
-pub use channel::sender::{Permit, Sender, Sending};
+pub use channel::bytes_sender::BytesSender;
+pub use channel::receiver::Receiver;
+pub use channel::select_all::SelectAll;
+pub use channel::sender::Sender;
 #[doc(hidden)]
 pub use chunkcomm_proto::debug_with_causes;
-pub use credential::{Credential, CredentialError, FileFault};
-pub use driver::landing::Landing;
-pub use driver::taking::Delivery;
+pub use credential::Credential;
 pub use error::{
-    AcceptError, Account, ChannelLost, ChannelName, ChannelRefused, CloseError, ConnectError,
-    DecodeFailed, HelloCause, LinkCause, LinkError, LogCause, LogError, NodeError, OpenError,
-    RecvError, RefusalReason, SendAllError, SendError, SendToAllError, TryRecvError, TrySendError,
-    TypeRefused, Unacknowledged,
+    AcceptError, CloseError, ConnectError, LinkError, NodeError, OpenError, RecvError, SendError,
+    TryRecvError, TrySendError,
 };
 pub use log::Fsync;
 pub use node::{
@@ -146,8 +142,7 @@ pub use portable::{PORTABLE_VARIABLE, portable_only};
 /// ```
 pub use proto::causes::with_causes;
 pub use proto::codec;
-pub use proto::flush::{FlushCounts, FlushReason, Policy};
+pub use proto::flush::{FlushReason, Policy};
 pub use proto::packet::Lane;
 #[cfg(feature = "tls")]
 pub use rustls;
-pub use stats::{ChannelStats, PeerStats, ReceivingStats};

@@ -1,6 +1,6 @@
 //! Counters by value, of a peer and of a channel.
 
-use crate::proto::flush::FlushCounts;
+pub use crate::proto::flush::FlushCounts;
 use crate::proto::link::LinkCounters;
 
 /// Traffic between this node and one peer since their session began.

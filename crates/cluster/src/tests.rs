@@ -4,10 +4,8 @@ use crate::call::CallError;
 use crate::cluster::{JoinError, MemberInstantiateError, PeerError};
 use crate::process::{InstantiateError, ProcessError};
 use crate::{HandOverError, PortError, ValueError};
-use chunkcomm::{
-    Account, ChannelLost, ConnectError, LinkCause, LinkError, NodeError, OpenError, RecvError,
-    SendError, with_causes,
-};
+use chunkcomm::error::{Account, ChannelLost, LinkCause};
+use chunkcomm::{ConnectError, LinkError, NodeError, OpenError, RecvError, SendError, with_causes};
 use chunkcomm_proto::codec::DecodeError;
 use std::error::Error;
 use std::io;

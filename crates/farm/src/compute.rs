@@ -1,9 +1,8 @@
 //! Runs tasks: the one function that does so, and the thread beside a worker's I/O
 //! loop.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 

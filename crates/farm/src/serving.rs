@@ -1,7 +1,6 @@
 //! A node of a cluster as a worker.
 
-use std::fmt;
-use std::io;
+use std::{fmt, io};
 
 use chunkcomm::codec::EncodeError;
 use chunkcomm::{AcceptError, OpenError, RecvError, SendError};

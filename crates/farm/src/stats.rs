@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use chunkcomm::{FlushReason, PeerStats};
+use chunkcomm::FlushReason;
+use chunkcomm::stats::PeerStats;
 
 use crate::name::WorkerName;
 

@@ -4,7 +4,8 @@
 use std::sync::{Arc, Weak};
 
 use bytemuck::Pod;
-use chunkcomm::{BytesReceiver, Landing, Node, Peer, RecvError};
+use chunkcomm::channel::Landing;
+use chunkcomm::{BytesReceiver, Node, Peer, RecvError};
 use tokio::sync::{oneshot, watch};
 
 use crate::error::DeltaRecvError;

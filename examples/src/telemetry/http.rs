@@ -17,7 +17,8 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use chunkcomm::{ChannelStats, Peer, Sender};
+use chunkcomm::stats::ChannelStats;
+use chunkcomm::{Peer, Sender};
 use tokio::sync::Mutex;
 
 use super::event::{self, Event};

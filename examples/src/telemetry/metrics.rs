@@ -5,7 +5,8 @@
 
 use std::fmt::Write as _;
 
-use chunkcomm::{ChannelStats, FlushReason, PeerStats};
+use chunkcomm::FlushReason;
+use chunkcomm::stats::{ChannelStats, PeerStats};
 
 /// Value of the text's header `Content-Type`.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

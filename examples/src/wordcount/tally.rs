@@ -3,9 +3,8 @@
 //! A word is a run of Unicode letters and digits, in lower case: `don't` is two words.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
-use std::io;
 use std::path::PathBuf;
+use std::{fs, io};
 
 /// Number of occurrences of each word.
 pub type Tally = HashMap<String, u64>;

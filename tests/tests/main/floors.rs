@@ -95,6 +95,26 @@ fn imports_run_downwards_in_every_crate() {
     assert!(upwards.is_empty(), "imports run upwards: {upwards:#?}");
 }
 
+/// Most names that a reader of the docs of `chunkcomm` meets at its root.
+const ROOT_NAMES_MAX: usize = 45;
+
+#[test]
+fn the_root_of_chunkcomm_has_few_names() {
+    let root = sources("chunkcomm/src", 100).into_iter().find(|it| it.ends_with("src/lib.rs"));
+    let text = read_to_string(root.unwrap()).unwrap();
+    let (_, text) = text.split_once("\nmod address;").unwrap();
+    let mut names = Vec::new();
+    for item in text.split("pub ").skip(1) {
+        let item = item.split(';').next().unwrap();
+        let items = item.rsplit("::").next().unwrap().trim_start_matches("mod ");
+        let items = items.trim_matches(|c| c == '{' || c == '}').split(',');
+        names.extend(
+            items.map(|it| it.trim_matches([' ', '{', '}', '\n'])).filter(|it| !it.is_empty()),
+        );
+    }
+    assert!((30..=ROOT_NAMES_MAX).contains(&names.len()), "{}: {names:?}", names.len());
+}
+
 #[test]
 fn imports_are_found_outside_comments_and_tests() {
     let source = "use crate::moving::Held;\n// crate::call\nfn f() { crate::cluster::join() }\n\

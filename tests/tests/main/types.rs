@@ -3,7 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use chunkcomm::{AcceptError, Address, Node, RefusalReason};
+use chunkcomm::error::RefusalReason;
+use chunkcomm::{AcceptError, Address, Node};
 use chunkcomm_tests::farm_tasks::{Job, OTHER_TYPES, sample_job};
 
 use chunkcomm_testkit::limited;

@@ -1,10 +1,10 @@
 //! tarpc over TCP with bincode, used as its documentation says: the service runs a task a request.
 
 use futures_util::StreamExt as _;
-use tarpc::server::Channel as _;
+use tarpc::server::{self, Channel as _};
 use tarpc::tokio_serde::formats::Bincode;
 use tarpc::tokio_util::codec::LengthDelimitedCodec;
-use tarpc::{client, context, serde_transport, server};
+use tarpc::{client, context, serde_transport};
 use tokio::runtime::Runtime;
 
 use crate::failure::{Doing, Failure};

@@ -8,8 +8,7 @@ use std::os::fd::OwnedFd;
 #[cfg(target_os = "linux")]
 use chunkcomm::portable_only;
 #[cfg(target_os = "linux")]
-use rustix::event::epoll;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
 /// Deadline that has passed: the call looks and returns.

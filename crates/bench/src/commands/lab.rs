@@ -10,8 +10,8 @@ use crate::failure::Failure;
 use crate::harness::protocol::{OnOff, Transport};
 use crate::harness::slices::name_of;
 use crate::harness::{far, machine};
-use crate::lab::stop::Whom;
-use crate::lab::{Lab, Promises, corrupt, cuts, idle_links, namespaces, resumes, slow, stop};
+use crate::lab::stop::{self, Whom};
+use crate::lab::{Lab, Promises, corrupt, cuts, idle_links, namespaces, resumes, slow};
 use crate::table::Row;
 
 /// Options of `chunkperf lab`.

@@ -1,6 +1,6 @@
 //! `chunkperf stream`: typed messages one way.
 
-use chunkcomm::PeerStats;
+use chunkcomm::stats::PeerStats;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 

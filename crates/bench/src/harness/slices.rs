@@ -1,6 +1,6 @@
 //! Slice after slice, ours and the baseline in turn.
 
-use chunkcomm::PeerStats;
+use chunkcomm::stats::PeerStats;
 use clap::ValueEnum;
 
 use super::near::{Bench, Timing};

@@ -1,6 +1,6 @@
 //! Requests of the lab and replies of its node processes, one JSON object a line.
 
-use chunkcomm::PeerStats;
+use chunkcomm::stats::PeerStats;
 use serde::{Deserialize, Serialize};
 
 use crate::harness::protocol::{Place, Usage};

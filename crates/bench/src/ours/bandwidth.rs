@@ -1,7 +1,8 @@
 //! Large raw messages one way, from reused or new buffers.
 
 use bytes::{Bytes, BytesMut};
-use chunkcomm::{BytesReceiver, BytesSender, Node, Peer, PeerStats};
+use chunkcomm::stats::PeerStats;
+use chunkcomm::{BytesReceiver, BytesSender, Node, Peer};
 use tokio::runtime::Runtime;
 
 use super::{ended, far_node, linked_node, run_task, taken};

@@ -1,8 +1,8 @@
 //! Calls of a service with one typed message each way.
 
-use chunkcomm::{Node, PeerStats};
-use chunkcomm_cluster::NodeExt;
-use chunkcomm_cluster::{CallClient, Service};
+use chunkcomm::Node;
+use chunkcomm::stats::PeerStats;
+use chunkcomm_cluster::{CallClient, NodeExt, Service};
 use tokio::runtime::Runtime;
 
 use super::{far_node, linked_node, taken};

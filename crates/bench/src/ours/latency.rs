@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chunkcomm::{
-    BytesSender, ChannelOptions, Landing, Lane, Node, Peer, PeerStats, Receiver, RecvError, Sender,
-};
+use chunkcomm::channel::Landing;
+use chunkcomm::stats::PeerStats;
+use chunkcomm::{BytesSender, ChannelOptions, Lane, Node, Peer, Receiver, RecvError, Sender};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 

@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use chunkcomm::{Fsync, Node, Peer, PeerStats, Receiver, Redelivery, Sender};
+use chunkcomm::stats::PeerStats;
+use chunkcomm::{Fsync, Node, Peer, Receiver, Redelivery, Sender};
 use clap::ValueEnum;
 use tokio::runtime::Runtime;
 

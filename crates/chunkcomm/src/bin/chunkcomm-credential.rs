@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn new(file: &Path) -> Result<String, chunkcomm::CredentialError> {
+fn new(file: &Path) -> Result<String, chunkcomm::error::CredentialError> {
     Credential::generate()?.save(file)?;
     let file = file.display();
     Ok(format!(
@@ -62,7 +62,7 @@ fn new(file: &Path) -> Result<String, chunkcomm::CredentialError> {
     ))
 }
 
-fn check(file: &Path) -> Result<String, chunkcomm::CredentialError> {
+fn check(file: &Path) -> Result<String, chunkcomm::error::CredentialError> {
     Credential::load(file)?;
     Ok(format!("{} holds a credential\n", file.display()))
 }

@@ -19,7 +19,8 @@ use std::task::Poll;
 /// senders behind. It passes over a sender that fails.
 ///
 /// ```
-/// use chunkcomm::{Node, send_to_all};
+/// use chunkcomm::Node;
+/// use chunkcomm::channel::send_to_all;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

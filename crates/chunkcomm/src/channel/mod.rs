@@ -1,12 +1,10 @@
-//! The ends of channels.
-//!
-//! Reading order:
-//!
-//! - [`sender`], [`receiver`]: ends for values;
-//! - [`bytes_sender`], [`bytes_receiver`]: ends for the user's own bytes;
-//! - [`tx`], [`calls`]: the parts that both kinds share;
-//! - [`select_all`] takes from many receivers in turn, [`many`] sends to many, [`ends`] has
-//!   the traits that both use.
+//! The ends of channels: what [`Sender`](crate::Sender), [`Receiver`](crate::Receiver) and their
+//! twins for bytes take and give, and calls over many of them.
+
+// Reading order: `sender`, `receiver` (ends for values); `bytes_sender`, `bytes_receiver` (ends for
+// the user's own bytes); `tx`, `calls` (the parts that both kinds share); `select_all` (takes from
+// many receivers in turn), `many` (sends to many), `ends` (the traits that both use); `context` (the
+// link of the message at hand).
 
 pub(crate) mod blocking;
 pub(crate) mod bytes_receiver;
@@ -19,6 +17,15 @@ pub(crate) mod receiver;
 pub(crate) mod select_all;
 pub(crate) mod sender;
 pub(crate) mod tx;
+
+pub use crate::driver::landing::Landing;
+pub use crate::driver::taking::Delivery;
+pub use bytes_sender::BytesPermit;
+pub use ends::{ReceivingEnd, SendingEnd};
+pub use many::{any_ready, send_bytes_to_all, send_to_all};
+pub use receiver::Receiving;
+pub use select_all::{SELECT_TURN_BYTES, Selected};
+pub use sender::{Permit, Sending};
 
 use crate::proto::packet::Lane;
 use std::time::Duration;
@@ -51,7 +58,7 @@ impl ChannelOptions {
     ///
     /// The receiver settles by hand ([`Receiver::settle`](crate::Receiver::settle)), or when it
     /// takes the next message. [`Sender::sync_settled`](crate::Sender::sync_settled) waits for
-    /// that. [`ChannelStats::settled`](crate::ChannelStats::settled) counts the settled messages.
+    /// that. [`ChannelStats::settled`](crate::stats::ChannelStats::settled) counts the settled messages.
     ///
     /// Messages that are not settled when the session ends are lost, as without this option.
     /// [`Node::open_redelivering`](crate::Node::open_redelivering) sends them again.

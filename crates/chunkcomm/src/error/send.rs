@@ -41,7 +41,7 @@ impl fmt::Display for Account {
 #[non_exhaustive]
 pub enum SendError {
     /// The session ended. A redelivering sender with a log may have accepted the message all the
-    /// same: [`ChannelStats::stored`](crate::ChannelStats::stored) counts the stored messages.
+    /// same: [`ChannelStats::stored`](crate::stats::ChannelStats::stored) counts the stored messages.
     Lost(Arc<ChannelLost>),
     /// The receiver was dropped or closed.
     Terminated(Arc<ChannelName>),
@@ -250,7 +250,7 @@ impl Error for SendAllError {
     }
 }
 
-/// Error of [`send_to_all`](crate::send_to_all): some of the senders did not accept the message.
+/// Error of [`send_to_all`](crate::channel::send_to_all): some of the senders did not accept the message.
 #[derive(Clone)]
 pub struct SendToAllError {
     /// The indices of these senders, in order, each with its error; at least one. All others

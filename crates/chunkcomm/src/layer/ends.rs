@@ -259,7 +259,7 @@ impl RawSender {
     }
 
     /// The numbers of messages accepted and acknowledged.
-    pub fn account(&mut self) -> crate::Account {
+    pub fn account(&mut self) -> crate::error::Account {
         self.with(|end| end.account())
     }
 

@@ -61,7 +61,7 @@ pub trait Hooks: Send + Sync + 'static {
 pub enum Answer {
     /// The layer has it.
     Taken,
-    /// An [`Expected`] of its name takes it; where nobody expects the name, it is refused.
+    /// An [`Expected`](crate::layer::Expected) of its name takes it; where nobody expects the name, it is refused.
     Expected(Box<Opened>),
     /// It is refused.
     Refused(Box<Opened>),

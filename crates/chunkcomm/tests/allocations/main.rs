@@ -10,8 +10,7 @@ mod large;
 mod strangers;
 
 use chunkcomm::{Address, Node, NodeBuilder, Policy, Receiver, Sender, TrySendError};
-use chunkcomm_cluster::CallClient;
-use chunkcomm_cluster::NodeExt;
+use chunkcomm_cluster::{CallClient, NodeExt};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};

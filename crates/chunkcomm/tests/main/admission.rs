@@ -10,8 +10,9 @@ mod pki;
 mod program;
 mod stranger;
 
+use chunkcomm::error::HelloCause;
 use chunkcomm::proto::credential::Seed;
-use chunkcomm::{ConnectError, Credential, HelloCause, Node, NodeBuilder};
+use chunkcomm::{ConnectError, Credential, Node, NodeBuilder};
 use chunkcomm_testkit::still::StandsStill;
 use chunkcomm_testkit::{Pair, pair_of, tcp, until};
 use std::time::Duration;

@@ -1,9 +1,10 @@
 //! Every call of typed senders and receivers.
 
+use chunkcomm::channel::{any_ready, send_to_all};
 use chunkcomm::proto::packet::Item;
 use chunkcomm::{
     ChannelOptions, Lane, Node, OpenError, Policy, Receiver, RecvError, SendError, Sender,
-    TryRecvError, TrySendError, any_ready, send_to_all,
+    TryRecvError, TrySendError,
 };
 use chunkcomm_testkit::raw::{RawPeer, bytes_fingerprint};
 use chunkcomm_testkit::{

@@ -1,9 +1,9 @@
 //! Channels of the user's own bytes.
 
 use bytes::Bytes;
+use chunkcomm::channel::{Landing, SendingEnd, any_ready, send_bytes_to_all};
 use chunkcomm::{
-    ChannelOptions, FlushReason, Landing, Node, Policy, RecvError, SendError, SendingEnd,
-    TryRecvError, TrySendError, any_ready, send_bytes_to_all,
+    ChannelOptions, FlushReason, Node, Policy, RecvError, SendError, TryRecvError, TrySendError,
 };
 use chunkcomm_testkit::{
     NEVER, announced, fill, limited, on_both, on_one_thread, pair, pair_of, tcp, until,

@@ -2,9 +2,9 @@
 //! lost, nothing is doubled, and a cancelled call can be made again.
 
 use bytes::Bytes;
+use chunkcomm::channel::{SendingEnd, any_ready, send_bytes_to_all, send_to_all};
 use chunkcomm::{
     Address, ChannelOptions, Lane, Node, Receiver, RecvError, SelectAll, SendError, Sender,
-    SendingEnd, any_ready, send_bytes_to_all, send_to_all,
 };
 use chunkcomm_cluster::launch::Launcher;
 use chunkcomm_testkit::{

@@ -1,6 +1,7 @@
 //! `connect` tries until the peer is there, for a while or for ever.
 
-use chunkcomm::{Address, ConnectError, HelloCause, Node};
+use chunkcomm::error::HelloCause;
+use chunkcomm::{Address, ConnectError, Node};
 use chunkcomm_testkit::raw::RawPeer;
 use chunkcomm_testkit::still::StandsStill;
 use chunkcomm_testkit::{limited, memory, on_both, on_one_thread, own_host, tcp};

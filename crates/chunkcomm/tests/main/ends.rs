@@ -1,7 +1,8 @@
 //! Calls that meet an end: of a run, a channel, a session, a runtime.
 
 use bytes::Bytes;
-use chunkcomm::{BytesSender, Landing, Node, RecvError, SendError};
+use chunkcomm::channel::Landing;
+use chunkcomm::{BytesSender, Node, RecvError, SendError};
 use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::random::Random;
 use chunkcomm_testkit::{at_last, limited, memory, on_both, pair, pair_of};

@@ -1,6 +1,7 @@
 //! Changes of a node's links, as its subscribers hear of them.
 
-use chunkcomm::{Address, LinkCause, LinkEvent, LinkEvents, Node, Peer};
+use chunkcomm::error::LinkCause;
+use chunkcomm::{Address, LinkEvent, LinkEvents, Node, Peer};
 use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::raw::{RawPeer, again, socket_address};
 use chunkcomm_testkit::{NEVER, Pair, limited, memory, on_both, on_one_thread, pair, pair_of, tcp};

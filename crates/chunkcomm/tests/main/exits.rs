@@ -1,8 +1,7 @@
 //! Messages that `close` called acknowledged were delivered, also when the process ends at once.
 
 #[cfg(feature = "tls")]
-use chunkcomm::Credential;
-use chunkcomm::{Address, Node, NodeBuilder, Receiver};
+use chunkcomm::{Address, Credential, Node, NodeBuilder, Receiver};
 use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::random::Random;
 use chunkcomm_testkit::{NEVER, itself, limited, on_one_thread, tcp, until};

@@ -1,9 +1,10 @@
 //! When packets leave: each reason in a setting where no other can hold.
 
 use chunkcomm::proto::packet::{AppendRecords, HEADER_BYTES, Header, Item};
+use chunkcomm::stats::FlushCounts;
 use chunkcomm::{
-    AGE_BOUND_VARIABLE, ChannelOptions, FlushCounts, FlushReason, Lane, Node, NodeBuilder,
-    NodeError, Policy, Receiver, Sender, TryRecvError,
+    AGE_BOUND_VARIABLE, ChannelOptions, FlushReason, Lane, Node, NodeBuilder, NodeError, Policy,
+    Receiver, Sender, TryRecvError,
 };
 use chunkcomm_testkit::raw::RawPeer;
 use chunkcomm_testkit::{

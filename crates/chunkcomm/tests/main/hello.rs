@@ -1,7 +1,8 @@
 //! Strangers: connections that are no peers, on both sides.
 
+use chunkcomm::error::HelloCause;
 use chunkcomm::proto::hello::{Disagreement, HELLO_BYTES, Hello, HelloError, Name};
-use chunkcomm::{ConnectError, HelloCause, Node};
+use chunkcomm::{ConnectError, Node};
 use chunkcomm_testkit::raw::{RawPeer, good_hello, socket_address};
 use chunkcomm_testkit::{Pair, limited, on_both, on_one_thread, tcp, until};
 use std::io::Write;

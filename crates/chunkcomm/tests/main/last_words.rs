@@ -1,8 +1,9 @@
 //! The last words of a peer or a receiver are heard: though nothing can be written to it any more,
 //! and though it says first that it has gone.
 
+use chunkcomm::error::LinkCause;
 use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Header, Item, Lane};
-use chunkcomm::{CloseError, LinkCause, Node, SendError};
+use chunkcomm::{CloseError, Node, SendError};
 use chunkcomm_testkit::raw::{RawPeer, bytes_fingerprint};
 use chunkcomm_testkit::{limited, on_both, on_one_thread, tcp};
 use std::time::Duration;

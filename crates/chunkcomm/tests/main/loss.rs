@@ -1,8 +1,8 @@
 //! Lost connections, aborted sessions and closing.
 
+use chunkcomm::error::LinkCause;
 use chunkcomm::{
-    CloseError, LinkCause, Node, OpenError, Peer, Receiver, RecvError, SendError, Sender,
-    TryRecvError,
+    CloseError, Node, OpenError, Peer, Receiver, RecvError, SendError, Sender, TryRecvError,
 };
 use chunkcomm_testkit::raw::RawPeer;
 use chunkcomm_testkit::{
@@ -271,7 +271,7 @@ async fn deaf() -> (Node, Peer, RawPeer, TcpListener) {
 }
 
 fn account(error: &CloseError) -> Vec<(String, u64, u64)> {
-    let line = |it: &chunkcomm::Unacknowledged| {
+    let line = |it: &chunkcomm::error::Unacknowledged| {
         assert_eq!(it.peer, "raw");
         (it.channel.clone(), it.account.accepted, it.account.acknowledged)
     };

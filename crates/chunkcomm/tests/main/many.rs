@@ -1,7 +1,8 @@
 //! One message to many peers, some of which are gone or cannot take it.
 
 use bytes::Bytes;
-use chunkcomm::{Node, SendError, Sender, send_bytes_to_all, send_to_all};
+use chunkcomm::channel::{send_bytes_to_all, send_to_all};
+use chunkcomm::{Node, SendError, Sender};
 use chunkcomm_testkit::{limited, memory, on_both, on_one_thread, pair, tcp};
 use serde::ser::{Error as _, Serialize, Serializer};
 use serde::{Deserialize, de};

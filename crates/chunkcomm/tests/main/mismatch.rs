@@ -1,9 +1,8 @@
 //! Types that differ between the ends, kinds that differ, messages too large.
 
 use bytes::Bytes;
-use chunkcomm::{
-    AcceptError, ChannelOptions, Node, OpenError, RefusalReason, SendError, Sender, TrySendError,
-};
+use chunkcomm::error::RefusalReason;
+use chunkcomm::{AcceptError, ChannelOptions, Node, OpenError, SendError, Sender, TrySendError};
 use chunkcomm_testkit::{all, limited, on_both, on_one_thread, pair, pair_of, tcp};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use chunkcomm::explain::{Explanation, LinkReport};
 use chunkcomm::proto::packet::{AppendRecords, Header, Item};
-use chunkcomm::{Node, Policy, ReceivingStats};
+use chunkcomm::stats::ReceivingStats;
+use chunkcomm::{Node, Policy};
 use chunkcomm_cluster::NodeExt;
 use chunkcomm_testkit::events::Events;
 use chunkcomm_testkit::proxy::Proxy;
@@ -130,7 +131,7 @@ fn a_node_whose_runtime_is_blocked_is_explained_all_the_same() {
     // A landing that does not return blocks the runtime that drives its link.
     let (mut sender, receiver) = on_one_thread(pair.bytes("block"));
     struct Blocks(std::sync::mpsc::Receiver<()>, Vec<u8>);
-    impl chunkcomm::Landing for Blocks {
+    impl chunkcomm::channel::Landing for Blocks {
         fn room(&mut self) -> &mut [u8] {
             let _ = self.0.recv();
             &mut self.1

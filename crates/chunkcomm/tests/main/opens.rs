@@ -1,11 +1,12 @@
 //! Channels that peers open before anybody accepts them: they are held, a waiting `accept` comes
 //! first, no peer takes another's share, and a refusal is reported.
 
+use chunkcomm::error::RefusalReason;
 use chunkcomm::proto::limits::{
     HELD_OPENS_NODE_MAX, OPEN_CREDIT_DIVISOR, OPEN_RESERVE_DIVISOR, WINDOW_BYTES_INITIAL,
     WINDOW_BYTES_LINK_DEFAULT,
 };
-use chunkcomm::{Node, Peer, RefusalReason, SendError, Sender, TrySendError};
+use chunkcomm::{Node, Peer, SendError, Sender, TrySendError};
 use chunkcomm_testkit::{Pair, limited, on_both, on_one_thread, pair, until};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

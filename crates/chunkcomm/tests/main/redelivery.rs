@@ -1,8 +1,9 @@
 //! Settling, and senders that send messages again until they are settled.
 
+use chunkcomm::error::RefusalReason;
 use chunkcomm::{
-    AcceptError, Address, ChannelOptions, CloseError, Node, Receiver, Redelivery, RefusalReason,
-    SendError, Sender, TrySendError,
+    AcceptError, Address, ChannelOptions, CloseError, Node, Receiver, Redelivery, SendError,
+    Sender, TrySendError,
 };
 use chunkcomm_testkit::random::Random;
 use chunkcomm_testkit::{limited, on_both, on_one_thread, own_host, pair, until};

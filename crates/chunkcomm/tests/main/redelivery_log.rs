@@ -1,8 +1,7 @@
 //! Redelivering senders with a log on disk: their messages outlive their process.
 
-use chunkcomm::{
-    Address, Fsync, LogCause, Node, OpenError, Receiver, Redelivery, SendError, Sender,
-};
+use chunkcomm::error::LogCause;
+use chunkcomm::{Address, Fsync, Node, OpenError, Receiver, Redelivery, SendError, Sender};
 use chunkcomm_testkit::random::Random;
 use chunkcomm_testkit::{limited, on_both, on_one_thread, own_host, until};
 use std::io::{BufRead as _, BufReader};

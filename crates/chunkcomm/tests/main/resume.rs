@@ -1,8 +1,9 @@
 //! Sessions that outlive their connections.
 
+use chunkcomm::error::LinkCause;
 use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Header, Item, Lane};
 use chunkcomm::proto::resume::{Kind, Resume};
-use chunkcomm::{LinkCause, Node, NodeBuilder, SendError, Sender};
+use chunkcomm::{Node, NodeBuilder, SendError, Sender};
 use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::random::Random;
 use chunkcomm_testkit::raw::{RawPeer, again, socket_address};

@@ -1,7 +1,8 @@
 //! One receiver for many peers.
 
 use bytes::Bytes;
-use chunkcomm::{Node, Receiver, RecvError, SELECT_TURN_BYTES, SelectAll, Sender};
+use chunkcomm::channel::SELECT_TURN_BYTES;
+use chunkcomm::{Node, Receiver, RecvError, SelectAll, Sender};
 use chunkcomm_testkit::{Pair, limited, on_both, on_one_thread, pair, tcp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

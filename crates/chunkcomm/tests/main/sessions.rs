@@ -1,7 +1,8 @@
 //! Bound of the sessions that peers may begin with a node.
 
+use chunkcomm::error::{HelloCause, LinkCause};
 use chunkcomm::proto::resume::{Kind, Resume};
-use chunkcomm::{ConnectError, HelloCause, LinkCause, Node, NodeError};
+use chunkcomm::{ConnectError, Node, NodeError};
 use chunkcomm_testkit::raw::{RawPeer, socket_address};
 use chunkcomm_testkit::{limited, on_both, on_one_thread, tcp, until};
 use std::time::Duration;

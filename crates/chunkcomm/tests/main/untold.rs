@@ -1,12 +1,10 @@
 //! Messages that were accepted and lost without any call reporting it: closing the node reports
 //! them.
 
-use chunkcomm::{
-    CloseError, Landing, LinkCause, OpenError, RecvError, SendError, Sender, Unacknowledged,
-};
-use chunkcomm_cluster::NodeExt;
-use chunkcomm_cluster::SenderExt;
-use chunkcomm_cluster::SendingPort;
+use chunkcomm::channel::Landing;
+use chunkcomm::error::{LinkCause, Unacknowledged};
+use chunkcomm::{CloseError, OpenError, RecvError, SendError, Sender};
+use chunkcomm_cluster::{NodeExt, SenderExt, SendingPort};
 use chunkcomm_testkit::{Pair, fill, limited, on_both, on_one_thread, pair, until};
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! Peers that break the protocol: the session ends with a clear cause, and no
 //! other link of the node is concerned.
 
+use chunkcomm::error::LinkCause;
 use chunkcomm::proto::credit::CreditError;
 use chunkcomm::proto::limits::{
     FRAGMENT_BYTES_MAX, MESSAGE_BYTES_DEFAULT, PACKET_BYTES_TUNED, WINDOW_BYTES_INITIAL,
@@ -10,9 +11,7 @@ use chunkcomm::proto::packet::{
     AppendRecords, ChannelKind, Header, Item, Lane, Refusal, WireError,
 };
 use chunkcomm::proto::session::SequenceError;
-use chunkcomm::{
-    BytesReceiver, LinkCause, LinkError, Node, Peer, RecvError, SendError, Sender, TryRecvError,
-};
+use chunkcomm::{BytesReceiver, LinkError, Node, Peer, RecvError, SendError, Sender, TryRecvError};
 use chunkcomm_testkit::random::Random;
 use chunkcomm_testkit::raw::{RawPeer, run_of};
 use chunkcomm_testkit::{Pair, limited, on_both, on_one_thread, pair};

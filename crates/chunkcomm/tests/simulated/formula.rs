@@ -3,7 +3,8 @@
 
 use super::{connect, node};
 use chunkcomm::simulation::{self, LinkSpec, Network, Simulation};
-use chunkcomm::{BytesReceiver, BytesSender, Peer, PeerStats};
+use chunkcomm::stats::PeerStats;
+use chunkcomm::{BytesReceiver, BytesSender, Peer};
 use std::time::Duration;
 
 /// Step of the programs' clock.

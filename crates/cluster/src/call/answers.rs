@@ -5,9 +5,10 @@ use super::line::{Line, Outcome};
 use crate::proto::call::calls::Then;
 use crate::proto::call::wire::{self, Kind, WireError};
 use crate::sync::locked;
+use chunkcomm::error::{ChannelRefused, LinkCause, RefusalReason};
 use chunkcomm::layer::clock::{self, Alarm};
 use chunkcomm::layer::{Expected, Fingerprint, Link, Next, Outcome as End, RawReceiver, is_closed};
-use chunkcomm::{AcceptError, ChannelRefused, LinkCause, LinkError, RefusalReason};
+use chunkcomm::{AcceptError, LinkError};
 use chunkcomm_proto::codec;
 
 use chunkcomm::{Node, Peer};

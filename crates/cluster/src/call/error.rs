@@ -1,6 +1,7 @@
 //! Errors of calls and services.
 
-use chunkcomm::{Account, ChannelRefused, LinkError, OpenError, SendError, TypeRefused};
+use chunkcomm::error::{Account, ChannelRefused, TypeRefused};
+use chunkcomm::{LinkError, OpenError, SendError};
 use chunkcomm_proto::codec::{DecodeError, EncodeError};
 use std::error::Error;
 use std::fmt;

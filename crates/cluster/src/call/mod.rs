@@ -70,8 +70,9 @@ pub(crate) use client::call_client_with;
 pub(crate) use opening::Reach;
 pub(crate) use service::serve_with;
 
+use chunkcomm::ChannelOptions;
+use chunkcomm::error::TypeRefused;
 use chunkcomm::layer::{Fingerprint, described, runtime};
-use chunkcomm::{ChannelOptions, TypeRefused};
 use serde::de::DeserializeOwned;
 
 /// Fingerprints of a service's types, compared by the two ends.

@@ -16,13 +16,13 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 impl Cluster {
-    /// Answers requests under `name`, as [`Node::serve`](chunkcomm::Node::serve) does, and
+    /// Answers requests under `name`, as [`NodeExt::serve`](crate::NodeExt::serve) does, and
     /// [provides](Cluster::provide) the name: every member finds it by
     /// [`Cluster::call_client`]. Several nodes may serve the same name.
     ///
     /// # Errors
     ///
-    /// As [`Node::serve`](chunkcomm::Node::serve) and [`Cluster::provide`].
+    /// As [`NodeExt::serve`](crate::NodeExt::serve) and [`Cluster::provide`].
     ///
     /// # Cancel safety
     ///
@@ -56,7 +56,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// As [`Node::call_client`](chunkcomm::Node::call_client).
+    /// As [`NodeExt::call_client`](crate::NodeExt::call_client).
     pub fn call_client<Req, Resp>(&self, name: &str) -> Result<CallClient<Req, Resp>, OpenError>
     where
         Req: Serialize + DeserializeOwned,
@@ -88,7 +88,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// As [`Cluster::peer`], and as [`Node::call_client`](chunkcomm::Node::call_client).
+    /// As [`Cluster::peer`], and as [`NodeExt::call_client`](crate::NodeExt::call_client).
     ///
     /// # Cancel safety
     ///

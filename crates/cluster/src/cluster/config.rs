@@ -3,8 +3,7 @@
 use super::JoinError;
 use super::launch::{Environment, Launcher, Meet, Place, PlaceError, ssh};
 use crate::proto::cluster::Signature;
-use crate::registry::FunctionFingerprint;
-use crate::registry::Registry;
+use crate::registry::{FunctionFingerprint, Registry};
 use chunkcomm::{CREDENTIAL_FILE_VARIABLE, Credential, Node, NodeBuilder};
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -7,8 +7,8 @@
 //! Berthold, "Dynamic Chunking in Eden", sections 2 and 3.1).
 //!
 //! Every copy of a program registers the same processes and gives them to its node
-//! ([`NodeBuilder::processes`](chunkcomm::NodeBuilder::processes)).
-//! [`Node::instantiate`](chunkcomm::Node::instantiate) sends one message, which leaves at once. There
+//! ([`NodeBuilderExt::processes`](crate::NodeBuilderExt::processes)).
+//! [`NodeExt::instantiate`](crate::NodeExt::instantiate) sends one message, which leaves at once. There
 //! is no answer before the process ends, and data on its ends takes the shortest way. Name and
 //! input type are compared when the message comes, for this process alone: programs of different
 //! versions may have other processes.

@@ -1,7 +1,7 @@
 //! Nodes that die when no program would end them.
 
 use crate::joining::{LONG, config};
-use chunkcomm::LinkCause;
+use chunkcomm::error::LinkCause;
 use chunkcomm_cluster::cluster::Cluster;
 use chunkcomm_testkit::{free_port, limited, on_one_thread};
 

@@ -1,6 +1,7 @@
 //! Calls: each answer reaches its caller, errors are told apart, limits and cancellation hold.
 
-use chunkcomm::{Lane, LinkCause, Node, OpenError, Policy, RefusalReason};
+use chunkcomm::error::{LinkCause, RefusalReason};
+use chunkcomm::{Lane, Node, OpenError, Policy};
 use chunkcomm_cluster::call::{CallOptions, ServeError, ServiceOptions};
 use chunkcomm_cluster::proto::call::{ANSWERS_PREFIX, REQUESTS_PREFIX};
 use chunkcomm_cluster::{CallClient, CallError, NodeExt, Service};

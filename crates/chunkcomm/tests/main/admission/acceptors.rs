@@ -2,9 +2,10 @@
 
 use super::stranger::{Identity, Manner, Stranger, member_hello};
 use super::{cause, guarded, honest, other_seed, seed};
+use chunkcomm::error::HelloCause;
 use chunkcomm::proto::credential::{ProofKey, Role};
 use chunkcomm::proto::hello::Disagreement;
-use chunkcomm::{HelloCause, Node, with_causes};
+use chunkcomm::{Node, with_causes};
 use chunkcomm_testkit::raw::good_hello;
 use chunkcomm_testkit::still::StandsStill;
 use chunkcomm_testkit::{limited, on_one_thread};

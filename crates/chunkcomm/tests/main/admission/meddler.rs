@@ -1,8 +1,9 @@
 //! A man in the middle of two honest nodes, who changes the bytes that pass.
 
 use super::{cause, guarded, honest, refused, refused_at_once};
+use chunkcomm::error::HelloCause;
 use chunkcomm::proto::hello::{FLAG_CREDENTIAL, FLAG_TLS, HELLO_BYTES};
-use chunkcomm::{Address, HelloCause, Node};
+use chunkcomm::{Address, Node};
 use chunkcomm_testkit::raw::socket_address;
 use chunkcomm_testkit::still::StandsStill;
 use chunkcomm_testkit::{Pair, limited, on_one_thread, until};

@@ -2,8 +2,9 @@
 
 use super::stranger::{Manner, Stranger, member_hello};
 use super::{cause, credential, guarded, honest, other_seed, refused};
+use chunkcomm::error::HelloCause;
 use chunkcomm::proto::hello::Disagreement;
-use chunkcomm::{Address, HelloCause, LinkEvent, Node, NodeBuilder, NodeError};
+use chunkcomm::{Address, LinkEvent, Node, NodeBuilder, NodeError};
 use chunkcomm_testkit::raw::{good_hello, socket_address};
 use chunkcomm_testkit::still::StandsStill;
 use chunkcomm_testkit::{Pair, limited, memory, on_both, on_one_thread, pair_of, tcp, until};

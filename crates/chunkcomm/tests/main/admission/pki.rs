@@ -2,9 +2,10 @@
 
 use super::stranger::{Identity, Manner, Stranger};
 use super::{cause, credential, other_seed, refused, refused_at_once, seed};
+use chunkcomm::error::HelloCause;
 use chunkcomm::proto::credential::Role;
 use chunkcomm::proto::hello::{FLAG_TLS, Hello};
-use chunkcomm::{HelloCause, Node, NodeBuilder, with_causes};
+use chunkcomm::{Node, NodeBuilder, with_causes};
 use chunkcomm_testkit::authority::{Authority, client, client_with, server_with};
 use chunkcomm_testkit::raw::{good_hello, socket_address};
 use chunkcomm_testkit::still::StandsStill;
