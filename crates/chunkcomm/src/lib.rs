@@ -84,7 +84,6 @@
 //! | `tls` | yes | Credentials and TLS. Without it a node listens beyond loopback only if told to be insecure. |
 //! | `metrics` | no | The counters of links through the facade of the crate `metrics`. |
 //! | `simulation` | no | Whole programs on a simulated network in virtual time. |
-//! | `planted` | no | Bugs that the simulation must find. For the library's own tests only. |
 //!
 //! # Types
 //!

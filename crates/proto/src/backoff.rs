@@ -3,7 +3,6 @@
 //!
 //! Source: M. Brooker, "Exponential Backoff and Jitter", 2015.
 
-use super::planted;
 use std::time::Duration;
 
 /// Bound of the first wait.
@@ -35,9 +34,7 @@ impl Backoff {
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^= mixed >> 31;
         let nanos = u64::try_from(self.up_to.as_nanos()).unwrap_or(u64::MAX);
-        if !planted::is!(BackoffNeverGrows) {
-            self.up_to = (self.up_to * 2).min(LONGEST);
-        }
+        self.up_to = (self.up_to * 2).min(LONGEST);
         Duration::from_nanos(mixed % nanos.max(1))
     }
 }

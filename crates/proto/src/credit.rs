@@ -9,7 +9,6 @@
 //! is the sum, over the channels, of the window above its initial size.
 
 use super::limits::{OPEN_CREDIT_DIVISOR, WINDOW_BYTES_CHANNEL_MAX, WINDOW_BYTES_INITIAL};
-use super::planted;
 use std::collections::VecDeque;
 
 /// Part of the window by which the grant must be able to rise before the sender is told: a
@@ -158,9 +157,6 @@ impl LinkBudget {
     pub fn large_done(&mut self, channel: u32) -> Option<u32> {
         let at = self.large.iter().position(|waiting| *waiting == channel)?;
         self.large.remove(at);
-        if planted::is!(LargeMemoryNotReturned) {
-            return None;
-        }
         if at == 0 { self.large.front().copied() } else { None }
     }
 
@@ -224,9 +220,6 @@ impl Window {
     pub fn consume(&mut self, bytes: u64, budget: &mut LinkBudget) -> bool {
         self.consumed += bytes;
         let owed = self.consumed + self.size - self.granted;
-        if planted::is!(WindowNeverGranted) && owed < self.size {
-            return false;
-        }
         if GRANT_DIVISOR * owed < self.size {
             return false;
         }

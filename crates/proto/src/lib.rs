@@ -36,8 +36,6 @@ pub mod outbox;
 pub mod pace;
 pub mod packet;
 #[doc(hidden)]
-pub mod planted;
-#[doc(hidden)]
 pub mod random;
 pub mod resume;
 pub mod session;

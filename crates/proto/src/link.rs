@@ -26,7 +26,6 @@ use super::liveness::{Alive, Liveness, Silence};
 use super::outbox::{ChannelCounters, ChannelState, OpenSpec, Outbox, packet_room};
 use super::pace::Pace;
 use super::packet::{Header, Refusal};
-use super::planted;
 use super::session::{Carried, Session};
 use super::sizing::Sizing;
 use super::spares::Spares;
@@ -238,9 +237,7 @@ impl Link {
     /// Asked after [`Link::close`] and the end of every channel.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.outbox.has_ended()
-            && self.control.is_empty()
-            && (!self.session.in_flight() || planted::is!(CloseForgetsKept))
+        self.outbox.has_ended() && self.control.is_empty() && !self.session.in_flight()
     }
 
     /// Returns the entries acknowledged since the last call, in the order in which they were
@@ -273,13 +270,7 @@ impl Link {
         let waits = self.session.in_flight() || !self.outbox.is_idle();
         self.liveness.waits(waits || self.outbox.waits_for_credit(), now);
         let alive = self.liveness.poll(now);
-        if alive == Alive::Dead && planted::is!(ReportsUnreceived) {
-            let (acknowledged, outbox) = (&mut self.acknowledged, &mut self.outbox);
-            let note = |carried| note_acknowledged(carried, acknowledged, outbox);
-            let [sent, ..] = self.session.numbers();
-            let _ = self.session.handle_ack(sent, &mut self.spares, note);
-        }
-        if alive == Alive::Probe && !planted::is!(NoProbe) {
+        if alive == Alive::Probe {
             self.probe = true;
             self.asking = true;
         }
@@ -354,9 +345,6 @@ impl Link {
     /// Returns the number of the last packet that came as a whole.
     #[must_use]
     pub fn received(&self) -> u64 {
-        if planted::is!(AckAtHalf) {
-            return self.session.received().max(self.packet.sequence);
-        }
         self.session.received()
     }
 
@@ -370,18 +358,14 @@ impl Link {
         let (acknowledged, outbox) = (&mut self.acknowledged, &mut self.outbox);
         let note = |carried| note_acknowledged(carried, acknowledged, outbox);
         self.session.resume(received, &mut self.spares, note)?;
-        if !planted::is!(OpenCreditNotSaidAnew) {
-            self.open_credit_told = 0;
-        }
+        self.open_credit_told = 0;
         self.grants.clear();
         let mut channels: Vec<u32> = self.incoming.keys().collect();
         channels.sort_unstable();
         for incoming in self.incoming.values_mut() {
             incoming.grant_owed = false;
         }
-        if !planted::is!(GrantsNotSaidAnew) {
-            channels.iter().for_each(|channel| self.owe_grant(*channel));
-        }
+        channels.iter().for_each(|channel| self.owe_grant(*channel));
         for channel in channels {
             self.say_settled(channel, now);
         }

@@ -21,7 +21,6 @@ use super::ids::IdMap;
 use super::limits::WINDOW_BYTES_INITIAL;
 use super::pace::{ROOM_BYTES_MIN, SHARED_FOR};
 use super::packet::{Lane, RECORD_BYTES};
-use super::planted;
 use super::session::Carried;
 use super::{Time, packet};
 use bytes::Bytes;
@@ -276,9 +275,6 @@ impl Outbox {
     pub fn handle_credit(&mut self, channel: u32, total: u64) {
         if let Some(entry) = self.channels.get_mut(channel) {
             entry.credit = entry.credit.max(total);
-            if planted::is!(CreditAsDelta) {
-                entry.credit += total;
-            }
             entry.blocked = false;
             if entry.admitted {
                 self.enqueue(channel);

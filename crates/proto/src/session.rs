@@ -14,7 +14,6 @@ pub use error::SequenceError;
 
 use super::Time;
 use super::packet::Packet;
-use super::planted;
 use super::spares::Spares;
 use owed::Owed;
 use std::collections::VecDeque;
@@ -101,7 +100,7 @@ impl Session {
     /// Whether no further packet may be numbered, because of the bytes that are kept.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.kept_bytes >= self.kept_bytes_max && !planted::is!(RingUnbounded)
+        self.kept_bytes >= self.kept_bytes_max
     }
 
     /// Returns the bytes of the packets that are not acknowledged.
@@ -162,11 +161,7 @@ impl Session {
     pub fn sent(&mut self, entries: u32, bytes: usize, acknowledged: impl FnMut(Carried)) -> u64 {
         self.sent += 1;
         self.next = self.sent + 1;
-        if planted::is!(ChannelAckEarly) {
-            self.carried.drain(..).for_each(acknowledged);
-            self.kept.push_back(Kept { entries: 0, bytes, packet: None });
-            self.kept_bytes += bytes;
-        } else if self.enabled {
+        if self.enabled {
             self.kept.push_back(Kept { entries, bytes, packet: None });
             self.kept_bytes += bytes;
         } else {
@@ -179,9 +174,6 @@ impl Session {
     /// is acknowledged.
     pub fn written(&mut self, number: u64, packet: &mut Packet) {
         self.written = self.written.max(number);
-        if planted::is!(KeptFreedWhenWritten) {
-            return;
-        }
         self.give_back(number, packet);
     }
 
@@ -206,16 +198,8 @@ impl Session {
         spares: &mut Spares,
         mut acknowledged: impl FnMut(Carried),
     ) -> Result<(), SequenceError> {
-        if ack > self.written && !planted::is!(ForeignAckAccepted) {
+        if ack > self.written {
             return Err(SequenceError::Ack { got: ack, sent: self.written });
-        }
-        let ack = match ack {
-            1.. if planted::is!(AckFreesOneTooFew) => ack - 1,
-            1.. if planted::is!(AckFreesOneTooMany) => (ack + 1).min(self.written),
-            _ => ack,
-        };
-        if planted::is!(StaleAckGoesBack) {
-            self.acked = self.acked.min(ack);
         }
         while self.acked < ack {
             self.acked += 1;
@@ -245,29 +229,12 @@ impl Session {
         spares: &mut Spares,
         acknowledged: impl FnMut(Carried),
     ) -> Result<(), SequenceError> {
-        let unchecked = planted::is!(ReceivedNotChecked);
-        let received = if unchecked { received.min(self.written) } else { received };
-        if received < self.acked && !unchecked {
+        if received < self.acked {
             let acknowledged = self.acked;
             return Err(SequenceError::Forgotten { got: received, acknowledged });
         }
-        if !planted::is!(AckNotSaidAnew) || received > self.written {
-            let early = u64::from(planted::is!(ResumeOnePacketEarly));
-            self.handle_ack(received.saturating_sub(early), spares, acknowledged)?;
-        }
+        self.handle_ack(received, spares, acknowledged)?;
         self.next = received + 1;
-        if planted::is!(ResumeOnePacketLate) {
-            self.next = received + 2;
-        }
-        if planted::is!(ResumeOnePacketEarly) {
-            self.next = self.acked + 1;
-        }
-        if planted::is!(NothingSentAgain) {
-            self.next = self.sent + 1;
-        }
-        if planted::is!(AckNotSaidAnew) {
-            self.owed = Owed::default();
-        }
         // The owed acknowledgement was sent, and the time of later packets begins anew.
         self.owed.at_once = false;
         Ok(())
@@ -286,9 +253,6 @@ impl Session {
         }
         let at = usize::try_from(self.next - self.acked - 1).ok()?;
         *packet = self.kept.get_mut(at)?.packet.take()?;
-        if planted::is!(KeptPacketRewritten) {
-            packet.head[16..24].copy_from_slice(&self.received.to_le_bytes());
-        }
         let number = self.next;
         self.next += 1;
         self.resent += 1;
@@ -301,9 +265,6 @@ impl Session {
     ///
     /// The number is not the next one.
     pub fn check_next(&self, sequence: u64) -> Result<(), SequenceError> {
-        if planted::is!(GapAccepted) && sequence > self.received {
-            return Ok(());
-        }
         if sequence != 0 && sequence != self.received + 1 {
             return Err(SequenceError::Sequence { got: sequence, due: self.received + 1 });
         }
@@ -323,14 +284,7 @@ impl Session {
         ack_now: bool,
         now: Time,
     ) -> Result<(), SequenceError> {
-        let mut asked = ack_now && self.enabled;
-        if planted::is!(SyncNotAnswered) {
-            asked = false;
-        }
-        if planted::is!(ProbeNotAnswered) {
-            asked &= sequence != 0;
-        }
-        self.owed.at_once |= asked;
+        self.owed.at_once |= ack_now && self.enabled;
         if sequence == 0 {
             return Ok(());
         }
@@ -342,19 +296,8 @@ impl Session {
         Ok(())
     }
 
-    /// Numbers a packet that is not kept.
-    #[cfg(any(test, feature = "planted"))]
-    pub(super) fn number_unkept(&mut self) -> u64 {
-        self.sent += 1;
-        self.next = self.sent + 1;
-        self.sent
-    }
-
     /// Returns the ack for a packet that leaves now.
     pub fn ack(&mut self) -> u64 {
-        if planted::is!(AckNotSaidAnew) && self.owed.is_nothing() {
-            return 0;
-        }
         self.owed = Owed::default();
         if self.enabled { self.received } else { 0 }
     }
@@ -368,9 +311,6 @@ impl Session {
     /// Returns the time when the owed acknowledgement must leave.
     #[must_use]
     pub fn ack_deadline(&self) -> Option<Time> {
-        if planted::is!(AckTimerLost) {
-            return None;
-        }
         self.owed.deadline()
     }
 }

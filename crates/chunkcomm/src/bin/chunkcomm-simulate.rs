@@ -1,6 +1,6 @@
 //! Runs the simulator over seeds, or shows one of them.
 
-use chunkcomm::simulation::seeds::{Bug, Coverage, GraphOutcome, Outcome, run, run_graph};
+use chunkcomm::simulation::seeds::{Coverage, GraphOutcome, Outcome, run, run_graph};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -8,9 +8,8 @@ use std::time::Instant;
 
 const HELP: &str = "\
 usage: chunkcomm-simulate [--seeds COUNT] [--from SEED] [--threads COUNT]
-                          [--planted NAME|all|list]
-       chunkcomm-simulate --seed SEED [--planted NAME] [--trace]
-       chunkcomm-simulate --graphs COUNT [--from SEED] | --graph SEED [--planted NAME]
+       chunkcomm-simulate --seed SEED [--trace]
+       chunkcomm-simulate --graphs COUNT [--from SEED] | --graph SEED
 
 Runs both ends of sessions under virtual time, with faults, by seed; or graphs of
 channels with the smallest windows, some of which nobody receives from.
@@ -19,16 +18,13 @@ channels with the smallest windows, some of which nobody receives from.
   --from SEED     the first of them, 0 by default
   --threads COUNT on so many threads, 1 by default
   --seed SEED     one seed alone, run twice
-  --planted NAME  with a bug switched on, which is to be found; `all` one after
-                  the other, each up to COUNT seeds; `list` names them
   --trace         prints what happens
   --graphs COUNT  seeds of graphs in a row
   --graph SEED    one graph alone, run twice
 
-Exit status: 0 when all is well (with --planted: when all were found), 1 when
-not, when a seed met fewer than five faults or a thousand messages, or when in
-2000 seeds or more fewer than half of the ends in the wrong were found out, 2
-for bad usage. Each tenth of the seeds is told on standard error.
+Exit status: 0 when all is well, 1 when not, when a seed met fewer than five
+faults or a thousand messages, or when in 2000 seeds or more fewer than half of
+the ends in the wrong were found out, 2 for bad usage. Each tenth of the seeds is told on standard error.
 ";
 
 struct Options {
@@ -38,7 +34,6 @@ struct Options {
     one: Option<u64>,
     graphs: Option<u64>,
     graph: Option<u64>,
-    planted: Option<String>,
     trace: bool,
 }
 
@@ -50,7 +45,6 @@ fn parse() -> Result<Option<Options>, String> {
         one: None,
         graphs: None,
         graph: None,
-        planted: None,
         trace: false,
     };
     let mut words = std::env::args().skip(1);
@@ -65,7 +59,6 @@ fn parse() -> Result<Option<Options>, String> {
             "--seed" => options.one = Some(number(value()?)?),
             "--graphs" => options.graphs = Some(number(value()?)?),
             "--graph" => options.graph = Some(number(value()?)?),
-            "--planted" => options.planted = Some(value()?),
             "--trace" => options.trace = true,
             other => return Err(format!("{other} is not known; try --help")),
         }
@@ -82,13 +75,6 @@ fn parse() -> Result<Option<Options>, String> {
     Ok(Some(options))
 }
 
-fn bugs(name: &str) -> Result<Vec<Bug>, String> {
-    match name {
-        "all" | "list" => Ok(Bug::ALL.to_vec()),
-        _ => Ok(vec![Bug::named(name).ok_or_else(|| format!("no bug is called {name}"))?]),
-    }
-}
-
 fn main() -> ExitCode {
     let options = match parse() {
         Ok(Some(options)) => options,
@@ -98,26 +84,13 @@ fn main() -> ExitCode {
         }
         Err(error) => return usage(&error),
     };
-    let bugs = match options.planted.as_deref().map(bugs).transpose() {
-        Ok(bugs) => bugs,
-        Err(error) => return usage(&error),
-    };
     // The machine's own assertions are violations too, and reported as such.
     std::panic::set_hook(Box::new(|_| {}));
-    let good = match (options.one, bugs) {
-        (_, Some(bugs)) if options.planted.as_deref() == Some("list") => {
-            bugs.iter().for_each(|bug| println!("{bug:?}"));
-            true
-        }
-        (_, bugs) if options.graph.is_some() => {
-            let bug = bugs.and_then(|bugs| bugs.first().copied());
-            one_graph(options.graph.unwrap_or_default(), bug)
-        }
-        (_, None) if options.graphs.is_some() => many_graphs(&options),
-        (Some(seed), bugs) => one(seed, bugs.and_then(|bugs| bugs.first().copied()), options.trace),
-        (None, None) => many(&options),
-        // Every bug is hunted, also after one that is not found.
-        (None, Some(bugs)) => bugs.iter().filter(|bug| !hunt(&options, **bug)).count() == 0,
+    let good = match options {
+        Options { graph: Some(seed), .. } => one_graph(seed),
+        Options { graphs: Some(count), .. } => many_graphs(options.from, count),
+        Options { one: Some(seed), .. } => one(seed, options.trace),
+        _ => many(&options),
     };
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -128,25 +101,21 @@ fn usage(error: &str) -> ExitCode {
 }
 
 /// Runs one seed twice; returns whether all is well.
-fn one(seed: u64, bug: Option<Bug>, trace: bool) -> bool {
+fn one(seed: u64, trace: bool) -> bool {
     let mut print = |line: String| println!("{line}");
-    let first = run(seed, bug, if trace { Some(&mut print) } else { None });
-    let second = run(seed, bug, None);
+    let first = run(seed, if trace { Some(&mut print) } else { None });
+    let second = run(seed, None);
     println!("{}\nseed {seed}: trace {:016x}", first.coverage, first.trace);
     if first.trace != second.trace {
         println!("and {:016x} the second time", second.trace);
     }
-    tell(&first, bug);
-    let enough = bug.is_some() || first.coverage.is_enough();
-    first.violation.is_none() && first.trace == second.trace && enough
+    tell(&first);
+    first.violation.is_none() && first.trace == second.trace && first.coverage.is_enough()
 }
 
-fn tell(outcome: &Outcome, bug: Option<Bug>) {
+fn tell(outcome: &Outcome) {
     let Outcome { seed, violation: Some(violation), .. } = outcome else { return };
-    let planted = bug.map(|bug| format!(" --planted {bug:?}")).unwrap_or_default();
-    println!(
-        "seed {seed}: {violation}\n  replay: chunkcomm-simulate --seed {seed}{planted} --trace"
-    );
+    println!("seed {seed}: {violation}\n  replay: chunkcomm-simulate --seed {seed} --trace");
 }
 
 /// Runs seeds in a row; returns whether none shows a violation and the coverage is enough.
@@ -182,11 +151,11 @@ fn some(options: &Options, next: &AtomicU64, found: &AtomicU64, start: Instant) 
         if count >= options.seeds {
             return coverage;
         }
-        let outcome = run(options.from + count, None, None);
+        let outcome = run(options.from + count, None);
         coverage.add(&outcome.coverage);
         if outcome.violation.is_some() {
             found.fetch_add(1, Ordering::Relaxed);
-            tell(&outcome, None);
+            tell(&outcome);
         } else if !outcome.coverage.is_enough() {
             let seed = outcome.seed;
             println!(
@@ -201,29 +170,10 @@ fn some(options: &Options, next: &AtomicU64, found: &AtomicU64, start: Instant) 
     }
 }
 
-/// Runs seeds in a row until the bug is found; returns whether it was.
-fn hunt(options: &Options, bug: Bug) -> bool {
-    for count in 0..options.seeds {
-        let seed = options.from.saturating_add(count);
-        // Each bug runs in the simulation that shows it.
-        let violation = match Bug::GRAPHS.contains(&bug) {
-            true => run_graph(seed, Some(bug)).violation,
-            false => run(seed, Some(bug), None).violation,
-        };
-        if let Some(violation) = violation {
-            let text: String = violation.chars().take(110).collect();
-            println!("{bug:?}: found by seed {seed}, after {}: {text}", count + 1);
-            return true;
-        }
-    }
-    println!("{bug:?}: not found in {} seeds", options.seeds);
-    false
-}
-
 /// Runs one graph twice; returns whether all is well.
-fn one_graph(seed: u64, bug: Option<Bug>) -> bool {
-    let first = run_graph(seed, bug);
-    let second = run_graph(seed, bug);
+fn one_graph(seed: u64) -> bool {
+    let first = run_graph(seed);
+    let second = run_graph(seed);
     println!("{first:?}");
     if first.trace != second.trace {
         println!("and {:016x} the second time", second.trace);
@@ -232,12 +182,11 @@ fn one_graph(seed: u64, bug: Option<Bug>) -> bool {
 }
 
 /// Runs graphs in a row; returns whether every channel whose receiver goes on brings everything.
-fn many_graphs(options: &Options) -> bool {
+fn many_graphs(from: u64, count: u64) -> bool {
     let start = Instant::now();
-    let count = options.graphs.unwrap_or_default();
     let (mut sum, mut violations) = (GraphOutcome::default(), 0);
-    for seed in options.from..options.from.saturating_add(count) {
-        let outcome = run_graph(seed, None);
+    for seed in from..from.saturating_add(count) {
+        let outcome = run_graph(seed);
         sum.add(&outcome);
         if let Some(violation) = outcome.violation {
             violations += 1;

@@ -8,8 +8,7 @@ use crate::limits::{
     ACK_FRAGMENT_DIVISOR, ANSWERS_MAX, LARGE_BYTES_MIN, SETTLED_GAP_MS, TEXT_BYTES_MAX,
     WINDOW_BYTES_INITIAL,
 };
-use crate::packet::{FLAG_ACK_NOW, HEADER_BYTES, Header, Item, Refusal, StreamStart, cut};
-use crate::planted;
+use crate::packet::{HEADER_BYTES, Header, Item, Refusal, StreamStart, cut};
 
 use std::time::Duration;
 
@@ -190,9 +189,6 @@ impl Link {
         if incoming.window.granted() > granted {
             self.owe_grant(channel);
         }
-        if !fits && planted::is!(LargeMemoryUnasked) {
-            self.demand_large(channel);
-        }
         !fits
     }
 
@@ -257,9 +253,6 @@ impl Link {
                 let fragment = std::mem::take(&mut self.packet_fragment_bytes);
                 let run = u64::from(self.packet.body_bytes).saturating_sub(fragment);
                 let bytes = run + fragment / ACK_FRAGMENT_DIVISOR;
-                if planted::is!(AckBeforeReceived) && sequence != 0 {
-                    return Ok(Event::None);
-                }
                 self.session.handle_packet(sequence, bytes, ack_now, now)?;
                 Ok(Event::None)
             }
@@ -320,7 +313,6 @@ impl Link {
             }
             Item::Describe { channel, text } => Ok(Event::Described { channel, text }),
             Item::Bye => Ok(Event::Bye),
-            Item::Gone if planted::is!(GoneIgnored) => Ok(Event::None),
             Item::Gone => Ok(Event::Gone),
             Item::Wait { number, chain } => Ok(Event::Wait { number, chain }),
             Item::Settled { channel, total, last } => Ok(Event::Settled { channel, total, last }),
@@ -335,12 +327,7 @@ impl Link {
         self.packet = header;
         self.count_packet(&header);
         // The number is checked before any record of the packet is handled.
-        if planted::is!(AckBeforeReceived) && header.sequence > self.session.received() {
-            let ack_now = header.flags & FLAG_ACK_NOW != 0;
-            self.session.handle_packet(header.sequence, 0, ack_now, Time(0))?;
-        } else {
-            self.session.check_next(header.sequence)?;
-        }
+        self.session.check_next(header.sequence)?;
         let (acknowledged, outbox) = (&mut self.acknowledged, &mut self.outbox);
         let note = |carried| note_acknowledged(carried, acknowledged, outbox);
         self.session.handle_ack(header.ack, &mut self.spares, note)?;

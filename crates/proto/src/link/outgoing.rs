@@ -7,7 +7,6 @@ use crate::flush::{FlushReason, Verdict};
 use crate::limits::TEXT_BYTES_MAX;
 use crate::outbox::{Filled, Staged, packet_room};
 use crate::packet::{AppendRecords, FLAG_ACK_NOW, HEADER_BYTES, Header, Packet, RECORD_BYTES};
-use crate::planted;
 use crate::sizing::Closed;
 
 impl Link {
@@ -30,16 +29,11 @@ impl Link {
             }
             return Transmit::Nothing;
         }
-        if full && planted::is!(RingFullStopsCredit) && !self.session.is_behind() {
-            return Transmit::Nothing;
-        }
         if (full || self.session.is_behind()) && self.totals_due(now) {
             // Totals do not wait for numbered packets.
             return self.fill(staged, now, packet, None);
         }
-        let new_first = planted::is!(NewBeforeKept) && !full && !self.outbox.is_idle();
-        if !new_first
-            && self.session.is_behind()
+        if self.session.is_behind()
             && let Some(transmit) = self.again(packet)
         {
             return transmit;
@@ -189,9 +183,7 @@ impl Link {
         }
         let mut filled = Filled::default();
         let mut sequenced = false;
-        let bye = matches!(self.control.front(), Some(Control::Bye));
-        let new_first = planted::is!(NewBeforeKept);
-        if !self.session.is_full() && (new_first || !self.session.is_behind()) {
+        if !self.session.is_full() && !self.session.is_behind() {
             sequenced = !self.control.is_empty() && self.write_control(head);
             if reason.is_some() {
                 let bytes_max = self.sizing.bytes();
@@ -201,11 +193,7 @@ impl Link {
             }
         }
         let empty = head.len() == HEADER_BYTES && filled.tail.is_none();
-        if bye && planted::is!(ByeNotKept) {
-            sequenced = false;
-        }
-        let alone = !planted::is!(AckNeverAlone);
-        if empty && !self.probe && !(alone && self.session.ack_due(now)) {
+        if empty && !self.probe && !self.session.ack_due(now) {
             self.reuse(packet);
             return Transmit::Nothing;
         }
@@ -222,11 +210,6 @@ impl Link {
         let number = if sequenced { self.number(filled.entries, bytes) } else { 0 };
         if sequenced && ack_now {
             self.pace.asked(number, in_flight, self.session.acknowledged_bytes(), now);
-        }
-        #[cfg(any(test, feature = "planted"))]
-        let number = self.plant_number(number, empty);
-        if planted::is!(OwnBytesAreLife) {
-            self.liveness.heard(now);
         }
         let header = Header {
             body_bytes: (bytes - HEADER_BYTES) as u32,
@@ -250,13 +233,6 @@ impl Link {
         let (acknowledged, outbox) = (&mut self.acknowledged, &mut self.outbox);
         let note = |carried| note_acknowledged(carried, acknowledged, outbox);
         self.session.sent(entries, bytes, note)
-    }
-
-    /// Gives a packet of totals a number, if that bug is planted.
-    #[cfg(any(test, feature = "planted"))]
-    fn plant_number(&mut self, number: u64, empty: bool) -> u64 {
-        let takes = number == 0 && !empty && planted::is!(CreditPacketNumbered);
-        if takes { self.session.number_unkept() } else { number }
     }
 
     #[inline(never)]

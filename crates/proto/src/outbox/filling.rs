@@ -5,7 +5,6 @@ use super::{Filled, Staged};
 use crate::limits::{FRAGMENT_BYTES_MAX, FRAGMENT_BYTES_MIN, PACKET_OVERHEAD_BYTES};
 use crate::message;
 use crate::packet::{AppendRecords, FRAGMENT_HEAD_BYTES, RECORD_BYTES, STREAM_BYTES};
-use crate::planted;
 use crate::session::{Carried, Session};
 use bytes::Bytes;
 
@@ -38,12 +37,6 @@ impl<S: Staged> Putting<'_, S> {
     pub(super) fn put(&mut self, head: &mut Vec<u8>, bytes_max: usize, share: usize) -> Put {
         if !self.channel.opened && !self.put_open(head, bytes_max) {
             return Put::NoRoom;
-        }
-        if planted::is!(EndBeforeLast)
-            && self.channel.end.is_some()
-            && !self.channel.end_when_drained
-        {
-            self.channel.end = Some(self.channel.sent_messages);
         }
         if self.channel.ended {
             // Messages that a stream's log has stored since then leave over another channel.
@@ -180,9 +173,7 @@ impl<S: Staged> Putting<'_, S> {
         head.fragment(self.id, large.bytes.len() as u64, bytes as u32);
         let tail = large.bytes.slice(large.offset..large.offset + bytes);
         large.offset += bytes;
-        if !planted::is!(CreditNotSpentByFragment) {
-            self.channel.sent_bytes += bytes as u64;
-        }
+        self.channel.sent_bytes += bytes as u64;
         if bytes == left {
             self.channel.large = None;
             self.sent(1);

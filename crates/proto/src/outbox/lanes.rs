@@ -5,7 +5,6 @@ use super::{BULK_FIRST_EVERY, Outbox, SHARE_BYTES_MIN, Staged};
 use crate::Time;
 use crate::flush::Policy;
 use crate::packet::Lane;
-use crate::planted;
 use crate::session::Session;
 use bytes::Bytes;
 
@@ -121,11 +120,6 @@ impl Outbox {
             channel.round = queue.took(channel.round, channel.sent_bytes - before);
             if again {
                 channel.round = queue.push(id, channel.round, channel.ahead);
-            }
-            if planted::is!(BlockedKeepsTurn) && channel.blocked {
-                channel.queued = true;
-                queue.push(id, channel.round, channel.ahead);
-                return true;
             }
             match outcome {
                 Put::NoRoom => {

@@ -9,7 +9,6 @@ use super::{
 };
 use crate::cycle::is_chain;
 use crate::limits::{CHANNEL_NAME_BYTES_MAX, FRAGMENT_BYTES_MAX, TEXT_BYTES_MAX};
-use crate::planted;
 
 /// Finds packets and records in the bytes of a connection, however these were cut.
 ///
@@ -175,12 +174,6 @@ impl Decoder {
 
     /// Whether the packet was received as a whole on an earlier connection.
     fn came_before(&self, header: &Header) -> bool {
-        if planted::is!(DuplicateHandledAgain) {
-            return false;
-        }
-        if planted::is!(ResumeOnePacketEarly) {
-            return false;
-        }
         header.sequence != 0 && header.sequence <= self.received
     }
 
@@ -188,31 +181,14 @@ impl Decoder {
     #[cold]
     #[inline(never)]
     fn go_on(&mut self, header: Header, broken_off: BrokenOff) -> Result<(), WireError> {
-        if header != broken_off.header && !planted::is!(OtherPacketAccepted) {
+        if header != broken_off.header {
             return Err(WireError::OtherPacket { sequence: header.sequence });
         }
         self.broken_off = None;
         self.skip_left = header.body_bytes - broken_off.body_left;
         self.body_left = broken_off.body_left;
         self.fragment_left = broken_off.fragment_left;
-        self.plant_in_skip(header);
         Ok(())
-    }
-
-    /// Plants bugs of the skip.
-    fn plant_in_skip(&mut self, header: Header) {
-        if planted::is!(PartialHandledTwice) {
-            self.skip_left = 0;
-            self.body_left = header.body_bytes;
-            self.fragment_left = 0;
-        }
-        if planted::is!(SkipOffByRecord) && self.skip_left as usize >= RECORD_BYTES {
-            self.skip_left -= RECORD_BYTES as u32;
-            self.body_left += RECORD_BYTES as u32;
-        }
-        if planted::is!(SkipForgetsFragment) {
-            self.fragment_left = 0;
-        }
     }
 
     /// Skips bytes that are not to be handled; true when all are skipped.

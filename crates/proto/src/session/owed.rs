@@ -22,11 +22,6 @@ impl Owed {
         self.since.get_or_insert(now);
     }
 
-    /// Whether nothing came and the peer did not ask.
-    pub(super) fn is_nothing(&self) -> bool {
-        self.since.is_none() && !self.at_once
-    }
-
     /// Whether the acknowledgement must leave now, whatever the time.
     pub(super) fn is_due(&self) -> bool {
         self.at_once || self.packets >= ACK_PACKETS_MAX || self.bytes >= ACK_BYTES_MAX

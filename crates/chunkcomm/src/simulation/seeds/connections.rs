@@ -3,7 +3,6 @@
 
 use super::dialling::Talk;
 use super::world::{Event, World};
-use crate::proto::planted;
 use crate::transport::simulated::network::{self, EndId, NetworkError, Read};
 use std::time::Duration;
 
@@ -127,9 +126,7 @@ impl World<'_> {
             self.connections[connection].closed[side] = true;
             self.network.leave(self.now, end);
         }
-        if !planted::is!(OldConnectionStillRead) {
-            self.connections[connection].talks[side] = Talk::Over;
-        }
+        self.connections[connection].talks[side] = Talk::Over;
     }
 
     /// Returns the connections of a pair that are neither cut nor closed on both sides.

@@ -7,7 +7,6 @@ use super::world::{Event, Session, World};
 use crate::proto::Time;
 use crate::proto::backoff::Backoff;
 use crate::proto::hello::{HELLO_BYTES, Hello, Name};
-use crate::proto::planted;
 use crate::proto::resume::{RESUME_BYTES, Resume};
 use crate::transport::simulated::network::Read;
 use std::time::Duration;
@@ -183,9 +182,7 @@ impl World<'_> {
             return;
         }
         let dialling = &mut self.dialling[session];
-        if !planted::is!(AttemptNotCounted) || dialling.attempt == 0 {
-            dialling.attempt += 1;
-        }
+        dialling.attempt += 1;
         dialling.tries += 1;
         let seconds = (self.now.0 - dialling.since.0) / 1_000_000_000;
         let (attempt, tries) = (dialling.attempt, dialling.tries);
@@ -278,14 +275,6 @@ impl World<'_> {
         if self.ends[end].connection == Some(connection) {
             // News for reading and for writing: the connection may be broken.
             (self.ends[end].may_read, self.ends[end].may_write) = (true, true);
-            return self.poll(end);
-        }
-        if planted::is!(OldConnectionStillRead) && self.ends[end].over.is_none() {
-            let side = self.ends[end].side;
-            let mut bytes = std::mem::take(&mut self.ends[end].unread);
-            // An empty read is no news, nor is the connection's end.
-            let _ = self.read_from(connection, side, usize::MAX, &mut bytes);
-            self.ends[end].unread = bytes;
             self.poll(end);
         }
     }

@@ -6,7 +6,6 @@ use super::end::{Closing, Over};
 use super::world::{Event, World};
 use crate::proto::Time;
 use crate::proto::liveness::Alive;
-use crate::proto::planted;
 use crate::transport::simulated::network::Read;
 use std::time::Duration;
 
@@ -190,9 +189,7 @@ impl World<'_> {
         let side = self.ends[id].side;
         if let Some(connection) = self.ends[id].connection {
             self.note(4, [id as u64, 0], || format!("end {id} has lost connection {connection}"));
-            if !planted::is!(OldConnectionStillRead) {
-                self.hang_up(connection, side);
-            }
+            self.hang_up(connection, side);
         }
         // A connection that is given up for its silence leaves the peer the rest of its time.
         let silent = self.ends[id].connection.is_some() && self.ends[id].link.is_suspect();
@@ -222,9 +219,7 @@ impl World<'_> {
         end.over = Some(over);
         if over != Over::Crashed {
             end.check_account();
-            if !planted::is!(DeadNotTold) {
-                end.sent.iter_mut().for_each(|sent| sent.sync = None);
-            }
+            end.sent.iter_mut().for_each(|sent| sent.sync = None);
             self.say_gone(id, over);
         }
         self.check_acknowledged(id);

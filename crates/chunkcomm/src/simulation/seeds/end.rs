@@ -13,7 +13,6 @@ use crate::proto::limits::{INLINE_BYTES_MAX, PACKET_BYTES_TUNED, PACKET_OVERHEAD
 use crate::proto::link::{Counted, Link, LinkConfig, ProtocolError};
 use crate::proto::message::PREFIX_BYTES_MAX;
 use crate::proto::packet::{Decoder, Header, Packet};
-use crate::proto::planted;
 use crate::proto::random::Random;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -289,17 +288,13 @@ impl End {
     pub(super) fn cut(&mut self, now: Time) {
         self.connection = None;
         self.attempts.lost();
-        if !planted::is!(HalfWrittenTailFirst) {
-            self.writer.offset = 0;
-            if !self.writer.packet.head.is_empty() {
-                self.link.give_back(self.writer.number, &mut self.writer.packet);
-            }
+        self.writer.offset = 0;
+        if !self.writer.packet.head.is_empty() {
+            self.link.give_back(self.writer.number, &mut self.writer.packet);
         }
         let received = self.link.received();
         self.decoder.cut(received);
-        if !planted::is!(DecoderKeepsHalfHeader) {
-            self.unread.clear();
-        }
+        self.unread.clear();
         if let Some(open) = self.open.take().filter(|open| open.sequence > received) {
             self.broken_off = Some(open);
         }

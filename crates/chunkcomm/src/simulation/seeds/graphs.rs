@@ -12,7 +12,6 @@ mod end;
 
 use crate::proto::Time;
 use crate::proto::limits::{OPEN_CREDIT_DIVISOR, WINDOW_BYTES_INITIAL};
-use crate::proto::planted::{self, Bug};
 use crate::proto::random::Random;
 use crate::transport::simulated::network::{HostId, LinkSpec, Network};
 use end::{End, Receiver, Taker};
@@ -77,14 +76,11 @@ struct Graph {
     trace: u64,
 }
 
-/// Runs the graph of `seed`, with `bug` switched on if there is one and the build
-/// has the feature `planted`.
-pub fn run_graph(seed: u64, bug: Option<Bug>) -> GraphOutcome {
-    planted::plant(bug);
+/// Runs the graph of `seed`.
+pub fn run_graph(seed: u64) -> GraphOutcome {
     let mut graph = Graph::new(seed);
     // Faults of this crate are panics.
     let ran = catch_unwind(AssertUnwindSafe(|| graph.run()));
-    planted::plant(None);
     let violation = match ran {
         Ok(violation) => violation,
         Err(panic) => {
@@ -293,23 +289,14 @@ mod tests {
     fn who_keeps_receiving_gets_everything_whatever_the_others_do() {
         let mut sum = GraphOutcome::default();
         for seed in 0..30 {
-            let outcome = run_graph(seed, None);
+            let outcome = run_graph(seed);
             assert_eq!(outcome.violation, None, "seed {seed}");
             if seed % 10 == 0 {
-                assert_eq!(run_graph(seed, None).trace, outcome.trace, "seed {seed}");
+                assert_eq!(run_graph(seed).trace, outcome.trace, "seed {seed}");
             }
             sum.add(&outcome);
         }
         // Enough channels stand still for this to say something.
         assert!(sum.waiting > 150 && sum.channels[1] > 150, "{sum:?}");
-    }
-
-    #[cfg(feature = "planted")]
-    #[test]
-    fn planted_bugs_are_found() {
-        for bug in Bug::GRAPHS {
-            let found = (0..200).find(|seed| run_graph(*seed, Some(*bug)).violation.is_some());
-            assert!(found.is_some(), "{bug:?}");
-        }
     }
 }

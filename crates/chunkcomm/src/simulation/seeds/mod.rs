@@ -17,7 +17,7 @@
 //! connection), `applications`, `faults`, `checks`, `coverage`. `graphs` is a simulation of its
 //! own, of many channels without faults.
 //!
-//! Run it with `cargo run --release -p chunkcomm --features simulation,planted
+//! Run it with `cargo run --release -p chunkcomm --features simulation
 //! --bin chunkcomm-simulate -- --help`.
 
 mod applications;
@@ -33,12 +33,10 @@ mod plan;
 mod rings;
 mod world;
 
-use crate::proto::planted;
 use crate::proto::random::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
-pub use crate::proto::planted::Bug;
 pub use coverage::Coverage;
 pub use graphs::{GraphOutcome, run_graph};
 
@@ -67,14 +65,11 @@ pub struct Outcome {
     pub violation: Option<String>,
 }
 
-/// Runs `seed`, with `bug` switched on if there is one and the build has the
-/// feature `planted`. Each line of the trace goes to `trace`.
-pub fn run(seed: u64, bug: Option<Bug>, trace: Option<&mut dyn FnMut(String)>) -> Outcome {
-    planted::plant(bug);
+/// Runs `seed`. Each line of the trace goes to `trace`.
+pub fn run(seed: u64, trace: Option<&mut dyn FnMut(String)>) -> Outcome {
     let mut world = world::World::new(seed, trace);
     // Faults of this crate are panics.
     let ran = catch_unwind(AssertUnwindSafe(|| world.run()));
-    planted::plant(None);
     let violation = match ran {
         Ok(()) => world.violation.take(),
         Err(panic) => {

@@ -6,7 +6,6 @@ use super::super::world::{Event, Session, World};
 use super::Talk;
 use crate::proto::attempts::Offer;
 use crate::proto::hello::Hello;
-use crate::proto::planted;
 use crate::proto::resume::{Kind, Resume};
 use std::time::Duration;
 
@@ -56,7 +55,7 @@ impl World<'_> {
         let mut word =
             Resume { kind: Kind::New, session: number, attempt, received: 0, addressee: theirs };
         if let Some(end) = ends[0] {
-            if theirs != incarnations[1] && !planted::is!(IncarnationIgnored) {
+            if theirs != incarnations[1] {
                 self.hang_up(connection, 0);
                 return self.finish(end, Over::Restarted);
             }
@@ -94,7 +93,7 @@ impl World<'_> {
                 self.dialling[session].connection = None;
                 self.hand(connection, 0, end, attempt, answer.received);
             }
-            (Kind::Unknown, Some(end)) if !planted::is!(UnknownIsTransient) => {
+            (Kind::Unknown, Some(end)) => {
                 self.hang_up(connection, 0);
                 self.finish(end, Over::Forgotten);
             }
@@ -116,12 +115,8 @@ impl World<'_> {
             let node = self.nodes[self.ends[*end].node].incarnation;
             self.ends[*end].over.is_none() && node == ours
         });
-        let ignored = planted::is!(IncarnationIgnored) && word.kind == Kind::Again;
         match (word.kind, end, session) {
             (Kind::New, None, Some(session)) if meant => {
-                self.accept_new(connection, session, &word);
-            }
-            (Kind::Again, None, Some(session)) if ignored => {
                 self.accept_new(connection, session, &word);
             }
             (Kind::Again, Some(end), _) if meant => self.accept_again(connection, end, &word),
@@ -130,7 +125,7 @@ impl World<'_> {
     }
 
     fn accept_new(&mut self, connection: usize, session: usize, word: &Resume) {
-        if self.sessions[session].ends[1].is_some() && !planted::is!(IncarnationIgnored) {
+        if self.sessions[session].ends[1].is_some() {
             // A copy that comes after the session's end.
             return self.hang_up(connection, 1);
         }

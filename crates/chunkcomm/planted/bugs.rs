@@ -1,15 +1,13 @@
-//! Protocol bugs that can be switched on, to show that the simulator finds them. `planted.md`
-//! is the list as it was made from the text of ARCHITECTURE.md alone, before the code was read
-//! for it and before the simulator ran for the first time.
-//!
-//! `planted::is!` is `false` at compile time unless the crate is built with the feature
-//! `planted` (or for its own tests); then at most one bug a thread is switched on. Where the
-//! text leaves a decision to the driver, the bug sits in the simulator's own driver.
+//! Bugs of the protocol, each to be found by the simulation. `.ci/planted` copies this file to
+//! `crates/proto/src/planted.rs` of a copy of the sources, and `sites.patch` has the place of
+//! each bug. At most one bug a thread is switched on.
+
+use std::cell::Cell;
 
 macro_rules! bugs {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// A bug. Each comment names the damage, and the broken rule of "Sessions: what
-        /// outlives a connection".
+        /// A bug. Each comment names the damage and the broken rule, a number of "Sessions: what
+        /// outlives a connection" in ARCHITECTURE.md or another of its headings.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Bug {
             $($(#[doc = $doc])+ $name,)+
@@ -18,15 +16,6 @@ macro_rules! bugs {
         impl Bug {
             /// All bugs, in the order of the list.
             pub const ALL: &'static [Bug] = &[$(Bug::$name,)+];
-
-            /// Returns the bug with this name.
-            #[must_use]
-            pub fn named(name: &str) -> Option<Bug> {
-                match name {
-                    $(stringify!($name) => Some(Bug::$name),)+
-                    _ => None,
-                }
-            }
         }
     };
 }
@@ -172,55 +161,58 @@ bugs! {
 
 impl Bug {
     /// The bugs that show in graphs of channels.
-    pub const GRAPHS: &'static [Bug] = &[Bug::BlockedKeepsTurn, Bug::LargeMemoryUnasked];
+    const GRAPHS: &'static [Bug] = &[Bug::BlockedKeepsTurn, Bug::LargeMemoryUnasked];
+
+    /// Bugs that few seeds must find.
+    const EARLY: &'static [Bug] = &[
+        Bug::ResumeOnePacketLate,
+        Bug::KeptFreedWhenWritten,
+        Bug::RingFullStopsCredit,
+        Bug::CreditAsDelta,
+        Bug::AckBeforeReceived,
+        Bug::AckTimerLost,
+        Bug::PartialHandledTwice,
+        Bug::StaleAttemptAccepted,
+        Bug::LateLookKills,
+        Bug::EndBeforeLast,
+    ];
+
+    /// Whether the bug shows in graphs of channels, not in sessions under faults.
+    #[must_use]
+    pub fn is_of_graphs(self) -> bool {
+        Bug::GRAPHS.contains(&self)
+    }
+
+    /// Returns the number of seeds within which the bug must be found.
+    #[must_use]
+    pub fn seeds_max(self) -> u64 {
+        match self {
+            bug if Bug::EARLY.contains(&bug) => 40,
+            bug if bug.is_of_graphs() => 200,
+            _ => 20_000,
+        }
+    }
 }
 
-/// Whether this bug is switched on; `false` in a build without bugs.
-#[cfg(any(test, feature = "planted"))]
-#[doc(hidden)]
+thread_local! {
+    static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+}
+
+/// Switches one bug on for this thread, or none.
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.set(bug);
+}
+
+/// Whether `bug` is switched on for this thread.
+#[must_use]
+pub fn is_on(bug: Bug) -> bool {
+    PLANTED.get() == Some(bug)
+}
+
+/// Whether this bug is switched on.
 #[macro_export]
-macro_rules! planted_is {
+macro_rules! planted {
     ($bug:ident) => {
         $crate::planted::is_on($crate::planted::Bug::$bug)
     };
 }
-
-/// Whether this bug is switched on; never in this build.
-#[cfg(not(any(test, feature = "planted")))]
-#[doc(hidden)]
-#[macro_export]
-macro_rules! planted_is {
-    ($bug:ident) => {
-        false
-    };
-}
-
-pub use planted_is as is;
-
-#[cfg(any(test, feature = "planted"))]
-mod switch {
-    use super::Bug;
-    use std::cell::Cell;
-
-    thread_local! {
-        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
-    }
-
-    /// Whether `bug` is switched on for this thread.
-    #[must_use]
-    pub fn is_on(bug: Bug) -> bool {
-        PLANTED.get() == Some(bug)
-    }
-
-    /// Switches one bug on for this thread, or none.
-    pub fn plant(bug: Option<Bug>) {
-        PLANTED.set(bug);
-    }
-}
-
-#[cfg(any(test, feature = "planted"))]
-pub use switch::{is_on, plant};
-
-/// Switches nothing on: this build has no bugs to switch on.
-#[cfg(not(any(test, feature = "planted")))]
-pub fn plant(_: Option<Bug>) {}
