@@ -16,6 +16,7 @@
 //!
 //! ```
 //! use chunkcomm::Node;
+//! use std::time::Duration;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -36,6 +37,7 @@
 //!     count += 1;
 //! }
 //! assert_eq!(count, 1000);
+//! client.close(Duration::from_secs(5)).await?; // all has arrived, or the error says what has not
 //! # Ok(())
 //! # }
 //! ```

@@ -159,6 +159,15 @@ fn nothing_is_said_of_what_was_told_or_is_not_to_be_told() {
     }
 }
 
+/// Readers copy these, and `main` returns right behind them.
+#[test]
+fn the_first_examples_of_the_readme_and_the_crate_close_their_nodes() {
+    for text in [include_str!("../../../../README.md"), include_str!("../../src/lib.rs")] {
+        let example = text.split("```").find(|block| block.contains("\"greetings\"")).unwrap();
+        assert!(example.contains("client.close("), "{example}");
+    }
+}
+
 /// Runs `test` on a clock that jumps to the next timer when nothing else is to be done.
 fn on_a_paused_clock(test: impl Future<Output = ()>) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
