@@ -77,6 +77,11 @@ impl Looks {
         names
     }
 
+    /// Forgets the untaken channels, except those with a warning.
+    fn forget_untaken(&mut self) {
+        self.untaken.retain(|_, since| since.is_none());
+    }
+
     /// Returns when to look next, if anything waits for credit.
     pub(super) fn deadline(&mut self, link: &Link, now: Time) -> Option<Time> {
         if self.due.is_none() && link.waits_for_credit() {
@@ -101,6 +106,10 @@ impl Driver {
     pub(super) fn look_if_due(&mut self, now: Time) {
         if self.looks.due.is_some_and(|due| now >= due) {
             self.looks.look(&mut self.link, &self.senders, &self.shared, now);
+            // A peer that is cut off can take nothing: its time begins with the next connection.
+            if self.transport.is_none() {
+                return self.looks.forget_untaken();
+            }
             for name in self.looks.untaken(&self.link, &self.senders, now) {
                 self.acceptor.warn(&format!(
                     "channel {name:?} to {}: nobody there has taken anything of it for 5 s; does \

@@ -1,10 +1,14 @@
 //! A node's warnings to people, where no call can return an error: messages whose arrival is
 //! unknown at the node's end, and channels that nobody accepts.
 
-use chunkcomm::{AcceptError, ChannelOptions, Node, NodeBuilder, Peer, Sender};
+use chunkcomm::{AcceptError, Address, ChannelOptions, Node, NodeBuilder, Peer, SendError, Sender};
 use chunkcomm_testkit::events::Events;
-use chunkcomm_testkit::{fill, itself, limited, memory, on_both, pair, pair_of, tcp, until};
+use chunkcomm_testkit::raw::RawPeer;
+use chunkcomm_testkit::{
+    fill, itself, limited, memory, on_both, on_one_thread, own_host, pair, pair_of, tcp, until,
+};
 use std::time::Duration;
+use tokio::net::TcpListener;
 
 /// Variable that is set for the process that ends: the way in which it ends.
 const ENDS: &str = "CHUNKCOMM_TEST_ENDS";
@@ -215,6 +219,28 @@ fn nothing_is_said_of_channels_that_are_accepted_within_5_s() {
             assert_eq!(limited(receiver.recv()).await.unwrap(), Some(1));
         }
         assert_eq!(events.count(&["WARN"]), 0, "{events:?}");
+    });
+}
+
+#[test]
+fn nothing_is_said_of_channels_to_a_peer_that_is_cut_off() {
+    let events = Events::default();
+    let _guard = events.listen();
+    on_one_thread(async {
+        let listener = TcpListener::bind((own_host(), 0)).await.unwrap();
+        let address: Address = listener.local_addr().unwrap().into();
+        let b = Node::builder().name("b").build().await.unwrap();
+        let (peer, raw) = tokio::join!(b.connect(&address), RawPeer::accept(&listener));
+        let mut sender = b.open::<u64>(&peer.unwrap(), "events").await.unwrap();
+        fill(&mut sender, &1).await;
+        drop((raw, listener));
+        while b.explain().await.links[0].state != "cut off" {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        tokio::time::pause();
+        let error = sender.send(&2).await.unwrap_err();
+        assert!(matches!(error, SendError::Lost(_)), "{error}");
+        assert_eq!(events.count(&["has taken anything"]), 0, "{events:?}");
     });
 }
 
