@@ -103,19 +103,20 @@ fn a_burst_of_opens_is_held_while_accept_takes_one_at_a_time() {
 fn an_accept_that_waits_is_served_whatever_is_held() {
     on_both(|| async {
         let pair = pair().await;
+        // One link holds all that it may, and then the node does.
+        let (full, peer) = another(&pair).await;
+        let mut own = opened(&full, &peer, "nobody's", LINK_MAX + 1).await;
+        assert_eq!(refused(&mut own), 1);
         let mut others = Vec::new();
-        let mut held = 0;
+        let mut held = LINK_MAX;
         while held < HELD_OPENS_NODE_MAX {
             let (node, peer) = another(&pair).await;
             let count = LINK_MAX.min(HELD_OPENS_NODE_MAX - held);
-            others.push(opened(&node, &peer, "nobody's", count).await);
+            others.push((opened(&node, &peer, "nobody's", count).await, node));
             held += count;
         }
-        assert_eq!(others.iter_mut().map(|it| refused(it)).sum::<usize>(), 0);
-        // The same holds over a link that holds all that it may.
-        let (full, peer) = another(&pair).await;
-        let mut own = opened(&full, &peer, "nobody's", LINK_MAX + 1).await;
-        assert!(refused(&mut own) > 0);
+        assert_eq!(others.iter_mut().map(|it| refused(&mut it.0)).sum::<usize>(), 0);
+        assert_eq!(refused(&mut own), 1);
         for (node, peer) in [(&pair.b, &pair.peer), (&full, &peer)] {
             let mut waits = std::pin::pin!(pair.a.accept::<usize>("wanted"));
             assert!(has_to_wait(waits.as_mut()).await);
