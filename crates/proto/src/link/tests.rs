@@ -7,13 +7,15 @@ use crate::credit::CreditError;
 use crate::flush::{FlushReason, Yield};
 use crate::limits::{
     ACK_DELAY_MS, INLINE_BYTES_MAX, OPEN_CREDIT_DIVISOR, PACKET_BYTES_DEFAULT,
-    PACKET_OVERHEAD_BYTES, TEXT_BYTES_MAX,
+    PACKET_OVERHEAD_BYTES, SETTLED_GAP_MS, TEXT_BYTES_MAX,
 };
 use crate::liveness::Silence;
 use crate::message::{self, PREFIX_BYTES_MAX};
 use crate::outbox::tests::Rings;
 use crate::pace::BOUND_BYTES_MIN;
-use crate::packet::{AppendRecords, ChannelKind, Decoder, HEADER_BYTES, Item, Lane, Packet};
+use crate::packet::{
+    AppendRecords, ChannelKind, Decoder, HEADER_BYTES, Item, Lane, Packet, StreamStart,
+};
 use proptest::prelude::*;
 use std::collections::HashMap;
 

@@ -126,3 +126,48 @@ fn two_ends_that_close_do_not_ask_each_other_for_ever() {
     assert_eq!(packets, 0, "after all was acknowledged");
     assert!(pair.ends.iter().all(|end| end.link.is_quiet()));
 }
+
+/// Transmits all; returns the number of packets, and the totals of settled messages in them.
+fn settled_of(end: &mut End, now: Time) -> (usize, Vec<u64>) {
+    let packets = end.transmit(10, now);
+    let wire: Vec<u8> = end.wire.drain(..).collect();
+    let (mut decoder, mut at, mut totals) = (Decoder::new(PACKET_BYTES_DEFAULT), 0, Vec::new());
+    while let Some(item) = decoder.next(&wire, &mut at).unwrap() {
+        if let Item::Settled { channel, total, last } = item {
+            assert_eq!((channel, last), (1, false));
+            totals.push(total);
+        }
+    }
+    (packets, totals)
+}
+
+#[test]
+fn settled_messages_are_reported_by_one_total_that_rides_on_a_packet() {
+    let mut end = End::new(&config(PACKET_BYTES_DEFAULT, 1 << 20, 1 << 20));
+    let mut bytes = Vec::new();
+    let start = StreamStart { id: 7, first: 0, sent_before: 0 };
+    bytes.open_for(1, Lane::Bulk, ChannelKind::Typed, 1, Some(start), "stream");
+    let header = Header { body_bytes: bytes.len() as u32, sequence: 1, ..Header::default() };
+    bytes.splice(..0, header.encode());
+    end.deliver(&mut bytes.into(), usize::MAX, false, Time(0));
+    let now = Time(0).after(Duration::from_secs(1));
+    end.link.settle(1, 1, now);
+    assert_eq!(settled_of(&mut end, now), (1, vec![1]));
+    // Those of a while are reported together, and no number is reported that is not larger.
+    for total in [2, 500, 1000, 3] {
+        end.link.settle(1, total, now);
+        assert_eq!(settled_of(&mut end, now), (0, vec![]));
+    }
+    let due = now.after(Duration::from_millis(SETTLED_GAP_MS));
+    assert_eq!(end.link.next_deadline(), Some(due));
+    assert_eq!(settled_of(&mut end, due), (1, vec![1000]));
+    // A packet that leaves before takes the total along.
+    let own = end.open(false, "own", due);
+    end.link.settle(1, 1001, due);
+    end.stage(own, 10, due);
+    assert_eq!(settled_of(&mut end, due), (1, vec![1001]));
+    // Repeated on the next connection, where the last report may be lost.
+    end.cut(due);
+    end.link.resume(1, due).unwrap();
+    assert_eq!(settled_of(&mut end, due.after(Duration::from_secs(1))), (1, vec![1001]));
+}
