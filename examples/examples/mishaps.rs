@@ -12,6 +12,7 @@ use std::error::Error;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
+use chunkcomm::with_causes;
 use chunkcomm_cluster::{Function, Registry};
 use chunkcomm_farm::{Farm, RunError, WorkerName, serve_if_started};
 
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
             ExitCode::from(u8::from(failed > 0))
         }
         Err(error) => {
-            eprintln!("mishaps: {error}");
+            eprintln!("mishaps: {}", with_causes(&*error));
             ExitCode::from(2)
         }
     }

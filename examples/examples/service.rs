@@ -6,24 +6,14 @@
 //! cargo run --release --example service -- shipper --to 127.0.0.1:7700 --count 100000
 //! ```
 
-use chunkcomm_cluster::NodeExt;
-use std::collections::HashMap;
-use std::error::Error;
-use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write as _};
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::{collections::HashMap, error::Error, fs::File, sync::Arc, time::Duration};
 
-use chunkcomm::channel::Delivery;
-use chunkcomm::{AcceptError, Address, Node, Receiver, Redelivery, Sender};
-use chunkcomm_cluster::CallError;
+use chunkcomm::{AcceptError, Address, Node, Receiver, Redelivery, Sender, channel::Delivery};
+use chunkcomm_cluster::{CallError, NodeExt};
 use clap::Parser;
-use tokio::io::AsyncBufReadExt as _;
-use tokio::signal;
-use tokio::sync::Mutex;
-use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::{io::AsyncBufReadExt as _, signal, sync::Mutex, task::JoinSet, time::sleep};
 
 type Failure = Box<dyn Error>;
 /// A line's number in its source, from 1, and its text.
@@ -57,7 +47,8 @@ async fn main() {
         Role::Collector { listen, file } => collect(listen, file).await,
         Role::Shipper { to, source, count } => ship(to, source, count).await,
     };
-    let failed = done.inspect_err(|error| eprintln!("service: {error:?}")).is_err();
+    let tell = |error: &Failure| eprintln!("service: {}", chunkcomm::with_causes(&**error));
+    let failed = done.inspect_err(tell).is_err();
     // A return would wait for the next line of standard input.
     std::process::exit(failed.into());
 }
@@ -69,7 +60,8 @@ async fn collect(listen: Address, file: PathBuf) -> Result<(), Failure> {
     #[cfg(unix)]
     node.explain_on_sigusr1()?;
     // Opened only by the process that has the address.
-    let store = Arc::new(Mutex::new(Store::open(file)?));
+    let store = Store::open(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let store = Arc::new(Mutex::new(store));
     let asked = Arc::clone(&store);
     let _last = node.serve("last", move |source: String| {
         let store = Arc::clone(&asked);
@@ -124,7 +116,7 @@ struct Store {
 }
 
 impl Store {
-    fn open(path: PathBuf) -> io::Result<Store> {
+    fn open(path: &Path) -> io::Result<Store> {
         let mut file = File::options().read(true).append(true).create(true).open(path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;

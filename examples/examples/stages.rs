@@ -12,6 +12,7 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use chunkcomm::with_causes;
 use chunkcomm_cluster::{Cluster, ClusterConfig};
 use chunkcomm_pipeline::{DeltaReceiver, DeltaSender, Increment};
 
@@ -40,7 +41,7 @@ async fn main() -> ExitCode {
     match run().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("stages: {error}");
+            eprintln!("stages: {}", with_causes(&*error));
             ExitCode::FAILURE
         }
     }

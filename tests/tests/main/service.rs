@@ -155,3 +155,12 @@ fn every_line_is_stored_once_though_both_sides_are_killed() {
     assert_eq!(stored(&file), count);
     println!("{restarts} restarts, {count} lines, {again} came again");
 }
+
+#[test]
+fn an_error_names_the_file_and_its_cause() {
+    let arguments = ["collector", "--listen", "127.0.0.1:0", "--file", "/nowhere/at/all"];
+    let output = SERVICE.command(&arguments).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.starts_with("service: /nowhere/at/all: No such file or directory"), "{told}");
+}

@@ -12,6 +12,16 @@ fn three_nodes_give_the_sequential_results() {
     assert_eq!(equal, "both buffers equal the sequential ones, element by element\n");
 }
 
+#[cfg(unix)]
+#[test]
+fn an_error_has_its_cause() {
+    let output = STAGES.command(&[]).env("TMPDIR", "/nowhere/at/all").output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.starts_with("stages: nodes of this machine cannot meet by "), "{told}");
+    assert!(told.contains(": No such file or directory"), "{told}");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_killed_stage_ends_the_program_and_is_named() {
