@@ -20,7 +20,11 @@ type Failure = Box<dyn Error>;
 type Line = (u64, String);
 
 #[derive(Parser)]
-#[command(name = "service", about = "Ships lines to a collector that stores each of them once")]
+#[command(
+    name = "service",
+    about = "Ships lines to a collector that stores each of them once",
+    subcommand_value_name = "collector|shipper"
+)]
 enum Role {
     /// Appends lines to a file, as ["SOURCE",NUMBER,"TEXT",STREAM,DELIVERY]
     Collector {
@@ -36,9 +40,13 @@ enum Role {
         #[arg(long, default_value = "shipper")]
         source: String,
         /// Ships this number of generated lines instead
-        #[arg(long)]
+        #[arg(long, value_parser = count, allow_negative_numbers = true)]
         count: Option<u64>,
     },
+}
+
+fn count(text: &str) -> Result<u64, &'static str> {
+    text.parse().map_err(|_| "allowed are whole numbers from 0")
 }
 
 #[tokio::main(flavor = "current_thread")]

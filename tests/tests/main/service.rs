@@ -164,3 +164,20 @@ fn an_error_names_the_file_and_its_cause() {
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(told.starts_with("service: /nowhere/at/all: No such file or directory"), "{told}");
 }
+
+#[test]
+fn bad_options_say_what_is_allowed_and_exit_with_2() {
+    let to = ["shipper", "--to", "127.0.0.1:1", "--count"];
+    for (arguments, allowed) in [
+        (&["collect"][..], "<collector|shipper>"),
+        (&["collector", "--listen", "7700", "--file", "lines"], "allowed are tcp://host:port"),
+        (&[&to[..], &["many"]].concat(), "allowed are whole numbers"),
+        (&[&to[..], &["-1"]].concat(), "allowed are whole numbers"),
+    ] {
+        let output = SERVICE.command(arguments).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
+        assert!(told.contains(allowed), "{arguments:?}: {told}");
+        assert!(output.stdout.is_empty());
+    }
+}
