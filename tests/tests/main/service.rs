@@ -16,9 +16,11 @@ use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 const SERVICE: Example = Example { name: "service", file: env!("CARGO_BIN_EXE_service-program") };
-const RESTARTS: u32 = 60;
-/// Number of lines that the source gets in each millisecond.
-const LINES_EACH_MS: u64 = 10;
+/// Least number of restarts of each side.
+const RESTARTS: u32 = 50;
+/// Number of lines that the source gets in each millisecond. A collector reads all of them at its
+/// start, which is to take less than a second at the end of the test, too.
+const LINES_EACH_MS: u64 = 4;
 
 fn file(name: &str) -> PathBuf {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("service-{name}"));
@@ -92,7 +94,10 @@ fn ends(program: &mut proc::Program, by: Signal) -> String {
     } else {
         assert!(status.success(), "{status}, {told}");
     }
-    assert_eq!(told, "");
+    // A collector that starts on a busy machine may take nothing for as long.
+    let told: Vec<&str> =
+        told.lines().filter(|it| !it.contains("anything of it for 5 s")).collect();
+    assert!(told.is_empty(), "{told:?}");
     out
 }
 
@@ -115,10 +120,10 @@ fn every_line_is_stored_once_though_both_sides_are_killed() {
     let (mut collecting, to) = collector(&format!("{}:0", own_host()), &file);
     let log = Log { begun: Instant::now(), done: Arc::default() };
     let (mut shipping, _) = log.ship(&to);
-    let (mut restarts, mut again) = (0, 0);
+    let (mut collectors, mut shippers, mut again) = (0, 0, 0);
     // Goes on until a collector was killed between storing and settling.
-    while restarts < RESTARTS || again == 0 {
-        assert!(restarts < 5 * RESTARTS, "nothing came again");
+    while collectors < RESTARTS || shippers < RESTARTS || again == 0 {
+        assert!(collectors < 5 * RESTARTS, "nothing came again");
         sleep(Duration::from_millis(20 + random.below(200)));
         let mut by = || if random.below(3) > 0 { Signal::KILL } else { Signal::TERM };
         let (collector_by, shipper_by) = (by(), by());
@@ -134,13 +139,13 @@ fn every_line_is_stored_once_though_both_sides_are_killed() {
         }
         if whom != 0 {
             collecting = collector(&to, &file).0;
-            restarts += 1;
+            collectors += 1;
         }
         if whom != 1 {
             // A shipper asked to stop waits for the collector, which is back.
             ends(&mut shipping, shipper_by);
             shipping = log.ship(&to).0;
-            restarts += 1;
+            shippers += 1;
         }
     }
     // The last shipper ships the rest of the log.
@@ -153,7 +158,10 @@ fn every_line_is_stored_once_though_both_sides_are_killed() {
     proc::signal(collecting.0.id(), Signal::TERM);
     ends(&mut collecting, Signal::TERM);
     assert_eq!(stored(&file), count);
-    println!("{restarts} restarts, {count} lines, {again} came again");
+    println!(
+        "{collectors} restarts of the collector, {shippers} of the shipper; {count} lines, {again} \
+         came again"
+    );
 }
 
 #[test]
