@@ -5,6 +5,7 @@ use super::{cause, credential, guarded, honest, other_seed, refused};
 use chunkcomm::error::HelloCause;
 use chunkcomm::proto::hello::Disagreement;
 use chunkcomm::{Address, LinkEvent, Node, NodeBuilder, NodeError};
+use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::raw::{good_hello, socket_address};
 use chunkcomm_testkit::still::StandsStill;
 use chunkcomm_testkit::{Pair, limited, memory, on_both, on_one_thread, pair_of, tcp, until};
@@ -236,15 +237,19 @@ fn many_silent_strangers_make_way_for_a_peer() {
     });
 }
 
+/// Lets members that prove themselves take all places, and say nothing more.
+async fn all_places_stall(node: &Node) -> Vec<Stranger> {
+    let address = socket_address(node);
+    let stall = move || Stranger::dials(address, &member_hello()).proved();
+    let stalled = tokio::task::spawn_blocking(move || (0..PLACES).map(|_| stall()).collect());
+    limited(stalled).await.unwrap()
+}
+
 #[test]
 fn members_that_prove_themselves_and_stall_make_way_for_a_peer() {
     on_one_thread(async {
         let node = guarded().name("a").listen(tcp()).build().await.unwrap();
-        let address = socket_address(&node);
-        let stall = move || Stranger::dials(address, &member_hello()).proved();
-        let stalled =
-            tokio::task::spawn_blocking(move || (0..PLACES).map(|_| stall()).collect::<Vec<_>>());
-        let stalled = limited(stalled).await.unwrap();
+        let stalled = all_places_stall(&node).await;
         let b = guarded().name("b").build().await.unwrap();
         // The strangers stay, and no deadline of theirs passes.
         let address = node.addresses()[0].clone();
@@ -252,6 +257,26 @@ fn members_that_prove_themselves_and_stall_make_way_for_a_peer() {
         assert!(node.refusals().iter().all(|refusal| refusal.contains("too many connected")));
         assert!(!node.refusals().is_empty());
         Pair { a: node, b, peer }.is_well("honest").await;
+        drop(stalled);
+    });
+}
+
+#[test]
+fn members_that_prove_themselves_and_stall_make_way_for_a_link_that_was_cut() {
+    on_one_thread(async {
+        let node = guarded().name("a").listen(tcp()).build().await.unwrap();
+        let proxy = Proxy::before(&node).await;
+        let b = guarded().name("b").build().await.unwrap();
+        let peer = limited(b.connect(&proxy.address)).await.unwrap();
+        let pair = Pair { a: node, b, peer };
+        pair.is_well("before").await;
+        let stalled = all_places_stall(&pair.a).await;
+        proxy.cut();
+        pair.is_well("after").await;
+        // The link did not wait for a deadline of the strangers.
+        let refusals = pair.a.refusals();
+        assert!(refusals.iter().all(|it| it.contains("too many connected")), "{refusals:?}");
+        assert!(!refusals.is_empty());
         drop(stalled);
     });
 }
