@@ -155,11 +155,13 @@ impl ClusterConfig {
     /// the program there.
     ///
     /// # Errors
-    /// A variable makes no sense, or the hosts file or the number of nodes cannot be used.
+    /// A variable makes no sense, or the hosts file, the number of nodes or the credential cannot be
+    /// used.
     pub fn explain(&self) -> Result<String, JoinError> {
         let place = self.place()?;
         self.ready_time()?;
         self.check_nodes(&place)?;
+        self.given_credential()?;
         Ok(match (&place.meet, &self.hosts) {
             (Meet::Start, Some(hosts)) => place.explain_with_hosts() + &ssh::explain(self, hosts)?,
             (Meet::Start, None) => place.explain() + &format!("nodes       {}\n", self.copies()),

@@ -252,6 +252,9 @@ fn what_is_explained_is_what_is_done() {
     assert!(launched.contains("is not read: Slurm started the nodes"), "{launched}");
     let error = config(&SLURM).nodes(3).explain().unwrap_err().to_string();
     assert_eq!(error, "3 nodes were asked for, and Slurm started 8");
+    let secret = [("CHUNKCOMM_CREDENTIAL_FILE", "/nowhere/at-all")];
+    let error = config(&secret).hosts(&hosts).explain().unwrap_err();
+    assert!(matches!(error, crate::cluster::JoinError::Credential(_)), "{error}");
     std::fs::write(&hosts, b"one\nb\xfcro\n").unwrap();
     let error = config(&[]).hosts(&hosts).explain().unwrap_err().to_string();
     assert!(error.contains("hosts, line 2: ") && error.contains("is no host"), "{error}");
