@@ -21,6 +21,7 @@
 //! | judges which losses the node reports | [`Hooks::reports_loss`] |
 //! | learns that nobody drives the node any more | [`Hooks::runtime_gone`] |
 //! | has messages whose content belongs to their link | [`needs_link`], [`arriving`] |
+//! | stands below, in the place of the system | `world` (feature `simulation`), [`Transport`] |
 //!
 //! # Reserved names
 //!
@@ -49,5 +50,10 @@ pub use crate::node::fingerprint::{Fingerprint, described};
 pub use crate::node::layers::{Answer, Hooks, Layer, Site, WeakNode};
 pub use crate::node::waits::Wait;
 pub use crate::proto::packet::ChannelKind;
+#[cfg(target_os = "linux")]
+pub use crate::transport::Below;
+#[cfg(feature = "simulation")]
+pub use crate::transport::world;
+pub use crate::transport::{BoxFuture, Listener, Transport};
 pub use ends::{Expected, Watch, WordSender, open_raw, raw_sender, receiver_of, system_channel};
 pub use nodes::{given_name, is_closed, links, of, peers, runtime, settings, waits_for};

@@ -85,7 +85,7 @@
 //! |---|---|---|
 //! | `tls` | yes | Credentials and TLS. Without it a node listens beyond loopback only if told to be insecure. |
 //! | `metrics` | no | The counters of links through the facade of the crate `metrics`. |
-//! | `simulation` | no | Whole programs on a simulated network in virtual time. |
+//! | `simulation` | no | Worlds in the place of the system; see `chunkcomm-simulation`. |
 //!
 //! # Types
 //!
@@ -108,8 +108,6 @@ mod log;
 mod node;
 mod portable;
 pub mod proto;
-#[cfg(any(test, feature = "simulation"))]
-pub mod simulation;
 pub mod stats;
 mod transport;
 

@@ -13,8 +13,14 @@ const OF_NO_USER: &[&str] = &["Stop"];
 #[test]
 fn every_error_of_the_libraries_shows_its_causes() {
     let mut count = 0;
-    let folders =
-        [("proto/src", 40), ("chunkcomm/src", 200), ("farm/src", 15), ("pipeline/src", 15)];
+    let folders = [
+        ("proto/src", 40),
+        ("chunkcomm/src", 100),
+        ("cluster/src", 70),
+        ("simulation/src", 20),
+        ("farm/src", 15),
+        ("pipeline/src", 15),
+    ];
     for (folder, count_min) in folders {
         let sources = sources(folder, count_min);
         let texts = sources.iter().map(|source| read_to_string(source).unwrap());

@@ -80,13 +80,13 @@ fn the_machines_of_every_crate_are_pure() {
 
 #[test]
 fn the_model_of_a_network_is_pure_and_has_no_order_by_chance() {
-    let mut model = sources("chunkcomm/src/transport/simulated/network", 7);
-    model.push(crates().join("chunkcomm/src/transport/simulated/network.rs"));
+    let mut model = sources("simulation/src/network", 7);
+    model.push(crates().join("simulation/src/network.rs"));
     name_none_of(&[FORBIDDEN, UNORDERED].concat(), &model);
 }
 
 #[test]
 fn the_seeds_are_pure_and_have_no_order_by_chance() {
-    let seeds = sources("chunkcomm/src/simulation/seeds", 15);
+    let seeds = sources("simulation/src/seeds", 15);
     name_none_of(&[FORBIDDEN, UNORDERED].concat(), &seeds);
 }

@@ -97,7 +97,9 @@ fn stretched(duration: Duration) -> Duration {
 }
 
 #[cfg(feature = "simulation")]
-pub(crate) use stretch::{Stretched, stretched};
+pub use stretch::Stretched;
+#[cfg(feature = "simulation")]
+use stretch::stretched;
 
 /// Stretched time, for the thread on which a simulation runs.
 #[cfg(feature = "simulation")]
@@ -122,11 +124,12 @@ mod stretch {
 
     /// Stretches the time on this thread until it is dropped.
     #[derive(Debug)]
-    pub(crate) struct Stretched(());
+    pub struct Stretched(());
 
     impl Stretched {
         /// Begins the model's time now. Called within the runtime, whose clock is paused.
-        pub(crate) fn begin() -> Stretched {
+        #[must_use]
+        pub fn begin() -> Stretched {
             EPOCH.set(Some(Instant::now()));
             LAST.set((0, 0));
             Stretched(())

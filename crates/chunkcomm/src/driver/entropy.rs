@@ -7,7 +7,7 @@
 /// The system gave none.
 pub fn fill(bytes: &mut [u8]) -> Result<(), getrandom::Error> {
     #[cfg(feature = "simulation")]
-    if crate::transport::simulated::lan::fill_random(bytes) {
+    if crate::transport::world::fill_random(bytes) {
         return Ok(());
     }
     getrandom::fill(bytes)

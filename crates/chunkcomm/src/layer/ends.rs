@@ -348,7 +348,8 @@ impl Expected {
     pub fn begin(node: &Node, name: String) -> Option<Expected> {
         let (table, runtime) = (Arc::clone(node.table()), node.runtime().clone());
         let ended = AtomicBool::new(false);
-        table.expect(&name).then_some(Expected { table, runtime, name, ended })
+        // Only then: dropping one frees the name.
+        table.expect(&name).then(|| Expected { table, runtime, name, ended })
     }
 
     /// Frees the name: further channels are refused, and those that are held.

@@ -1,7 +1,5 @@
 //! The pure machines of a link: the crate `chunkcomm-proto`.
 
-#[cfg(any(test, feature = "simulation"))]
-pub(crate) use chunkcomm_proto::random;
 pub use chunkcomm_proto::{
     Time, attempts, backoff, causes, codec, credential, credit, cycle, describe, fair, flush,
     hello, ids, limits, link, liveness, message, outbox, pace, packet, resume, session, sizing,

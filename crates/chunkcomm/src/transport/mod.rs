@@ -3,14 +3,14 @@
 
 pub(crate) mod exact;
 pub(crate) mod memory;
-#[cfg(any(test, feature = "simulation"))]
-pub(crate) mod simulated;
 pub(crate) mod spin;
 pub(crate) mod tcp;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;
 #[cfg(unix)]
 pub(crate) mod unix;
+#[cfg(feature = "simulation")]
+pub mod world;
 
 use crate::Address;
 use crate::proto::liveness::KeepAlive;
@@ -23,8 +23,12 @@ use std::task::{Context, Poll};
 
 /// A byte stream in both directions. Reading and writing may wait at the same time, both in the
 /// task that polls last.
-pub(crate) trait Transport: Send {
+pub trait Transport: Send {
     /// Reads into one buffer; 0 bytes mean that the peer has ended its direction.
+    ///
+    /// # Errors
+    ///
+    /// The connection is lost.
     fn poll_read(
         &mut self,
         context: &mut Context<'_>,
@@ -76,7 +80,7 @@ pub(crate) trait Transport: Send {
 
 /// The part of a transport below the runtime.
 #[cfg(target_os = "linux")]
-pub(crate) enum Below {
+pub enum Below {
     /// A socket that does not block.
     Socket(OwnedFd),
     /// Nothing that could be looked at; holds the transport itself.
@@ -84,10 +88,10 @@ pub(crate) enum Below {
 }
 
 /// A future that the traits here may return.
-pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The source of connections that peers dial.
-pub(crate) trait Listener: Send + Sync {
+pub trait Listener: Send + Sync {
     /// Waits for the next connection.
     fn accept(&self) -> BoxFuture<'_, io::Result<Box<dyn Transport>>>;
 
@@ -99,7 +103,7 @@ pub(crate) trait Listener: Send + Sync {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Home {
     #[cfg(feature = "simulation")]
-    host: Option<simulated::network::HostId>,
+    host: Option<u32>,
 }
 
 impl Home {
@@ -109,10 +113,10 @@ impl Home {
         #[cfg(feature = "simulation")]
         {
             let named = listen.iter().find_map(|address| match address {
-                Address::Simulated { host, .. } => simulated::lan::host_named(host),
+                Address::Simulated { host, .. } => world::host_named(host),
                 _ => None,
             });
-            Home { host: named.or_else(simulated::lan::current_host) }
+            Home { host: named.or_else(world::current_host) }
         }
         #[cfg(not(feature = "simulation"))]
         {
@@ -139,9 +143,7 @@ pub(crate) async fn connect(
         Address::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
         Address::Memory(name) => memory::connect(name).await,
         #[cfg(feature = "simulation")]
-        Address::Simulated { host, port } => {
-            simulated::socket::connect(home.host, host, *port).await
-        }
+        Address::Simulated { host, port } => world::connect(home.host, host, *port).await,
     }
 }
 
@@ -155,7 +157,7 @@ pub(crate) async fn listen(address: &Address, portable: bool) -> io::Result<Box<
         Address::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
         Address::Memory(name) => memory::listen(name),
         #[cfg(feature = "simulation")]
-        Address::Simulated { host, port } => simulated::socket::listen(host, *port),
+        Address::Simulated { host, port } => world::listen(host, *port),
     }
 }
 

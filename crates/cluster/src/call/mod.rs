@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use chunkcomm::Node;
-//! use chunkcomm_cluster::CallError;
+//! use chunkcomm_cluster::{CallError, NodeExt};
 //! use std::time::Duration;
 //!
 //! # #[tokio::main(flavor = "current_thread")]

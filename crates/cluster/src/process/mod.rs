@@ -15,7 +15,7 @@
 //!
 //! ```
 //! use chunkcomm::Node;
-//! use chunkcomm_cluster::{Registry, SendingPort};
+//! use chunkcomm_cluster::{NodeBuilderExt, NodeExt, Registry, SendingPort};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {

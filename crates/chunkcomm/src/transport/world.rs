@@ -1,0 +1,108 @@
+//! The world of the nodes on this thread, where it is not the system's: a network, randomness and
+//! time of its own. `chunkcomm-simulation` is one.
+
+use super::{BoxFuture, Listener, Transport};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+thread_local! {
+    /// The world of this thread.
+    static CURRENT: RefCell<Option<Arc<dyn World>>> = const { RefCell::new(None) };
+    /// The host whose program is being polled.
+    static HOST: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// What stands in the place of the system for the nodes of a thread. Addresses in it have the form
+/// `sim:host/port`.
+pub trait World: Send + Sync {
+    /// Returns the number of the host with this name.
+    fn host(&self, name: &str) -> Option<u32>;
+
+    /// Connects from a host to a port of another.
+    fn connect(&self, from: u32, host: &str, port: u16) -> Connecting;
+
+    /// Listens at a port of a host; 0 chooses one.
+    ///
+    /// # Errors
+    ///
+    /// There is no such host, or its port is taken.
+    fn listen(&self, host: &str, port: u16) -> io::Result<Box<dyn Listener>>;
+
+    /// Fills `bytes` with random ones, which follow from the world's seed.
+    fn fill_random(&self, bytes: &mut [u8]);
+}
+
+/// A connection on its way.
+pub type Connecting = BoxFuture<'static, io::Result<Box<dyn Transport>>>;
+
+/// Makes `world` the world of this thread until the guard is dropped.
+#[must_use]
+pub fn enter(world: Arc<dyn World>) -> Entered {
+    CURRENT.with_borrow_mut(|current| *current = Some(world));
+    Entered(())
+}
+
+/// See [`enter`].
+pub struct Entered(());
+
+impl fmt::Debug for Entered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Entered")
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        // The world may end other things when it is dropped.
+        let before = CURRENT.with_borrow_mut(Option::take);
+        HOST.set(None);
+        drop(before);
+    }
+}
+
+fn current() -> io::Result<Arc<dyn World>> {
+    let none = || io::Error::new(io::ErrorKind::NotConnected, "no simulation runs on this thread");
+    CURRENT.with_borrow(Option::clone).ok_or_else(none)
+}
+
+/// Runs `act` as a program of `host`: nodes built in it that listen nowhere dial from there.
+pub fn on_host<R>(host: u32, act: impl FnOnce() -> R) -> R {
+    let before = HOST.replace(Some(host));
+    let done = act();
+    HOST.set(before);
+    done
+}
+
+/// Returns the host whose program is being polled.
+pub(super) fn current_host() -> Option<u32> {
+    HOST.get()
+}
+
+/// Returns the host with this name, in the world of this thread.
+pub(super) fn host_named(name: &str) -> Option<u32> {
+    current().ok()?.host(name)
+}
+
+pub(super) async fn connect(
+    from: Option<u32>,
+    host: &str,
+    port: u16,
+) -> io::Result<Box<dyn Transport>> {
+    let world = current()?;
+    let nowhere =
+        || io::Error::new(io::ErrorKind::NotConnected, "the node is on no simulated host");
+    world.connect(from.ok_or_else(nowhere)?, host, port).await
+}
+
+pub(super) fn listen(host: &str, port: u16) -> io::Result<Box<dyn Listener>> {
+    current()?.listen(host, port)
+}
+
+/// Fills `bytes` from the world of this thread; returns false when it is the system's.
+pub(crate) fn fill_random(bytes: &mut [u8]) -> bool {
+    let Ok(world) = current() else { return false };
+    world.fill_random(bytes);
+    true
+}

@@ -1,0 +1,286 @@
+//! The network as the programs of one runtime see it, with the tasks that wait for it.
+//!
+//! The time comes from the `clock` that it is made with; no timer is used. A task above moves the
+//! network on ([`Lan::poll_move`]) when its next event is due.
+
+use crate::network::{EndId, Event, HostId, Network, NetworkError, Random};
+use crate::socket;
+use chunkcomm::Address;
+use chunkcomm::layer::Listener;
+use chunkcomm::layer::world::{Connecting, World};
+use chunkcomm_proto::Time;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// Number that separates the entropy of a simulation from its network's chance.
+const ENTROPY: u64 = 0x656e_7472_6f70_7921;
+
+/// The LAN as the world of a thread.
+pub(crate) struct Shared(pub(crate) Arc<Lan>);
+
+/// A network with the tasks that wait for its events.
+#[derive(Debug)]
+pub(crate) struct Lan {
+    clock: fn() -> Time,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) network: Network,
+    entropy: Random,
+    dialling: BTreeMap<EndId, Dialling>,
+    waiting: BTreeMap<EndId, Waiting>,
+    listening: BTreeMap<(HostId, u16), Listening>,
+    mover: Option<Waker>,
+    /// Time at which the mover comes by itself.
+    moves_at: Option<Time>,
+}
+
+#[derive(Debug, Default)]
+struct Dialling {
+    waker: Option<Waker>,
+    connected: Option<bool>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+#[derive(Debug, Default)]
+struct Listening {
+    incoming: VecDeque<EndId>,
+    waker: Option<Waker>,
+}
+
+impl Lan {
+    /// Makes a LAN of `network`, at the time that `clock` returns.
+    pub(crate) fn new(network: Network, clock: fn() -> Time) -> Arc<Lan> {
+        let state = State {
+            entropy: Random::new(network.seed() ^ ENTROPY),
+            network,
+            dialling: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            listening: BTreeMap::new(),
+            mover: None,
+            moves_at: None,
+        };
+        Arc::new(Lan { clock, state: Mutex::new(state) })
+    }
+
+    /// Acts on the network at the present time, and wakes the tasks concerned.
+    pub(crate) fn act<R>(&self, act: impl FnOnce(&mut State, Time) -> R) -> R {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // After the runtime's end its clock may have gone back.
+        let now = (self.clock)().max(state.network.now());
+        let mut woken = Vec::new();
+        state.pump(now, &mut woken);
+        let done = act(&mut state, now);
+        state.pump(now, &mut woken);
+        if state.is_due_before_the_mover_comes() {
+            woken.extend(state.mover.take());
+        }
+        drop(state);
+        for waker in woken {
+            waker.wake();
+        }
+        done
+    }
+
+    /// Runs `act` on the network, to change it or ask it.
+    pub(crate) fn with<R>(&self, act: impl FnOnce(&mut Network, Time) -> R) -> R {
+        self.act(|state, now| act(&mut state.network, now))
+    }
+
+    /// Lets due events happen; returns when to come again. The task is woken when an earlier event
+    /// is added meanwhile.
+    pub(crate) fn poll_move(&self, context: &mut Context<'_>) -> Option<Time> {
+        self.act(|state, _| {
+            state.moves_at = state.network.next_time();
+            state.mover = Some(context.waker().clone());
+            state.moves_at
+        })
+    }
+
+    pub(crate) fn dial(&self, from: HostId, to: &str, port: u16) -> io::Result<EndId> {
+        self.act(|state, now| {
+            let to = state.network.host(to).ok_or(io::ErrorKind::NotFound)?;
+            let end = state.network.dial(now, from, to, port).map_err(error)?;
+            state.dialling.insert(end, Dialling::default());
+            Ok(end)
+        })
+    }
+
+    pub(crate) fn poll_connected(
+        &self,
+        end: EndId,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.act(|state, _| {
+            let Some(dialling) = state.dialling.get_mut(&end) else {
+                return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+            };
+            let Some(connected) = dialling.connected else {
+                dialling.waker = Some(context.waker().clone());
+                return Poll::Pending;
+            };
+            state.dialling.remove(&end);
+            Poll::Ready(if connected {
+                Ok(())
+            } else {
+                Err(io::ErrorKind::ConnectionRefused.into())
+            })
+        })
+    }
+
+    /// Listens at a port of `host`; returns the host and the port.
+    pub(crate) fn listen(&self, host: &str, port: u16) -> io::Result<(HostId, u16)> {
+        self.act(|state, _| {
+            let host = state.network.host(host).ok_or(io::ErrorKind::AddrNotAvailable)?;
+            let port = state.network.listen(host, port).map_err(error)?;
+            state.listening.insert((host, port), Listening::default());
+            Ok((host, port))
+        })
+    }
+
+    pub(crate) fn poll_accept(
+        &self,
+        at: (HostId, u16),
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<EndId>> {
+        self.act(|state, _| {
+            let Some(listening) = state.listening.get_mut(&at) else {
+                return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+            };
+            match listening.incoming.pop_front() {
+                Some(end) => Poll::Ready(Ok(end)),
+                None => {
+                    listening.waker = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+    }
+
+    pub(crate) fn unlisten(&self, at: (HostId, u16)) {
+        self.act(|state, now| {
+            state.network.unlisten(at.0, at.1);
+            let left = state.listening.remove(&at).unwrap_or_default();
+            for end in left.incoming {
+                state.network.leave(now, end);
+            }
+        });
+    }
+
+    pub(crate) fn leave(&self, end: EndId) {
+        self.act(|state, now| {
+            state.dialling.remove(&end);
+            state.waiting.remove(&end);
+            state.network.leave(now, end);
+        });
+    }
+
+    /// Returns the address of a port of `host`.
+    pub(crate) fn address(&self, host: HostId, port: u16) -> Address {
+        self.with(|network, _| Address::Simulated {
+            host: network.host_name(host).to_owned(),
+            port,
+        })
+    }
+}
+
+impl State {
+    /// Handles the events up to `now`.
+    fn pump(&mut self, now: Time, woken: &mut Vec<Waker>) {
+        while let Some((_, event)) = self.network.poll_event(now) {
+            match event {
+                Event::Incoming { host, port, end } => {
+                    match self.listening.get_mut(&(host, port)) {
+                        Some(listening) => {
+                            listening.incoming.push_back(end);
+                            woken.extend(listening.waker.take());
+                        }
+                        None => self.network.leave(now, end),
+                    }
+                }
+                Event::Connected(end) => self.dialled(end, true, woken),
+                Event::Refused(end) => self.dialled(end, false, woken),
+                Event::Readable(end) => {
+                    woken.extend(self.waiting.get_mut(&end).and_then(|it| it.reader.take()));
+                }
+                Event::Writable(end) => {
+                    woken.extend(self.waiting.get_mut(&end).and_then(|it| it.writer.take()));
+                }
+                Event::Broken(end) => {
+                    self.dialled(end, false, woken);
+                    let waiting = self.waiting.remove(&end).unwrap_or_default();
+                    woken.extend(waiting.reader.into_iter().chain(waiting.writer));
+                }
+            }
+        }
+    }
+
+    fn dialled(&mut self, end: EndId, connected: bool, woken: &mut Vec<Waker>) {
+        if let Some(dialling) = self.dialling.get_mut(&end) {
+            dialling.connected = Some(connected);
+            woken.extend(dialling.waker.take());
+        }
+    }
+
+    pub(crate) fn reader_waits(&mut self, end: EndId, context: &Context<'_>) {
+        note(&mut self.waiting.entry(end).or_default().reader, context);
+    }
+
+    pub(crate) fn writer_waits(&mut self, end: EndId, context: &Context<'_>) {
+        note(&mut self.waiting.entry(end).or_default().writer, context);
+    }
+
+    fn is_due_before_the_mover_comes(&self) -> bool {
+        match (self.network.next_time(), self.moves_at) {
+            (Some(next), Some(moves)) => next < moves,
+            (next, _) => next.is_some(),
+        }
+    }
+}
+
+/// Keeps the task's waker, cloned only when it is another than last time.
+fn note(place: &mut Option<Waker>, context: &Context<'_>) {
+    match place {
+        Some(waker) => waker.clone_from(context.waker()),
+        None => *place = Some(context.waker().clone()),
+    }
+}
+
+/// Returns the system's error of the same meaning.
+pub(crate) fn error(error: NetworkError) -> io::Error {
+    let kind = match error {
+        NetworkError::NoWay => io::ErrorKind::HostUnreachable,
+        NetworkError::PortTaken => io::ErrorKind::AddrInUse,
+        NetworkError::Broken => io::ErrorKind::ConnectionReset,
+        NetworkError::Finished => io::ErrorKind::BrokenPipe,
+    };
+    io::Error::new(kind, error)
+}
+
+impl World for Shared {
+    fn host(&self, name: &str) -> Option<u32> {
+        self.0.with(|network, _| network.host(name)).map(HostId::number)
+    }
+
+    fn connect(&self, from: u32, host: &str, port: u16) -> Connecting {
+        let (lan, host) = (Arc::clone(&self.0), host.to_owned());
+        Box::pin(async move { socket::connect(lan, HostId::of_number(from), &host, port).await })
+    }
+
+    fn listen(&self, host: &str, port: u16) -> io::Result<Box<dyn Listener>> {
+        socket::listen(&self.0, host, port)
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) {
+        self.0.act(|state, _| state.entropy.fill(bytes));
+    }
+}

@@ -1,0 +1,58 @@
+//! Programs on a simulated network, in virtual time: a second of the model takes
+//! as long as the events in it, and a seed makes a run repeatable.
+//!
+//! [`Network`] is the model, and pure. It has two faces. [`run`] runs whole programs
+//! on it, on tokio's paused clock: nodes listen at and connect to addresses of the
+//! form `sim:host/port`. [`seeds`] runs the machines of sessions on it, without a
+//! runtime, under faults.
+//!
+//! ```
+//! use chunkcomm::Node;
+//! use chunkcomm_simulation::{LinkSpec, Network, run};
+//! use std::time::Duration;
+//!
+//! let mut network = Network::new(7);
+//! let (office, lab) = (network.add_host("office"), network.add_host("lab"));
+//! network.link(office, lab, LinkSpec { latency: Duration::from_millis(20), ..LinkSpec::default() });
+//!
+//! let received = run(network, async |simulation| {
+//!     let server = Node::builder().listen("sim:lab/80".parse().unwrap()).build().await.unwrap();
+//!     let client = simulation.on(office, Node::builder().build()).await.unwrap();
+//!     let peer = client.connect(&server.addresses()[0]).await.unwrap();
+//!     let mut sender = client.open::<u32>(&peer, "numbers").await.unwrap();
+//!     sender.send(&7).await.unwrap();
+//!     let (_, mut receiver) = server.accept::<u32>("numbers").await.unwrap();
+//!     let number = receiver.recv().await.unwrap();
+//!     // Dialling takes two latencies, the hellos one, the message another.
+//!     assert!(simulation.now() >= Duration::from_millis(80));
+//!     number
+//! });
+//! assert_eq!(received, Some(7));
+//! ```
+//!
+//! # Time of the model
+//!
+//! Tokio's timers step one millisecond, so a microsecond of the model is a millisecond of tokio's
+//! clock. The waits of this crate convert by themselves. A program waits by [`Simulation::sleep`]
+//! and [`Simulation::within`], not by `tokio::time`. Times within the network are exact to the
+//! nanosecond; a program learns of an event at the next microsecond.
+//!
+//! Everything runs on the thread that called [`run`]; other threads have no part in it. Computing
+//! takes no time of the model. A task that wakes itself for ever would stop time, so a panic ends
+//! it. Nodes with `io_thread` or `busy_poll` have no place here. Anything that asks the system
+//! makes a run differ from the one before: the clock, randomness, an unbiased `tokio::select!`, the
+//! order of a `HashMap`.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod lan;
+mod network;
+mod programs;
+pub mod seeds;
+mod socket;
+
+pub use network::{
+    Arrival, Delivery, EndId, Event, HostId, LinkSpec, Network, NetworkError, Random, Read,
+};
+
+pub use programs::{RUN_LIMIT, Simulation, run, run_within};

@@ -1,0 +1,390 @@
+//! The network model: hosts, the wires that join them, and connections between them, as one heap of
+//! events in nanoseconds. It is pure: time, calls and bytes go in, events come out. Two runs with
+//! the same seed and the same calls are the same. Whole programs run on it, or the machines of
+//! sessions alone.
+//!
+//! Reading order: this file (hosts, connections, events), [`spec`] (properties of a link),
+//! [`wires`] (interfaces and wires), [`connection`] (the ends' buffers), [`calls`] (a host's calls
+//! on connections), [`flow`] (the travel of a frame), [`faults`]; beside them [`schedule`],
+//! [`trace`].
+
+mod calls;
+mod connection;
+mod faults;
+mod flow;
+mod schedule;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod trace;
+mod wires;
+
+pub use chunkcomm_proto::random::Random;
+pub use spec::LinkSpec;
+pub use trace::{Arrival, Delivery};
+
+use chunkcomm_proto::Time;
+use connection::{Connection, End};
+use schedule::{Schedule, Step};
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
+use trace::Trace;
+use wires::Wires;
+
+/// First port that the network chooses itself.
+const FIRST_CHOSEN_PORT: u16 = 49152;
+
+/// A host of a [`Network`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(u32);
+
+impl HostId {
+    /// The host with this number.
+    pub(crate) fn of_number(number: u32) -> HostId {
+        HostId(number)
+    }
+
+    /// The host's number in its network.
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+
+    fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One end of a connection. No number is given twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EndId {
+    connection: u32,
+    accepted: bool,
+}
+
+impl EndId {
+    /// Returns the connection's other end.
+    #[must_use]
+    pub fn peer(self) -> EndId {
+        EndId { connection: self.connection, accepted: !self.accepted }
+    }
+
+    /// Returns the connection's number: connections are counted from 0 as they are dialled.
+    #[must_use]
+    pub fn connection(self) -> usize {
+        self.connection as usize
+    }
+
+    /// Whether this is the end of the host that was dialled.
+    #[must_use]
+    pub fn is_accepted(self) -> bool {
+        self.accepted
+    }
+}
+
+/// An event at a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A host dialled a port with a listener: `end` is the new connection.
+    Incoming {
+        /// The host that listens.
+        host: HostId,
+        /// The port that was dialled.
+        port: u16,
+        /// The accepted end.
+        end: EndId,
+    },
+    /// The dialled connection is open.
+    Connected(EndId),
+    /// The dialled port has no listener; the end is gone.
+    Refused(EndId),
+    /// An end without bytes to read got some, or its last byte was read and the peer writes nothing
+    /// more. Reported once until everything is read.
+    Readable(EndId),
+    /// A write that took only a part would take more.
+    Writable(EndId),
+    /// The connection is broken: writes fail. Reads fail too, once they have returned the bytes
+    /// that had arrived.
+    Broken(EndId),
+}
+
+/// Outcome of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Read {
+    /// This many bytes were read.
+    Bytes(usize),
+    /// Nothing yet.
+    Nothing,
+    /// The peer writes nothing more.
+    End,
+}
+
+/// Why a call on a network fails.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NetworkError {
+    /// Neither link nor medium joins the two hosts.
+    NoWay,
+    /// The port has a listener already, or no port is left.
+    PortTaken,
+    /// The connection is broken, or this end was let go.
+    Broken,
+    /// This end was finished, and writes nothing more.
+    Finished,
+}
+
+impl fmt::Display for NetworkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NetworkError::NoWay => "no link or medium joins the two hosts",
+            NetworkError::PortTaken => "the port is taken",
+            NetworkError::Broken => "the connection is broken",
+            NetworkError::Finished => "the end was said to write nothing more",
+        })
+    }
+}
+
+chunkcomm_proto::debug_with_causes!(NetworkError);
+
+impl std::error::Error for NetworkError {}
+
+/// A host and whether it runs.
+#[derive(Debug)]
+struct Host {
+    name: String,
+    up: bool,
+    next_port: u16,
+}
+
+/// A network of hosts.
+///
+/// Order of calls:
+///
+/// 1. Hosts, and the links that join them.
+/// 2. Calls at times that never go back ([`Network::listen`], [`Network::dial`],
+///    [`Network::write`], [`Network::read`], ..., and faults), between them
+///    [`Network::next_event`], or [`Network::poll_event`] up to a time.
+///
+/// A call at a time first lets everything before it happen; the events wait to be fetched.
+///
+/// ```
+/// use chunkcomm::proto::Time;
+/// use chunkcomm_simulation::{Event, LinkSpec, Network, Read};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut network = Network::new(7);
+/// let (left, right) = (network.add_host("left"), network.add_host("right"));
+/// network.link(left, right, LinkSpec::ETHERNET_1G);
+/// network.listen(right, 80)?;
+/// let dialled = network.dial(Time(0), left, right, 80)?;
+/// let mut buffer = [0; 16];
+/// while let Some((now, event)) = network.next_event() {
+///     match event {
+///         Event::Connected(end) => assert_eq!(network.write(now, end, b"hello")?, 5),
+///         Event::Readable(end) => {
+///             assert_eq!(end, dialled.peer());
+///             assert_eq!(network.read(now, end, &mut buffer)?, Read::Bytes(5));
+///         }
+///         _ => {}
+///     }
+/// }
+/// assert_eq!(&buffer[..5], b"hello");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Network {
+    seed: u64,
+    now: Time,
+    scheduled: Schedule,
+    ready: VecDeque<(Time, Event)>,
+    hosts: Vec<Host>,
+    wires: Wires,
+    connections: Vec<Option<Box<Connection>>>,
+    listening: BTreeSet<(HostId, u16)>,
+    blocked: BTreeSet<(HostId, HostId)>,
+    random: Random,
+    trace: Trace,
+}
+
+/// Hosts and the wires that join them.
+impl Network {
+    /// Makes a network without hosts. Everything left to chance follows from `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Network {
+        Network {
+            seed,
+            now: Time(0),
+            scheduled: Schedule::default(),
+            ready: VecDeque::new(),
+            hosts: Vec::new(),
+            wires: Wires::default(),
+            connections: Vec::new(),
+            listening: BTreeSet::new(),
+            blocked: BTreeSet::new(),
+            random: Random::new(seed),
+            trace: Trace::default(),
+        }
+    }
+
+    /// Returns the seed that the network was made with.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Adds a host, which reaches itself in 10 us.
+    ///
+    /// # Panics
+    ///
+    /// The name is another host's.
+    pub fn add_host(&mut self, name: &str) -> HostId {
+        assert!(self.host(name).is_none(), "there is a host {name} already");
+        let id = HostId(u32::try_from(self.hosts.len()).expect("fewer than 4 Gi hosts"));
+        self.hosts.push(Host { name: name.to_owned(), up: true, next_port: FIRST_CHOSEN_PORT });
+        self.wires.add_host(id);
+        id
+    }
+
+    /// Returns the host with this name.
+    #[must_use]
+    pub fn host(&self, name: &str) -> Option<HostId> {
+        let at = self.hosts.iter().position(|host| host.name == name)?;
+        Some(HostId(at as u32))
+    }
+
+    /// Returns the host's name.
+    #[must_use]
+    pub fn host_name(&self, host: HostId) -> &str {
+        &self.hosts[host.index()].name
+    }
+
+    /// Joins two hosts in both directions; each direction has a wire of its own. Existing
+    /// connections keep their ways.
+    ///
+    /// # Panics
+    ///
+    /// Nothing could pass: the rate or a size is 0, or a size is 4 GiB or more.
+    pub fn link(&mut self, a: HostId, b: HostId, spec: LinkSpec) {
+        spec.check();
+        self.wires.link(a, b, spec);
+    }
+
+    /// Joins hosts by one wire that carries one frame of any sender at a time, as the first
+    /// Ethernet did (without collisions: hosts take turns).
+    ///
+    /// # Panics
+    ///
+    /// As [`Network::link`].
+    pub fn shared_medium(&mut self, hosts: &[HostId], spec: LinkSpec) {
+        spec.check();
+        self.wires.shared_medium(hosts, spec);
+    }
+
+    /// Joins hosts by a switch: each has a wire to it and one from it. A frame goes on while it
+    /// arrives; while the wire to its receiver is taken, it waits.
+    ///
+    /// # Panics
+    ///
+    /// As [`Network::link`].
+    pub fn switch(&mut self, hosts: &[HostId], spec: LinkSpec) {
+        spec.check();
+        self.wires.switch(hosts, spec);
+    }
+}
+
+/// Events.
+impl Network {
+    /// Returns the earliest time at which the next event may be due: [`Network::poll_event`] may
+    /// find none then.
+    #[must_use]
+    pub fn next_time(&self) -> Option<Time> {
+        match self.ready.front() {
+            Some((at, _)) => Some(*at),
+            None => self.scheduled.next_time(),
+        }
+    }
+
+    /// Returns the next event, however late it is.
+    pub fn next_event(&mut self) -> Option<(Time, Event)> {
+        while self.ready.is_empty() {
+            let (at, step) = self.scheduled.pop()?;
+            self.step(at, step);
+        }
+        self.ready.pop_front()
+    }
+
+    /// Returns the next event that is not later than `limit`, and lets nothing after it happen:
+    /// calls may follow at its time.
+    pub fn next_event_by(&mut self, limit: Time) -> Option<(Time, Event)> {
+        while self.ready.is_empty() {
+            let (at, step) = self.scheduled.pop_until(limit)?;
+            self.step(at, step);
+        }
+        self.ready.front().filter(|(at, _)| *at <= limit)?;
+        self.ready.pop_front()
+    }
+
+    /// Moves the time to `now`; returns the next event up to then.
+    pub fn poll_event(&mut self, now: Time) -> Option<(Time, Event)> {
+        self.advance(now);
+        self.ready.pop_front()
+    }
+
+    /// Returns the time of the last call or event.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Returns a digest of all deliveries: where, when, how much.
+    #[must_use]
+    pub fn digest(&self) -> u64 {
+        self.trace.digest()
+    }
+
+    /// Keeps deliveries from now on, for [`Network::deliveries`].
+    pub fn keep_deliveries(&mut self) {
+        self.trace.keep();
+    }
+
+    /// Returns the deliveries that were kept.
+    #[must_use]
+    pub fn deliveries(&self) -> &[Delivery] {
+        self.trace.kept()
+    }
+
+    /// Lets everything happen up to `now`.
+    fn advance(&mut self, now: Time) {
+        assert!(now >= self.now, "time went back from {:?} to {now:?}", self.now);
+        while let Some((at, step)) = self.scheduled.pop_until(now) {
+            self.step(at, step);
+        }
+        self.now = now;
+    }
+
+    fn step(&mut self, at: Time, step: Step) {
+        self.now = at;
+        match step {
+            Step::Prepared(interface) => self.handle_prepared(interface),
+            Step::Sent(interface) => self.handle_sent(interface),
+            Step::Arrive(end, item) => self.handle_arrival(end, item),
+            Step::Resume(end) => self.handle_resume(end),
+            Step::Break(end) => self.handle_break(end),
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.ready.push_back((self.now, event));
+    }
+
+    fn end_ref(&self, end: EndId) -> Option<&End> {
+        let connection = self.connections.get(end.connection as usize)?.as_ref()?;
+        Some(&connection.ends[usize::from(end.accepted)])
+    }
+
+    fn end_mut(&mut self, end: EndId) -> Option<&mut End> {
+        let connection = self.connections.get_mut(end.connection as usize)?.as_mut()?;
+        Some(&mut connection.ends[usize::from(end.accepted)])
+    }
+}

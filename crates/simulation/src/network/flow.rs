@@ -1,0 +1,314 @@
+//! The travel of a frame: from an end's packets over an interface and a wire, then through time, to
+//! the other end.
+
+use super::connection::{Connection, End, Item, Life};
+use super::schedule::Step;
+use super::trace::{Arrival, Delivery};
+use super::wires::Sending;
+use super::{EndId, Event, Network};
+use chunkcomm_proto::Time;
+use std::time::Duration;
+
+/// Sending.
+impl Network {
+    /// Queues an end at its interface, if it has something to send.
+    pub(super) fn enqueue(&mut self, end: EndId) {
+        let Some(this) = self.end_mut(end) else { return };
+        if this.queued || !this.has_frame() {
+            return;
+        }
+        this.queued = true;
+        let interface = this.way.interface;
+        self.wires.interfaces[interface].queue.push_back(end);
+        self.start(interface);
+    }
+
+    /// Begins with the next frame of an interface that is idle.
+    fn start(&mut self, interface: usize) {
+        while matches!(self.wires.interfaces[interface].state, Sending::Idle) {
+            let Some(end) = self.wires.interfaces[interface].queue.pop_front() else { return };
+            let Some(this) = self.end_mut(end) else { continue };
+            if !this.has_frame() {
+                this.queued = false;
+                continue;
+            }
+            let cost = this.way.spec.cost_per_packet;
+            if this.begins_packet() && !cost.is_zero() {
+                self.wires.interfaces[interface].state = Sending::Preparing(end);
+                self.scheduled.push(self.now.after(cost), Step::Prepared(interface));
+            } else {
+                self.wait_for_wire(interface, end);
+            }
+        }
+    }
+
+    pub(super) fn handle_prepared(&mut self, interface: usize) {
+        if let Sending::Preparing(end) = self.wires.interfaces[interface].state {
+            self.wait_for_wire(interface, end);
+            self.start(interface);
+        }
+    }
+
+    fn wait_for_wire(&mut self, interface: usize, end: EndId) {
+        let wire = self.wires.interfaces[interface].wire;
+        if self.wires.wires[wire].busy {
+            self.wires.interfaces[interface].state = Sending::Waiting(end);
+            self.wires.wires[wire].waiting.push_back(interface);
+        } else {
+            self.put_on_wire(interface, end);
+        }
+    }
+
+    /// Takes the free wire, unless there is nothing left to send.
+    fn put_on_wire(&mut self, interface: usize, end: EndId) {
+        self.wires.interfaces[interface].state = Sending::Idle;
+        let Some(this) = self.end_mut(end) else { return };
+        let Some(frame) = this.take_frame() else {
+            this.queued = false;
+            return;
+        };
+        let nanos = this.way.spec.wire_nanos(frame);
+        let wire = self.wires.interfaces[interface].wire;
+        self.wires.wires[wire].busy = true;
+        self.wires.interfaces[interface].state = Sending::OnWire(end, frame);
+        self.scheduled.push(after_nanos(self.now, nanos), Step::Sent(interface));
+    }
+
+    pub(super) fn handle_sent(&mut self, interface: usize) {
+        let state = &mut self.wires.interfaces[interface].state;
+        if let Sending::OnWire(end, frame) = std::mem::replace(state, Sending::Idle) {
+            self.frame_left(end, frame);
+        }
+        let wire = self.wires.interfaces[interface].wire;
+        self.wires.wires[wire].busy = false;
+        // Waiting interfaces go before this host's next frame.
+        self.give_wire(wire);
+        self.start(interface);
+    }
+
+    fn give_wire(&mut self, wire: usize) {
+        while !self.wires.wires[wire].busy {
+            let Some(next) = self.wires.wires[wire].waiting.pop_front() else { return };
+            if let Sending::Waiting(end) = self.wires.interfaces[next].state {
+                self.put_on_wire(next, end);
+                self.start(next);
+            }
+        }
+    }
+
+    fn frame_left(&mut self, end: EndId, frame: usize) {
+        let Some(this) = self.end_mut(end) else { return };
+        let interface = this.way.interface;
+        let tell = this.frame_left(frame);
+        this.queued = this.has_frame();
+        let queued = this.queued;
+        self.dispatch(end, Item::Bytes(frame));
+        if queued {
+            self.wires.interfaces[interface].queue.push_back(end);
+        }
+        if tell {
+            self.tell(Event::Writable(end));
+        }
+        self.finish_if_all_left(end);
+    }
+
+    /// Ends the writing for the peer, once everything is on the wire.
+    pub(super) fn finish_if_all_left(&mut self, end: EndId) {
+        let Some(this) = self.end_mut(end) else { return };
+        let opening = this.life == Life::Opening;
+        if this.finishing && !this.finished && !this.broken && !opening && this.all_left() {
+            this.finished = true;
+            self.dispatch(end, Item::End);
+            self.forget_if_over(end);
+        }
+    }
+
+    /// Sends `item` from `end` to its peer, behind all items on their way.
+    pub(super) fn dispatch(&mut self, end: EndId, item: Item) {
+        let Some(Some(connection)) = self.connections.get(end.connection as usize) else { return };
+        let this = &connection.ends[usize::from(end.accepted)];
+        if connection.severed || this.life == Life::Gone {
+            return;
+        }
+        let way = this.way;
+        let jitter = u64::try_from(way.spec.jitter.as_nanos()).unwrap_or(u64::MAX - 1);
+        let jitter = if jitter == 0 { 0 } else { self.random.below(jitter + 1) };
+        let mut at = after_nanos(self.now.after(way.spec.latency), jitter);
+        if let (Some(port), Item::Bytes(frame)) = (way.port, &item) {
+            at = self.through_port(port, at, way.spec.wire_nanos(*frame));
+        }
+        let to = end.peer();
+        if let Some(there) = self.end_mut(to) {
+            at = at.max(there.last_arrival);
+            there.last_arrival = at;
+            self.scheduled.push(at, Step::Arrive(to, item));
+        }
+    }
+
+    /// Takes a turn for a frame at the switch's port to the receiver; returns when the last byte,
+    /// due at `at`, arrives. The frame goes on while it arrives, so it needs the port from `nanos`
+    /// before.
+    fn through_port(&mut self, port: usize, at: Time, nanos: u64) -> Time {
+        let free = self.wires.ports[port];
+        let at = at.max(after_nanos(free, nanos));
+        self.wires.ports[port] = at;
+        at
+    }
+}
+
+/// Arriving.
+impl Network {
+    pub(super) fn handle_arrival(&mut self, end: EndId, item: Item) {
+        let held = self.is_held(end);
+        match self.end_mut(end) {
+            // Behind the held items, even when those may go on soon.
+            Some(this) if held || !this.held.is_empty() => this.held.push_back(item),
+            Some(_) => self.deliver(end, item),
+            None => {}
+        }
+    }
+
+    pub(super) fn deliver(&mut self, end: EndId, item: Item) {
+        let Some(this) = self.end_ref(end) else { return };
+        let (life, host) = (this.life, this.host);
+        if this.broken || !self.hosts[host.index()].up {
+            return;
+        }
+        match (item, life) {
+            (Item::Dial, Life::Opening) => self.handle_dial(end),
+            (Item::Agree, Life::Opening) => self.handle_agree(end),
+            (Item::Refuse, Life::Opening) => self.handle_refuse(end),
+            (Item::End | Item::Consumed(_), _) if this.has_loss() => {}
+            (Item::Bytes(bytes), Life::Open) => self.handle_bytes(end, bytes),
+            (Item::End, Life::Open | Life::Left) => self.handle_end(end),
+            (Item::Reset, _) => self.handle_break(end),
+            (Item::Consumed(total), Life::Open | Life::Left) => {
+                if let Some(this) = self.end_mut(end) {
+                    this.peer_consumed(total);
+                }
+                self.enqueue(end);
+            }
+            (Item::Bytes(_), Life::Left) => {
+                self.reset_peer_of(end);
+                self.forget_if_over(end);
+            }
+            (Item::Agree, Life::Left) => self.reset_peer_of(end),
+            // The host was restarted and knows nothing of the connection.
+            (Item::Bytes(_) | Item::End, Life::Gone) => self.answer_with_reset(end),
+            _ => {}
+        }
+    }
+
+    fn handle_dial(&mut self, end: EndId) {
+        let Some(this) = self.end_mut(end) else { return };
+        let (host, port) = (this.host, this.port);
+        if !self.listening.contains(&(host, port)) {
+            self.dispatch(end, Item::Refuse);
+            if let Some(this) = self.end_mut(end) {
+                this.vanish();
+            }
+            return;
+        }
+        this_open(self.end_mut(end));
+        self.arrived(end, Arrival::Opened);
+        self.tell(Event::Incoming { host, port, end });
+        self.dispatch(end, Item::Agree);
+    }
+
+    fn handle_agree(&mut self, end: EndId) {
+        this_open(self.end_mut(end));
+        self.arrived(end, Arrival::Agreed);
+        self.tell(Event::Connected(end));
+        self.finish_if_all_left(end);
+    }
+
+    fn handle_refuse(&mut self, end: EndId) {
+        self.arrived(end, Arrival::Refused);
+        if let Some(this) = self.end_mut(end) {
+            this.vanish();
+        }
+        self.tell(Event::Refused(end));
+        self.forget_if_over(end);
+    }
+
+    fn handle_bytes(&mut self, end: EndId, bytes: usize) {
+        let Some(this) = self.end_mut(end) else { return };
+        let bytes = this.before_loss(bytes);
+        if bytes == 0 {
+            return;
+        }
+        self.arrived(end, Arrival::Bytes(bytes as u32));
+        if self.end_mut(end).is_some_and(|this| this.receive(bytes)) {
+            self.tell(Event::Readable(end));
+        }
+    }
+
+    fn handle_end(&mut self, end: EndId) {
+        self.arrived(end, Arrival::End);
+        let Some(this) = self.end_mut(end) else { return };
+        this.ended = true;
+        if this.life == Life::Open {
+            self.tell(Event::Readable(end));
+        }
+        self.forget_if_over(end);
+    }
+
+    pub(super) fn handle_break(&mut self, end: EndId) {
+        let Some(this) = self.end_mut(end) else { return };
+        if this.broken || this.life == Life::Gone {
+            return;
+        }
+        if end.accepted && this.life == Life::Opening {
+            // The host has not heard of the connection yet.
+            return this.vanish();
+        }
+        this.broken = true;
+        this.clear_sending();
+        this.held.clear();
+        let known = matches!(this.life, Life::Opening | Life::Open);
+        self.arrived(end, Arrival::Broken);
+        if known {
+            self.tell(Event::Broken(end));
+        }
+        self.forget_if_over(end);
+    }
+
+    fn arrived(&mut self, end: EndId, what: Arrival) {
+        if let Some(peer) = self.end_mut(end.peer()) {
+            let from = peer.host;
+            self.trace.add(Delivery { at: self.now, from, end, what });
+        }
+    }
+
+    /// Breaks the connection for the peer of an end that is left or gone.
+    pub(super) fn reset_peer_of(&mut self, end: EndId) {
+        self.dispatch(end, Item::Reset);
+        if let Some(this) = self.end_mut(end) {
+            this.vanish();
+        }
+    }
+
+    fn answer_with_reset(&mut self, end: EndId) {
+        // A dead end sends nothing by itself; its host does.
+        let Some(latency) = self.end_mut(end).map(|this| this.way.spec.latency) else { return };
+        self.scheduled.push(self.now.after(latency), Step::Arrive(end.peer(), Item::Reset));
+    }
+
+    /// Forgets a connection that neither end needs.
+    pub(super) fn forget_if_over(&mut self, end: EndId) {
+        let slot = &mut self.connections[end.connection as usize];
+        if slot.as_deref().is_some_and(Connection::is_over) {
+            *slot = None;
+        }
+    }
+}
+
+fn this_open(end: Option<&mut End>) {
+    if let Some(end) = end {
+        end.life = Life::Open;
+    }
+}
+
+fn after_nanos(time: Time, nanos: u64) -> Time {
+    time.after(Duration::from_nanos(nanos))
+}

@@ -1,0 +1,150 @@
+//! The face for whole programs: a runtime whose clock is the model's.
+
+use crate::lan::{Lan, Shared};
+use crate::{HostId, Network};
+use chunkcomm::Address;
+use chunkcomm::layer::clock::{self, Alarm, Stretched};
+use chunkcomm::layer::world;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::{Arc, Weak};
+use std::task::Poll;
+use std::time::Duration;
+use tokio::runtime::{Builder, Handle};
+use tokio::task::JoinHandle;
+
+/// Time of the model that [`run`] allows: one hour. A program in which nobody does anything any
+/// more reaches it at once.
+pub const RUN_LIMIT: Duration = Duration::from_secs(3600);
+
+/// Runs `program` on `network` until it ends; the tasks that it spawned end with it.
+///
+/// # Panics
+///
+/// If the program does not end within [`RUN_LIMIT`], most probably because everybody waits for
+/// somebody. Also within another runtime.
+pub fn run<T>(network: Network, program: impl AsyncFnOnce(Simulation) -> T) -> T {
+    match run_within(network, RUN_LIMIT, program) {
+        Some(done) => done,
+        None => panic!("the simulated program did not end within {RUN_LIMIT:?} of its time"),
+    }
+}
+
+/// Runs `program` as [`run`] does, with a limit of the caller's; `None` when the limit is reached.
+///
+/// # Panics
+///
+/// If called within another runtime.
+pub fn run_within<T>(
+    network: Network,
+    limit: Duration,
+    program: impl AsyncFnOnce(Simulation) -> T,
+) -> Option<T> {
+    let lan = Lan::new(network, clock::now);
+    // Dropped after the runtime, whose tasks end with it.
+    let _entered = world::enter(Arc::new(Shared(Arc::clone(&lan))));
+    let mut builder = Builder::new_current_thread();
+    let runtime = builder.enable_time().start_paused(true).build().expect("no system call fails");
+    let _stretched = runtime.block_on(async { Stretched::begin() });
+    let simulation = Simulation { lan: Arc::clone(&lan) };
+    let done = runtime.block_on(async {
+        tokio::spawn(move_on(Arc::downgrade(&lan)));
+        clock::within(&Handle::current(), limit, program(simulation)).await
+    });
+    drop(runtime);
+    done
+}
+
+/// Lets the network's events happen when they are due.
+async fn move_on(lan: Weak<Lan>) {
+    let mut alarm = Alarm::default();
+    poll_fn(|context| {
+        let Some(lan) = lan.upgrade() else { return Poll::Ready(()) };
+        loop {
+            let deadline = lan.poll_move(context);
+            if alarm.poll(context, deadline, clock::now()).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    })
+    .await;
+}
+
+/// A program's handle of the simulation that runs on this thread. Clones share the simulation.
+#[derive(Debug, Clone)]
+pub struct Simulation {
+    lan: Arc<Lan>,
+}
+
+impl Simulation {
+    /// Changes or queries the network at the current time: adds hosts and links, injects faults,
+    /// reads the digest of what arrived.
+    ///
+    /// ```
+    /// # use chunkcomm_simulation::{LinkSpec, Network, run};
+    /// let names = run(Network::new(1), async |simulation| {
+    ///     simulation.with(|network, now| {
+    ///         let (a, b) = (network.add_host("a"), network.add_host("b"));
+    ///         network.link(a, b, LinkSpec::default());
+    ///         network.partition(now, a, b);
+    ///         network.host_name(b).to_owned()
+    ///     })
+    /// });
+    /// assert_eq!(names, "b");
+    /// ```
+    pub fn with<R>(&self, act: impl FnOnce(&mut Network, chunkcomm_proto::Time) -> R) -> R {
+        self.lan.with(act)
+    }
+
+    /// Returns the time of the model since the simulation began.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        Duration::from_nanos(clock::now().0)
+    }
+
+    /// Waits in time of the model, in steps of a microsecond.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn sleep(&self, duration: Duration) {
+        clock::pause(duration).await;
+    }
+
+    /// Waits for `future` at most `limit`, in time of the model; `None` when the limit passes
+    /// first.
+    ///
+    /// # Cancel safety
+    ///
+    /// That of `future`.
+    pub async fn within<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
+        clock::within(&Handle::current(), limit, future).await
+    }
+
+    /// Runs `future` as a program of `host`: nodes built in it that listen nowhere dial from there.
+    /// Tasks that it spawns belong to no host; see [`Simulation::spawn_on`].
+    ///
+    /// # Cancel safety
+    ///
+    /// That of `future`.
+    pub async fn on<F: Future>(&self, host: HostId, future: F) -> F::Output {
+        let mut future = pin!(future);
+        poll_fn(|context| world::on_host(host.number(), || future.as_mut().poll(context))).await
+    }
+
+    /// Spawns `future` as a program of `host`.
+    pub fn spawn_on<F>(&self, host: HostId, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let simulation = self.clone();
+        tokio::spawn(async move { simulation.on(host, future).await })
+    }
+
+    /// Returns the address of `port` on `host`. A node that listens at port 0 gets a port that the
+    /// network chooses.
+    #[must_use]
+    pub fn address(&self, host: HostId, port: u16) -> Address {
+        self.lan.address(host, port)
+    }
+}

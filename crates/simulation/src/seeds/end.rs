@@ -1,0 +1,342 @@
+//! One end of a session: its machine, and the parts of a driver and an application around it.
+//! Incoming items are checked against what the other end must have sent.
+
+mod application;
+mod incoming;
+
+use super::PATTERN_BYTES;
+use super::plan::{self, Wrong};
+use super::rings::Rings;
+use chunkcomm_proto::Time;
+use chunkcomm_proto::attempts::Attempts;
+use chunkcomm_proto::limits::{INLINE_BYTES_MAX, PACKET_BYTES_TUNED, PACKET_OVERHEAD_BYTES};
+use chunkcomm_proto::link::{Counted, Link, LinkConfig, ProtocolError};
+use chunkcomm_proto::message::PREFIX_BYTES_MAX;
+use chunkcomm_proto::packet::{Decoder, Header, Packet};
+use chunkcomm_proto::random::Random;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Contents of the messages of one side of one session, by a key.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Content(pub(super) u64);
+
+impl Content {
+    /// Returns the place in the pattern where message `index` of `channel` begins, and its size.
+    fn message(self, channel: u32, index: u64) -> (usize, usize) {
+        let mut random = Random::fork(self.0 ^ u64::from(channel) << 40, index);
+        let size = plan::size(&mut random);
+        (random.below((PATTERN_BYTES - size) as u64) as usize, size)
+    }
+}
+
+/// A channel at its sender.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) messages: u64,
+    pub(super) left: u64,
+    pub(super) burst: u64,
+    pub(super) gap: Duration,
+    /// Whether its sender ends it; otherwise the close does.
+    ends: bool,
+    pub(super) ended: bool,
+    /// Whether the receiver is gone, or never was there.
+    pub(super) terminated: bool,
+    /// Whether its producer waits for room.
+    pub(super) waits: bool,
+    pub(super) acked: u64,
+    pub(super) end_acked: bool,
+    /// Number of messages whose acknowledgement a call waits for.
+    pub(super) sync: Option<u64>,
+}
+
+/// Way in which a receiver takes messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// At once.
+    Eager,
+    /// One item, then nothing for this time.
+    Slow(Duration),
+    /// At once; the receiver is dropped after this many messages.
+    Drops(u64),
+}
+
+/// A channel at its receiver.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    pub(super) style: Style,
+    /// Whether large messages land in its own memory.
+    lands: bool,
+    /// Messages that came as a whole.
+    pub(super) arrived: u64,
+    /// Bytes that came of the next message, if it is large and incomplete.
+    partial: Option<usize>,
+    waiting: VecDeque<(u64, Counted)>,
+    callers: bool,
+    large_waits: bool,
+    unreported: u64,
+    pub(super) ended: bool,
+    pub(super) finished: bool,
+    pub(super) dropped: bool,
+    /// Whether it will look again by itself.
+    pub(super) resting: bool,
+}
+
+/// Progress of a close.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Closing {
+    No,
+    Draining,
+    Bye,
+    Shutdown,
+}
+
+/// Cause of a session's end at one end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Over {
+    Closed,
+    ClosedByPeer,
+    Dead,
+    /// The peer says that it no longer knows the session.
+    Forgotten,
+    Restarted,
+    Protocol(ProtocolError),
+    /// The end's node is gone.
+    Crashed,
+}
+
+pub(super) const OVER_NAMES: [&str; 7] =
+    ["closed", "closed by peer", "dead", "forgotten", "restarted", "protocol", "crashed"];
+
+impl Over {
+    pub(super) fn index(self) -> usize {
+        match self {
+            Over::Closed => 0,
+            Over::ClosedByPeer => 1,
+            Over::Dead => 2,
+            Over::Forgotten => 3,
+            Over::Restarted => 4,
+            Over::Protocol(_) => 5,
+            Over::Crashed => 6,
+        }
+    }
+}
+
+/// States in which a fault finds an end; the first that holds counts.
+pub(super) const STATE_NAMES: [&str; 10] = [
+    "bye",
+    "offline",
+    "ring full",
+    "mid-fragment",
+    "mid-packet in",
+    "mid-packet out",
+    "draining",
+    "staged",
+    "in flight",
+    "idle",
+];
+
+/// The packet that is being written.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    pub(super) packet: Packet,
+    pub(super) number: u64,
+    pub(super) offset: usize,
+}
+
+/// One end of a session.
+#[derive(Debug)]
+pub(super) struct End {
+    pub(super) session: usize,
+    pub(super) side: usize,
+    pub(super) node: usize,
+    pub(super) link: Link,
+    pub(super) rings: Rings,
+    pub(super) attempts: Attempts,
+    pub(super) connection: Option<usize>,
+    /// Whether the connection may have something to read.
+    pub(super) may_read: bool,
+    /// Whether the connection may have room to write.
+    pub(super) may_write: bool,
+    pub(super) writer: Writer,
+    pub(super) unread: Vec<u8>,
+    pub(super) decoder: Decoder,
+    pub(super) sent: Vec<Sent>,
+    pub(super) inboxes: Vec<Inbox>,
+    pub(super) closing: Closing,
+    pub(super) over: Option<Over>,
+    pub(super) last_word: Option<Over>,
+    /// A violation that this end found.
+    pub(super) wrong: Option<String>,
+    /// Channels whose receivers have something new.
+    pub(super) touched: Vec<u32>,
+    pub(super) stopped_until: Time,
+    pub(super) wake_at: Option<Time>,
+    /// Departure from the protocol that it makes with the next packet or word.
+    pub(super) departs: Option<Wrong>,
+    /// Whether it departed; the other end may then end the session with an error.
+    pub(super) departed: bool,
+    /// Time of the departure.
+    pub(super) departed_at: Time,
+    /// Whether it was asked for an acknowledgement and has not answered.
+    pub(super) asked: bool,
+    /// The highest acknowledgement that it sent.
+    pub(super) said: u64,
+    /// Number of the last packet that was written as a whole.
+    pub(super) written: u64,
+    /// Header of the numbered packet that came in part.
+    open: Option<Header>,
+    /// Header of the packet in which the last connection broke off.
+    broken_off: Option<Header>,
+    theirs: Content,
+    ours: Content,
+    inline_max: usize,
+    config: LinkConfig,
+    large_held: u64,
+    pub(super) random: Random,
+    pub(super) quiet: Quiet,
+}
+
+/// Memory of the checks of silence.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Quiet {
+    /// Time when bytes came last, or when the connection was lost or found.
+    pub(super) since: Time,
+    /// Time when the last connection was lost.
+    pub(super) lost: Time,
+    /// Time that this end was stopped since `since`.
+    pub(super) stopped: Duration,
+    /// Number of stops since `since`, jumps of its clock included.
+    pub(super) stops: u32,
+    /// Start of the time in which an acknowledgement is missing, and the last packet acknowledged.
+    pub(super) lag: Option<(Time, u64)>,
+    /// The virtual second of the last look, and the looks in it.
+    pub(super) looks: (u64, u32),
+}
+
+impl End {
+    pub(super) fn new(
+        place: [usize; 3],
+        key: u64,
+        config: &LinkConfig,
+        random: Random,
+        now: Time,
+    ) -> End {
+        let [session, side, node] = place;
+        let inline = config.packet_bytes_max - PACKET_OVERHEAD_BYTES - PREFIX_BYTES_MAX;
+        End {
+            session,
+            side,
+            node,
+            link: Link::new(config),
+            rings: Rings::default(),
+            attempts: Attempts::default(),
+            connection: None,
+            may_read: false,
+            may_write: false,
+            writer: Writer::default(),
+            unread: Vec::new(),
+            decoder: Decoder::new(PACKET_BYTES_TUNED),
+            sent: Vec::new(),
+            inboxes: Vec::new(),
+            closing: Closing::No,
+            over: None,
+            last_word: None,
+            wrong: None,
+            touched: Vec::new(),
+            stopped_until: Time(0),
+            wake_at: None,
+            departs: None,
+            departed: false,
+            departed_at: Time(0),
+            asked: false,
+            said: 0,
+            written: 0,
+            open: None,
+            broken_off: None,
+            theirs: Content(key ^ (1 - side) as u64),
+            ours: Content(key ^ side as u64),
+            inline_max: INLINE_BYTES_MAX.min(inline),
+            config: *config,
+            large_held: 0,
+            random,
+            quiet: Quiet { since: now, ..Quiet::default() },
+        }
+    }
+
+    pub(super) fn fail(&mut self, what: impl FnOnce() -> String) {
+        if self.wrong.is_none() {
+            self.wrong = Some(what());
+        }
+    }
+
+    /// Gives the end a connection.
+    pub(super) fn link_to(&mut self, connection: usize) {
+        self.connection = Some(connection);
+        (self.may_read, self.may_write) = (true, true);
+    }
+
+    /// Checks that the ring of kept packets is within its bound.
+    pub(super) fn check_kept(&mut self, packet_bytes: usize) {
+        let (kept, max) = (self.link.kept_bytes(), self.config.resend_bytes_max);
+        if kept > max + packet_bytes {
+            self.fail(|| format!("{kept} bytes are kept where {max} are allowed"));
+        }
+    }
+
+    /// Drops the connection. Packets that were under way on it count as not sent.
+    pub(super) fn cut(&mut self, now: Time) {
+        self.connection = None;
+        self.attempts.lost();
+        self.writer.offset = 0;
+        if !self.writer.packet.head.is_empty() {
+            self.link.give_back(self.writer.number, &mut self.writer.packet);
+        }
+        let received = self.link.received();
+        self.decoder.cut(received);
+        self.unread.clear();
+        if let Some(open) = self.open.take().filter(|open| open.sequence > received) {
+            self.broken_off = Some(open);
+        }
+        self.asked = false;
+        self.link.cut(now);
+    }
+
+    /// Returns the index in `STATE_NAMES` of the end's state, as a fault finds it.
+    pub(super) fn state(&self) -> usize {
+        let numbers = self.link.numbers();
+        let full = self.link.kept_bytes() >= self.config.resend_bytes_max;
+        match self.closing {
+            Closing::Bye | Closing::Shutdown => 0,
+            _ if self.connection.is_none() => 1,
+            _ if full => 2,
+            _ if self.decoder.fragment_left().is_some() => 3,
+            _ if self.open.is_some() || !self.unread.is_empty() => 4,
+            _ if !self.writer.packet.head.is_empty() => 5,
+            Closing::Draining => 6,
+            _ if (1..=self.sent.len() as u32).any(|id| self.rings.messages(id) > 0) => 7,
+            _ if numbers[0] > numbers[1] => 8,
+            Closing::No => 9,
+        }
+    }
+
+    /// Checks at the session's end that the machine's account of its channels is true.
+    pub(super) fn check_account(&mut self) {
+        for index in 0..self.sent.len() {
+            let channel = index as u32 + 1;
+            let sent = &self.sent[index];
+            if sent.terminated || sent.end_acked {
+                continue;
+            }
+            let accepted = self.link.sent_messages(channel) + self.rings.messages(channel);
+            let (messages, acked) = (sent.messages, sent.acked);
+            if accepted != messages || acked > accepted {
+                self.fail(|| {
+                    format!(
+                        "channel {channel}: {accepted} accepted and {acked} arrived of {messages}"
+                    )
+                });
+            }
+        }
+    }
+}

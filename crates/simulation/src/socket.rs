@@ -1,0 +1,133 @@
+//! [`Transport`] and [`Listener`] over a simulated network.
+
+use crate::lan::{Lan, error};
+use crate::network::{EndId, HostId, Read};
+use chunkcomm::Address;
+#[cfg(target_os = "linux")]
+use chunkcomm::layer::{Below, BoxFuture, Listener, Transport};
+use std::future::poll_fn;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// Connects from one host to a port of another.
+pub(crate) async fn connect(
+    lan: Arc<Lan>,
+    from: HostId,
+    host: &str,
+    port: u16,
+) -> io::Result<Box<dyn Transport>> {
+    let end = lan.dial(from, host, port)?;
+    // Dropped early, the socket lets go of the end.
+    let socket = Socket { lan, end };
+    poll_fn(|context| socket.lan.poll_connected(end, context)).await?;
+    Ok(Box::new(socket))
+}
+
+/// Listens at a port of a host; 0 chooses one.
+pub(crate) fn listen(lan: &Arc<Lan>, host: &str, port: u16) -> io::Result<Box<dyn Listener>> {
+    let (host, port) = lan.listen(host, port)?;
+    Ok(Box::new(Socketed { lan: Arc::clone(lan), host, port }))
+}
+
+struct Socketed {
+    lan: Arc<Lan>,
+    host: HostId,
+    port: u16,
+}
+
+impl Listener for Socketed {
+    fn accept(&self) -> BoxFuture<'_, io::Result<Box<dyn Transport>>> {
+        Box::pin(async move {
+            let at = (self.host, self.port);
+            let end = poll_fn(|context| self.lan.poll_accept(at, context)).await?;
+            Ok(Box::new(Socket { lan: Arc::clone(&self.lan), end }) as Box<dyn Transport>)
+        })
+    }
+
+    fn address(&self) -> Address {
+        self.lan.address(self.host, self.port)
+    }
+}
+
+impl Drop for Socketed {
+    fn drop(&mut self) {
+        self.lan.unlisten((self.host, self.port));
+    }
+}
+
+/// One end of a connection.
+struct Socket {
+    lan: Arc<Lan>,
+    end: EndId,
+}
+
+impl Transport for Socket {
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        self.lan.act(|state, now| match state.network.read(now, self.end, buffer) {
+            Ok(Read::Bytes(count)) => Poll::Ready(Ok(count)),
+            Ok(Read::End) => Poll::Ready(Ok(0)),
+            Ok(Read::Nothing) => {
+                state.reader_waits(self.end, context);
+                Poll::Pending
+            }
+            Err(cause) => Poll::Ready(Err(error(cause))),
+        })
+    }
+
+    fn poll_read_two(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &mut [IoSliceMut<'_>; 2],
+    ) -> Poll<io::Result<usize>> {
+        let [first, second] = buffers;
+        let read = self.poll_read(context, if first.is_empty() { second } else { first });
+        match read {
+            // The first is full: the second takes further bytes that have arrived.
+            Poll::Ready(Ok(count)) if count == first.len() && count > 0 => {
+                let more = self.lan.act(|state, now| state.network.read(now, self.end, second));
+                let more = if let Ok(Read::Bytes(more)) = more { more } else { 0 };
+                Poll::Ready(Ok(count + more))
+            }
+            read => read,
+        }
+    }
+
+    fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if buffers.iter().all(|buffer| buffer.is_empty()) {
+            return Poll::Ready(Ok(0));
+        }
+        self.lan.act(|state, now| match state.network.write_parts(now, self.end, buffers) {
+            Ok(0) => {
+                state.writer_waits(self.end, context);
+                Poll::Pending
+            }
+            Ok(count) => Poll::Ready(Ok(count)),
+            Err(cause) => Poll::Ready(Err(error(cause))),
+        })
+    }
+
+    fn poll_shutdown(&mut self, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.lan.act(|state, now| state.network.finish(now, self.end));
+        Poll::Ready(Ok(()))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn into_below(self: Box<Self>) -> io::Result<Below> {
+        Ok(Below::Nothing(self))
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.lan.leave(self.end);
+    }
+}
