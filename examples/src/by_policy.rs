@@ -6,7 +6,6 @@
 
 use chunkcomm_cluster::NodeBuilderExt;
 use std::error::Error;
-use std::time::Duration;
 
 use chunkcomm::{Node, Policy};
 use chunkcomm_cluster::cluster::End;
@@ -15,9 +14,7 @@ use chunkcomm_cluster::{Cluster, ClusterConfig, Registry};
 use chunkcomm_pipeline::patterns::pin;
 use clap::{Args, ValueEnum};
 
-use crate::cluster_options::{ClusterOptions, cause_first};
-
-const END_DEADLINE: Duration = Duration::from_secs(30);
+use crate::cluster_options::{ClusterOptions, END_DEADLINE, cause_first};
 
 /// Options of the cluster and of its nodes' sending.
 #[derive(Args, Clone, Debug, Default)]
@@ -136,7 +133,7 @@ impl TeamOptions {
         lead: impl AsyncFnOnce(&Cluster, &[Team]) -> Result<(), Box<dyn Error>>,
     ) -> Result<(), Box<dyn Error>> {
         let (config, launcher) = self.config(each, processes)?;
-        let Some(cluster) = self.cluster.join_with(|_| config).await? else { return Ok(()) };
+        let Some(cluster) = self.cluster.join(config).await? else { return Ok(()) };
         // Pinned only now: copies started by a pinned process would share its processor.
         let one_machine = matches!(launcher, Launcher::User | Launcher::Copy);
         if seats == Seats::OneEach && one_machine && self.cluster.hosts.is_none() {

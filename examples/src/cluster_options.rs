@@ -2,18 +2,22 @@
 
 use std::error::Error;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::time::Duration;
 
+use chunkcomm::with_causes;
 use chunkcomm_cluster::cluster::launch::{Launcher, PlaceError};
-use chunkcomm_cluster::cluster::{Change, Death};
+use chunkcomm_cluster::cluster::{Change, Changes, Death, End, NodeId};
 use chunkcomm_cluster::{Cluster, ClusterConfig};
 use clap::Args;
 use tokio::time::timeout;
 
 use crate::command_line::{numbers, write_out};
-use chunkcomm::with_causes;
 
 const NODES_MAX: u64 = 4096;
+
+/// Time that the nodes of a cluster have to end.
+pub const END_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Heading in the help, named at each option: set once, it would also cover a program's own options.
 const GROUP: &str = "Cluster";
@@ -59,44 +63,63 @@ impl ClusterOptions {
         Ok(told || self.config().place()?.launcher() != Launcher::User)
     }
 
-    /// Joins the cluster; with `--explain-launch` prints the explanation instead and returns `None`.
+    /// Joins the cluster with these settings; with `--explain-launch` prints the explanation instead
+    /// and returns `None`. At the signal `SIGUSR1` the node then prints what it waits for.
     ///
     /// # Errors
     /// See [`Cluster::join`].
-    pub async fn join(&self) -> Result<Option<Cluster>, Box<dyn Error>> {
-        self.join_with(|config| config).await
-    }
-
-    /// Joins as [`ClusterOptions::join`] does, with further settings of the program.
-    ///
-    /// # Errors
-    /// See [`Cluster::join`].
-    pub async fn join_with(
-        &self,
-        further: impl FnOnce(ClusterConfig) -> ClusterConfig,
-    ) -> Result<Option<Cluster>, Box<dyn Error>> {
-        let config = further(self.config());
-        if self.explain_launch {
-            write_out(&config.explain()?)?;
-            return Ok(None);
-        }
-        join(config).await.map(Some)
+    pub fn join(&self, config: ClusterConfig) -> Joining {
+        let explain = self.explain_launch;
+        Box::pin(async move {
+            if explain {
+                write_out(&config.explain()?)?;
+                return Ok(None);
+            }
+            let cluster = Cluster::join(config).await?;
+            #[cfg(unix)]
+            cluster.node().explain_on_sigusr1()?;
+            Ok(Some(cluster))
+        })
     }
 }
 
-/// Joins the cluster; at the signal `SIGUSR1` the node then prints what it waits for.
+/// The future of [`ClusterOptions::join`], on the heap: its code is compiled with this library, not
+/// once more with each program.
+pub type Joining = Pin<Box<dyn Future<Output = Result<Option<Cluster>, Box<dyn Error>>>>>;
+
+/// Ends the cluster as rank 0, whose work is done. An error of the work is the cause of how the
+/// cluster ended, so it is the one that is returned.
 ///
 /// # Errors
-/// See [`Cluster::join`].
-async fn join(config: ClusterConfig) -> Result<Cluster, Box<dyn Error>> {
-    let cluster = Cluster::join(config).await?;
-    #[cfg(unix)]
-    cluster.node().explain_on_sigusr1()?;
-    Ok(cluster)
+/// The work failed, or the cluster does not end.
+pub async fn end_led<T>(
+    cluster: &Cluster,
+    done: Result<T, Box<dyn Error>>,
+) -> Result<T, Box<dyn Error>> {
+    let done = cause_first(cluster, done).await;
+    cluster.finish();
+    let ended = cluster.end(END_DEADLINE).await;
+    let value = done?;
+    ended?;
+    Ok(value)
+}
+
+/// Waits as another node until the cluster is finished, and ends.
+///
+/// # Errors
+/// The cluster ended otherwise.
+pub async fn end_served(cluster: &Cluster) -> Result<(), Box<dyn Error>> {
+    match cluster.finished().await {
+        End::Finished { .. } => Ok(cluster.end(END_DEADLINE).await?),
+        end => Err(end.to_string().into()),
+    }
 }
 
 /// Returns the cause of a failure on rank 0: a death before the errors that follow from it.
-pub(crate) async fn cause_first<T>(
+///
+/// # Errors
+/// The error of `done`, or the death that caused it.
+pub async fn cause_first<T>(
     cluster: &Cluster,
     done: Result<T, Box<dyn Error>>,
 ) -> Result<T, Box<dyn Error>> {
@@ -112,12 +135,19 @@ pub(crate) async fn cause_first<T>(
 /// Waits until a node of the cluster has died; returns the first death.
 pub async fn first_death(cluster: &Cluster) -> Death {
     // Subscribed before the deaths are read, so that none falls between the two.
-    let mut changes = cluster.changes();
+    let changes = cluster.changes();
     if let Some(death) = cluster.deaths().into_iter().next() {
         return death;
     }
+    death_of(|_| true, changes).await
+}
+
+/// Waits until a node that `is_meant` has died.
+pub async fn death_of(is_meant: impl Fn(NodeId) -> bool, mut changes: Changes) -> Death {
     while let Some(change) = changes.next().await {
-        if let Change::Died(death) = change {
+        if let Change::Died(death) = change
+            && is_meant(death.id)
+        {
             return death;
         }
     }

@@ -107,68 +107,6 @@ pub fn write_out(report: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Options whose value may be any text.
-    const FREE: [&str; 5] = ["hosts", "file", "events", "output", "paths"];
-
-    /// Checks that each option refuses meaningless values and says what is allowed.
-    fn options_say_what_is_allowed<P: Parser>(wrongs: &mut Vec<String>) {
-        let command = P::command();
-        let name = command.get_name().to_owned();
-        let takes_values = |option: &&clap::Arg| option.get_action().takes_values();
-        for option in command.get_arguments().filter(takes_values) {
-            let id = option.get_id().as_str();
-            if FREE.contains(&id) {
-                continue;
-            }
-            for wrong in ["nope", "", "-1", "99999999999999999999999", "1:2:3"] {
-                let value = format!("--{}={wrong}", option.get_long().expect("a long name"));
-                let parsed = try_parse::<P>([name.as_str(), &value, "--explain-launch"]);
-                let (status, told) = match parsed {
-                    Ok(_) => (0, "it is taken".to_owned()),
-                    Err(error) => (error.exit_code(), error.to_string()),
-                };
-                let allowed = told.contains("allowed") || told.contains("possible values: ");
-                if status != 2 || !allowed {
-                    wrongs.push(format!("{name} {value}: {status}, {told}"));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn every_option_of_every_program_says_what_is_allowed() {
-        let wrongs = &mut Vec::new();
-        options_say_what_is_allowed::<crate::cascade::Options>(wrongs);
-        options_say_what_is_allowed::<crate::echo::Options>(wrongs);
-        options_say_what_is_allowed::<crate::mandelbrot::options::Options>(wrongs);
-        options_say_what_is_allowed::<crate::nodes::Options>(wrongs);
-        options_say_what_is_allowed::<crate::parsort::Options>(wrongs);
-        options_say_what_is_allowed::<crate::telemetry::Options>(wrongs);
-        options_say_what_is_allowed::<crate::wordcount::Options>(wrongs);
-        assert!(wrongs.is_empty(), "{}", wrongs.join("\n"));
-    }
-
-    #[test]
-    fn options_that_do_not_go_together_say_so() {
-        fn refused<P: Parser>(check: fn(&P) -> Result<(), String>, words: &[&str], told: &str) {
-            let Err(error) = try_parse_with(["p"].iter().chain(words), check) else {
-                panic!("{words:?} is taken");
-            };
-            assert_eq!(error.exit_code(), 2);
-            assert!(error.to_string().contains(told), "{words:?}: {error}");
-        }
-        use crate::{cascade, echo, parsort, telemetry};
-        refused(cascade::Options::check, &["--nodes", "1"], "allowed are 2 and more");
-        refused(echo::Options::check, &["--nodes", "1"], "allowed are 2 nodes and more");
-        let sort = parsort::Options::check;
-        refused(sort, &["--nodes", "1"], "allowed are 2 nodes and more");
-        assert!(try_parse_with(["p", "--nodes", "1", "--policy", "chunked"], sort).is_ok());
-        refused(sort, &["--count", "7", "--file", "x"], "cannot be used with");
-        refused(sort, &["--file", "x", "--seed", "7"], "cannot be used with");
-        refused(sort, &["--sweep", "--chunk", "7"], "cannot be used with");
-        refused(telemetry::Options::check, &["--nodes", "3"], "allowed are 2");
-    }
-
     #[test]
     fn a_ratio_shows_two_digits_that_count() {
         let shown =

@@ -1,6 +1,7 @@
 //! Frame of a program that runs as a cluster: runs its work to the end, and reports why it failed.
 
 use std::error::Error;
+use std::pin::Pin;
 use std::process::ExitCode;
 
 use chunkcomm::with_causes;
@@ -17,7 +18,7 @@ pub fn run_program(
     name: &str,
     program: impl Future<Output = Result<(), Box<dyn Error>>>,
 ) -> ExitCode {
-    run(name, Builder::new_current_thread(), program)
+    run(name, Builder::new_current_thread(), Box::pin(program))
 }
 
 /// Runs a program as [`run_program`] does, with a thread for each processor for its tasks.
@@ -25,14 +26,13 @@ pub fn run_program_on_threads(
     name: &str,
     program: impl Future<Output = Result<(), Box<dyn Error>>>,
 ) -> ExitCode {
-    run(name, Builder::new_multi_thread(), program)
+    run(name, Builder::new_multi_thread(), Box::pin(program))
 }
 
-fn run(
-    name: &str,
-    mut runtime: Builder,
-    program: impl Future<Output = Result<(), Box<dyn Error>>>,
-) -> ExitCode {
+/// A program on the heap: `block_on` of any other future compiles all of its code three times.
+type Boxed<'a> = Pin<Box<dyn Future<Output = Result<(), Box<dyn Error>>> + 'a>>;
+
+fn run(name: &str, mut runtime: Builder, program: Boxed<'_>) -> ExitCode {
     let runtime = runtime.enable_all().build();
     match runtime.map_err(Box::<dyn Error>::from).and_then(|runtime| runtime.block_on(program)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -42,7 +42,7 @@ fn run(
 
 /// Prints to standard error why the program of this name failed. Returns its exit status: 2 where
 /// the hosts file is wrong, as for a wrong option.
-pub(crate) fn failed(name: &str, error: &(dyn Error + 'static)) -> ExitCode {
+pub fn failed(name: &str, error: &(dyn Error + 'static)) -> ExitCode {
     // In one piece, since other nodes write there, too.
     let line = format!("{name}: {}\n", with_causes(error));
     eprint!("{line}");
@@ -59,7 +59,7 @@ pub(crate) fn failed(name: &str, error: &(dyn Error + 'static)) -> ExitCode {
 ///
 /// # Errors
 /// The thread could not be started, or panicked.
-pub(crate) async fn on_a_thread<T: Send + 'static>(
+pub async fn on_a_thread<T: Send + 'static>(
     what: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Box<dyn Error>> {
     let (done, outcome) = oneshot::channel();

@@ -1,4 +1,4 @@
-//! Options that all programs of a cluster share.
+//! Command lines of the programs that run as a cluster, and the options that these share.
 
 use super::example::Example;
 use std::path::PathBuf;
@@ -79,4 +79,58 @@ fn each_program_starts_on_the_hosts_of_a_file() {
         assert_eq!(output.status.code(), Some(1), "{told}");
         assert!(told.contains("first") || told.contains("second"), "{told}");
     }
+}
+
+/// Options whose value may be any text.
+const FREE: [&str; 4] = ["--hosts", "--file", "--events", "--output"];
+
+/// Returns the options of a program that take a value, by its help.
+fn valued_options(program: &Example) -> Vec<String> {
+    let help = program.prints(&["-h"]);
+    let options = help.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let option = words.next().filter(|word| word.starts_with("--"))?;
+        words.next().filter(|value| value.starts_with('<'))?;
+        (!FREE.contains(&option)).then(|| option.to_owned())
+    });
+    options.collect()
+}
+
+/// Each option refuses meaningless values and says what is allowed.
+#[test]
+fn every_option_of_every_program_says_what_is_allowed() {
+    for program in &PROGRAMS {
+        let options = valued_options(program);
+        assert!(options.contains(&"--nodes".to_owned()), "{}: {options:?}", program.name);
+        for option in options {
+            for wrong in ["nope", "", "-1", "99999999999999999999999", "1:2:3"] {
+                let option = format!("{option}={wrong}");
+                let output = program.command(&["--explain-launch", &option]).output().unwrap();
+                let told = String::from_utf8(output.stderr).unwrap();
+                let allowed = told.contains("allowed") || told.contains("possible values: ");
+                assert!(allowed, "{} {option}: {told}", program.name);
+                assert_eq!(output.status.code(), Some(2), "{} {option}: {told}", program.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn options_that_do_not_go_together_say_so() {
+    let refused = |name: &str, words: &[&str], told: &str| {
+        let program = PROGRAMS.iter().find(|program| program.name == name).unwrap();
+        let output = program.command(&["--explain-launch"]).args(words).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{name} {words:?}: {error}");
+        assert!(error.contains(told), "{name} {words:?}: {error}");
+    };
+    refused("cascade", &["--nodes", "1"], "allowed are 2 and more");
+    refused("echo", &["--nodes", "1"], "allowed are 2 nodes and more");
+    refused("parsort", &["--nodes", "1"], "allowed are 2 nodes and more");
+    refused("parsort", &["--count", "7", "--file", "x"], "cannot be used with");
+    refused("parsort", &["--file", "x", "--seed", "7"], "cannot be used with");
+    refused("parsort", &["--sweep", "--chunk", "7"], "cannot be used with");
+    refused("telemetry", &["--nodes", "3"], "allowed are 2");
+    let parsort = PROGRAMS.iter().find(|program| program.name == "parsort").unwrap();
+    parsort.prints(&["--explain-launch", "--nodes", "1", "--policy", "chunked"]);
 }

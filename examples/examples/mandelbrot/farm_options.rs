@@ -1,0 +1,123 @@
+//! The command line options of programs with a farm.
+
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::thread::available_parallelism;
+
+use chunkcomm_examples::command_line::numbers;
+use chunkcomm_farm::{FarmBuilder, Model, Prefetch, WORKER_COUNT_MAX, WorkersAs};
+use clap::{Args, ValueEnum};
+
+/// Largest grain that a farm takes.
+const GRAIN_MAX: u64 = u32::MAX as u64;
+
+/// Options that set up the farm.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Farm")]
+pub(crate) struct FarmOptions {
+    /// Number of workers, without a cluster [default: the number of processors]
+    #[arg(long, value_name = "N", value_parser = parse_workers)]
+    pub(crate) workers: Option<NonZeroUsize>,
+
+    /// Kind of the workers, without a cluster [default: process]
+    #[arg(long, value_enum)]
+    pub(crate) workers_as: Option<WorkersAsOption>,
+
+    /// Whether the farmer works too (a) or only farms (b)
+    #[arg(long, value_enum, ignore_case = true, default_value_t)]
+    pub(crate) model: ModelOption,
+
+    /// Assignments that a worker holds: 1 (no prefetch), 2 (double buffering), .., or auto
+    #[arg(long, value_name = "K", value_parser = parse_prefetch, default_value = "2")]
+    pub(crate) prefetch: PrefetchOption,
+
+    /// Tasks in an assignment
+    #[arg(long, value_name = "G", value_parser = numbers::<u32>(1..=GRAIN_MAX), default_value_t = 1)]
+    pub(crate) grain: u32,
+}
+
+/// See [`WorkersAs`].
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum WorkersAsOption {
+    /// Copies of this program
+    #[default]
+    Process,
+    /// Threads of this process
+    Thread,
+}
+
+/// See [`Model`].
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ModelOption {
+    /// One of the workers is the farmer's own
+    A,
+    /// The farmer only farms
+    #[default]
+    B,
+}
+
+/// See [`Prefetch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PrefetchOption(pub Prefetch);
+
+fn parse_workers(text: &str) -> Result<NonZeroUsize, String> {
+    match text.parse::<NonZeroUsize>() {
+        Ok(count) if count.get() <= WORKER_COUNT_MAX => Ok(count),
+        _ => Err(format!("allowed are 1 to {WORKER_COUNT_MAX}")),
+    }
+}
+
+fn parse_prefetch(text: &str) -> Result<PrefetchOption, String> {
+    match text.parse::<NonZeroU32>() {
+        Ok(count) => Ok(PrefetchOption(Prefetch::Fixed(count.get()))),
+        Err(_) if text == "auto" => Ok(PrefetchOption(Prefetch::Auto)),
+        Err(_) => Err("allowed are a number from 1 on, and auto".into()),
+    }
+}
+
+impl FarmOptions {
+    /// Returns the number of workers, with the default filled in.
+    pub(crate) fn worker_count(&self) -> usize {
+        let default = || available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        self.workers.unwrap_or_else(default).get().min(WORKER_COUNT_MAX)
+    }
+
+    /// Whether the options give the number or the kind of the workers: not for a farm whose workers
+    /// are the nodes of a cluster.
+    pub(crate) fn tell_of_workers(&self) -> bool {
+        self.workers.is_some() || self.workers_as.is_some()
+    }
+
+    /// Sets the farm up by the options.
+    pub(crate) fn apply(&self, farm: FarmBuilder) -> FarmBuilder {
+        farm.workers(self.worker_count())
+            .workers_as(match self.workers_as.unwrap_or_default() {
+                WorkersAsOption::Process => WorkersAs::Process,
+                WorkersAsOption::Thread => WorkersAs::Thread,
+            })
+            .model(match self.model {
+                ModelOption::A => Model::A,
+                ModelOption::B => Model::B,
+            })
+            .prefetch(self.prefetch.0)
+            .grain(self.grain)
+    }
+
+    /// Returns a line for a report of `count` workers; `are_nodes`: they are nodes of a cluster.
+    pub(crate) fn describe(&self, count: usize, are_nodes: bool) -> String {
+        let kind = match self.workers_as.unwrap_or_default() {
+            _ if are_nodes => "node",
+            WorkersAsOption::Process => "process",
+            WorkersAsOption::Thread => "thread",
+        };
+        let model = match self.model {
+            ModelOption::A => "a (the first worker is a thread of the farmer's process)",
+            ModelOption::B => "b",
+        };
+        let prefetch = match self.prefetch.0 {
+            Prefetch::Fixed(count) => count.to_string(),
+            Prefetch::Auto => "auto".into(),
+        };
+        let grain = self.grain;
+        format!("{count} x {kind}, prefetch {prefetch}, grain {grain}, model {model}")
+    }
+}

@@ -1,0 +1,194 @@
+//! The command line of the program.
+
+use std::path::{Path, PathBuf};
+
+use chunkcomm_examples::cluster_options::ClusterOptions;
+use chunkcomm_examples::command_line::numbers;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
+
+use super::farm_options::FarmOptions;
+use super::view::{Region, View};
+
+/// Longest side of a picture, in pixels.
+const SIDE_MAX: u32 = 16_384;
+
+/// Most steps of a pixel, which has 16 bits for them.
+const ITERATIONS_MAX: u64 = u16::MAX as u64;
+
+/// Renders the Mandelbrot set with a farm. Its workers are processes or threads of this machine; with
+/// an option of a cluster, or started by a launcher, they are the cluster's other nodes.
+#[derive(Parser, Clone, Debug)]
+#[command(name = "mandelbrot", version)]
+pub(crate) struct Options {
+    /// Pixels of the picture
+    #[arg(long, value_name = "WIDTHxHEIGHT", value_parser = parse_size, default_value = "800x600")]
+    pub(crate) size: (u32, u32),
+
+    /// Part of the complex plane that fills the picture
+    #[arg(
+        long,
+        value_name = "LEFT,RIGHT,BOTTOM,TOP",
+        value_parser = parse_region,
+        default_value = "-2.25,0.75,-1.125,1.125"
+    )]
+    pub(crate) region: Region,
+
+    /// Steps after which a point counts as one of the set
+    #[arg(long, value_name = "N", value_parser = numbers::<u16>(1..=ITERATIONS_MAX), default_value_t = 256)]
+    pub(crate) iterations: u16,
+
+    /// Rows of the picture in a task
+    #[arg(long, value_name = "N", value_parser = numbers::<u32>(1..=SIDE_MAX.into()), default_value_t = 1)]
+    pub(crate) rows: u32,
+
+    /// File to write the picture to, as PNG
+    #[arg(long, value_name = "PATH", default_value = "mandelbrot.png")]
+    pub(crate) output: PathBuf,
+
+    /// Compare the picture with the sequential one, pixel by pixel; exit status 1 if they differ
+    #[arg(long)]
+    pub(crate) sequential_check: bool,
+
+    /// Show no progress bar
+    #[arg(long)]
+    pub(crate) no_progress: bool,
+
+    /// See [`ClusterOptions`].
+    #[command(flatten)]
+    pub(crate) cluster: ClusterOptions,
+
+    /// See [`FarmOptions`].
+    #[command(flatten)]
+    pub(crate) farm: FarmOptions,
+}
+
+impl Options {
+    /// Returns the picture to render.
+    pub(crate) fn view(&self) -> View {
+        let (width, height) = self.size;
+        View { width, height, region: self.region, iterations: self.iterations }
+    }
+
+    /// Checks whether options that are each right go together, in a cluster or without one.
+    ///
+    /// # Errors
+    /// An error as for a wrong command line.
+    pub(crate) fn check(&self, in_a_cluster: bool) -> Result<(), clap::Error> {
+        let error = |kind, text: &str| Err(Options::command().error(kind, text));
+        if in_a_cluster && self.farm.tell_of_workers() {
+            let text = "the other nodes of a cluster are the workers: --workers and --workers-as \
+                        are allowed without one";
+            return error(ErrorKind::ArgumentConflict, text);
+        }
+        // In a cluster the picture is written on the machine of rank 0.
+        match self.check_output() {
+            Err(text) if !in_a_cluster => error(ErrorKind::ValueValidation, &text),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks the place of the picture's file, before anything is computed.
+    ///
+    /// # Errors
+    /// A text that says what is allowed.
+    pub(crate) fn check_output(&self) -> Result<(), String> {
+        let path = &self.output;
+        let folder = match path.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            _ => Path::new("."),
+        };
+        if path.is_dir() || path.file_name().is_none() || !folder.is_dir() {
+            let path = path.display();
+            return Err(format!("--output {path}: allowed is a file in a folder that exists"));
+        }
+        Ok(())
+    }
+}
+
+fn parse_size(text: &str) -> Result<(u32, u32), String> {
+    let side = |side: &str| side.parse().ok().filter(|pixels| (1..=SIDE_MAX).contains(pixels));
+    text.split_once('x')
+        .and_then(|(width, height)| Some((side(width)?, side(height)?)))
+        .ok_or_else(|| format!("allowed is WIDTHxHEIGHT with 1 to {SIDE_MAX} pixels each"))
+}
+
+fn parse_region(text: &str) -> Result<Region, String> {
+    let numbers: Vec<f64> =
+        text.split(',').filter_map(|number| number.trim().parse().ok()).collect();
+    match numbers[..] {
+        [left, right, bottom, top]
+            if text.split(',').count() == 4
+                && numbers.iter().all(|number| number.is_finite())
+                && left < right
+                && bottom < top =>
+        {
+            Ok(Region { left, right, bottom, top })
+        }
+        _ => Err("allowed is LEFT,RIGHT,BOTTOM,TOP with LEFT < RIGHT and BOTTOM < TOP".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chunkcomm_examples::command_line::try_parse;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn the_default_is_the_picture_of_the_paper() {
+        let view = Options::parse_from(["mandelbrot"]).view();
+        assert_eq!((view.width, view.height, view.iterations), (800, 600, 256));
+    }
+
+    #[test]
+    fn impossible_values_say_what_is_allowed() {
+        for (arguments, allowed) in [
+            (["--size", "800"], "allowed is WIDTHxHEIGHT"),
+            (["--size", "0x600"], "1 to 16384 pixels"),
+            (["--size", "-1x4"], "1 to 16384 pixels"),
+            (["--region", "1,0,0,1"], "LEFT < RIGHT"),
+            (["--region", "0,1,0,x"], "LEFT,RIGHT,BOTTOM,TOP"),
+            (["--region", "0,1,0,inf"], "LEFT,RIGHT,BOTTOM,TOP"),
+            (["--iterations", "0"], "from 1 to 65535"),
+            (["--iterations", "70000"], "from 1 to 65535"),
+            (["--iterations", "many"], "from 1 to 65535"),
+            (["--rows", "0"], "from 1 to 16384"),
+            (["--rows", "-1"], "from 1 to 16384"),
+            (["--workers", "0"], "1 to 1024"),
+            (["--workers", "2000"], "1 to 1024"),
+            (["--workers-as", "fibre"], "process, thread"),
+            (["--model", "c"], "a, b"),
+            (["--prefetch", "0"], "a number from 1 on, and auto"),
+            (["--prefetch", "-2"], "a number from 1 on, and auto"),
+            (["--grain", "0"], "from 1 to 4294967295"),
+            (["--grain", "-1"], "from 1 to 4294967295"),
+            (["--grain", "few"], "from 1 to 4294967295"),
+            (["--output", "/nowhere/at/all.png"], "folder that exists"),
+        ] {
+            let parsed = try_parse::<Options>(["mandelbrot"].iter().chain(&arguments));
+            let refused = parsed.and_then(|options| options.check(false));
+            let error = refused.unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(allowed), "{arguments:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_has_its_own_workers() {
+        let options = |words: &[&str]| Options::parse_from(["mandelbrot"].iter().chain(words));
+        for told in [["--workers", "2"], ["--workers-as", "thread"]] {
+            assert!(options(&told).check(false).is_ok());
+            let error = options(&told).check(true).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains("allowed without one"), "{error}");
+        }
+        // The folder of rank 0 need not exist here.
+        assert!(options(&["--output", "/nowhere/at/all.png"]).check(true).is_ok());
+    }
+}

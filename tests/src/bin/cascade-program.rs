@@ -1,5 +1,0 @@
-//! The example `cascade`, where the tests of this package find it.
-
-fn main() -> std::process::ExitCode {
-    chunkcomm_examples::cascade::run()
-}

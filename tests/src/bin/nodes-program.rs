@@ -1,5 +1,0 @@
-//! The example `nodes`, where the tests of this package find it.
-
-fn main() -> std::process::ExitCode {
-    chunkcomm_examples::nodes::run()
-}
