@@ -128,7 +128,9 @@ fn serve_on_own_thread(post: &Post, registry: &Registry) -> Result<(), Stopped> 
 /// Works on a runtime of this thread's own, until the farmer is done.
 pub(crate) fn work_blocking(post: &Post, registry: &Registry) -> Result<(), Stopped> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(work(post, registry))
+    // On the heap, since `block_on` of any other future compiles all of its code three times.
+    let work: Pin<Box<dyn Future<Output = _>>> = Box::pin(work(post, registry));
+    runtime.block_on(work)
 }
 
 async fn work(post: &Post, registry: &Registry) -> Result<(), Stopped> {

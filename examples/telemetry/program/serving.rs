@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chunkcomm::{Node, Peer};
+use chunkcomm_cluster::Cluster;
 use chunkcomm_examples::command_line::write_out;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
