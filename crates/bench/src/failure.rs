@@ -1,7 +1,8 @@
 //! Failure of a command that ends without its row.
 
 use chunkcomm::with_causes;
-use std::{error, fmt};
+use std::error;
+use std::fmt;
 
 /// Failure that ends a command early; each exits with status 2.
 #[derive(Debug, Clone, PartialEq, Eq)]

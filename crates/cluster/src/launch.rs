@@ -23,10 +23,12 @@ mod children;
 mod place;
 
 use std::collections::BTreeMap;
+use std::env;
 use std::ffi::OsString;
+use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::{env, fmt, io};
 
 pub use children::{ChildExit, Children};
 pub use place::{ChildPlace, Token, child};

@@ -1,6 +1,7 @@
 //! A node of a cluster as a worker.
 
-use std::{fmt, io};
+use std::fmt;
+use std::io;
 
 use chunkcomm::codec::EncodeError;
 use chunkcomm::{AcceptError, OpenError, RecvError, SendError};

@@ -13,8 +13,11 @@
 //! it, so that two full channels cannot block each other.
 
 use std::error::Error;
+use std::fmt;
+use std::pin::Pin;
+use std::process;
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{fmt, process, thread};
 
 use chunkcomm::codec::{decode, encode_into_vec};
 use chunkcomm::{

@@ -1,4 +1,4 @@
-//! What the tests of all crates share. [`Pair`] and [`pair`] give two nodes and their link.
+//! Helpers that the tests of all crates share. [`Pair`] and [`pair`] give two nodes and their link.
 #![allow(clippy::unwrap_used)]
 
 #[cfg(feature = "tls")]

@@ -4,8 +4,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
+use std::fs;
+use std::io;
 use std::path::PathBuf;
-use std::{fs, io};
 
 use chunkcomm_examples::command_line::write_out;
 use chunkcomm_examples::program::on_a_thread;

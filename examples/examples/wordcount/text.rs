@@ -1,9 +1,10 @@
 //! Text files: their paths and their lines.
 
+use std::error;
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::{error, fmt};
 
 /// Most bytes of a line: a longer one is no text, and would be held in memory.
 pub(crate) const LINE_BYTES_MAX: usize = 1 << 20;

@@ -1,10 +1,11 @@
 //! MPICH over TCP: a program of its own (`ping_pong.c`), compiled on the measured machine.
 
+use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{io, thread};
 
 use crate::failure::{Doing, Failure};
 use crate::harness::machine;

@@ -1,13 +1,14 @@
 //! `chunkperf serve`: the far end for measurements from another host; and the hidden far end of
 //! a local pair.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
 use std::time::Duration;
-use std::{io, thread};
 
 use clap::Args;
 

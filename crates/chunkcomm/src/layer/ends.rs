@@ -274,14 +274,14 @@ impl RawSender {
         self.with(TxEnd::close);
     }
 
-    /// What becomes of the channel, also after its senders are dropped.
+    /// Returns a watch of the channel's fate, also after its senders are dropped.
     #[must_use]
     pub fn watch(&self) -> Watch {
         Watch(self.shared())
     }
 }
 
-/// What becomes of a channel of ours. A task that watches does not count as one that waits for
+/// The fate of a channel of ours. A task that watches does not count as one that waits for
 /// the peer.
 #[derive(Clone)]
 pub struct Watch(Arc<TxShared>);

@@ -1,4 +1,4 @@
-//! What a layer asks of a node.
+//! Questions of a layer to a node.
 
 use super::{Layer, Link, Wait};
 use crate::node::{Node, NodeBuilder, Peer};

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 use tokio::runtime::Handle;
 
-/// What a layer is told when it starts.
+/// The place of a layer: its node, and the runtimes.
 #[derive(Debug, Clone)]
 pub struct Site {
     /// The node. While [`Layer::start`] runs it may not be there yet.
@@ -34,7 +34,7 @@ pub trait Layer: Hooks + Sized {
     fn start(settings: Self::Settings, site: Site) -> Self;
 }
 
-/// What a node asks of its layers. Called on the threads of links: none of it may wait.
+/// Calls of a node to its layers, on the threads of links: none of them may wait.
 pub trait Hooks: Send + Sync + 'static {
     /// Takes a channel that a peer opened under one of the layer's names.
     fn opened(&self, opened: Opened) -> Answer;
@@ -56,7 +56,7 @@ pub trait Hooks: Send + Sync + 'static {
     fn runtime_gone(&self) {}
 }
 
-/// What becomes of a channel that a peer opened.
+/// A layer's answer to a channel that a peer opened.
 #[derive(Debug)]
 pub enum Answer {
     /// The layer has it.

@@ -14,8 +14,8 @@ thread_local! {
     static HOST: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// What stands in the place of the system for the nodes of a thread. Addresses in it have the form
-/// `sim:host/port`.
+/// A network and randomness in the place of the system's, for the nodes of a thread. Addresses in it
+/// have the form `sim:host/port`.
 pub trait World: Send + Sync {
     /// Returns the number of the host with this name.
     fn host(&self, name: &str) -> Option<u32>;

@@ -1,4 +1,4 @@
-//! What calls add to a node: channels with reserved names, and the makers of calls for its report.
+//! The layer of calls: channels with reserved names, and the makers of calls for its report.
 
 use crate::proto::call::{ANSWERS_PREFIX, REQUESTS_PREFIX};
 use crate::report::CallsReport;

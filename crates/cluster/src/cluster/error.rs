@@ -8,10 +8,11 @@ use crate::process::InstantiateError;
 use chunkcomm::error::CredentialError;
 use chunkcomm::{CloseError, ConnectError, NodeError};
 use std::error::Error;
+use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{fmt, io};
 
 /// Reason why a process did not become a member.
 #[derive(Clone)]

@@ -1,11 +1,12 @@
 //! The parent's side: a thread that starts the children and waits for them.
 
+use std::fmt;
+use std::io;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::mpsc::SyncSender;
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
-use std::{fmt, io};
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};

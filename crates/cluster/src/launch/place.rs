@@ -1,10 +1,11 @@
 //! The child's side: its parent, its index, and its end together with the parent.
 
+use std::env;
+use std::fmt;
 use std::io::{self, BufRead as _, Read as _};
 use std::process::{self, Command};
 use std::str::FromStr;
 use std::sync::OnceLock;
-use std::{env, fmt};
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What ends that travel and processes add to a node.
+//! The layer of ends that travel and of processes.
 
 use super::line::WORDS_CHANNEL;
 use super::{Moving, home};

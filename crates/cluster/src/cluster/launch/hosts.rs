@@ -1,10 +1,11 @@
 //! Hosts files.
 
 use std::error::Error;
+use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{fmt, io};
 
 /// Most nodes on one host; more are a mistake.
 const SLOTS_MAX: u32 = 4096;
