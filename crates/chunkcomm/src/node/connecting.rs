@@ -15,7 +15,7 @@ use crate::proto::backoff::Backoff;
 use crate::proto::hello::Hello;
 use crate::proto::liveness::KeepAlive;
 use crate::proto::resume::{Kind, Resume};
-use crate::transport::memory;
+use crate::transport::{BoxFuture, memory};
 use crate::{Address, transport};
 use std::io;
 use std::sync::Arc;
@@ -99,18 +99,27 @@ impl Node {
         }
     }
 
+    /// Dials within `limit`. On the heap, so that the code is compiled with this crate and not with
+    /// each program that awaits it.
+    fn dialling(
+        &self,
+        address: &Address,
+        limit: Duration,
+    ) -> BoxFuture<'static, Option<Result<Arc<LinkShared>, ConnectError>>> {
+        let (node, dialled) = (self.clone(), address.clone());
+        let runtime = self.shared.runtime.clone();
+        Box::pin(async move { clock::within(&runtime, limit, node.dial(&dialled)).await })
+    }
+
     /// Makes one attempt; `None` when it takes longer than `limit`.
     async fn attempt(
         &self,
         address: &Address,
         limit: Duration,
     ) -> Option<Result<Peer, ConnectError>> {
-        let node = self.clone();
-        let dialled = address.clone();
         // On the node's runtime, whose reactor the connection belongs to.
         let span = tracing::debug_span!("connect", node = self.name(), %address);
-        let runtime = self.shared.runtime.clone();
-        let dialling = async move { clock::within(&runtime, limit, node.dial(&dialled)).await };
+        let dialling = self.dialling(address, limit);
         let task = self.shared.runtime.spawn(dialling.instrument(span));
         match task.await {
             Ok(dialled) => Some(dialled?.map(|link| self.peer(link))),

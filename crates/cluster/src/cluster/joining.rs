@@ -11,7 +11,7 @@ use super::{Cluster, ClusterConfig, End, JoinError, Refusal, Shared, State, Weak
 use crate::moving::moving;
 use crate::proto::cluster::Ready;
 use crate::proto::cluster::membership::Membership;
-use chunkcomm::layer::{clock, given_name};
+use chunkcomm::layer::{BoxFuture, clock, given_name};
 use chunkcomm::{Address, Credential, Node, Peer};
 use chunkcomm_proto::Time;
 use std::sync::{Arc, Mutex};
@@ -30,7 +30,13 @@ struct Joining {
     credential: Option<Credential>,
 }
 
-pub(super) async fn join(config: ClusterConfig) -> Result<Cluster, JoinError> {
+/// Joins a cluster. On the heap, so that the code is compiled with this crate and not with each
+/// program that awaits it.
+pub(super) fn join(config: ClusterConfig) -> BoxFuture<'static, Result<Cluster, JoinError>> {
+    Box::pin(join_it(config))
+}
+
+async fn join_it(config: ClusterConfig) -> Result<Cluster, JoinError> {
     outlive_sigusr1()?;
     let place = config.place()?;
     let within = config.ready_time()?;

@@ -25,13 +25,22 @@ use crate::proto::limits::{
     OPEN_CREDIT_DIVISOR, PACKET_BYTES_DEFAULT, PACKET_BYTES_TUNED, WINDOW_BYTES_INITIAL,
 };
 use crate::transport;
-use crate::transport::Home;
 use crate::transport::spin::{Spinner, spin};
+use crate::transport::{BoxFuture, Home};
 use std::io;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
+
+/// The runtimes of a node to be built, and the host from which it dials.
+struct BuildPlace {
+    own: Handle,
+    runtime: Handle,
+    one_thread: bool,
+    io_thread: Option<IoThread>,
+    home: Home,
+}
 
 impl NodeBuilder {
     /// Builds the node, which listens and begins to accept.
@@ -60,20 +69,23 @@ impl NodeBuilder {
         // Asked here: the task below belongs to no host's program.
         let home = Home::of(&self.listen);
         let own = Handle::try_current().unwrap_or_else(|_| runtime.clone());
-        let built = self.build_on(own, runtime.clone(), one_thread, io_thread, home, admission);
-        let task = runtime.spawn(built);
+        let place = BuildPlace { own, runtime: runtime.clone(), one_thread, io_thread, home };
+        let task = runtime.spawn(self.building(place, admission));
         task.await.map_err(|_| NodeError::NoRuntime)?
     }
 
-    async fn build_on(
+    /// Builds the node. On the heap, so that the code is compiled with this crate and not with each
+    /// program that awaits it.
+    fn building(
         self,
-        own: Handle,
-        runtime: Handle,
-        one_thread: bool,
-        io_thread: Option<IoThread>,
-        home: Home,
+        place: BuildPlace,
         admission: Admission,
-    ) -> Result<Node, NodeError> {
+    ) -> BoxFuture<'static, Result<Node, NodeError>> {
+        Box::pin(self.build_on(place, admission))
+    }
+
+    async fn build_on(self, place: BuildPlace, admission: Admission) -> Result<Node, NodeError> {
+        let BuildPlace { own, runtime, one_thread, io_thread, home } = place;
         let mut listeners = Vec::new();
         for address in &self.listen {
             let listener = transport::listen(address, portable_only()).await;
