@@ -3,7 +3,9 @@
 use std::sync::LazyLock;
 
 use chunkcomm::proto::credential::{Hellos, PROOF_BYTES, ProofKey, Role, SEED_BYTES, Seed};
-use chunkcomm::proto::hello::{HELLO_BYTES, Hello, HelloError, Name};
+use chunkcomm::proto::hello::{
+    Disagreement, HELLO_BYTES, Hello, HelloError, LAYERS_MAX, LayerRange, Name,
+};
 
 use crate::deeds::Deeds;
 
@@ -49,6 +51,7 @@ fn judged(deeds: &mut Deeds<'_>) {
         theirs = Hello { node: theirs.node, incarnation: theirs.incarnation, ..ours };
         ours.packet_bytes_max = deeds.number(&EDGES) as u32;
         theirs.flags ^= u32::from(deeds.byte() % 8);
+        theirs.layers = layers(deeds);
     }
     match (Hello::agree(&ours, &theirs), Hello::agree(&theirs, &ours)) {
         (Ok(agreement), Ok(other)) => {
@@ -60,6 +63,20 @@ fn judged(deeds: &mut Deeds<'_>) {
                 assert_eq!(agreement.flags & !end.flags, 0);
             }
             assert_eq!((ours.codec, ours.cluster), (theirs.codec, theirs.cluster));
+            for layer in ours.layers {
+                let its = range_of(&theirs, layer.hash);
+                assert_eq!(its.is_some(), agreement.layer(layer.hash).is_some());
+                let (Some(its), Some(version)) = (its, agreement.layer(layer.hash)) else {
+                    continue;
+                };
+                assert_eq!(version, layer.newest.min(its.newest));
+                assert!(layer.oldest <= version && its.oldest <= version);
+            }
+        }
+        (Err(Disagreement::Layer { hash, .. }), Err(Disagreement::Layer { .. })) => {
+            let (ours, theirs) = (range_of(&ours, hash), range_of(&theirs, hash));
+            let (ours, theirs) = (ours.expect("it is named"), theirs.expect("both have it"));
+            assert!(ours.newest < theirs.oldest || theirs.newest < ours.oldest);
         }
         (Err(_), Err(_)) => {}
         (ours, theirs) => panic!("one end agrees: {ours:?}, {theirs:?}"),
@@ -67,6 +84,26 @@ fn judged(deeds: &mut Deeds<'_>) {
     for hello in [ours, theirs] {
         assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
     }
+}
+
+/// Returns the versions of a layer in a hello.
+fn range_of(hello: &Hello, hash: u32) -> Option<LayerRange> {
+    hello.layers.into_iter().find(|it| it.hash != 0 && it.hash == hash)
+}
+
+/// Returns layers whose hashes and versions are small, so that two hellos often share some.
+fn layers(deeds: &mut Deeds<'_>) -> [LayerRange; LAYERS_MAX] {
+    let mut layers = [LayerRange::default(); LAYERS_MAX];
+    let mut hash = 0;
+    for layer in &mut layers {
+        hash += 1 + u32::from(deeds.one_in(2));
+        if deeds.one_in(2) {
+            let versions = [deeds.below(4) as u16, deeds.below(4) as u16];
+            let (oldest, newest) = (versions[0].min(versions[1]), versions[0].max(versions[1]));
+            *layer = LayerRange { hash, oldest, newest };
+        }
+    }
+    layers
 }
 
 fn hello(deeds: &mut Deeds<'_>) -> Hello {
@@ -85,6 +122,7 @@ fn hello(deeds: &mut Deeds<'_>) -> Hello {
         initial_window: deeds.number(&EDGES) as u32,
         flags: u32::from(deeds.byte()),
         nonce: [deeds.byte(); 32],
+        layers: layers(deeds),
         ..Hello::new(name(deeds), name(deeds), u128::from(deeds.number(&EDGES)))
     }
 }
@@ -136,7 +174,9 @@ fn filled<const N: usize>(data: &[u8]) -> [u8; N] {
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
     let names = (Name::truncated("cluster"), Name::truncated("node"));
-    let hello = Hello { packet_bytes_max: 65_536, ..Hello::new(names.0, names.1, 7) }.encode();
+    let mut hello = Hello { packet_bytes_max: 65_536, ..Hello::new(names.0, names.1, 7) };
+    hello.layers[1] = LayerRange::new("layer", (1, 2));
+    let hello = hello.encode();
     let credential = Seed::new([7; SEED_BYTES]).to_text();
     vec![
         [&[0], &hello[..]].concat(),

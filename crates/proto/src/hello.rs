@@ -13,17 +13,22 @@
 //!  48  message_bytes_max u64 | open_credit u64
 //!  64  cluster 32 bytes | node 32 bytes
 //! 128  nonce 32 bytes
-//! 160  32 bytes that are zero today
+//! 160  four layers, 8 bytes each: hash of the name u32 | oldest u16 | newest u16
 //! ```
 //!
 //! All numbers are little-endian. Bytes without a meaning are sent as zero and not looked at,
 //! and unknown flags are ignored, so that later versions can use them. The fields in the first
 //! 12 bytes never move: they tell versions apart.
+//!
+//! A place of a layer whose hash is zero is empty. Only layers that start with the node are in
+//! its hello.
 
 mod error;
+mod layers;
 mod name;
 
 pub use error::{Disagreement, HelloError};
+pub use layers::{LAYERS_MAX, LayerRange, LayerVersion, layer_hash};
 pub use name::{NAME_BYTES_MAX, Name};
 
 use super::codec::CODEC_ID;
@@ -36,14 +41,9 @@ pub const NONCE_BYTES: usize = 32;
 
 /// The oldest version of the protocol that this code speaks.
 ///
-/// One version covers everything that the library itself sends: packets, and the words of
-/// clusters, calls, moving ends and processes. The two ends of a connection use the newest that
-/// both speak. So a release with the range 3 to 4 works with one with the range 2 to 3, and no
-/// channel compares a version of its own. While the oldest is not raised, a new version may
-///
-/// - add words, at the end of their enum. They are only sent to a peer that speaks the version,
-///   and a peer does well without them (`Up::since` of the words of clusters);
-/// - change the form of a word, if both forms are written and read, by the version of the link.
+/// The version covers the packets of a link. Each layer above has a range of its own
+/// ([`Hello::layers`]). The two ends of a connection use the newest version that both speak. So a
+/// release with the range 3 to 4 works with one with the range 2 to 3.
 pub const VERSION_MIN: u16 = 1;
 
 /// The newest version of the protocol that this code speaks.
@@ -51,7 +51,7 @@ pub const VERSION_MIN: u16 = 1;
 /// | version | change |
 /// |---|---|
 /// | 1 | the first |
-/// | 2 | the members of a cluster know what their nodes are called |
+/// | 2 | nothing on a link; names of members are version 2 of the cluster's layer |
 /// | 3 | streams: their receivers settle, and unsettled messages are sent again |
 pub const VERSION_MAX: u16 = VERSION_STREAMS;
 
@@ -99,6 +99,9 @@ pub struct Hello {
     pub flags: u32,
     /// Random bytes, drawn anew for each connection.
     pub nonce: [u8; NONCE_BYTES],
+    /// The layers that start with the end's node, and the versions of each. No hash stands twice,
+    /// but for the 0 of an empty place.
+    pub layers: [LayerRange; LAYERS_MAX],
 }
 
 /// Limits and abilities that both ends share.
@@ -112,6 +115,18 @@ pub struct Agreement {
     pub message_bytes_max: u64,
     /// The abilities that both have.
     pub flags: u32,
+    /// The newest common version of each layer that both hellos have, in the order of their
+    /// hashes, behind empty places.
+    pub layers: [LayerVersion; LAYERS_MAX],
+}
+
+impl Agreement {
+    /// Returns the version of the layer with this hash; `None` when a hello lacks the layer.
+    #[must_use]
+    pub fn layer(&self, hash: u32) -> Option<u16> {
+        let found = self.layers.iter().find(|it| it.hash != 0 && it.hash == hash);
+        found.map(|it| it.version)
+    }
 }
 
 impl Hello {
@@ -132,6 +147,7 @@ impl Hello {
             initial_window: 0,
             flags: 0,
             nonce: [0; NONCE_BYTES],
+            layers: [LayerRange::default(); LAYERS_MAX],
         }
     }
 
@@ -162,6 +178,11 @@ impl Hello {
         put(&mut rest, self.cluster.bytes);
         put(&mut rest, self.node.bytes);
         put(&mut rest, self.nonce);
+        for layer in &self.layers {
+            put(&mut rest, layer.hash.to_le_bytes());
+            put(&mut rest, layer.oldest.to_le_bytes());
+            put(&mut rest, layer.newest.to_le_bytes());
+        }
         bytes
     }
 
@@ -199,13 +220,15 @@ impl Hello {
             cluster: Name::decode(cluster_len, take(&mut rest)).ok_or(HelloError::Cluster)?,
             node: Name::decode(node_len, take(&mut rest)).ok_or(HelloError::Node)?,
             nonce: take(&mut rest),
+            layers: take_layers(&mut rest)?,
         })
     }
 
     /// Returns the limits and abilities of both ends. Either end comes to the same result.
     ///
     /// # Errors
-    /// See [`Disagreement`]; checked in the order versions, codec, cluster, credential, TLS.
+    /// See [`Disagreement`]; checked in the order versions, codec, cluster, credential, TLS,
+    /// layers.
     pub fn agree(ours: &Hello, theirs: &Hello) -> Result<Agreement, Disagreement> {
         let version = ours.version_max.min(theirs.version_max);
         if version < ours.version_min.max(theirs.version_min) {
@@ -232,6 +255,7 @@ impl Hello {
             packet_bytes_max: ours.packet_bytes_max.min(theirs.packet_bytes_max),
             message_bytes_max: ours.message_bytes_max.min(theirs.message_bytes_max),
             flags: ours.flags & theirs.flags,
+            layers: layers::agree(&ours.layers, &theirs.layers)?,
         })
     }
 }
@@ -244,8 +268,29 @@ fn put<const N: usize>(rest: &mut &mut [u8], field: [u8; N]) {
     }
 }
 
+/// Takes the layers from the front of `rest`, which then begins behind them.
+fn take_layers(rest: &mut &[u8]) -> Result<[LayerRange; LAYERS_MAX], HelloError> {
+    let layers = [(); LAYERS_MAX].map(|()| LayerRange {
+        hash: u32::from_le_bytes(take(rest)),
+        oldest: u16::from_le_bytes(take(rest)),
+        newest: u16::from_le_bytes(take(rest)),
+    });
+    for (index, &LayerRange { hash, oldest, newest }) in layers.iter().enumerate() {
+        if hash == 0 {
+            continue;
+        }
+        if oldest > newest {
+            return Err(HelloError::Layer { hash, oldest, newest });
+        }
+        if layers.iter().take(index).any(|it| it.hash == hash) {
+            return Err(HelloError::LayerTwice { hash });
+        }
+    }
+    Ok(layers.map(|it| if it.hash == 0 { LayerRange::default() } else { it }))
+}
+
 /// Takes the front of `rest`, which then begins behind it; zeros where nothing is left. That
-/// does not happen: the fields take 160 of 192 bytes.
+/// does not happen: the fields take all 192 bytes.
 fn take<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
     match rest.split_first_chunk() {
         Some((head, tail)) => {

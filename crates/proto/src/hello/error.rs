@@ -23,6 +23,20 @@ pub enum HelloError {
     Cluster,
     /// The node's name is too long or not UTF-8.
     Node,
+    /// The oldest version of a layer is newer than its newest.
+    Layer {
+        /// Hash of the layer's name.
+        hash: u32,
+        /// The oldest version named.
+        oldest: u16,
+        /// The newest version named.
+        newest: u16,
+    },
+    /// A layer is named twice.
+    LayerTwice {
+        /// Hash of the layer's name.
+        hash: u32,
+    },
 }
 
 impl fmt::Display for HelloError {
@@ -39,6 +53,12 @@ impl fmt::Display for HelloError {
             }
             HelloError::Cluster => f.write_str("the peer's cluster name is too long or not UTF-8"),
             HelloError::Node => f.write_str("the peer's node name is too long or not UTF-8"),
+            HelloError::Layer { hash, oldest, newest } => {
+                write!(f, "the peer names versions from {oldest} to {newest} of layer {hash:#010x}")
+            }
+            HelloError::LayerTwice { hash } => {
+                write!(f, "the peer names layer {hash:#010x} twice")
+            }
         }
     }
 }
@@ -89,6 +109,17 @@ pub enum Disagreement {
         /// Whether we speak TLS.
         ours: bool,
     },
+    /// There is no version of a layer that both ends speak.
+    Layer {
+        /// Hash of the layer's name, see [`layer_hash`](super::layer_hash).
+        hash: u32,
+        /// The layer's name, where it is known.
+        name: Option<&'static str>,
+        /// Our oldest and newest.
+        ours: (u16, u16),
+        /// The peer's oldest and newest.
+        theirs: (u16, u16),
+    },
 }
 
 impl fmt::Display for Disagreement {
@@ -119,6 +150,15 @@ impl fmt::Display for Disagreement {
             }
             Disagreement::Tls { ours: false } => {
                 f.write_str("the peer wants TLS, this node was not told to speak it")
+            }
+            Disagreement::Layer { hash, name, ours, theirs } => {
+                f.write_str("no common version of ")?;
+                match name {
+                    Some(name) => f.write_str(name)?,
+                    None => write!(f, "layer {hash:#010x}")?,
+                }
+                let ((oldest, newest), (least, most)) = (ours, theirs);
+                write!(f, ": we speak {oldest} to {newest}, the peer {least} to {most}")
             }
         }
     }

@@ -2,10 +2,23 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// Layers with few hashes and low versions, so that two hellos often have some in common.
+fn layers() -> impl Strategy<Value = [LayerRange; LAYERS_MAX]> {
+    let hashes = Just([0, 0, 1, 2, 3, u32::MAX]).prop_shuffle();
+    let versions = proptest::array::uniform4((0..4_u16, 0..4_u16));
+    (hashes, versions).prop_map(|(hashes, versions)| {
+        std::array::from_fn(|at| match (hashes[at], versions[at]) {
+            (0, _) => LayerRange::default(),
+            (hash, (a, b)) => LayerRange { hash, oldest: a.min(b), newest: a.max(b) },
+        })
+    })
+}
+
 fn hello() -> impl Strategy<Value = Hello> {
     let limits = any::<(u32, u64, u64, u32, u32)>();
     let names = ("[a-z\u{e4}\u{20ac}]{0,10}", "\\PC{0,8}");
-    (any::<(u16, u16, u16, u128)>(), limits, names).prop_map(|(numbers, limits, names)| {
+    let numbers = any::<(u16, u16, u16, u128)>();
+    (numbers, limits, names, layers()).prop_map(|(numbers, limits, names, layers)| {
         let (one, other, codec, incarnation) = numbers;
         Hello {
             version_min: one.min(other),
@@ -17,10 +30,14 @@ fn hello() -> impl Strategy<Value = Hello> {
             initial_window: limits.3,
             flags: limits.4,
             nonce: [limits.4 as u8; NONCE_BYTES],
+            layers,
             ..Hello::new(Name::truncated(&names.0), Name::truncated(&names.1), incarnation)
         }
     })
 }
+
+/// A place without a layer.
+const EMPTY: LayerRange = LayerRange { hash: 0, oldest: 0, newest: 0 };
 
 fn sample() -> Hello {
     let names = (Name::new("lab").unwrap(), Name::new("node-1").unwrap());
@@ -34,6 +51,7 @@ fn sample() -> Hello {
         initial_window: 16_384,
         flags: 21,
         nonce: [9; NONCE_BYTES],
+        layers: [LayerRange { hash: 0x0a0b_0c0d, oldest: 5, newest: 0x0106 }, EMPTY, EMPTY, EMPTY],
         ..Hello::new(names.0, names.1, 0x0102_0304)
     }
 }
@@ -65,6 +83,8 @@ proptest! {
         let fixed = FLAG_CREDENTIAL | FLAG_TLS;
         let flags = other.flags & !fixed | one.flags & fixed;
         let other = Hello { cluster: one.cluster, codec: one.codec, flags, ..other };
+        // Layers have a property of their own, below.
+        let other = Hello { layers: [EMPTY; LAYERS_MAX], ..other };
         let (ours, theirs) = (Hello::agree(&one, &other), Hello::agree(&other, &one));
         prop_assert_eq!(ours.ok(), theirs.ok());
         if let Ok(agreement) = ours {
@@ -72,6 +92,42 @@ proptest! {
                 prop_assert!(end.version_min <= agreement.version);
                 prop_assert!(agreement.version <= end.version_max);
             }
+        }
+    }
+
+    #[test]
+    fn both_ends_agree_alike_on_the_newest_common_version_of_each_layer(
+        one in layers(),
+        other in layers(),
+    ) {
+        let ours = Hello { layers: one, ..sample() };
+        let theirs = Hello { layers: other, ..sample() };
+        let has = |layers: &[LayerRange; LAYERS_MAX], hash| layers.iter().any(|it| it.hash == hash);
+        let speaks = |layers: &[LayerRange; LAYERS_MAX], hash, version| {
+            layers.iter().any(|it| it.hash == hash && (it.oldest..=it.newest).contains(&version))
+        };
+        // Found by search, without the arithmetic of the product.
+        let newest = |hash| {
+            let both = |version: &u16| speaks(&one, hash, *version) && speaks(&other, hash, *version);
+            (0..4).rev().find(both)
+        };
+        match (Hello::agree(&ours, &theirs), Hello::agree(&theirs, &ours)) {
+            (Ok(agreement), Ok(alike)) => {
+                prop_assert_eq!(agreement, alike);
+                prop_assert_eq!(agreement.layer(0), None);
+                for hash in [1, 2, 3, u32::MAX] {
+                    prop_assert_eq!(agreement.layer(hash), newest(hash));
+                    let common = has(&one, hash) && has(&other, hash);
+                    prop_assert_eq!(agreement.layer(hash).is_some(), common);
+                }
+            }
+            (Err(Disagreement::Layer { hash, ours, .. }), Err(Disagreement::Layer { .. })) => {
+                prop_assert!(has(&one, hash) && has(&other, hash));
+                prop_assert_eq!(newest(hash), None);
+                let named = LayerRange { hash, oldest: ours.0, newest: ours.1 };
+                prop_assert!(one.contains(&named));
+            }
+            other => prop_assert!(false, "{:?}", other),
         }
     }
 }
@@ -88,13 +144,15 @@ fn the_fields_lie_where_the_module_says() {
     assert_eq!((bytes[53], bytes[60]), (1, 2));
     assert_eq!((&bytes[64..67], &bytes[96..102]), (&b"lab"[..], &b"node-1"[..]));
     assert_eq!(bytes[128..160], [9; 32]);
-    assert_eq!(bytes[160..], [0; 32]);
+    assert_eq!(bytes[160..168], [0x0d, 0x0c, 0x0b, 0x0a, 5, 0, 6, 1]);
+    assert_eq!(bytes[168..], [0; 24]);
 }
 
 #[test]
 fn what_has_no_meaning_yet_is_not_looked_at() {
     let mut bytes = sample().encode();
-    for place in [14, 15, 30, 31].into_iter().chain(160..HELLO_BYTES) {
+    // The versions of an empty place among them.
+    for place in [14, 15, 30, 31].into_iter().chain(172..176) {
         bytes[place] = 0xff;
     }
     assert_eq!(Hello::decode(&bytes), Ok(sample()));
@@ -117,6 +175,13 @@ fn bytes_that_are_no_hello_are_named() {
     assert_eq!(change(64, 0xff), Err(HelloError::Cluster));
     assert_eq!(change(29, 255), Err(HelloError::Node));
     assert_eq!(change(96, 0xff), Err(HelloError::Node));
+    let hash = 0x0a0b_0c0d;
+    let error = change(165, 9).unwrap_err();
+    assert_eq!(error, HelloError::Layer { hash, oldest: 0x0905, newest: 0x0106 });
+    assert!(error.to_string().contains("from 2309 to 262 of layer 0x0a0b0c0d"), "{error}");
+    let first = sample().layers[0];
+    let twice = Hello { layers: [first, EMPTY, first, EMPTY], ..sample() };
+    assert_eq!(Hello::decode(&twice.encode()), Err(HelloError::LayerTwice { hash }));
 }
 
 #[test]
@@ -145,6 +210,26 @@ fn disagreements_name_both_values() {
 }
 
 #[test]
+fn a_layer_without_a_common_version_is_named() {
+    let ours = sample();
+    let newer = LayerRange { oldest: 0x0107, newest: 0x0109, ..ours.layers[0] };
+    let theirs = Hello { layers: [EMPTY, newer, EMPTY, EMPTY], ..ours };
+    let error = Hello::agree(&ours, &theirs).unwrap_err();
+    let ranges = ": we speak 5 to 262, the peer 263 to 265";
+    assert_eq!(error.to_string(), format!("no common version of layer 0x0a0b0c0d{ranges}"));
+    let Disagreement::Layer { hash, ours, theirs, .. } = error else { panic!("{error}") };
+    let named = Disagreement::Layer { hash, name: Some("stage"), ours, theirs };
+    assert_eq!(named.to_string(), format!("no common version of stage{ranges}"));
+}
+
+/// They are on the wire: another hash would be another layer.
+#[test]
+fn the_hashes_of_layers_stay() {
+    assert_eq!(layer_hash("chunkcomm.cluster"), 0x6cec_a990);
+    assert_ne!(layer_hash(""), 0);
+}
+
+#[test]
 fn what_admits_peers_is_not_negotiated() {
     let plain = Hello { flags: 0, ..sample() };
     for (flags, ours, theirs) in [
@@ -170,10 +255,18 @@ fn an_agreement_is_what_both_can_do() {
         message_bytes_max: u64::MAX,
         flags: 25,
         node: Name::new("other").unwrap(),
+        layers: [EMPTY, LayerRange { hash: 0x0a0b_0c0d, oldest: 3, newest: 7 }, EMPTY, EMPTY],
         ..sample()
     };
-    let agreement =
-        Agreement { version: 3, packet_bytes_max: 1024, message_bytes_max: 1 << 40, flags: 17 };
+    let mut layers = [LayerVersion::default(); LAYERS_MAX];
+    layers[LAYERS_MAX - 1] = LayerVersion { hash: 0x0a0b_0c0d, version: 7 };
+    let agreement = Agreement {
+        version: 3,
+        packet_bytes_max: 1024,
+        message_bytes_max: 1 << 40,
+        flags: 17,
+        layers,
+    };
     assert_eq!(Hello::agree(&sample(), &theirs), Ok(agreement));
 }
 
