@@ -16,6 +16,7 @@
 //! |---|---|
 //! | is started with the node, with settings of its own | [`settings`] |
 //! | is started when the program first uses it | [`of`] |
+//! | agrees with its peer on a version of its words | [`Layer::VERSIONS`], [`version`] |
 //! | takes channels with reserved names | [`Layer::NAMES`], [`Hooks::opened`], [`Expected`] |
 //! | adds lines to the node's report | [`Hooks::explain`], [`waits_for`] |
 //! | judges which losses the node reports | [`Hooks::reports_loss`] |
@@ -56,4 +57,7 @@ pub use crate::transport::Below;
 pub use crate::transport::world;
 pub use crate::transport::{BoxFuture, Listener, Transport};
 pub use ends::{Expected, Watch, WordSender, open_raw, raw_sender, receiver_of, system_channel};
-pub use nodes::{given_name, is_closed, links, of, peers, runtime, settings, waits_for};
+pub use nodes::{
+    given_name, is_closed, links, of, peers, runtime, set_versions, settings, version, version_by,
+    waits_for,
+};

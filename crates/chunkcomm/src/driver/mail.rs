@@ -11,7 +11,7 @@ use crate::error::{LinkCause, LinkError};
 use crate::explain::LinkReport;
 use crate::proto::Time;
 use crate::proto::attempts::Offer;
-use crate::proto::hello::VERSION_MAX;
+use crate::proto::hello::{LAYERS_MAX, LayerVersion, VERSION_MAX};
 use crate::proto::limits::PACKET_BYTES_DEFAULT;
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::Refusal;
@@ -137,6 +137,8 @@ pub(crate) struct PeerInfo {
     pub(crate) beginning: Beginning,
     /// The newest version of the protocol that both ends speak.
     pub(crate) version: u16,
+    /// The version of each layer that started with this node.
+    pub(crate) layers: [LayerVersion; LAYERS_MAX],
     pub(crate) message_bytes_max: u64,
     pub(crate) packet_bytes_max: usize,
 }
@@ -208,6 +210,7 @@ impl LinkShared {
             incarnation: 0,
             session: 0,
             version: VERSION_MAX,
+            layers: [LayerVersion::default(); LAYERS_MAX],
             message_bytes_max,
             packet_bytes_max: PACKET_BYTES_DEFAULT,
         })
@@ -223,6 +226,7 @@ impl LinkShared {
             session: 1,
             beginning: Beginning::Local,
             version: 1,
+            layers: [LayerVersion::default(); LAYERS_MAX],
             message_bytes_max: 1 << 20,
             packet_bytes_max,
         })

@@ -2,6 +2,8 @@
 
 use super::{Layer, Link, Wait};
 use crate::node::{Node, NodeBuilder, Peer};
+use crate::proto::hello::layer_hash;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
@@ -14,6 +16,34 @@ pub fn of<L: Layer>(node: &Node) -> Arc<L> {
 /// Returns the settings of a layer of a node to be built; the node then starts the layer.
 pub fn settings<L: Layer>(builder: &mut NodeBuilder) -> &mut L::Settings {
     builder.layers().settings::<L>()
+}
+
+/// Speaks only these versions of a layer, of those that this release speaks
+/// ([`Layer::VERSIONS`]). The node to be built then starts the layer.
+///
+/// So it behaves like another release: to try how nodes of both work together, or to keep one
+/// release out. Other versions are an error of [`NodeBuilder::build`].
+pub fn set_versions<L: Layer>(builder: &mut NodeBuilder, versions: RangeInclusive<u16>) {
+    builder.layers().set_versions::<L>((*versions.start(), *versions.end()));
+}
+
+/// Returns the version of a layer between a node and this peer.
+///
+/// | the layer started with | version |
+/// |---|---|
+/// | both nodes | the newest that both speak |
+/// | one node, or none | the oldest that this node speaks |
+#[must_use]
+pub fn version<L: Layer>(peer: &Peer) -> u16 {
+    version_by::<L>(&Link::of(peer))
+}
+
+/// As [`version`], by a link.
+#[must_use]
+pub fn version_by<L: Layer>(link: &Link) -> u16 {
+    let hash = layer_hash(L::NAME);
+    let found = link.0.peer.layers.iter().find(|it| it.hash == hash);
+    found.map_or(L::VERSIONS.0, |it| it.version)
 }
 
 /// Returns the name that the program gave the node to be built, if any.

@@ -17,6 +17,7 @@ use crate::proto::limits::{
     WINDOW_BYTES_LINK_DEFAULT,
 };
 use crate::proto::liveness::Silence;
+pub(super) use checks::setting;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;

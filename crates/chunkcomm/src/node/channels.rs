@@ -282,7 +282,7 @@ impl Node {
 
     /// Largest message that this node takes, in encoded bytes.
     pub(super) fn message_bytes_max(&self) -> u64 {
-        self.shared.hello.message_bytes_max
+        self.shared.own.hello.message_bytes_max
     }
 
     /// Holds an accepted channel of bytes again.

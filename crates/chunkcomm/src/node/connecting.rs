@@ -141,7 +141,7 @@ impl Node {
         let transport =
             transport::connect(address, home, keep_alive.as_ref()).await.map_err(unreachable)?;
         let admission = self.shared.admission.at(address);
-        let admitted = hello::admit(transport, &self.shared.hello, &admission, Side::Dialler);
+        let admitted = hello::admit(transport, &self.shared.own, &admission, Side::Dialler);
         let wrong = |cause| {
             let (address, tried) = (address.clone(), Duration::ZERO);
             ConnectError::Hello { address, cause, tried }
@@ -183,7 +183,7 @@ impl Node {
             return Err(ConnectError::Closed);
         }
         let (ours, theirs) = memory::pipe();
-        let hello = &self.shared.hello;
+        let hello = &self.shared.own.hello;
         let agreement = Hello::agree(hello, hello).map_err(|_| ConnectError::Closed)?;
         let both = |transport| {
             let (beginning, after_loss) = (Beginning::Local, AfterLoss::End);
@@ -229,7 +229,7 @@ impl NodeShared {
 
     fn dialler(&self, address: &Address) -> Arc<Dialler> {
         Arc::new(Dialler {
-            hello: self.hello,
+            own: self.own,
             admission: self.admission.at(address),
             address: address.clone(),
             home: self.home,

@@ -7,7 +7,7 @@ use crate::driver::{clock, entropy};
 use crate::error::HelloCause;
 use crate::proto::Time;
 use crate::proto::credential::{Hellos, Role};
-use crate::proto::hello::{Agreement, Disagreement, HELLO_BYTES, Hello};
+use crate::proto::hello::{Agreement, Disagreement, HELLO_BYTES, Hello, LAYERS_MAX, LayerVersion};
 use crate::proto::limits::PACKET_BYTES_MIN;
 use crate::transport::{Transport, exact};
 use std::future::poll_fn;
@@ -21,6 +21,63 @@ const HELLO_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Time that a peer has for the TLS handshake after its proof: 5 s.
 const TLS_DEADLINE: Duration = Duration::from_secs(5);
+
+/// The hello of this node, with the names that its layers have here.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OwnHello {
+    pub(super) hello: Hello,
+    /// The name of each layer in the hello; empty for an empty place.
+    pub(super) layer_names: [&'static str; LAYERS_MAX],
+}
+
+impl OwnHello {
+    /// Returns this hello for a new connection.
+    fn on(&self, admission: &Admission) -> Result<[u8; HELLO_BYTES], HelloCause> {
+        let mut hello = Hello { flags: self.hello.flags | admission.flags(), ..self.hello };
+        entropy::fill(&mut hello.nonce)
+            .map_err(|error| HelloCause::System(Arc::new(io::Error::other(error))))?;
+        Ok(hello.encode())
+    }
+
+    /// Judges the peer's hello.
+    fn judge(
+        &self,
+        admission: &Admission,
+        theirs: &[u8; HELLO_BYTES],
+    ) -> Result<(Hello, Agreement), HelloCause> {
+        let ours = Hello { flags: self.hello.flags | admission.flags(), ..self.hello };
+        let theirs = Hello::decode(theirs).map_err(HelloCause::Wrong)?;
+        let agreement = self.agree(&ours, &theirs).map_err(HelloCause::Disagreement)?;
+        Ok((theirs, agreement))
+    }
+
+    fn agree(&self, ours: &Hello, theirs: &Hello) -> Result<Agreement, Disagreement> {
+        let agreement = Hello::agree(ours, theirs).map_err(|why| self.named(why))?;
+        let smallest = PACKET_BYTES_MIN as u32;
+        if theirs.packet_bytes_max < smallest {
+            return Err(Disagreement::Packets { smallest, theirs: theirs.packet_bytes_max });
+        }
+        Ok(agreement)
+    }
+
+    /// Adds the name of the layer that the ends disagree on.
+    fn named(&self, mut why: Disagreement) -> Disagreement {
+        if let Disagreement::Layer { hash, name, .. } = &mut why {
+            let mut layers = self.hello.layers.iter().zip(self.layer_names);
+            *name = layers.find(|(own, _)| own.hash == *hash).map(|(_, name)| name);
+        }
+        why
+    }
+
+    /// Returns the version of each layer of this node by which it talks to a peer. Without an
+    /// agreement on a layer it is the layer's oldest.
+    pub(super) fn layer_versions(&self, agreement: &Agreement) -> [LayerVersion; LAYERS_MAX] {
+        self.hello.layers.map(|own| LayerVersion {
+            hash: own.hash,
+            version: agreement.layer(own.hash).unwrap_or(own.oldest),
+        })
+    }
+}
 
 /// The side of a connection that this node is on.
 #[derive(Clone, Copy)]
@@ -47,7 +104,7 @@ impl Side<'_> {
 /// no allocation, and nothing of TLS exists.
 pub(super) async fn admit(
     mut transport: Box<dyn Transport>,
-    ours: &Hello,
+    own: &OwnHello,
     admission: &Admission,
     side: Side<'_>,
 ) -> Result<(Box<dyn Transport>, Hello, Agreement), HelloCause> {
@@ -55,10 +112,10 @@ pub(super) async fn admit(
     let begun = clock::now();
     let mut heard = false;
     let mut hellos = Hellos::new(side.role(), [0; HELLO_BYTES], [0; HELLO_BYTES]);
-    let greeting = greet(&mut *transport, ours, admission, side, &mut hellos, &mut heard);
+    let greeting = greet(&mut *transport, own, admission, side, &mut hellos, &mut heard);
     let greeted = clock::within(&here, HELLO_DEADLINE, greeting).await;
     let timeout = if heard { HelloCause::ProofTimeout } else { HelloCause::Timeout };
-    let (theirs, agreement) = greeted.ok_or(timeout)??;
+    greeted.ok_or(timeout)??;
     // A peer that has proved nothing is still a stranger, with a stranger's time.
     let time = if admission.proves() { TLS_DEADLINE } else { strangers_time(begun) };
     if let Side::Acceptor(slot) = side
@@ -75,6 +132,8 @@ pub(super) async fn admit(
     {
         slot.proved();
     }
+    // Judged again, not kept since `greet`: a stranger must not cost that memory.
+    let (theirs, agreement) = own.judge(admission, hellos.of_mut(side.role().other()))?;
     Ok((transport, theirs, agreement))
 }
 
@@ -88,33 +147,19 @@ pub(super) fn strangers_time(connected: Time) -> Duration {
 /// hello is accepted.
 async fn greet(
     transport: &mut dyn Transport,
-    ours: &Hello,
+    own: &OwnHello,
     admission: &Admission,
     side: Side<'_>,
     hellos: &mut Hellos,
     heard: &mut bool,
-) -> Result<(Hello, Agreement), HelloCause> {
-    let mut ours = Hello { flags: ours.flags | admission.flags(), ..*ours };
-    entropy::fill(&mut ours.nonce)
-        .map_err(|error| HelloCause::System(Arc::new(io::Error::other(error))))?;
+) -> Result<(), HelloCause> {
     let role = side.role();
-    *hellos.of_mut(role) = ours.encode();
+    *hellos.of_mut(role) = own.on(admission)?;
     exact::write_all(transport, hellos.of_mut(role)).await.map_err(broken)?;
     read_hello(transport, side, hellos.of_mut(role.other())).await?;
-    let theirs = Hello::decode(hellos.of_mut(role.other())).map_err(HelloCause::Wrong)?;
-    let agreement = agree(&ours, &theirs).map_err(HelloCause::Disagreement)?;
+    own.judge(admission, hellos.of_mut(role.other()))?;
     *heard = true;
-    admission.prove(transport, role, hellos).await?;
-    Ok((theirs, agreement))
-}
-
-fn agree(ours: &Hello, theirs: &Hello) -> Result<Agreement, Disagreement> {
-    let agreement = Hello::agree(ours, theirs)?;
-    let smallest = PACKET_BYTES_MIN as u32;
-    if theirs.packet_bytes_max < smallest {
-        return Err(Disagreement::Packets { smallest, theirs: theirs.packet_bytes_max });
-    }
-    Ok(agreement)
+    admission.prove(transport, role, hellos).await
 }
 
 async fn read_some(transport: &mut dyn Transport, room: &mut [u8]) -> io::Result<usize> {

@@ -1,8 +1,11 @@
 //! The layers that stand on a node; see [`crate::layer`].
 
+use super::builder::setting;
 use super::{Node, NodeShared};
 use crate::driver::events::Opened;
 use crate::driver::wakers::locked;
+use crate::error::NodeError;
+use crate::proto::hello::{LAYERS_MAX, LayerRange, layer_hash};
 use std::any::{Any, TypeId};
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
@@ -26,6 +29,18 @@ pub struct Site {
 pub trait Layer: Hooks + Sized {
     /// Settings of the layer, which a program makes before the node is built.
     type Settings: Default + Clone + Send + Sync + 'static;
+
+    /// Name of the layer for its peers: short, and the same in all releases.
+    const NAME: &'static str;
+
+    /// The oldest and the newest version of the layer that this release speaks.
+    ///
+    /// A node that starts the layer when it is built says the range in its hello. Two such nodes
+    /// use the newest common version, and refuse each other without one. A layer that starts later
+    /// is in no hello. Then both nodes use the layer's oldest version
+    /// ([`version`](crate::layer::version)). So before a release gives up its oldest version, all
+    /// nodes must start the layer when they are built.
+    const VERSIONS: (u16, u16);
 
     /// Beginnings of the names of the layer's channels. Each begins with a zero byte.
     const NAMES: &'static [&'static str];
@@ -90,7 +105,20 @@ type Start = fn(&(dyn Any + Send + Sync), Site) -> Installed;
 
 /// Layers to be started with a node, and their settings.
 #[derive(Clone, Default)]
-pub(crate) struct LayerSettings(Vec<(TypeId, Box<dyn Settings>, Start)>);
+pub(crate) struct LayerSettings(Vec<LayerToStart>);
+
+/// A layer to be started, and its settings.
+#[derive(Clone)]
+struct LayerToStart {
+    id: TypeId,
+    name: &'static str,
+    /// The oldest and the newest version that this release speaks.
+    spoken: (u16, u16),
+    /// The oldest and the newest version that the node is to speak.
+    versions: (u16, u16),
+    settings: Box<dyn Settings>,
+    start: Start,
+}
 
 /// Settings without their type.
 trait Settings: Any + Send + Sync {
@@ -117,13 +145,64 @@ impl fmt::Debug for LayerSettings {
 
 impl LayerSettings {
     pub(crate) fn settings<L: Layer>(&mut self) -> &mut L::Settings {
+        let settings: &mut dyn Any = &mut *self.layer::<L>().settings;
+        settings.downcast_mut().expect("the settings of a layer have its type")
+    }
+
+    pub(crate) fn set_versions<L: Layer>(&mut self, versions: (u16, u16)) {
+        self.layer::<L>().versions = versions;
+    }
+
+    fn layer<L: Layer>(&mut self) -> &mut LayerToStart {
+        const { assert!(L::VERSIONS.0 <= L::VERSIONS.1, "the oldest version is the newer one") }
         let id = TypeId::of::<L>();
-        let at = self.0.iter().position(|(known, ..)| *known == id).unwrap_or_else(|| {
-            self.0.push((id, Box::new(L::Settings::default()), start::<L>));
+        let at = self.0.iter().position(|it| it.id == id).unwrap_or_else(|| {
+            self.0.push(LayerToStart {
+                id,
+                name: L::NAME,
+                spoken: L::VERSIONS,
+                versions: L::VERSIONS,
+                settings: Box::new(L::Settings::default()),
+                start: start::<L>,
+            });
             self.0.len() - 1
         });
-        let settings: &mut dyn Any = &mut *self.0[at].1;
-        settings.downcast_mut().expect("the settings of a layer have its type")
+        &mut self.0[at]
+    }
+
+    /// Returns the layers' part of the hello, and their names.
+    pub(crate) fn ranges(&self) -> ([LayerRange; LAYERS_MAX], [&'static str; LAYERS_MAX]) {
+        let (mut ranges, mut names) = ([LayerRange::default(); LAYERS_MAX], [""; LAYERS_MAX]);
+        for (layer, (range, name)) in self.0.iter().zip(ranges.iter_mut().zip(&mut names)) {
+            (*range, *name) = (LayerRange::new(layer.name, layer.versions), layer.name);
+        }
+        (ranges, names)
+    }
+
+    /// Checks that a hello can name the layers.
+    pub(crate) fn check(&self) -> Result<(), NodeError> {
+        let names: Vec<_> = self.0.iter().map(|it| it.name).collect();
+        if names.len() > LAYERS_MAX {
+            let allowed = format!("at most {LAYERS_MAX} that start with the node");
+            return Err(setting("layers", names.join(", "), allowed));
+        }
+        let mut hashes: Vec<_> = names.iter().map(|name| layer_hash(name)).collect();
+        hashes.sort_unstable();
+        if hashes.is_sorted_by(|one, next| one < next) {
+            return self.0.iter().try_for_each(LayerToStart::check);
+        }
+        Err(setting("layers", names.join(", "), "names with different hashes"))
+    }
+}
+
+impl LayerToStart {
+    fn check(&self) -> Result<(), NodeError> {
+        let ((first, last), (oldest, newest)) = (self.spoken, self.versions);
+        if first <= oldest && oldest <= newest && newest <= last {
+            return Ok(());
+        }
+        let value = format!("{oldest} to {newest} of {}", self.name);
+        Err(setting("layer versions", value, format!("some of {first} to {last}")))
     }
 }
 
@@ -164,9 +243,9 @@ impl Layers {
         own: &Handle,
     ) -> Layers {
         let layers = Layers { node, name, runtime, started: Mutex::default() };
-        for (_, settings, start) in &settings.0 {
-            let settings: &(dyn Any + Send + Sync) = &**settings;
-            let started = start(settings, layers.site(own.clone()));
+        for layer in &settings.0 {
+            let settings: &(dyn Any + Send + Sync) = &*layer.settings;
+            let started = (layer.start)(settings, layers.site(own.clone()));
             locked(&layers.started).push(started);
         }
         layers

@@ -1,14 +1,13 @@
 //! Connections that come to a node, until they are peers.
 
 use super::admission::Admission;
-use super::hello::{self, Side};
+use super::hello::{self, OwnHello, Side};
 use super::slots::{Slot, Slots};
 use super::{NodeShared, resume};
 use crate::Address;
 use crate::driver::clock;
 use crate::error::HelloCause;
 use crate::proto::causes::with_causes;
-use crate::proto::hello::Hello;
 use crate::transport::{Listener, Transport};
 use std::io;
 use std::sync::Weak;
@@ -42,14 +41,14 @@ pub(super) async fn accept_loop(listener: Box<dyn Listener>, node: Weak<NodeShar
         errors = Errors::default();
         let (slot, mut loss) = slots.take().await;
         let Some(shared) = node.upgrade() else { return };
-        let (ours, admission) = (shared.hello, shared.admission.at(&address));
+        let (own, admission) = (shared.own, shared.admission.at(&address));
         drop(shared);
         let node = node.clone();
         tokio::spawn(async move {
             let welcomed = tokio::select! {
                 biased;
                 () = loss.happens() => Err(HelloCause::GaveWay),
-                welcomed = welcome(connection, &ours, &admission, &slot, &node) => welcomed,
+                welcomed = welcome(connection, &own, &admission, &slot, &node) => welcomed,
             };
             if let (Err(cause), Some(shared)) = (welcomed, node.upgrade()) {
                 shared.table.refuse(with_causes(&cause));
@@ -86,13 +85,13 @@ impl Errors {
 /// Admits a connection, then gives it to the session that the peer names.
 async fn welcome(
     connection: Box<dyn Transport>,
-    ours: &Hello,
+    own: &OwnHello,
     admission: &Admission,
     slot: &Slot,
     node: &Weak<NodeShared>,
 ) -> Result<(), HelloCause> {
     let connected = clock::now();
-    let admitted = hello::admit(connection, ours, admission, Side::Acceptor(slot)).await?;
+    let admitted = hello::admit(connection, own, admission, Side::Acceptor(slot)).await?;
     let (mut connection, theirs, agreement) = admitted;
     // Without proofs and TLS every peer is still a stranger here.
     let is_member = admission.proves() || admission.protects();
@@ -110,7 +109,7 @@ async fn welcome(
 mod tests {
     use super::*;
     use crate::Node;
-    use crate::proto::hello::Name;
+    use crate::proto::hello::{Hello, LAYERS_MAX, Name};
     use crate::transport::{BoxFuture, memory};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -122,11 +121,12 @@ mod tests {
     #[tokio::test]
     async fn a_stranger_costs_what_was_promised() {
         let (connection, _other) = memory::pipe();
-        let ours = Hello::new(Name::truncated("a cluster"), Name::truncated("a node"), 1);
+        let hello = Hello::new(Name::truncated("a cluster"), Name::truncated("a node"), 1);
+        let own = OwnHello { hello, layer_names: [""; LAYERS_MAX] };
         let admission = Admission::default();
         let (slot, _loss) = Slots::new(HELLOS_MAX).take().await;
         let node = Weak::new();
-        let welcome = welcome(connection, &ours, &admission, &slot, &node);
+        let welcome = welcome(connection, &own, &admission, &slot, &node);
         let bytes = size_of_val(&welcome) + size_of_val(&admission);
         assert!(bytes <= STRANGER_BYTES_MAX, "{bytes}");
     }

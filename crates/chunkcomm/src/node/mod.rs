@@ -50,12 +50,12 @@ use crate::Address;
 use crate::driver::buffers::Buffers;
 use crate::driver::cycles::SharedBoard;
 use crate::driver::mail::LinkShared;
-use crate::proto::hello::Hello;
 use crate::transport::Home;
 use crate::transport::spin::Spinner;
 use accepting::AcceptTable;
 use admission::Admission;
 use builder::Settings;
+use hello::OwnHello;
 use io_thread::IoThread;
 use layers::Layers;
 use std::fmt;
@@ -79,7 +79,7 @@ pub struct Node {
 /// The state that the clones of a node, its peers and channels share.
 pub(crate) struct NodeShared {
     settings: Settings,
-    hello: Hello,
+    own: OwnHello,
     admission: Admission,
     runtime: Handle,
     one_thread: bool,
@@ -123,13 +123,13 @@ impl Node {
     /// The node's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.shared.hello.node.as_str()
+        self.shared.own.hello.node.as_str()
     }
 
     /// The random number that this node drew when it was built.
     #[must_use]
     pub fn incarnation(&self) -> u128 {
-        self.shared.hello.incarnation
+        self.shared.own.hello.incarnation
     }
 
     /// Ends all sessions with the peer of this incarnation, as [`Peer::declare_dead`] does

@@ -3,7 +3,7 @@
 
 use super::NodeShared;
 use super::admission::Admission;
-use super::hello::{self, Side};
+use super::hello::{self, OwnHello, Side};
 use crate::Address;
 use crate::driver::clock;
 use crate::driver::connection::Redial;
@@ -82,7 +82,7 @@ impl NodeShared {
     ) -> Result<(), HelloCause> {
         let peer = theirs.0.incarnation;
         let answer = |kind, received| Resume { kind, received, addressee: peer, ..word };
-        let ours = word.addressee == self.hello.incarnation;
+        let ours = word.addressee == self.own.hello.incarnation;
         let known = self.table.accepted(peer, word.session);
         match (word.kind, known) {
             (Kind::New, None) if ours && !self.table.is_closed() => {
@@ -118,7 +118,7 @@ impl NodeShared {
 
 /// Dials the peer of one session again.
 pub(super) struct Dialler {
-    pub(super) hello: Hello,
+    pub(super) own: OwnHello,
     pub(super) admission: Admission,
     pub(super) address: Address,
     pub(super) home: Home,
@@ -179,7 +179,7 @@ impl Dialler {
             Ok(transport) => transport,
             Err(error) => return Attempt::Failed(error.to_string()),
         };
-        let admitted = hello::admit(transport, &self.hello, &self.admission, Side::Dialler);
+        let admitted = hello::admit(transport, &self.own, &self.admission, Side::Dialler);
         let (mut transport, theirs) = match admitted.await {
             Ok((transport, theirs, _)) => (transport, theirs),
             Err(cause) => return Attempt::Failed(with_causes(&cause)),

@@ -63,8 +63,9 @@ impl NodeShared {
             session: origin.session,
             beginning: origin.beginning,
             version: agreement.version,
+            layers: self.own.layer_versions(agreement),
             message_bytes_max: hello.message_bytes_max,
-            packet_bytes_max: self.hello.packet_bytes_max as usize,
+            packet_bytes_max: self.own.hello.packet_bytes_max as usize,
         });
         let settings = &self.settings;
         let packet_bytes_agreed = agreement.packet_bytes_max as usize;

@@ -26,6 +26,8 @@ struct Greeter {
 impl Layer for Greeter {
     type Settings = Greeting;
 
+    const NAME: &'static str = "test.greeter";
+    const VERSIONS: (u16, u16) = (1, 1);
     const NAMES: &'static [&'static str] = &[WORDS, EXPECTED];
 
     fn start(Greeting(greeting): Greeting, site: Site) -> Greeter {

@@ -20,6 +20,7 @@ mod flush;
 mod full_ring;
 mod hello;
 mod last_words;
+mod layer_versions;
 mod layers;
 mod loss;
 mod many;

@@ -34,6 +34,10 @@ impl Callers {
 impl Layer for Callers {
     type Settings = ();
 
+    const NAME: &'static str = "chunkcomm.calls";
+
+    const VERSIONS: (u16, u16) = (1, 1);
+
     const NAMES: &'static [&'static str] = &[REQUESTS_PREFIX, ANSWERS_PREFIX];
 
     fn start((): (), _site: Site) -> Callers {

@@ -6,6 +6,7 @@ use crate::proto::cluster::Signature;
 use crate::registry::{FunctionFingerprint, Registry};
 use chunkcomm::{CREDENTIAL_FILE_VARIABLE, Credential, Node, NodeBuilder};
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub struct ClusterConfig {
     pub(super) rejoin_window: Duration,
     pub(super) functions: Option<Vec<Signature>>,
     pub(super) node: NodeBuilder,
+    /// The versions of the cluster's layer; `None`: all that this release speaks.
+    pub(super) versions: Option<RangeInclusive<u16>>,
     pub(super) environment: Environment,
     pub(super) arguments: Vec<OsString>,
 }
@@ -51,6 +54,7 @@ impl ClusterConfig {
             rejoin_window: Duration::ZERO,
             functions: None,
             node: Node::builder(),
+            versions: None,
             environment: Environment::of_this_process(),
             arguments: std::env::args_os().skip(1).collect(),
         }
@@ -122,6 +126,18 @@ impl ClusterConfig {
     /// [`Cluster::member_named`]: super::Cluster::member_named
     pub fn node(mut self, node: NodeBuilder) -> ClusterConfig {
         self.node = node;
+        self
+    }
+
+    /// Speaks only these versions of the words between members, of those that this release speaks
+    /// (1 to 2). The packets below have versions of their own
+    /// ([`NodeBuilder::protocol_versions`]).
+    ///
+    /// So the node behaves like another release: to try how members of both work together, or to
+    /// keep one release out. Members without a common version refuse each other, by an error that
+    /// names both ranges.
+    pub fn versions(mut self, versions: RangeInclusive<u16>) -> ClusterConfig {
+        self.versions = Some(versions);
         self
     }
 

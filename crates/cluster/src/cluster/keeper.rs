@@ -1,6 +1,7 @@
 //! The task of rank 0 that drives the manager: its lines to the members, and the copies that it
 //! started.
 
+use super::layer::version;
 use super::{EndError, State, lines};
 use crate::launch::{ChildExit, Children};
 use crate::proto::cluster::manager::{Line, Manager, Phase};
@@ -325,7 +326,7 @@ impl Work {
             let last = matches!(word, Down::Refused(_));
             let Some(wire) = self.wires.get_mut(&line) else { continue };
             let Some(words) = &wire.words else { continue };
-            if word.since() > wire.peer.protocol_version() {
+            if word.since() > version(&wire.peer) {
                 continue;
             }
             if words.try_send(word).is_err() {

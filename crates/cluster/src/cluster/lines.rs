@@ -1,6 +1,7 @@
 //! The channels between members and manager: system messages use the express lane, and each is sent
 //! at once.
 
+use super::layer::version;
 use crate::proto::cluster::{Down, Up};
 use chunkcomm::layer::{clock, system_channel};
 use chunkcomm::{AcceptError, Address, ChannelOptions, Node, OpenError, Peer, Receiver, Sender};
@@ -16,15 +17,15 @@ const UP: &str = "chunkcomm.cluster.up";
 /// Channel from the manager.
 const DOWN: &str = "chunkcomm.cluster.down";
 
-/// The channels compare a name and no type, since the words depend on the version that the link
-/// agreed on ([`Up::since`], [`Down::since`]). The number belongs to the name.
+/// The channels compare a name and no type, since the words depend on the version of the layer that
+/// the link agreed on ([`Up::since`], [`Down::since`]). The number belongs to the name.
 fn options(name: &str) -> ChannelOptions {
     system_channel(ChannelOptions::default()).lane(Lane::Express).schema(format!("{name}/3"))
 }
 
 /// Checks that the link agreed on the version of a word; a newer word is the sender's fault.
 pub(super) fn check_version(peer: &Peer, since: u16) -> Result<(), String> {
-    let agreed = peer.protocol_version();
+    let agreed = version(peer);
     if since <= agreed {
         return Ok(());
     }

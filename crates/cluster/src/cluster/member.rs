@@ -1,5 +1,6 @@
 //! The task of every node that talks to the manager.
 
+use super::layer::version;
 use super::{End, State, is_fatal, lines};
 use crate::proto::cluster::membership::{Change, Membership, Standing};
 use crate::proto::cluster::{Death, Down, Up};
@@ -197,7 +198,7 @@ impl Line<'_> {
 
     async fn say(&mut self) -> Result<(), String> {
         while let Some(word) = { locked(&self.state.membership).poll_transmit() } {
-            if word.since() > self.manager.protocol_version() {
+            if word.since() > version(self.manager) {
                 continue;
             }
             let said = self.up.send_now(&word).await;

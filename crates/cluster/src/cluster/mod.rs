@@ -19,6 +19,7 @@ mod error;
 mod joining;
 mod keeper;
 pub mod launch;
+mod layer;
 pub(crate) mod lines;
 mod member;
 mod names;

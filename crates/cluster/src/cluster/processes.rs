@@ -1,49 +1,24 @@
 //! Processes at members of a cluster.
 
+use super::layer::{cluster_of, set_cluster};
 use super::{Cluster, MemberInstantiateError, WeakCluster};
 use crate::moving::moving;
 use crate::process::{Process, ProcessContext, ProcessHandle, instantiate};
-use crate::sync::locked;
-use chunkcomm::layer::{self, Answer, Hooks, Layer, Opened, Site};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::sync::Mutex;
-
-/// The cluster that a node is a member of, for the processes that it runs.
-#[derive(Default)]
-struct OwnCluster(Mutex<Option<WeakCluster>>);
-
-impl Layer for OwnCluster {
-    type Settings = ();
-
-    const NAMES: &'static [&'static str] = &[];
-
-    fn start((): (), _site: Site) -> OwnCluster {
-        OwnCluster::default()
-    }
-}
-
-impl Hooks for OwnCluster {
-    fn opened(&self, opened: Opened) -> Answer {
-        Answer::Refused(Box::new(opened))
-    }
-}
 
 impl ProcessContext {
     /// The cluster of the node, if it is a member of one that has not ended.
     #[must_use]
     pub fn cluster(&self) -> Option<Cluster> {
-        let own = layer::of::<OwnCluster>(self.node());
-        let cluster = locked(&own.0).clone();
-        cluster?.upgrade()
+        cluster_of(self.node())
     }
 }
 
 /// Notes that the node is a member: processes that wait for that begin.
 pub(super) fn set_member(cluster: &Cluster, weak: WeakCluster) {
-    let node = cluster.node();
-    *locked(&layer::of::<OwnCluster>(node).0) = Some(weak);
-    moving(node).set_member();
+    set_cluster(cluster.node(), weak);
+    moving(cluster.node()).set_member();
 }
 
 impl Cluster {

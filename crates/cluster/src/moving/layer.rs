@@ -28,6 +28,10 @@ pub(crate) fn moving(node: &Node) -> Arc<Moving> {
 impl Layer for MovingLayer {
     type Settings = Settings;
 
+    const NAME: &'static str = "chunkcomm.moving";
+
+    const VERSIONS: (u16, u16) = (1, 1);
+
     const NAMES: &'static [&'static str] = &[WORDS_CHANNEL, home::PORT_PREFIX];
 
     fn start(settings: Settings, site: Site) -> MovingLayer {

@@ -14,11 +14,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 type Versions = RangeInclusive<u16>;
 
-const OLD: Versions = VERSION_MIN..=VERSION_MIN;
-const ALL: Versions = VERSION_MIN..=VERSION_MAX;
+/// Versions of the words between members, of a release before their names.
+const OLD: Versions = 1..=1;
+const ALL: Versions = 1..=2;
 
-/// A node of a release that speaks these versions.
+/// Versions of packets.
+const OLD_PACKETS: Versions = VERSION_MIN..=VERSION_MIN;
+
+/// A node of a release that speaks these versions of the words between members.
 fn speaking(versions: Versions, programs: &Programs, config: ClusterConfig) -> ClusterConfig {
+    let builder = Node::builder().processes(&programs.registry);
+    config.node(builder.name("called")).versions(versions)
+}
+
+/// A node of a release that speaks these versions of packets, and all of the words.
+fn packing(versions: Versions, programs: &Programs, config: ClusterConfig) -> ClusterConfig {
     let builder = Node::builder().processes(&programs.registry);
     config.node(builder.name("called").protocol_versions(versions))
 }
@@ -79,10 +89,6 @@ fn an_older_release_among_newer_ones_is_exchanged_while_the_cluster_runs() {
     on_both(|| async {
         let programs = programs();
         let (mut nodes, port) = releases(&[ALL, OLD, ALL], &programs).await;
-        for (from, to, version) in [(0, 1, VERSION_MIN), (1, 2, VERSION_MIN), (2, 0, VERSION_MAX)] {
-            let peer = nodes[from].peer(to).await.unwrap();
-            assert_eq!(peer.protocol_version(), version);
-        }
         all_work_together(&nodes, &programs).await;
         // Words of the new version go only to nodes that speak it.
         assert_eq!(named(&nodes), [vec![0, 2], vec![], vec![0, 2]]);
@@ -101,20 +107,58 @@ fn newer_members_work_with_an_older_manager() {
         let programs = programs();
         let (nodes, _) = releases(&[OLD, ALL, ALL], &programs).await;
         all_work_together(&nodes, &programs).await;
-        assert_eq!(nodes[1].peer(2).await.unwrap().protocol_version(), VERSION_MAX);
         assert_eq!(named(&nodes), [const { Vec::<u32>::new() }; 3]);
         end_all(&nodes).await;
     });
 }
 
 #[test]
-fn where_no_version_is_common_the_error_has_both_ranges() {
+fn the_version_of_the_packets_is_not_that_of_the_words() {
+    on_one_thread(async {
+        let programs = programs();
+        let of_packets = [VERSION_MAX, VERSION_MIN, VERSION_MAX];
+        let next = AtomicUsize::new(0);
+        let its = || VERSION_MIN..=of_packets[next.fetch_add(1, Ordering::Relaxed)];
+        let (nodes, _) = cluster(3, |config| packing(its(), &programs, config)).await;
+        for (from, to, version) in [(0, 1, VERSION_MIN), (1, 2, VERSION_MIN), (2, 0, VERSION_MAX)] {
+            let peer = nodes[from].peer(to).await.unwrap();
+            assert_eq!(peer.protocol_version(), version);
+        }
+        all_work_together(&nodes, &programs).await;
+        assert_eq!(named(&nodes), [[0, 1, 2], [0, 1, 2], [0, 1, 2]]);
+        end_all(&nodes).await;
+    });
+}
+
+#[test]
+fn without_a_common_version_of_the_words_the_error_names_their_layer() {
     on_one_thread(async {
         let programs = programs();
         let (nodes, port) = releases(&[OLD, OLD], &programs).await;
         limited(nodes[1].leave(LONG)).await.unwrap();
+        let join = Cluster::join(speaking(2..=2, &programs, config(Some(1), 2, port)));
+        let text = limited(join).await.unwrap_err().to_string();
+        let why = "no common version of chunkcomm.cluster: we speak 2 to 2, the peer 1 to 1";
+        assert!(text.contains(why), "{text}");
+        let refused = nodes[0].node().refusals().pop().unwrap();
+        let why = "no common version of chunkcomm.cluster: we speak 1 to 1, the peer 2 to 2";
+        assert!(refused.contains(why), "{refused}");
+        end_all(&nodes[..1]).await;
+        let none = Cluster::join(speaking(2..=3, &programs, config(Some(0), 1, free_port()))).await;
+        let text = none.unwrap_err().to_string();
+        assert!(text.contains("2 to 3 of chunkcomm.cluster"), "{text}");
+    });
+}
+
+#[test]
+fn without_a_common_version_of_the_packets_the_error_has_both_ranges() {
+    on_one_thread(async {
+        let programs = programs();
+        let old = |config| packing(OLD_PACKETS, &programs, config);
+        let (nodes, port) = cluster(2, old).await;
+        limited(nodes[1].leave(LONG)).await.unwrap();
         let new = VERSION_MAX..=VERSION_MAX;
-        let join = Cluster::join(speaking(new, &programs, config(Some(1), 2, port)));
+        let join = Cluster::join(packing(new, &programs, config(Some(1), 2, port)));
         let text = limited(join).await.unwrap_err().to_string();
         let ranges = format!(
             "we speak {VERSION_MAX} to {VERSION_MAX}, the peer {VERSION_MIN} to {VERSION_MIN}"
@@ -137,7 +181,8 @@ fn a_word_of_a_version_that_was_not_agreed_on_ends_the_link() {
     on_one_thread(async {
         let (nodes, port) = cluster(2, |config| config).await;
         let address: chunkcomm::Address = format!("127.0.0.1:{port}").parse().unwrap();
-        let old = Node::builder().protocol_versions(OLD).build().await.unwrap();
+        // No layer of a cluster started with it, so it speaks the oldest version.
+        let old = Node::builder().build().await.unwrap();
         let peer = limited(old.connect(&address)).await.unwrap();
         let up = ChannelOptions::default().lane(Lane::Express).schema("chunkcomm.cluster.up/3");
         let mut line = old.open_with::<Up>(&peer, "chunkcomm.cluster.up", up).await.unwrap();

@@ -3,7 +3,7 @@
 use super::super::accepting::AcceptTable;
 use super::super::admission::Admission;
 use super::super::closing::until_the_runtime_ends;
-use super::super::hello::display_name;
+use super::super::hello::{OwnHello, display_name};
 use super::super::io_thread::IoThread;
 use super::super::layers::{Layers, WeakNode};
 use super::super::listening::accept_loop;
@@ -93,7 +93,8 @@ impl NodeBuilder {
                 |error| NodeError::Listen { address: address.clone(), error: Arc::new(error) };
             listeners.push(listener.map_err(failed)?);
         }
-        let hello = self.hello()?;
+        let own_hello = self.hello()?;
+        let hello = own_hello.hello;
         let board = Board::new(node_of(hello.incarnation), &display_name(&hello));
         let system = |error| NodeError::System(Arc::new(error));
         let spinner = self.busy_poll.then(|| Spinner::new(portable_only())).transpose();
@@ -122,7 +123,7 @@ impl NodeBuilder {
             }
             NodeShared {
                 settings: self.settings,
-                hello,
+                own: own_hello,
                 admission,
                 runtime,
                 one_thread,
@@ -173,7 +174,7 @@ impl NodeBuilder {
         )
     }
 
-    fn hello(&self) -> Result<Hello, NodeError> {
+    fn hello(&self) -> Result<OwnHello, NodeError> {
         let mut random = [0; 16];
         entropy::fill(&mut random)
             .map_err(|error| NodeError::System(Arc::new(io::Error::other(error))))?;
@@ -191,6 +192,8 @@ impl NodeBuilder {
         hello.message_bytes_max = settings.message_bytes_max;
         hello.open_credit = settings.window_bytes_max / OPEN_CREDIT_DIVISOR;
         hello.initial_window = WINDOW_BYTES_INITIAL as u32;
-        Ok(hello)
+        let (layers, layer_names) = self.layers.ranges();
+        hello.layers = layers;
+        Ok(OwnHello { hello, layer_names })
     }
 }

@@ -46,6 +46,7 @@ impl NodeBuilder {
             let allowed = format!("some of {VERSION_MIN} to {VERSION_MAX}");
             return Err(setting("protocol_versions", format!("{oldest} to {newest}"), allowed));
         }
+        self.layers.check()?;
         for (name, value) in [("name", &settings.name), ("cluster", &settings.cluster)] {
             if value.len() > NAME_BYTES_MAX {
                 let allowed = format!("at most {NAME_BYTES_MAX} bytes");
@@ -61,7 +62,7 @@ impl NodeBuilder {
     }
 }
 
-pub(super) fn setting(
+pub(in crate::node) fn setting(
     name: &'static str,
     value: impl Display,
     allowed: impl Into<String>,

@@ -2,8 +2,9 @@
 
 use super::{JoinError, Joining};
 use crate::cluster::launch::{Launcher, PORTS_DEFAULT};
+use crate::cluster::layer::ClusterLayer;
 use crate::moving::MovingLayer;
-use chunkcomm::layer::{given_name, settings};
+use chunkcomm::layer::{given_name, set_versions, settings};
 use chunkcomm::{Address, Credential, Node, NodeBuilder, NodeError};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -82,6 +83,10 @@ impl Joining {
     fn builder(&self, credential: Option<&Credential>) -> NodeBuilder {
         let mut builder = self.config.node.clone();
         settings::<MovingLayer>(&mut builder).of_cluster = true;
+        settings::<ClusterLayer>(&mut builder);
+        if let Some(versions) = self.config.versions.clone() {
+            set_versions::<ClusterLayer>(&mut builder, versions);
+        }
         if given_name(&builder).is_none() {
             builder = match self.place.rank() {
                 Some(rank) => builder.name(format!("rank-{rank}")),

@@ -1,0 +1,58 @@
+//! The layer of clusters on a node: the version of its words, and the cluster of the node.
+
+use super::WeakCluster;
+use crate::sync::locked;
+use chunkcomm::layer::{self, Answer, Hooks, Layer, Opened, Site};
+use chunkcomm::{Node, Peer};
+use std::sync::Mutex;
+
+/// The layer of one node: the cluster that the node is a member of.
+#[derive(Default)]
+pub(super) struct ClusterLayer(Mutex<Option<WeakCluster>>);
+
+impl Layer for ClusterLayer {
+    type Settings = ();
+
+    const NAME: &'static str = "chunkcomm.cluster";
+
+    /// While the oldest is not raised, a new version may
+    ///
+    /// - add words, at the end of their enum. They are only sent to a peer that speaks the version,
+    ///   and a peer does well without them (`Up::since`, `Down::since`);
+    /// - change the form of a word, if both forms are written and read, by the link's version.
+    ///
+    /// | version | change |
+    /// |---|---|
+    /// | 1 | the first |
+    /// | 2 | the members know what their nodes are called |
+    const VERSIONS: (u16, u16) = (1, 2);
+
+    /// Lines have names of the program's kind, which each member accepts.
+    const NAMES: &'static [&'static str] = &[];
+
+    fn start((): (), _site: Site) -> ClusterLayer {
+        ClusterLayer::default()
+    }
+}
+
+impl Hooks for ClusterLayer {
+    fn opened(&self, opened: Opened) -> Answer {
+        Answer::Refused(Box::new(opened))
+    }
+}
+
+/// Returns the version of the words between this node and `peer`.
+pub(super) fn version(peer: &Peer) -> u16 {
+    layer::version::<ClusterLayer>(peer)
+}
+
+/// Returns the cluster of a node, if it is a member of one that has not ended.
+pub(super) fn cluster_of(node: &Node) -> Option<super::Cluster> {
+    let cluster = locked(&layer::of::<ClusterLayer>(node).0).clone();
+    cluster?.upgrade()
+}
+
+/// Notes that the node is a member of this cluster.
+pub(super) fn set_cluster(node: &Node, cluster: WeakCluster) {
+    *locked(&layer::of::<ClusterLayer>(node).0) = Some(cluster);
+}
