@@ -45,7 +45,7 @@ impl fmt::Display for Named<'_> {
 fn label(name: &str) -> Option<&str> {
     let (label, _) = name.strip_prefix('\0')?.split_once('\0')?;
     let is_plain = label.chars().all(|c| c.is_ascii_alphabetic() || c == ' ');
-    Some(label).filter(|_| is_plain)
+    Some(label).filter(|label| is_plain && !label.is_empty())
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! The methods that this crate adds to nodes, their builders and senders.
 
 use crate::call::{CallClient, CallOptions, Callers, ServeError, Service, ServiceOptions};
+use crate::moving::MovingLayer;
 use crate::moving::error::{HandOverError, PortError};
 use crate::moving::ports::{self, Arriving, Departing, ReceivingPort, SendingPort};
 use crate::moving::value::{self, Value, ValuePort, ValueSource, ValueWriter};
-use crate::moving::{MovingLayer, moving};
 use crate::process::{InstantiateError, Process, ProcessHandle};
 use crate::registry::Registry;
 use crate::report::{CallsReport, MovingReport};
-use chunkcomm::layer::{of, settings};
+use chunkcomm::layer::{settings, started};
 use chunkcomm::{Lane, Node, NodeBuilder, OpenError, Peer, Sender};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -254,11 +254,11 @@ impl NodeExt for Node {
     }
 
     fn calls_in_flight(&self) -> Vec<CallsReport> {
-        of::<Callers>(self).report()
+        started::<Callers>(self).map(|it| it.report()).unwrap_or_default()
     }
 
     fn moving_report(&self) -> MovingReport {
-        moving(self).report()
+        started::<MovingLayer>(self).map(|it| it.report()).unwrap_or_default()
     }
 }
 

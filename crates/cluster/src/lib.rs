@@ -53,6 +53,7 @@ mod ext;
 pub mod launch;
 mod moving;
 pub mod process;
+#[doc(hidden)]
 pub mod proto;
 pub mod registry;
 mod report;

@@ -74,6 +74,10 @@ impl Alarm {
 
 /// Waits for `future` at most `limit`. The timer is that of `runtime`, so the caller needs none of
 /// its own.
+///
+/// # Cancel safety
+///
+/// That of `future`.
 pub fn within<F: Future>(
     runtime: &Handle,
     limit: Duration,
@@ -86,6 +90,10 @@ pub fn within<F: Future>(
 }
 
 /// Waits for `duration`.
+///
+/// # Cancel safety
+///
+/// Safe.
 pub async fn pause(duration: Duration) {
     tokio::time::sleep(stretched(duration)).await;
 }

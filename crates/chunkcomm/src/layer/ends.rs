@@ -52,6 +52,12 @@ impl Link {
         self.0.ended().is_none()
     }
 
+    /// Why the session ended, if it has.
+    #[must_use]
+    pub fn ended(&self) -> Option<LinkError> {
+        self.0.ended()
+    }
+
     /// Waits for the end of the session.
     pub fn poll_ended(&self, context: &mut Context<'_>) -> Poll<LinkError> {
         self.0.poll_ended(context)
@@ -363,12 +369,15 @@ impl Expected {
     ///
     /// # Errors
     ///
-    /// The node was closed, or its runtime is gone.
+    /// The node was closed, its runtime is gone, or the name was freed before the call.
     ///
     /// # Cancel safety
     ///
     /// Safe.
     pub async fn take(&self) -> Result<Opened, AcceptError> {
+        if self.ended.load(Ordering::Relaxed) {
+            return Err(AcceptError::Closed);
+        }
         self.table.take(&self.name).await
     }
 

@@ -13,6 +13,12 @@ pub fn of<L: Layer>(node: &Node) -> Arc<L> {
     node.layers().get_or_start()
 }
 
+/// Returns the node's layer of this type, if it was started.
+#[must_use]
+pub fn started<L: Layer>(node: &Node) -> Option<Arc<L>> {
+    node.layers().started()
+}
+
 /// Returns the settings of a layer of a node to be built; the node then starts the layer.
 pub fn settings<L: Layer>(builder: &mut NodeBuilder) -> &mut L::Settings {
     builder.layers().settings::<L>()

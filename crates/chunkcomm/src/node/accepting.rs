@@ -5,7 +5,7 @@ use super::fingerprint::Fingerprint;
 use super::held::Held;
 use super::layers::{Answer, Layers};
 use super::links::{Links, News};
-use super::losses::{Losses, is_reserved};
+use super::losses::{Losses, is_reserved, reported};
 use super::warnings::Warnings;
 use crate::driver::clock;
 use crate::driver::ending::LostChannel;
@@ -54,7 +54,7 @@ pub(super) struct Table {
 /// The table of one node, and its layers, which take the channels with reserved names.
 pub(crate) struct AcceptTable {
     pub(super) table: Mutex<Table>,
-    pub(super) layers: Arc<Layers>,
+    layers: Arc<Layers>,
     /// Notified of each open that is held.
     holds: Arc<Notify>,
     pub(super) warnings: Warnings,
@@ -62,18 +62,17 @@ pub(crate) struct AcceptTable {
 
 impl Acceptor for AcceptTable {
     fn opened(&self, opened: Opened, left: u64) -> Result<(), Box<Opened>> {
-        let reserved = is_reserved(opened.name());
-        let opened = if reserved {
-            match self.layers.opened(opened) {
-                Answer::Taken => return Ok(()),
-                Answer::Refused(opened) => return Err(opened),
-                Answer::Expected(opened) => *opened,
-            }
-        } else {
-            opened
+        let is_of_layer = is_reserved(opened.name());
+        let answer =
+            if is_of_layer { self.layers.opened(opened) } else { Answer::Held(Box::new(opened)) };
+        let (opened, only_expected) = match answer {
+            Answer::Taken => return Ok(()),
+            Answer::Refused(opened) => return Err(opened),
+            Answer::Expected(opened) => (*opened, true),
+            Answer::Held(opened) => (*opened, false),
         };
         let mut table = locked(&self.table);
-        if table.closed || reserved && !table.expected.contains(opened.name()) {
+        if table.closed || only_expected && !table.expected.contains(opened.name()) {
             return Err(Box::new(opened));
         }
         let gave_way = table.held.hold(opened, left)?;
@@ -101,9 +100,10 @@ impl Acceptor for AcceptTable {
     }
 
     fn lost(&self, channels: Vec<LostChannel>) {
+        let channels = reported(channels, &self.layers);
         let mut table = locked(&self.table);
         let closed = table.closed;
-        table.losses.add(channels, closed, &self.layers);
+        table.losses.add(channels, closed);
     }
 
     fn warn(&self, what: &str) {
@@ -121,10 +121,11 @@ impl Acceptor for AcceptTable {
     }
 
     fn ended(&self, link: &Arc<LinkShared>, error: &LinkError, lost: Vec<LostChannel>) {
+        let lost = reported(lost, &self.layers);
         let mut table = locked(&self.table);
         let watching = table.links.remove(link, error, &lost);
         let closed = table.closed;
-        table.losses.add(lost, closed, &self.layers);
+        table.losses.add(lost, closed);
         table.described.retain(|(known, _, _)| !Arc::ptr_eq(known, link));
         let waiting = table.waiting.take();
         drop(table);

@@ -34,6 +34,9 @@ impl Node {
     /// - The name is empty or longer than 255 bytes.
     /// - Values of the type cannot be sent.
     ///
+    /// Names that begin with a zero byte or `chunkcomm.` are for [layers](crate::layer): no loss on
+    /// them is reported to the program, and a peer without the layer refuses those with a zero byte.
+    ///
     /// Whether the peer accepts is not known yet: if it refuses, a later call on the sender
     /// fails.
     ///

@@ -42,17 +42,21 @@ pub trait Layer: Hooks + Sized {
     /// nodes must start the layer when they are built.
     const VERSIONS: (u16, u16);
 
-    /// Beginnings of the names of the layer's channels. Each begins with a zero byte.
+    /// Beginnings of the names of the layer's channels. Each begins with a zero byte, and none with
+    /// a name of another layer.
     const NAMES: &'static [&'static str];
 
-    /// Starts the layer of a node.
+    /// Starts the layer of a node. At its first use in several threads at once more than one may be
+    /// started; all but one are dropped.
     fn start(settings: Self::Settings, site: Site) -> Self;
 }
 
 /// Calls of a node to its layers, on the threads of links: none of them may wait.
 pub trait Hooks: Send + Sync + 'static {
-    /// Takes a channel that a peer opened under one of the layer's names.
-    fn opened(&self, opened: Opened) -> Answer;
+    /// Takes a channel that a peer opened under one of the layer's names. By default it is refused.
+    fn opened(&self, opened: Opened) -> Answer {
+        Answer::Refused(Box::new(opened))
+    }
 
     /// Returns whether the node reports that messages of a channel of the layer may not have
     /// arrived. `unknown`: those of them that were not acknowledged. By default the layer has
@@ -76,8 +80,11 @@ pub trait Hooks: Send + Sync + 'static {
 pub enum Answer {
     /// The layer has it.
     Taken,
-    /// An [`Expected`](crate::layer::Expected) of its name takes it; where nobody expects the name, it is refused.
+    /// An [`Expected`](crate::layer::Expected) of its name takes it; where nobody expects the name,
+    /// it is refused.
     Expected(Box<Opened>),
+    /// It is held for an [`accept`](Node::accept), as the program's channels are.
+    Held(Box<Opened>),
     /// It is refused.
     Refused(Box<Opened>),
 }
@@ -208,7 +215,14 @@ impl LayerToStart {
 
 fn start<L: Layer>(settings: &(dyn Any + Send + Sync), site: Site) -> Installed {
     let settings = settings.downcast_ref::<L::Settings>();
-    Installed::new(L::start(settings.cloned().unwrap_or_default(), site))
+    let settings = settings.expect("the settings of a layer have its type");
+    Installed::of(Arc::new(L::start(settings.clone(), site)))
+}
+
+/// The layer of this type among those that were started.
+fn find<L: Layer>(started: &[Installed]) -> Option<Arc<L>> {
+    let mut layers = started.iter().map(|it| Arc::clone(&it.layer));
+    layers.find_map(|layer| layer.downcast::<L>().ok())
 }
 
 /// A layer of a node.
@@ -219,8 +233,7 @@ struct Installed {
 }
 
 impl Installed {
-    fn new<L: Layer>(layer: L) -> Installed {
-        let layer = Arc::new(layer);
+    fn of<L: Layer>(layer: Arc<L>) -> Installed {
         Installed { hooks: Arc::clone(&layer) as _, layer, names: L::NAMES }
     }
 }
@@ -257,16 +270,24 @@ impl Layers {
     }
 
     pub(crate) fn get_or_start<L: Layer>(&self) -> Arc<L> {
-        let mut started = locked(&self.started);
-        let mut layers = started.iter().map(|it| Arc::clone(&it.layer));
-        if let Some(layer) = layers.find_map(|layer| layer.downcast::<L>().ok()) {
+        if let Some(layer) = self.started() {
             return layer;
         }
         let own = Handle::try_current().unwrap_or_else(|_| self.runtime.clone());
-        let installed = Installed::new(L::start(L::Settings::default(), self.site(own)));
-        let layer = Arc::clone(&installed.layer);
-        started.push(installed);
-        layer.downcast().expect("it was made of this type above")
+        // Without the lock: a layer may ask the node while it starts.
+        let layer = Arc::new(L::start(L::Settings::default(), self.site(own)));
+        let mut started = locked(&self.started);
+        if let Some(other) = find(&started) {
+            drop(started);
+            return other;
+        }
+        started.push(Installed::of(Arc::clone(&layer)));
+        layer
+    }
+
+    /// The layer of this type, if it was started.
+    pub(crate) fn started<L: Layer>(&self) -> Option<Arc<L>> {
+        find(&locked(&self.started))
     }
 
     /// The layer of the channel with this name.

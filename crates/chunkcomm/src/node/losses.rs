@@ -9,9 +9,10 @@ use std::sync::Arc;
 /// Most channels that are remembered: 1024.
 const CHANNELS_MAX: usize = 1024;
 
-/// Beginnings of the channel names of the crates that stand on this one. The first have errors of
-/// their own for lost messages, the others for channels that nobody accepts.
+/// Beginning of the names of a layer's channels that nodes accept as the program's.
 const OF_LAYERS: &str = "chunkcomm.";
+
+/// Beginning of the channel names of the crates that stand on this one.
 const OF_CRATES: &str = "chunkcomm-";
 
 /// Most channels that a node names at its end: 4.
@@ -27,16 +28,13 @@ pub(super) struct Losses {
 }
 
 impl Losses {
-    pub(super) fn add(&mut self, lost: Vec<LostChannel>, closing: bool, layers: &Layers) {
+    /// Adds losses that the node reports; see [`reported`].
+    pub(super) fn add(&mut self, lost: Vec<LostChannel>, closing: bool) {
         if lost.is_empty() {
             return;
         }
         self.channels.retain(|(it, closing)| *closing || !it.shared.is_told());
-        let is_reported = |it: &LostChannel| match &*it.shared.name {
-            name if is_reserved(name) => layers.reports_loss(name, it.left.account.unknown()),
-            name => !name.starts_with(OF_LAYERS),
-        };
-        self.channels.extend(lost.into_iter().filter(is_reported).map(|it| (it, closing)));
+        self.channels.extend(lost.into_iter().map(|it| (it, closing)));
         while !closing && self.channels.len() > CHANNELS_MAX {
             self.channels.pop_front();
             self.forgotten += 1;
@@ -44,9 +42,9 @@ impl Losses {
     }
 
     /// Adds a loss unless it is known already.
-    pub(super) fn add_new(&mut self, lost: LostChannel, layers: &Layers) {
+    pub(super) fn add_new(&mut self, lost: LostChannel) {
         if !self.channels.iter().any(|(known, _)| Arc::ptr_eq(&known.shared, &lost.shared)) {
-            self.add(vec![lost], true, layers);
+            self.add(vec![lost], true);
         }
     }
 
@@ -67,7 +65,7 @@ impl Losses {
 
     /// Returns, in one line, the losses of a gone node that no call has reported.
     pub(super) fn untold(&self) -> Option<String> {
-        let is_untold = |it: &&LostChannel| !it.shared.is_told() && !tells_itself(&it.shared.name);
+        let is_untold = |it: &&LostChannel| !it.shared.is_told() && !is_of_crates(&it.shared.name);
         let untold = || self.channels.iter().map(|(it, _)| it).filter(is_untold);
         let messages: u64 = untold().map(|it| it.left.account.unknown()).sum();
         if messages == 0 {
@@ -88,10 +86,28 @@ impl Losses {
     }
 }
 
-/// Returns whether this channel needs no warning while nobody accepts it, nor for losses that no
-/// call has reported: its layer has errors of its own.
+/// Returns whether this channel is not the program's: of a layer, or of a crate that stands on this
+/// one. Those have errors of their own.
 pub(super) fn tells_itself(name: &str) -> bool {
-    name.starts_with(OF_LAYERS) || name.starts_with(OF_CRATES)
+    is_reserved(name) || name.starts_with(OF_LAYERS) || is_of_crates(name)
+}
+
+/// Returns whether this channel is one of the crates that stand on this one.
+pub(super) fn is_of_crates(name: &str) -> bool {
+    name.starts_with(OF_CRATES)
+}
+
+/// Returns those of the lost channels that the node reports. Of a layer's channels the layer
+/// decides: called without a lock.
+pub(super) fn reported(mut lost: Vec<LostChannel>, layers: &Layers) -> Vec<LostChannel> {
+    lost.retain(|it| {
+        let name = &it.shared.name;
+        if name.starts_with(OF_LAYERS) {
+            return false;
+        }
+        !is_reserved(name) || layers.reports_loss(name, it.left.account.unknown())
+    });
+    lost
 }
 
 /// Returns whether this name is reserved for layers; see [`crate::layer`].

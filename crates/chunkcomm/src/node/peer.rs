@@ -133,6 +133,10 @@ impl Peer {
 
     /// Waits until more than `seen` connections were lost or attempts at another one failed;
     /// returns their number.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
     pub async fn troubled(&self, seen: u64) -> u64 {
         poll_fn(|context| self.link.poll_trouble(seen, context)).await
     }

@@ -22,7 +22,7 @@ impl AcceptTable {
 
     /// Adds the messages that are lost with a stream that was given up.
     pub(super) fn add_lost(&self, lost: Option<LostChannel>) {
-        locked(&self.table).losses.add(lost.into_iter().collect(), true, &self.layers);
+        locked(&self.table).losses.add(lost.into_iter().collect(), true);
     }
 
     /// Waits for a session with a peer of this name.
@@ -46,7 +46,7 @@ impl AcceptTable {
         for sender in logs.iter().filter(|it| it.stored() < it.storing()) {
             let link = LinkError::new(String::new(), LinkCause::Closed);
             let lost = LostChannel::new(sender, sender.storing(), &link);
-            table.losses.add_new(lost, &self.layers);
+            table.losses.add_new(lost);
         }
     }
 
@@ -56,6 +56,6 @@ impl AcceptTable {
         let streams = std::mem::take(&mut locked(&self.table).streams);
         let lost: Vec<LostChannel> =
             streams.iter().filter_map(Weak::upgrade).filter_map(|it| give_up(&it)).collect();
-        locked(&self.table).losses.add(lost, true, &self.layers);
+        locked(&self.table).losses.add(lost, true);
     }
 }

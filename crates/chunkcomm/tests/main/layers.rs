@@ -172,3 +172,33 @@ fn values_may_learn_the_link_by_which_they_came() {
         assert!(layer::arriving().is_none(), "nothing is decoded now");
     });
 }
+
+/// A layer that uses another one while it starts.
+struct Upper;
+
+impl Layer for Upper {
+    type Settings = ();
+
+    const NAME: &'static str = "test.upper";
+    const VERSIONS: (u16, u16) = (1, 1);
+    const NAMES: &'static [&'static str] = &[];
+
+    fn start((): (), site: Site) -> Upper {
+        let node = site.node.upgrade().unwrap();
+        assert!(layer::started::<Greeter>(&node).is_none());
+        let _lower = layer::of::<Greeter>(&node);
+        assert_eq!(layer::links(&node).len(), 1);
+        Upper
+    }
+}
+
+impl Hooks for Upper {}
+
+#[test]
+fn a_layer_may_use_the_node_and_another_layer_while_it_starts() {
+    on_one_thread(async {
+        let pair = pair().await;
+        let _upper = layer::of::<Upper>(&pair.a);
+        assert!(layer::started::<Greeter>(&pair.a).is_some());
+    });
+}

@@ -2,7 +2,7 @@
 
 use super::WeakCluster;
 use crate::sync::locked;
-use chunkcomm::layer::{self, Answer, Hooks, Layer, Opened, Site};
+use chunkcomm::layer::{self, Hooks, Layer, Site};
 use chunkcomm::{Node, Peer};
 use std::sync::Mutex;
 
@@ -35,11 +35,7 @@ impl Layer for ClusterLayer {
     }
 }
 
-impl Hooks for ClusterLayer {
-    fn opened(&self, opened: Opened) -> Answer {
-        Answer::Refused(Box::new(opened))
-    }
-}
+impl Hooks for ClusterLayer {}
 
 /// Returns the version of the words between this node and `peer`.
 pub(super) fn version(peer: &Peer) -> u16 {

@@ -4,6 +4,7 @@ use super::line::WORDS_CHANNEL;
 use super::{Moving, home};
 use crate::process::Processes;
 use crate::registry::Registry;
+use crate::report::MovingReport;
 use chunkcomm::Node;
 use chunkcomm::layer::{self, Answer, Hooks, Layer, Opened, Site};
 use std::sync::Arc;
@@ -23,6 +24,12 @@ pub(crate) struct Settings {
 /// Returns the state of a node about ends that move and about processes.
 pub(crate) fn moving(node: &Node) -> Arc<Moving> {
     Arc::clone(&layer::of::<MovingLayer>(node).0)
+}
+
+impl MovingLayer {
+    pub(crate) fn report(&self) -> MovingReport {
+        self.0.report()
+    }
 }
 
 impl Layer for MovingLayer {

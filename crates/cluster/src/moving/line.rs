@@ -4,13 +4,13 @@
 use super::Moving;
 use crate::process::words::ProcessWord;
 use crate::proto::custody::Word;
-use chunkcomm::layer::{Link, Next, Opened, Outcome, RawReceiver, share_last_woken};
+use chunkcomm::layer::{Link, Next, Opened, Outcome, RawReceiver, WordSender, share_last_woken};
 use chunkcomm::{LinkError, SendError, with_causes};
 use chunkcomm_proto::codec;
 use serde::{Deserialize, Serialize};
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -50,7 +50,9 @@ pub(crate) struct Line {
     pub(crate) number: u64,
     pub(crate) link: Link,
     words: UnboundedSender<LineWord>,
-    waiting: Arc<Waiting>,
+    waiting: Waiting,
+    /// Whether the peer has opened its channel of words.
+    heard: AtomicBool,
 }
 
 /// Counters of the words that wait to be sent.
@@ -86,7 +88,7 @@ impl Waiting {
     }
 
     fn end(&self) {
-        self.over.store(true, Ordering::Release);
+        self.over.store(true, Ordering::Relaxed);
         self.fewer.notify_waiters();
     }
 }
@@ -97,23 +99,27 @@ pub(crate) type Saying = Arc<Line>;
 impl Line {
     pub(super) fn start(moving: &Arc<Moving>, number: u64, link: &Link) -> Arc<Line> {
         let (words, to_say) = unbounded_channel();
-        let waiting = Arc::<Waiting>::default();
-        let line =
-            Arc::new(Line { number, link: link.clone(), words, waiting: Arc::clone(&waiting) });
+        let line = Arc::new(Line {
+            number,
+            link: link.clone(),
+            words,
+            waiting: Waiting::default(),
+            heard: AtomicBool::new(false),
+        });
         let (moving, kept) = (Arc::downgrade(moving), Arc::clone(&line));
         let runtime = moving.upgrade().map(|moving| moving.runtime.clone());
         let task = async move {
             let link = kept.link.clone();
             let mut ended = std::pin::pin!(poll_fn(|context| link.poll_ended(context)));
-            let speaking = speak(link.clone(), to_say, waiting);
-            let end = tokio::select! {
+            let speaking = speak(&moving, &kept, to_say);
+            let error = tokio::select! {
                 biased;
-                error = &mut ended => LineEnd::Lost(error),
-                end = speaking => end,
+                error = &mut ended => error,
+                error = speaking => error,
             };
             kept.waiting.end();
             if let Some(moving) = moving.upgrade() {
-                moving.line_ended(&kept, &end);
+                moving.line_ended(&kept, &error);
             }
         };
         if let Some(runtime) = runtime {
@@ -121,11 +127,6 @@ impl Line {
             share_last_woken();
         }
         line
-    }
-
-    /// Whether nothing is sent on it any more.
-    pub(crate) fn is_over(&self) -> bool {
-        self.waiting.over.load(Ordering::Acquire)
     }
 
     /// Sends a word, in order, as soon as possible.
@@ -145,6 +146,7 @@ impl Line {
         if !opened.is_words(WORDS_SCHEMA) {
             return Err(Box::new(opened));
         }
+        self.heard.store(true, Ordering::Release);
         let (line, weak) = (Arc::clone(self), Arc::downgrade(moving));
         let mut words = opened.into_receiver();
         moving.runtime.spawn(async move {
@@ -202,60 +204,90 @@ async fn next_word(words: &mut RawReceiver) -> Option<LineWord> {
     }
 }
 
-/// Why nothing is sent on a line any more.
-pub(crate) enum LineEnd {
-    /// The session has ended, or the peer's words make no sense.
-    Lost(LinkError),
-    /// The peer takes no words: its node has no ends and runs no processes.
-    Refused(LinkError),
+/// A word that a peer without this layer does not answer. The peer has no ends, and runs no
+/// processes.
+pub(super) enum Unanswered {
+    Settle(u64),
+    Create { id: u64, hops: Vec<u64> },
 }
 
-impl LineEnd {
-    pub(crate) fn error(&self) -> &LinkError {
-        match self {
-            LineEnd::Lost(error) | LineEnd::Refused(error) => error,
+impl Unanswered {
+    fn of(word: &LineWord) -> Option<Unanswered> {
+        match word {
+            LineWord::Custody(Word::Settle(hop)) => Some(Unanswered::Settle(*hop)),
+            LineWord::Process(ProcessWord::Create(create)) => {
+                Some(Unanswered::Create { id: create.id, hops: create.hops.clone() })
+            }
+            // All others answer what the peer's layer said.
+            _ => None,
         }
     }
 }
 
-/// Sends the waiting words, many at once; returns the reason that ends it.
+/// Sends the waiting words, many at once; returns the error that ends the line.
+///
+/// A peer may have no layer for them yet, and refuse their channel. They are then answered in its
+/// place, and the next word opens another channel.
 async fn speak(
-    link: Link,
+    moving: &Weak<Moving>,
+    line: &Line,
     mut to_say: UnboundedReceiver<LineWord>,
-    waiting: Arc<Waiting>,
-) -> LineEnd {
-    let gone = || LineEnd::Lost(link.closed());
-    let Some(first) = to_say.recv().await else { return gone() };
-    let mut sender = match link.open_words(WORDS_CHANNEL, WORDS_SCHEMA) {
-        Ok(sender) => sender,
-        Err(error) => return LineEnd::Lost(error),
-    };
+) -> LinkError {
+    loop {
+        let Some(first) = to_say.recv().await else { return line.link.closed() };
+        let mut sender = match line.link.open_words(WORDS_CHANNEL, WORDS_SCHEMA) {
+            Ok(sender) => sender,
+            Err(error) => return error,
+        };
+        let mut unanswered = Vec::new();
+        let spoken = speak_on(&mut sender, line, first, &mut to_say, &mut unanswered).await;
+        match spoken {
+            SendError::Closed => return line.link.closed(),
+            SendError::Refused(_) => {
+                let Some(moving) = moving.upgrade() else { return line.link.closed() };
+                moving.refused(line, unanswered);
+            }
+            error => {
+                let why = with_causes(&error);
+                return line.link.gone(format!("it takes no word of ends and processes: {why}"));
+            }
+        }
+    }
+}
+
+/// Sends words on one channel until that fails; `Closed` when there will be no more. Adds those
+/// that count as unanswered if the channel is refused.
+async fn speak_on(
+    sender: &mut WordSender,
+    line: &Line,
+    first: LineWord,
+    to_say: &mut UnboundedReceiver<LineWord>,
+    unanswered: &mut Vec<Unanswered>,
+) -> SendError {
     let mut next = Some(first);
     loop {
         while let Some(word) = next {
-            if let Err(error) = sender.send(&word).await {
-                return not_taken(&link, &error);
+            if line.heard.load(Ordering::Acquire) {
+                // The peer speaks, so it has the layer.
+                unanswered.clear();
+            } else {
+                unanswered.extend(Unanswered::of(&word));
             }
-            waiting.remove(&word);
+            let sent = sender.send(&word).await;
+            line.waiting.remove(&word);
+            if let Err(error) = sent {
+                return error;
+            }
             next = to_say.try_recv().ok();
         }
-        waiting.fewer.notify_waiters();
+        line.waiting.fewer.notify_waiters();
         sender.urgent();
         next = tokio::select! {
             word = to_say.recv() => word,
-            error = sender.failed() => return not_taken(&link, &error),
+            error = sender.failed() => return error,
         };
         if next.is_none() {
-            return gone();
+            return SendError::Closed;
         }
-    }
-}
-
-fn not_taken(link: &Link, error: &SendError) -> LineEnd {
-    let why = format!("it takes no word of ends and processes: {}", with_causes(error));
-    let error_of_link = link.gone(why);
-    match error {
-        SendError::Refused(_) => LineEnd::Refused(error_of_link),
-        _ => LineEnd::Lost(error_of_link),
     }
 }

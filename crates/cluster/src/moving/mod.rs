@@ -19,14 +19,14 @@ pub(crate) use layer::{MovingLayer, moving};
 pub(crate) use line::{LineWord, Saying};
 
 use crate::process::Processes;
-use crate::proto::custody::{Custody, Event, Fate, Origin};
+use crate::proto::custody::{Custody, Event, Fate, Origin, Word};
 use crate::report::MovingReport;
 use crate::sync::locked;
-use chunkcomm::Node;
 use chunkcomm::layer::{Link, Opened, RawSender, Site, Watch, WeakNode, share_last_woken};
+use chunkcomm::{LinkError, Node};
 use chunkcomm_proto::causes::with_causes;
 use home::Homes;
-use line::{Line, LineEnd, WORDS_CHANNEL};
+use line::{Line, Unanswered, WORDS_CHANNEL};
 use std::sync::{Arc, Mutex, OnceLock};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -214,15 +214,32 @@ impl Moving {
         self.homes.end_all("the runtime that drove the node is gone");
     }
 
+    /// Answers words in the place of a peer that has no layer for them.
+    fn refused(self: &Arc<Self>, line: &Line, unanswered: Vec<Unanswered>) {
+        for word in unanswered {
+            match word {
+                Unanswered::Settle(hop) => {
+                    self.custody(|it| it.handle_word(line.number, Word::Settled(hop)));
+                }
+                Unanswered::Create { id, hops } => {
+                    for hop in hops {
+                        let fate = Fate::Dropped { by: line.link.name().to_owned() };
+                        self.custody(|it| it.handle_word(line.number, Word::Done(hop, fate)));
+                    }
+                    self.processes.refused(line.number, id);
+                }
+            }
+        }
+    }
+
     /// Ends a line: nothing is sent on it any more.
-    fn line_ended(self: &Arc<Self>, line: &Arc<Line>, ended: &LineEnd) {
-        let error = ended.error();
+    fn line_ended(self: &Arc<Self>, line: &Arc<Line>, error: &LinkError) {
         let why = with_causes(error);
         self.custody(|custody| {
             // Under one lock: between the two, a caller that finds no line could not name the cause.
             locked(&self.lines).there.retain(|it| it.number != line.number);
             custody.handle_link_ended(line.number, &why);
         });
-        self.processes.line_ended(line.number, ended);
+        self.processes.line_ended(line.number, error);
     }
 }

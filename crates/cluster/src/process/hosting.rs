@@ -4,7 +4,6 @@ use super::context::ProcessContext;
 use super::panics::catch;
 use super::registering::{Entry, Running};
 use super::words::{Create, End, ProcessWord};
-use crate::moving::line::LineEnd;
 use crate::moving::{LineWord, Moving, Saying};
 use crate::proto::custody::{Fate, Origin, cut};
 use crate::registry::Registry;
@@ -69,9 +68,9 @@ impl Processes {
         let id = asked.last;
         asked.waiting.insert(id, (line.number, told));
         drop(asked);
-        if line.is_over() {
-            // The line has ended, perhaps before it could find this process.
-            self.ended(line.number, id, Err(line.link.closed()));
+        if let Some(error) = line.link.ended() {
+            // The line may have ended before it could find this process.
+            self.ended(line.number, id, Err(error));
         }
         (id, ended)
     }
@@ -101,19 +100,21 @@ impl Processes {
         }
     }
 
+    /// Ends a process that was asked of a node without processes.
+    pub(crate) fn refused(&self, line: u64, id: u64) {
+        self.ended(line, id, Ok(End::Differs(None)));
+    }
+
     /// Ends a line: processes that were asked for on it are lost, and those that run for its other
     /// side end.
-    pub(crate) fn line_ended(&self, line: u64, end: &LineEnd) {
+    pub(crate) fn line_ended(&self, line: u64, error: &LinkError) {
         let mut asked = locked(&self.asked);
         let lost: Vec<u64> =
             asked.waiting.iter().filter(|(_, it)| it.0 == line).map(|(id, _)| *id).collect();
         let lost: Vec<_> = lost.iter().filter_map(|id| asked.waiting.remove(id)).collect();
         drop(asked);
         for (_, told) in lost {
-            let _ = told.send(match end {
-                LineEnd::Lost(error) => Err(error.clone()),
-                LineEnd::Refused(_) => Ok(End::Differs(None)),
-            });
+            let _ = told.send(Err(error.clone()));
         }
         for (key, hosted) in &*locked(&self.hosted) {
             if key.0 == line && !hosted.detached {

@@ -5,7 +5,7 @@ use chunkcomm::{Address, Node, Peer, SendError};
 use chunkcomm_cluster::process::{Failure, InstantiateError, ProcessError};
 use chunkcomm_cluster::{
     Arriving, Departing, MovingReport, NodeBuilderExt, NodeExt, PortError, Process, ReceivingPort,
-    Registry, SendingPort, ValueWriter,
+    Registry, SenderExt, SendingPort, ValueWriter,
 };
 use chunkcomm_testkit::raw::RawPeer;
 use chunkcomm_testkit::{
@@ -572,5 +572,66 @@ fn who_creates_processes_that_a_peer_does_not_take_waits() {
             assert!(handles.len() < 100, "nothing waits");
         }
         assert!(handles.len() > 40, "{} of 100 kB each", handles.len());
+    });
+}
+
+/// Two nodes that have no layer for words yet: `here` asks for processes that `there` does not run.
+async fn plain_pair() -> (Node, Node, Peer) {
+    let there = Node::builder().name("there").listen(tcp()).build().await.unwrap();
+    let here = Node::builder().name("here").build().await.unwrap();
+    let peer = here.connect(&there.addresses()[0]).await.unwrap();
+    (here, there, peer)
+}
+
+#[test]
+fn a_refusal_of_words_concerns_no_end_that_is_on_its_way() {
+    on_both(|| async {
+        let (here, there, peer) = plain_pair().await;
+        let programs = programs();
+        let mut ways = here.open::<SendingPort<u64>>(&peer, "ways").await.unwrap();
+        let (there_end, mut from) = here.sending_port().unwrap();
+        ways.hand_over(there_end).await.unwrap();
+        // The peer has not decoded the end: it refuses the words of the process.
+        let asked = here.instantiate(&peer, &programs.fail, "anyhow".to_owned()).await.unwrap();
+        let error = limited(asked).await.unwrap_err();
+        assert_eq!(error.to_string(), "there has no process \"fail\"");
+        let (_, mut ends) = limited(there.accept::<SendingPort<u64>>("ways")).await.unwrap();
+        let end = limited(ends.recv()).await.unwrap().unwrap();
+        limited(end.connect()).await.unwrap().send_now(&7).await.unwrap();
+        assert_eq!(limited(from.recv()).await.unwrap(), Some(7));
+    });
+}
+
+#[test]
+fn ends_in_the_input_of_a_refused_process_are_dropped_there() {
+    on_one_thread(async {
+        let (here, _there, peer) = plain_pair().await;
+        let (out, mut from) = here.sending_port().unwrap();
+        let asked = here.instantiate(&peer, &programs().count, out).await.unwrap();
+        assert!(limited(asked).await.is_err());
+        let error = limited(from.recv()).await.unwrap_err();
+        assert!(matches!(&error, PortError::Dropped { by } if by == "there"), "{error}");
+    });
+}
+
+#[test]
+fn a_peer_that_begins_to_speak_while_it_refuses_is_heard() {
+    on_both(|| async {
+        for _ in 0..20 {
+            let (here, there, peer) = plain_pair().await;
+            let programs = programs();
+            let mut ways = here.open::<SendingPort<u64>>(&peer, "ways").await.unwrap();
+            let (end, _from) = here.sending_port().unwrap();
+            ways.hand_over(end).await.unwrap();
+            let first = here.instantiate(&peer, &programs.fail, String::new()).await.unwrap();
+            // By decoding the end it gets the layer, and says that the end arrived.
+            let (_, mut ends) = limited(there.accept::<SendingPort<u64>>("ways")).await.unwrap();
+            let _end = limited(ends.recv()).await.unwrap().unwrap();
+            let second = here.instantiate(&peer, &programs.fail, String::new()).await.unwrap();
+            for asked in [first, second] {
+                let error = limited(asked).await.unwrap_err();
+                assert!(matches!(error, ProcessError::Differs { .. }), "{error}");
+            }
+        }
     });
 }
