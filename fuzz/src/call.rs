@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chunkcomm::proto::Time;
+use chunkcomm::proto::packet::Lane;
 use chunkcomm_cluster::proto::call::calls::{Calls, Look, Then};
 use chunkcomm_cluster::proto::call::serving::{Cancelled, Key, Serving, Verdict};
-use chunkcomm_cluster::proto::call::wire::{HEAD_BYTES, Kind, Request, self};
+use chunkcomm_cluster::proto::call::wire::{self, HEAD_BYTES, Kind, Request};
 use chunkcomm_cluster::proto::call::{ERROR_TEXT_BYTES_MAX, cut};
-use chunkcomm::proto::packet::Lane;
 
 use crate::deeds::Deeds;
 

@@ -1,7 +1,7 @@
 //! Helpers that the tests of all crates share. [`Pair`] and [`pair`] give two nodes and their link.
 #![allow(clippy::unwrap_used)]
 
-#[cfg(feature = "tls")]
+#[cfg(feature = "authority")]
 pub mod authority;
 pub mod events;
 mod host;

@@ -41,7 +41,8 @@ const CRATES: &[Floors] = &[
     Floors {
         krate: "cluster",
         floors: &[
-            &["proto", "report", "sync"],
+            &["proto"],
+            &["report", "sync"],
             &["launch", "registry", "moving", "process"],
             &["call"],
             &["cluster"],
@@ -83,15 +84,33 @@ impl Floors {
         self.floors.iter().position(|floor| floor.contains(&folder))
     }
 
-    /// The folders of the crate that `source` names outside its tests and comments.
-    fn imports<'a>(&self, source: &'a str) -> BTreeSet<&'a str> {
+    /// The folder of a name that the crate's root exports.
+    fn home_of<'a>(&self, root: &'a str, name: &str) -> Option<&'a str> {
+        let exports = root.split("pub use ").skip(1).filter_map(|rest| rest.split_once(';'));
+        let mut exports = exports.map(|(export, _)| export.trim_start_matches("crate::"));
+        let is_it = |word: &str| word == name;
+        let export = exports.find(|it| it.split(|c: char| !is_of_name(c)).any(is_it));
+        export?.split("::").next().filter(|folder| self.floor(folder).is_some())
+    }
+
+    /// The folders of the crate that `source` names outside its tests and comments; `root` is its
+    /// `lib.rs`.
+    fn imports<'a>(&self, source: &'a str, root: &'a str) -> BTreeSet<&'a str> {
         let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
         let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
         let named = lines.flat_map(|line| line.split("crate::").skip(1));
         let folders =
             named.map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next());
-        folders.map(Option::unwrap).filter(|folder| self.floor(folder).is_some()).collect()
+        let folders = folders.map(Option::unwrap).map(|folder| match self.floor(folder) {
+            Some(_) => Some(folder),
+            None => self.home_of(root, folder),
+        });
+        folders.flatten().collect()
     }
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
 }
 
 /// The first folder of a source of a crate, or its own name without `.rs`.
@@ -104,7 +123,10 @@ fn imports_run_downwards_in_every_crate() {
     let mut upwards = Vec::new();
     for floors in CRATES {
         let folder = format!("{}/src", floors.krate);
-        for source in sources(&folder, 10) {
+        let sources = sources(&folder, 10);
+        let root = sources.iter().find(|it| it.ends_with("src/lib.rs")).unwrap();
+        let root = read_to_string(root).unwrap();
+        for source in &sources {
             let path = source.to_str().unwrap().replace('\\', "/");
             let (_, path) = path.split_once(&format!("{folder}/")).unwrap();
             let own = folder_of(path);
@@ -112,8 +134,10 @@ fn imports_run_downwards_in_every_crate() {
                 assert!(floors.outside.contains(&own), "{folder}/{path} is on no floor");
                 continue;
             };
-            let text = read_to_string(&source).unwrap();
-            let above = floors.imports(&text).into_iter();
+            let text = read_to_string(source).unwrap();
+            // At the top of a crate `super` is its root.
+            let text = if path.contains('/') { text } else { text.replace("super::", "crate::") };
+            let above = floors.imports(&text, &root).into_iter();
             let above = above.filter(|folder| floors.floor(folder) > Some(floor));
             upwards.extend(above.map(|above| format!("{folder}/{path} imports {above}")));
         }
@@ -143,8 +167,10 @@ fn the_root_of_chunkcomm_has_few_names() {
 
 #[test]
 fn imports_are_found_outside_comments_and_tests() {
-    let source = "use crate::moving::Held;\n// crate::call\nfn f() { crate::cluster::join() }\n\
+    let source = "use crate::moving::Held;\n// crate::call\nfn f(_: crate::Node) { crate::cluster::join() }\n\
+                  use crate::NodeExt;\n\
                   #[cfg(test)]\nmod tests {\n    use crate::process::x;\n}\n";
     let floors = CRATES.iter().find(|it| it.krate == "cluster").unwrap();
-    assert_eq!(floors.imports(source), BTreeSet::from(["cluster", "moving"]));
+    let root = "pub use ext::{NodeExt, SenderExt};\npub use chunkcomm::Node;\n";
+    assert_eq!(floors.imports(source, root), BTreeSet::from(["cluster", "ext", "moving"]));
 }

@@ -32,6 +32,11 @@ const ABOVE: &[&str] = &[
     "crate::moving",
     "crate::cluster",
     "crate::process",
+    "crate::sync",
+    "crate::ext",
+    "crate::launch",
+    "crate::registry",
+    "chunkcomm::",
 ];
 
 /// Collections without a fixed order.

@@ -20,6 +20,7 @@ use crate::proto::liveness::Silence;
 pub(super) use checks::setting;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+#[cfg(feature = "tls")]
 use std::sync::Arc;
 use std::time::Duration;
 
