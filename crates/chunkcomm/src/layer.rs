@@ -31,6 +31,8 @@
 //! peer without the layer costs no wait. A name may have a label for people between two zero
 //! bytes (`"\0the channel of a port\0..."`): errors show the label.
 //!
+//! The names that begin with `"\0duplex/"` are the node's own: those of the ways back of duplexes.
+//!
 //! A layer holds the node by [`WeakNode`]. Otherwise the node would never end.
 
 mod ends;

@@ -66,6 +66,7 @@
 //! | make a node and meet others | [`Node`], [`NodeBuilder`], [`Address`], [`Peer`], [`Credential`] |
 //! | send and receive values | [`Sender`], [`Receiver`], [`SelectAll`], [`ChannelOptions`], [`Lane`] |
 //! | send and receive bytes | [`BytesSender`], [`BytesReceiver`] |
+//! | send and receive on one thing | [`Duplex`], [`BytesDuplex`] |
 //! | deliver across restarts | [`Redelivery`], [`Fsync`] |
 //! | decide when packets leave | [`Policy`] |
 //! | see what goes on | [`stats`], [`FlushReason`], [`explain`], [`LinkEvents`], [`LinkEvent`] |
@@ -113,8 +114,10 @@ mod transport;
 
 pub use address::Address;
 pub use channel::ChannelOptions;
+pub use channel::bytes_duplex::BytesDuplex;
 pub use channel::bytes_receiver::BytesReceiver;
 pub use channel::bytes_sender::BytesSender;
+pub use channel::duplex::Duplex;
 pub use channel::receiver::Receiver;
 pub use channel::select_all::SelectAll;
 pub use channel::sender::Sender;

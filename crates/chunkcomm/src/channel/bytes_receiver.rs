@@ -19,8 +19,8 @@ use std::task::{Context, Poll, ready};
 pub struct BytesReceiver {
     end: RxEnd,
     peer: Peer,
-    /// The channel's fingerprint, as its sender opened it.
-    fingerprint: u64,
+    /// The channel's fingerprint, as its sender opened it; `None` in a duplex.
+    fingerprint: Option<u64>,
     turn: Turn,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Debug for BytesReceiver {
 impl BytesReceiver {
     calls_of_every_receiver!();
 
-    pub(crate) fn new(end: RxEnd, peer: Peer, fingerprint: u64) -> BytesReceiver {
+    pub(crate) fn new(end: RxEnd, peer: Peer, fingerprint: Option<u64>) -> BytesReceiver {
         BytesReceiver { end, peer, fingerprint, turn: Turn::default() }
     }
 
@@ -239,10 +239,13 @@ impl BytesReceiver {
     /// the receiver is dropped.
     ///
     /// For code that waits for a channel's first message and may itself be dropped
-    /// meanwhile: dropping the receiver would stop the sender.
+    /// meanwhile: dropping the receiver would stop the sender. The receiver of a duplex is only
+    /// dropped: its peer already has the way back.
     pub fn give_back(self) {
         let BytesReceiver { end, peer, fingerprint, .. } = self;
-        peer.node().give_back(end, fingerprint);
+        if let Some(fingerprint) = fingerprint {
+            peer.node().give_back(end, fingerprint);
+        }
     }
 
     /// Puts the bytes of all further messages into `landing`, in order and concatenated.

@@ -1,5 +1,5 @@
-//! The calls that all senders or all receivers have in common: here once, since their
-//! promises are the same.
+//! The calls that all senders, all receivers or all duplexes have in common: here once, since
+//! their promises are the same.
 
 /// The calls of a sender whose field `tx` is its [`Tx`](super::tx::Tx).
 macro_rules! calls_of_every_sender {
@@ -174,4 +174,113 @@ macro_rules! calls_of_every_receiver {
     };
 }
 
-pub(super) use {calls_of_every_receiver, calls_of_every_sender, calls_of_every_sink};
+/// The calls of every duplex, whose halves are its fields `sender` and `receiver`.
+macro_rules! calls_of_every_duplex {
+    ($sender:ty) => {
+        /// The peer at the other end.
+        #[must_use]
+        pub fn peer(&self) -> &Peer {
+            self.sender.peer()
+        }
+
+        /// The name of the duplex.
+        #[must_use]
+        pub fn name(&self) -> &str {
+            self.sender.name()
+        }
+
+        /// The counters of what is sent from here, and of what was taken here.
+        #[must_use]
+        pub fn stats(&self) -> (ChannelStats, ReceivingStats) {
+            (self.sender.stats(), self.receiver.stats())
+        }
+
+        /// The sending half, for its other calls.
+        pub fn sender(&mut self) -> &mut $sender {
+            &mut self.sender
+        }
+
+        /// Hands everything accepted so far to the transport, whatever the policy.
+        ///
+        /// # Errors
+        ///
+        /// Our direction ended before; see [`SendError`].
+        ///
+        /// # Cancel safety
+        ///
+        /// Dropped early, what was asked still happens.
+        pub async fn flush(&mut self) -> Result<(), SendError> {
+            self.sender.flush().await
+        }
+
+        /// Waits until everything accepted so far is in the peer's inbox. The peer may not have
+        /// taken it yet.
+        ///
+        /// # Errors
+        ///
+        /// Our direction ended before; [`SendError::Lost`] has the account.
+        ///
+        /// # Cancel safety
+        ///
+        /// Dropped early, what was asked still happens.
+        pub async fn sync(&mut self) -> Result<(), SendError> {
+            self.sender.sync().await
+        }
+
+        /// Ends both directions, and waits until everything accepted here is acknowledged.
+        ///
+        /// The peer learns at once that nothing more is wanted from it: what it sent and was not
+        /// taken here is thrown away. To take the rest, split the duplex, close the sender, and
+        /// receive until the end.
+        ///
+        /// # Errors
+        ///
+        /// As [`Sender::close`](crate::Sender::close).
+        ///
+        /// # Cancel safety
+        ///
+        /// Dropped early, both directions end as if the duplex had been dropped.
+        pub async fn close(self, deadline: Duration) -> Result<(), CloseError> {
+            // First: a peer that waits in `send` goes on to receive.
+            drop(self.receiver);
+            self.sender.close(deadline).await
+        }
+    };
+}
+
+/// The calls of a `Sink` by the sending half of a duplex.
+macro_rules! calls_of_every_duplex_sink {
+    ($item:ty) => {
+        type Error = SendError;
+
+        fn poll_ready(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Result<(), SendError>> {
+            Pin::new(&mut self.sender).poll_ready(context)
+        }
+
+        fn start_send(mut self: Pin<&mut Self>, item: $item) -> Result<(), SendError> {
+            Pin::new(&mut self.sender).start_send(item)
+        }
+
+        fn poll_flush(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Result<(), SendError>> {
+            Sink::poll_flush(Pin::new(&mut self.sender), context)
+        }
+
+        fn poll_close(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Result<(), SendError>> {
+            Pin::new(&mut self.sender).poll_close(context)
+        }
+    };
+}
+
+pub(super) use {
+    calls_of_every_duplex, calls_of_every_duplex_sink, calls_of_every_receiver,
+    calls_of_every_sender, calls_of_every_sink,
+};

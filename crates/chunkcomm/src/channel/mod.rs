@@ -2,15 +2,18 @@
 //! twins for bytes take and give, and calls over many of them.
 
 // Reading order: `sender`, `receiver` (ends for values); `bytes_sender`, `bytes_receiver` (ends for
-// the user's own bytes); `tx`, `calls` (the parts that both kinds share); `select_all` (takes from
+// the user's own bytes); `duplex`, `bytes_duplex` (two channels as one); `tx`, `calls` (the parts that
+// all share); `select_all` (takes from
 // many receivers in turn), `many` (sends to many), `ends` (the traits that both use); `context` (the
 // link of the message at hand).
 
 pub(crate) mod blocking;
+pub(crate) mod bytes_duplex;
 pub(crate) mod bytes_receiver;
 pub(crate) mod bytes_sender;
 mod calls;
 pub(crate) mod context;
+pub(crate) mod duplex;
 pub(crate) mod ends;
 pub(crate) mod many;
 pub(crate) mod receiver;

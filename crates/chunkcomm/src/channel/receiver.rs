@@ -120,12 +120,7 @@ impl<T> Receiver<T> {
 
 /// The end of a stream, as `recv` returns it.
 pub(crate) fn outcome_of<V>(end: &RxEnd, outcome: Outcome) -> Result<Option<V>, RecvError> {
-    match outcome {
-        Outcome::Done => Ok(None),
-        Outcome::Lost(link, arrived) => {
-            Err(RecvError::Lost { channel: Arc::clone(&end.shared.name), link, arrived })
-        }
-    }
+    outcome.result(&end.shared.name).map(|()| None)
 }
 
 impl<T: DeserializeOwned> Receiver<T> {

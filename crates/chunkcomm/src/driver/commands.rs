@@ -1,5 +1,6 @@
 //! Commands that the ends of channels send to a driver.
 
+use super::backs::Back;
 use super::keeping::Keeping;
 use super::link::{Closing, Driver};
 use super::mail::Command;
@@ -43,7 +44,12 @@ impl Driver {
 
     fn command(&mut self, command: Command, now: Time) -> Result<(), LinkError> {
         match command {
-            Command::Open { id, spec, tx, ring } => {
+            Command::Open { id, spec, tx, ring, back } => {
+                if let Some(shared) = back {
+                    let (kind, fingerprint) = (spec.kind, spec.fingerprint);
+                    let back = Back { shared, tx: Arc::clone(&tx), kind, fingerprint };
+                    self.senders.backs.insert(id, back);
+                }
                 let stream = tx.settling.stream().zip(spec.stream);
                 let keeping = stream.map(|(kept, it)| Keeping::new(Arc::clone(kept), it));
                 let given = self.link.open(*spec, now);

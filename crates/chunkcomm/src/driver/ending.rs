@@ -1,5 +1,6 @@
 //! The end of a session: all its channels learn the cause, and how much arrived.
 
+use super::backs;
 use super::inbox::Outcome;
 use super::keeping::Returned;
 use super::link::{Closing, Driver};
@@ -103,7 +104,7 @@ impl Driver {
         }
         // Nothing is accepted any more, so the counts are final.
         let mut lost = self.unacknowledged(error);
-        let mut landings = Vec::new();
+        let (mut landings, mut unopened) = (Vec::new(), self.senders.backs.take_all());
         for command in std::mem::take(&mut self.taken.commands).into_iter().chain(left.commands) {
             match command {
                 Command::Open { tx, ring, spec, .. } if tx.settling.stream().is_some() => {
@@ -112,8 +113,9 @@ impl Driver {
                     let unopened = Returned::unopened(tx, ring, start);
                     self.senders.given_up.extend(stream.and_then(|it| it.give_back(unopened)));
                 }
-                Command::Open { tx, ring, .. } => {
+                Command::Open { tx, ring, back, .. } => {
                     tx.fail(Failure::Lost(error.clone()));
+                    unopened.extend(back);
                     if ring.messages() > 0 {
                         lost.push(LostChannel::new(&tx, u64::from(ring.messages()), error));
                     }
@@ -130,6 +132,9 @@ impl Driver {
         // the steps before this one.
         for (id, slot) in self.receivers.iter_mut() {
             slot.end(Outcome::Lost(error.clone(), self.link.received_messages(id)));
+        }
+        for back in unopened {
+            backs::end(&back, Outcome::Lost(error.clone(), 0));
         }
         for (id, landing, taken) in landings {
             if let Some(slot) = self.receivers.get(id) {

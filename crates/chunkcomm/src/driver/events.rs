@@ -1,13 +1,14 @@
 //! The events of a link that are not for a receiver's inbox: channels that begin and end.
 
+use super::backs;
 use super::ending::LostChannel;
-use super::inbox::{Outcome, RxShared};
-use super::mail::LinkShared;
+use super::inbox::{Early, Outcome, RxShared};
+use super::mail::{Command, LinkShared};
 use super::reading::RxSlot;
 use super::staging::Failure;
 use super::taking::RxEnd;
 use super::writing::TxSlots;
-use crate::error::{LinkCause, LinkError, RefusalReason};
+use crate::error::{ChannelRefused, LinkCause, LinkError, RefusalReason};
 use crate::proto::Time;
 use crate::proto::cycle::Board;
 use crate::proto::ids::IdMap;
@@ -110,6 +111,14 @@ impl Others<'_> {
 
     fn opened(&mut self, event: Event<'_>, since: Time) {
         let Event::Opened { channel, kind, fingerprint, stream, name, .. } = event else { return };
+        if let Some((of, back)) = self.senders.backs.take(name) {
+            if back.kind == kind && back.fingerprint == fingerprint && stream.is_none() {
+                return self.opened_back(channel, &back.shared);
+            }
+            // It ends with the session.
+            self.senders.backs.insert(of, back);
+            return self.shared.command(Command::Corrupt { id: channel });
+        }
         let shared = RxShared::new(name, channel);
         shared.set_report_step(self.link.report_step(channel));
         self.receivers.insert(channel, RxSlot::new(Arc::clone(&shared)));
@@ -123,16 +132,34 @@ impl Others<'_> {
         }
     }
 
+    /// Gives the way back of a duplex, which the peer has opened, to the receiver that waits for
+    /// it.
+    fn opened_back(&mut self, channel: u32, shared: &Arc<RxShared>) {
+        shared.set_report_step(self.link.report_step(channel));
+        let Some(Early { stopped, landing }) = shared.begin(channel) else {
+            return self.link.terminate(channel);
+        };
+        self.receivers.insert(channel, RxSlot::new(Arc::clone(shared)));
+        if stopped {
+            self.link.stop(channel);
+        }
+        if let Some(landing) = landing {
+            self.shared.command(Command::Land { id: channel, landing, taken: Vec::new() });
+        }
+    }
+
     fn refused(&mut self, channel: u32, refusal: Refusal, text: &str, sent: u64) {
         if refusal == Refusal::NotAccepted && self.senders.give_back(channel) {
             return;
         }
-        let Some(slot) = self.senders.slots.get(channel) else { return };
-        if slot.discard {
-            // The channel was refused before: the answer is on its way.
-            return;
-        }
-        let sender = slot.shared.description.clone();
+        let back = self.senders.backs.remove(channel);
+        // A channel that is discarded was refused before: the answer is on its way.
+        let slot = self.senders.slots.get(channel).filter(|slot| !slot.discard);
+        let staged = slot.map_or(0, |slot| u64::from(slot.ring.messages()));
+        // A duplex whose own channel has ended still waits for the way back.
+        let shared = slot.map(|slot| &slot.shared).or(back.as_ref().map(|back| &back.tx));
+        let Some(shared) = shared.map(Arc::clone) else { return };
+        let sender = shared.description.clone();
         let reason = match refusal {
             Refusal::TypeMismatch => {
                 self.link.describe(channel, &sender);
@@ -141,7 +168,12 @@ impl Others<'_> {
             Refusal::KindMismatch => RefusalReason::KindMismatch,
             Refusal::NotAccepted => RefusalReason::NotAccepted,
         };
-        let (shared, staged) = (Arc::clone(&slot.shared), u64::from(slot.ring.messages()));
+        if let Some(back) = back {
+            let (name, peer) = (shared.name.clone(), self.shared.peer.name.clone());
+            let refused = ChannelRefused { channel: name, peer, reason: reason.clone() };
+            backs::end(&back.shared, Outcome::Refused(Arc::new(refused)));
+            shared.fail(Failure::Refused(reason.clone()));
+        }
         self.fail(channel, Failure::Refused(reason));
         self.take_acknowledged();
         // Messages in the peer's inbox are lost as well, since no receiver takes them. The link's

@@ -4,12 +4,13 @@
 //! A small run that is not taken at once is copied to the end of the last waiting run. So it costs
 //! its bytes, and does not pin the buffer that it was read to.
 
+use super::landing::Landing;
 use super::wakers::locked;
-use crate::error::LinkError;
+use crate::error::{ChannelRefused, LinkError, RecvError};
 use crate::proto::link::Counted;
 use bytes::Bytes;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
@@ -33,6 +34,21 @@ pub enum Outcome {
     Done,
     /// The session ended before, when this many messages had arrived.
     Lost(LinkError, u64),
+    /// The peer refused the duplex that this channel is the way back of.
+    Refused(Arc<ChannelRefused>),
+}
+
+impl Outcome {
+    /// Returns the end of `channel` as a receiver reports it.
+    pub(crate) fn result(self, channel: &Arc<str>) -> Result<(), RecvError> {
+        match self {
+            Outcome::Done => Ok(()),
+            Outcome::Lost(link, arrived) => {
+                Err(RecvError::Lost { channel: Arc::clone(channel), link, arrived })
+            }
+            Outcome::Refused(refused) => Err(RecvError::Refused(refused)),
+        }
+    }
 }
 
 /// The party to tell when something comes.
@@ -56,12 +72,24 @@ pub(crate) struct RxQueue {
     pub(crate) spare: Vec<u8>,
     /// The receiver is gone.
     pub(crate) dropped: bool,
+    /// Wishes of the receiver of a channel that is not open yet.
+    pub(crate) early: Early,
+}
+
+/// Wishes of a receiver whose channel the peer has not opened yet.
+#[derive(Default)]
+pub(crate) struct Early {
+    /// The receiver wants no more than what is on its way.
+    pub(crate) stopped: bool,
+    /// The receiver handed over to this landing.
+    pub(crate) landing: Option<Box<dyn Landing>>,
 }
 
 /// State that the driver shares with the receiver of a channel.
 pub(crate) struct RxShared {
     pub(crate) name: Arc<str>,
-    pub(crate) id: u32,
+    /// The channel's number; 0 while the channel is not open.
+    id: AtomicU32,
     queue: Mutex<RxQueue>,
     /// Step in bytes at which the receiver reports the consumed ones.
     report_step: AtomicU64,
@@ -75,7 +103,7 @@ impl RxShared {
     pub(crate) fn new(name: &str, id: u32) -> Arc<RxShared> {
         Arc::new(RxShared {
             name: Arc::from(name),
-            id,
+            id: AtomicU32::new(id),
             queue: Mutex::new(RxQueue {
                 runs: VecDeque::new(),
                 outcome: None,
@@ -84,11 +112,42 @@ impl RxShared {
                 large_wanted: false,
                 spare: Vec::new(),
                 dropped: false,
+                early: Early::default(),
             }),
             report_step: AtomicU64::new(0),
             settled: AtomicU64::new(0),
             settled_told: AtomicBool::new(false),
         })
+    }
+
+    /// Returns the inbox of a channel that the peer is still to open.
+    pub(crate) fn unopened(name: &str) -> Arc<RxShared> {
+        RxShared::new(name, 0)
+    }
+
+    /// Returns the channel's number, or 0 while it is not open. No link knows a channel 0: it
+    /// ignores commands for it.
+    pub(crate) fn id(&self) -> u32 {
+        // Whoever takes a message or an end has seen it put in, under the lock.
+        self.id.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the peer has opened the channel, with this number. Returns the wishes that the
+    /// receiver has uttered; `None` when it is gone.
+    pub(crate) fn begin(&self, id: u32) -> Option<Early> {
+        let mut queue = locked(&self.queue);
+        self.id.store(id, Ordering::Relaxed);
+        if queue.dropped { None } else { Some(std::mem::take(&mut queue.early)) }
+    }
+
+    /// Keeps a landing for a channel that is not open yet; gives it back if it is open or over.
+    pub(crate) fn land_later(&self, landing: Box<dyn Landing>) -> Option<Box<dyn Landing>> {
+        let mut queue = locked(&self.queue);
+        if self.id() != 0 || queue.outcome.is_some() {
+            return Some(landing);
+        }
+        queue.early.landing = Some(landing);
+        None
     }
 
     /// Notes that the receiver has settled `total` messages of its stream. Returns whether the

@@ -1,5 +1,6 @@
 //! Mail from the ends of channels to the driver of their link, and the waking of that driver.
 
+use super::inbox::RxShared;
 use super::large::LargeMemory;
 use super::ring::Consumer;
 use super::staging::TxShared;
@@ -25,8 +26,15 @@ use tokio::sync::oneshot;
 
 /// A command of a channel's end, or of the node, to the driver.
 pub(crate) enum Command {
-    /// A channel begins; its number is the next one.
-    Open { id: u32, spec: Box<OpenSpec>, tx: Arc<TxShared>, ring: Consumer },
+    /// A channel begins; its number is the next one. `back`: the inbox of its way back, if it is
+    /// a duplex.
+    Open {
+        id: u32,
+        spec: Box<OpenSpec>,
+        tx: Arc<TxShared>,
+        ring: Consumer,
+        back: Option<Arc<RxShared>>,
+    },
     /// Lets messages up to this number leave at once.
     Urgent { id: u32, until: u64, at: Time },
     /// A message waits for room behind those up to this number.

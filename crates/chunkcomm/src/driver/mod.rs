@@ -10,6 +10,7 @@
 //! [`ending`], [`cycles`] (waits that last), [`events`] (channels that begin and end), [`buffers`],
 //! [`clock`], [`entropy`].
 
+pub(crate) mod backs;
 pub(crate) mod buffers;
 pub mod clock;
 mod commands;

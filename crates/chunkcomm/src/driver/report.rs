@@ -103,9 +103,11 @@ impl Driver {
         let mut reports: Vec<_> = self
             .receivers
             .values()
-            .map(|slot| {
-                let (unread_bytes, awaited) = slot.shared.waiting();
-                let channel = slot.shared.name.to_string();
+            .map(|slot| &slot.shared)
+            .chain(self.senders.backs.iter())
+            .map(|shared| {
+                let (unread_bytes, awaited) = shared.waiting();
+                let channel = shared.name.to_string();
                 ReceivingReport { channel, unread_bytes, awaited }
             })
             .collect();

@@ -257,7 +257,7 @@ impl RxEnd {
                     Counted::Not => {}
                     Counted::Window => self.count(bytes.len()),
                     Counted::Large => {
-                        self.link.command(Command::LargeTaken { id: self.shared.id });
+                        self.link.command(Command::LargeTaken { id: self.shared.id() });
                     }
                 }
                 Some(Some(bytes))
@@ -282,7 +282,7 @@ impl RxEnd {
             Run::Large { .. } => return,
         };
         if self.at != length || self.taken != messages {
-            self.link.command(Command::Corrupt { id: self.shared.id });
+            self.link.command(Command::Corrupt { id: self.shared.id() });
         }
         self.left.messages += u64::from(self.taken);
         self.left.bytes += self.at as u64;
@@ -303,7 +303,7 @@ impl RxEnd {
     pub(crate) fn settle(&mut self) {
         let Some(Settles { stream, .. }) = self.settles else { return };
         if self.shared.settle(stream.first + self.stats().messages) {
-            self.link.command(Command::Settled { id: self.shared.id });
+            self.link.command(Command::Settled { id: self.shared.id() });
         }
     }
 
@@ -336,7 +336,7 @@ impl RxEnd {
         self.consumed += bytes as u64;
         if self.consumed >= self.shared.report_step() {
             let bytes = std::mem::take(&mut self.consumed);
-            self.link.command(Command::Consumed { id: self.shared.id, bytes });
+            self.link.command(Command::Consumed { id: self.shared.id(), bytes });
         }
     }
 
@@ -360,7 +360,7 @@ impl RxEnd {
     /// Asks for a held-back large message, which comes only when its receiver waits.
     fn demand(&self, wanted: bool) {
         if wanted {
-            self.link.command(Command::LargeDemanded { id: self.shared.id });
+            self.link.command(Command::LargeDemanded { id: self.shared.id() });
         }
     }
 
@@ -412,7 +412,8 @@ impl RxEnd {
 
     /// Tells the sender that no more is wanted; messages that it has sent still arrive.
     pub(crate) fn stop(&self) {
-        self.link.command(Command::Stop { id: self.shared.id });
+        self.shared.with_queue(|queue| queue.early.stopped = true);
+        self.link.command(Command::Stop { id: self.shared.id() });
     }
 
     /// Forgets the channel, which was refused, without telling the peer.
@@ -427,12 +428,16 @@ impl RxEnd {
         // Messages taken from a stream may be settled until the receiver is dropped.
         if !self.finished && self.settles.is_none() {
             self.finished = true;
-            self.link.command(Command::Finished { id: self.shared.id });
+            self.link.command(Command::Finished { id: self.shared.id() });
         }
     }
 
     /// Hands the messages that have arrived to a landing, and then all that follow.
     pub(crate) fn land(mut self, landing: Box<dyn Landing>) {
+        let Some(landing) = self.shared.land_later(landing) else {
+            self.finished = true;
+            return;
+        };
         let mut taken = Vec::new();
         while let Some(found) = self.take() {
             taken.push(match found {
@@ -443,8 +448,11 @@ impl RxEnd {
         }
         self.finished = true;
         let bytes = std::mem::take(&mut self.consumed);
-        self.link.command(Command::Consumed { id: self.shared.id, bytes });
-        let command = Command::Land { id: self.shared.id, landing, taken };
+        self.link.command(Command::Consumed { id: self.shared.id(), bytes });
+        if self.shared.id() == 0 {
+            return land_rest(&self.shared, landing, &taken, None);
+        }
+        let command = Command::Land { id: self.shared.id(), landing, taken };
         if let Err(Command::Land { landing, taken, .. }) = self.link.try_command(command) {
             let arrived = self.stats().messages;
             let over = self.link.ended().map(|link| Outcome::Lost(link, arrived));
@@ -459,13 +467,13 @@ impl Drop for RxEnd {
             return;
         }
         if self.ended {
-            return self.link.command(Command::Finished { id: self.shared.id });
+            return self.link.command(Command::Finished { id: self.shared.id() });
         }
         self.shared.with_queue(|queue| {
             queue.dropped = true;
             queue.runs.clear();
         });
-        self.link.command(Command::Terminate { id: self.shared.id });
+        self.link.command(Command::Terminate { id: self.shared.id() });
     }
 }
 

@@ -1,6 +1,7 @@
 //! The writing half of a driver: the rings of the channels as the link's machine sees them, and the
 //! one packet that is being written.
 
+use super::backs::Backs;
 use super::keeping::{Keeping, Returned};
 use super::ring::{Consumer, ring};
 use super::staging::{Settling, TxShared};
@@ -37,6 +38,8 @@ impl TxSlot {
 #[derive(Default)]
 pub(crate) struct TxSlots {
     pub(crate) slots: IdMap<TxSlot>,
+    /// Ways back of duplexes that the peer has not opened yet.
+    pub(crate) backs: Backs,
     /// Channels in which something was staged while a packet was filled.
     pub(crate) restaged: Vec<u32>,
     /// Streams that were given back though they are over, since their node closes.

@@ -1,6 +1,6 @@
 //! Errors of receiving.
 
-use super::{LinkError, Named};
+use super::{ChannelRefused, LinkError, Named};
 use crate::proto::codec::DecodeError;
 use std::error::Error;
 use std::fmt;
@@ -20,6 +20,8 @@ pub enum RecvError {
         /// had accepted more is unknown.
         arrived: u64,
     },
+    /// The peer refused the duplex, so that it sends nothing back.
+    Refused(Arc<ChannelRefused>),
     /// A message could not be decoded. That message is gone; the next one can be taken.
     Decode(Arc<DecodeFailed>),
     /// The next message is larger than the buffer given; it was left in place.
@@ -44,6 +46,7 @@ impl fmt::Display for RecvError {
                 "{link}; {}: {arrived} messages had arrived, whether more were sent is unknown",
                 Named(channel)
             ),
+            RecvError::Refused(refused) => refused.fmt(f),
             RecvError::Decode(failed) => {
                 let DecodeFailed { channel, peer, .. } = &**failed;
                 write!(f, "{}: a message from {peer} could not be decoded", Named(channel))

@@ -113,6 +113,13 @@ pub struct ChannelRefused {
     pub reason: RefusalReason,
 }
 
+impl fmt::Display for ChannelRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ChannelRefused { channel, peer, reason } = self;
+        write!(f, "{} was refused by {peer}: {reason}", Named(channel))
+    }
+}
+
 /// Why a channel was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -158,10 +165,7 @@ impl fmt::Display for SendError {
                 let ChannelName { channel, peer } = &**name;
                 write!(f, "{}: {peer} closed or dropped the receiver", Named(channel))
             }
-            SendError::Refused(refused) => {
-                let ChannelRefused { channel, peer, reason } = &**refused;
-                write!(f, "{} was refused by {peer}: {reason}", Named(channel))
-            }
+            SendError::Refused(refused) => refused.fmt(f),
             SendError::TooLarge { bytes, bytes_max } => {
                 write!(f, "a message of {bytes} bytes, where the peer takes at most {bytes_max}")
             }

@@ -93,7 +93,7 @@ impl Link {
         let shared = TxShared::new(name.to_owned(), schema.to_owned(), Settling::No);
         let end = self.0.open(|id| {
             let (end, ring) = TxEnd::new(&self.0, &shared, id);
-            (Command::Open { id, spec, tx: Arc::clone(&shared), ring }, end)
+            (Command::Open { id, spec, tx: Arc::clone(&shared), ring, back: None }, end)
         })?;
         Ok(WordSender { end, scratch: Vec::new() })
     }
@@ -211,7 +211,7 @@ impl RawReceiver {
 
     /// Ends the session: the peer sent what is no message of this channel.
     pub fn malformed(&self) {
-        self.link.command(Command::Corrupt { id: self.shared.id });
+        self.link.command(Command::Corrupt { id: self.shared.id() });
     }
 }
 
@@ -242,7 +242,7 @@ pub fn open_raw(
     options: &ChannelOptions,
     fingerprint: &Fingerprint,
 ) -> Result<RawSender, LinkError> {
-    let end = node.try_open(&link.0, name, options, ChannelKind::Typed, fingerprint)?;
+    let end = node.try_open(&link.0, name, options, ChannelKind::Typed, fingerprint, None)?;
     Ok(RawSender::new(end, link.peer(node)))
 }
 

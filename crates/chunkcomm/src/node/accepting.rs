@@ -365,7 +365,7 @@ impl AcceptTable {
         if opened.fingerprint == print.hash {
             return Ok(opened.receiver);
         }
-        let (link, id) = (Arc::clone(&opened.receiver.link), opened.receiver.shared.id);
+        let (link, id) = (Arc::clone(&opened.receiver.link), opened.receiver.shared.id());
         let reason = RefusalReason::TypeMismatch {
             sender: "unknown".to_owned(),
             receiver: print.text.clone(),
@@ -443,7 +443,7 @@ fn refuse(opened: Opened, refusal: Refusal, reason: RefusalReason) -> AcceptErro
         RefusalReason::TypeMismatch { receiver, .. } => receiver.clone(),
         _ => String::new(),
     };
-    receiver.link.command(Command::Refuse { id: receiver.shared.id, refusal, text });
+    receiver.link.command(Command::Refuse { id: receiver.shared.id(), refusal, text });
     let channel = receiver.shared.name.to_string();
     let peer = receiver.link.peer.name.clone();
     receiver.disarm();

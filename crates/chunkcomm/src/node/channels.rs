@@ -10,6 +10,7 @@ use crate::channel::sender::Sender;
 use crate::driver::clock;
 use crate::driver::entropy;
 use crate::driver::events::Opened;
+use crate::driver::inbox::RxShared;
 use crate::driver::mail::{Command, LinkShared};
 use crate::driver::staging::{Settling, TxEnd, TxShared};
 use crate::driver::taking::RxEnd;
@@ -70,7 +71,7 @@ impl Node {
     {
         let description = described::<T>(&options).map_err(OpenError::Type)?;
         let (end, peer) =
-            self.open_end(peer, name, &options, ChannelKind::Typed, &description).await?;
+            self.open_end(peer, name, &options, ChannelKind::Typed, &description, None).await?;
         Ok(Sender::new(end, peer))
     }
 
@@ -104,17 +105,19 @@ impl Node {
     ) -> Result<BytesSender, OpenError> {
         let fingerprint = Fingerprint::of_bytes(&options);
         let (end, peer) =
-            self.open_end(peer, name, &options, ChannelKind::Bytes, &fingerprint).await?;
+            self.open_end(peer, name, &options, ChannelKind::Bytes, &fingerprint, None).await?;
         Ok(BytesSender::new(end, peer))
     }
 
-    async fn open_end(
+    /// Opens a channel; with `back`, the inbox of its way back, it is a duplex.
+    pub(super) async fn open_end(
         &self,
         peer: &Peer,
         name: &str,
         options: &ChannelOptions,
         kind: ChannelKind,
         print: &Fingerprint,
+        back: Option<Arc<RxShared>>,
     ) -> Result<(TxEnd, Peer), OpenError> {
         if name.is_empty() || name.len() > CHANNEL_NAME_BYTES_MAX {
             return Err(OpenError::Name { bytes: name.len() });
@@ -125,12 +128,12 @@ impl Node {
         }
         let stream = if options.settled { Some(stream_id()?) } else { None };
         let options = &ChannelOptions { stream, ..options.clone() };
-        match self.try_open(&peer.link, name, options, kind, print) {
+        match self.try_open(&peer.link, name, options, kind, print, back.clone()) {
             Ok(end) => Ok((end, peer.clone())),
             Err(error) => {
                 let Some(address) = peer.dialled() else { return Err(OpenError::Lost(error)) };
                 let again = self.connect(address).await.map_err(OpenError::Connect)?;
-                let end = self.try_open(&again.link, name, options, kind, print);
+                let end = self.try_open(&again.link, name, options, kind, print, back);
                 Ok((end.map_err(OpenError::Lost)?, again))
             }
         }
@@ -144,6 +147,7 @@ impl Node {
         options: &ChannelOptions,
         kind: ChannelKind,
         print: &Fingerprint,
+        back: Option<Arc<RxShared>>,
     ) -> Result<TxEnd, LinkError> {
         let spec = Box::new(OpenSpec {
             lane: options.lane,
@@ -157,7 +161,7 @@ impl Node {
         let shared = TxShared::new(name.to_owned(), print.text.clone(), settling);
         link.open(|id| {
             let (end, ring) = TxEnd::new(link, &shared, id);
-            (Command::Open { id, spec, tx: Arc::clone(&shared), ring }, end)
+            (Command::Open { id, spec, tx: Arc::clone(&shared), ring, back }, end)
         })
     }
 
@@ -262,10 +266,10 @@ impl Node {
     ) -> Result<(Peer, BytesReceiver), AcceptError> {
         let print = Fingerprint::of_bytes(&options);
         let (end, peer) = self.accept_end(name, &options, ChannelKind::Bytes, &print).await?;
-        Ok((peer.clone(), BytesReceiver::new(end, peer, print.hash)))
+        Ok((peer.clone(), BytesReceiver::new(end, peer, Some(print.hash))))
     }
 
-    async fn accept_end(
+    pub(super) async fn accept_end(
         &self,
         name: &str,
         options: &ChannelOptions,

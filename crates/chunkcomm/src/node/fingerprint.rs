@@ -4,7 +4,12 @@ use crate::channel::ChannelOptions;
 use crate::channel::context::finds_needs;
 use crate::error::TypeRefused;
 use crate::proto::describe::{Description, describe, fnv1a};
+use crate::proto::limits::TEXT_BYTES_MAX;
+use crate::proto::packet::cut;
 use serde::de::DeserializeOwned;
+
+/// Longest text of each of the two types of a duplex, so that both fit in a refusal.
+const HALF_BYTES_MAX: usize = (TEXT_BYTES_MAX - "duplex<, >".len()) / 2;
 
 /// A channel's type as its two ends compare it.
 #[derive(Debug, Clone)]
@@ -29,6 +34,14 @@ impl Fingerprint {
     pub fn in_role(self, role: &str) -> Fingerprint {
         let hash = fnv1a(&[&self.hash.to_le_bytes(), role.as_bytes()].concat());
         Fingerprint { hash, ..self }
+    }
+
+    /// Returns the fingerprint of a duplex whose opener sends this type and receives `back`.
+    pub(super) fn duplex(&self, back: &Fingerprint) -> Fingerprint {
+        let hashes = [self.hash.to_le_bytes(), back.hash.to_le_bytes()].concat();
+        let [there, back] = [cut(&self.text, HALF_BYTES_MAX), cut(&back.text, HALF_BYTES_MAX)];
+        let text = format!("duplex<{there}, {back}>");
+        Fingerprint { hash: fnv1a(&hashes), text, carries: false }.in_role("duplex")
     }
 
     fn of_name(name: &str) -> Fingerprint {

@@ -156,7 +156,7 @@ impl Held {
     /// Takes the last open of this link that no `accept` is about to take.
     fn take_last_of(&mut self, link: *const LinkShared) -> Option<Opened> {
         let is_its = |opened: &Opened| Arc::as_ptr(&opened.receiver.link) == link;
-        let number = |opened: &Opened| opened.receiver.shared.id;
+        let number = |opened: &Opened| opened.receiver.shared.id();
         let unwanted = self.by_name.iter().filter(|(name, _)| !self.is_wanted(name, 1));
         let its = unwanted.flat_map(|(name, opens)| {
             let its = opens.iter().enumerate().filter(|(_, opened)| is_its(opened));

@@ -337,7 +337,7 @@ impl Following {
         let opened = peer.link.open(|id| {
             shared.move_to(&peer.link, id);
             let ring = ring.take().expect("it is asked once");
-            (Command::Open { id, spec, tx: Arc::clone(&shared), ring }, ())
+            (Command::Open { id, spec, tx: Arc::clone(&shared), ring, back: None }, ())
         });
         if let Some(ring) = ring.filter(|_| opened.is_err()) {
             node.take_back(&self.stream, Returned::unopened(shared, ring, start));

@@ -11,6 +11,7 @@ mod bounded;
 mod bytes;
 mod cancel;
 mod connecting;
+mod duplex;
 mod ends;
 mod events;
 #[cfg(target_os = "linux")]

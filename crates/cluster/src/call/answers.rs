@@ -125,7 +125,7 @@ impl Over {
             Over::Ended(End::Done) if is_closed(&ending.node) => {
                 line.lost(ending.number, Link::of(peer).closed())
             }
-            Over::Ended(End::Done) => line.ended(name),
+            Over::Ended(_) => line.ended(name),
             Over::Wrong(what) => CallError::Protocol { peer: name.to_owned(), what },
             Over::Failed(error) => error,
         }

@@ -4,7 +4,7 @@
 use super::Moving;
 use crate::process::words::ProcessWord;
 use crate::proto::custody::Word;
-use chunkcomm::layer::{Link, Next, Opened, Outcome, RawReceiver, WordSender, share_last_woken};
+use chunkcomm::layer::{Link, Next, Opened, RawReceiver, WordSender, share_last_woken};
 use chunkcomm::{LinkError, SendError, with_causes};
 use chunkcomm_proto::codec;
 use serde::{Deserialize, Serialize};
@@ -198,7 +198,7 @@ async fn next_word(words: &mut RawReceiver) -> Option<LineWord> {
             return None;
         }
         match poll_fn(|context| words.poll_next(context)).await {
-            Next::Ended(Outcome::Done | Outcome::Lost(..)) => return None,
+            Next::Ended(_) => return None,
             Next::Message | Next::Empty => {}
         }
     }

@@ -77,14 +77,7 @@ impl RxSlot {
         // The rest of the large message does not come.
         self.assembling = None;
         if let Some(landing) = self.landing.take() {
-            let outcome = match &outcome {
-                Outcome::Done => Ok(()),
-                Outcome::Lost(link, arrived) => {
-                    let channel = Arc::clone(&self.shared.name);
-                    Err(RecvError::Lost { channel, link: link.clone(), arrived: *arrived })
-                }
-            };
-            landing.end(outcome);
+            landing.end(outcome.clone().result(&self.shared.name));
         }
         self.shared.end(outcome);
     }

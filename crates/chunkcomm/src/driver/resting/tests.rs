@@ -215,7 +215,7 @@ impl Node {
         });
         let sender = link.open(|id| {
             let (end, ring) = TxEnd::new(&link, &shared, id);
-            (Command::Open { id, spec, tx: Arc::clone(&shared), ring }, end)
+            (Command::Open { id, spec, tx: Arc::clone(&shared), ring, back: None }, end)
         });
         let mut node =
             Node { driver: driver(&connection, &link), connection, sender: sender.unwrap() };

@@ -29,13 +29,10 @@ pub(crate) fn land_rest(
             Run::Copied { bytes, .. } => put_run_in_landing(&mut *landing, &bytes),
         };
     }
-    let channel = || Arc::clone(&shared.name);
     landing.end(match outcome.or(over) {
-        _ if !fits => Err(RecvError::LandingFull { channel: channel() }),
-        Some(Outcome::Lost(link, arrived)) => {
-            Err(RecvError::Lost { channel: channel(), link, arrived })
-        }
-        Some(Outcome::Done) | None => Ok(()),
+        _ if !fits => Err(RecvError::LandingFull { channel: Arc::clone(&shared.name) }),
+        Some(outcome) => outcome.result(&shared.name),
+        None => Ok(()),
     });
 }
 

@@ -1,0 +1,251 @@
+//! Calls that open and accept duplexes. [`crate::driver::backs`] says how the two channels of one
+//! are paired.
+
+use super::fingerprint::{Fingerprint, described};
+use super::{Node, Peer};
+use crate::channel::ChannelOptions;
+use crate::channel::bytes_duplex::BytesDuplex;
+use crate::channel::bytes_receiver::BytesReceiver;
+use crate::channel::bytes_sender::BytesSender;
+use crate::channel::duplex::Duplex;
+use crate::channel::receiver::Receiver;
+use crate::channel::sender::Sender;
+use crate::driver::backs;
+use crate::driver::inbox::RxShared;
+use crate::driver::mail::Command;
+use crate::driver::staging::{Failure, Settling, TxEnd, TxShared};
+use crate::driver::taking::RxEnd;
+use crate::error::{AcceptError, OpenError};
+use crate::proto::outbox::OpenSpec;
+use crate::proto::packet::ChannelKind;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+
+impl Node {
+    /// Opens a duplex to `peer` under `name`: sends `Out`, receives `In`. That costs no round trip:
+    /// data may follow at once.
+    ///
+    /// The peer takes it by [`Node::accept_duplex`], with the types exchanged.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::open`]. Whether the peer accepts is not known yet: if it refuses, later calls on
+    /// both directions fail.
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn open_duplex<Out, In>(
+        &self,
+        peer: &Peer,
+        name: &str,
+    ) -> Result<Duplex<Out, In>, OpenError>
+    where
+        Out: Serialize + DeserializeOwned,
+        In: Serialize + DeserializeOwned,
+    {
+        self.open_duplex_with(peer, name, ChannelOptions::default()).await
+    }
+
+    /// As [`Node::open_duplex`], with options. Lane and settling are those of what is sent from
+    /// here. A schema stands for the types of both directions.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::open_duplex`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn open_duplex_with<Out, In>(
+        &self,
+        peer: &Peer,
+        name: &str,
+        options: ChannelOptions,
+    ) -> Result<Duplex<Out, In>, OpenError>
+    where
+        Out: Serialize + DeserializeOwned,
+        In: Serialize + DeserializeOwned,
+    {
+        let there = described::<Out>(&options).map_err(OpenError::Type)?;
+        let back = described::<In>(&options).map_err(OpenError::Type)?;
+        let (kind, print) = (ChannelKind::Typed, there.duplex(&back));
+        let (tx, rx, peer) = self.open_both(peer, name, &options, kind, &print).await?;
+        let receiver = Receiver::new(rx, peer.clone(), back.carries);
+        Ok(Duplex::new(Sender::new(tx, peer), receiver))
+    }
+
+    /// As [`Node::open_duplex`], for bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::open_duplex`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn open_duplex_bytes(
+        &self,
+        peer: &Peer,
+        name: &str,
+    ) -> Result<BytesDuplex, OpenError> {
+        self.open_duplex_bytes_with(peer, name, ChannelOptions::default()).await
+    }
+
+    /// As [`Node::open_duplex_bytes`], with options.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::open_duplex`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Safe.
+    pub async fn open_duplex_bytes_with(
+        &self,
+        peer: &Peer,
+        name: &str,
+        options: ChannelOptions,
+    ) -> Result<BytesDuplex, OpenError> {
+        let (kind, print) = (ChannelKind::Bytes, Fingerprint::of_bytes(&options));
+        let print = print.duplex(&print);
+        let (tx, rx, peer) = self.open_both(peer, name, &options, kind, &print).await?;
+        let receiver = BytesReceiver::new(rx, peer.clone(), None);
+        Ok(BytesDuplex::new(BytesSender::new(tx, peer), receiver))
+    }
+
+    async fn open_both(
+        &self,
+        peer: &Peer,
+        name: &str,
+        options: &ChannelOptions,
+        kind: ChannelKind,
+        print: &Fingerprint,
+    ) -> Result<(TxEnd, RxEnd, Peer), OpenError> {
+        let back = RxShared::unopened(name);
+        let opened = self.open_end(peer, name, options, kind, print, Some(Arc::clone(&back)));
+        let (tx, peer) = opened.await?;
+        let rx = RxEnd::new(back, Arc::clone(&tx.link), None);
+        Ok((tx, rx, peer))
+    }
+
+    /// Waits for a peer that opens a duplex under `name`: sends `Out`, receives `In`.
+    ///
+    /// The opener's types are the same, exchanged. Opens that nobody waits for are held as those of
+    /// [`Node::accept`].
+    ///
+    /// # Errors
+    ///
+    /// A peer opened the name with other types, in either direction, or as a channel of one
+    /// direction. The error names all types as the opener sees them; the open is refused, and
+    /// `accept_duplex` can be called again.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Node::accept`].
+    pub async fn accept_duplex<Out, In>(
+        &self,
+        name: &str,
+    ) -> Result<(Peer, Duplex<Out, In>), AcceptError>
+    where
+        Out: Serialize + DeserializeOwned,
+        In: Serialize + DeserializeOwned,
+    {
+        self.accept_duplex_with(name, ChannelOptions::default()).await
+    }
+
+    /// As [`Node::accept_duplex`], with options. The lane is that of what is sent from here; this
+    /// direction is not settled.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::accept_duplex`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Node::accept`].
+    pub async fn accept_duplex_with<Out, In>(
+        &self,
+        name: &str,
+        options: ChannelOptions,
+    ) -> Result<(Peer, Duplex<Out, In>), AcceptError>
+    where
+        Out: Serialize + DeserializeOwned,
+        In: Serialize + DeserializeOwned,
+    {
+        let there = described::<In>(&options).map_err(AcceptError::Type)?;
+        let back = described::<Out>(&options).map_err(AcceptError::Type)?;
+        let (kind, print) = (ChannelKind::Typed, there.duplex(&back));
+        let (rx, peer) = self.accept_end(name, &options, kind, &print).await?;
+        let sender = Sender::new(open_back(&rx, &options, kind, &print), peer.clone());
+        let receiver = Receiver::new(rx, peer.clone(), there.carries);
+        Ok((peer, Duplex::new(sender, receiver)))
+    }
+
+    /// As [`Node::accept_duplex`], for bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::accept_duplex`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Node::accept`].
+    pub async fn accept_duplex_bytes(
+        &self,
+        name: &str,
+    ) -> Result<(Peer, BytesDuplex), AcceptError> {
+        self.accept_duplex_bytes_with(name, ChannelOptions::default()).await
+    }
+
+    /// As [`Node::accept_duplex_bytes`], with options.
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::accept_duplex`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Node::accept`].
+    pub async fn accept_duplex_bytes_with(
+        &self,
+        name: &str,
+        options: ChannelOptions,
+    ) -> Result<(Peer, BytesDuplex), AcceptError> {
+        let (kind, print) = (ChannelKind::Bytes, Fingerprint::of_bytes(&options));
+        let print = print.duplex(&print);
+        let (rx, peer) = self.accept_end(name, &options, kind, &print).await?;
+        let sender = BytesSender::new(open_back(&rx, &options, kind, &print), peer.clone());
+        let receiver = BytesReceiver::new(rx, peer.clone(), None);
+        Ok((peer, BytesDuplex::new(sender, receiver)))
+    }
+}
+
+/// Opens the way back of the duplex whose receiving end was accepted. After the session's end it is
+/// a channel that has failed: what arrived before can still be received.
+fn open_back(
+    accepted: &RxEnd,
+    options: &ChannelOptions,
+    kind: ChannelKind,
+    print: &Fingerprint,
+) -> TxEnd {
+    let (there, link) = (&accepted.shared, &accepted.link);
+    let spec = Box::new(OpenSpec {
+        lane: options.lane,
+        system: options.system,
+        kind,
+        fingerprint: print.hash,
+        stream: None,
+        name: backs::name(there.id()),
+    });
+    let shared = TxShared::new(there.name.to_string(), print.text.clone(), Settling::No);
+    let opened = link.open(|id| {
+        let (end, ring) = TxEnd::new(link, &shared, id);
+        (Command::Open { id, spec, tx: Arc::clone(&shared), ring, back: None }, end)
+    });
+    opened.unwrap_or_else(|error| {
+        shared.fail(Failure::Lost(error));
+        TxEnd::new(link, &shared, 0).0
+    })
+}
