@@ -26,12 +26,13 @@
 //!
 //! # Reserved names
 //!
-//! Names that begin with a zero byte are reserved for layers. A channel of such a name goes to the
-//! layer that has its beginning in [`Layer::NAMES`]; where none has, it is refused at once. So a
-//! peer without the layer costs no wait. A name may have a label for people between two zero
-//! bytes (`"\0the channel of a port\0..."`): errors show the label.
+//! Names that begin with a zero byte are reserved for layers. A layer lists the beginnings of its
+//! names in [`Layer::NAMES`]. A channel goes to the layer that lists its beginning. Without such a
+//! layer it is refused at once, so that the peer does not wait.
 //!
-//! The names that begin with `"\0duplex/"` are the node's own: those of the ways back of duplexes.
+//! A name may have a label for people between two zero bytes (`"\0the channel of a port\0..."`).
+//! Errors show the label. Names that begin with `"\0duplex/"` are the node's own: the second channel
+//! of a duplex has one.
 //!
 //! A layer holds the node by [`WeakNode`]. Otherwise the node would never end.
 
