@@ -50,7 +50,10 @@ fn parse() -> Result<Option<Options>, String> {
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
-        let number = |text: String| text.parse().map_err(|_| format!("{text} is no number"));
+        let number = |text: String| {
+            let wrong = format!("{word} {text}: allowed are whole numbers from 0");
+            text.parse().map_err(|_| wrong)
+        };
         match word.as_str() {
             "--help" | "-h" => return Ok(None),
             "--seeds" => options.seeds = number(value()?)?,
