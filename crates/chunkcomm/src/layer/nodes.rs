@@ -70,12 +70,6 @@ pub fn links(node: &Node) -> Vec<Link> {
     node.table().links().into_iter().map(Link).collect()
 }
 
-/// Returns all peers that the node has a link with.
-#[must_use]
-pub fn peers(node: &Node) -> Vec<Peer> {
-    node.peers()
-}
-
 /// Whether the node was closed.
 #[must_use]
 pub fn is_closed(node: &Node) -> bool {

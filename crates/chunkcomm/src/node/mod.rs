@@ -143,12 +143,6 @@ impl Node {
         }
     }
 
-    /// All peers that this node has a link with.
-    pub(crate) fn peers(&self) -> Vec<Peer> {
-        let links = self.shared.table.links();
-        links.into_iter().map(|link| self.peer(link)).collect()
-    }
-
     /// The reasons of the last refused connections, oldest first.
     #[must_use]
     pub fn refusals(&self) -> Vec<String> {

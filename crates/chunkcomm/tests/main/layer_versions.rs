@@ -48,8 +48,8 @@ fn speaking(versions: RangeInclusive<u16>) -> NodeBuilder {
 
 /// Returns `node`'s view of the peer that dialled it.
 async fn dialler(node: &Node) -> Peer {
-    until(|| !layer::peers(node).is_empty()).await;
-    layer::peers(node).remove(0)
+    until(|| !layer::links(node).is_empty()).await;
+    layer::links(node).remove(0).peer(node)
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::lines;
 use crate::proto::cluster::membership::Membership;
 use crate::sync::locked;
-use chunkcomm::layer::peers;
+use chunkcomm::layer::links;
 use chunkcomm::{Address, CloseError, Node, Peer};
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -69,7 +69,8 @@ impl State {
     /// this machine is looked for meanwhile: it may be killed.
     pub(super) async fn close(&self, deadline: Duration) -> Result<(), CloseError> {
         let mut looking = JoinSet::new();
-        for peer in peers(&self.node) {
+        for link in links(&self.node) {
+            let peer = link.peer(&self.node);
             let Some(address) = self.look(|it| address_here(it, &peer)) else { continue };
             looking.spawn(async move {
                 let mut losses = 0;

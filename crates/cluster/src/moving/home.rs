@@ -1,11 +1,11 @@
 //! The ends whose home is this node. The channels that others open to them arrive here.
 
 use crate::proto::custody::Fate;
-use crate::sync::{Wakers, locked};
+use crate::sync::locked;
 use chunkcomm::layer::{Opened, RawReceiver};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 /// Prefix of the names of channels to such ends.
 pub(crate) const PORT_PREFIX: &str = "\0the channel of a port\0";
@@ -33,7 +33,8 @@ pub(crate) struct Slot {
 }
 
 enum State {
-    Waiting(Wakers),
+    /// For its channel; the task that asked last is woken.
+    Waiting(Option<Waker>),
     Connected(RawReceiver),
     Ended(Fate),
     Taken,
@@ -42,7 +43,7 @@ enum State {
 impl Homes {
     /// Adds a new end of this type.
     pub(crate) fn add(&self, number: u128, fingerprint: u64) -> Arc<Slot> {
-        let state = Mutex::new(State::Waiting(Wakers::default()));
+        let state = Mutex::new(State::Waiting(None));
         let slot = Arc::new(Slot { fingerprint, state });
         locked(&self.0).insert(number, Arc::clone(&slot));
         slot
@@ -93,7 +94,7 @@ impl Homes {
 impl Slot {
     fn set(&self, state: State) {
         let before = std::mem::replace(&mut *locked(&self.state), state);
-        if let State::Waiting(waiting) = before {
+        if let State::Waiting(Some(waiting)) = before {
             waiting.wake();
         }
     }
@@ -107,7 +108,7 @@ impl Slot {
         let mut state = locked(&self.state);
         match &mut *state {
             State::Waiting(waiting) => {
-                waiting.add(context.waker());
+                *waiting = Some(context.waker().clone());
                 Poll::Pending
             }
             State::Ended(fate) => Poll::Ready(Err(fate.clone())),
