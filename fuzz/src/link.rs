@@ -9,13 +9,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use chunkcomm::FlushReason;
 use chunkcomm::proto::Time;
+use chunkcomm::proto::endpoint::{Action, AfterLoss, Endpoint, Output, SessionEnd, SessionId};
 use chunkcomm::proto::flush::Policy;
-use chunkcomm::proto::link::{Counted, Event, Link, LinkConfig, ProtocolError, Transmit};
+use chunkcomm::proto::link::{Counted, Event, LinkConfig};
 use chunkcomm::proto::liveness::Silence;
 use chunkcomm::proto::outbox::{OpenSpec, Staged, View};
-use chunkcomm::proto::packet::{
-    AppendRecords, ChannelKind, Decoder, Header, Lane, Packet, Refusal,
-};
+use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Decoder, Header, Item, Lane, Refusal};
+use chunkcomm::proto::resume::{Kind, Resume};
 
 use crate::deeds::Deeds;
 
@@ -37,6 +37,14 @@ pub fn run(data: &[u8]) {
 
 const EDGES: [u64; 8] =
     [1, 4096, 8192, 16_384, MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX + 1, u32::MAX as u64, u64::MAX];
+
+fn next_item<'a>(
+    decoder: &mut Decoder,
+    wire: &'a [u8],
+    at: &mut usize,
+) -> Result<Option<Item<'a>>, SessionEnd> {
+    decoder.next(wire, at).map_err(|error| SessionEnd::Protocol(error.into()))
+}
 
 fn channel(deeds: &mut Deeds<'_>) -> u32 {
     deeds.below(4) as u32
@@ -61,10 +69,14 @@ impl Staged for Rings {
     fn take_large(&mut self, _channel: u32) -> Bytes {
         unreachable!("nothing large is staged")
     }
+
+    fn restaged(&mut self) -> Option<u32> {
+        None
+    }
 }
 
 struct Machine {
-    link: Link,
+    endpoint: Endpoint,
     decoder: Decoder,
     rings: Rings,
     /// Body of the peer's next packet.
@@ -88,7 +100,7 @@ impl Machine {
     fn new(deeds: &mut Deeds<'_>) -> Machine {
         let policies =
             [Policy::Chunked, Policy::Unbuffered, Policy::Linger(Duration::from_millis(2))];
-        let link = Link::new(&LinkConfig {
+        let config = LinkConfig {
             policy: policies[usize::from(deeds.byte() % 3)],
             age_bound: Duration::from_millis(1),
             packet_bytes_small: PACKET_BYTES_MAX,
@@ -105,9 +117,10 @@ impl Machine {
                 dead: Duration::from_secs(10),
             },
             now: Time(1),
-        });
+        };
+        let session = SessionId { number: 1, peer: 2 };
         Machine {
-            link,
+            endpoint: Endpoint::new(&config, session, AfterLoss::Wait),
             decoder: Decoder::new(PACKET_BYTES_MAX),
             rings: Rings::default(),
             body: Vec::new(),
@@ -122,7 +135,7 @@ impl Machine {
         }
     }
 
-    fn step(&mut self, deeds: &mut Deeds<'_>) -> Result<(), ProtocolError> {
+    fn step(&mut self, deeds: &mut Deeds<'_>) -> Result<(), SessionEnd> {
         match deeds.byte() % 26 {
             0..=10 => self.record(deeds),
             11..=13 => self.packet(deeds)?,
@@ -131,29 +144,54 @@ impl Machine {
             18 => self.send(deeds),
             19 => self.answer(deeds),
             20 => self.now = self.now.after(Duration::from_micros(deeds.number(&EDGES) % 5000)),
-            21 => self.link.large_taken(self.large.pop().unwrap_or_default()),
+            21 => self.endpoint.link.large_taken(self.large.pop().unwrap_or_default()),
             22 => self.end(deeds),
             23 => self.another_connection(deeds)?,
-            24 => drop(self.link.poll_alive(self.now)),
-            _ => drop(self.link.poll_acknowledged()),
+            24 => self.rest()?,
+            _ => drop(self.endpoint.link.poll_acknowledged()),
+        }
+        Ok(())
+    }
+
+    /// Lets the endpoint do what is due.
+    fn rest(&mut self) -> Result<(), SessionEnd> {
+        match self.endpoint.poll(self.now) {
+            Action::Wait(until) => assert!(until > self.now, "it waits for what has passed"),
+            Action::Write | Action::Drop => {}
+            Action::Dial { .. } | Action::Unanswered => unreachable!("the peer dials"),
+            Action::End(end) => return Err(end),
         }
         Ok(())
     }
 
     /// Loses the connection; on another one the peer says which packets it has.
-    fn another_connection(&mut self, deeds: &mut Deeds<'_>) -> Result<(), ProtocolError> {
-        let received = self.link.received();
+    fn another_connection(&mut self, deeds: &mut Deeds<'_>) -> Result<(), SessionEnd> {
+        let received = self.endpoint.link.received();
         self.decoder.cut(received);
-        self.link.cut(self.now);
+        if self.endpoint.is_connected() && deeds.one_in(2) {
+            self.endpoint.lost(self.now)?;
+        }
         // Packets not received as a whole come again, or others do.
         self.sequence = if deeds.one_in(8) { self.sequence } else { received };
-        let [sent, acknowledged, _] = self.link.numbers();
+        let [sent, acknowledged, _] = self.endpoint.link.numbers();
         let unsure = sent - acknowledged + 1;
         let has = match deeds.one_in(8) {
             true => deeds.number(&EDGES),
             false => acknowledged + deeds.number(&EDGES) % unsure,
         };
-        self.link.resume(has, self.now)
+        let last = self.endpoint.attempt();
+        let attempt = last.saturating_sub(1).saturating_add(deeds.below(4) as u32);
+        let word = Resume { kind: Kind::Again, session: 1, attempt, received: has, addressee: 1 };
+        let answer = self.endpoint.offered(&word, self.now);
+        if self.endpoint.has_said_bye() {
+            assert_eq!(answer.kind, Kind::Unknown);
+            return Err(SessionEnd::Closed);
+        }
+        assert_eq!(answer.kind == Kind::Agreed, attempt > last, "the highest attempt counts");
+        let was_connected = self.endpoint.is_connected();
+        let adopted = self.endpoint.adopt(attempt, has, self.now)?;
+        assert_eq!(adopted, !was_connected && attempt == self.endpoint.attempt());
+        Ok(())
     }
 
     /// Appends a record to the peer's packet.
@@ -190,7 +228,7 @@ impl Machine {
     }
 
     /// Sends the peer's packet.
-    fn packet(&mut self, deeds: &mut Deeds<'_>) -> Result<(), ProtocolError> {
+    fn packet(&mut self, deeds: &mut Deeds<'_>) -> Result<(), SessionEnd> {
         let sequence = match deeds.byte() {
             0 => 0,
             1 => deeds.number(&EDGES),
@@ -219,12 +257,13 @@ impl Machine {
     }
 
     /// Takes in the bytes of a packet; returns the number of bytes used.
-    fn read(&mut self, wire: &[u8]) -> Result<usize, ProtocolError> {
+    fn read(&mut self, wire: &[u8]) -> Result<usize, SessionEnd> {
         let mut at = 0;
-        while let Some(item) = self.decoder.next(wire, &mut at).map_err(ProtocolError::Wire)? {
-            let event = self.link.handle(item, self.now)?;
+        while let Some(item) = next_item(&mut self.decoder, wire, &mut at)? {
+            let event = self.endpoint.handle(item, self.now)?;
             self.react(event);
         }
+        self.endpoint.heard(self.now)?;
         let held: u64 = self.held.values().chain(self.assembling.values()).sum();
         assert!(held <= WINDOWS_BYTES_MAX + MESSAGE_BYTES_MAX, "{held} bytes are held");
         Ok(at)
@@ -236,8 +275,8 @@ impl Machine {
                 *self.held.entry(channel).or_default() += bytes.len() as u64;
             }
             Event::LargeBegins { channel, bytes } => {
-                if self.link.admit_large(channel, false) {
-                    self.link.demand_large(channel);
+                if self.endpoint.link.admit_large(channel, false) {
+                    self.endpoint.link.demand_large(channel);
                 }
                 assert!(bytes <= MESSAGE_BYTES_MAX);
                 self.assembling.insert(channel, 0);
@@ -263,28 +302,28 @@ impl Machine {
     /// Consumes the bytes that a receiver holds.
     fn consume(&mut self, channel: u32) {
         if let Some(bytes) = self.held.remove(&channel) {
-            self.link.consumed(channel, bytes);
+            self.endpoint.link.consumed(channel, bytes);
         }
     }
 
     /// Writes the packets that are ready, as the driver does.
     fn transmit(&mut self) {
         for _ in 0..256 {
-            let mut packet = Packet::default();
-            match self.link.poll_transmit(&mut self.rings, self.now, &mut packet) {
-                Transmit::Packet { number, .. } => {
-                    let bytes = packet.bytes();
+            match self.endpoint.poll_output(&mut self.rings, self.now) {
+                Output::Write => {
+                    let bytes = self.endpoint.packet_bytes();
                     assert!(bytes <= PACKET_BYTES_MAX, "a packet of {bytes} bytes");
-                    self.link.written(number, &mut packet);
+                    assert_eq!(self.endpoint.unwritten().concat().len(), bytes);
+                    assert!(!self.endpoint.wrote(1));
+                    assert!(self.endpoint.wrote(bytes - 1));
                 }
-                Transmit::Nothing => break,
-                Transmit::Yield(_) => {}
+                Output::Nothing | Output::Shutdown => break,
+                Output::Yield(_) => {}
             }
         }
-        let _ = self.link.next_deadline();
-        let flushes = self.link.counters().flushes;
+        let flushes = self.endpoint.link.counters().flushes;
         let counted: u64 = FlushReason::ALL.iter().map(|reason| flushes.get(*reason)).sum();
-        assert_eq!(counted, self.link.counters().message_packets);
+        assert_eq!(counted, self.endpoint.link.counters().message_packets);
     }
 
     /// Opens a channel of our own, or stages some messages.
@@ -298,7 +337,7 @@ impl Machine {
                 stream: None,
                 name: "ours".into(),
             };
-            let channel = self.link.open(spec, self.now);
+            let channel = self.endpoint.link.open(spec, self.now);
             self.rings.0.insert(channel, Vec::new());
             return;
         }
@@ -308,9 +347,9 @@ impl Machine {
             return;
         }
         ring.extend([1, 7].repeat(1 + usize::from(deeds.byte())));
-        self.link.staged(channel, self.now);
+        self.endpoint.link.staged(channel, self.now);
         if deeds.one_in(4) {
-            self.link.flush(channel, u64::MAX, self.now, deeds.one_in(2));
+            self.endpoint.link.flush(channel, u64::MAX, self.now, deeds.one_in(2));
         }
     }
 
@@ -318,9 +357,9 @@ impl Machine {
     fn answer(&mut self, deeds: &mut Deeds<'_>) {
         let channel = channel(deeds);
         match deeds.byte() % 4 {
-            0 => self.link.terminate(channel),
-            1 => self.link.refuse(channel, Refusal::TypeMismatch, "text"),
-            2 => self.link.describe(channel, "text"),
+            0 => self.endpoint.link.terminate(channel),
+            1 => self.endpoint.link.refuse(channel, Refusal::TypeMismatch, "text"),
+            2 => self.endpoint.link.describe(channel, "text"),
             _ => return,
         }
         self.assembling.remove(&channel);
@@ -335,15 +374,13 @@ impl Machine {
             0 => {
                 self.closing = true;
                 self.ended.extend(self.rings.0.keys());
-                for channel in self.rings.0.keys() {
-                    self.link.end_when_drained(*channel, self.now);
-                }
-                self.link.close();
+                self.endpoint.close(self.now);
             }
-            1 if self.closing && self.link.is_quiet() => self.link.bye(),
             _ if self.rings.0.contains_key(&channel) => {
                 self.ended.insert(channel);
-                self.link.end_when_drained(channel, self.now);
+                let staged = self.rings.0[&channel].len() / 2;
+                let messages = self.endpoint.link.sent_messages(channel) + staged as u64;
+                self.endpoint.link.end(channel, messages, self.now);
             }
             _ => {}
         }

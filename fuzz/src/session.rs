@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use chunkcomm::proto::Time;
-use chunkcomm::proto::attempts::{Attempts, Offer};
 use chunkcomm::proto::limits::{ACK_BYTES_MAX, ACK_DELAY_MS, ACK_PACKETS_MAX};
 use chunkcomm::proto::packet::Packet;
 use chunkcomm::proto::resume::{Kind, RESUME_BYTES, Resume};
@@ -55,7 +54,6 @@ struct OnWire {
 struct End {
     session: Session,
     spares: Spares,
-    attempts: Attempts,
     /// Packet that the writer has, and its number.
     writing: Option<(u64, Packet)>,
     /// Packets that this end wrote and the other has not read.
@@ -80,7 +78,6 @@ impl Default for End {
         End {
             session: Session::new(true, KEPT_BYTES_MAX),
             spares: Spares::default(),
-            attempts: Attempts::default(),
             writing: None,
             wire: VecDeque::new(),
             sent: Vec::new(),
@@ -111,7 +108,7 @@ impl Pair {
             9..=11 => self.read(who),
             12 => self.ends[who].ack_alone(self.now, deeds.one_in(2)),
             13 => self.now = self.now.after(Duration::from_millis(deeds.byte().into())),
-            14 => self.reconnect(deeds),
+            14 => self.reconnect(),
             _ => self.ends[who].told_wrong(deeds, self.now),
         }
     }
@@ -134,33 +131,23 @@ impl Pair {
         reader.arrived(&packet, self.now);
     }
 
-    /// Loses the connection with all that is on it, then connects again. Of several attempts, which may
-    /// overtake each other, the last one counts.
-    fn reconnect(&mut self, deeds: &mut Deeds<'_>) {
+    /// Loses the connection with all that is on it, then connects again.
+    fn reconnect(&mut self) {
         for end in &mut self.ends {
             end.lost();
         }
-        let mut attempt = self.ends[0].attempts.last();
-        for _ in 0..=deeds.below(3) {
-            let number = attempt.saturating_add(1 + deeds.below(3) as u32);
-            assert_eq!(self.ends[1].attempts.offer(attempt, false), Offer::Stale);
-            assert_eq!(self.ends[1].attempts.offer(number, true), Offer::Over);
-            assert_eq!(self.ends[1].attempts.offer(number, false), Offer::Taken);
-            attempt = number;
-        }
-        assert_eq!(self.ends[0].attempts.offer(attempt, false), Offer::Taken);
-        let words = [0, 1].map(|who: usize| Resume {
-            kind: if who == 0 { Kind::Again } else { Offer::Taken.kind() },
+        let received = [0, 1].map(|who: usize| self.ends[who].session.received());
+        let word = Resume {
+            kind: Kind::Again,
             session: 7,
-            attempt,
-            received: self.ends[who].session.received(),
-            addressee: 1 - who as u128,
-        });
+            attempt: 2,
+            received: received[0],
+            addressee: 1,
+        };
+        let words = [word, word.answer(Kind::Agreed, received[1], 0)];
         for (who, end) in self.ends.iter_mut().enumerate() {
             let word = Resume::decode(&words[1 - who].encode()).expect("a word is read");
             assert_eq!(word, words[1 - who]);
-            assert!(!end.attempts.adopt(attempt.wrapping_sub(1)));
-            assert!(end.attempts.adopt(word.attempt) && end.attempts.is_connected());
             end.resumed(word.received);
         }
     }
@@ -285,7 +272,6 @@ impl End {
 
     fn lost(&mut self) {
         self.wire.clear();
-        self.attempts.lost();
         if let Some((number, mut packet)) = self.writing.take() {
             self.session.give_back(number, &mut packet);
         }

@@ -99,6 +99,10 @@ impl Staged for Ring {
     fn take_large(&mut self, _channel: u32) -> Bytes {
         Bytes::new()
     }
+
+    fn restaged(&mut self) -> Option<u32> {
+        None
+    }
 }
 
 /// Measures staging messages and filling a packet from them, against batching as many by hand.

@@ -11,12 +11,12 @@
 //! packet leaves), [`outbox`] (the content of a packet), [`credit`] (how much may be sent),
 //! [`pace`] (how much may be on its way), [`sizing`] (how large a packet is), [`session`]
 //! (packets kept until they are acknowledged), [`liveness`] (is the peer there), [`link`]
-//! (the whole machine of one peer), [`cycle`] (waits across links). Before all of them come
-//! [`hello`], [`credential`] and [`resume`]. Beside them stand [`codec`], [`describe`] and
+//! (what is sent and received), [`endpoint`] (the whole machine of one end of a session: the link
+//! and its connections), [`cycle`] (waits across links). Before all of them come [`hello`],
+//! [`credential`] and [`resume`]. Beside them stand [`codec`], [`describe`] and
 //! [`causes`] (how errors show).
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod attempts;
 pub mod backoff;
 pub mod causes;
 pub mod codec;
@@ -24,6 +24,7 @@ pub mod credential;
 pub mod credit;
 pub mod cycle;
 pub mod describe;
+pub mod endpoint;
 pub mod fair;
 pub mod flush;
 pub mod hello;

@@ -1,9 +1,8 @@
-//! The whole machine of one peer: what is sent and received, what may be sent, what was
-//! acknowledged. The driver moves bytes and time; every decision is here.
+//! The channels of one session with one peer: what is sent and received, what may be sent, what
+//! was acknowledged.
 //!
-//! Order of calls: plain verbs whenever the caller asks; [`Link::handle`] for each item that
-//! came; then [`Link::poll_transmit`] until it has nothing, and [`Link::next_deadline`] for the
-//! time to come back.
+//! Its [`Endpoint`](super::endpoint::Endpoint) hands it items, time and connections. A driver calls
+//! the verbs about channels.
 //!
 //! Reading order: this file (what the caller asks), `events` (what comes out),
 //! `incoming` and `outgoing` (the two halves), `error`.
@@ -14,7 +13,8 @@ mod incoming;
 mod outgoing;
 
 pub use error::ProtocolError;
-pub use events::{Counted, Event, LinkCounters, Transmit};
+pub(crate) use events::Transmit;
+pub use events::{Counted, Event, LinkCounters};
 
 use super::Time;
 use super::credit::LinkBudget;
@@ -75,7 +75,7 @@ enum Control {
     Bye,
 }
 
-/// The machine of one session with one peer.
+/// The channels of one session with one peer.
 #[derive(Debug)]
 pub struct Link {
     outbox: Outbox,
@@ -203,11 +203,6 @@ impl Link {
         self.outbox.end(channel, messages, at);
     }
 
-    /// Ends `channel` after everything that is staged now.
-    pub fn end_when_drained(&mut self, channel: u32, at: Time) {
-        self.outbox.end_when_drained(channel, at);
-    }
-
     /// Returns the counters of our `channel`, while it lasts.
     #[must_use]
     pub fn channel_counters(&self, channel: u32) -> Option<ChannelCounters> {
@@ -220,23 +215,24 @@ impl Link {
         self.outbox.carried()
     }
 
-    /// Makes everything staged leave, and asks the peer to acknowledge it.
-    pub fn close(&mut self) {
-        self.outbox.close();
+    /// Makes everything staged leave, ends every channel after it, and asks the peer to
+    /// acknowledge it.
+    pub(crate) fn close(&mut self, at: Time) {
+        self.outbox.close(at);
         self.closing = true;
         self.sync_wanted = true;
         self.probe = true;
     }
 
     /// Ends the session cleanly with the next packet.
-    pub fn bye(&mut self) {
+    pub(crate) fn bye(&mut self) {
         self.control.push_back(Control::Bye);
     }
 
     /// Whether everything was sent and acknowledged, also messages that waited for credit.
-    /// Asked after [`Link::close`] and the end of every channel.
+    /// Asked after [`Link::close`].
     #[must_use]
-    pub fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.outbox.has_ended() && self.control.is_empty() && !self.session.in_flight()
     }
 
@@ -254,19 +250,19 @@ impl Link {
 
     /// Returns the time at which [`Link::poll_transmit`] must be called again at the latest.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<Time> {
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
         let deadlines = [self.wait_until, self.session.ack_deadline(), self.settles_due];
         deadlines.into_iter().flatten().min()
     }
 
     /// Notes that bytes of the peer came.
-    pub fn heard(&mut self, now: Time) {
+    pub(crate) fn heard(&mut self, now: Time) {
         self.liveness.heard(now);
     }
 
     /// Returns the reaction to the peer's silence, and the time to ask again at the latest. A
     /// request for a sign of life leaves with the next packet.
-    pub fn poll_alive(&mut self, now: Time) -> (Alive, Time) {
+    pub(crate) fn poll_alive(&mut self, now: Time) -> (Alive, Time) {
         let waits = self.session.in_flight() || !self.outbox.is_idle();
         self.liveness.waits(waits || self.outbox.waits_for_credit(), now);
         let alive = self.liveness.poll(now);
@@ -278,7 +274,7 @@ impl Link {
     }
 
     /// Notes that the connection is gone. Unacknowledged packets are kept for the next one.
-    pub fn cut(&mut self, now: Time) {
+    pub(crate) fn cut(&mut self, now: Time) {
         self.liveness.offline(now);
     }
 
@@ -305,6 +301,12 @@ impl Link {
     #[must_use]
     pub fn bulk_waits(&self) -> Option<usize> {
         self.outbox.bulk_waits().then(|| self.pace.bound())
+    }
+
+    /// Returns the limits of the peer's silence.
+    #[must_use]
+    pub fn silence(&self) -> Silence {
+        self.liveness.silence()
     }
 
     /// Returns the time when the peer was last heard.
@@ -354,7 +356,7 @@ impl Link {
     /// # Errors
     ///
     /// The peer cannot have these packets; the session is over.
-    pub fn resume(&mut self, received: u64, now: Time) -> Result<(), ProtocolError> {
+    pub(crate) fn resume(&mut self, received: u64, now: Time) -> Result<(), ProtocolError> {
         let (acknowledged, outbox) = (&mut self.acknowledged, &mut self.outbox);
         let note = |carried| note_acknowledged(carried, acknowledged, outbox);
         self.session.resume(received, &mut self.spares, note)?;

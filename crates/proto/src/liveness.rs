@@ -117,6 +117,12 @@ impl Liveness {
         }
     }
 
+    /// Returns the limits of the peer's silence.
+    #[must_use]
+    pub fn silence(&self) -> Silence {
+        self.silence
+    }
+
     /// Notes that bytes came.
     pub fn heard(&mut self, now: Time) {
         self.heard = now;

@@ -58,6 +58,8 @@ pub trait Staged {
     fn consume(&mut self, channel: u32, bytes: usize, messages: u32);
     /// Takes the large message whose mark was just consumed.
     fn take_large(&mut self, channel: u32) -> Bytes;
+    /// Takes a channel in which more was staged than was consumed; `None` when there is none left.
+    fn restaged(&mut self) -> Option<u32>;
 }
 
 /// The sending side of a link. Order of calls: [`Outbox::open`],
@@ -266,9 +268,14 @@ impl Outbox {
         true
     }
 
-    /// Makes everything that is staged leave; nothing more will come.
-    pub fn close(&mut self) {
+    /// Makes everything that is staged leave, and ends every channel after it.
+    pub fn close(&mut self, at: Time) {
         self.closing = true;
+        let mut channels: Vec<u32> = self.channels.keys().collect();
+        channels.sort_unstable();
+        for channel in channels {
+            self.end_when_drained(channel, at);
+        }
     }
 
     /// Notes that `channel` may send `total` bytes since it began.

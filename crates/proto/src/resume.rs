@@ -76,7 +76,46 @@ crate::debug_with_causes!(ResumeError);
 
 impl std::error::Error for ResumeError {}
 
+/// The wish of a dialler, as its peer's node sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// Begin the session.
+    Begin,
+    /// Go on with the session, which the node has an end of.
+    GoOn,
+    /// Something that is not possible: the answer is [`Kind::Unknown`].
+    Impossible,
+}
+
 impl Resume {
+    /// Returns the first word of session `session`, on its first connection.
+    #[must_use]
+    pub fn new_session(session: u64, addressee: u128) -> Resume {
+        Resume { kind: Kind::New, session, attempt: 1, received: 0, addressee }
+    }
+
+    /// Returns what a dialler wishes with this word from node `incarnation`, which has an end of
+    /// the session or not (`known`).
+    ///
+    /// # Errors
+    ///
+    /// The word is not a dialler's.
+    pub fn wish(&self, incarnation: u128, known: bool) -> Result<Wish, ResumeError> {
+        let meant = self.addressee == incarnation;
+        match (self.kind, known) {
+            (Kind::New, false) if meant => Ok(Wish::Begin),
+            (Kind::Again, true) if meant => Ok(Wish::GoOn),
+            (Kind::New | Kind::Again, _) => Ok(Wish::Impossible),
+            (kind, _) => Err(ResumeError::Kind(kind as u8)),
+        }
+    }
+
+    /// Returns the answer to this word, which node `dialler` said.
+    #[must_use]
+    pub fn answer(&self, kind: Kind, received: u64, dialler: u128) -> Resume {
+        Resume { kind, received, addressee: dialler, ..*self }
+    }
+
     /// Returns the bytes of this word.
     #[must_use]
     pub fn encode(&self) -> [u8; RESUME_BYTES] {

@@ -1,12 +1,15 @@
 //! The connections of a session: one is lost, and another takes its place.
 
-use super::link::{Closing, Driver};
+use super::link::Driver;
 use super::mail::LinkShared;
 use crate::error::{LinkCause, LinkError};
 use crate::proto::Time;
-use crate::proto::attempts::Offer;
+use crate::proto::endpoint::{self, SessionEnd};
+use crate::proto::resume::Resume;
 use crate::transport::Transport;
+use std::io;
 use std::sync::Arc;
+use tokio::task::AbortHandle;
 
 /// Action after a lost connection.
 pub(crate) enum AfterLoss {
@@ -18,83 +21,115 @@ pub(crate) enum AfterLoss {
     Dial(Arc<dyn Redial>),
 }
 
+impl AfterLoss {
+    pub(super) fn kind(&self) -> endpoint::AfterLoss {
+        match self {
+            AfterLoss::End => endpoint::AfterLoss::End,
+            AfterLoss::Wait => endpoint::AfterLoss::Wait,
+            AfterLoss::Dial(_) => endpoint::AfterLoss::Dial,
+        }
+    }
+}
+
 /// The node's part that dials a peer again.
 pub(crate) trait Redial: Send + Sync {
-    /// Sees to the connection after `attempt`, which was lost, until the session ends.
-    fn redial(&self, link: &Arc<LinkShared>, attempt: u32);
+    /// Dials connection `attempt` and reports to the driver of `link` by commands.
+    fn dial(&self, link: &Arc<LinkShared>, attempt: u32) -> Dial;
+}
+
+/// A dial under way, given up when it is dropped.
+pub(crate) struct Dial(pub(crate) AbortHandle);
+
+impl Drop for Dial {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl Driver {
-    /// Whether this end dials when the connection is lost.
-    pub(super) fn dials(&self) -> bool {
-        matches!(self.after_loss, AfterLoss::Dial(_))
-    }
-
-    /// Gives the connection up: the session waits for another one, or ends.
+    /// Handles the loss of the connection.
+    ///
+    /// # Errors
+    ///
+    /// The session ends with it.
     #[cold]
     #[inline(never)]
-    pub(super) fn disconnect(&mut self, now: Time, cause: LinkCause) -> Result<(), LinkError> {
-        // After our bye, with everything acknowledged, the peer may hang up first.
-        if matches!(self.closing, Closing::Bye | Closing::Shutdown) {
-            return Err(self.error(LinkCause::Closed));
-        }
-        if matches!(self.after_loss, AfterLoss::End) {
-            return Err(self.error(cause));
-        }
-        let _within = self.span.clone().entered();
-        let trouble = trouble_of(&cause);
-        tracing::info!(peer = %self.shared.peer.name, attempt = self.attempts.last(), %trouble,
-            "the connection was lost");
-        self.shared.set_trouble(trouble);
-        self.cut(now, cause);
-        if let AfterLoss::Dial(dialler) = &self.after_loss {
-            dialler.redial(&self.shared, self.attempts.last());
+    pub(super) fn connection_lost(&mut self, now: Time, cause: LinkCause) -> Result<(), LinkError> {
+        // The failed write came first.
+        let cause = self.write_error.take().unwrap_or(cause);
+        match self.endpoint.lost(now) {
+            Ok(()) => self.cut_off(cause, true),
+            Err(SessionEnd::Lost) => return Err(self.error(cause)),
+            Err(end) => return Err(self.error_of(end)),
         }
         Ok(())
     }
 
-    /// Cuts the connection: packets under way on it count as if they had not left.
-    fn cut(&mut self, now: Time, cause: LinkCause) {
+    /// Drops the connection, which the endpoint has given up.
+    #[cold]
+    pub(super) fn connection_dropped(&mut self) {
+        let silent = || LinkCause::Io(Arc::new(io::ErrorKind::TimedOut.into()));
+        let cause = self.write_error.take().unwrap_or_else(silent);
+        self.cut_off(cause, true);
+    }
+
+    /// Drops the transport and tells the node. The loss is a `trouble` unless the peer has made
+    /// another connection already.
+    fn cut_off(&mut self, cause: LinkCause, trouble: bool) {
+        let shared = &self.channels.shared;
+        if trouble {
+            let _within = self.span.enter();
+            let trouble = trouble_of(&cause);
+            let attempt = self.endpoint.attempt();
+            tracing::info!(peer = %shared.peer.name, attempt, %trouble, "the connection was lost");
+            shared.set_trouble(trouble);
+        }
         if self.transport.take().is_some() {
-            self.acceptor.cut_off(&self.shared, &self.error(cause));
+            self.channels.acceptor.cut_off(shared, &self.error(cause));
         }
+        self.write_error = None;
         self.watch.stop();
-        self.unwritable = None;
-        self.attempts.lost();
-        self.writer.cut(&mut self.link);
-        self.reader.cut(self.link.received());
-        self.link.cut(now);
+        self.reader.cut(self.endpoint.link.received());
     }
 
-    pub(super) fn offer(&mut self, attempt: u32, now: Time) -> Offer {
-        let closes = matches!(self.closing, Closing::Bye | Closing::Shutdown);
-        let over = closes || matches!(self.after_loss, AfterLoss::End);
-        let offer = self.attempts.offer(attempt, over);
-        if offer == Offer::Taken && self.transport.is_some() {
-            // The peer has lost the connection, and knows it first.
-            self.cut(now, LinkCause::ConnectionLost);
+    /// Dials connection `attempt`; the dial before it is given up.
+    pub(super) fn dial(&mut self, attempt: u32) {
+        if let AfterLoss::Dial(dialler) = &self.after_loss {
+            self.dial = Some(dialler.dial(&self.channels.shared, attempt));
         }
-        offer
     }
 
-    pub(super) fn adopt(
+    pub(super) fn unanswered(&mut self) {
+        self.dial = None;
+        self.channels.shared.set_trouble("the peer does not answer".to_owned());
+    }
+
+    /// Decides about a connection of the peer's, which says `word`; returns the answer.
+    pub(super) fn offered(&mut self, word: &Resume, now: Time) -> Resume {
+        let answer = self.endpoint.offered(word, now);
+        if !self.endpoint.is_connected() && self.transport.is_some() {
+            self.cut_off(LinkCause::ConnectionLost, false);
+        }
+        answer
+    }
+
+    /// Goes on with `transport`, if the endpoint has adopted it.
+    pub(super) fn adopted(
         &mut self,
-        attempt: u32,
-        received: u64,
+        adopted: Result<bool, SessionEnd>,
         transport: Box<dyn Transport>,
-        now: Time,
     ) -> Result<(), LinkError> {
-        if !self.attempts.adopt(attempt) {
+        if !adopted.map_err(|end| self.error_of(end))? {
             return Ok(());
         }
-        let resumed = self.link.resume(received, now);
-        resumed.map_err(|error| self.error(LinkCause::Protocol(error)))?;
         self.transport = Some(transport);
-        self.read_waits = false;
-        self.note_acknowledged();
+        self.dial = None;
+        self.reader.waits = false;
+        self.channels.note_acknowledged(&mut self.endpoint.link);
         let _within = self.span.enter();
-        tracing::info!(peer = %self.shared.peer.name, attempt, received, "the session goes on");
-        self.acceptor.resumed(&self.shared, attempt);
+        let (shared, attempt) = (&self.channels.shared, self.endpoint.attempt());
+        tracing::info!(peer = %shared.peer.name, attempt, "the session goes on");
+        self.channels.acceptor.resumed(shared, attempt);
         Ok(())
     }
 }

@@ -2,8 +2,7 @@
 //! The node's [`Board`] decides which of them form a cycle. A warning names each channel of which
 //! the peer has never taken anything: perhaps nobody there accepts it.
 
-use super::events::Others;
-use super::link::Driver;
+use super::channels::Channels;
 use super::mail::LinkShared;
 use super::wakers::locked;
 use super::writing::TxSlots;
@@ -25,7 +24,7 @@ pub(crate) type SharedBoard = Arc<Mutex<Board>>;
 
 /// A link's place on the board.
 pub(super) struct Looks {
-    pub(super) board: SharedBoard,
+    board: SharedBoard,
     link: u64,
     /// Time of the next look; `None` while nothing waits.
     due: Option<Time>,
@@ -101,16 +100,17 @@ pub(crate) fn node_of(incarnation: u128) -> u64 {
     incarnation as u64
 }
 
-impl Driver {
+impl Channels {
+    /// Looks at the channels that wait, if it is time. A peer that is cut off can take nothing: its
+    /// time begins with the next connection.
     #[inline]
-    pub(super) fn look_if_due(&mut self, now: Time) {
+    pub(super) fn look_if_due(&mut self, link: &mut Link, is_connected: bool, now: Time) {
         if self.looks.due.is_some_and(|due| now >= due) {
-            self.looks.look(&mut self.link, &self.senders, &self.shared, now);
-            // A peer that is cut off can take nothing: its time begins with the next connection.
-            if self.transport.is_none() {
+            self.looks.look(link, &self.senders, &self.shared, now);
+            if !is_connected {
                 return self.looks.forget_untaken();
             }
-            for name in self.looks.untaken(&self.link, &self.senders, now) {
+            for name in self.looks.untaken(link, &self.senders, now) {
                 self.acceptor.warn(&format!(
                     "channel {name:?} to {}: nobody there has taken anything of it for 5 s; does \
                      it accept a channel of this name?",
@@ -119,12 +119,10 @@ impl Driver {
             }
         }
     }
-}
 
-impl Others<'_> {
     /// Handles the report that the peer waits for this node on the channel of the last hop. The
     /// report counts if no task here takes messages from that channel.
-    pub(super) fn peer_waits(&mut self, number: u64, chain: &[u8], now: Time) {
+    pub(super) fn peer_waits(&mut self, number: u64, chain: &[u8], link: &mut Link, now: Time) {
         let Some(last) = hops(chain).last() else { return };
         let unread = self
             .receivers
@@ -134,8 +132,8 @@ impl Others<'_> {
             return;
         }
         let told = Told { number, chain: chain.to_vec() };
-        if let Some(cycle) = locked(self.board).heard(told, now) {
-            self.link.count_cycle();
+        if let Some(cycle) = locked(&self.looks.board).heard(told, now) {
+            link.count_cycle();
             tracing::warn!(peer = %self.shared.peer.name, %cycle, "nodes wait in a cycle");
         }
     }

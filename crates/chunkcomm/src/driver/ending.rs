@@ -1,13 +1,17 @@
 //! The end of a session: all its channels learn the cause, and how much arrived.
 
 use super::backs;
+use super::channels::Channels;
 use super::inbox::Outcome;
 use super::keeping::Returned;
-use super::link::{Closing, Driver};
+use super::link::Driver;
 use super::mail::Command;
 use super::staging::{Failure, TxShared};
 use super::taking::land_rest;
 use crate::error::{Account, ChannelLost, LinkCause, LinkError, SendError, Unacknowledged};
+use crate::proto::endpoint::{Endpoint, SessionEnd};
+use crate::proto::link::Link;
+use std::io::IoSlice;
 use std::sync::Arc;
 use std::task::Context;
 
@@ -42,42 +46,6 @@ impl LostChannel {
 }
 
 impl Driver {
-    pub(super) fn dead(&self) -> LinkError {
-        let (silence_ms, trouble) = (self.dead_ms, self.shared.trouble());
-        self.error(LinkCause::Dead { silence_ms, trouble })
-    }
-
-    /// Returns the channels with messages that are not known to have arrived.
-    fn unacknowledged(&mut self, error: &LinkError) -> Vec<LostChannel> {
-        let mut channels = Vec::new();
-        for (id, slot) in self.senders.slots.iter_mut() {
-            // The link's machine has no count of a channel whose end was acknowledged.
-            let sent = self.link.sent_messages(id).max(slot.shared.acked());
-            let accepted = sent + u64::from(slot.ring.messages());
-            if accepted > slot.shared.acked() && !slot.discard && !slot.shared.outlives_its_node() {
-                channels.push(LostChannel::new(&slot.shared, accepted, error));
-            }
-        }
-        channels
-    }
-
-    fn give_back_streams(&mut self) {
-        let channels: Vec<u32> = self.senders.slots.keys().collect();
-        for channel in channels {
-            self.senders.give_back(channel);
-        }
-    }
-
-    /// Tells the peer that the session was given up, if a packet can be written at once.
-    pub(super) fn say_gone(&mut self) {
-        let Some(transport) = &mut self.transport else { return };
-        if self.last_word.is_none() && !self.writer.is_within_packet() {
-            let packet = self.link.farewell();
-            let mut context = Context::from_waker(std::task::Waker::noop());
-            let _ = transport.poll_write(&mut context, &[std::io::IoSlice::new(&packet)]);
-        }
-    }
-
     /// Ends the session: all its channels learn the cause.
     #[cold]
     #[inline(never)]
@@ -86,26 +54,63 @@ impl Driver {
             return;
         }
         let _within = self.span.clone().entered();
+        self.dial = None;
         self.rest();
-        self.looks.leave();
-        self.shared.large_out.end();
-        self.shared.large_in.end();
+        self.channels.shared.large_out.end();
+        self.channels.shared.large_in.end();
         #[cfg(feature = "metrics")]
         self.publish_last_metrics();
-        if !error.is_closed() || matches!(self.closing, Closing::No | Closing::Draining) {
-            self.say_gone();
+        let end = if error.is_closed() { SessionEnd::Closed } else { SessionEnd::GivenUp };
+        if let (Some(bytes), Some(transport)) = (self.endpoint.end(end), &mut self.transport) {
+            let mut context = Context::from_waker(std::task::Waker::noop());
+            let _ = transport.poll_write(&mut context, &[IoSlice::new(&bytes)]);
         }
-        let left = self.shared.end(error);
-        if matches!(self.closing, Closing::No) {
-            self.give_back_streams();
+        // First the senders: a task that learns of the end cannot send any more.
+        self.channels.fail_senders(error, &self.endpoint);
+        let left = self.channels.shared.end(error);
+        let commands = std::mem::take(&mut self.taken.commands).into_iter().chain(left.commands);
+        self.channels.end(error, commands, &self.endpoint);
+    }
+}
+
+impl Channels {
+    /// Returns the channels with messages that are not known to have arrived.
+    fn unacknowledged(&mut self, error: &LinkError, link: &Link) -> Vec<LostChannel> {
+        let mut channels = Vec::new();
+        for (id, slot) in self.senders.slots.iter_mut() {
+            // The link's machine has no count of a channel whose end was acknowledged.
+            let sent = link.sent_messages(id).max(slot.shared.acked());
+            let accepted = sent + u64::from(slot.ring.messages());
+            if accepted > slot.shared.acked() && !slot.discard && !slot.shared.outlives_its_node() {
+                channels.push(LostChannel::new(&slot.shared, accepted, error));
+            }
+        }
+        channels
+    }
+
+    fn fail_senders(&mut self, error: &LinkError, endpoint: &Endpoint) {
+        if !endpoint.is_closing() {
+            let channels: Vec<u32> = self.senders.slots.keys().collect();
+            for channel in channels {
+                self.senders.give_back(channel);
+            }
         }
         for slot in self.senders.slots.values() {
             slot.shared.fail(Failure::Lost(error.clone()));
         }
+    }
+
+    fn end(
+        &mut self,
+        error: &LinkError,
+        commands: impl Iterator<Item = Command>,
+        endpoint: &Endpoint,
+    ) {
+        self.looks.leave();
         // Nothing is accepted any more, so the counts are final.
-        let mut lost = self.unacknowledged(error);
+        let mut lost = self.unacknowledged(error, &endpoint.link);
         let (mut landings, mut unopened) = (Vec::new(), self.senders.backs.take_all());
-        for command in std::mem::take(&mut self.taken.commands).into_iter().chain(left.commands) {
+        for command in commands {
             match command {
                 Command::Open { tx, ring, spec, .. } if tx.settling.stream().is_some() => {
                     let start = spec.stream.unwrap_or_default();
@@ -131,7 +136,7 @@ impl Driver {
         // Last, since the code of a user's landing may panic: a task that closes the node waits for
         // the steps before this one.
         for (id, slot) in self.receivers.iter_mut() {
-            slot.end(Outcome::Lost(error.clone(), self.link.received_messages(id)));
+            slot.end(Outcome::Lost(error.clone(), endpoint.link.received_messages(id)));
         }
         for back in unopened {
             backs::end(&back, Outcome::Lost(error.clone(), 0));

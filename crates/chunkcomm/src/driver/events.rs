@@ -1,20 +1,18 @@
 //! The events of a link that are not for a receiver's inbox: channels that begin and end.
 
 use super::backs;
+use super::channels::Channels;
 use super::ending::LostChannel;
 use super::inbox::{Early, Outcome, RxShared};
 use super::mail::{Command, LinkShared};
 use super::reading::RxSlot;
 use super::staging::Failure;
 use super::taking::RxEnd;
-use super::writing::TxSlots;
-use crate::error::{ChannelRefused, LinkCause, LinkError, RefusalReason};
+use crate::error::{ChannelRefused, LinkError, RefusalReason};
 use crate::proto::Time;
-use crate::proto::cycle::Board;
-use crate::proto::ids::IdMap;
 use crate::proto::link::{Event, Link};
 use crate::proto::packet::{ChannelKind, Refusal};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A channel that a peer opened.
 pub struct Opened {
@@ -51,21 +49,11 @@ pub(crate) trait Acceptor: Send + Sync {
     fn ended(&self, link: &Arc<LinkShared>, error: &LinkError, lost: Vec<LostChannel>);
 }
 
-/// Handles the events that are not for a receiver's inbox.
-pub(super) struct Others<'a> {
-    pub(super) acceptor: &'a Arc<dyn Acceptor>,
-    pub(super) shared: &'a Arc<LinkShared>,
-    pub(super) senders: &'a mut TxSlots,
-    pub(super) link: &'a mut Link,
-    pub(super) receivers: &'a mut IdMap<RxSlot>,
-    pub(super) last_word: &'a mut Option<LinkCause>,
-    pub(super) board: &'a Mutex<Board>,
-}
-
-impl Others<'_> {
-    pub(super) fn handle(&mut self, event: Event<'_>, now: Time) {
+impl Channels {
+    /// Handles an event that is not for a receiver's inbox.
+    pub(super) fn event(&mut self, event: Event<'_>, link: &mut Link, now: Time) {
         match event {
-            Event::Opened { .. } => self.opened(event, now),
+            Event::Opened { .. } => self.opened(event, link, now),
             Event::Settled { channel, total, last } => self.senders.settled(channel, total, last),
             Event::Ended { channel } => {
                 let Some(slot) = self.receivers.get_mut(channel) else { return };
@@ -73,11 +61,13 @@ impl Others<'_> {
                 slot.end(Outcome::Done);
                 if landed {
                     self.receivers.remove(channel);
-                    self.link.finished(channel);
+                    link.finished(channel);
                 }
             }
             Event::Terminated { channel } => {
-                self.take_acknowledged();
+                // First the acknowledgements: the same packet may acknowledge messages that would
+                // otherwise be reported as unknown.
+                self.take_acknowledged(link);
                 match self.senders.slots.get_mut(channel) {
                     // The receiver may still settle the messages that it has: its last report
                     // follows.
@@ -89,66 +79,56 @@ impl Others<'_> {
                 }
             }
             Event::Refused { channel, refusal, text, sent } => {
-                self.refused(channel, refusal, text, sent);
+                self.refused(channel, refusal, text, sent, link);
             }
             Event::Described { channel, text } => {
-                self.acceptor.described(self.shared, channel, text);
+                self.acceptor.described(&self.shared, channel, text);
             }
-            Event::Wait { number, chain } => self.peer_waits(number, chain, now),
-            Event::Bye => *self.last_word = Some(LinkCause::ClosedByPeer),
-            Event::Gone => *self.last_word = Some(LinkCause::Forgotten),
+            Event::Wait { number, chain } => self.peer_waits(number, chain, link, now),
             _ => {}
         }
     }
 
-    /// Takes the acknowledgements first: the same packet may acknowledge messages that would
-    /// otherwise be reported as unknown.
-    fn take_acknowledged(&mut self) {
-        for carried in self.link.poll_acknowledged() {
-            self.senders.acknowledged(carried);
-        }
-    }
-
-    fn opened(&mut self, event: Event<'_>, since: Time) {
+    fn opened(&mut self, event: Event<'_>, link: &mut Link, since: Time) {
         let Event::Opened { channel, kind, fingerprint, stream, name, .. } = event else { return };
         if let Some((of, back)) = self.senders.backs.take(name) {
             if back.kind == kind && back.fingerprint == fingerprint && stream.is_none() {
-                return self.opened_back(channel, &back.shared);
+                return self.opened_back(channel, &back.shared, link);
             }
             // It ends with the session.
             self.senders.backs.insert(of, back);
             return self.shared.command(Command::Corrupt { id: channel });
         }
         let shared = RxShared::new(name, channel);
-        shared.set_report_step(self.link.report_step(channel));
+        shared.set_report_step(link.report_step(channel));
         self.receivers.insert(channel, RxSlot::new(Arc::clone(&shared)));
-        let receiver = RxEnd::new(shared, Arc::clone(self.shared), stream);
+        let receiver = RxEnd::new(shared, Arc::clone(&self.shared), stream);
         let opened = Opened { receiver, kind, fingerprint, since, spoken_of: false };
-        let left = self.link.opens_left();
+        let left = link.opens_left();
         if let Err(refused) = self.acceptor.opened(opened, left) {
             refused.receiver.disarm();
             self.receivers.remove(channel);
-            self.link.refuse(channel, Refusal::NotAccepted, "");
+            link.refuse(channel, Refusal::NotAccepted, "");
         }
     }
 
     /// Gives the way back of a duplex, which the peer has opened, to the receiver that waits for
     /// it.
-    fn opened_back(&mut self, channel: u32, shared: &Arc<RxShared>) {
-        shared.set_report_step(self.link.report_step(channel));
+    fn opened_back(&mut self, channel: u32, shared: &Arc<RxShared>, link: &mut Link) {
+        shared.set_report_step(link.report_step(channel));
         let Some(Early { stopped, landing }) = shared.begin(channel) else {
-            return self.link.terminate(channel);
+            return link.terminate(channel);
         };
         self.receivers.insert(channel, RxSlot::new(Arc::clone(shared)));
         if stopped {
-            self.link.stop(channel);
+            link.stop(channel);
         }
         if let Some(landing) = landing {
             self.shared.command(Command::Land { id: channel, landing, taken: Vec::new() });
         }
     }
 
-    fn refused(&mut self, channel: u32, refusal: Refusal, text: &str, sent: u64) {
+    fn refused(&mut self, channel: u32, refusal: Refusal, text: &str, sent: u64, link: &mut Link) {
         if refusal == Refusal::NotAccepted && self.senders.give_back(channel) {
             return;
         }
@@ -162,7 +142,7 @@ impl Others<'_> {
         let sender = shared.description.clone();
         let reason = match refusal {
             Refusal::TypeMismatch => {
-                self.link.describe(channel, &sender);
+                link.describe(channel, &sender);
                 RefusalReason::TypeMismatch { sender, receiver: text.to_owned() }
             }
             Refusal::KindMismatch => RefusalReason::KindMismatch,
@@ -175,7 +155,7 @@ impl Others<'_> {
             shared.fail(Failure::Refused(reason.clone()));
         }
         self.fail(channel, Failure::Refused(reason));
-        self.take_acknowledged();
+        self.take_acknowledged(link);
         // Messages in the peer's inbox are lost as well, since no receiver takes them. The link's
         // machine has no count of a channel whose end was acknowledged.
         let accepted = (sent + staged).max(shared.acked());

@@ -2,20 +2,20 @@
 //! until the session ends.
 
 use super::buffers::{Buffers, ReadBuffers};
+use super::channels::Channels;
 use super::clock::{self, Alarm};
-use super::connection::AfterLoss;
-use super::cycles::{Looks, SharedBoard};
-use super::events::{Acceptor, Others};
+use super::connection::{AfterLoss, Dial};
+use super::cycles::SharedBoard;
+use super::events::Acceptor;
 use super::mail::{LinkShared, PeerInfo, Taken, thread_token};
-use super::reading::{Ask, Inbound, ReadError, Reader, RxSlot};
+use super::reading::{Ask, Inbound, ReadError, Reader};
 use super::watching::Watch;
-use super::writing::{TxSlots, Writer};
+use super::writing::poll_write;
 use crate::error::{LinkCause, LinkError};
 use crate::proto::Time;
-use crate::proto::attempts::Attempts;
+use crate::proto::endpoint::{Endpoint, Output, SessionEnd, SessionId};
 use crate::proto::flush::Yield;
-use crate::proto::ids::IdMap;
-use crate::proto::link::{Event, Link, LinkConfig, Transmit};
+use crate::proto::link::LinkConfig;
 use crate::transport::Transport;
 use std::future::Future;
 use std::pin::Pin;
@@ -49,65 +49,23 @@ pub(crate) struct DriverSetup {
     pub(crate) one_thread: bool,
 }
 
-/// Time in which the peer's last bytes before it hung up arrive: they lie in this machine's kernel
-/// or were lost with the connection.
-const LAST_WORDS: Duration = Duration::from_millis(100);
-
-/// The cause why a turn failed.
-enum Broken {
-    /// The connection is of no use.
-    Connection(LinkCause),
-    /// The session is over.
-    Session(LinkError),
-}
-
-impl From<LinkError> for Broken {
-    fn from(error: LinkError) -> Broken {
-        Broken::Session(error)
-    }
-}
-
-pub(super) enum Closing {
-    No,
-    /// Everything staged is to be acknowledged first.
-    Draining,
-    /// The last packet is on its way.
-    Bye,
-    /// The transport learns that nothing follows.
-    Shutdown,
-}
-
 /// The driver as a future that ends with the session.
 pub(crate) struct Driver {
-    pub(super) shared: Arc<LinkShared>,
+    pub(super) endpoint: Endpoint,
+    pub(super) channels: Channels,
     /// `None` between two connections.
     pub(super) transport: Option<Box<dyn Transport>>,
+    /// The cause why nothing can be written to the connection.
+    pub(super) write_error: Option<LinkCause>,
     pub(super) after_loss: AfterLoss,
-    pub(super) attempts: Attempts,
-    pub(super) dead_ms: u64,
-    pub(super) acceptor: Arc<dyn Acceptor>,
-    pub(super) link: Link,
-    pub(super) senders: TxSlots,
-    pub(super) receivers: IdMap<RxSlot>,
+    /// The dial under way.
+    pub(super) dial: Option<Dial>,
     pub(super) reader: Reader,
-    /// The transport was asked in this poll and had nothing; it wakes this task when something
-    /// arrives.
-    pub(super) read_waits: bool,
-    /// Bytes written since the transport was last read from, or the system asked.
-    pub(super) written_unread: usize,
     pub(super) watch: Watch,
-    pub(super) writer: Writer,
     pub(super) alarm: Alarm,
     pub(super) taken: Taken,
-    pub(super) closing: Closing,
-    pub(super) one_thread: bool,
+    one_thread: bool,
     pub(super) recheck: Option<Time>,
-    pub(super) looks: Looks,
-    /// The cause with which the peer ended the session.
-    pub(super) last_word: Option<LinkCause>,
-    /// The cause why nothing can be written to the connection, and the time until which it is still
-    /// read.
-    pub(super) unwritable: Option<(LinkCause, Time)>,
     pub(super) over: bool,
     /// Span of the session's events.
     pub(super) span: tracing::Span,
@@ -120,35 +78,25 @@ impl Driver {
     pub(crate) fn new(setup: DriverSetup) -> Driver {
         let lent_bytes_max = usize::try_from(setup.config.windows_bytes_max / 4).unwrap_or(0);
         let read_buffers = ReadBuffers::new(setup.buffers, lent_bytes_max);
-        let packet_bytes_max = setup.shared.peer.packet_bytes_max;
-        let link = Link::new(&setup.config);
-        setup.shared.set_ring_bytes(link.ring_bytes());
-        let PeerInfo { name, session, .. } = &setup.shared.peer;
+        let PeerInfo { name, session, incarnation, packet_bytes_max, .. } = &setup.shared.peer;
+        let id = SessionId { number: *session, peer: *incarnation };
+        let endpoint = Endpoint::new(&setup.config, id, setup.after_loss.kind());
+        setup.shared.set_ring_bytes(endpoint.link.ring_bytes());
         let span = tracing::debug_span!(parent: None, "session", peer = %name, number = session);
         Driver {
             span,
-            link,
-            reader: Reader::new(packet_bytes_max, read_buffers),
-            shared: setup.shared,
+            endpoint,
+            reader: Reader::new(*packet_bytes_max, read_buffers),
+            channels: Channels::new(setup.shared, setup.acceptor, setup.board),
             transport: Some(setup.transport),
+            write_error: None,
             after_loss: setup.after_loss,
-            attempts: Attempts::default(),
-            dead_ms: u64::try_from(setup.config.silence.dead.as_millis()).unwrap_or(u64::MAX),
-            acceptor: setup.acceptor,
-            senders: TxSlots::default(),
-            receivers: IdMap::default(),
-            read_waits: false,
-            written_unread: 0,
+            dial: None,
             watch: Watch::default(),
-            writer: Writer::default(),
             alarm: Alarm::default(),
             taken: Taken::default(),
-            closing: Closing::No,
             one_thread: setup.one_thread,
             recheck: None,
-            looks: Looks::new(setup.board),
-            last_word: None,
-            unwritable: None,
             over: false,
             #[cfg(feature = "metrics")]
             metrics: (Time(0), 0),
@@ -156,236 +104,163 @@ impl Driver {
     }
 
     pub(super) fn error(&self, cause: LinkCause) -> LinkError {
-        LinkError::new(self.shared.peer.name.clone(), cause)
+        LinkError::new(self.channels.shared.peer.name.clone(), cause)
+    }
+
+    /// Returns the error of a session that ends so.
+    #[cold]
+    pub(super) fn error_of(&self, end: SessionEnd) -> LinkError {
+        self.error(match end {
+            SessionEnd::Closed | SessionEnd::GivenUp => LinkCause::Closed,
+            SessionEnd::ClosedByPeer => LinkCause::ClosedByPeer,
+            SessionEnd::Forgotten => LinkCause::Forgotten,
+            SessionEnd::Restarted => LinkCause::Restarted,
+            SessionEnd::Lost => LinkCause::ConnectionLost,
+            SessionEnd::Protocol(error) => LinkCause::Protocol(error),
+            SessionEnd::Dead => {
+                let dead = self.endpoint.link.silence().dead;
+                let silence_ms = u64::try_from(dead.as_millis()).unwrap_or(u64::MAX);
+                LinkCause::Dead { silence_ms, trouble: self.channels.shared.trouble() }
+            }
+        })
     }
 
     #[inline]
     fn note_thread(&mut self, now: Time) {
-        if self.one_thread && self.shared.set_home(thread_token()) {
+        if self.one_thread && self.channels.shared.set_home(thread_token()) {
             self.recheck = Some(now.after(MOVED_RECHECK));
         }
-        if self.recheck.is_some() {
-            self.recheck_if_due(now);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn recheck_if_due(&mut self, now: Time) {
         if self.recheck.is_some_and(|at| now >= at) {
             self.recheck = None;
-            for (id, slot) in self.senders.slots.iter_mut() {
-                if !slot.ring.is_empty() {
-                    self.link.staged(id, now);
-                }
-            }
+            self.channels.recheck(&mut self.endpoint.link, now);
         }
     }
 
     #[inline]
     fn whom_to_ask(&self) -> Ask {
-        let seldom = self.written_unread < UNREAD_BYTES_MAX && !self.watch.is_on();
+        let seldom = self.reader.written_unread < UNREAD_BYTES_MAX && !self.watch.is_on();
         if seldom { Ask::Runtime } else { Ask::System }
     }
 
     /// Reads once, from the transport to the inboxes.
     #[inline]
-    fn poll_read(&mut self, context: &mut Context<'_>, now: Time) -> Poll<Result<(), Broken>> {
+    fn poll_read(&mut self, context: &mut Context<'_>, now: Time) -> Poll<Result<(), LinkError>> {
         let ask = self.whom_to_ask();
         let Some(transport) = &mut self.transport else { return Poll::Pending };
-        let acceptor = &self.acceptor;
-        let shared = &self.shared;
-        let senders = &mut self.senders;
-        let last_word = &mut self.last_word;
-        let board = &*self.looks.board;
-        let mut others = |link: &mut Link, receivers: &mut IdMap<RxSlot>, event: Event<'_>| {
-            Others { acceptor, shared, senders, link, receivers, last_word, board }
-                .handle(event, now);
-        };
-        let mut inbound = Inbound {
-            link: &mut self.link,
-            receivers: &mut self.receivers,
-            shared,
-            others: &mut others,
-            now,
-        };
+        let (endpoint, channels) = (&mut self.endpoint, &mut self.channels);
+        let mut inbound = Inbound { endpoint, channels, now };
         let outcome = self.reader.poll_read(context, &mut **transport, &mut inbound, ask);
         if ask == Ask::System || outcome.is_ready() {
-            self.written_unread = 0;
+            self.reader.written_unread = 0;
         }
         let outcome = ready!(outcome);
         self.watch.heard(self.reader.gathered());
-        self.link.heard(now);
-        self.note_acknowledged();
-        match outcome {
-            Ok(()) if self.last_word.is_none() => Poll::Ready(Ok(())),
-            outcome => Poll::Ready(Err(self.broken(outcome))),
+        let heard = self.endpoint.heard(now);
+        self.channels.note_acknowledged(&mut self.endpoint.link);
+        match (outcome, heard) {
+            (Ok(()), Ok(())) => Poll::Ready(Ok(())),
+            (outcome, heard) => Poll::Ready(self.read_ended(outcome, heard, now)),
         }
     }
 
-    /// Returns why reading cannot go on, from the outcome of a read or from the peer's last record.
+    /// Handles the end of reading: the connection's, or the session's.
     #[cold]
     #[inline(never)]
-    fn broken(&self, outcome: Result<(), ReadError>) -> Broken {
+    fn read_ended(
+        &mut self,
+        outcome: Result<(), ReadError>,
+        heard: Result<(), SessionEnd>,
+        now: Time,
+    ) -> Result<(), LinkError> {
         match outcome {
-            Ok(()) => match self.last_word.clone() {
-                Some(word) => self.error(word).into(),
-                None => Broken::Connection(LinkCause::ConnectionLost),
-            },
-            Err(ReadError::End) => Broken::Connection(LinkCause::ConnectionLost),
-            Err(ReadError::Io(error)) => Broken::Connection(LinkCause::Io(Arc::new(error))),
-            Err(ReadError::Protocol(error)) => self.error(LinkCause::Protocol(error)).into(),
-        }
-    }
-
-    /// Reads on when nothing can be written any more: the peer's last record may tell more than the
-    /// failed write. A runtime that has not yet seen the arrived bytes reports none. So the driver
-    /// waits for the connection's end.
-    #[cold]
-    #[inline(never)]
-    fn read_last(&mut self, context: &mut Context<'_>, now: Time) -> Result<Turn, Broken> {
-        let Some((cause, until)) = self.unwritable.clone() else { return Ok(Turn::Rest) };
-        match self.poll_read(context, now) {
-            Poll::Ready(Ok(())) => Ok(Turn::Yield),
-            Poll::Ready(Err(Broken::Session(error))) => Err(Broken::Session(error)),
-            Poll::Pending if now < until => Ok(Turn::Rest),
-            _ => Err(Broken::Connection(cause)),
+            Ok(()) => heard.map_err(|end| self.error_of(end)),
+            Err(ReadError::End) => self.connection_lost(now, LinkCause::ConnectionLost),
+            Err(ReadError::Io(error)) => self.connection_lost(now, LinkCause::Io(Arc::new(error))),
+            Err(ReadError::Protocol(error)) => Err(self.error(LinkCause::Protocol(error))),
         }
     }
 
     /// Writes packets that are to leave, one at most.
-    fn poll_write(&mut self, context: &mut Context<'_>, now: Time) -> Result<Turn, Broken> {
-        if !self.writer.is_busy() {
-            match self.next_packet(now) {
-                Transmit::Packet { number, again } => {
-                    self.writer.number = number;
-                    self.writer.carried.clear();
-                    if !again {
-                        self.writer.carried.extend_from_slice(self.link.carried());
-                    }
-                }
-                Transmit::Yield(whom) => {
-                    if whom == Yield::Core && !self.one_thread {
-                        std::thread::yield_now();
-                    }
-                    return Ok(Turn::Yield);
-                }
-                Transmit::Nothing if matches!(self.closing, Closing::No) => return Ok(Turn::Rest),
-                Transmit::Nothing => return self.poll_close(context),
-            }
-        }
+    fn poll_write(&mut self, context: &mut Context<'_>, now: Time) -> Result<Turn, LinkError> {
         let Some(transport) = &mut self.transport else { return Ok(Turn::Rest) };
-        let bytes = self.writer.packet.bytes();
-        let timed = self.link.times_write(bytes).then(clock::now);
-        let wrote = self.writer.poll_write(context, &mut **transport);
+        match self.endpoint.poll_output(&mut self.channels.senders, now) {
+            Output::Write => {}
+            Output::Yield(whom) => {
+                if whom == Yield::Core && !self.one_thread {
+                    std::thread::yield_now();
+                }
+                return Ok(Turn::Yield);
+            }
+            Output::Nothing => return Ok(Turn::Rest),
+            Output::Shutdown if transport.poll_shutdown(context).is_ready() => {
+                return Err(self.error(LinkCause::Closed));
+            }
+            Output::Shutdown => return Ok(Turn::Rest),
+        }
+        let bytes = self.endpoint.packet_bytes();
+        let timed = self.endpoint.link.times_write(bytes).then(clock::now);
+        let wrote = poll_write(context, &mut **transport, &mut self.endpoint);
         if let Some(started) = timed {
-            self.link.wrote(clock::now().0.saturating_sub(started.0));
+            self.endpoint.link.wrote(clock::now().0.saturating_sub(started.0));
         }
         match wrote {
-            Poll::Pending => Ok(Turn::Blocked),
-            Poll::Ready(Err(error)) => Err(Broken::Connection(LinkCause::Io(Arc::new(error)))),
-            Poll::Ready(Ok(())) => {
-                self.written_unread += bytes;
-                self.link.written(self.writer.number, &mut self.writer.packet);
-                self.link.count_writes(self.writer.packet_writes);
-                self.senders.written(&self.writer.carried, &self.link);
-                if !self.writer.carried.is_empty() {
-                    self.watch.told();
-                }
-                self.shared.set_ring_bytes(self.link.ring_bytes());
-                if self.link.has_acknowledged() {
-                    self.note_acknowledged();
-                }
-                Ok(Turn::Progress)
+            Poll::Pending => return Ok(Turn::Blocked),
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(error)) => {
+                self.write_error = Some(LinkCause::Io(Arc::new(error)));
+                self.endpoint.write_failed(now);
+                return Ok(Turn::Rest);
             }
         }
-    }
-
-    pub(super) fn note_acknowledged(&mut self) {
-        for carried in self.link.poll_acknowledged() {
-            self.senders.acknowledged(carried);
+        self.reader.written_unread += bytes;
+        let carried = self.endpoint.carried();
+        self.channels.senders.written(carried, &self.endpoint.link);
+        if !carried.is_empty() {
+            self.watch.told();
         }
-        self.senders.forget_ended();
-    }
-
-    fn next_packet(&mut self, now: Time) -> Transmit {
-        let packet = &mut self.writer.packet;
-        let transmit = self.link.poll_transmit(&mut self.senders, now, packet);
-        while let Some(channel) = self.senders.restaged.pop() {
-            self.link.staged(channel, now);
+        self.channels.shared.set_ring_bytes(self.endpoint.link.ring_bytes());
+        if self.endpoint.link.has_acknowledged() {
+            self.channels.note_acknowledged(&mut self.endpoint.link);
         }
-        transmit
-    }
-
-    /// Takes the next step of closing, if the node closes and nothing is to be sent.
-    #[cold]
-    #[inline(never)]
-    fn poll_close(&mut self, context: &mut Context<'_>) -> Result<Turn, Broken> {
-        match self.closing {
-            Closing::Draining if self.link.is_quiet() => {
-                self.closing = Closing::Bye;
-                self.link.bye();
-                return Ok(Turn::Progress);
-            }
-            Closing::Bye => self.closing = Closing::Shutdown,
-            _ => {}
-        }
-        if matches!(self.closing, Closing::Shutdown)
-            && let Some(transport) = &mut self.transport
-            && transport.poll_shutdown(context).is_ready()
-        {
-            return Err(self.error(LinkCause::Closed).into());
-        }
-        Ok(Turn::Rest)
+        Ok(Turn::Progress)
     }
 
     /// Takes turns until there is nothing to do, or other tasks should run.
     fn turns(&mut self, context: &mut Context<'_>, now: Time) -> Result<Next, LinkError> {
         self.note_thread(now);
-        self.look_if_due(now);
-        self.read_waits = false;
+        let is_connected = self.transport.is_some();
+        self.channels.look_if_due(&mut self.endpoint.link, is_connected, now);
+        self.reader.waits = false;
         for _ in 0..TURNS_MAX {
             self.handle_mail(now)?;
             if self.transport.is_none() {
                 return Ok(Next::Rest);
             }
-            match self.turn(context, now) {
-                Ok(Turn::Progress) => self.watch.pause(),
-                Ok(Turn::Yield) => return Ok(Next::Again),
-                Ok(Turn::Blocked) => {
+            match self.turn(context, now)? {
+                Turn::Progress => self.watch.pause(),
+                Turn::Yield => return Ok(Next::Again),
+                Turn::Blocked => {
                     self.watch.pause();
                     return Ok(Next::Rest);
                 }
-                Ok(Turn::Rest) if self.looks_on(now) => return Ok(Next::Again),
-                Ok(Turn::Rest) => return Ok(Next::Rest),
-                Err(Broken::Session(error)) => return Err(error),
-                Err(Broken::Connection(cause)) => self.disconnect(now, cause)?,
+                Turn::Rest if self.looks_on(now) => return Ok(Next::Again),
+                Turn::Rest => return Ok(Next::Rest),
             }
         }
         Ok(Next::Again)
     }
 
     /// Writes once; reads once too, unless a read already waits.
-    fn turn(&mut self, context: &mut Context<'_>, now: Time) -> Result<Turn, Broken> {
-        if self.unwritable.is_some() {
-            return self.read_last(context, now);
-        }
-        let wrote = match self.poll_write(context, now) {
-            Ok(wrote) => wrote,
-            Err(Broken::Connection(cause)) => {
-                self.unwritable = Some((cause, now.after(LAST_WORDS)));
-                return self.read_last(context, now);
-            }
-            Err(over) => return Err(over),
-        };
-        if self.read_waits && self.whom_to_ask() == Ask::Runtime {
+    fn turn(&mut self, context: &mut Context<'_>, now: Time) -> Result<Turn, LinkError> {
+        let wrote = self.poll_write(context, now)?;
+        if self.reader.waits && self.whom_to_ask() == Ask::Runtime {
             return Ok(wrote);
         }
         match self.poll_read(context, now) {
             // Receivers run before more is read: their answers then leave.
             Poll::Ready(read) => read.map(|()| Turn::Yield),
             Poll::Pending => {
-                self.read_waits = true;
+                self.reader.waits = true;
                 Ok(wrote)
             }
         }
@@ -416,7 +291,7 @@ impl Future for Driver {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        this.shared.driver_runs(context.waker());
+        this.channels.shared.driver_runs(context.waker());
         // The time is read once a poll: a poll is short compared with all deadlines.
         let now = clock::now();
         let done = this.turns(context, now).and_then(|next| match next {

@@ -11,11 +11,11 @@ use crate::driver::landing::Landing;
 use crate::error::{LinkCause, LinkError};
 use crate::explain::LinkReport;
 use crate::proto::Time;
-use crate::proto::attempts::Offer;
 use crate::proto::hello::{LAYERS_MAX, LayerVersion, VERSION_MAX};
 use crate::proto::limits::PACKET_BYTES_DEFAULT;
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::Refusal;
+use crate::proto::resume::{Kind, Resume};
 use crate::stats::PeerStats;
 use crate::transport::Transport;
 use std::fmt;
@@ -69,10 +69,17 @@ pub(crate) enum Command {
     Abort(LinkError),
     /// Asks for a report of the link and its channels.
     Explain { answer: oneshot::Sender<Box<LinkReport>> },
-    /// Connection `attempt` is about to replace the present one.
-    Offer { attempt: u32, answer: oneshot::Sender<(Offer, u64)> },
-    /// Goes on with connection `attempt`; the peer has received packets up to `received`.
+    /// The peer offers another connection.
+    Offered { word: Resume, answer: oneshot::Sender<Resume> },
+    /// Goes on with that connection; the peer has received packets up to `received`.
     Adopt { attempt: u32, received: u64, transport: Box<dyn Transport> },
+    /// The node `incarnation` has said hello on the connection that was dialled. The answer is the
+    /// word to say.
+    Greeted { attempt: u32, incarnation: u128, answer: oneshot::Sender<Option<Resume>> },
+    /// The peer has answered that word.
+    Answered { attempt: u32, answer: Resume, transport: Box<dyn Transport> },
+    /// The dial came to nothing.
+    DialFailed { attempt: u32, why: String },
 }
 
 #[derive(Default)]
@@ -431,12 +438,20 @@ impl LinkShared {
         answered.await.ok().map(|report| *report)
     }
 
-    /// Offers the driver connection `attempt` in place of the present one. Returns the driver's
-    /// decision, and the number of the last packet that came as a whole.
-    pub(crate) async fn offer(&self, attempt: u32) -> (Offer, u64) {
+    /// Offers the driver another connection, on which the peer says `word`. Returns the answer.
+    pub(crate) async fn offered(&self, word: Resume) -> Resume {
         let (answer, answered) = oneshot::channel();
-        self.command(Command::Offer { attempt, answer });
-        answered.await.unwrap_or((Offer::Over, 0))
+        self.command(Command::Offered { word, answer });
+        let over = || word.answer(Kind::Unknown, 0, self.peer.incarnation);
+        answered.await.unwrap_or_else(|_| over())
+    }
+
+    /// Tells the driver that node `incarnation` is there on connection `attempt`, which was
+    /// dialled. Returns the word to say; `None` when the connection is not wanted any more.
+    pub(crate) async fn greeted(&self, attempt: u32, incarnation: u128) -> Option<Resume> {
+        let (answer, answered) = oneshot::channel();
+        self.command(Command::Greeted { attempt, incarnation, answer });
+        answered.await.ok().flatten()
     }
 
     pub(crate) fn stats(&self) -> PeerStats {

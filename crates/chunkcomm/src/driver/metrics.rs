@@ -12,7 +12,7 @@ const EVERY: Duration = Duration::from_millis(100);
 impl Driver {
     /// Publishes the counters. If the last publication is too recent, returns when to come back.
     pub(super) fn publish_metrics(&mut self, now: Time) -> Option<Time> {
-        let stats = self.shared.stats();
+        let stats = self.channels.shared.stats();
         if stats.packets_sent + stats.packets_received == self.metrics.1 {
             return None;
         }
@@ -20,13 +20,13 @@ impl Driver {
             return Some(self.metrics.0);
         }
         self.metrics = (now.after(EVERY), stats.packets_sent + stats.packets_received);
-        publish(&self.shared.peer.name, &stats);
+        publish(&self.channels.shared.peer.name, &stats);
         None
     }
 
     /// Publishes the final counters.
     pub(super) fn publish_last_metrics(&self) {
-        publish(&self.shared.peer.name, &self.shared.stats());
+        publish(&self.channels.shared.peer.name, &self.channels.shared.stats());
     }
 }
 

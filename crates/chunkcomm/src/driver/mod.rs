@@ -6,12 +6,13 @@
 //! driver), [`waking`] (running the driver beside them), [`keeping`] (messages that a stream sends
 //! again), [`large`] (memory of large messages), [`link`] (the driver of one peer), [`reading`] and
 //! [`writing`] (its two halves), [`resting`] and [`watching`] (when the driver sleeps and whether),
-//! [`commands`] (its reactions to commands), [`connection`] (one is lost, another comes),
-//! [`ending`], [`cycles`] (waits that last), [`events`] (channels that begin and end), [`buffers`],
-//! [`clock`], [`entropy`].
+//! [`connection`] (one is lost, another comes), [`channels`] (the table of its channels),
+//! [`commands`] and [`events`] (what changes it), [`cycles`] (waits that last), [`ending`],
+//! [`buffers`], [`clock`], [`entropy`].
 
 pub(crate) mod backs;
 pub(crate) mod buffers;
+pub(crate) mod channels;
 pub mod clock;
 mod commands;
 pub(crate) mod connection;

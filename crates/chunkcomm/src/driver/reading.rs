@@ -66,6 +66,11 @@ pub(crate) struct Reader {
     pub(crate) reads: u64,
     /// Bytes of the last read, if it went to the buffer.
     last_bytes: usize,
+    /// The transport was asked in this poll and had nothing. It wakes this task when something
+    /// arrives.
+    pub(super) waits: bool,
+    /// Bytes written since the transport was last read from, or the system asked.
+    pub(super) written_unread: usize,
 }
 
 impl Reader {
@@ -80,6 +85,8 @@ impl Reader {
             last_read: Time(0),
             reads: 0,
             last_bytes: 0,
+            waits: false,
+            written_unread: 0,
         }
     }
 
@@ -95,6 +102,7 @@ impl Reader {
         self.decoder.cut(received);
         self.filled = 0;
         self.in_bulk = false;
+        self.waits = false;
         let buffer = std::mem::take(&mut self.buffer);
         self.buffers.give(buffer);
     }
@@ -156,7 +164,7 @@ impl Reader {
         channel: u32,
         left: u32,
     ) -> Poll<Result<(), ReadError>> {
-        let Some(slot) = inbound.receivers.get_mut(channel) else {
+        let Some(slot) = inbound.channels.receivers.get_mut(channel) else {
             return self.poll_buffer(context, transport, inbound, Ask::Runtime);
         };
         let destination = slot.destination(left as usize);
@@ -179,7 +187,7 @@ impl Reader {
         self.decoder.skip_fragment(direct as u32);
         self.filled = read - direct;
         self.in_bulk = true;
-        if let Some(counted) = inbound.link.fragment_landed(channel, direct as u64) {
+        if let Some(counted) = inbound.endpoint.link.fragment_landed(channel, direct as u64) {
             inbound.complete(channel, counted);
         }
         Poll::Ready(self.handle(inbound))

@@ -1,9 +1,11 @@
 //! A driver's report of its link, for people.
 
-use super::link::{Closing, Driver};
+use super::channels::Channels;
+use super::link::Driver;
 use super::writing::TxSlot;
 use crate::explain::{LinkReport, ReceivingReport, SendingReport};
 use crate::proto::Time;
+use crate::proto::link::Link;
 use crate::proto::outbox::Blocked;
 use std::time::Duration;
 
@@ -14,66 +16,70 @@ fn since(earlier: Time, now: Time) -> Duration {
 impl Driver {
     /// Returns the state of the link at this moment.
     pub(super) fn report(&self, now: Time) -> LinkReport {
-        let [sent, acknowledged, received] = self.link.numbers();
+        let (link, shared) = (&self.endpoint.link, &self.channels.shared);
+        let [sent, acknowledged, received] = link.numbers();
         LinkReport {
-            peer: self.shared.peer.name.clone(),
+            peer: shared.peer.name.clone(),
             state: self.state().to_owned(),
-            attempt: self.attempts.last(),
-            silence: since(self.link.heard_at(), now),
+            attempt: self.endpoint.attempt(),
+            silence: since(link.heard_at(), now),
             sent,
             acknowledged,
             received,
-            kept_bytes: self.link.kept_bytes(),
+            kept_bytes: link.kept_bytes(),
             waits_for: self.waits_for(),
-            trouble: self.shared.trouble(),
-            sending: self.sending(now),
-            receiving: self.receiving(),
+            trouble: shared.trouble(),
+            sending: self.channels.sending(link, now),
+            receiving: self.channels.receiving(),
         }
     }
 
     fn state(&self) -> &'static str {
-        match self.closing {
-            Closing::No if self.transport.is_none() => "cut off",
-            Closing::No if self.link.is_suspect() => "silent",
-            Closing::No => "connected",
-            _ if self.transport.is_none() => "closing, cut off",
-            _ => "closing",
+        match (self.endpoint.is_closing(), self.transport.is_some()) {
+            (true, true) => "closing",
+            (true, false) => "closing, cut off",
+            (false, false) => "cut off",
+            (false, true) if self.endpoint.link.is_suspect() => "silent",
+            (false, true) => "connected",
         }
     }
 
     fn waits_for(&self) -> Option<String> {
         if self.transport.is_none() {
-            let whom = if self.dials() { "the peer to answer" } else { "the peer to dial again" };
+            let whom =
+                if self.endpoint.dials() { "the peer to answer" } else { "the peer to dial again" };
             return Some(whom.to_owned());
         }
-        if self.writer.is_busy() {
+        if self.endpoint.is_writing() {
             return Some("the connection to take more".to_owned());
         }
-        if self.link.is_full() {
+        if self.endpoint.link.is_full() {
             return Some("acknowledgements: as much is kept as may be".to_owned());
         }
-        if let Some(bytes) = self.link.bulk_waits() {
+        if let Some(bytes) = self.endpoint.link.bulk_waits() {
             return Some(format!("acknowledgements: bulk has at most {bytes} bytes on their way"));
         }
         None
     }
+}
 
-    fn sending(&self, now: Time) -> Vec<SendingReport> {
+impl Channels {
+    fn sending(&self, link: &Link, now: Time) -> Vec<SendingReport> {
         let mut reports: Vec<_> = self
             .senders
             .slots
             .iter()
             .map(|(id, slot)| {
                 let staged = u64::from(slot.ring.messages());
-                let state = self.link.channel_state(id);
+                let state = link.channel_state(id);
                 SendingReport {
                     channel: slot.shared.name.clone(),
                     staged,
-                    sent: self.link.sent_messages(id),
+                    sent: link.sent_messages(id),
                     acknowledged: slot.shared.acked(),
                     credit_bytes: state.credit_bytes,
                     waits_for: match state.blocked {
-                        Blocked::No => self.answer_waited_for(id, slot),
+                        Blocked::No => answer_waited_for(id, slot, link),
                         Blocked::Credit => Some("credit: its receiver takes nothing".to_owned()),
                         Blocked::Open => {
                             Some("the peer to have room for one more channel".to_owned())
@@ -85,18 +91,6 @@ impl Driver {
             .collect();
         reports.sort_by(|one, other| one.channel.cmp(&other.channel));
         reports
-    }
-
-    /// Returns what a task waits for in `sync` or `close`, or in `send` for a ring that is full.
-    fn answer_waited_for(&self, id: u32, slot: &TxSlot) -> Option<String> {
-        if !slot.shared.is_waited_for() {
-            return None;
-        }
-        if slot.ring.messages() > 0 {
-            return Some("its turn: somebody waits for what is staged to leave".to_owned());
-        }
-        let unknown = self.link.sent_messages(id).saturating_sub(slot.shared.acked());
-        (unknown > 0).then(|| "an acknowledgement, and somebody for that".to_owned())
     }
 
     fn receiving(&self) -> Vec<ReceivingReport> {
@@ -114,4 +108,16 @@ impl Driver {
         reports.sort_by(|one, other| one.channel.cmp(&other.channel));
         reports
     }
+}
+
+/// Returns what a task waits for in `sync` or `close`, or in `send` for a ring that is full.
+fn answer_waited_for(id: u32, slot: &TxSlot, link: &Link) -> Option<String> {
+    if !slot.shared.is_waited_for() {
+        return None;
+    }
+    if slot.ring.messages() > 0 {
+        return Some("its turn: somebody waits for what is staged to leave".to_owned());
+    }
+    let unknown = link.sent_messages(id).saturating_sub(slot.shared.acked());
+    (unknown > 0).then(|| "an acknowledgement, and somebody for that".to_owned())
 }

@@ -2,12 +2,10 @@
 //! all.
 
 use super::link::Driver;
-use crate::error::{LinkCause, LinkError};
+use crate::error::LinkError;
 use crate::proto::Time;
-use crate::proto::liveness::Alive;
+use crate::proto::endpoint::Action;
 use crate::stats::PeerStats;
-use std::io;
-use std::sync::Arc;
 use std::task::Context;
 
 impl Driver {
@@ -29,44 +27,30 @@ impl Driver {
         now: Time,
     ) -> Result<(), LinkError> {
         let metrics = self.publish(now);
-        let (alive, at) = self.link.poll_alive(now);
-        if alive != Alive::Fine {
-            self.silent(alive, now)?;
-        }
-        // Packets of the link wait for the packet that is being written, or for a connection.
-        let can_write =
-            self.transport.is_some() && !self.writer.is_busy() && self.unwritable.is_none();
-        let link = if can_write { self.link.next_deadline() } else { None };
+        let mut deadline = loop {
+            match self.endpoint.poll(now) {
+                Action::Wait(at) => break at,
+                Action::Write => {
+                    context.waker().wake_by_ref();
+                    return Ok(());
+                }
+                Action::Drop => self.connection_dropped(),
+                Action::Dial { attempt } => self.dial(attempt),
+                Action::Unanswered => self.unanswered(),
+                Action::End(end) => return Err(self.error_of(end)),
+            }
+        };
         let rest = self.transport.as_ref().and_then(|_| self.reader.rest_deadline());
-        let look = self.looks.deadline(&self.link, now);
-        let last = self.unwritable.as_ref().map(|(_, until)| *until);
-        let large = [self.shared.large_out.rest(now), self.shared.large_in.rest(now)];
-        let mut deadline = at;
-        for other in [link, self.recheck, rest, metrics, look, last].into_iter().chain(large) {
+        let look = self.channels.looks.deadline(&self.endpoint.link, now);
+        let shared = &self.channels.shared;
+        let large = [shared.large_out.rest(now), shared.large_in.rest(now)];
+        for other in [self.recheck, rest, metrics, look].into_iter().chain(large) {
             deadline = deadline.min(other.unwrap_or(deadline));
         }
-        let probes = alive == Alive::Probe && can_write;
-        if probes || self.alarm.poll(context, Some(deadline), now).is_ready() {
+        if self.alarm.poll(context, Some(deadline), now).is_ready() {
             context.waker().wake_by_ref();
         }
         Ok(())
-    }
-
-    /// Handles a silent peer: a dialler drops the connection to a suspect one; a dead one ends the
-    /// session.
-    #[cold]
-    #[inline(never)]
-    fn silent(&mut self, alive: Alive, now: Time) -> Result<(), LinkError> {
-        let _within = self.span.clone().entered();
-        tracing::debug!(peer = %self.shared.peer.name, ?alive, "the peer is silent");
-        match alive {
-            Alive::Dead => Err(self.dead()),
-            Alive::Suspect if self.dials() => {
-                let silent = io::Error::from(io::ErrorKind::TimedOut);
-                self.disconnect(now, LinkCause::Io(Arc::new(silent)))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Publishes the counters; returns when to do so again at the latest.
@@ -83,13 +67,12 @@ impl Driver {
 
     /// Publishes the counters and gives memory back, when everything possible was done.
     pub(super) fn rest(&mut self) {
-        let (counters, writer) = (self.link.counters(), &self.writer);
-        let duplicates = self.reader.duplicates();
-        let stats =
-            PeerStats::from_counters(&counters, writer.writes, self.reader.reads, duplicates);
-        self.shared.publish_stats(stats);
+        let (counters, writes) = (self.endpoint.link.counters(), self.endpoint.writes());
+        let (reads, duplicates) = (self.reader.reads, self.reader.duplicates());
+        let stats = PeerStats::from_counters(&counters, writes, reads, duplicates);
+        self.channels.shared.publish_stats(stats);
         if self.reader.is_at_rest() {
-            self.link.rest();
+            self.endpoint.link.rest();
         }
     }
 }

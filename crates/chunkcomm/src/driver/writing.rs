@@ -1,14 +1,14 @@
-//! The writing half of a driver: the rings of the channels as the link's machine sees them, and the
-//! one packet that is being written.
+//! The writing half of a driver: the rings of the channels as the link's machine sees them, and
+//! their packets on the way to the transport.
 
 use super::backs::Backs;
 use super::keeping::{Keeping, Returned};
 use super::ring::{Consumer, ring};
 use super::staging::{Settling, TxShared};
+use crate::proto::endpoint::Endpoint;
 use crate::proto::ids::IdMap;
 use crate::proto::link::Link;
 use crate::proto::outbox::{Staged, View};
-use crate::proto::packet::Packet;
 use crate::proto::session::Carried;
 use crate::transport::Transport;
 use bytes::Bytes;
@@ -41,7 +41,7 @@ pub(crate) struct TxSlots {
     /// Ways back of duplexes that the peer has not opened yet.
     pub(crate) backs: Backs,
     /// Channels in which something was staged while a packet was filled.
-    pub(crate) restaged: Vec<u32>,
+    restaged: Vec<u32>,
     /// Streams that were given back though they are over, since their node closes.
     pub(crate) given_up: Vec<Returned>,
     /// Channels whose end is acknowledged. They stay until all records of that packet are handled:
@@ -81,6 +81,10 @@ impl Staged for TxSlots {
             keeping.keep_large(bytes.clone());
         }
         bytes
+    }
+
+    fn restaged(&mut self) -> Option<u32> {
+        self.restaged.pop()
     }
 }
 
@@ -154,73 +158,24 @@ impl TxSlots {
     }
 }
 
-/// The packet that is being written.
-#[derive(Default)]
-pub(crate) struct Writer {
-    pub(crate) packet: Packet,
-    /// Number of the packet; 0 for one without.
-    pub(crate) number: u64,
-    /// Messages that the packet carries for the first time.
-    pub(crate) carried: Vec<Carried>,
-    offset: usize,
-    pub(crate) writes: u64,
-    /// Number of these writes for the present packet.
-    pub(crate) packet_writes: u64,
-}
-
-impl Writer {
-    /// Whether a packet is being written.
-    pub(crate) fn is_busy(&self) -> bool {
-        !self.packet.head.is_empty()
-    }
-
-    /// Whether a part of a packet was written.
-    pub(crate) fn is_within_packet(&self) -> bool {
-        self.offset > 0
-    }
-
-    /// Forgets how much of the packet was written, and gives the packet back: the connection is
-    /// gone.
-    pub(crate) fn cut(&mut self, link: &mut Link) {
-        self.offset = 0;
-        if self.is_busy() {
-            link.give_back(self.number, &mut self.packet);
+/// Writes the rest of the packet; ready when the transport has taken all of it.
+pub(super) fn poll_write(
+    context: &mut Context<'_>,
+    transport: &mut dyn Transport,
+    endpoint: &mut Endpoint,
+) -> Poll<io::Result<()>> {
+    loop {
+        let written = match endpoint.unwritten() {
+            [head, []] => transport.poll_write(context, &[IoSlice::new(head)]),
+            [[], tail] => transport.poll_write(context, &[IoSlice::new(tail)]),
+            both => transport.poll_write(context, &both.map(IoSlice::new)),
+        };
+        let written = ready!(written)?;
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }
-    }
-
-    /// Writes the rest of the packet; ready when the transport has taken all of it.
-    pub(crate) fn poll_write(
-        &mut self,
-        context: &mut Context<'_>,
-        transport: &mut dyn Transport,
-    ) -> Poll<io::Result<()>> {
-        if self.offset == 0 {
-            self.packet_writes = 0;
+        if endpoint.wrote(written) {
+            return Poll::Ready(Ok(()));
         }
-        let head = &self.packet.head;
-        let tail: &[u8] = self.packet.tail.as_deref().unwrap_or(&[]);
-        let total = head.len() + tail.len();
-        while self.offset < total {
-            let written = if self.offset < head.len() {
-                let head = IoSlice::new(&head[self.offset..]);
-                if tail.is_empty() {
-                    transport.poll_write(context, &[head])
-                } else {
-                    transport.poll_write(context, &[head, IoSlice::new(tail)])
-                }
-            } else {
-                let rest = IoSlice::new(&tail[self.offset - head.len()..]);
-                transport.poll_write(context, &[rest])
-            };
-            let written = ready!(written)?;
-            if written == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            self.writes += 1;
-            self.packet_writes += 1;
-            self.offset += written;
-        }
-        self.offset = 0;
-        Poll::Ready(Ok(()))
     }
 }

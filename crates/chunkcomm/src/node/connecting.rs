@@ -219,7 +219,7 @@ impl NodeShared {
         let mut random = [0; 8];
         entropy::fill(&mut random).map_err(io::Error::other)?;
         let session = u64::from_le_bytes(random);
-        Ok(Resume { kind: Kind::New, session, attempt: 1, received: 0, addressee })
+        Ok(Resume::new_session(session, addressee))
     }
 
     /// Returns the keep-alive settings of the system for idle connections.

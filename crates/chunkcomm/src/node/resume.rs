@@ -6,27 +6,21 @@ use super::admission::Admission;
 use super::hello::{self, OwnHello, Side};
 use crate::Address;
 use crate::driver::clock;
-use crate::driver::connection::Redial;
+use crate::driver::connection::{Dial, Redial};
 use crate::driver::mail::{Command, LinkShared};
-use crate::error::{HelloCause, LinkCause, LinkError};
-use crate::proto::attempts::Offer;
-use crate::proto::backoff::Backoff;
+use crate::error::HelloCause;
 use crate::proto::causes::with_causes;
 use crate::proto::hello::{Agreement, Hello};
 use crate::proto::liveness::KeepAlive;
-use crate::proto::resume::{Kind, RESUME_BYTES, Resume};
+use crate::proto::resume::{Kind, RESUME_BYTES, Resume, Wish};
 use crate::transport::spin::Spinner;
 use crate::transport::{self, Home, Transport, exact};
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
 /// Time that a peer has to name its session, and to answer: 5 s.
 pub(super) const DEADLINE: Duration = Duration::from_secs(5);
-
-/// Most time for one attempt at another connection: 3 s. A new attempt follows.
-const ATTEMPT_DEADLINE: Duration = Duration::from_secs(3);
 
 fn broken(error: std::io::Error) -> HelloCause {
     // The dialler is done with TLS before the peer has judged it: the peer's verdict comes
@@ -81,11 +75,11 @@ impl NodeShared {
         word: Resume,
     ) -> Result<(), HelloCause> {
         let peer = theirs.0.incarnation;
-        let answer = |kind, received| Resume { kind, received, addressee: peer, ..word };
-        let ours = word.addressee == self.own.hello.incarnation;
         let known = self.table.accepted(peer, word.session);
-        match (word.kind, known) {
-            (Kind::New, None) if ours && !self.table.is_closed() => {
+        let answer = |kind, received| word.answer(kind, received, peer);
+        let wish = word.wish(self.own.hello.incarnation, known.is_some());
+        match (wish.map_err(HelloCause::Session)?, known) {
+            (Wish::Begin, _) if !self.table.is_closed() => {
                 let sessions_max = self.settings.sessions_max;
                 if !self.table.make_room_for_session(sessions_max) {
                     let sessions_max = sessions_max as u64;
@@ -98,20 +92,17 @@ impl NodeShared {
                 self.start_accepted(transport, theirs, word.session, from);
                 Ok(())
             }
-            (Kind::Again, Some(link)) if ours => {
-                let (offer, received) = link.offer(word.attempt).await;
-                say(&mut *transport, &answer(offer.kind(), received)).await?;
-                if offer == Offer::Taken {
+            (Wish::GoOn, Some(link)) => {
+                let answer = link.offered(word).await;
+                say(&mut *transport, &answer).await?;
+                if answer.kind == Kind::Agreed {
                     let transport = self.spun(transport).map_err(broken)?;
                     let (attempt, received) = (word.attempt, word.received);
                     link.command(Command::Adopt { attempt, received, transport });
                 }
                 Ok(())
             }
-            (Kind::New | Kind::Again, _) => say(&mut *transport, &answer(Kind::Unknown, 0)).await,
-            (kind, _) => {
-                Err(HelloCause::Session(crate::proto::resume::ResumeError::Kind(kind as u8)))
-            }
+            _ => say(&mut *transport, &answer(Kind::Unknown, 0)).await,
         }
     }
 }
@@ -127,96 +118,39 @@ pub(super) struct Dialler {
     pub(super) spinner: Option<Arc<Spinner>>,
 }
 
-/// Result of an attempt at another connection.
-enum Attempt {
-    Made,
-    /// This attempt failed, with the reason; another one may succeed.
-    Failed(String),
-    /// No attempt will succeed.
-    Hopeless(LinkCause),
-}
-
 impl Redial for Arc<Dialler> {
-    fn redial(&self, link: &Arc<LinkShared>, attempt: u32) {
-        let again = Arc::clone(self).until_it_answers(Arc::clone(link), attempt);
-        self.runtime.spawn(again);
+    fn dial(&self, link: &Arc<LinkShared>, attempt: u32) -> Dial {
+        let (dialler, link) = (Arc::clone(self), Arc::clone(link));
+        let dialled = async move {
+            if let Err(why) = dialler.attempt(&link, attempt).await {
+                link.command(Command::DialFailed { attempt, why });
+            }
+        };
+        Dial(self.runtime.spawn(dialled).abort_handle())
     }
 }
 
 impl Dialler {
-    async fn until_it_answers(self: Arc<Self>, link: Arc<LinkShared>, mut attempt: u32) {
-        let seed = link.peer.session ^ u64::from(attempt) << 32;
-        let mut backoff = Backoff::new(seed);
-        let ended = poll_fn(|context| link.poll_ended(context));
-        let trying = async {
-            loop {
-                clock::pause(backoff.wait()).await;
-                attempt += 1;
-                let made =
-                    clock::within(&self.runtime, ATTEMPT_DEADLINE, self.attempt(&link, attempt));
-                let timeout = || Attempt::Failed("the peer does not answer".to_owned());
-                match made.await.unwrap_or_else(timeout) {
-                    Attempt::Made => return,
-                    Attempt::Failed(why) => link.set_trouble(why),
-                    Attempt::Hopeless(cause) => {
-                        let error = LinkError::new(link.peer.name.clone(), cause);
-                        return link.command(Command::Abort(error));
-                    }
-                }
-            }
-        };
-        tokio::pin!(ended);
-        tokio::select! {
-            biased;
-            _ = &mut ended => {}
-            () = trying => {}
-        }
-    }
-
-    async fn attempt(&self, link: &Arc<LinkShared>, attempt: u32) -> Attempt {
+    /// Makes connection `attempt` and gives it to the driver.
+    ///
+    /// # Errors
+    ///
+    /// The text says why there is none.
+    async fn attempt(&self, link: &Arc<LinkShared>, attempt: u32) -> Result<(), String> {
         let keep_alive = self.keep_alive.as_ref();
-        let transport = match transport::connect(&self.address, self.home, keep_alive).await {
-            Ok(transport) => transport,
-            Err(error) => return Attempt::Failed(error.to_string()),
+        let connected = transport::connect(&self.address, self.home, keep_alive).await;
+        let transport = connected.map_err(|error| error.to_string())?;
+        let admitted = hello::admit(transport, &self.own, &self.admission, Side::Dialler).await;
+        let (mut transport, theirs, _) = admitted.map_err(|cause| with_causes(&cause))?;
+        let Some(word) = link.greeted(attempt, theirs.incarnation).await else {
+            return Ok(());
         };
-        let admitted = hello::admit(transport, &self.own, &self.admission, Side::Dialler);
-        let (mut transport, theirs) = match admitted.await {
-            Ok((transport, theirs, _)) => (transport, theirs),
-            Err(cause) => return Attempt::Failed(with_causes(&cause)),
+        let answer = ask(&mut *transport, &word).await.map_err(|cause| with_causes(&cause))?;
+        let transport = match &self.spinner {
+            Some(spinner) => spinner.adopt(transport).map_err(|error| error.to_string())?,
+            None => transport,
         };
-        if theirs.incarnation != link.peer.incarnation {
-            return Attempt::Hopeless(LinkCause::Restarted);
-        }
-        let (Offer::Taken, received) = link.offer(attempt).await else {
-            return Attempt::Failed("the session is over here".to_owned());
-        };
-        let word = Resume {
-            kind: Kind::Again,
-            session: link.peer.session,
-            attempt,
-            received,
-            addressee: theirs.incarnation,
-        };
-        let answer = match ask(&mut *transport, &word).await {
-            Ok(answer) => answer,
-            Err(cause) => return Attempt::Failed(with_causes(&cause)),
-        };
-        match answer.kind {
-            Kind::Agreed => {}
-            Kind::Unknown => return Attempt::Hopeless(LinkCause::Forgotten),
-            _ => return Attempt::Failed("a later connection came before".to_owned()),
-        }
-        let adopted = match &self.spinner {
-            Some(spinner) => spinner.adopt(transport),
-            None => Ok(transport),
-        };
-        match adopted {
-            Ok(transport) => {
-                let received = answer.received;
-                link.command(Command::Adopt { attempt, received, transport });
-                Attempt::Made
-            }
-            Err(error) => Attempt::Failed(error.to_string()),
-        }
+        link.command(Command::Answered { attempt, answer, transport });
+        Ok(())
     }
 }

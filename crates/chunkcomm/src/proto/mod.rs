@@ -1,7 +1,7 @@
 //! The pure machines of a link: the crate `chunkcomm-proto`.
 
 pub use chunkcomm_proto::{
-    Time, attempts, backoff, causes, codec, credential, credit, cycle, describe, fair, flush,
+    Time, backoff, causes, codec, credential, credit, cycle, describe, endpoint, fair, flush,
     hello, ids, limits, link, liveness, message, outbox, pace, packet, resume, session, sizing,
     spares,
 };

@@ -113,7 +113,7 @@ pub enum Event<'a> {
 
 /// The driver's next step in writing.
 #[derive(Debug)]
-pub enum Transmit {
+pub(crate) enum Transmit {
     /// Write the packet; [`Link::written`](super::Link::written) when all of it is.
     Packet {
         /// The packet's number; 0 for one without.

@@ -242,7 +242,11 @@ impl Link {
     ///
     /// The peer broke the protocol; the session is over.
     #[inline(always)]
-    pub fn handle<'a>(&mut self, item: Item<'a>, now: Time) -> Result<Event<'a>, ProtocolError> {
+    pub(crate) fn handle<'a>(
+        &mut self,
+        item: Item<'a>,
+        now: Time,
+    ) -> Result<Event<'a>, ProtocolError> {
         if self.packet.sequence == 0 && item.is_numbered() {
             // On another connection the item would come twice, or not at all.
             return Err(ProtocolError::Unnumbered);

@@ -12,7 +12,7 @@ use crate::sizing::Closed;
 impl Link {
     /// Fills the empty `packet` with the next one, if one leaves now. Called when the transport
     /// can take a packet.
-    pub fn poll_transmit(
+    pub(crate) fn poll_transmit(
         &mut self,
         staged: &mut impl Staged,
         now: Time,
@@ -107,7 +107,7 @@ impl Link {
     }
 
     /// Notes that the transport has taken all of packet `number`.
-    pub fn written(&mut self, number: u64, packet: &mut Packet) {
+    pub(crate) fn written(&mut self, number: u64, packet: &mut Packet) {
         self.session.written(number, packet);
         self.reuse(packet);
     }
@@ -129,12 +129,12 @@ impl Link {
     }
 
     /// Notes that the packet took `writes`.
-    pub fn count_writes(&mut self, writes: u64) {
+    pub(crate) fn count_writes(&mut self, writes: u64) {
         self.outbox.count_writes(writes);
     }
 
     /// Takes back packet `number`: the connection was lost before all of it was written.
-    pub fn give_back(&mut self, number: u64, packet: &mut Packet) {
+    pub(crate) fn give_back(&mut self, number: u64, packet: &mut Packet) {
         self.session.give_back(number, packet);
         self.outbox.count_writes(0);
         self.reuse(packet);
@@ -148,7 +148,7 @@ impl Link {
 
     /// Returns a packet which reports that the session was given up here.
     #[must_use]
-    pub fn farewell(&mut self) -> Vec<u8> {
+    pub(crate) fn farewell(&mut self) -> Vec<u8> {
         let mut packet = vec![0; HEADER_BYTES];
         packet.gone();
         let body_bytes = (packet.len() - HEADER_BYTES) as u32;
@@ -188,6 +188,9 @@ impl Link {
             if reason.is_some() {
                 let bytes_max = self.sizing.bytes();
                 filled = self.outbox.fill(staged, &mut self.session, head, bytes_max, now);
+                while let Some(channel) = staged.restaged() {
+                    self.outbox.staged(channel, now);
+                }
                 // A fragment alone completes no message, and yet must not get lost.
                 sequenced |= filled.entries > 0 || filled.tail.is_some();
             }

@@ -175,9 +175,6 @@ impl End {
             }
             let mut packet = Packet::default();
             let transmit = self.link.poll_transmit(&mut self.rings, now, &mut packet);
-            for channel in std::mem::take(&mut self.rings.restaged) {
-                self.link.staged(channel, now);
-            }
             match transmit {
                 Transmit::Packet { number, again } => {
                     packets += 1;

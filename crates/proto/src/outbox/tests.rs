@@ -96,6 +96,10 @@ impl Staged for Rings {
         ring.large_pending -= 1;
         ring.large.pop_front().unwrap()
     }
+
+    fn restaged(&mut self) -> Option<u32> {
+        self.restaged.pop()
+    }
 }
 
 /// Messages and end that a channel's receiver got.

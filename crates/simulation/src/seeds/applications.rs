@@ -1,8 +1,9 @@
 //! Steps of the applications at the ends: begin, produce, take and close.
 
-use super::end::{Closing, End};
+use super::end::End;
 use super::plan;
 use super::world::{Event, Session, World};
+use chunkcomm_proto::endpoint::SessionId;
 use chunkcomm_proto::random::Random;
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ impl World<'_> {
         let id = self.ends.len();
         let random = Random::fork(number, 77 + side as u64);
         let place = [session, side, nodes[side]];
-        let mut end = End::new(place, number << 1, &configs[side], random, self.now);
+        let id_of = SessionId { number, peer: self.sessions[session].incarnations[1 - side] };
+        let mut end = End::new(place, number << 1, id_of, &configs[side], random, self.now);
         let many = self.sessions[session].first || self.is_short();
         let channels = end.random.range(3, 6);
         for _ in 0..channels {
@@ -54,7 +56,7 @@ impl World<'_> {
         let pair = self.pair_of(id);
         let end = &self.ends[id];
         let closes = self.plan.pairs[pair].closes[end.side];
-        if !closes || end.closing != Closing::No || !end.has_produced() {
+        if !closes || end.endpoint.is_closing() || !end.has_produced() {
             return;
         }
         let theirs = self.other(id).map_or(usize::MAX, |other| self.ends[other].sent.len());
@@ -76,7 +78,8 @@ impl World<'_> {
         other.has_produced()
             && other.sent.iter().enumerate().all(|(index, sent)| {
                 let inbox = end.inboxes.get(index);
-                sent.terminated || inbox.is_some_and(|it| it.dropped || it.arrived == sent.messages)
+                sent.terminated
+                    || inbox.is_some_and(|it| it.dropped || it.arrivals.arrived == sent.messages)
             })
     }
 }

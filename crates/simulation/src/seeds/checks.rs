@@ -1,7 +1,8 @@
 //! Checks of both ends of a session together, and of the end of a run.
 
-use super::end::{Closing, End, Over, STATE_NAMES, Sent};
+use super::end::{End, STATE_NAMES, Sent};
 use super::world::World;
+use chunkcomm_proto::endpoint::SessionEnd;
 use chunkcomm_proto::limits::{ACK_DELAY_MS, DEAD_MS_DEFAULT, SUSPECT_MS_DEFAULT};
 use std::time::Duration;
 
@@ -33,8 +34,8 @@ impl World<'_> {
     /// Checks that nothing counts as arrived that did not arrive.
     pub(super) fn check_acknowledged(&mut self, id: usize) {
         let Some(other) = self.other(id) else { return };
-        let acked = self.ends[id].link.numbers()[1];
-        let received = self.ends[other].link.received();
+        let acked = self.ends[id].endpoint.link.numbers()[1];
+        let received = self.ends[other].endpoint.link.received();
         if acked > received && !self.ends[other].departed {
             let text = format!("end {id}: packet {acked} acknowledged, {received} received");
             return self.violate(&text);
@@ -43,7 +44,7 @@ impl World<'_> {
             let (acked, end) =
                 (self.ends[id].sent[index].acked, self.ends[id].sent[index].end_acked);
             let inbox = self.ends[other].inboxes.get(index);
-            let (arrived, ended) = inbox.map_or((0, false), |it| (it.arrived, it.ended));
+            let (arrived, ended) = inbox.map_or((0, false), |it| (it.arrivals.arrived, it.ended));
             if inbox.is_some_and(|inbox| inbox.dropped) || self.ends[other].departed {
                 continue;
             }
@@ -65,18 +66,19 @@ impl World<'_> {
         if end.departed || peer.departed {
             return;
         }
-        let [_, acked, _] = end.link.numbers();
+        let [_, acked, _] = end.endpoint.link.numbers();
         let together = end.connection.is_some() && end.connection == peer.connection;
         let useless = end.connection.is_some_and(|it| self.is_useless(it));
         let healthy = self.pairs[pair].healthy_from;
-        let behind = peer.link.received() > acked;
-        let busy = !peer.writer.packet.head.is_empty();
+        let behind = peer.endpoint.link.received() > acked;
+        let busy = peer.endpoint.is_writing();
         if !together || useless || !behind || busy || healthy > self.now || peer.over.is_some() {
             self.ends[id].quiet.lag = None;
             return;
         }
         let known = end.quiet.lag.filter(|lag| lag.1 == acked && lag.0 >= healthy);
-        let (since, received) = (known.map_or(self.now, |lag| lag.0), peer.link.received());
+        let (since, received) =
+            (known.map_or(self.now, |lag| lag.0), peer.endpoint.link.received());
         self.ends[id].quiet.lag = Some((since, acked));
         let bound =
             2 * self.plan.pairs[pair].crossing + Duration::from_millis(ACK_DELAY_MS) + SLACK;
@@ -92,7 +94,7 @@ impl World<'_> {
     }
 
     /// Checks that no healthy connection is given up.
-    pub(super) fn check_suspect(&mut self, id: usize) {
+    pub(super) fn check_dropped(&mut self, id: usize) {
         let Some(connection) = self.ends[id].connection else { return };
         let useless = self.is_useless(connection);
         let gone = self.other(id).is_none_or(|other| {
@@ -138,30 +140,30 @@ impl World<'_> {
     }
 
     /// Checks that a session ends for a reason.
-    pub(super) fn check_cause(&mut self, id: usize, over: Over) {
+    pub(super) fn check_cause(&mut self, id: usize, over: SessionEnd) {
         let other = self.other(id);
         let other_over = other.and_then(|other| self.ends[other].over);
         let good = match over {
             // The bye itself may be lost, and so may answers to the peer behind it.
-            Over::Closed => {
+            SessionEnd::Closed => {
                 let arrived = |sent: &Sent| sent.terminated || sent.acked == sent.messages;
                 self.ends[id].sent.iter().all(arrived)
             }
-            Over::ClosedByPeer => matches!(
-                other.map(|other| self.ends[other].closing),
-                Some(Closing::Bye | Closing::Shutdown)
-            ),
-            Over::Forgotten => other.is_none() || other_over.is_some(),
-            Over::Restarted => {
+            SessionEnd::ClosedByPeer => {
+                other.is_some_and(|other| self.ends[other].endpoint.has_said_bye())
+            }
+            SessionEnd::Forgotten => other.is_none() || other_over.is_some(),
+            SessionEnd::Restarted => {
                 let session = &self.sessions[self.ends[id].session];
                 let node = self.plan.pairs[session.pair].nodes[1];
                 self.nodes[node].incarnation != session.incarnations[1]
             }
             // Some lies are found out by the end that told them.
-            Over::Protocol(_) => {
+            SessionEnd::Protocol(_) => {
                 other.is_some_and(|other| self.ends[other].departed) || self.ends[id].departed
             }
-            Over::Dead | Over::Crashed => true,
+            SessionEnd::Dead | SessionEnd::GivenUp => true,
+            SessionEnd::Lost => false,
         };
         if !good {
             self.violate(&format!("end {id} is over without cause: {over:?}"));
@@ -175,7 +177,7 @@ impl World<'_> {
             let wrong =
                 end.departed || self.other(id).is_some_and(|other| self.ends[other].departed);
             if end.over.is_none() && self.nodes[end.node].up && !wrong {
-                let (state, numbers) = (end.state(), end.link.numbers());
+                let (state, numbers) = (end.state(), end.endpoint.link.numbers());
                 let text = format!(
                     "end {id} is stuck: {}, sent, acked, received {numbers:?}, sent {:?}, inboxes {:?}",
                     STATE_NAMES[state], end.sent, end.inboxes,
@@ -183,7 +185,7 @@ impl World<'_> {
                 return self.violate(&text);
             }
             let told = end.sent.iter().all(|sent| sent.sync.is_none());
-            if !told && !matches!(end.over, None | Some(Over::Crashed)) {
+            if !told && !matches!(end.over, None | Some(SessionEnd::GivenUp)) {
                 return self.violate(&format!("a call on end {id} was not told of its end"));
             }
         }
@@ -200,15 +202,17 @@ impl World<'_> {
             let (sender, receiver) = (&self.ends[from], &self.ends[to]);
             let early = self.plan.pairs[self.sessions[session].pair].early;
             let clean = match sender.over {
-                Some(Over::Closed) => true,
-                Some(Over::ClosedByPeer) => receiver.over == Some(Over::Closed) && !early,
+                Some(SessionEnd::Closed) => true,
+                Some(SessionEnd::ClosedByPeer) => {
+                    receiver.over == Some(SessionEnd::Closed) && !early
+                }
                 _ => false,
             };
             // An end that says bye at the same time need not read the other's bye.
             for (index, sent) in sender.sent.iter().enumerate() {
                 let inbox = receiver.inboxes.get(index);
                 let gone = sent.terminated || inbox.is_some_and(|inbox| inbox.dropped);
-                let arrived = inbox.map_or(0, |inbox| inbox.arrived);
+                let arrived = inbox.map_or(0, |inbox| inbox.arrivals.arrived);
                 let lost = clean && !gone && arrived != sent.messages;
                 if lost || (!gone && arrived < sent.acked) {
                     let (messages, acked) = (sent.messages, sent.acked);

@@ -1,17 +1,17 @@
-//! Connections from the dial until a driver adopts them, as `node/resume.rs` makes them.
+//! Connections from the dial until an endpoint has them.
 
 mod words;
 
-use super::end::Over;
 use super::world::{Event, Session, World};
 use crate::network::Read;
 use chunkcomm_proto::Time;
 use chunkcomm_proto::backoff::Backoff;
+use chunkcomm_proto::endpoint::SessionEnd;
 use chunkcomm_proto::hello::{HELLO_BYTES, Hello, Name};
 use chunkcomm_proto::resume::{RESUME_BYTES, Resume};
 use std::time::Duration;
 
-/// Time after which an attempt to connect is given up and tried anew.
+/// Time after which the first connection of a session is given up and tried anew.
 const ATTEMPT_DEADLINE: Duration = Duration::from_secs(3);
 
 /// Time that a peer has to say which session it means.
@@ -53,11 +53,10 @@ pub(super) enum Talk {
     Word {
         incarnation: u128,
     },
-    /// The connection is on its way to the driver.
+    /// The connection is on its way to the driver, with the other side's word.
     Handed {
         end: usize,
-        attempt: u32,
-        received: u64,
+        word: Resume,
     },
     /// The driver has the connection.
     Linked {
@@ -77,14 +76,15 @@ pub(super) enum Talk {
     Over,
 }
 
-/// Progress of a dialler.
+/// The dials of a session. The first connection is dialled from here, as there is no endpoint yet.
 #[derive(Debug)]
 pub(super) struct Dialling {
     pub(super) generation: u32,
-    pub(super) attempt: u32,
     backoff: Backoff,
+    /// Time of the last loss of a connection, and dials since then.
     since: Time,
     tries: u64,
+    /// The connection that is dialled or talked over.
     connection: Option<usize>,
 }
 
@@ -123,7 +123,7 @@ impl World<'_> {
         });
         if long && self.ends[dialler].over.is_none() && self.is_short() {
             self.counts.left += 1;
-            self.finish(dialler, Over::Dead);
+            self.finish(dialler, SessionEnd::Dead);
         }
     }
 
@@ -142,7 +142,6 @@ impl World<'_> {
         self.sessions.push(Session { pair, number, incarnations, ends, first });
         self.dialling.push(Dialling {
             generation: 0,
-            attempt: 0,
             backoff: Backoff::new(number),
             since: self.now,
             tries: 0,
@@ -150,17 +149,6 @@ impl World<'_> {
         });
         self.pairs[pair].session = Some(self.sessions.len() - 1);
         self.sessions.len() - 1
-    }
-
-    /// Schedules the next dial after the loss of connection `attempt` of `session`.
-    pub(super) fn redial(&mut self, session: usize, attempt: u32) {
-        let seed = self.sessions[session].number ^ u64::from(attempt) << 32;
-        let dialling = &mut self.dialling[session];
-        dialling.attempt = attempt;
-        dialling.backoff = Backoff::new(seed);
-        dialling.since = self.now;
-        dialling.tries = 0;
-        self.dial_later(session);
     }
 
     fn dial_later(&mut self, session: usize) {
@@ -171,21 +159,41 @@ impl World<'_> {
         self.after(wait, Event::Dial { session, generation });
     }
 
+    /// Dials the first connection of a session.
     pub(super) fn dial(&mut self, session: usize, generation: u32) {
         if self.dialling[session].generation != generation {
             return;
         }
-        let end = self.sessions[session].ends[0];
         let all = self.next_fault == self.plan.faults.len();
-        let rests = end.is_none() && all && self.now > self.last_fault.after(GIVES_UP);
+        let rests = all && self.now > self.last_fault.after(GIVES_UP);
         if rests && !self.is_short() {
             return;
         }
+        let connection = self.dial_attempt(session, 1);
+        self.after(ATTEMPT_DEADLINE, Event::Timeout { connection, side: 0 });
+    }
+
+    /// Dials connection `attempt` for an endpoint that has lost the one before.
+    pub(super) fn dial_again(&mut self, id: usize, attempt: u32) {
+        let (session, lost) = (self.ends[id].session, self.ends[id].quiet.lost);
+        if self.dialling[session].since < lost {
+            (self.dialling[session].since, self.dialling[session].tries) = (lost, 0);
+        }
+        self.give_dial_up(session);
+        self.dial_attempt(session, attempt);
+    }
+
+    pub(super) fn give_dial_up(&mut self, session: usize) {
+        if let Some(connection) = self.dialling[session].connection.take() {
+            self.hang_up(connection, 0);
+        }
+    }
+
+    fn dial_attempt(&mut self, session: usize, attempt: u32) -> usize {
         let dialling = &mut self.dialling[session];
-        dialling.attempt += 1;
         dialling.tries += 1;
         let seconds = (self.now.0 - dialling.since.0) / 1_000_000_000;
-        let (attempt, tries) = (dialling.attempt, dialling.tries);
+        let tries = dialling.tries;
         if tries > DIALS_MAX + DIALS_A_SECOND_MAX * seconds {
             self.violate(&format!("{tries} dials in {seconds} s"));
         }
@@ -195,6 +203,7 @@ impl World<'_> {
         self.note(6, [session as u64, u64::from(attempt)], || {
             format!("session {session} attempt {attempt}: connection {connection}")
         });
+        connection
     }
 
     /// Dials a connection of a pair.
@@ -205,7 +214,6 @@ impl World<'_> {
         }
         let connection = self.connect(pair, talk, late);
         self.counts.dials += 1;
-        self.after(ATTEMPT_DEADLINE, Event::Timeout { connection, side: 0 });
         connection
     }
 
@@ -300,9 +308,9 @@ impl World<'_> {
 
     /// Handles an attempt that came to nothing.
     pub(super) fn failed(&mut self, connection: usize) {
-        let (Talk::Calls { session, .. }
-        | Talk::Hello { session, .. }
-        | Talk::Answer { session, .. }) = self.connections[connection].talks[0]
+        let (Talk::Calls { session, attempt }
+        | Talk::Hello { session, attempt }
+        | Talk::Answer { session, attempt }) = self.connections[connection].talks[0]
         else {
             return self.hang_up(connection, 0);
         };
@@ -311,20 +319,18 @@ impl World<'_> {
             return;
         }
         self.dialling[session].connection = None;
-        match self.sessions[session].ends[0] {
-            Some(end) if self.ends[end].over.is_some() => {}
-            Some(_) => self.dial_later(session),
-            None => {
-                // A dialler that begins a session tries again with another one.
-                let pair = self.sessions[session].pair;
-                let next = self.new_session(pair);
-                let old = &self.dialling[session];
-                let (backoff, since, tries) = (old.backoff.clone(), old.since, old.tries);
-                let dialling = &mut self.dialling[next];
-                (dialling.backoff, dialling.since, dialling.tries) = (backoff, since, tries);
-                self.dial_later(next);
-            }
-        }
+        let Some(end) = self.sessions[session].ends[0] else {
+            // A dialler that begins a session tries again with another one.
+            let next = self.new_session(self.sessions[session].pair);
+            let old = &self.dialling[session];
+            let (backoff, since, tries) = (old.backoff.clone(), old.since, old.tries);
+            let dialling = &mut self.dialling[next];
+            (dialling.backoff, dialling.since, dialling.tries) = (backoff, since, tries);
+            return self.dial_later(next);
+        };
+        let now = self.local(self.ends[end].node);
+        self.ends[end].endpoint.dial_failed(attempt, now);
+        self.poll(end);
     }
 
     pub(super) fn timeout(&mut self, connection: usize, side: usize) {
@@ -339,18 +345,17 @@ impl World<'_> {
 
     /// Handles a session's end at one end: its dialler rests, and its application may begin another
     /// session.
-    pub(super) fn session_over(&mut self, id: usize, over: Over) {
+    pub(super) fn session_over(&mut self, id: usize, over: SessionEnd) {
         let end = &self.ends[id];
         let (session, side) = (end.session, end.side);
         if side != 0 {
             return;
         }
         self.dialling[session].generation += 1;
-        if let Some(connection) = self.dialling[session].connection.take() {
-            self.hang_up(connection, 0);
-        }
+        self.give_dial_up(session);
         let pair = self.sessions[session].pair;
-        let clean = matches!(over, Over::Closed | Over::ClosedByPeer | Over::Crashed);
+        let clean =
+            matches!(over, SessionEnd::Closed | SessionEnd::ClosedByPeer | SessionEnd::GivenUp);
         let more = self.next_fault < self.plan.faults.len() || self.now < self.last_fault;
         if (!clean && more) || self.is_short() {
             // Not all sessions are to be over before the next fault.

@@ -1,12 +1,12 @@
-//! The turns of one end's driver, as `driver/link.rs` takes them.
+//! The driver of one end: it moves bytes, time and connections for the endpoint.
 
 mod writing;
 
-use super::end::{Closing, Over};
+use super::end::over_index;
 use super::world::{Event, World};
 use crate::network::Read;
 use chunkcomm_proto::Time;
-use chunkcomm_proto::liveness::Alive;
+use chunkcomm_proto::endpoint::{Action, SessionEnd};
 use std::time::Duration;
 
 /// Turns of reading and writing in one look.
@@ -101,20 +101,19 @@ impl World<'_> {
                 return Turn::Rest;
             }
             Ok(Read::End) | Err(_) => {
-                self.disconnect(id);
+                self.lost(id);
                 return Turn::Progress;
             }
         }
         if let Some((channel, _)) = direct {
             self.read_direct(id, channel);
         }
-        let outcome = self.ends[id].handle_unread(now);
-        self.ends[id].link.heard(now);
+        let end = &mut self.ends[id];
+        let handled = end.handle_unread(now);
+        let heard = end.endpoint.heard(now);
         self.quiet_since(id);
-        if let Err(error) = outcome {
-            self.finish(id, Over::Protocol(error));
-        } else if let Some(word) = self.ends[id].last_word {
-            self.finish(id, word);
+        if let Err(over) = handled.map_err(SessionEnd::Protocol).and(heard) {
+            self.finish(id, over);
         } else {
             self.check_acknowledged(id);
             // The other end may expect an acknowledgement from now on.
@@ -131,7 +130,7 @@ impl World<'_> {
         let bytes = std::mem::take(&mut end.unread);
         end.decoder.skip_fragment(bytes.len() as u32);
         end.large_bytes(channel, &bytes);
-        if let Some(counted) = end.link.fragment_landed(channel, bytes.len() as u64) {
+        if let Some(counted) = end.endpoint.link.fragment_landed(channel, bytes.len() as u64) {
             end.large_done(channel, counted);
         }
         end.touched.push(channel);
@@ -140,29 +139,26 @@ impl World<'_> {
     // ---- resting ----
 
     fn rest(&mut self, id: usize) {
-        let node = self.ends[id].node;
-        let now = self.local(node);
-        let end = &mut self.ends[id];
-        let (alive, at) = end.link.poll_alive(now);
-        match alive {
-            Alive::Dead => {
-                self.check_dead(id);
-                return self.finish(id, Over::Dead);
+        let (node, now) = (self.ends[id].node, self.local(self.ends[id].node));
+        let due = loop {
+            match self.ends[id].endpoint.poll(now) {
+                Action::Wait(due) => break due,
+                Action::Write => return self.wake_at(id, self.now),
+                Action::Drop => {
+                    self.note(3, [id as u64, 0], || format!("end {id} drops its connection"));
+                    self.check_dropped(id);
+                    self.cut_end(id);
+                }
+                Action::Dial { attempt } => self.dial_again(id, attempt),
+                Action::Unanswered => self.give_dial_up(self.ends[id].session),
+                Action::End(over) => {
+                    if over == SessionEnd::Dead {
+                        self.check_dead(id);
+                    }
+                    return self.finish(id, over);
+                }
             }
-            Alive::Suspect if end.side == 0 => {
-                self.note(3, [id as u64, 0], || format!("end {id} gives its connection up"));
-                self.check_suspect(id);
-                self.disconnect(id);
-                return self.wake_at(id, self.now.after(Duration::from_micros(1)));
-            }
-            Alive::Probe if end.connection.is_some() => {
-                return self.wake_at(id, self.now);
-            }
-            _ => {}
-        }
-        let can_write = end.connection.is_some() && end.writer.packet.head.is_empty();
-        let link = if can_write { end.link.next_deadline() } else { None };
-        let due = link.map_or(at, |link| link.min(at));
+        };
         // Timers have steps of one millisecond.
         let ahead = self.nodes[node].ahead;
         let at = due.0.saturating_sub(ahead).max(self.now.0).next_multiple_of(1_000_000);
@@ -171,31 +167,25 @@ impl World<'_> {
 
     // ---- connections ----
 
-    /// Drops a connection that is of no use any more: the session waits for another one, or is over
-    /// if it was closing.
-    pub(super) fn disconnect(&mut self, id: usize) {
-        if matches!(self.ends[id].closing, Closing::Bye | Closing::Shutdown) {
-            return self.finish(id, Over::Closed);
-        }
-        self.cut_end(id);
-        if self.ends[id].side == 0 {
-            let (session, last) = (self.ends[id].session, self.ends[id].attempts.last());
-            self.redial(session, last);
+    /// Handles the loss of a connection, as reading shows it.
+    fn lost(&mut self, id: usize) {
+        let now = self.local(self.ends[id].node);
+        match self.ends[id].endpoint.lost(now) {
+            Ok(()) => self.cut_end(id),
+            Err(over) => self.finish(id, over),
         }
     }
 
+    /// Drops the connection of an end whose endpoint has given it up.
     pub(super) fn cut_end(&mut self, id: usize) {
-        let now = self.local(self.ends[id].node);
-        let side = self.ends[id].side;
-        if let Some(connection) = self.ends[id].connection {
-            self.note(4, [id as u64, 0], || format!("end {id} has lost connection {connection}"));
-            self.hang_up(connection, side);
-        }
-        // A connection that is given up for its silence leaves the peer the rest of its time.
-        let silent = self.ends[id].connection.is_some() && self.ends[id].link.is_suspect();
-        self.ends[id].cut(now);
+        let Some(connection) = self.ends[id].connection else { return };
+        self.note(4, [id as u64, 0], || format!("end {id} has lost connection {connection}"));
+        self.hang_up(connection, self.ends[id].side);
+        self.ends[id].cut();
         self.ends[id].quiet.lost = self.now;
-        if !silent {
+        // A connection that is given up for its silence leaves the peer the rest of its time.
+        let end = &self.ends[id];
+        if end.endpoint.link.heard_at() == self.local(end.node) {
             self.quiet_since(id);
         }
     }
@@ -208,16 +198,18 @@ impl World<'_> {
     }
 
     /// Ends the session at this end.
-    pub(super) fn finish(&mut self, id: usize, over: Over) {
+    pub(super) fn finish(&mut self, id: usize, over: SessionEnd) {
         if self.ends[id].over.is_some() {
             return;
         }
-        self.note(5, [id as u64, over.index() as u64], || format!("end {id} is over: {over:?}"));
+        self.note(5, [id as u64, over_index(over) as u64], || {
+            format!("end {id} is over: {over:?}")
+        });
         self.check_cause(id, over);
         let end = &mut self.ends[id];
         end.note_acknowledged();
         end.over = Some(over);
-        if over != Over::Crashed {
+        if over != SessionEnd::GivenUp {
             end.check_account();
             end.sent.iter_mut().for_each(|sent| sent.sync = None);
             self.say_gone(id, over);
@@ -230,12 +222,11 @@ impl World<'_> {
     }
 
     /// Tells the peer that the session was given up, and hangs up.
-    fn say_gone(&mut self, id: usize, over: Over) {
+    fn say_gone(&mut self, id: usize, over: SessionEnd) {
         let end = &mut self.ends[id];
-        let (side, closed) = (end.side, over == Over::Closed);
+        let (side, farewell) = (end.side, end.endpoint.end(over));
         let Some(connection) = end.connection.take() else { return };
-        if !closed && end.last_word.is_none() && end.writer.offset == 0 {
-            let farewell = end.link.farewell();
+        if let Some(farewell) = farewell {
             // Sent if possible: the peer may be gone, or the buffers full.
             let _ = self.write_to(connection, side, &farewell);
         }

@@ -1,34 +1,20 @@
-//! One end of a session: its machine, and the parts of a driver and an application around it.
+//! One end of a session: its endpoint, and the parts of a driver and an application around it.
 //! Incoming items are checked against what the other end must have sent.
 
 mod application;
 mod incoming;
 
-use super::PATTERN_BYTES;
-use super::plan::{self, Wrong};
+use super::arrivals::{Arrivals, Content};
+use super::plan::Wrong;
 use super::rings::Rings;
 use chunkcomm_proto::Time;
-use chunkcomm_proto::attempts::Attempts;
+use chunkcomm_proto::endpoint::{AfterLoss, Endpoint, SessionEnd, SessionId};
 use chunkcomm_proto::limits::{INLINE_BYTES_MAX, PACKET_BYTES_TUNED, PACKET_OVERHEAD_BYTES};
-use chunkcomm_proto::link::{Counted, Link, LinkConfig, ProtocolError};
+use chunkcomm_proto::link::LinkConfig;
 use chunkcomm_proto::message::PREFIX_BYTES_MAX;
-use chunkcomm_proto::packet::{Decoder, Header, Packet};
+use chunkcomm_proto::packet::{Decoder, Header};
 use chunkcomm_proto::random::Random;
-use std::collections::VecDeque;
 use std::time::Duration;
-
-/// Contents of the messages of one side of one session, by a key.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Content(pub(super) u64);
-
-impl Content {
-    /// Returns the place in the pattern where message `index` of `channel` begins, and its size.
-    fn message(self, channel: u32, index: u64) -> (usize, usize) {
-        let mut random = Random::fork(self.0 ^ u64::from(channel) << 40, index);
-        let size = plan::size(&mut random);
-        (random.below((PATTERN_BYTES - size) as u64) as usize, size)
-    }
-}
 
 /// A channel at its sender.
 #[derive(Debug)]
@@ -67,11 +53,7 @@ pub(super) struct Inbox {
     pub(super) style: Style,
     /// Whether large messages land in its own memory.
     lands: bool,
-    /// Messages that came as a whole.
-    pub(super) arrived: u64,
-    /// Bytes that came of the next message, if it is large and incomplete.
-    partial: Option<usize>,
-    waiting: VecDeque<(u64, Counted)>,
+    pub(super) arrivals: Arrivals,
     callers: bool,
     large_waits: bool,
     unreported: u64,
@@ -82,43 +64,20 @@ pub(super) struct Inbox {
     pub(super) resting: bool,
 }
 
-/// Progress of a close.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Closing {
-    No,
-    Draining,
-    Bye,
-    Shutdown,
-}
-
-/// Cause of a session's end at one end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Over {
-    Closed,
-    ClosedByPeer,
-    Dead,
-    /// The peer says that it no longer knows the session.
-    Forgotten,
-    Restarted,
-    Protocol(ProtocolError),
-    /// The end's node is gone.
-    Crashed,
-}
-
 pub(super) const OVER_NAMES: [&str; 7] =
     ["closed", "closed by peer", "dead", "forgotten", "restarted", "protocol", "crashed"];
 
-impl Over {
-    pub(super) fn index(self) -> usize {
-        match self {
-            Over::Closed => 0,
-            Over::ClosedByPeer => 1,
-            Over::Dead => 2,
-            Over::Forgotten => 3,
-            Over::Restarted => 4,
-            Over::Protocol(_) => 5,
-            Over::Crashed => 6,
-        }
+/// Returns the index in `OVER_NAMES` of a session's end.
+pub(super) fn over_index(over: SessionEnd) -> usize {
+    match over {
+        SessionEnd::Closed => 0,
+        SessionEnd::ClosedByPeer => 1,
+        SessionEnd::Dead => 2,
+        SessionEnd::Forgotten => 3,
+        SessionEnd::Restarted => 4,
+        SessionEnd::Protocol(_) => 5,
+        // The node is gone: no end goes on without a connection for ever.
+        SessionEnd::GivenUp | SessionEnd::Lost => 6,
     }
 }
 
@@ -136,36 +95,24 @@ pub(super) const STATE_NAMES: [&str; 10] = [
     "idle",
 ];
 
-/// The packet that is being written.
-#[derive(Debug, Default)]
-pub(super) struct Writer {
-    pub(super) packet: Packet,
-    pub(super) number: u64,
-    pub(super) offset: usize,
-}
-
 /// One end of a session.
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) session: usize,
     pub(super) side: usize,
     pub(super) node: usize,
-    pub(super) link: Link,
+    pub(super) endpoint: Endpoint,
     pub(super) rings: Rings,
-    pub(super) attempts: Attempts,
     pub(super) connection: Option<usize>,
     /// Whether the connection may have something to read.
     pub(super) may_read: bool,
     /// Whether the connection may have room to write.
     pub(super) may_write: bool,
-    pub(super) writer: Writer,
     pub(super) unread: Vec<u8>,
     pub(super) decoder: Decoder,
     pub(super) sent: Vec<Sent>,
     pub(super) inboxes: Vec<Inbox>,
-    pub(super) closing: Closing,
-    pub(super) over: Option<Over>,
-    pub(super) last_word: Option<Over>,
+    pub(super) over: Option<SessionEnd>,
     /// A violation that this end found.
     pub(super) wrong: Option<String>,
     /// Channels whose receivers have something new.
@@ -218,30 +165,28 @@ impl End {
     pub(super) fn new(
         place: [usize; 3],
         key: u64,
+        id: SessionId,
         config: &LinkConfig,
         random: Random,
         now: Time,
     ) -> End {
         let [session, side, node] = place;
+        let after_loss = if side == 0 { AfterLoss::Dial } else { AfterLoss::Wait };
         let inline = config.packet_bytes_max - PACKET_OVERHEAD_BYTES - PREFIX_BYTES_MAX;
         End {
             session,
             side,
             node,
-            link: Link::new(config),
+            endpoint: Endpoint::new(config, id, after_loss),
             rings: Rings::default(),
-            attempts: Attempts::default(),
             connection: None,
             may_read: false,
             may_write: false,
-            writer: Writer::default(),
             unread: Vec::new(),
             decoder: Decoder::new(PACKET_BYTES_TUNED),
             sent: Vec::new(),
             inboxes: Vec::new(),
-            closing: Closing::No,
             over: None,
-            last_word: None,
             wrong: None,
             touched: Vec::new(),
             stopped_until: Time(0),
@@ -278,45 +223,39 @@ impl End {
 
     /// Checks that the ring of kept packets is within its bound.
     pub(super) fn check_kept(&mut self, packet_bytes: usize) {
-        let (kept, max) = (self.link.kept_bytes(), self.config.resend_bytes_max);
+        let (kept, max) = (self.endpoint.link.kept_bytes(), self.config.resend_bytes_max);
         if kept > max + packet_bytes {
             self.fail(|| format!("{kept} bytes are kept where {max} are allowed"));
         }
     }
 
-    /// Drops the connection. Packets that were under way on it count as not sent.
-    pub(super) fn cut(&mut self, now: Time) {
+    /// Drops the connection, which the endpoint has given up.
+    pub(super) fn cut(&mut self) {
         self.connection = None;
-        self.attempts.lost();
-        self.writer.offset = 0;
-        if !self.writer.packet.head.is_empty() {
-            self.link.give_back(self.writer.number, &mut self.writer.packet);
-        }
-        let received = self.link.received();
+        let received = self.endpoint.link.received();
         self.decoder.cut(received);
         self.unread.clear();
         if let Some(open) = self.open.take().filter(|open| open.sequence > received) {
             self.broken_off = Some(open);
         }
         self.asked = false;
-        self.link.cut(now);
     }
 
     /// Returns the index in `STATE_NAMES` of the end's state, as a fault finds it.
     pub(super) fn state(&self) -> usize {
-        let numbers = self.link.numbers();
-        let full = self.link.kept_bytes() >= self.config.resend_bytes_max;
-        match self.closing {
-            Closing::Bye | Closing::Shutdown => 0,
+        let numbers = self.endpoint.link.numbers();
+        let full = self.endpoint.link.kept_bytes() >= self.config.resend_bytes_max;
+        match self.endpoint.is_closing() {
+            _ if self.endpoint.has_said_bye() => 0,
             _ if self.connection.is_none() => 1,
             _ if full => 2,
             _ if self.decoder.fragment_left().is_some() => 3,
             _ if self.open.is_some() || !self.unread.is_empty() => 4,
-            _ if !self.writer.packet.head.is_empty() => 5,
-            Closing::Draining => 6,
+            _ if self.endpoint.is_writing() => 5,
+            true => 6,
             _ if (1..=self.sent.len() as u32).any(|id| self.rings.messages(id) > 0) => 7,
             _ if numbers[0] > numbers[1] => 8,
-            Closing::No => 9,
+            false => 9,
         }
     }
 
@@ -328,7 +267,7 @@ impl End {
             if sent.terminated || sent.end_acked {
                 continue;
             }
-            let accepted = self.link.sent_messages(channel) + self.rings.messages(channel);
+            let accepted = self.endpoint.link.sent_messages(channel) + self.rings.messages(channel);
             let (messages, acked) = (sent.messages, sent.acked);
             if accepted != messages || acked > accepted {
                 self.fail(|| {

@@ -2,16 +2,20 @@
 
 use super::connections::{Connection, NEVER, PORT};
 use super::dialling::Talk;
-use super::end::{Over, STATE_NAMES};
+use super::end::STATE_NAMES;
 use super::plan::{FAULTS_MIN, Fault, Way, When, silence};
 use super::world::{Event, World};
 use crate::network::HostId;
 use chunkcomm_proto::Time;
+use chunkcomm_proto::endpoint::SessionEnd;
 use chunkcomm_proto::resume::{Kind, Resume};
 use std::time::Duration;
 
 /// Faults in a seed at most.
 const FAULTS_MAX: usize = 200;
+
+/// Time after which an impostor hangs up.
+const GHOST_MAX: Duration = Duration::from_secs(3);
 
 /// Time until a node comes back that was not to, if the seed goes on with it.
 const BACK: Duration = Duration::from_secs(20);
@@ -300,7 +304,7 @@ impl World<'_> {
         }
         for id in 0..self.ends.len() {
             if self.ends[id].node == node {
-                self.finish(id, Over::Crashed);
+                self.finish(id, SessionEnd::GivenUp);
             }
         }
         self.nodes[node].up = false;
@@ -374,7 +378,7 @@ impl World<'_> {
             return;
         }
         let end = &self.ends[end];
-        let (last, received) = (end.attempts.last(), end.said);
+        let (last, received) = (end.endpoint.attempt(), end.said);
         let attempt = self.random.range(1, u64::from(last) + 1) as u32;
         let word = Resume {
             kind,
@@ -384,6 +388,7 @@ impl World<'_> {
             addressee: 0,
         };
         let incarnation = self.sessions[session].incarnations[0];
-        self.call(pair, Talk::GhostCalls { incarnation, word });
+        let connection = self.call(pair, Talk::GhostCalls { incarnation, word });
+        self.after(GHOST_MAX, Event::Timeout { connection, side: 0 });
     }
 }

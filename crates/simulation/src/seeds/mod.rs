@@ -1,6 +1,6 @@
-//! Sessions with both their ends, and small meshes, under virtual time and by seed. The machines of
-//! `proto` run with a model of the driver around them, the network model between them,
-//! applications, and faults.
+//! Sessions with both their ends, and small meshes, under virtual time and by seed. The endpoints
+//! that `chunkcomm` ships run with applications around them, the network model between them, and
+//! faults.
 //!
 //! A seed stands for nodes, the network between them, channels, messages and faults (`plan`). The
 //! same seed gives the same trace. Every step is checked for:
@@ -11,16 +11,17 @@
 //! - an acknowledgement that is late, or missing after a question;
 //! - a packet taken that the protocol's text forbids to take.
 //!
-//! Reading order: `plan` (the contents of a seed), `end` (one end: machine, driver's memory,
-//! application), `world` (events, ours and the network's), `connections` (the talks on the
-//! network's connections), `driver` (turns of one end), `dialling` (until an end has its
-//! connection), `applications`, `faults`, `checks`, `coverage`. `graphs` is a simulation of its
-//! own, of many channels without faults.
+//! Reading order: `plan` (the contents of a seed), `end` (one end: endpoint, driver's memory,
+//! application), `arrivals` (messages checked as they come), `world` (events, ours and the
+//! network's), `connections` (the talks on the network's connections), `driver` and `writing` (bytes
+//! and time for one end), `dialling` (until an end has its connection), `applications`, `faults`,
+//! `checks`, `coverage`. `graphs` is a simulation of its own, of many channels without faults.
 //!
 //! Run it with `cargo run --release -p chunkcomm-simulation
 //! --bin chunkcomm-simulate -- --help`.
 
 mod applications;
+mod arrivals;
 mod checks;
 mod connections;
 mod coverage;
@@ -32,6 +33,7 @@ mod graphs;
 mod plan;
 mod rings;
 mod world;
+mod writing;
 
 use chunkcomm_proto::random::Random;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -23,7 +23,7 @@ struct Ring {
 pub(super) struct Rings {
     rings: Vec<Ring>,
     /// Channels with something left after a packet took from them.
-    pub(super) restaged: Vec<u32>,
+    restaged: Vec<u32>,
     /// Channels that may have room again.
     pub(super) progress: Vec<u32>,
 }
@@ -103,5 +103,9 @@ impl Staged for Rings {
         let bytes = ring.large.pop_front().unwrap_or_default();
         ring.large_bytes -= bytes.len();
         bytes
+    }
+
+    fn restaged(&mut self) -> Option<u32> {
+        self.restaged.pop()
     }
 }

@@ -1,5 +1,6 @@
-use super::end::Over;
+use super::end::over_index;
 use super::*;
+use chunkcomm_proto::endpoint::SessionEnd;
 
 /// Seeds of a plain run.
 const SEEDS: u64 = 60;
@@ -19,7 +20,7 @@ fn seeds_show_no_violation_and_run_the_same_way_twice() {
     assert_eq!(coverage.short_of, [0, 0], "{coverage}");
     // The minimum is not reached by sessions that end where they should not, and others that
     // follow.
-    let dead = coverage.over[Over::Dead.index()];
+    let dead = coverage.over[over_index(SessionEnd::Dead)];
     assert!(coverage.sessions < 6 * SEEDS && dead < SEEDS, "{coverage}");
     assert!(coverage.resumes > 5 * SEEDS && coverage.duplicates > 0, "{coverage}");
     // Networks of each kind, with full buffers and cuts in the midst of what was under way.

@@ -3,10 +3,11 @@
 use super::connections::{Connection, PORT};
 use super::coverage::Coverage;
 use super::dialling::Dialling;
-use super::end::{End, Over};
+use super::end::{End, over_index};
 use super::plan::{FAULTS_MIN, MESSAGES_MIN, Plan, Wiring};
 use crate::network::{HostId, Network};
 use chunkcomm_proto::Time;
+use chunkcomm_proto::endpoint::SessionEnd;
 use chunkcomm_proto::random::Random;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -365,7 +366,7 @@ impl<'a> World<'a> {
     /// Returns the number of messages that arrived.
     fn arrived(&self) -> u64 {
         let inboxes = self.ends.iter().flat_map(|end| &end.inboxes);
-        inboxes.map(|inbox| inbox.arrived).sum()
+        inboxes.map(|inbox| inbox.arrivals.arrived).sum()
     }
 
     /// Whether the seed had too few faults that found an end, and whether too few messages arrived.
@@ -382,19 +383,19 @@ impl<'a> World<'a> {
     pub(super) fn coverage(&self) -> Coverage {
         let mut counts = self.counts.clone();
         for end in &self.ends {
-            let counters = end.link.counters();
+            let counters = end.endpoint.link.counters();
             counts.packets += counters.packets_sent;
             counts.again += counters.packets_resent;
             counts.duplicates += end.decoder.duplicates();
             counts.resumes += counters.resumes;
             if let Some(over) = end.over {
-                counts.over[over.index()] += 1;
+                counts.over[over_index(over)] += 1;
             }
         }
         counts.sessions = self.sessions.len() as u64;
         for session in &self.sessions {
             let ends = session.ends.iter().flatten().map(|end| &self.ends[*end]);
-            let protocol = |end: &End| matches!(end.over, Some(Over::Protocol(_)));
+            let protocol = |end: &End| matches!(end.over, Some(SessionEnd::Protocol(_)));
             let [departed, found_out] =
                 ends.fold([false; 2], |[a, b], end| [a | end.departed, b | protocol(end)]);
             counts.departures += u64::from(departed);

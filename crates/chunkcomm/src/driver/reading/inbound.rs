@@ -1,29 +1,23 @@
 //! The items that were read, on their way to the receivers.
 
 use super::ReadError;
-use super::slot::{Assembling, RxSlot};
-use crate::driver::mail::{Command, LinkShared};
+use super::slot::Assembling;
+use crate::driver::channels::Channels;
+use crate::driver::mail::Command;
 use crate::proto::Time;
-use crate::proto::ids::IdMap;
-use crate::proto::link::{Counted, Event, Link};
+use crate::proto::endpoint::Endpoint;
+use crate::proto::link::{Counted, Event};
 use crate::proto::message;
 use crate::proto::packet::Item;
 use bytes::Bytes;
-use std::sync::Arc;
 
 /// Bytes of a run from which on it stays in the buffer that it was read to.
 const SHARED_RUN_BYTES_MIN: usize = 2 * 1024;
 
-/// Takes the events that are not for a receiver.
-pub(crate) type OtherEvents<'a> = dyn FnMut(&mut Link, &mut IdMap<RxSlot>, Event<'_>) + 'a;
-
 /// The state that reading works on, besides the reader itself.
 pub(crate) struct Inbound<'a> {
-    pub(crate) link: &'a mut Link,
-    pub(crate) receivers: &'a mut IdMap<RxSlot>,
-    pub(crate) shared: &'a Arc<LinkShared>,
-    /// Takes the events that are not for a receiver.
-    pub(crate) others: &'a mut OtherEvents<'a>,
+    pub(crate) endpoint: &'a mut Endpoint,
+    pub(crate) channels: &'a mut Channels,
     pub(crate) now: Time,
 }
 
@@ -32,7 +26,7 @@ impl Inbound<'_> {
     /// stay.
     #[inline(always)]
     pub(super) fn item(&mut self, item: Item<'_>, lent: Option<&Bytes>) -> Result<(), ReadError> {
-        match self.link.handle(item, self.now)? {
+        match self.endpoint.handle(item, self.now)? {
             Event::None => {}
             Event::Run { channel, messages, bytes } => self.run(channel, messages, bytes, lent),
             other => self.other(other),
@@ -45,13 +39,13 @@ impl Inbound<'_> {
         match event {
             Event::LargeBegins { channel, bytes } => self.large_begins(channel, bytes),
             Event::LargeBytes { channel, bytes, done } => self.large_bytes(channel, bytes, done),
-            other => (self.others)(self.link, self.receivers, other),
+            other => self.channels.event(other, &mut self.endpoint.link, self.now),
         }
     }
 
     fn run(&mut self, channel: u32, messages: u32, bytes: &[u8], lent: Option<&Bytes>) {
-        let Some(slot) = self.receivers.get_mut(channel) else {
-            return self.link.consumed(channel, bytes.len() as u64);
+        let Some(slot) = self.channels.receivers.get_mut(channel) else {
+            return self.endpoint.link.consumed(channel, bytes.len() as u64);
         };
         if slot.landing.is_some() {
             return self.run_to_landing(channel, bytes);
@@ -63,25 +57,25 @@ impl Inbound<'_> {
             _ => slot.shared.put_copied(bytes, messages),
         };
         if put.is_none() {
-            self.link.consumed(channel, bytes.len() as u64);
+            self.endpoint.link.consumed(channel, bytes.len() as u64);
         }
-        slot.shared.set_report_step(self.link.report_step(channel));
+        slot.shared.set_report_step(self.endpoint.link.report_step(channel));
     }
 
     #[inline(never)]
     fn run_to_landing(&mut self, channel: u32, run: &[u8]) {
-        let Some(slot) = self.receivers.get_mut(channel) else { return };
+        let Some(slot) = self.channels.receivers.get_mut(channel) else { return };
         let mut at = 0;
         let mut fits = true;
         while let Some(range) = message::next_in_run(run, at) {
             at = range.end;
             fits &= slot.put(&run[range]);
         }
-        self.link.consumed(channel, run.len() as u64);
+        self.endpoint.link.consumed(channel, run.len() as u64);
         if !fits {
             self.landing_full(channel);
         } else if at != run.len() {
-            self.shared.command(Command::Corrupt { id: channel });
+            self.channels.shared.command(Command::Corrupt { id: channel });
         } else {
             self.settle_landed(channel);
         }
@@ -89,35 +83,35 @@ impl Inbound<'_> {
 
     /// Settles the landed messages: no receiver is left to settle them by hand.
     fn settle_landed(&mut self, channel: u32) {
-        let landed = self.link.received_messages(channel);
-        self.link.settle(channel, landed, self.now);
+        let landed = self.endpoint.link.received_messages(channel);
+        self.endpoint.link.settle(channel, landed, self.now);
     }
 
     /// Ends `channel`: its landing has no room for the bytes that came.
     fn landing_full(&mut self, channel: u32) {
-        if let Some(mut slot) = self.receivers.remove(channel) {
+        if let Some(mut slot) = self.channels.receivers.remove(channel) {
             slot.landing_full();
         }
-        self.link.terminate(channel);
+        self.endpoint.link.terminate(channel);
     }
 
     fn large_begins(&mut self, channel: u32, bytes: u64) {
-        let Some(slot) = self.receivers.get_mut(channel) else { return };
+        let Some(slot) = self.channels.receivers.get_mut(channel) else { return };
         if slot.landing.is_some() {
-            self.link.admit_large(channel, true);
+            self.endpoint.link.admit_large(channel, true);
             return;
         }
         let into = slot.shared.take_into(bytes);
-        if self.link.admit_large(channel, into.is_some()) {
+        if self.endpoint.link.admit_large(channel, into.is_some()) {
             slot.shared.want_large();
         }
         let total = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let memory = into.unwrap_or_else(|| self.shared.large_in.take(total));
+        let memory = into.unwrap_or_else(|| self.channels.shared.large_in.take(total));
         slot.assembling = Some(Assembling { memory, filled: 0, total });
     }
 
     fn large_bytes(&mut self, channel: u32, bytes: &[u8], done: Option<Counted>) {
-        let Some(slot) = self.receivers.get_mut(channel) else { return };
+        let Some(slot) = self.channels.receivers.get_mut(channel) else { return };
         if !slot.put(bytes) {
             return self.landing_full(channel);
         }
@@ -128,7 +122,7 @@ impl Inbound<'_> {
 
     /// Delivers the large message of `channel`, which is complete.
     pub(super) fn complete(&mut self, channel: u32, counted: Counted) {
-        let Some(slot) = self.receivers.get_mut(channel) else { return };
+        let Some(slot) = self.channels.receivers.get_mut(channel) else { return };
         let Some(mut assembling) = slot.assembling.take() else {
             if slot.landing.is_some() {
                 self.settle_landed(channel);
@@ -149,8 +143,8 @@ impl Inbound<'_> {
             slot.shared.put_large(assembling.memory, counted).is_some()
         };
         match counted {
-            Counted::Window if !kept => self.link.consumed(channel, bytes),
-            Counted::Large if !kept => self.link.large_taken(channel),
+            Counted::Window if !kept => self.endpoint.link.consumed(channel, bytes),
+            Counted::Large if !kept => self.endpoint.link.large_taken(channel),
             _ => {}
         }
     }

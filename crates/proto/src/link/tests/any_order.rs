@@ -91,7 +91,7 @@ impl Pair {
             for channel in channels {
                 self.ends[side].end(channel, self.now);
             }
-            self.ends[side].link.close();
+            self.ends[side].link.close(self.now);
         }
         for _ in 0..5000 {
             self.now = self.now.after(Duration::from_millis(1));

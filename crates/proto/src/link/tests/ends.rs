@@ -72,9 +72,8 @@ fn what_waits_for_credit_or_to_be_opened_keeps_a_closing_link_from_being_quiet()
         for _ in 0..40 {
             pair.ends[0].stage(channel, 1000, now);
         }
-        pair.ends[0].link.end_when_drained(channel, now);
     }
-    pair.ends[0].link.close();
+    pair.ends[0].link.close(now);
     for _ in 0..20 {
         pair.ends[0].transmit(100, now);
         pair.deliver(1, usize::MAX, false);
@@ -112,7 +111,7 @@ fn two_ends_that_close_do_not_ask_each_other_for_ever() {
         let channel = end.open(false, "name", now);
         end.stage(channel, 10, now);
         end.end(channel, now);
-        end.link.close();
+        end.link.close(now);
     }
     // In turns: each end answers before it checks whether there is nothing more to send.
     let mut packets = 0;

@@ -1,12 +1,10 @@
 //! Words of the two ends before a connection is a session's, and the drivers' part in them.
 
-use super::super::end::{Closing, Over};
 use super::super::plan::Wrong;
 use super::super::world::{Event, Session, World};
 use super::Talk;
-use chunkcomm_proto::attempts::Offer;
 use chunkcomm_proto::hello::Hello;
-use chunkcomm_proto::resume::{Kind, Resume};
+use chunkcomm_proto::resume::{Kind, Resume, Wish};
 use std::time::Duration;
 
 impl World<'_> {
@@ -26,9 +24,7 @@ impl World<'_> {
                 self.hear(connection, 1);
             }
             Talk::Word { incarnation } => self.acceptor_heard_word(connection, incarnation, bytes),
-            Talk::Answer { session, attempt } => {
-                self.dialler_heard_answer(connection, session, attempt, bytes);
-            }
+            Talk::Answer { session, .. } => self.dialler_heard_answer(connection, session, bytes),
             Talk::Ghost { mut word } => {
                 word.addressee = incarnation_of(bytes);
                 self.connections[connection].talks[0] = Talk::GhostSpoke { word };
@@ -51,37 +47,33 @@ impl World<'_> {
         attempt: u32,
         theirs: u128,
     ) {
-        let Session { number, incarnations, ends, .. } = self.sessions[session];
-        let mut word =
-            Resume { kind: Kind::New, session: number, attempt, received: 0, addressee: theirs };
-        if let Some(end) = ends[0] {
-            if theirs != incarnations[1] {
-                self.hang_up(connection, 0);
-                return self.finish(end, Over::Restarted);
+        let Session { number, ends, .. } = self.sessions[session];
+        let word = if let Some(end) = ends[0] {
+            let now = self.local(self.ends[end].node);
+            match self.ends[end].endpoint.greeted(attempt, theirs, now) {
+                Ok(Some(word)) => self.received_to_say(end, word),
+                Ok(None) => {
+                    self.hang_up(connection, 0);
+                    return self.poll(end);
+                }
+                Err(over) => {
+                    self.hang_up(connection, 0);
+                    return self.finish(end, over);
+                }
             }
-            if self.offer(end, attempt) != Offer::Taken {
-                return self.failed(connection);
-            }
-            word.kind = Kind::Again;
-            word.received = self.received_to_say(end);
         } else {
             self.sessions[session].incarnations[1] = theirs;
-        }
+            Resume::new_session(number, theirs)
+        };
         self.connections[connection].talks[0] = Talk::Answer { session, attempt };
         self.say(connection, 0, &word.encode());
         self.hear(connection, 0);
     }
 
-    fn dialler_heard_answer(
-        &mut self,
-        connection: usize,
-        session: usize,
-        attempt: u32,
-        bytes: &[u8],
-    ) {
+    fn dialler_heard_answer(&mut self, connection: usize, session: usize, bytes: &[u8]) {
         let answer = word_of(bytes);
-        let end = self.sessions[session].ends[0];
-        match (answer.kind, end) {
+        match (answer.kind, self.sessions[session].ends[0]) {
+            (_, Some(end)) => self.hand(connection, 0, end, answer),
             (Kind::Agreed, None) => {
                 let end = self.begin_end(session, 0);
                 self.dialling[session].connection = None;
@@ -89,37 +81,22 @@ impl World<'_> {
                 self.ends[end].link_to(connection);
                 self.poll(end);
             }
-            (Kind::Agreed, Some(end)) => {
-                self.dialling[session].connection = None;
-                self.hand(connection, 0, end, attempt, answer.received);
-            }
-            (Kind::Unknown, Some(end)) => {
-                self.hang_up(connection, 0);
-                self.finish(end, Over::Forgotten);
-            }
             _ => self.failed(connection),
-        }
-        let goes_on = end.is_some_and(|end| self.ends[end].over.is_none());
-        if answer.kind == Kind::Unknown && goes_on {
-            self.violate("an end goes on with a session that it was told is unknown");
         }
     }
 
     fn acceptor_heard_word(&mut self, connection: usize, incarnation: u128, bytes: &[u8]) {
         let word = word_of(bytes);
         let ours = self.nodes[self.node_at(connection, 1)].incarnation;
-        let meant = word.addressee == ours;
         let mine = |it: &Session| it.number == word.session && it.incarnations[0] == incarnation;
         let session = self.sessions.iter().rposition(mine);
         let end = session.and_then(|session| self.sessions[session].ends[1]).filter(|end| {
             let node = self.nodes[self.ends[*end].node].incarnation;
             self.ends[*end].over.is_none() && node == ours
         });
-        match (word.kind, end, session) {
-            (Kind::New, None, Some(session)) if meant => {
-                self.accept_new(connection, session, &word);
-            }
-            (Kind::Again, Some(end), _) if meant => self.accept_again(connection, end, &word),
+        match (word.wish(ours, end.is_some()), end, session) {
+            (Ok(Wish::Begin), _, Some(session)) => self.accept_new(connection, session, &word),
+            (Ok(Wish::GoOn), Some(end), _) => self.accept_again(connection, end, &word),
             _ => self.turn_away(connection, &word, Kind::Unknown),
         }
     }
@@ -130,20 +107,27 @@ impl World<'_> {
             return self.hang_up(connection, 1);
         }
         let end = self.begin_end(session, 1);
-        self.say(connection, 1, &Resume { kind: Kind::Agreed, received: 0, ..*word }.encode());
+        self.say(connection, 1, &word.answer(Kind::Agreed, 0, 0).encode());
         self.connections[connection].talks[1] = Talk::Linked { end };
         self.ends[end].link_to(connection);
         self.poll(end);
     }
 
-    fn accept_again(&mut self, connection: usize, end: usize, word: &Resume) {
-        let offer = self.offer(end, word.attempt);
-        if offer != Offer::Taken {
-            return self.turn_away(connection, word, offer.kind());
+    fn accept_again(&mut self, connection: usize, id: usize, word: &Resume) {
+        let now = self.local(self.ends[id].node);
+        let end = &mut self.ends[id];
+        let last = end.endpoint.attempt();
+        let answer = end.endpoint.offered(word, now);
+        if answer.kind != Kind::Agreed {
+            return self.turn_away(connection, word, answer.kind);
         }
-        let received = self.received_to_say(end);
-        self.say(connection, 1, &Resume { kind: Kind::Agreed, received, ..*word }.encode());
-        self.hand(connection, 1, end, word.attempt, word.received);
+        if word.attempt <= last {
+            self.violate(&format!("end {id}: attempt {} was taken after {last}", word.attempt));
+        }
+        self.cut_end(id);
+        let answer = self.received_to_say(id, answer);
+        self.say(connection, 1, &answer.encode());
+        self.hand(connection, 1, id, *word);
     }
 
     fn turn_away(&mut self, connection: usize, word: &Resume, kind: Kind) {
@@ -151,58 +135,39 @@ impl World<'_> {
         self.note(7, [connection as u64, kind as u64], || {
             format!("connection {connection} is told {kind:?}")
         });
-        self.say(connection, 1, &Resume { kind, received: 0, ..*word }.encode());
+        self.say(connection, 1, &word.answer(kind, 0, 0).encode());
         self.hang_up(connection, 1);
     }
 
-    /// Returns the number of the last packet that this end says it has received.
-    fn received_to_say(&mut self, id: usize) -> u64 {
+    /// Returns the word as this end says it: now and then it has received less, or lies.
+    fn received_to_say(&mut self, id: usize, mut word: Resume) -> Resume {
         let other = self.other(id);
         let pair = self.pair_of(id);
         let end = &mut self.ends[id];
-        let mut received = end.link.received();
-        if self.plan.pairs[pair].modest && end.said < received {
+        if self.plan.pairs[pair].modest && end.said < word.received {
             // The end must not say less than before, and need not say all.
-            received = end.random.range(end.said, received + 1);
+            word.received = end.random.range(end.said, word.received + 1);
         }
-        end.said = end.said.max(received);
-        let Some(other) = other else { return received };
-        let (acked, written) = (self.ends[other].link.numbers()[1], self.ends[other].written);
+        end.said = end.said.max(word.received);
+        let Some(other) = other else { return word };
+        let (acked, written) =
+            (self.ends[other].endpoint.link.numbers()[1], self.ends[other].written);
         let end = &mut self.ends[id];
-        match end.departs {
-            Some(Wrong::ReceivedLow) if acked > 0 => received = end.random.below(acked),
+        word.received = match end.departs {
+            Some(Wrong::ReceivedLow) if acked > 0 => end.random.below(acked),
             // Far beyond `written`, which may grow before the peer hears this word.
-            Some(Wrong::ReceivedHigh) => received = written + end.random.range(1 << 20, 1 << 30),
-            _ => return received,
-        }
+            Some(Wrong::ReceivedHigh) => written + end.random.range(1 << 20, 1 << 30),
+            _ => return word,
+        };
         end.departs = None;
         self.has_departed(id);
+        let received = word.received;
         self.note(8, [id as u64, received], || format!("end {id} departs: it says {received}"));
-        received
+        word
     }
 
-    /// Offers connection `attempt` to the driver of an end.
-    fn offer(&mut self, id: usize, attempt: u32) -> Offer {
-        let end = &mut self.ends[id];
-        let over = end.over.is_some() || matches!(end.closing, Closing::Bye | Closing::Shutdown);
-        let last = end.attempts.last();
-        let offer = end.attempts.offer(attempt, over);
-        if offer == Offer::Taken {
-            if attempt <= last {
-                end.fail(|| format!("attempt {attempt} was taken after {last}"));
-            }
-            if end.connection.is_some() {
-                self.cut_end(id);
-            }
-        }
-        if let Some(wrong) = self.ends[id].wrong.take() {
-            self.violate(&format!("end {id}: {wrong}"));
-        }
-        offer
-    }
-
-    fn hand(&mut self, connection: usize, side: usize, end: usize, attempt: u32, received: u64) {
-        self.connections[connection].talks[side] = Talk::Handed { end, attempt, received };
+    fn hand(&mut self, connection: usize, side: usize, end: usize, word: Resume) {
+        self.connections[connection].talks[side] = Talk::Handed { end, word };
         let wait = match self.random.below(4) {
             0 => Duration::from_nanos(self.random.below(50_000_000)),
             _ => Duration::from_nanos(self.random.below(20_000)),
@@ -211,20 +176,38 @@ impl World<'_> {
     }
 
     pub(in super::super) fn adopt(&mut self, connection: usize, side: usize) {
-        let Talk::Handed { end: id, attempt, received } = self.connections[connection].talks[side]
-        else {
+        let Talk::Handed { end: id, word } = self.connections[connection].talks[side] else {
             return;
         };
         let now = self.local(self.ends[id].node);
         let end = &mut self.ends[id];
-        if end.over.is_some() || !end.attempts.adopt(attempt) {
+        if end.over.is_some() {
             return self.hang_up(connection, side);
         }
-        let (acked, written) = (end.link.numbers()[1], end.written);
-        if let Err(error) = end.link.resume(received, now) {
-            self.hang_up(connection, side);
-            return self.finish(id, Over::Protocol(error));
+        let (acked, written) = (end.endpoint.link.numbers()[1], end.written);
+        let Resume { attempt, received, .. } = word;
+        let adopted = match side {
+            0 => end.endpoint.answered(attempt, &word, now),
+            _ => end.endpoint.adopt(attempt, received, now),
+        };
+        if side == 0 && self.dialling[self.ends[id].session].connection == Some(connection) {
+            self.dialling[self.ends[id].session].connection = None;
         }
+        match adopted {
+            Ok(true) => {}
+            Ok(false) => {
+                self.hang_up(connection, side);
+                if word.kind == Kind::Unknown {
+                    self.violate("an end goes on with a session that it was told is unknown");
+                }
+                return self.poll(id);
+            }
+            Err(over) => {
+                self.hang_up(connection, side);
+                return self.finish(id, over);
+            }
+        }
+        let end = &mut self.ends[id];
         if received < acked || received > written {
             end.fail(|| format!("{received} was believed between {acked} and {written}"));
         }

@@ -1,6 +1,7 @@
 //! Producers and receivers of the application at an end.
 
-use super::{Closing, End, Sent, Style};
+use super::super::arrivals::Waiting;
+use super::{End, Sent, Style};
 use chunkcomm_proto::Time;
 use chunkcomm_proto::limits::{CHANNEL_NAME_BYTES_MAX, WINDOW_BYTES_INITIAL};
 use chunkcomm_proto::link::Counted;
@@ -50,13 +51,13 @@ impl End {
             end_acked: false,
             sync: None,
         });
-        self.link.open(spec, now)
+        self.endpoint.link.open(spec, now)
     }
 
     /// Gives a producer its turn; returns how long it rests then.
     pub(in super::super) fn produce(&mut self, channel: u32, now: Time) -> Option<Duration> {
         let sent = &mut self.sent[channel as usize - 1];
-        if sent.terminated || sent.ended || self.closing != Closing::No {
+        if sent.terminated || sent.ended || self.endpoint.is_closing() {
             return None;
         }
         let count = self.random.range(1, sent.burst + 1).min(sent.left);
@@ -64,7 +65,7 @@ impl End {
             let (bytes, large) = self.rings.bytes(channel);
             if bytes > RING_BYTES_MAX || large > LARGE_STAGED_MAX {
                 sent.waits = true;
-                self.link.no_room(channel, sent.messages, now);
+                self.endpoint.link.no_room(channel, sent.messages, now);
                 return None;
             }
             let (start, size) = self.ours.message(channel, sent.messages);
@@ -72,17 +73,17 @@ impl End {
             sent.left -= 1;
             if self.rings.stage(channel, start, size, self.inline_max) {
                 if self.random.one_in(2) {
-                    self.link.staged(channel, now);
+                    self.endpoint.link.staged(channel, now);
                 } else {
-                    self.link.woken_for(channel, now, size.min(self.inline_max));
+                    self.endpoint.link.woken_for(channel, now, size.min(self.inline_max));
                 }
             }
         }
         match self.random.below(24) {
-            0..=2 => self.link.urgent(channel, sent.messages, now),
-            3 => self.link.flush(channel, sent.messages, now, false),
+            0..=2 => self.endpoint.link.urgent(channel, sent.messages, now),
+            3 => self.endpoint.link.flush(channel, sent.messages, now, false),
             4 | 5 => {
-                self.link.flush(channel, sent.messages, now, true);
+                self.endpoint.link.flush(channel, sent.messages, now, true);
                 if sent.acked < sent.messages {
                     sent.sync = Some(sent.messages);
                 }
@@ -94,7 +95,7 @@ impl End {
         }
         if sent.ends {
             sent.ended = true;
-            self.link.end(channel, sent.messages, now);
+            self.endpoint.link.end(channel, sent.messages, now);
         }
         None
     }
@@ -105,11 +106,7 @@ impl End {
     }
 
     pub(in super::super) fn close(&mut self, now: Time) {
-        self.closing = Closing::Draining;
-        for channel in 1..=self.sent.len() as u32 {
-            self.link.end_when_drained(channel, now);
-        }
-        self.link.close();
+        self.endpoint.close(now);
     }
 
     /// Lets a receiver take what waits; returns when it looks again.
@@ -125,39 +122,40 @@ impl End {
         }
         let mut count = if inbox.style == Style::Eager { usize::MAX } else { 1 };
         while count > 0 {
-            let Some((bytes, counted)) = inbox.waiting.pop_front() else { break };
+            let Some(waiting) = inbox.arrivals.waiting.pop_front() else { break };
+            let Waiting { bytes, counted, .. } = waiting;
             count -= 1;
             match counted {
                 Counted::Not => {}
                 Counted::Window => {
                     inbox.unreported += bytes;
-                    if inbox.unreported >= self.link.report_step(channel) {
-                        self.link.consumed(channel, std::mem::take(&mut inbox.unreported));
+                    if inbox.unreported >= self.endpoint.link.report_step(channel) {
+                        self.endpoint.link.consumed(channel, std::mem::take(&mut inbox.unreported));
                     }
                 }
                 Counted::Large => {
                     self.large_held -= bytes;
-                    self.link.large_taken(channel);
+                    self.endpoint.link.large_taken(channel);
                 }
             }
         }
         match inbox.style {
-            Style::Drops(after) if inbox.arrived >= after => {
+            Style::Drops(after) if inbox.arrivals.arrived >= after => {
                 self.drop_receiver(channel);
                 return None;
             }
-            Style::Slow(rest) if !inbox.waiting.is_empty() => {
+            Style::Slow(rest) if !inbox.arrivals.waiting.is_empty() => {
                 inbox.resting = true;
                 return Some(now.after(rest));
             }
-            _ if !inbox.waiting.is_empty() => return self.take(channel, now),
+            _ if !inbox.arrivals.waiting.is_empty() => return self.take(channel, now),
             _ => {}
         }
         if inbox.ended {
             inbox.finished = true;
-            self.link.finished(channel);
+            self.endpoint.link.finished(channel);
         } else if std::mem::take(&mut inbox.large_waits) {
-            self.link.demand_large(channel);
+            self.endpoint.link.demand_large(channel);
         }
         None
     }
@@ -165,12 +163,12 @@ impl End {
     fn drop_receiver(&mut self, channel: u32) {
         let inbox = &mut self.inboxes[channel as usize - 1];
         inbox.dropped = true;
-        inbox.partial = None;
-        for (bytes, counted) in inbox.waiting.drain(..) {
+        inbox.arrivals.partial = None;
+        for Waiting { bytes, counted, .. } in inbox.arrivals.waiting.drain(..) {
             if counted == Counted::Large {
                 self.large_held -= bytes;
             }
         }
-        self.link.terminate(channel);
+        self.endpoint.link.terminate(channel);
     }
 }

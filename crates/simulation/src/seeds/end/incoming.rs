@@ -1,12 +1,11 @@
 //! Incoming items of an end, checked against what the other end must have sent.
 
-use super::super::pattern;
-use super::{End, Inbox, Over, Style};
+use super::super::arrivals::Arrivals;
+use super::{End, Inbox, Style};
+use chunkcomm_proto::Time;
 use chunkcomm_proto::link::{Counted, Event, ProtocolError};
 use chunkcomm_proto::packet::{Item, Refusal};
 use chunkcomm_proto::random::Random;
-use chunkcomm_proto::{Time, message};
-use std::collections::VecDeque;
 use std::time::Duration;
 
 impl End {
@@ -34,7 +33,7 @@ impl End {
 
     /// Handles one item, and checks that the machine does with it what the protocol's text says.
     fn item(&mut self, item: Item<'_>, now: Time) -> Result<(), ProtocolError> {
-        let received = self.link.received();
+        let received = self.endpoint.link.received();
         if let Item::Packet(header) = item {
             self.open = (header.sequence > received).then_some(header);
             if let Some(header) = self.open
@@ -44,7 +43,7 @@ impl End {
                 self.fail(|| format!("{header:?} went on where {broken_off:?} broke off"));
             }
         }
-        let event = self.link.handle(item, now)?;
+        let event = self.endpoint.handle(item, now)?;
         match item {
             Item::Packet(header) if header.sequence > received + 1 => {
                 self.fail(|| format!("packet {} began behind {received}", header.sequence));
@@ -65,19 +64,19 @@ impl End {
             }
             _ => {}
         }
-        self.event(event, now);
+        self.event(event);
         Ok(())
     }
 
-    fn event(&mut self, event: Event<'_>, now: Time) {
+    fn event(&mut self, event: Event<'_>) {
         match event {
             Event::Opened { channel, name, .. } => self.opened(channel, name),
             Event::Run { channel, messages, bytes } => self.run(channel, messages, bytes),
             Event::LargeBegins { channel, .. } => {
                 let inbox = &mut self.inboxes[channel as usize - 1];
                 inbox.callers = inbox.lands;
-                inbox.partial = Some(0);
-                inbox.large_waits = self.link.admit_large(channel, inbox.callers);
+                inbox.arrivals.large_begins();
+                inbox.large_waits = self.endpoint.link.admit_large(channel, inbox.callers);
                 self.touched.push(channel);
             }
             Event::LargeBytes { channel, bytes, done } => {
@@ -89,7 +88,7 @@ impl End {
             Event::Ended { channel } => {
                 let inbox = &mut self.inboxes[channel as usize - 1];
                 let twice = std::mem::replace(&mut inbox.ended, true);
-                if twice || inbox.partial.is_some() {
+                if twice || inbox.arrivals.partial.is_some() {
                     self.fail(|| format!("channel {channel} ended twice, or in a message"));
                 }
                 self.touched.push(channel);
@@ -97,13 +96,10 @@ impl End {
             Event::Terminated { channel } => self.terminated(channel),
             Event::Refused { channel, .. } => {
                 self.terminated(channel);
-                self.link.describe(channel, "a type");
+                self.endpoint.link.describe(channel, "a type");
             }
-            Event::Bye => self.last_word = Some(Over::ClosedByPeer),
-            Event::Gone => self.last_word = Some(Over::Forgotten),
-            Event::Described { .. } | Event::Wait { .. } | Event::Settled { .. } | Event::None => {}
+            _ => {}
         }
-        let _ = now;
     }
 
     fn terminated(&mut self, channel: u32) {
@@ -120,12 +116,11 @@ impl End {
         };
         // Channels are admitted in order, and their lanes may open them in another.
         while self.inboxes.len() < channel as usize {
+            let arrivals = Arrivals::new(self.theirs, self.inboxes.len() as u32 + 1);
             self.inboxes.push(Inbox {
                 style: Style::Eager,
                 lands: false,
-                arrived: 0,
-                partial: None,
-                waiting: VecDeque::new(),
+                arrivals,
                 callers: false,
                 large_waits: false,
                 unreported: 0,
@@ -140,41 +135,25 @@ impl End {
         inbox.lands = random.one_in(4);
         if name == "refuse" {
             inbox.dropped = true;
-            self.link.refuse(channel, Refusal::TypeMismatch, "another type");
+            self.endpoint.link.refuse(channel, Refusal::TypeMismatch, "another type");
         }
     }
 
     fn run(&mut self, channel: u32, messages: u32, bytes: &[u8]) {
         let inbox = &mut self.inboxes[channel as usize - 1];
-        let (mut at, mut found) = (0, 0);
-        let mut good = !inbox.dropped && !inbox.ended && inbox.partial.is_none();
-        while let Some(range) = message::next_in_run(bytes, at) {
-            at = range.end;
-            found += 1;
-            let (start, size) = self.theirs.message(channel, inbox.arrived);
-            good &= pattern().get(start..start + size) == bytes.get(range);
-            inbox.arrived += 1;
-        }
-        good &= found == messages && at == bytes.len();
-        inbox.waiting.push_back((bytes.len() as u64, Counted::Window));
-        let arrived = inbox.arrived;
-        self.touched.push(channel);
-        if !good {
+        let wanted = !inbox.dropped && !inbox.ended;
+        if !inbox.arrivals.run(messages, bytes) || !wanted {
+            let arrived = inbox.arrivals.arrived;
             self.fail(|| format!("a wrong message of channel {channel}, of {arrived}"));
         }
+        self.touched.push(channel);
     }
 
     /// Checks bytes of a large message, which are already in their place.
     pub(in super::super) fn large_bytes(&mut self, channel: u32, bytes: &[u8]) {
-        let inbox = &mut self.inboxes[channel as usize - 1];
-        let arrived = inbox.arrived;
-        let (start, size) = self.theirs.message(channel, arrived);
-        let good = inbox.partial.as_mut().is_some_and(|at| {
-            let from = start + *at;
-            *at += bytes.len();
-            *at <= size && pattern().get(from..from + bytes.len()) == Some(bytes)
-        });
-        if !good {
+        let arrivals = &mut self.inboxes[channel as usize - 1].arrivals;
+        if !arrivals.large_bytes(bytes) {
+            let arrived = arrivals.arrived;
             self.fail(|| format!("wrong bytes of message {arrived} of channel {channel}"));
         }
     }
@@ -182,13 +161,10 @@ impl End {
     /// Handles the completion of a large message.
     pub(in super::super) fn large_done(&mut self, channel: u32, counted: Counted) {
         let inbox = &mut self.inboxes[channel as usize - 1];
-        let size = self.theirs.message(channel, inbox.arrived).1;
-        let good = inbox.partial.take() == Some(size);
+        let (size, good) = inbox.arrivals.large_done(counted);
         let memory = (counted == Counted::Not) == inbox.callers;
-        inbox.arrived += 1;
-        inbox.waiting.push_back((size as u64, counted));
         if counted == Counted::Large {
-            self.large_held += size as u64;
+            self.large_held += size;
         }
         self.touched.push(channel);
         if !good || !memory {
@@ -207,7 +183,7 @@ impl End {
     /// Hands acknowledgements to the channels.
     pub(in super::super) fn note_acknowledged(&mut self) {
         let mut wrong = None;
-        for carried in self.link.poll_acknowledged() {
+        for carried in self.endpoint.link.poll_acknowledged() {
             let Some(sent) = self.sent.get_mut(carried.channel as usize - 1) else { continue };
             if carried.messages < sent.acked || sent.end_acked {
                 wrong = Some(carried);
@@ -227,9 +203,10 @@ impl End {
     fn check_memory(&mut self) {
         let (mut whole, mut partial) = (0, 0);
         for inbox in &self.inboxes {
-            let windows = inbox.waiting.iter().filter(|it| it.1 == Counted::Window);
-            whole += windows.map(|it| it.0).sum::<u64>();
-            partial += inbox.partial.filter(|_| !inbox.callers).unwrap_or(0) as u64;
+            let arrivals = &inbox.arrivals;
+            let windows = arrivals.waiting.iter().filter(|it| it.counted == Counted::Window);
+            whole += windows.map(|it| it.bytes).sum::<u64>();
+            partial += arrivals.partial.filter(|_| !inbox.callers).unwrap_or(0) as u64;
         }
         let (windows, message) = (self.config.windows_bytes_max, self.config.message_bytes_max);
         let held = whole + partial + self.large_held;

@@ -1,22 +1,23 @@
 //! One end of a link in a graph: its machine, its senders and receivers, and its end
 //! of a connection.
 
+use super::super::arrivals::{Arrivals, Content, Waiting};
 use super::super::plan::{self, MESSAGE_BYTES_MAX};
 use super::super::rings::Rings;
-use super::super::{PATTERN_BYTES, pattern};
+use super::super::writing::{next_output, write_packet};
 use crate::network::{EndId, Network, Read};
 use chunkcomm_proto::Time;
+use chunkcomm_proto::endpoint::{AfterLoss, Endpoint, Output, SessionId};
 use chunkcomm_proto::flush::Policy;
 use chunkcomm_proto::limits::{
     INLINE_BYTES_MAX, OPEN_CREDIT_DIVISOR, PACKET_BYTES_TUNED, PACKET_OVERHEAD_BYTES,
     WINDOW_BYTES_INITIAL,
 };
-use chunkcomm_proto::link::{Counted, Event, Link, LinkConfig, Transmit};
-use chunkcomm_proto::message::{self, PREFIX_BYTES_MAX};
+use chunkcomm_proto::link::{Counted, Event, LinkConfig};
+use chunkcomm_proto::message::PREFIX_BYTES_MAX;
 use chunkcomm_proto::outbox::OpenSpec;
-use chunkcomm_proto::packet::{ChannelKind, Decoder, Item, Lane, Packet};
+use chunkcomm_proto::packet::{ChannelKind, Decoder, Item, Lane};
 use chunkcomm_proto::random::Random;
-use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Bytes in a ring beyond which its producer waits.
@@ -47,11 +48,7 @@ pub(super) struct Receiver {
     /// Whether it may take: its awaited channel has brought enough, or it waits for none.
     pub(super) open: bool,
     pub(super) taken: u64,
-    content: [u64; 2],
-    arrived: u64,
-    /// Things that wait: their messages, their bytes, and how they count.
-    waiting: VecDeque<(u64, u64, Counted)>,
-    partial: usize,
+    arrivals: Arrivals,
     large_waits: bool,
     unreported: u64,
 }
@@ -62,10 +59,7 @@ impl Receiver {
             taker,
             open: !matches!(taker, Taker::After(..)),
             taken: 0,
-            content: [key, u64::from(id)],
-            arrived: 0,
-            waiting: VecDeque::new(),
-            partial: 0,
+            arrivals: Arrivals::new(Content(key), id),
             large_waits: false,
             unreported: 0,
         }
@@ -83,13 +77,6 @@ impl Receiver {
     }
 }
 
-/// Returns the place in the pattern where a message begins, and its size.
-fn content([key, channel]: [u64; 2], index: u64) -> (usize, usize) {
-    let mut random = Random::fork(key ^ channel << 40, index);
-    let size = plan::size(&mut random);
-    (random.below((PATTERN_BYTES - size) as u64) as usize, size)
-}
-
 /// A channel at its sender.
 #[derive(Debug, Clone, Copy)]
 struct Sender {
@@ -104,13 +91,10 @@ pub(super) struct End {
     pub(super) receivers: Vec<Receiver>,
     /// The last violation of a check.
     pub(super) wrong: Option<String>,
-    link: Link,
+    endpoint: Endpoint,
     rings: Rings,
     senders: Vec<Sender>,
     inline_max: usize,
-    packet: Packet,
-    number: u64,
-    offset: usize,
     way: EndId,
     /// Bytes read that are not yet a whole record.
     unread: Vec<u8>,
@@ -141,21 +125,19 @@ impl End {
             silence: plan::silence(),
             now,
         };
-        let mut link = Link::new(&config);
-        link.limit_windows(WINDOW_BYTES_INITIAL);
+        let id = SessionId { number: 0, peer: 0 };
+        let mut endpoint = Endpoint::new(&config, id, AfterLoss::End);
+        endpoint.link.limit_windows(WINDOW_BYTES_INITIAL);
         let inline = packet_bytes_max - PACKET_OVERHEAD_BYTES - PREFIX_BYTES_MAX;
         End {
             node,
             key,
             receivers: Vec::new(),
             wrong: None,
-            link,
+            endpoint,
             rings: Rings::default(),
             senders: Vec::new(),
             inline_max: INLINE_BYTES_MAX.min(inline),
-            packet: Packet::default(),
-            number: 0,
-            offset: 0,
             way,
             unread: Vec::new(),
             decoder: Decoder::new(PACKET_BYTES_TUNED),
@@ -175,7 +157,7 @@ impl End {
         };
         self.rings.open();
         self.senders.push(Sender { staged: 0, messages: random.range(1, 300) });
-        self.link.open(spec, now)
+        self.endpoint.link.open(spec, now)
     }
 
     /// Returns how many messages `channel` is to bring.
@@ -200,7 +182,7 @@ impl End {
             moved += wrote;
         }
         self.read(network, random, now);
-        self.link.poll_alive(now);
+        self.endpoint.poll(now);
         moved + self.take(now)
     }
 
@@ -211,14 +193,14 @@ impl End {
             while sender.staged < sender.messages {
                 let (bytes, large) = self.rings.bytes(channel);
                 if bytes > RING_BYTES_MAX || large > LARGE_STAGED_MAX {
-                    self.link.no_room(channel, sender.staged, now);
+                    self.endpoint.link.no_room(channel, sender.staged, now);
                     break;
                 }
-                let (start, size) = content([self.key, u64::from(channel)], sender.staged);
+                let (start, size) = Content(self.key).message(channel, sender.staged);
                 sender.staged += 1;
                 moved += 1;
                 if self.rings.stage(channel, start, size, self.inline_max) {
-                    self.link.staged(channel, now);
+                    self.endpoint.link.staged(channel, now);
                 }
             }
         }
@@ -226,28 +208,15 @@ impl End {
     }
 
     fn write(&mut self, network: &mut Network, now: Time) -> u64 {
-        if self.packet.head.is_empty() {
-            let transmit = self.link.poll_transmit(&mut self.rings, now, &mut self.packet);
-            for channel in std::mem::take(&mut self.rings.restaged) {
-                self.link.staged(channel, now);
-            }
-            let Transmit::Packet { number, .. } = transmit else { return 0 };
-            self.number = number;
-            self.offset = 0;
+        let output = next_output(&mut self.endpoint, &mut self.rings, now);
+        if output != Some(Output::Write) {
+            return 0;
         }
-        let head = &self.packet.head;
-        let tail = self.packet.tail.as_deref().unwrap_or(&[]);
-        let from = self.offset.min(head.len());
-        let parts = [&head[from..], &tail[self.offset - from..]];
-        let written = network.write_parts(now, self.way, &parts).expect("no link ever breaks");
-        self.offset += written;
-        if self.offset == self.packet.bytes() {
-            self.link.written(self.number, &mut self.packet);
-            // A packet without a number is kept by nobody.
-            self.packet = Packet::default();
-        }
+        let number = self.endpoint.packet_mut().1;
+        let written = write_packet(&mut self.endpoint, network, self.way, now, |left| left);
+        let (written, _) = written.expect("no link ever breaks");
         // A question is no movement: a look that only asks would move for ever.
-        if self.number == 0 { 0 } else { written as u64 }
+        if number == 0 { 0 } else { written as u64 }
     }
 
     fn read(&mut self, network: &mut Network, random: &mut Random, now: Time) {
@@ -271,46 +240,33 @@ impl End {
         }
         bytes.drain(..at);
         self.unread = bytes;
-        self.link.heard(now);
-        self.link.poll_acknowledged();
+        let heard = self.endpoint.heard(now);
+        debug_assert_eq!(heard, Ok(()), "nobody closes");
+        self.endpoint.link.poll_acknowledged();
     }
 
     fn item(&mut self, item: Item<'_>, now: Time) {
-        let event = match self.link.handle(item, now) {
+        let event = match self.endpoint.handle(item, now) {
             Ok(event) => event,
             Err(error) => return self.wrong = Some(error.to_string()),
         };
         match event {
             Event::Run { channel, messages, bytes } => {
-                let receiver = &mut self.receivers[channel as usize - 1];
-                let (mut at, mut good) = (0, true);
-                while let Some(range) = message::next_in_run(bytes, at) {
-                    at = range.end;
-                    let (start, size) = content(receiver.content, receiver.arrived);
-                    good &= pattern().get(start..start + size) == bytes.get(range);
-                    receiver.arrived += 1;
-                }
-                let run = (u64::from(messages), bytes.len() as u64, Counted::Window);
-                receiver.waiting.push_back(run);
+                let good = self.receivers[channel as usize - 1].arrivals.run(messages, bytes);
                 if !good {
                     self.wrong = Some(format!("a wrong message of channel {channel}"));
                 }
             }
             Event::LargeBegins { channel, .. } => {
-                let waits = self.link.admit_large(channel, false);
-                self.receivers[channel as usize - 1].large_waits = waits;
+                let waits = self.endpoint.link.admit_large(channel, false);
+                let receiver = &mut self.receivers[channel as usize - 1];
+                receiver.large_waits = waits;
+                receiver.arrivals.large_begins();
             }
             Event::LargeBytes { channel, bytes, done } => {
-                let receiver = &mut self.receivers[channel as usize - 1];
-                let (start, size) = content(receiver.content, receiver.arrived);
-                let from = start + receiver.partial;
-                receiver.partial += bytes.len();
-                let good = pattern().get(from..from + bytes.len()) == Some(bytes);
-                if let Some(counted) = done {
-                    receiver.partial = 0;
-                    receiver.arrived += 1;
-                    receiver.waiting.push_back((1, size as u64, counted));
-                }
+                let arrivals = &mut self.receivers[channel as usize - 1].arrivals;
+                let good = arrivals.large_bytes(bytes)
+                    && done.is_none_or(|counted| arrivals.large_done(counted).1);
                 if !good {
                     self.wrong = Some(format!("wrong bytes of channel {channel}"));
                 }
@@ -326,10 +282,15 @@ impl End {
             let channel = index as u32 + 1;
             let mut appetite = receiver.appetite(step);
             if matches!(receiver.taker, Taker::Slow(_)) {
-                appetite = appetite.min(receiver.waiting.front().map_or(1, |run| run.0));
+                appetite =
+                    appetite.min(receiver.arrivals.waiting.front().map_or(1, |run| run.messages));
             }
             while appetite > 0 {
-                let Some((messages, bytes, counted)) = receiver.waiting.front_mut() else { break };
+                let Some(Waiting { messages, bytes, counted }) =
+                    receiver.arrivals.waiting.front_mut()
+                else {
+                    break;
+                };
                 let count = appetite.min(*messages);
                 appetite -= count;
                 *messages -= count;
@@ -341,16 +302,16 @@ impl End {
                 match *counted {
                     Counted::Not => {}
                     Counted::Window => receiver.unreported += *bytes,
-                    Counted::Large => self.link.large_taken(channel),
+                    Counted::Large => self.endpoint.link.large_taken(channel),
                 }
-                receiver.waiting.pop_front();
-                if receiver.unreported >= self.link.report_step(channel) {
-                    self.link.consumed(channel, std::mem::take(&mut receiver.unreported));
+                receiver.arrivals.waiting.pop_front();
+                if receiver.unreported >= self.endpoint.link.report_step(channel) {
+                    self.endpoint.link.consumed(channel, std::mem::take(&mut receiver.unreported));
                 }
             }
-            let waits = appetite > 0 && receiver.waiting.is_empty();
+            let waits = appetite > 0 && receiver.arrivals.waiting.is_empty();
             if waits && std::mem::take(&mut receiver.large_waits) {
-                self.link.demand_large(channel);
+                self.endpoint.link.demand_large(channel);
             }
         }
         moved
