@@ -77,7 +77,9 @@ impl FlushReason {
 pub struct Pending {
     /// Bytes that could leave now (credit allows them), without headers.
     pub bytes: usize,
-    /// Most bytes of those that one packet takes.
+    /// Bytes of the records in which they leave, one a channel.
+    pub records: usize,
+    /// Most bytes that one packet takes, records included.
     pub room: usize,
     /// Whether a large message waits: it fills packets by itself.
     pub large: bool,
@@ -93,6 +95,13 @@ pub struct Pending {
     pub closing: bool,
     /// Time when the oldest of them was staged.
     pub oldest: Time,
+}
+
+impl Pending {
+    /// Whether the rest of a packet is too small to be worth waiting for.
+    fn is_full(&self) -> bool {
+        self.bytes + self.records + self.room / FULL_SLACK_DIVISOR >= self.room
+    }
 }
 
 /// The decision about the messages that wait.
@@ -154,14 +163,19 @@ impl Gathering {
         self.policy
     }
 
+    /// Whether further messages would change nothing about the decision, once it is known whether
+    /// an urgent one is among them.
+    #[must_use]
+    pub fn is_settled(&self, pending: &Pending) -> bool {
+        self.policy == Policy::Unbuffered || pending.is_full()
+    }
+
     /// Decides whether a packet leaves. Called with at least one byte pending.
     pub fn decide(&mut self, pending: &Pending, now: Time) -> Verdict {
         if pending.urgent {
             return Verdict::Leave(FlushReason::Urgent);
         }
-        let slack = pending.room / FULL_SLACK_DIVISOR;
-        let filled = pending.large || pending.bytes + slack >= pending.room;
-        if filled || self.policy == Policy::Unbuffered {
+        if pending.large || self.is_settled(pending) {
             return Verdict::Leave(FlushReason::Full);
         }
         if pending.fit {
@@ -274,6 +288,14 @@ mod tests {
         assert_eq!(young.decide(&small, Time(10 * MS)), Verdict::Leave(FlushReason::Explicit));
         let closing = Pending { explicit: false, ..small };
         assert_eq!(young.decide(&closing, Time(10 * MS)), Verdict::Leave(FlushReason::Close));
+    }
+
+    #[test]
+    fn records_fill_a_packet_too() {
+        let now = Time(10 * MS);
+        let (few, many) = (pending(2000), Pending { records: 4400, ..pending(2000) });
+        assert_eq!(chunked().decide(&few, now), Verdict::Yield(Yield::Tasks));
+        assert_eq!(chunked().decide(&many, now), Verdict::Leave(FlushReason::Full));
     }
 
     #[test]

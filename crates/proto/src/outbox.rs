@@ -9,6 +9,7 @@
 //! producer waits when its ring is full.
 
 mod channel;
+mod deciding;
 mod filling;
 mod lanes;
 mod queue;
@@ -16,11 +17,11 @@ mod queue;
 pub use channel::{Blocked, ChannelCounters, ChannelState, OpenSpec};
 pub use lanes::Filled;
 
-use super::flush::{Gathering, Pending, Verdict};
+use super::flush::Gathering;
 use super::ids::IdMap;
 use super::limits::WINDOW_BYTES_INITIAL;
 use super::pace::{ROOM_BYTES_MIN, SHARED_FOR};
-use super::packet::{Lane, RECORD_BYTES};
+use super::packet::Lane;
 use super::session::Carried;
 use super::{Time, packet};
 use bytes::Bytes;
@@ -72,6 +73,10 @@ pub struct Outbox {
     bulk: Queue,
     /// Opens that wait for credit.
     unopened: VecDeque<u32>,
+    /// Number of channels that have something staged and no credit for it.
+    blocked: usize,
+    /// Number of channels whose end was not put in a packet.
+    unended: usize,
     open_credit: u64,
     next_channel: u32,
     packets: u64,
@@ -103,6 +108,8 @@ impl Outbox {
             express: Queue::default(),
             bulk: Queue::default(),
             unopened: VecDeque::new(),
+            blocked: 0,
+            unended: 0,
             open_credit,
             next_channel: 1,
             packets: 0,
@@ -136,6 +143,7 @@ impl Outbox {
             self.unopened.push_back(id);
         }
         self.channels.insert(id, Channel::new(spec, now));
+        self.unended += 1;
         self.admit_opens();
         id
     }
@@ -165,20 +173,17 @@ impl Outbox {
             self.open_credit -= WINDOW_BYTES_INITIAL;
             channel.admitted = true;
             channel.credit = channel.credit.max(WINDOW_BYTES_INITIAL);
-            channel.blocked = false;
+            channel.set_blocked(false, &mut self.blocked);
             self.enqueue(id);
         }
     }
 
+    /// Queues the channel if it may send. Nothing follows an end: messages that a stream's log
+    /// stores after it leave over another channel.
     fn enqueue(&mut self, id: u32) {
         let Some(channel) = self.channels.get_mut(id) else { return };
-        if !channel.queued && !channel.blocked && channel.admitted {
-            channel.queued = true;
-            let queue = match channel.spec.lane {
-                Lane::Express => &mut self.express,
-                Lane::Bulk => &mut self.bulk,
-            };
-            channel.round = queue.push(id, channel.round, channel.ahead);
+        if !channel.queued && !channel.blocked && channel.admitted && !channel.ended {
+            channel.enter(id, queue(&mut self.express, &mut self.bulk, channel.spec.lane));
         }
     }
 
@@ -209,7 +214,11 @@ impl Outbox {
     /// Makes the messages of `channel` up to number `until` leave at once.
     pub fn urgent(&mut self, channel: u32, until: u64, at: Time) {
         if let Some(entry) = self.channels.get_mut(channel) {
+            let before = entry.is_urgent();
             entry.urgent_until = entry.urgent_until.max(until);
+            if entry.queued && !before && entry.is_urgent() {
+                queue(&mut self.express, &mut self.bulk, entry.spec.lane).urgent += 1;
+            }
         }
         self.staged(channel, at);
     }
@@ -246,23 +255,24 @@ impl Outbox {
         }
     }
 
-    /// Removes `channel`: it was refused, or its end is known to have arrived.
+    /// Removes `channel`, whose end is known to have arrived. It waits for nothing and is in no
+    /// queue.
     pub fn remove(&mut self, channel: u32) {
-        self.channels.remove(channel);
-        self.express.remove(channel);
-        self.bulk.remove(channel);
-        self.unopened.retain(|id| *id != channel);
+        let removed = self.channels.remove(channel);
+        debug_assert!(removed.is_none_or(|entry| entry.ended && !entry.queued && !entry.blocked));
     }
 
     /// Notes that the receiver of `channel` is gone: drops staged messages and sends the end.
     /// Returns whether the channel was known.
     pub fn terminate(&mut self, channel: u32, at: Time) -> bool {
-        let known = self.channels.contains(channel);
-        let Some(entry) = self.open_channel(channel) else { return known };
+        let Some(entry) = self.channels.get_mut(channel) else { return false };
+        if entry.ended {
+            return true;
+        }
         entry.large = None;
         entry.end = Some(entry.sent_messages);
         entry.end_when_drained = false;
-        entry.blocked = false;
+        entry.set_blocked(false, &mut self.blocked);
         entry.credit = entry.credit.max(entry.sent_bytes + 1);
         self.staged(channel, at);
         true
@@ -282,7 +292,7 @@ impl Outbox {
     pub fn handle_credit(&mut self, channel: u32, total: u64) {
         if let Some(entry) = self.channels.get_mut(channel) {
             entry.credit = entry.credit.max(total);
-            entry.blocked = false;
+            entry.set_blocked(false, &mut self.blocked);
             if entry.admitted {
                 self.enqueue(channel);
             }
@@ -317,7 +327,7 @@ impl Outbox {
     /// waited for credit have nothing left either.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.channels.values().all(|channel| channel.ended)
+        self.unended == 0
     }
 
     /// Returns the number of channels, ended ones included until their end is acknowledged.
@@ -326,7 +336,8 @@ impl Outbox {
         self.channels.len()
     }
 
-    /// Returns the bytes that waited at the last [`Outbox::decide`].
+    /// Returns the bytes that waited at the last [`Outbox::decide`], as far as it counted them: a
+    /// full packet.
     #[must_use]
     pub fn pending_bytes(&self) -> usize {
         self.pending_bytes
@@ -335,7 +346,7 @@ impl Outbox {
     /// Whether a channel has something staged and no credit for it.
     #[must_use]
     pub fn waits_for_credit(&self) -> bool {
-        !self.unopened.is_empty() || self.channels.values().any(|channel| channel.blocked)
+        !self.unopened.is_empty() || self.blocked > 0
     }
 
     /// Lets bulk put `bytes` in the next packet, more only as its part beside express.
@@ -367,43 +378,22 @@ impl Outbox {
         self.bulk_room.max(if part >= ROOM_BYTES_MIN.min(self.packet_room) { part } else { 0 })
     }
 
-    /// Decides whether a packet leaves. `None` when nothing waits, or only bulk without room.
-    pub fn decide(&mut self, staged: &mut impl Staged, now: Time) -> Option<Verdict> {
-        let pending = self.pending(staged)?;
-        self.pending_bytes = pending.bytes;
-        Some(self.gathering.decide(&pending, now))
+    /// Whether the counts are those of a walk over all channels; for checks.
+    fn counts_agree(&self) -> bool {
+        let count = |is: fn(&Channel) -> bool| self.channels.values().filter(|it| is(it)).count();
+        let urgent = self.express.urgent + self.bulk.urgent;
+        self.blocked == count(|it| it.blocked)
+            && self.unended == count(|it| !it.ended)
+            && self.express.len() + self.bulk.len() == count(|it| it.queued)
+            && urgent == count(|it| it.queued && it.is_urgent())
     }
+}
 
-    fn pending(&self, staged: &mut impl Staged) -> Option<Pending> {
-        let bulk_room = if self.bulk.is_empty() { 0 } else { self.bulk_room() };
-        if self.express.is_empty() && bulk_room == 0 {
-            return None;
-        }
-        let room = if self.express.is_empty() { bulk_room } else { self.packet_room };
-        let mut pending = Pending {
-            room: room.min(self.packet_room) - RECORD_BYTES,
-            oldest: Time(u64::MAX),
-            closing: self.closing,
-            express: !self.express.is_empty(),
-            ..Pending::default()
-        };
-        let mut any = false;
-        let bulk = self.bulk.iter().filter(|_| bulk_room > 0);
-        for id in self.express.iter().chain(bulk) {
-            let Some(channel) = self.channels.get(id) else { continue };
-            any = true;
-            let view = staged.view(id);
-            let credit = channel.credit - channel.sent_bytes;
-            let bytes = (view.front.len() + view.back.len()).min(credit as usize);
-            pending.bytes += bytes + usize::from(!channel.opened) * RECORD_BYTES;
-            pending.large |= channel.large.is_some() || view.large;
-            pending.urgent |= channel.urgent_until > channel.sent_messages;
-            pending.explicit |= channel.explicit_until > channel.sent_messages;
-            pending.fit |= channel.fit_until > channel.sent_messages;
-            pending.closing |= channel.end.is_some() || channel.end_when_drained;
-            pending.oldest = pending.oldest.min(channel.oldest);
-        }
-        any.then_some(pending)
+/// Returns the queue of `lane`.
+fn queue<'a>(express: &'a mut Queue, bulk: &'a mut Queue, lane: Lane) -> &'a mut Queue {
+    match lane {
+        Lane::Express => express,
+        Lane::Bulk => bulk,
     }
 }
 

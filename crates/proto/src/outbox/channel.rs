@@ -1,7 +1,7 @@
 //! State and counters of a channel that sends.
 
 use super::Outbox;
-use super::queue::AHEAD_BYTES;
+use super::queue::{AHEAD_BYTES, Queue};
 use crate::Time;
 use crate::flush::{FlushCounts, FlushReason};
 use crate::packet::{ChannelKind, Lane, StreamStart};
@@ -141,6 +141,31 @@ impl Channel {
             turn: 0,
             before: (0, 0),
         }
+    }
+
+    /// Whether a message that is to leave at once was not sent yet.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.urgent_until > self.sent_messages
+    }
+
+    /// Sets whether something is staged without credit for it, and keeps the `count` of channels
+    /// of which that is so.
+    pub(super) fn set_blocked(&mut self, blocked: bool, count: &mut usize) {
+        *count = *count + usize::from(blocked) - usize::from(self.blocked);
+        self.blocked = blocked;
+    }
+
+    /// Enters `queue` under its number `id`.
+    pub(super) fn enter(&mut self, id: u32, queue: &mut Queue) {
+        self.queued = true;
+        self.round = queue.push(id, self.round, self.ahead);
+        queue.urgent += usize::from(self.is_urgent());
+    }
+
+    /// Leaves `queue`, from which it was popped, for a turn.
+    pub(super) fn leave(&mut self, queue: &mut Queue) {
+        self.queued = false;
+        queue.urgent -= usize::from(self.is_urgent());
     }
 
     /// Notes a turn in `packet`; true at the first one.

@@ -12,6 +12,10 @@ use bytes::Bytes;
 pub(super) enum Put {
     /// Everything that the channel has is in, or its share is used up: the next channel's turn.
     Done { more: bool },
+    /// The channel has no credit for what is next.
+    Blocked,
+    /// The channel's end is in.
+    Ended,
     /// The rest of the packet holds no more of the channel.
     NoRoom,
     /// The packet ends with a slice of its own.
@@ -37,10 +41,6 @@ impl<S: Staged> Putting<'_, S> {
     pub(super) fn put(&mut self, head: &mut Vec<u8>, bytes_max: usize, share: usize) -> Put {
         if !self.channel.opened && !self.put_open(head, bytes_max) {
             return Put::NoRoom;
-        }
-        if self.channel.ended {
-            // Messages that a stream's log has stored since then leave over another channel.
-            return Put::Done { more: false };
         }
         let terminated = self.channel.end.is_some_and(|end| end <= self.channel.sent_messages);
         if terminated {
@@ -147,8 +147,7 @@ impl<S: Staged> Putting<'_, S> {
             return None;
         }
         if credit < space {
-            self.channel.blocked = true;
-            return Some(Put::Done { more: true });
+            return Some(Put::Blocked);
         }
         Some(Put::NoRoom)
     }
@@ -167,8 +166,7 @@ impl<S: Staged> Putting<'_, S> {
         }
         let bytes = left.min(FRAGMENT_BYTES_MAX).min(credit).min(room);
         if bytes < left.min(FRAGMENT_BYTES_MIN) {
-            self.channel.blocked = true;
-            return Put::Done { more: true };
+            return Put::Blocked;
         }
         head.fragment(self.id, large.bytes.len() as u64, bytes as u32);
         let tail = large.bytes.slice(large.offset..large.offset + bytes);
@@ -213,7 +211,7 @@ impl<S: Staged> Putting<'_, S> {
         self.channel.end = None;
         self.channel.ended = true;
         self.carry(true);
-        Put::Done { more: false }
+        Put::Ended
     }
 
     fn sent(&mut self, messages: u32) {

@@ -64,6 +64,7 @@ impl Outbox {
         self.turns.retain(|id| channels.get_mut(*id).is_some_and(|channel| channel.count(now)));
         self.note_shared(now);
         self.gathering.left(filled.messages, now);
+        debug_assert!(self.counts_agree());
         filled
     }
 
@@ -88,13 +89,14 @@ impl Outbox {
         filled: &mut Filled,
     ) -> bool {
         let bytes_max = bytes_max.min(fragment_end);
-        let queue = if lane == Lane::Express { &mut self.express } else { &mut self.bulk };
+        let queue = super::queue(&mut self.express, &mut self.bulk, lane);
         // The share is the same for all channels, whichever is first.
         let share =
             (bytes_max.saturating_sub(head.len()) / queue.len().max(1)).max(SHARE_BYTES_MIN);
         loop {
             let Some(id) = queue.pop() else { return false };
             let Some(channel) = self.channels.get_mut(id) else { continue };
+            channel.leave(queue);
             if channel.begins(self.packets) {
                 self.turns.push(id);
             }
@@ -110,16 +112,16 @@ impl Outbox {
                 filled,
             };
             let outcome = put.put(head, bytes_max, share);
-            let again = match outcome {
-                Put::Done { more } => more && !channel.blocked,
-                Put::NoRoom | Put::Tail(_) => true,
-            };
-            self.credit_waits += u64::from(channel.blocked);
-            channel.counters.credit_waits += u64::from(channel.blocked);
-            channel.queued = again;
             channel.round = queue.took(channel.round, channel.sent_bytes - before);
-            if again {
-                channel.round = queue.push(id, channel.round, channel.ahead);
+            match outcome {
+                Put::Done { more: false } => {}
+                Put::Done { more: true } | Put::NoRoom | Put::Tail(_) => channel.enter(id, queue),
+                Put::Blocked => {
+                    channel.set_blocked(true, &mut self.blocked);
+                    self.credit_waits += 1;
+                    channel.counters.credit_waits += 1;
+                }
+                Put::Ended => self.unended -= 1,
             }
             match outcome {
                 Put::NoRoom => {
@@ -130,7 +132,7 @@ impl Outbox {
                     filled.tail = Some(tail);
                     return true;
                 }
-                Put::Done { .. } => {}
+                Put::Done { .. } | Put::Blocked | Put::Ended => {}
             }
             if self.gathering.policy() == Policy::Unbuffered && filled.messages > 0 {
                 return true;

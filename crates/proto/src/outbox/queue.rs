@@ -35,12 +35,14 @@ pub(super) struct Queue {
     round: u64,
     /// Furthest round of all.
     latest: u64,
+    /// Number of the channels with an urgent message.
+    pub(super) urgent: usize,
 }
 
 impl Default for Queue {
     /// Begins at [`AHEAD_BYTES`], so that a channel ahead has a round to be in.
     fn default() -> Queue {
-        Queue { heap: BinaryHeap::new(), round: AHEAD_BYTES, latest: AHEAD_BYTES }
+        Queue { heap: BinaryHeap::new(), round: AHEAD_BYTES, latest: AHEAD_BYTES, urgent: 0 }
     }
 }
 
@@ -86,10 +88,6 @@ impl Queue {
         if self.heap.is_empty() {
             self.round = self.latest;
         }
-    }
-
-    pub(super) fn remove(&mut self, id: u32) {
-        self.heap.retain(|Reverse((_, other))| *other != id);
     }
 }
 

@@ -2,18 +2,21 @@
 //! within the limits.
 
 use super::*;
-use crate::flush::Policy;
+use crate::flush::{FlushReason, Policy, Verdict};
 use crate::limits::{
     FRAGMENT_BYTES_MAX, INLINE_BYTES_MAX, PACKET_BYTES_MIN, PACKET_OVERHEAD_BYTES,
 };
 use crate::message::{self, PREFIX_BYTES_MAX, TAG_LARGE};
-use crate::packet::{ChannelKind, Decoder, FRAGMENT_HEAD_BYTES, HEADER_BYTES, Header, Item};
+use crate::packet::{
+    ChannelKind, Decoder, FRAGMENT_HEAD_BYTES, HEADER_BYTES, Header, Item, RECORD_BYTES,
+};
 use crate::session::Session;
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::time::Duration;
 
 mod any_order;
+mod counts;
 mod ends;
 mod lanes;
 mod packets;
@@ -35,6 +38,8 @@ pub(crate) struct Rings {
     unqueued: Vec<u32>,
     /// Channels with something left after a packet took from them.
     pub(crate) restaged: Vec<u32>,
+    /// Number of views that were asked for.
+    views: usize,
 }
 
 impl Rings {
@@ -73,6 +78,7 @@ impl Rings {
 
 impl Staged for Rings {
     fn view(&mut self, channel: u32) -> View<'_> {
+        self.views += 1;
         let Some(ring) = self.rings.get(&channel) else {
             return View { front: &[], back: &[], messages: 0, large: false };
         };

@@ -63,6 +63,7 @@ fn run(scene: &mut Scene, steps: Vec<Step>) {
                 scene.check(false);
             }
         }
+        assert!(scene.outbox.counts_agree());
     }
 }
 
