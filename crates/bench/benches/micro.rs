@@ -105,6 +105,69 @@ impl Staged for Ring {
     }
 }
 
+/// Channels that have staged nothing.
+struct Nothing;
+
+impl Staged for Nothing {
+    fn view(&mut self, _channel: u32) -> View<'_> {
+        View { front: &[], back: &[], messages: 0, large: false }
+    }
+
+    fn consume(&mut self, _channel: u32, _bytes: usize, _messages: u32) {}
+
+    fn take_large(&mut self, _channel: u32) -> Bytes {
+        Bytes::new()
+    }
+}
+
+/// Opens a channel that has all the credit it can use.
+fn open(outbox: &mut Outbox) -> u32 {
+    let spec = OpenSpec {
+        lane: Lane::Bulk,
+        system: false,
+        kind: ChannelKind::Typed,
+        fingerprint: 1,
+        stream: None,
+        name: "bench".to_owned(),
+    };
+    let channel = outbox.open(spec, Time(0));
+    outbox.handle_credit(channel, u64::MAX);
+    channel
+}
+
+/// Measures the questions that are asked for each packet, and the packet, beside channels that are
+/// open and idle.
+fn idle_channels(c: &mut Criterion) {
+    let mut group = c.benchmark_group("packet of one channel");
+    let mut ring = Ring(staged_messages());
+    let bytes_max = packet_room(PACKET_BYTES_DEFAULT);
+    let mut packet = Vec::with_capacity(PACKET_BYTES_DEFAULT);
+    for idle in [0, 10_000] {
+        let gathering = Gathering::new(Policy::Chunked, Duration::from_millis(1));
+        let mut outbox = Outbox::new(gathering, bytes_max, u64::MAX);
+        let mut session = Session::new(true, usize::MAX);
+        for _ in 0..idle {
+            open(&mut outbox);
+        }
+        let channel = open(&mut outbox);
+        while !outbox.is_idle() {
+            packet.clear();
+            outbox.fill(&mut Nothing, &mut session, &mut packet, bytes_max, Time(2));
+        }
+        group.bench_function(format!("beside {idle} idle ones"), |b| {
+            b.iter(|| {
+                packet.clear();
+                outbox.staged(channel, Time(1));
+                let verdict = outbox.decide(&mut ring, Time(2));
+                let filled =
+                    outbox.fill(&mut ring, &mut session, &mut packet, bytes_max, Time(2)).messages;
+                (verdict, filled, outbox.waits_for_credit(), outbox.has_ended())
+            });
+        });
+    }
+    group.finish();
+}
+
 /// Measures staging messages and filling a packet from them, against batching as many by hand.
 fn outbox(c: &mut Criterion) {
     let mut group = c.benchmark_group("outbox");
@@ -114,17 +177,7 @@ fn outbox(c: &mut Criterion) {
     let bytes_max = packet_room(PACKET_BYTES_DEFAULT);
     let mut outbox = Outbox::new(gathering, bytes_max, u64::MAX);
     let mut session = Session::new(true, usize::MAX);
-    let (lane, kind) = (Lane::Bulk, ChannelKind::Typed);
-    let spec = OpenSpec {
-        lane,
-        system: false,
-        kind,
-        fingerprint: 1,
-        stream: None,
-        name: "bench".to_owned(),
-    };
-    let channel = outbox.open(spec, Time(0));
-    outbox.handle_credit(channel, u64::MAX);
+    let channel = open(&mut outbox);
     let mut packet = Vec::with_capacity(PACKET_BYTES_DEFAULT);
     group.bench_function("append and fill", |b| {
         b.iter(|| {
@@ -218,6 +271,6 @@ criterion_group! {
         .sample_size(20)
         .warm_up_time(Duration::from_millis(300))
         .measurement_time(Duration::from_secs(1));
-    targets = encode, decoding, outbox, packet_split
+    targets = encode, decoding, outbox, idle_channels, packet_split
 }
 criterion_main!(micro);

@@ -12,12 +12,17 @@ use chunkcomm_bench::baseline::raw_calls::RawCalls;
 use chunkcomm_bench::cli;
 use chunkcomm_bench::failure::Failure;
 use chunkcomm_bench::harness::near::{Bench, FAR_COMMAND, Setting};
-use chunkcomm_bench::harness::protocol::{Api, LaneKind, Pace, PolicyKind, RuntimeKind, Transport};
+use chunkcomm_bench::harness::protocol::{
+    Api, LaneKind, NodeKind, Pace, PolicyKind, RuntimeKind, Transport,
+};
 use chunkcomm_bench::harness::slices::Contender;
 use chunkcomm_bench::ours::farm::{self, FarmKind, start};
 use chunkcomm_bench::ours::{calls, latency, stream};
 use chunkcomm_farm::{Model, Prefetch, Runtime as FarmRuntime, WorkersAs};
 use criterion::{BenchmarkGroup, Criterion, Throughput};
+
+/// Channels that are open and idle beside a stream.
+const IDLE_CHANNELS: usize = 10_000;
 
 type Group<'a> = BenchmarkGroup<'a, criterion::measurement::WallTime>;
 
@@ -59,6 +64,7 @@ fn streams(c: &mut Criterion) -> Result<(), Failure> {
                 rate: None,
                 pace: Pace::Spin,
                 delivery: stream::Delivery::Plain,
+                idle: 0,
                 node,
             };
             let mut ours = stream::near(&mut bench, kind)?;
@@ -70,6 +76,29 @@ fn streams(c: &mut Criterion) -> Result<(), Failure> {
         bench_slices(&mut group, "unbatched", &mut bench, &mut hand);
         group.finish();
     }
+    Ok(())
+}
+
+/// Measures a stream alone, and on a link with channels that carry nothing.
+fn idle_channels(c: &mut Criterion) -> Result<(), Failure> {
+    let mut group = c.benchmark_group("stream 16 B on a link with idle channels");
+    group.throughput(Throughput::Elements(1));
+    let mut bench = Bench::start(&setting())?;
+    let node = NodeKind { channels: Some(IDLE_CHANNELS), ..setting().node(PolicyKind::Chunked) };
+    for idle in [0, IDLE_CHANNELS] {
+        let kind = stream::StreamKind {
+            bytes: 16,
+            api: Api::One,
+            rate: None,
+            pace: Pace::Spin,
+            delivery: stream::Delivery::Plain,
+            idle,
+            node,
+        };
+        let mut ours = stream::near(&mut bench, kind)?;
+        bench_slices(&mut group, &idle.to_string(), &mut bench, &mut *ours);
+    }
+    group.finish();
     Ok(())
 }
 
@@ -160,6 +189,7 @@ fn all() -> Result<(), Failure> {
         .measurement_time(Duration::from_secs(1))
         .configure_from_args();
     streams(&mut criterion)?;
+    idle_channels(&mut criterion)?;
     round_trips(&mut criterion)?;
     calls_in_flight(&mut criterion)?;
     farms(&mut criterion)?;

@@ -3,6 +3,7 @@
 pub mod bandwidth;
 pub mod calls;
 pub mod chain;
+pub mod channels;
 pub mod cluster;
 pub mod farm;
 pub mod idle;
@@ -13,6 +14,7 @@ pub mod stream;
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use chunkcomm::proto::limits::WINDOW_BYTES_INITIAL;
 use chunkcomm::{Address, Node, Peer, Policy};
 use tokio::runtime::Runtime;
 
@@ -76,6 +78,9 @@ async fn build(
     if let Some(bytes) = kind.packet_bytes {
         builder = builder.packet_bytes_max(bytes);
     }
+    if let Some(channels) = kind.channels {
+        builder = builder.window_bytes_max(channels * WINDOW_BYTES_A_CHANNEL);
+    }
     if let Some(address) = listen {
         builder = builder.listen(address);
     }
@@ -99,6 +104,10 @@ async fn build(
     node.explain_on_sigusr1().doing("handling SIGUSR1")?;
     Ok(node)
 }
+
+/// Memory of a link for each of its channels, in bytes. A quarter is the channel's first window, for
+/// all of which half of the memory is set aside. So half as many may still be opened.
+const WINDOW_BYTES_A_CHANNEL: usize = 4 * WINDOW_BYTES_INITIAL as usize;
 
 /// Largest messages that the library's own limits let pass: 1 MiB.
 const MESSAGE_BYTES_USUAL: usize = 1 << 20;

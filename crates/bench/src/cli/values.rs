@@ -27,6 +27,9 @@ const DEAD_MIN: Duration = Duration::from_millis(100);
 /// Most channels of a link: more are a typing error.
 const CHANNELS_MAX: usize = 1000;
 
+/// Most idle channels of a link: more are a typing error.
+const IDLE_CHANNELS_MAX: usize = 100_000;
+
 /// Most calls in flight: more are a typing error.
 const IN_FLIGHT_MAX: u64 = 1_000_000;
 
@@ -188,6 +191,17 @@ pub fn channels(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(channels) if channels <= CHANNELS_MAX => Ok(channels),
         _ => Err(format!("allowed are whole numbers from 0 to {CHANNELS_MAX}")),
+    }
+}
+
+/// Parses the number of idle channels beside another one: 0 is none.
+///
+/// # Errors
+/// A text that says what is allowed.
+pub fn idle_channels(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(channels) if channels <= IDLE_CHANNELS_MAX => Ok(channels),
+        _ => Err(format!("allowed are whole numbers from 0 to {IDLE_CHANNELS_MAX}")),
     }
 }
 
@@ -412,6 +426,7 @@ mod tests {
         assert!(count("0").is_err() && count("-1").is_err() && count("1") == Ok(1));
         assert!(times("0").is_err() && times("x").is_err() && times("1") == Ok(1));
         assert!(seed("-1").is_err() && seed("0") == Ok(0));
+        assert!(idle_channels("100001").is_err() && idle_channels("10000") == Ok(10_000));
         assert!(channels("1001").is_err() && channels("0") == Ok(0));
         assert_eq!(auto_count("auto"), Ok(Auto::Auto));
         assert_eq!(auto_bytes("1KiB"), Ok(Auto::Fixed(1024)));

@@ -121,6 +121,7 @@ fn measure(
             rate: None,
             pace: Pace::Spin,
             delivery: Delivery::Plain,
+            idle: 0,
             node,
         }
     };

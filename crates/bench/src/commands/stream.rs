@@ -61,11 +61,14 @@ pub struct StreamArgs {
     /// too)
     #[arg(long, value_enum, default_value_t = Delivery::Plain)]
     delivery: Delivery,
+    /// Number of further channels on the same link, which are open and carry nothing
+    #[arg(long, value_name = "N", default_value = "0", value_parser = values::idle_channels)]
+    idle_channels: usize,
     /// Baseline that is measured in the same run, and whose ratio is printed
     #[arg(long, value_enum, value_name = "BASELINE")]
     against: Option<Against>,
-    /// Slices of each side, at least 10 [default: 10, and 50 against session-off and plain,
-    /// five on a connection]
+    /// Slices of each side, at least 10 [default: 10, and 50 against session-off, plain and
+    /// alone, five on a connection]
     #[arg(long, value_name = "N", value_parser = values::slices)]
     slices: Option<usize>,
 }
@@ -84,6 +87,8 @@ enum Against {
     SessionOff,
     /// Ours, with no message settled.
     Plain,
+    /// Ours without idle channels.
+    Alone,
     /// The slower, slice by slice, of two: the bytes of our log appended to a file with as many
     /// calls of fsync, and ours with no message settled.
     AppendOrPlain,
@@ -112,7 +117,7 @@ pub fn run(args: &StreamArgs) -> Result<Verdict, Failure> {
 impl StreamArgs {
     /// Whether the ratio is to show a difference of a twentieth.
     fn is_fine(&self) -> bool {
-        matches!(self.against, Some(Against::SessionOff | Against::Plain))
+        matches!(self.against, Some(Against::SessionOff | Against::Plain | Against::Alone))
     }
 
     fn slices(&self) -> Slices {
@@ -127,17 +132,24 @@ impl StreamArgs {
         }
         if let Some(against) = self.against
             && self.rate.is_some()
-            && !matches!(against, Against::Latency | Against::SessionOff | Against::Plain)
+            && !(against == Against::Latency || self.is_fine())
         {
             return Err(Failure::Refused(format!(
                 "--rate paces ours only: --against {} is not allowed with it, only latency, \
-                 session-off and plain",
+                 session-off, plain and alone",
                 name_of(against)
             )));
         }
         if self.against == Some(Against::AppendOrPlain) && self.delivery != Delivery::Logged {
             return Err(Failure::Refused(
                 "--against append-or-plain is for a log: only --delivery logged is allowed with it"
+                    .to_owned(),
+            ));
+        }
+        if self.against == Some(Against::Alone) && self.idle_channels == 0 {
+            return Err(Failure::Refused(
+                "--against alone is for idle channels: only --idle-channels above 0 is allowed \
+                 with it"
                     .to_owned(),
             ));
         }
@@ -158,7 +170,9 @@ impl StreamArgs {
     }
 
     fn node(&self, setting: &Setting) -> NodeKind {
-        NodeKind { packet_bytes: self.packet_bytes, ..setting.node(self.policy) }
+        // The link has the same memory without its idle channels.
+        let channels = (self.idle_channels > 0).then_some(self.idle_channels);
+        NodeKind { packet_bytes: self.packet_bytes, channels, ..setting.node(self.policy) }
     }
 
     fn kind(&self, node: NodeKind) -> StreamKind {
@@ -168,6 +182,7 @@ impl StreamArgs {
             rate: self.rate,
             pace: self.pace,
             delivery: self.delivery,
+            idle: self.idle_channels,
             node,
         }
     }
@@ -188,6 +203,7 @@ impl StreamArgs {
             Against::Plain => {
                 near(bench, StreamKind { delivery: Delivery::Plain, ..self.kind(node) })?
             }
+            Against::Alone => near(bench, StreamKind { idle: 0, ..self.kind(node) })?,
             Against::AppendOrPlain => {
                 let plain = StreamKind { delivery: Delivery::Plain, ..self.kind(node) };
                 let append = Append::open(prefixed(self.size), logged)?;
@@ -227,6 +243,7 @@ impl StreamArgs {
             .set("delivery_p99_us", percentile_us(&samples, 99))
             .set("api", name_of(self.api))
             .set("rate", self.rate)
+            .set("idle_channels", self.idle_channels)
             .set("delivery", name_of(self.delivery))
             .set("session", name_of(self.common.session));
         if let Some(against) = self.against {

@@ -109,7 +109,9 @@ fn greet(control: &mut Control) -> Result<Place, Failure> {
 
 fn open(end: End, opening: Opening<'_>) -> Result<Box<dyn FarEnd>, Failure> {
     match end {
-        End::Stream { bytes, api, node } => ours::stream::far(bytes, api, node, opening),
+        End::Stream { bytes, api, idle, node } => {
+            ours::stream::far(bytes, api, idle, node, opening)
+        }
         End::Echo { bytes, load, lane, node } => {
             ours::latency::far(bytes, load, lane, node, opening)
         }

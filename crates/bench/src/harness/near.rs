@@ -46,7 +46,7 @@ pub struct Setting {
 impl Setting {
     /// Returns the settings of a node with the given policy.
     pub fn node(&self, policy: PolicyKind) -> NodeKind {
-        NodeKind { session: self.session, policy, packet_bytes: None }
+        NodeKind { session: self.session, policy, packet_bytes: None, channels: None }
     }
 }
 

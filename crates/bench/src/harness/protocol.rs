@@ -103,6 +103,8 @@ pub struct NodeKind {
     pub policy: PolicyKind,
     /// Fixed size of its packets, in bytes; with `None` the library chooses.
     pub packet_bytes: Option<usize>,
+    /// Number of channels that each of its links has memory for; with `None` the library's default.
+    pub channels: Option<usize>,
 }
 
 /// One measured connection: an end that the far end opens.
@@ -114,6 +116,8 @@ pub enum End {
         bytes: usize,
         /// Number of messages a call.
         api: Api,
+        /// Number of idle channels on the same link.
+        idle: usize,
         /// The node.
         node: NodeKind,
     },

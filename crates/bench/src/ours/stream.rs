@@ -9,7 +9,7 @@ use chunkcomm::{Fsync, Node, Peer, Receiver, Redelivery, Sender};
 use clap::ValueEnum;
 use tokio::runtime::Runtime;
 
-use super::{Marks, ended, far_node, linked_node, run_task, taken};
+use super::{Marks, channels, ended, far_node, linked_node, run_task, taken};
 use crate::baseline::append::TempFolder;
 use crate::failure::{Doing, Failure};
 use crate::harness::far::{FarEnd, Opening};
@@ -50,6 +50,8 @@ pub struct StreamKind {
     pub pace: Pace,
     /// Treatment of messages that their receiver has not settled.
     pub delivery: Delivery,
+    /// Number of idle channels on the same link, opened before the stream.
+    pub idle: usize,
     /// The node.
     pub node: NodeKind,
 }
@@ -93,6 +95,7 @@ struct Near<M: Message> {
     _node: Node,
     peer: Peer,
     sender: Option<Sender<M>>,
+    _idle: Vec<Sender<u64>>,
     kind: StreamKind,
     end: EndId,
     next: u64,
@@ -103,13 +106,14 @@ struct Near<M: Message> {
 
 impl<M: Message> Near<M> {
     fn open(bench: &mut Bench, kind: StreamKind, logged: &Logged) -> Result<Self, Failure> {
-        let end = End::Stream { bytes: kind.bytes, api: kind.api, node: kind.node };
+        let end =
+            End::Stream { bytes: kind.bytes, api: kind.api, idle: kind.idle, node: kind.node };
         let log = TempFolder::new();
-        let (end, (node, peer, sender)) = bench.open(end, |runtime, place, text| {
+        let (end, (node, peer, sender, idle)) = bench.open(end, |runtime, place, text| {
             runtime.block_on(connect::<M>(kind, &log, place, text))
         })?;
         let (sender, logged) = (Some(sender), Rc::clone(logged));
-        Ok(Self { _node: node, peer, sender, kind, end, next: 0, logged, _log: log })
+        Ok(Self { _node: node, peer, sender, _idle: idle, kind, end, next: 0, logged, _log: log })
     }
 }
 
@@ -118,8 +122,9 @@ async fn connect<M: Message>(
     log: &TempFolder,
     place: &Place,
     text: &str,
-) -> Result<(Node, Peer, Sender<M>), Failure> {
+) -> Result<(Node, Peer, Sender<M>, Vec<Sender<u64>>), Failure> {
     let (node, peer) = linked_node(kind.node, place, kind.bytes, text).await?;
+    let idle = channels::open(&node, &peer, kind.idle).await?;
     let sender = match (kind.delivery, peer.address()) {
         (Delivery::Redelivered, Some(address)) => {
             node.open_redelivering::<M>(CHANNEL, Redelivery::to(address))
@@ -135,7 +140,7 @@ async fn connect<M: Message>(
         _ => node.open::<M>(&peer, CHANNEL).await,
     };
     let sender = sender.doing("opening a channel")?;
-    Ok((node, peer, sender))
+    Ok((node, peer, sender, idle))
 }
 
 impl<M: Message> Contender for Near<M> {
@@ -281,6 +286,7 @@ async fn ticking<M: Message>(
 struct Far<M> {
     _node: Node,
     receiver: Option<Receiver<M>>,
+    _idle: Vec<Receiver<u64>>,
     bytes: usize,
     api: Api,
 }
@@ -292,23 +298,26 @@ struct Far<M> {
 pub fn far(
     bytes: usize,
     api: Api,
+    idle: usize,
     node: NodeKind,
     opening: Opening<'_>,
 ) -> Result<Box<dyn FarEnd>, Failure> {
-    with_message_of!(bytes, M => open_far::<M>(bytes, api, node, opening))
+    with_message_of!(bytes, M => open_far::<M>(bytes, api, idle, node, opening))
 }
 
 fn open_far<M: Message>(
     bytes: usize,
     api: Api,
+    idle: usize,
     node: NodeKind,
     mut opening: Opening<'_>,
 ) -> Result<Box<dyn FarEnd>, Failure> {
     let runtime = opening.runtime;
     let node = far_node(node, &mut opening, bytes)?;
+    let idle = runtime.block_on(channels::accept(&node, idle))?;
     let (_peer, receiver) =
         runtime.block_on(node.accept::<M>(CHANNEL)).doing("accepting a channel")?;
-    Ok(Box::new(Far { _node: node, receiver: Some(receiver), bytes, api }))
+    Ok(Box::new(Far { _node: node, receiver: Some(receiver), _idle: idle, bytes, api }))
 }
 
 impl<M: Message> FarEnd for Far<M> {

@@ -220,7 +220,7 @@ fn budgets_run_all_at_tiny_sizes() {
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{err}", output.status);
     let out = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(out.lines().count(), 31 + usize::from(cfg!(feature = "peers")));
+    assert_eq!(out.lines().count(), 32 + usize::from(cfg!(feature = "peers")));
     for line in out.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
         assert_keys(&row, &["name", "figure", "budget", "aim", "met"]);
@@ -263,6 +263,7 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
         (&["stream", "--runtime", "busy-poll", "--threads", "2"], "only --threads 1"),
         (&["stream", "--transport", "memory", "--against", "raw"], "tcp and unix"),
         (&["stream", "--messages", "5", "--against", "raw"], "at least 10"),
+        (&["stream", "--against", "alone"], "only --idle-channels above 0"),
         (&["stream", "--rate", "1000", "--api", "many"], "--api one"),
         (&["stream", "--connect", "127.0.0.1:1", "--transport", "unix"], "--transport tcp"),
         (&["stream", "--connect", "foo"], "HOST:PORT"),

@@ -260,6 +260,14 @@ pub(super) static BUDGETS: &[Budget] = &[
         aim: 8.0 * 1024.0,
     },
     Budget {
+        name: "idle-channels",
+        command: "stream --size 16 --api one --idle-channels 10000 --against alone",
+        quick: "--messages 2000 --idle-channels 500 --slices 10",
+        key: "ratio",
+        bound: Bound::AtLeast(0.97),
+        aim: 1.0,
+    },
+    Budget {
         name: "cluster-16",
         command: "cluster --nodes 16",
         quick: "--nodes 3 --repeat 1",

@@ -210,6 +210,7 @@ fn open(bench: &mut Bench, cell: Cell, node: NodeKind) -> Result<Box<dyn Contend
             rate,
             pace: Pace::Sleep,
             delivery: Delivery::Plain,
+            idle: 0,
             node,
         },
     )
