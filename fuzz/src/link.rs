@@ -69,10 +69,6 @@ impl Staged for Rings {
     fn take_large(&mut self, _channel: u32) -> Bytes {
         unreachable!("nothing large is staged")
     }
-
-    fn restaged(&mut self) -> Option<u32> {
-        None
-    }
 }
 
 struct Machine {

@@ -99,10 +99,6 @@ impl Staged for Ring {
     fn take_large(&mut self, _channel: u32) -> Bytes {
         Bytes::new()
     }
-
-    fn restaged(&mut self) -> Option<u32> {
-        None
-    }
 }
 
 /// Channels that have staged nothing.

@@ -60,7 +60,9 @@ pub trait Staged {
     /// Takes the large message whose mark was just consumed.
     fn take_large(&mut self, channel: u32) -> Bytes;
     /// Takes a channel in which more was staged than was consumed; `None` when there is none left.
-    fn restaged(&mut self) -> Option<u32>;
+    fn restaged(&mut self) -> Option<u32> {
+        None
+    }
 }
 
 /// The sending side of a link. Order of calls: [`Outbox::open`],
