@@ -110,6 +110,7 @@ impl std::error::Error for LaunchError {
 
 /// Starts copies of a program as child processes: by value, one setting after
 /// the other, then [`spawn`](Launcher::spawn).
+#[must_use]
 #[derive(Clone, Debug)]
 pub struct Launcher {
     parent: Address,
@@ -123,7 +124,6 @@ pub struct Launcher {
 impl Launcher {
     /// Makes a launcher whose children connect to `parent`: an address of a node of this process
     /// that other processes can reach.
-    #[must_use]
     pub fn new(parent: Address) -> Launcher {
         Launcher {
             parent,
@@ -137,14 +137,12 @@ impl Launcher {
 
     /// Starts this program instead of the one that is running. It must ask for
     /// its [`child`] place as well.
-    #[must_use]
     pub fn program(mut self, program: impl Into<PathBuf>) -> Launcher {
         self.program = Some(program.into());
         self
     }
 
     /// Adds arguments to the children's command line; there are none by default.
-    #[must_use]
     pub fn args<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Launcher {
         self.arguments.extend(arguments.into_iter().map(Into::into));
         self
@@ -152,7 +150,6 @@ impl Launcher {
 
     /// Sets a variable in the children's environment; the other variables are those of this
     /// process.
-    #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Launcher {
         self.variables.insert(name.into(), value.into());
         self
@@ -160,7 +157,6 @@ impl Launcher {
 
     /// Pins the children to these processors, in turn and from the start again. Only on Linux;
     /// elsewhere, and with `CHUNKCOMM_PORTABLE=1`, the system places the children.
-    #[must_use]
     pub fn cpus(mut self, cpus: impl IntoIterator<Item = usize>) -> Launcher {
         self.cpus = cpus.into_iter().collect();
         self
@@ -168,7 +164,6 @@ impl Launcher {
 
     /// Sends the children this credential through the pipe that is their standard input: it is on
     /// no command line and in no environment. They find it in their [`ChildPlace`].
-    #[must_use]
     pub fn credential(mut self, credential: Credential) -> Launcher {
         self.credential = Some(credential);
         self

@@ -185,6 +185,7 @@ impl Registry {
     }
 
     /// The functions in the order in which they were registered.
+    #[must_use]
     pub fn entries(&self) -> impl ExactSizeIterator<Item = &Entry> {
         self.entries.iter()
     }

@@ -38,6 +38,7 @@ struct Sizes {
 
 /// Settings of a farm; each call returns the builder, and
 /// [`start`](FarmBuilder::start) ends the chain.
+#[must_use]
 pub struct FarmBuilder {
     registry: Registry,
     workers: Option<usize>,
@@ -83,21 +84,18 @@ impl FarmBuilder {
 
     /// Sets the number of workers, in model A the farmer's own among them: 1 to
     /// [`WORKER_COUNT_MAX`]. By default one a processor.
-    #[must_use]
     pub fn workers(mut self, count: usize) -> FarmBuilder {
         self.workers = Some(count);
         self
     }
 
     /// Makes the workers processes (the default) or threads.
-    #[must_use]
     pub fn workers_as(mut self, workers_as: WorkersAs) -> FarmBuilder {
         self.workers_as = workers_as;
         self
     }
 
     /// Sets whether the farmer's node works too; by default it does not (model B).
-    #[must_use]
     pub fn model(mut self, model: Model) -> FarmBuilder {
         self.model = model;
         self
@@ -106,7 +104,6 @@ impl FarmBuilder {
     /// Sets the number of assignments that a worker holds; by default 2, double
     /// buffering. A larger number hides a longer way to the worker, and leaves more
     /// work with a slow worker at the end of a run.
-    #[must_use]
     pub fn prefetch(mut self, prefetch: Prefetch) -> FarmBuilder {
         self.prefetch = prefetch;
         self
@@ -114,21 +111,18 @@ impl FarmBuilder {
 
     /// Sets the number of tasks in an assignment; 1 by default, at least 1. A larger
     /// number costs less a task and balances less well.
-    #[must_use]
     pub fn grain(mut self, tasks: u32) -> FarmBuilder {
         self.grain = tasks;
         self
     }
 
     /// Sets where the nodes move their bytes; on the ambient runtime by default.
-    #[must_use]
     pub fn runtime(mut self, runtime: Runtime) -> FarmBuilder {
         self.node.runtime = runtime;
         self
     }
 
     /// Sets how the nodes gather messages; [`Policy::Chunked`] by default.
-    #[must_use]
     pub fn policy(mut self, policy: Policy) -> FarmBuilder {
         self.node.policy = policy;
         self
@@ -136,7 +130,6 @@ impl FarmBuilder {
 
     /// Sets the bytes of the largest message, and so of the largest assignment and
     /// answer. The default is chunkcomm's.
-    #[must_use]
     pub fn message_bytes_max(mut self, bytes: usize) -> FarmBuilder {
         self.node.message_bytes_max = Some(bytes);
         self
@@ -145,14 +138,12 @@ impl FarmBuilder {
     /// Sets the address at which the farmer listens for its workers; its own worker
     /// comes through memory. By default a free port of the loopback interface for
     /// processes, memory for threads.
-    #[must_use]
     pub fn listen(mut self, address: Address) -> FarmBuilder {
         self.listen = Some(address);
         self
     }
 
     /// Sets the time that the workers have to report; 30 s by default.
-    #[must_use]
     pub fn start_deadline(mut self, deadline: Duration) -> FarmBuilder {
         self.start_deadline = deadline;
         self
@@ -162,7 +153,6 @@ impl FarmBuilder {
     /// stderr whenever it gets the signal `SIGUSR1`. The signal then no longer ends
     /// the process. Worker processes do so in any case.
     #[cfg(unix)]
-    #[must_use]
     pub fn explain_on_sigusr1(mut self) -> FarmBuilder {
         self.explains = true;
         self
@@ -170,7 +160,6 @@ impl FarmBuilder {
 
     /// Adjusts the launcher of the worker processes: their arguments,
     /// environment, processors, or another program.
-    #[must_use]
     pub fn launcher(
         mut self,
         adjust: impl FnOnce(Launcher) -> Launcher + Send + 'static,

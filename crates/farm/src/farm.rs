@@ -33,6 +33,7 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// A farm has one run at a time, always with the same workers. Dropping it kills and reaps
 /// the worker processes, and ends the service of a cluster's nodes;
 /// [`finish`](Farm::finish) lets them end by themselves.
+#[must_use = "a farm ends when it is dropped"]
 pub struct Farm {
     links: Vec<Link>,
     crew: Crew,
@@ -54,7 +55,6 @@ impl std::fmt::Debug for Farm {
 impl Farm {
     /// Begins to set up a farm whose tasks are functions of this registry. Give each farm a
     /// clone where several use the same functions.
-    #[must_use]
     pub fn builder(registry: Registry) -> FarmBuilder {
         FarmBuilder::new(registry)
     }

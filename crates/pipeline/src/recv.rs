@@ -43,6 +43,7 @@ const OPENING_WAIT: Duration = Duration::from_secs(10);
 /// # Ok(())
 /// # }
 /// ```
+#[must_use = "a delta is stopped when its receiver is dropped"]
 pub struct DeltaReceiver<T: Pod> {
     reader: Reader<T>,
     reading: Reading,
@@ -199,26 +200,31 @@ impl<T: Pod> DeltaReceiver<T> {
     }
 
     /// Returns the elements that have landed.
+    #[must_use]
     pub fn landed(&self) -> &[T] {
         self.reader.elements()
     }
 
     /// Returns the number of elements of the buffer.
+    #[must_use]
     pub fn len(&self) -> usize {
         self.reader.len()
     }
 
     /// Whether the buffer has no elements.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Returns the number of bytes that the sender sends together, as it stated.
+    #[must_use]
     pub fn increment_bytes(&self) -> usize {
         self.increment_bytes
     }
 
     /// Returns the node that sends.
+    #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.peer
     }
@@ -306,6 +312,7 @@ impl Forward {
     }
 
     /// Returns the node that receives.
+    #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.peer
     }

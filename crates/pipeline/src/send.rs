@@ -49,6 +49,7 @@ use crate::pump::{self, Fate, Progress, Target};
 /// # Ok(())
 /// # }
 /// ```
+#[must_use = "a delta ends when its sender is dropped"]
 pub struct DeltaSender<T: Pod> {
     writer: Writer<T>,
     reader: Reader<T>,
@@ -167,31 +168,37 @@ impl<T: Pod> DeltaSender<T> {
     }
 
     /// Returns the elements that were committed, to read: filters look back.
+    #[must_use]
     pub fn committed(&self) -> &[T] {
         self.reader.elements()
     }
 
     /// Returns the number of elements of the buffer.
+    #[must_use]
     pub fn len(&self) -> usize {
         self.reader.len()
     }
 
     /// Whether the buffer has no elements.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Returns the index of the first element that [`next`](Self::next) has not handed out.
+    #[must_use]
     pub fn position(&self) -> usize {
         self.writing.handed()
     }
 
     /// Returns the number of bytes that leave together.
+    #[must_use]
     pub fn increment_bytes(&self) -> usize {
         self.increment_bytes
     }
 
     /// Returns the node that receives.
+    #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.peer
     }

@@ -157,7 +157,7 @@ async fn a_whole_increment_holds_everything_back() -> Outcome {
     })
     .await;
     sent.map_err(Box::new)?;
-    received?;
+    drop(received?);
     assert_eq!(receiver.landed().len(), 0);
     fill(&mut sender, 10_000, 1).await?;
     assert_eq!(limited(receiver.finish()).await?, values(0..10_000));

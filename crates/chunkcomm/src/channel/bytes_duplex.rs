@@ -49,6 +49,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// # Ok(())
 /// # }
 /// ```
+#[must_use = "both directions end when a duplex is dropped"]
 #[derive(Debug)]
 pub struct BytesDuplex {
     sender: BytesSender,
@@ -68,7 +69,6 @@ impl BytesDuplex {
     ///
     /// The rest of a message that `AsyncRead` has read in part comes with them. It is empty for
     /// all who do not use `AsyncRead`.
-    #[must_use]
     pub fn split(self) -> (BytesSender, BytesReceiver, Bytes) {
         (self.sender, self.receiver, self.rest)
     }

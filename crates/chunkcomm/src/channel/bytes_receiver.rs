@@ -16,6 +16,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 /// Receives messages of bytes from one peer, in order.
+#[must_use = "a sender is stopped when its receiver is dropped"]
 pub struct BytesReceiver {
     end: RxEnd,
     peer: Peer,

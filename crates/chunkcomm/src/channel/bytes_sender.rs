@@ -20,6 +20,7 @@ use std::time::Duration;
 ///
 /// See [`Sender`](crate::Sender) for the meaning of accepted and acknowledged, for
 /// clones, and for `Sink`, which is implemented for [`Bytes`].
+#[must_use = "a stream ends when its sender is dropped"]
 #[derive(Clone)]
 pub struct BytesSender {
     tx: Tx,

@@ -52,6 +52,7 @@ use std::time::Duration;
 /// # Ok(())
 /// # }
 /// ```
+#[must_use = "both directions end when a duplex is dropped"]
 #[derive(Debug)]
 pub struct Duplex<Out, In> {
     sender: Sender<Out>,
@@ -71,7 +72,6 @@ impl<Out, In> Duplex<Out, In> {
     }
 
     /// Parts the two directions. Dropping one half leaves the other.
-    #[must_use]
     pub fn split(self) -> (Sender<Out>, Receiver<In>) {
         (self.sender, self.receiver)
     }

@@ -32,6 +32,7 @@ use std::task::{Context, Poll, ready};
 ///
 /// Memory: the bytes that the sender was granted, within the budget of the link.
 /// These are 16 KiB at first, and up to 4 MiB for a receiver that keeps up.
+#[must_use = "a sender is stopped when its receiver is dropped"]
 pub struct Receiver<T> {
     end: RxEnd,
     peer: Peer,

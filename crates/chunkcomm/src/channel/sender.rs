@@ -41,6 +41,7 @@ use std::time::Duration;
 /// and staged by the next call that waits: flush or close the sink before dropping it.
 /// `poll_close` flushes and then ends the channel, unless clones are alive. Unlike
 /// [`Sender::close`], it does not wait for acknowledgements.
+#[must_use = "a stream ends when its sender is dropped"]
 pub struct Sender<T> {
     tx: Tx,
     turn: Turn,

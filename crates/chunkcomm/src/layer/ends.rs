@@ -335,6 +335,7 @@ impl Watch {
 
 /// A reserved name under which channels are held until they are taken. Without it they are
 /// refused. Dropping it is [`Expected::end`].
+#[must_use = "channels are refused again when it is dropped"]
 pub struct Expected {
     table: Arc<AcceptTable>,
     runtime: Handle,

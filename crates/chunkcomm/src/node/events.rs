@@ -60,6 +60,7 @@ pub enum LinkEvent {
 }
 
 /// The events of a node's links, from [`Node::events`]. A [`Stream`](futures_core::Stream).
+#[must_use = "a subscription ends when it is dropped"]
 pub struct LinkEvents {
     node: Weak<NodeShared>,
     id: u64,
@@ -115,7 +116,6 @@ impl Node {
     /// # Ok(())
     /// # }
     /// ```
-    #[must_use]
     pub fn events(&self) -> LinkEvents {
         LinkEvents { node: Arc::downgrade(&self.shared), id: self.shared.table.watch() }
     }

@@ -38,13 +38,13 @@ pub trait World: Send + Sync {
 pub type Connecting = BoxFuture<'static, io::Result<Box<dyn Transport>>>;
 
 /// Makes `world` the world of this thread until the guard is dropped.
-#[must_use]
 pub fn enter(world: Arc<dyn World>) -> Entered {
     CURRENT.with_borrow_mut(|current| *current = Some(world));
     Entered(())
 }
 
 /// See [`enter`].
+#[must_use = "the world is left when its guard is dropped"]
 pub struct Entered(());
 
 impl fmt::Debug for Entered {

@@ -428,7 +428,7 @@ fn senders_of_any_kind_are_waited_for_together() {
         });
         let mut ends: [&mut dyn SendingEnd; 3] = [&mut numbers, &mut texts, &mut raw];
         assert_eq!(limited(any_ready(&mut ends, 100)).await.unwrap(), 0);
-        limited(taking).await.unwrap();
+        drop(limited(taking).await.unwrap());
         assert_eq!(limited(any_ready(&mut [raw.clone()], 0)).await.unwrap(), 0);
     });
 }

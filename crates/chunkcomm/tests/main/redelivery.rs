@@ -284,7 +284,7 @@ fn a_stream_of_another_type_is_refused_for_good() {
         let mut other =
             service.open_redelivering::<u64>("other", Redelivery::to(&address)).unwrap();
         other.send(&1).await.unwrap();
-        limited(collector.node().accept::<u64>("other")).await.unwrap();
+        drop(limited(collector.node().accept::<u64>("other")).await.unwrap());
         let again = collector.node().accept_within::<String>("numbers", Duration::from_millis(300));
         assert!(matches!(again.await, Err(AcceptError::Late { .. })));
     });

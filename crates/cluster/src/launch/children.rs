@@ -48,6 +48,7 @@ enum Order {
 
 /// Running child processes. Dropping it kills and reaps them, which takes a few
 /// milliseconds.
+#[must_use = "children are killed when they are dropped"]
 #[derive(Debug)]
 pub struct Children {
     pids: Vec<u32>,

@@ -35,6 +35,7 @@ use std::sync::Arc;
 /// is connected.
 ///
 /// It can be connected once, by whoever has its number, which is random: a second time is refused.
+#[must_use = "a port that is dropped unconnected is lost"]
 pub struct SendingPort<T> {
     /// The end's custody; `None` where it was decoded outside of a message.
     held: Option<Arc<Held>>,
@@ -134,6 +135,7 @@ impl<T> SendingPort<T> {
 ///
 /// It is a sending port for a sending port. The node that connects it sends a port home, by which
 /// the values come. So the sender waits for one message before it can send the first value.
+#[must_use = "a port that is dropped unconnected is lost"]
 #[derive(Serialize, Deserialize)]
 #[serde(
     rename = "ReceivingPort",

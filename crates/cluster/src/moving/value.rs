@@ -79,6 +79,7 @@ async fn read<T: DeserializeOwned>(from: &mut Arriving<T>) -> Result<T, ValueErr
 /// Writes a [`Value`], once. Can be handed over to another node until then.
 ///
 /// If it is dropped unwritten, the reader gets [`ValueError::Unwritten`].
+#[must_use = "a writer that is dropped leaves its value unwritten"]
 #[derive(Serialize, Deserialize)]
 #[serde(
     rename = "ValueWriter",
@@ -114,6 +115,7 @@ impl<T: Serialize + DeserializeOwned> ValueWriter<T> {
 }
 
 /// The reading side of a value on its way to the node that reads it; made by [`NodeExt::value_port`](crate::NodeExt::value_port).
+#[must_use = "nobody reads the value of a port that is dropped"]
 #[derive(Serialize, Deserialize)]
 #[serde(
     rename = "ValuePort",
@@ -145,6 +147,7 @@ impl<T: Serialize + DeserializeOwned> ValuePort<T> {
 }
 
 /// Writes the value of a [`ValuePort`], once.
+#[must_use = "a source that is dropped leaves its value unwritten"]
 pub struct ValueSource<T> {
     to: Departing<T>,
 }

@@ -23,6 +23,7 @@ const CREATE_BYTES: u64 = 128;
 /// Handle of a process that was asked for; a future of its end.
 ///
 /// Dropped, the process is ended; [`ProcessHandle::detach`] lets it go on.
+#[must_use = "a process is ended when its handle is dropped"]
 pub struct ProcessHandle {
     id: u64,
     line: Saying,

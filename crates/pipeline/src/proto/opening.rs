@@ -33,6 +33,7 @@ pub struct Shape {
 
 impl Shape {
     /// Returns the shape of `length` elements of type `T` on this machine.
+    #[must_use]
     pub fn of<T>(length: usize) -> Self {
         Self {
             length: length as u64,

@@ -18,6 +18,7 @@ use std::task::{Context, Poll, ready};
 ///
 /// Dropping it ends the sender, as with a [`Receiver`]. The sender of a port that is connected
 /// later learns it at its first message.
+#[must_use = "the port is lost when its other end is dropped"]
 pub struct Arriving<T> {
     slot: Arc<Slot>,
     number: u128,
@@ -143,6 +144,7 @@ fn ended(fate: Fate) -> PortError {
 /// be known yet.
 ///
 /// Dropping it ends the stream before its first value.
+#[must_use = "the port is lost when its other end is dropped"]
 pub struct Departing<T> {
     pub(super) there: Arriving<SendingPort<T>>,
 }
