@@ -41,31 +41,6 @@ impl BytesReceiver {
         BytesReceiver { end, peer, fingerprint, turn: Turn::default() }
     }
 
-    /// The peer at the other end.
-    #[must_use]
-    pub fn peer(&self) -> &Peer {
-        &self.peer
-    }
-
-    /// The channel's name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.end.shared.name
-    }
-
-    /// The counters of what was taken from the channel so far.
-    #[must_use]
-    pub fn stats(&self) -> ReceivingStats {
-        self.end.stats()
-    }
-
-    /// Tells the sender that nothing more is wanted, as
-    /// [`Receiver::close`](crate::Receiver::close) does. Messages that have already left the
-    /// sender still come, up to the channel's end.
-    pub fn close(&mut self) {
-        self.end.stop();
-    }
-
     pub(crate) fn end(&mut self) -> &mut RxEnd {
         &mut self.end
     }

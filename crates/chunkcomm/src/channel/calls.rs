@@ -143,9 +143,47 @@ macro_rules! calls_of_every_sink {
     };
 }
 
-/// The calls of a receiver whose field `end` is its [`RxEnd`](crate::driver::taking::RxEnd).
+/// The calls of a receiver whose field `end` is its [`RxEnd`](crate::driver::taking::RxEnd), and whose
+/// field `peer` is its peer.
 macro_rules! calls_of_every_receiver {
     () => {
+        /// The peer at the other end.
+        #[must_use]
+        pub fn peer(&self) -> &Peer {
+            &self.peer
+        }
+
+        /// The channel's name.
+        #[must_use]
+        pub fn name(&self) -> &str {
+            &self.end.shared.name
+        }
+
+        /// The counters of what was taken from the channel so far.
+        #[must_use]
+        pub fn stats(&self) -> ReceivingStats {
+            self.end.stats()
+        }
+
+        /// Tells the sender that nothing more is wanted.
+        ///
+        /// Messages that have already left the sender still come: [`Self::recv`] goes on to the
+        /// channel's end. The end follows within a round trip, or after the next connection if there
+        /// is none now.
+        ///
+        /// The sender gets the same error as from a dropped receiver:
+        /// [`SendError::Terminated`](crate::SendError::Terminated). Messages that it had accepted and
+        /// not yet written are given up, also the rest of a large message that is on its way.
+        ///
+        /// A close differs from a drop in the account. When `recv` has returned `None` after the
+        /// close, the messages acknowledged to the sender are exactly those that were taken here. A
+        /// dropped receiver throws away messages that were acknowledged and not taken.
+        ///
+        /// Closing twice, or after the channel's end, changes nothing.
+        pub fn close(&mut self) {
+            self.end.stop();
+        }
+
         /// Settles every message taken so far: the sender need not keep them any more.
         ///
         /// The next packet informs the sender. On a channel without settling nothing happens.
