@@ -2,7 +2,7 @@
 
 use super::bytes_receiver::BytesReceiver;
 use super::bytes_sender::BytesSender;
-use super::calls::{calls_of_every_duplex, calls_of_every_duplex_sink};
+use super::calls::{calls_of_every_duplex, calls_of_every_sink};
 use super::tx::Waiting;
 use crate::error::{CloseError, RecvError, SendError, TryRecvError, TrySendError};
 use crate::node::Peer;
@@ -95,6 +95,15 @@ impl BytesDuplex {
         self.sender.try_send(message)
     }
 
+    /// Accepts `message` without waiting, as [`Self::poll_ready`] has promised.
+    ///
+    /// # Errors
+    ///
+    /// As [`BytesSender::start_send`].
+    pub fn start_send(&mut self, message: Bytes) -> Result<(), SendError> {
+        self.sender.start_send(message)
+    }
+
     /// Waits for the next message; `None` when the peer is done and all was taken. After a read in
     /// part it returns the rest of that message.
     ///
@@ -142,7 +151,11 @@ impl BytesDuplex {
 }
 
 impl Sink<Bytes> for BytesDuplex {
-    calls_of_every_duplex_sink!(Bytes);
+    calls_of_every_sink!(BytesDuplex);
+
+    fn start_send(mut self: Pin<&mut Self>, message: Bytes) -> Result<(), SendError> {
+        self.sender.start_send(message)
+    }
 }
 
 impl Stream for BytesDuplex {
@@ -193,11 +206,11 @@ impl AsyncWrite for BytesDuplex {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Sink::poll_flush(Pin::new(&mut self.sender), context).map_err(write_error)
+        self.sender.poll_flush(context).map_err(write_error)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.sender).poll_close(context).map_err(write_error)
+        self.sender.poll_close(context).map_err(write_error)
     }
 }
 

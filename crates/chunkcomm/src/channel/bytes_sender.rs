@@ -178,6 +178,18 @@ impl BytesSender {
         self.try_send_waiting(&Waiting::Bytes(message))
     }
 
+    /// Accepts `message` without waiting, as [`Self::poll_ready`] has promised.
+    ///
+    /// If a clone has taken the room since, the message is kept. The next call that waits stages it;
+    /// [`Self::poll_flush`] or [`Self::poll_close`] does so before the end.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::NotReady`] when there is no room and nothing was promised; else as `send`.
+    pub fn start_send(&mut self, message: Bytes) -> Result<(), SendError> {
+        self.tx.start_send_bytes(message)
+    }
+
     /// As `send`, for plain threads: the thread sleeps while it waits.
     ///
     /// # Errors
@@ -226,7 +238,7 @@ impl BytesPermit<'_> {
 }
 
 impl futures_sink::Sink<Bytes> for BytesSender {
-    calls_of_every_sink!();
+    calls_of_every_sink!(BytesSender);
 
     fn start_send(mut self: Pin<&mut Self>, message: Bytes) -> Result<(), SendError> {
         self.tx.start_send_bytes(message)

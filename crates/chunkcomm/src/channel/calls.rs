@@ -111,34 +111,66 @@ macro_rules! calls_of_every_sender {
         pub async fn closed(&mut self) -> SendError {
             poll_fn(|context| self.tx.poll_failed(context)).await
         }
+
+        /// As [`Self::closed`], as a `poll` function.
+        pub fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<SendError> {
+            self.tx.poll_failed(context)
+        }
+
+        /// Waits until the next [`Self::start_send`] accepts a message of any size.
+        ///
+        /// # Errors
+        ///
+        /// The channel ended before; see [`SendError`].
+        pub fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+            self.tx.poll_ready(context)
+        }
+
+        /// Waits until everything accepted so far is handed to the transport.
+        ///
+        /// # Errors
+        ///
+        /// As [`Self::flush`].
+        pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+            self.tx.poll_flush(context)
+        }
+
+        /// Flushes as [`Self::poll_flush`] and then ends the channel, unless clones are alive.
+        /// Unlike [`Self::close`] it does not wait for acknowledgements.
+        ///
+        /// # Errors
+        ///
+        /// As [`Self::flush`].
+        pub fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+            self.tx.poll_close(context)
+        }
     };
 }
 
-/// The calls of a `Sink` whose field `tx` is its [`Tx`](super::tx::Tx), except
-/// `start_send`.
+/// The calls of a `Sink` by the poll functions of `$end`, except `start_send`.
 macro_rules! calls_of_every_sink {
-    () => {
+    ($end:ty) => {
         type Error = SendError;
 
         fn poll_ready(
             mut self: Pin<&mut Self>,
             context: &mut Context<'_>,
         ) -> Poll<Result<(), SendError>> {
-            self.tx.poll_ready(context)
+            <$end>::poll_ready(&mut self, context)
         }
 
         fn poll_flush(
             mut self: Pin<&mut Self>,
             context: &mut Context<'_>,
         ) -> Poll<Result<(), SendError>> {
-            self.tx.poll_flush(context)
+            <$end>::poll_flush(&mut self, context)
         }
 
         fn poll_close(
             mut self: Pin<&mut Self>,
             context: &mut Context<'_>,
         ) -> Poll<Result<(), SendError>> {
-            self.tx.poll_close(context)
+            <$end>::poll_close(&mut self, context)
         }
     };
 }
@@ -265,6 +297,34 @@ macro_rules! calls_of_every_duplex {
             self.sender.sync().await
         }
 
+        /// Waits until the next [`Self::start_send`] accepts a message of any size.
+        ///
+        /// # Errors
+        ///
+        /// As [`Self::flush`].
+        pub fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+            self.sender.poll_ready(context)
+        }
+
+        /// Waits until everything accepted so far is handed to the transport.
+        ///
+        /// # Errors
+        ///
+        /// As [`Self::flush`].
+        pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+            self.sender.poll_flush(context)
+        }
+
+        /// Flushes as [`Self::poll_flush`] and then ends the direction to the peer; the other
+        /// goes on. Unlike [`Self::close`] it does not wait for acknowledgements.
+        ///
+        /// # Errors
+        ///
+        /// As [`Self::flush`].
+        pub fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+            self.sender.poll_close(context)
+        }
+
         /// Ends both directions, and waits until everything accepted here is acknowledged.
         ///
         /// The peer learns at once that nothing more is wanted from it: what it sent and was not
@@ -286,39 +346,6 @@ macro_rules! calls_of_every_duplex {
     };
 }
 
-/// The calls of a `Sink` by the sending half of a duplex.
-macro_rules! calls_of_every_duplex_sink {
-    ($item:ty) => {
-        type Error = SendError;
-
-        fn poll_ready(
-            mut self: Pin<&mut Self>,
-            context: &mut Context<'_>,
-        ) -> Poll<Result<(), SendError>> {
-            Pin::new(&mut self.sender).poll_ready(context)
-        }
-
-        fn start_send(mut self: Pin<&mut Self>, item: $item) -> Result<(), SendError> {
-            Pin::new(&mut self.sender).start_send(item)
-        }
-
-        fn poll_flush(
-            mut self: Pin<&mut Self>,
-            context: &mut Context<'_>,
-        ) -> Poll<Result<(), SendError>> {
-            Sink::poll_flush(Pin::new(&mut self.sender), context)
-        }
-
-        fn poll_close(
-            mut self: Pin<&mut Self>,
-            context: &mut Context<'_>,
-        ) -> Poll<Result<(), SendError>> {
-            Pin::new(&mut self.sender).poll_close(context)
-        }
-    };
-}
-
 pub(super) use {
-    calls_of_every_duplex, calls_of_every_duplex_sink, calls_of_every_receiver,
-    calls_of_every_sender, calls_of_every_sink,
+    calls_of_every_duplex, calls_of_every_receiver, calls_of_every_sender, calls_of_every_sink,
 };

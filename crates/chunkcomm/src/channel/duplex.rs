@@ -1,6 +1,6 @@
 //! [`Duplex`]: two channels of values that are opened, accepted, polled and ended as one.
 
-use super::calls::{calls_of_every_duplex, calls_of_every_duplex_sink};
+use super::calls::{calls_of_every_duplex, calls_of_every_sink};
 use super::receiver::{Receiver, Receiving};
 use super::sender::{Sender, Sending};
 use crate::error::{CloseError, RecvError, SendError, TryRecvError, TrySendError};
@@ -99,6 +99,15 @@ impl<Out: Serialize, In> Duplex<Out, In> {
     pub fn try_send(&mut self, value: &Out) -> Result<(), TrySendError> {
         self.sender.try_send(value)
     }
+
+    /// Accepts `value` without waiting, as [`Self::poll_ready`] has promised.
+    ///
+    /// # Errors
+    ///
+    /// As [`Sender::start_send`].
+    pub fn start_send(&mut self, value: &Out) -> Result<(), SendError> {
+        self.sender.start_send(value)
+    }
 }
 
 impl<Out, In: DeserializeOwned> Duplex<Out, In> {
@@ -136,7 +145,11 @@ impl<Out, In: DeserializeOwned> Duplex<Out, In> {
 }
 
 impl<Out: Serialize, In> Sink<Out> for Duplex<Out, In> {
-    calls_of_every_duplex_sink!(Out);
+    calls_of_every_sink!(Duplex<Out, In>);
+
+    fn start_send(mut self: Pin<&mut Self>, value: Out) -> Result<(), SendError> {
+        self.sender.start_send(&value)
+    }
 }
 
 impl<Out, In: DeserializeOwned> Stream for Duplex<Out, In> {

@@ -1,5 +1,92 @@
 //! The ends of channels: what [`Sender`](crate::Sender), [`Receiver`](crate::Receiver) and their
 //! twins for bytes take and give, and calls over many of them.
+//!
+//! # Futures of your own
+//!
+//! | call | poll function |
+//! |---|---|
+//! | `recv` of a receiver, a duplex or a [`SelectAll`](crate::SelectAll) | `poll_recv` |
+//! | `send` | `poll_ready`, then `start_send` |
+//! | `flush` | `poll_flush` |
+//! | `close` | `poll_close`, which does not wait for acknowledgements |
+//! | `closed` of a sender or a [`Peer`](crate::Peer) | `poll_closed` |
+//! | `next` of [`LinkEvents`](crate::LinkEvents) | `poll_next` |
+//!
+//! - After `Pending` nothing was taken or accepted, and the task of the context is woken when the call
+//!   may get further. A receiver or a `SelectAll` wakes only the task that polled last. All others
+//!   wake each task that has polled.
+//! - A task may be woken without a reason, and polls again.
+//! - Poll functions do not take from the task's budget. A future that loops over them lets others run
+//!   by itself, for instance with [`tokio::task::coop::poll_proceed`].
+//! - `Sink` and `Stream` are the same calls, for the combinators of other crates.
+//!
+//! ```
+//! use chunkcomm::{Node, Receiver, Sender};
+//! use std::error::Error;
+//! use std::future::Future;
+//! use std::pin::Pin;
+//! use std::task::{Context, Poll, ready};
+//!
+//! /// Passes values on until there are no more.
+//! struct Relay {
+//!     from: Receiver<u64>,
+//!     to: Sender<u64>,
+//! }
+//!
+//! impl Future for Relay {
+//!     type Output = Result<(), Box<dyn Error>>;
+//!
+//!     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+//!         let Relay { from, to } = &mut *self;
+//!         loop {
+//!             let budget = ready!(tokio::task::coop::poll_proceed(context));
+//!             // Room comes first: a value that was taken has a place at once.
+//!             ready!(to.poll_ready(context))?;
+//!             match ready!(from.poll_recv(context))? {
+//!                 Some(value) => to.start_send(&value)?,
+//!                 None => return to.poll_close(context).map_err(Into::into),
+//!             }
+//!             budget.made_progress();
+//!         }
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn Error>> {
+//! let node = Node::builder().build().await?;
+//! let peer = node.local().await?;
+//! let mut source = node.open::<u64>(&peer, "in").await?;
+//! let to = node.open(&peer, "out").await?;
+//! let (_, from) = node.accept("in").await?;
+//! source.send_all(0..1000).await?;
+//! drop(source);
+//!
+//! Relay { from, to }.await?;
+//! let (_, mut sink) = node.accept("out").await?;
+//! let mut values: Vec<u64> = Vec::new();
+//! while let Some(value) = sink.recv().await? {
+//!     values.push(value);
+//! }
+//! assert!(values.into_iter().eq(0..1000));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Calls that begin something (`connect`, `open`, `accept`) and the waits for one count of messages
+//! (`sync` and its like) are futures only. A future that polls one of them keeps it in a box. A clone
+//! of the node makes it independent of borrowed values:
+//!
+//! ```
+//! use chunkcomm::{AcceptError, Node, Peer, Receiver};
+//! use std::pin::Pin;
+//!
+//! type Accepting = Pin<Box<dyn Future<Output = Result<(Peer, Receiver<u64>), AcceptError>> + Send>>;
+//!
+//! fn accepting(node: &Node) -> Accepting {
+//!     let node = node.clone();
+//!     Box::pin(async move { node.accept("numbers").await })
+//! }
+//! ```
 
 // Reading order: `sender`, `receiver` (ends for values); `bytes_sender`, `bytes_receiver` (ends for
 // the user's own bytes); `duplex`, `bytes_duplex` (two channels as one); `tx`, `calls` (the parts that

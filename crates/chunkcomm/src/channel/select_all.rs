@@ -121,7 +121,12 @@ impl<R: ReceivingEnd> SelectAll<R> {
         poll_fn(|context| self.poll_recv(context)).await
     }
 
-    fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Selected<R::Item>> {
+    /// As [`Self::recv`], as a `poll` function.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::recv`].
+    pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Selected<R::Item>> {
         loop {
             self.note_ready();
             while let Some(index) = self.turns.poll_next() {

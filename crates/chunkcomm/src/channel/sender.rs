@@ -117,6 +117,18 @@ impl<T: Serialize> Sender<T> {
         self.tx.try_send(value)
     }
 
+    /// Accepts `value` without waiting, as [`Self::poll_ready`] has promised.
+    ///
+    /// If a clone has taken the room since, the message is kept. The next call that waits stages it;
+    /// [`Self::poll_flush`] or [`Self::poll_close`] does so before the end.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::NotReady`] when there is no room and nothing was promised; else as `send`.
+    pub fn start_send(&mut self, value: &T) -> Result<(), SendError> {
+        self.tx.start_send(value)
+    }
+
     /// Accepts `value` as urgent: it leaves now, with everything before it on its
     /// channel. It never overtakes its own channel.
     ///
@@ -259,7 +271,7 @@ impl<T: Serialize> Permit<'_, T> {
 }
 
 impl<T: Serialize> futures_sink::Sink<T> for Sender<T> {
-    calls_of_every_sink!();
+    calls_of_every_sink!(Sender<T>);
 
     fn start_send(mut self: Pin<&mut Self>, value: T) -> Result<(), SendError> {
         self.tx.start_send(&value)

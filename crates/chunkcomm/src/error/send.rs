@@ -66,8 +66,8 @@ pub enum SendError {
     /// The value's `Serialize` refused, or the value is nested too deep. Nothing was sent; other
     /// values can be sent.
     Encode(Arc<EncodeError>),
-    /// The `Sink` got an item without being asked whether it is ready, and had no room. The item
-    /// was not accepted.
+    /// `start_send` came without `poll_ready` before it, and there was no room. The message was not
+    /// accepted.
     NotReady,
     /// This sender was closed.
     Closed,
@@ -175,7 +175,7 @@ impl fmt::Display for SendError {
                  {bytes_max}; a larger message is sent without"
             ),
             SendError::Encode(_) => f.write_str("a message could not be encoded"),
-            SendError::NotReady => f.write_str("the sink was not ready for an item"),
+            SendError::NotReady => f.write_str("start_send came before poll_ready, and there was no room"),
             SendError::Closed => f.write_str("the sender is closed"),
             SendError::Log(error) => error.fmt(f),
             SendError::NotLogged => {

@@ -128,10 +128,11 @@ impl LinkEvents {
     ///
     /// Safe: dropped before it returns, it has taken nothing.
     pub async fn next(&mut self) -> Option<LinkEvent> {
-        poll_fn(|context| self.poll_event(context)).await
+        poll_fn(|context| self.poll_next(context)).await
     }
 
-    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<LinkEvent>> {
+    /// As [`Self::next`], as a `poll` function.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<LinkEvent>> {
         let Some(node) = self.node.upgrade() else { return Poll::Ready(None) };
         let news = ready!(node.table.poll_news(self.id, context));
         Poll::Ready(news.map(|news| event(news, node)))
@@ -164,6 +165,6 @@ impl futures_core::Stream for LinkEvents {
     type Item = LinkEvent;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<LinkEvent>> {
-        self.poll_event(context)
+        LinkEvents::poll_next(&mut self, context)
     }
 }

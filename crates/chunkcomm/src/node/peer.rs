@@ -9,6 +9,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 /// A peer as a node sees it: the session with it.
 ///
@@ -129,6 +130,11 @@ impl Peer {
     /// Safe.
     pub async fn closed(&self) -> LinkError {
         poll_fn(|context| self.link.poll_ended(context)).await
+    }
+
+    /// As [`Self::closed`], as a `poll` function.
+    pub fn poll_closed(&self, context: &mut Context<'_>) -> Poll<LinkError> {
+        self.link.poll_ended(context)
     }
 
     /// Waits until more than `seen` connections were lost or attempts at another one failed;

@@ -29,6 +29,7 @@ mod mismatch;
 mod nodes;
 mod observe;
 mod opens;
+mod polls;
 mod redelivery;
 mod redelivery_log;
 mod resume;
