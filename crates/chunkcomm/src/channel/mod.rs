@@ -87,6 +87,32 @@
 //!     Box::pin(async move { node.accept("numbers").await })
 //! }
 //! ```
+//!
+//! # Channels of bytes
+//!
+//! Channels without codec have types of their own: [`BytesSender`](crate::BytesSender),
+//! [`BytesReceiver`](crate::BytesReceiver) and [`BytesDuplex`](crate::BytesDuplex). One generic face
+//! with a marker (`Sender<Raw>`) would save about 200 lines here. It would cost the user the inference
+//! of a channel's type: with two definitions of `send` and `recv`, or with one by an associated type,
+//! the compiler no longer finds the type of a channel from its use:
+//!
+//! ```
+//! # use chunkcomm::Node;
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let node = Node::builder().build().await?;
+//! # let peer = node.local().await?;
+//! let mut sender = node.open(&peer, "numbers").await?;
+//! sender.send(&7_u32).await?;
+//! let (_, mut receiver) = node.accept("numbers").await?;
+//! let number: Option<u32> = receiver.recv().await?;
+//! # assert_eq!(number, Some(7));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Every signature that takes or returns a message would name that associated type instead of the
+//! value's. The calls that are the same for both are written once (`calls`, `tx`).
 
 // Reading order: `sender`, `receiver` (ends for values); `bytes_sender`, `bytes_receiver` (ends for
 // the user's own bytes); `duplex`, `bytes_duplex` (two channels as one); `tx`, `calls` (the parts that
