@@ -96,6 +96,8 @@
 //! names both. See [`proto::describe`] for the differences that this does not see, and
 //! [`ChannelOptions::schema`]. `#[serde(flatten)]`, `untagged` and `skip` lose
 //! data in a format that does not describe itself: do not use them in messages.
+// Names the feature of each item that needs one; the compiler of docs.rs can.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod address;

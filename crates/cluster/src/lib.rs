@@ -45,6 +45,8 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `tls` | yes | Credentials and TLS, as in `chunkcomm`. |
+// Names the feature of each item that needs one; the compiler of docs.rs can.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod call;

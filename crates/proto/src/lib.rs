@@ -15,6 +15,14 @@
 //! and its connections), [`cycle`] (waits across links). Before all of them come [`hello`],
 //! [`credential`] and [`resume`]. Beside them stand [`codec`], [`describe`] and
 //! [`causes`] (how errors show).
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `tls` | no | The proofs and keys of a [`credential`]. `chunkcomm` has the same by default. |
+// Names the feature of each item that needs one; the compiler of docs.rs can.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod backoff;
