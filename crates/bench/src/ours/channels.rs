@@ -28,7 +28,7 @@ pub(super) async fn open(
         for _ in 0..BATCH.min(count - senders.len()) {
             senders.push(node.open(peer, IDLE).await.doing("opening an idle channel")?);
         }
-        node.accept::<u64>(ACCEPTED).await.doing("waiting for idle channels to be accepted")?;
+        drop(node.accept::<u64>(ACCEPTED).await.doing("waiting for idle channels to be accepted")?);
     }
     Ok(senders)
 }
@@ -43,7 +43,7 @@ pub(super) async fn accept(node: &Node, count: usize) -> Result<Vec<Receiver<u64
         let (peer, receiver) = node.accept(IDLE).await.doing("accepting an idle channel")?;
         receivers.push(receiver);
         if receivers.len().is_multiple_of(BATCH) || receivers.len() == count {
-            node.open::<u64>(&peer, ACCEPTED).await.doing("reporting accepted channels")?;
+            drop(node.open::<u64>(&peer, ACCEPTED).await.doing("reporting accepted channels")?);
         }
     }
     Ok(receivers)
