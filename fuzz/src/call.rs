@@ -3,13 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chunkcomm::proto::Time;
-use chunkcomm::proto::packet::Lane;
 use chunkcomm_cluster::proto::call::calls::{Calls, Look, Then};
 use chunkcomm_cluster::proto::call::serving::{Cancelled, Key, Serving, Verdict};
 use chunkcomm_cluster::proto::call::wire::{self, HEAD_BYTES, Kind, Request};
 use chunkcomm_cluster::proto::call::{ERROR_TEXT_BYTES_MAX, cut};
 
 use crate::deeds::Deeds;
+
+/// Last byte of the bytes that close the service; others that are no request end one.
+const CLOSES: u8 = 99;
 
 /// Runs by the first byte: the bytes as one message, a client whose service answers anything, or a
 /// service whose clients send anything.
@@ -25,11 +27,6 @@ pub fn run(data: &[u8]) {
 /// Writes what was read as a message; the bytes must be the same.
 fn as_word(data: &[u8]) {
     match Request::parse(data) {
-        // Nobody reads the slot of a hello.
-        Ok(Request::Hello { answers, lane }) => {
-            let written = wire::hello(answers, lane);
-            assert_eq!((written[0], &written[HEAD_BYTES..]), (data[0], &data[HEAD_BYTES..]));
-        }
         Ok(Request::Call { slot, value }) => {
             let mut again = data.to_vec();
             wire::set_slot(&mut again, !slot);
@@ -174,8 +171,8 @@ fn service(deeds: &mut Deeds<'_>) {
                     Cancelled::Over => assert!(!open.contains(&key)),
                 }
             }
-            Ok(Request::Hello { lane: Lane::Bulk, .. }) => serving.close(),
-            Ok(Request::Hello { .. }) | Err(_) => {
+            Err(_) if word.last() == Some(&CLOSES) => serving.close(),
+            Err(_) => {
                 finish(&mut serving, &mut open, &mut handled, &mut aborted);
             }
         }
@@ -212,13 +209,12 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let call = |slot: u8| vec![1, slot, 0, 0, 0, b'v'];
     let cancel = wire::cancel(7);
     vec![
-        [&[0], &wire::hello(77, Lane::Express)[..]].concat(),
         [&[0], &call(9)[..]].concat(),
         [&[0], &cancel[..]].concat(),
         [&[0], &Kind::Panicked.with_text(3, "oh \u{20ac}")[..]].concat(),
         vec![1, 0, 200, 0, 10, 5, 2, 0, 0, 4, 0, 5, 1, 6, 100, 7, 3, 1, 1],
         // A length stands before each message.
         [&[2, 0, 1], &[5][..], &call(0), &[5], &call(1), &[4], &cancel, &[0, 9, 0, 9]].concat(),
-        [&[2, 1, 0], &[13][..], &wire::hello(1, Lane::Bulk), &[5], &call(0)].concat(),
+        [&[2, 1, 0], &[0, CLOSES][..], &[5], &call(0)].concat(),
     ]
 }

@@ -59,7 +59,9 @@ pub use crate::transport::Below;
 #[cfg(feature = "simulation")]
 pub use crate::transport::world;
 pub use crate::transport::{BoxFuture, Listener, Transport};
-pub use ends::{Expected, Watch, WordSender, open_raw, raw_sender, receiver_of, system_channel};
+pub use ends::{
+    Expected, Watch, WordSender, open_raw_duplex, raw_sender, receiver_of, system_channel,
+};
 pub use nodes::{
     given_name, is_closed, links, of, runtime, set_versions, settings, started, version,
     version_by, waits_for,

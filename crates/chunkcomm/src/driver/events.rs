@@ -11,13 +11,14 @@ use super::taking::RxEnd;
 use crate::error::{ChannelRefused, LinkError, RefusalReason};
 use crate::proto::Time;
 use crate::proto::link::{Event, Link};
-use crate::proto::packet::{ChannelKind, Refusal};
+use crate::proto::packet::{ChannelKind, Lane, Refusal};
 use std::sync::Arc;
 
 /// A channel that a peer opened.
 pub struct Opened {
     pub(crate) receiver: RxEnd,
     pub(crate) kind: ChannelKind,
+    pub(crate) lane: Lane,
     pub(crate) fingerprint: u64,
     pub(crate) since: Time,
     /// Whether a warning was given that nobody accepts the channel.
@@ -90,7 +91,9 @@ impl Channels {
     }
 
     fn opened(&mut self, event: Event<'_>, link: &mut Link, since: Time) {
-        let Event::Opened { channel, kind, fingerprint, stream, name, .. } = event else { return };
+        let Event::Opened { channel, lane, kind, fingerprint, stream, name } = event else {
+            return;
+        };
         if let Some((of, back)) = self.senders.backs.take(name) {
             if back.kind == kind && back.fingerprint == fingerprint && stream.is_none() {
                 return self.opened_back(channel, &back.shared, link);
@@ -103,7 +106,7 @@ impl Channels {
         shared.set_report_step(link.report_step(channel));
         self.receivers.insert(channel, RxSlot::new(Arc::clone(&shared)));
         let receiver = RxEnd::new(shared, Arc::clone(&self.shared), stream);
-        let opened = Opened { receiver, kind, fingerprint, since, spoken_of: false };
+        let opened = Opened { receiver, kind, lane, fingerprint, since, spoken_of: false };
         let left = link.opens_left();
         if let Err(refused) = self.acceptor.opened(opened, left) {
             refused.receiver.disarm();

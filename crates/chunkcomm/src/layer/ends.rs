@@ -8,7 +8,7 @@ use crate::driver::mail::Command;
 use crate::driver::staging::{Settling, TxEnd, TxShared};
 use crate::error::{AcceptError, LinkCause, LinkError, SendError};
 use crate::node::accepting::AcceptTable;
-use crate::node::{Node, Peer};
+use crate::node::{Node, Peer, duplexes};
 use crate::proto::describe::fnv1a;
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::Lane;
@@ -177,6 +177,12 @@ impl Opened {
         Link(Arc::clone(&self.receiver.link))
     }
 
+    /// The lane on which its messages come.
+    #[must_use]
+    pub fn lane(&self) -> Lane {
+        self.lane
+    }
+
     /// Whether it is a channel of values with this fingerprint.
     #[must_use]
     pub fn is_of(&self, fingerprint: u64) -> bool {
@@ -209,6 +215,15 @@ impl RawReceiver {
         Link(Arc::clone(&self.link))
     }
 
+    /// Opens the way back of the duplex whose way there this end receives, on `lane`. After the
+    /// session's end it is a channel that has failed.
+    #[must_use]
+    pub fn open_back(&self, node: &Node, lane: Lane, fingerprint: &Fingerprint) -> RawSender {
+        let options = ChannelOptions::default().lane(lane);
+        let tx = duplexes::open_back(self, &options, ChannelKind::Typed, fingerprint);
+        RawSender::new(tx, self.link().peer(node))
+    }
+
     /// Ends the session: the peer sent what is no message of this channel.
     pub fn malformed(&self) {
         self.link.command(Command::Corrupt { id: self.shared.id() });
@@ -230,20 +245,21 @@ pub fn raw_sender<T>(sender: &mut Sender<T>) -> &mut RawSender {
     sender.tx()
 }
 
-/// Opens a channel of values to the peer of `link`, at once, without a new session.
+/// Opens a duplex of values to the peer of `link`, at once, without a new session. For
+/// `fingerprint` see [`Fingerprint::duplex`].
 ///
 /// # Errors
 ///
 /// The session has ended.
-pub fn open_raw(
+pub fn open_raw_duplex(
     node: &Node,
     link: &Link,
     name: &str,
     options: &ChannelOptions,
     fingerprint: &Fingerprint,
-) -> Result<RawSender, LinkError> {
-    let end = node.try_open(&link.0, name, options, ChannelKind::Typed, fingerprint, None)?;
-    Ok(RawSender::new(end, link.peer(node)))
+) -> Result<(RawSender, RawReceiver), LinkError> {
+    let (tx, rx) = node.try_open_both(&link.0, name, options, fingerprint)?;
+    Ok((RawSender::new(tx, link.peer(node)), rx))
 }
 
 /// Puts a channel before the program's channels of its lane.

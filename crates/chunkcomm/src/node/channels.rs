@@ -18,7 +18,7 @@ use crate::error::{AcceptError, LinkError, OpenError};
 use crate::proto::hello::VERSION_STREAMS;
 use crate::proto::limits::CHANNEL_NAME_BYTES_MAX;
 use crate::proto::outbox::OpenSpec;
-use crate::proto::packet::{ChannelKind, StreamStart};
+use crate::proto::packet::{ChannelKind, Lane, StreamStart};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -294,8 +294,8 @@ impl Node {
 
     /// Holds an accepted channel of bytes again.
     pub(crate) fn give_back(&self, receiver: RxEnd, fingerprint: u64) {
-        let (kind, since) = (ChannelKind::Bytes, clock::now());
-        let opened = Opened { receiver, kind, fingerprint, since, spoken_of: false };
+        let (kind, lane, since) = (ChannelKind::Bytes, Lane::Bulk, clock::now());
+        let opened = Opened { receiver, kind, lane, fingerprint, since, spoken_of: false };
         self.shared.table.give_back(opened);
     }
 }

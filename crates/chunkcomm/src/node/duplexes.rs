@@ -12,10 +12,10 @@ use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::driver::backs;
 use crate::driver::inbox::RxShared;
-use crate::driver::mail::Command;
+use crate::driver::mail::{Command, LinkShared};
 use crate::driver::staging::{Failure, Settling, TxEnd, TxShared};
 use crate::driver::taking::RxEnd;
-use crate::error::{AcceptError, OpenError};
+use crate::error::{AcceptError, LinkError, OpenError};
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::ChannelKind;
 use serde::Serialize;
@@ -130,6 +130,21 @@ impl Node {
         Ok((tx, rx, peer))
     }
 
+    /// Opens a duplex of values over the session of `link`, at once.
+    pub(crate) fn try_open_both(
+        &self,
+        link: &Arc<LinkShared>,
+        name: &str,
+        options: &ChannelOptions,
+        print: &Fingerprint,
+    ) -> Result<(TxEnd, RxEnd), LinkError> {
+        let back = RxShared::unopened(name);
+        let (kind, waits) = (ChannelKind::Typed, Some(Arc::clone(&back)));
+        let tx = self.try_open(link, name, options, kind, print, waits)?;
+        let rx = RxEnd::new(back, Arc::clone(&tx.link), None);
+        Ok((tx, rx))
+    }
+
     /// Waits for a peer that opens a duplex under `name`: sends `Out`, receives `In`.
     ///
     /// The opener's types are the same, exchanged. Opens that nobody waits for are held as those of
@@ -224,7 +239,7 @@ impl Node {
 
 /// Opens the way back of the duplex whose receiving end was accepted. After the session's end it is
 /// a channel that has failed: what arrived before can still be received.
-fn open_back(
+pub(crate) fn open_back(
     accepted: &RxEnd,
     options: &ChannelOptions,
     kind: ChannelKind,

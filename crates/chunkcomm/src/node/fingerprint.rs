@@ -37,7 +37,8 @@ impl Fingerprint {
     }
 
     /// Returns the fingerprint of a duplex whose opener sends this type and receives `back`.
-    pub(super) fn duplex(&self, back: &Fingerprint) -> Fingerprint {
+    #[must_use]
+    pub fn duplex(&self, back: &Fingerprint) -> Fingerprint {
         let hashes = [self.hash.to_le_bytes(), back.hash.to_le_bytes()].concat();
         let [there, back] = [cut(&self.text, HALF_BYTES_MAX), cut(&back.text, HALF_BYTES_MAX)];
         let text = format!("duplex<{there}, {back}>");

@@ -21,7 +21,7 @@ mod builder;
 mod channels;
 mod closing;
 mod connecting;
-mod duplexes;
+pub(crate) mod duplexes;
 mod events;
 mod explaining;
 pub(crate) mod fingerprint;

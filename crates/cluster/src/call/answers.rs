@@ -5,10 +5,10 @@ use super::line::{Line, Outcome};
 use crate::proto::call::calls::Then;
 use crate::proto::call::wire::{self, Kind, WireError};
 use crate::sync::locked;
-use chunkcomm::error::{ChannelRefused, LinkCause, RefusalReason};
+use chunkcomm::error::LinkCause;
 use chunkcomm::layer::clock::{self, Alarm};
-use chunkcomm::layer::{Expected, Fingerprint, Link, Next, Outcome as End, RawReceiver, is_closed};
-use chunkcomm::{AcceptError, LinkError};
+use chunkcomm::layer::{Link, Next, Outcome as End, RawReceiver, is_closed};
+use chunkcomm::{LinkError, SendError};
 use chunkcomm_proto::codec;
 
 use chunkcomm::{Node, Peer};
@@ -21,15 +21,11 @@ use std::task::{Context, Poll, Waker, ready};
 /// Answers handed out under one lock, at most.
 const BATCH: usize = 64;
 
-/// Guard of the reading task. However the task ends, the channel's name is forgotten and every
-/// waiting call fails.
+/// Guard of the reading task. However the task ends, every waiting call fails.
 pub(super) struct Ending<Resp: DeserializeOwned + Send + 'static> {
     pub(super) line: Weak<Line<Resp>>,
     /// Number of the line's opening that the task reads for.
     pub(super) number: u64,
-    /// The name of the channel.
-    pub(super) answers: String,
-    pub(super) expected: Expected,
     pub(super) node: Node,
 }
 
@@ -47,60 +43,14 @@ impl<Resp: DeserializeOwned + Send + 'static> Drop for Ending<Resp> {
 pub(super) async fn read<Resp: DeserializeOwned + Send + 'static>(
     ending: Ending<Resp>,
     peer: Peer,
-    print: Fingerprint,
+    rx: RawReceiver,
 ) {
-    let failed = poll_fn(|context| match ending.line.upgrade() {
-        Some(line) => line.poll_failed(ending.number, context).map(Some),
-        None => Poll::Ready(None),
-    });
-    let accepted = tokio::select! {
-        biased;
-        accepted = accept(&ending, &peer, &print) => accepted.map_err(Some),
-        error = failed => Err(error.map(Over::Failed)),
-    };
-    let over = match accepted {
-        Ok(rx) => {
-            let (alarm, line) = (Alarm::default(), ending.line.clone());
-            let (batch, wakers) = (Vec::new(), Vec::new());
-            let mut reader = Reader { rx, line, alarm, batch, wakers };
-            poll_fn(|context| reader.poll_read(context)).await
-        }
-        Err(over) => over,
-    };
+    let (alarm, line) = (Alarm::default(), ending.line.clone());
+    let (batch, wakers) = (Vec::new(), Vec::new());
+    let mut reader = Reader { rx, line, alarm, batch, wakers };
+    let over = poll_fn(|context| reader.poll_read(context)).await;
     if let (Some(over), Some(line)) = (over, ending.line.upgrade()) {
         line.fail(ending.number, &over.error(&ending, &line, &peer));
-    }
-}
-
-/// Waits for the channel that the provider opens for its answers.
-async fn accept<Resp: DeserializeOwned + Send + 'static>(
-    ending: &Ending<Resp>,
-    peer: &Peer,
-    print: &Fingerprint,
-) -> Result<RawReceiver, Over> {
-    loop {
-        let Ok(opened) = ending.expected.take().await else {
-            let closed = Link::of(peer).closed();
-            return Err(Over::Ended(End::Lost(closed, 0)));
-        };
-        if opened.link().incarnation() != peer.incarnation() {
-            // Another node guessed the name: dropping its channel tells it that nobody takes it.
-            continue;
-        }
-        let judged = ending.expected.judge(opened, print);
-        return judged.await.map_err(|error| {
-            let refused = match error {
-                AcceptError::Mismatch { channel, peer, reason } => {
-                    ChannelRefused { channel, peer, reason }
-                }
-                _ => ChannelRefused {
-                    channel: ending.answers.clone(),
-                    peer: peer.name().to_owned(),
-                    reason: RefusalReason::NotAccepted,
-                },
-            };
-            Over::Failed(CallError::AnswerTypes(Arc::new(refused)))
-        });
     }
 }
 
@@ -108,7 +58,6 @@ async fn accept<Resp: DeserializeOwned + Send + 'static>(
 enum Over {
     Ended(End),
     Wrong(&'static str),
-    Failed(CallError),
 }
 
 impl Over {
@@ -125,9 +74,9 @@ impl Over {
             Over::Ended(End::Done) if is_closed(&ending.node) => {
                 line.lost(ending.number, Link::of(peer).closed())
             }
+            Over::Ended(End::Refused(refused)) => line.cause(SendError::Refused(refused)),
             Over::Ended(_) => line.ended(name),
             Over::Wrong(what) => CallError::Protocol { peer: name.to_owned(), what },
-            Over::Failed(error) => error,
         }
     }
 }

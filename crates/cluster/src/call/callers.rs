@@ -1,6 +1,6 @@
 //! The layer of calls: channels with reserved names, and the makers of calls for its report.
 
-use crate::proto::call::{ANSWERS_PREFIX, REQUESTS_PREFIX};
+use crate::proto::call::CALLS_PREFIX;
 use crate::report::CallsReport;
 use crate::sync::locked;
 use chunkcomm::layer::{Answer, Hooks, Layer, Opened, Site};
@@ -38,7 +38,7 @@ impl Layer for Callers {
 
     const VERSIONS: (u16, u16) = (1, 1);
 
-    const NAMES: &'static [&'static str] = &[REQUESTS_PREFIX, ANSWERS_PREFIX];
+    const NAMES: &'static [&'static str] = &[CALLS_PREFIX];
 
     fn start((): (), _site: Site) -> Callers {
         Callers::default()

@@ -5,12 +5,12 @@ use super::error::CallError;
 use super::line::{Line, Outcome, Sent, deadline};
 use super::opening::ToPeer;
 use super::options::CallOptions;
-use super::{Fingerprints, runtime_of};
+use super::{fingerprint, runtime_of};
 use crate::proto::call::calls::Look;
 use crate::proto::call::{SERVICE_NAME_BYTES_MAX, wire};
 use crate::proto::cluster::NodeId;
 use crate::sync::locked;
-use chunkcomm::layer::clock;
+use chunkcomm::layer::{Fingerprint, clock};
 use chunkcomm::{Node, OpenError, Peer};
 use chunkcomm_proto::{Time, codec};
 use serde::Serialize;
@@ -49,7 +49,7 @@ pub struct CallClient<Req, Resp> {
 struct Inner<Resp> {
     service: Arc<str>,
     options: CallOptions,
-    fingerprints: Fingerprints,
+    fingerprint: Fingerprint,
     runtime: Handle,
     target: Target<Resp>,
 }
@@ -87,8 +87,8 @@ where
     Resp: Serialize + DeserializeOwned + Send + 'static,
 {
     let reach = Box::new(ToPeer(Mutex::new(peer.clone())));
-    CallClient::new(node, name, options, |service, options, fingerprints| {
-        Target::One(Line::new(service, reach, options, fingerprints))
+    CallClient::new(node, name, options, |service, options, fingerprint| {
+        Target::One(Line::new(service, reach, options, fingerprint))
     })
 }
 
@@ -118,17 +118,17 @@ where
         node: &Node,
         name: &str,
         options: CallOptions,
-        target: impl FnOnce(&Arc<str>, &CallOptions, &Fingerprints) -> Target<Resp>,
+        target: impl FnOnce(&Arc<str>, &CallOptions, &Fingerprint) -> Target<Resp>,
     ) -> Result<CallClient<Req, Resp>, OpenError> {
         if name.is_empty() || name.len() > SERVICE_NAME_BYTES_MAX {
             return Err(OpenError::Name { bytes: name.len() });
         }
-        let fingerprints =
-            Fingerprints::of::<Req, Resp>(options.schema.as_ref()).map_err(OpenError::Type)?;
+        let fingerprint =
+            fingerprint::<Req, Resp>(options.schema.as_ref()).map_err(OpenError::Type)?;
         let service: Arc<str> = name.into();
-        let target = target(&service, &options, &fingerprints);
+        let target = target(&service, &options, &fingerprint);
         let runtime = runtime_of(node);
-        let inner = Arc::new(Inner { service, options, fingerprints, runtime, target });
+        let inner = Arc::new(Inner { service, options, fingerprint, runtime, target });
         Ok(CallClient { inner, timeout: None, types: PhantomData })
     }
 
@@ -174,7 +174,7 @@ where
             Target::Named(named) => {
                 let mut named = locked(named);
                 let chosen =
-                    named.choose(&inner.service, &inner.options, &inner.fingerprints, tried);
+                    named.choose(&inner.service, &inner.options, &inner.fingerprint, tried);
                 let Some((id, line)) = chosen else {
                     let (service, why) = (Arc::clone(&inner.service), named.why_nobody());
                     return Err(CallError::NoProvider { service, why });

@@ -1,17 +1,15 @@
-//! One client of a service: its requests, and the channel for its answers.
+//! One client of a service: its requests, and their answers.
 
 use super::handling::{
     Handler, Later, Outcome, Queued, Stall, Turn, stage_answer, stage_text, unpanicked,
 };
 use super::service::Shared;
-use crate::proto::call::ANSWERS_PREFIX;
 use crate::proto::call::serving::{Cancelled, Key, Refused, Verdict};
 use crate::proto::call::wire::{Kind, Request};
 use crate::sync::locked;
-use chunkcomm::layer::{Expected, Next, Opened, RawReceiver, RawSender, Turn as Budget, open_raw};
-use chunkcomm::{ChannelOptions, SendError};
+use chunkcomm::SendError;
+use chunkcomm::layer::{Expected, Next, Opened, RawReceiver, RawSender, Turn as Budget};
 use chunkcomm_proto::codec;
-use chunkcomm_proto::packet::Lane;
 use serde::de::DeserializeOwned;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -23,7 +21,6 @@ const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
 /// A client's word, its value decoded.
 enum Word<Req> {
-    Hello(u64, Lane),
     Call(u32, Outcome<Req>),
     Cancel(u32),
     /// Not a word of a client.
@@ -44,7 +41,6 @@ impl<Req: DeserializeOwned> Word<Req> {
                 Word::Call(slot, decoded)
             }
             Ok(Request::Cancel { slot }) => Word::Cancel(slot),
-            Ok(Request::Hello { answers, lane }) => Word::Hello(answers, lane),
             Err(_) => Word::Wrong,
         }
     }
@@ -102,14 +98,13 @@ pub(super) async fn serve<Req, H>(
     H: Handler<Req>,
 {
     let service = Arc::clone(&shared.name);
-    let mut rx = match expected.judge(opened, &shared.fingerprints.request).await {
+    let lane = opened.lane();
+    let rx = match expected.judge(opened, &shared.fingerprint).await {
         Ok(rx) => rx,
         Err(error) => return tracing::warn!(%service, ?error, "a client was refused"),
     };
     let client = rx.link().name().to_owned();
-    let Some(tx) = open_answers::<Req, H>(&shared, &mut rx).await else {
-        return tracing::warn!(%service, %client, "a client did not say where answers go");
-    };
+    let tx = rx.open_back(&shared.node, lane, &shared.fingerprint);
     let _leaving = Leaving { shared: Arc::clone(&shared), caller };
     let (stall, budget) = (Stall::new(), Budget::default());
     let mut connection = Connection { shared, caller, rx, tx, stall, budget };
@@ -126,29 +121,6 @@ pub(super) async fn serve<Req, H>(
     }
 }
 
-async fn next_word<Req: DeserializeOwned>(rx: &mut RawReceiver) -> Option<Word<Req>> {
-    loop {
-        if let Some(word) = rx.take_with(Word::of) {
-            return Some(word);
-        }
-        if let Next::Ended(_) = poll_fn(|context| rx.poll_next(context)).await {
-            return None;
-        }
-    }
-}
-
-async fn open_answers<Req, H>(shared: &Shared<Req, H>, rx: &mut RawReceiver) -> Option<RawSender>
-where
-    Req: DeserializeOwned + Send + 'static,
-    H: Handler<Req>,
-{
-    let Some(Word::Hello(answers, lane)) = next_word::<Req>(rx).await else { return None };
-    let name = format!("{ANSWERS_PREFIX}{answers}");
-    let (node, print) = (&shared.node, &shared.fingerprints.answer);
-    let options = ChannelOptions::default().lane(lane);
-    open_raw(node, &rx.link(), &name, &options, print).ok()
-}
-
 impl<Req, H> Connection<Req, H>
 where
     Req: DeserializeOwned + Send + 'static,
@@ -159,7 +131,6 @@ where
             match self.rx.take_with(Word::<Req>::of) {
                 Some(Word::Call(slot, request)) => self.call(slot, request).await?,
                 Some(Word::Cancel(slot)) => self.cancel(slot).await?,
-                Some(Word::Hello(..)) => return Err(Broken::Protocol("it said hello twice")),
                 Some(Word::Wrong) => return Err(Broken::Protocol("it said what is no request")),
                 None => match poll_fn(|context| self.rx.poll_next(context)).await {
                     Next::Ended(_) => return Ok(()),

@@ -59,11 +59,9 @@ pub enum CallError {
     },
     /// The peer cannot be reached: the request was not sent.
     Unreachable(OpenError),
-    /// The two ends have other types of requests, which the refusal names: no request was handled.
+    /// The two ends have other types of requests or answers. The refusal names them, as
+    /// `duplex<request, answer>`. No request was handled.
     Types(Arc<ChannelRefused>),
-    /// The two ends have other types of answers, which the refusal names. Whether the request was
-    /// handled is unknown.
-    AnswerTypes(Arc<ChannelRefused>),
     /// The session ended before an answer came. Whether the request was handled is unknown.
     Link {
         /// The service.
@@ -175,14 +173,6 @@ impl fmt::Display for CallError {
             CallError::Types(refused) => {
                 let ChannelRefused { channel, peer, reason } = &**refused;
                 write!(f, "channel {channel:?} with {peer} was refused: {reason}")
-            }
-            CallError::AnswerTypes(refused) => {
-                let ChannelRefused { channel, peer, reason } = &**refused;
-                write!(
-                    f,
-                    "answers in channel {channel:?} with {peer} were refused: {reason}; whether the \
-                     request was handled is unknown"
-                )
             }
             CallError::Link { service, link, sent } => write!(
                 f,

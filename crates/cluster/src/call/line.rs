@@ -1,7 +1,6 @@
-//! A client's way to one provider: two channels, opened when they are first needed and again
-//! when they were lost, and the calls in flight on them.
+//! A client's way to one provider: a duplex, opened when it is first needed and again when it was
+//! lost, and the calls in flight on it.
 
-use super::Fingerprints;
 use super::callers::Caller;
 use super::error::CallError;
 use super::opening::Reach;
@@ -12,7 +11,7 @@ use crate::report::CallsReport;
 use crate::sync::locked;
 use bytes::Bytes;
 use chunkcomm::error::RefusalReason;
-use chunkcomm::layer::{RawSender, Staged, Waiting, clock, share_last_woken};
+use chunkcomm::layer::{Fingerprint, RawSender, Staged, Waiting, clock, share_last_woken};
 use chunkcomm::{LinkError, SendError};
 use chunkcomm_proto::Time;
 use serde::de::DeserializeOwned;
@@ -25,7 +24,7 @@ use tokio::task::AbortHandle;
 /// Outcome of a call; `None` means that the service confirmed the cancellation of a late call.
 pub(super) type Outcome<Resp> = Result<Resp, Option<CallError>>;
 
-/// The two channels.
+/// The duplex, with its sending end.
 pub(super) struct Up {
     pub(super) tx: RawSender,
     /// Number of the line's opening.
@@ -46,12 +45,12 @@ pub(super) struct State<Resp> {
     failed: Option<CallError>,
 }
 
-/// A client's way to one provider. When the last caller and client are gone, the channels end.
+/// A client's way to one provider. When the last caller and client are gone, the duplex ends.
 pub(super) struct Line<Resp> {
     pub(super) service: Arc<str>,
     pub(super) reach: Box<dyn Reach>,
     pub(super) options: CallOptions,
-    pub(super) fingerprints: Fingerprints,
+    pub(super) fingerprint: Fingerprint,
     pub(super) state: Mutex<State<Resp>>,
     pub(super) opening: tokio::sync::Mutex<()>,
     /// Copy of the machine's count, to be read without its lock.
@@ -70,7 +69,7 @@ impl<Resp> Drop for Line<Resp> {
 pub(super) enum Sent {
     /// Sent, in this slot.
     At(u32),
-    /// Not sent: it must wait for the channels or for room.
+    /// Not sent: it must wait for the duplex or for room.
     Not,
 }
 
@@ -79,13 +78,13 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         service: &Arc<str>,
         reach: Box<dyn Reach>,
         options: &CallOptions,
-        fingerprints: &Fingerprints,
+        fingerprint: &Fingerprint,
     ) -> Arc<Line<Resp>> {
         Arc::new(Line {
             service: Arc::clone(service),
             reach,
             options: options.clone(),
-            fingerprints: fingerprints.clone(),
+            fingerprint: fingerprint.clone(),
             state: Mutex::new(State {
                 calls: Calls::default(),
                 up: None,
@@ -153,7 +152,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         }
     }
 
-    /// Sends a call; may wait for the channels to be opened, and for room.
+    /// Sends a call; may wait for the duplex to be opened, and for room.
     pub(super) async fn send(
         self: &Arc<Self>,
         call: Vec<u8>,
@@ -206,19 +205,6 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
                 self.fail(number, &error);
                 Poll::Ready(Err(Refusal::Ended(error)))
             }
-        }
-    }
-
-    /// Waits until the requests of this opening cannot be sent any more.
-    pub(super) fn poll_failed(&self, number: u64, context: &mut Context<'_>) -> Poll<CallError> {
-        let mut state = locked(&self.state);
-        match &mut state.up {
-            Some(up) if up.number == number => {
-                let failed = std::task::ready!(up.tx.poll_failed(context));
-                drop(state);
-                Poll::Ready(self.cause(failed))
-            }
-            _ => Poll::Ready(self.ended("")),
         }
     }
 

@@ -75,26 +75,16 @@ use chunkcomm::error::TypeRefused;
 use chunkcomm::layer::{Fingerprint, described, runtime};
 use serde::de::DeserializeOwned;
 
-/// Fingerprints of a service's types, compared by the two ends.
-#[derive(Debug, Clone)]
-struct Fingerprints {
-    request: Fingerprint,
-    answer: Fingerprint,
-}
-
-impl Fingerprints {
-    fn of<Req, Resp>(schema: Option<&String>) -> Result<Fingerprints, TypeRefused>
-    where
-        Req: DeserializeOwned,
-        Resp: DeserializeOwned,
-    {
-        let options = ChannelOptions::default();
-        let options = schema.map_or(options.clone(), |schema| options.schema(schema));
-        Ok(Fingerprints {
-            request: described::<Req>(&options)?.in_role("request/1"),
-            answer: described::<Resp>(&options)?.in_role("answer/1"),
-        })
-    }
+/// Returns the fingerprint of a service's types, compared by the two ends.
+fn fingerprint<Req, Resp>(schema: Option<&String>) -> Result<Fingerprint, TypeRefused>
+where
+    Req: DeserializeOwned,
+    Resp: DeserializeOwned,
+{
+    let options = ChannelOptions::default();
+    let options = schema.map_or(options.clone(), |schema| options.schema(schema));
+    let (request, answer) = (described::<Req>(&options)?, described::<Resp>(&options)?);
+    Ok(request.duplex(&answer).in_role("call/1"))
 }
 
 /// The runtime of the tasks that answer and read answers: the current one, else the node's.

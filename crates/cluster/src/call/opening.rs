@@ -1,20 +1,18 @@
-//! How a line opens its two channels.
+//! How a line opens its duplex.
 
 use super::answers::{self, Ending};
 use super::callers::Callers;
 use super::error::CallError;
 use super::line::{Line, Up};
 use super::runtime_of;
-use super::service::channel;
-use crate::proto::call::{ANSWERS_PREFIX, wire};
+use super::service::duplex;
 use crate::sync::locked;
-use chunkcomm::layer::{Expected, Link, Waiting, of, open_raw, share_last_woken};
+use chunkcomm::layer::{Link, of, open_raw_duplex, share_last_woken};
 use chunkcomm::{ChannelOptions, LinkError, OpenError, Peer};
 
 use serde::de::DeserializeOwned;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 /// The way to a provider.
@@ -55,7 +53,7 @@ async fn ended(peer: &Peer) -> LinkError {
 }
 
 impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
-    /// Opens the channels unless they are open. Over an existing session that takes no round trip.
+    /// Opens the duplex unless it is open. Over an existing session that takes no round trip.
     pub(super) async fn open(self: &Arc<Self>) -> Result<(), CallError> {
         let _turn = self.opening.lock().await;
         if locked(&self.state).up.is_some() {
@@ -71,19 +69,12 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
     }
 
     fn open_over(self: &Arc<Self>, peer: &Peer) -> Result<(), LinkError> {
-        static LAST: AtomicU64 = AtomicU64::new(0);
         let (node, lane) = (peer.node(), self.options.lane);
-        // From now on the node has the layer that takes the answers.
+        // From now on the node has the layer that reports calls.
         let callers = of::<Callers>(&node);
-        let (options, print) = (ChannelOptions::default().lane(lane), &self.fingerprints.request);
-        let name = channel(&self.service);
-        let mut tx = open_raw(&node, &Link::of(peer), &name, &options, print)?;
-        let channel = LAST.fetch_add(1, Ordering::Relaxed);
-        let answers = format!("{ANSWERS_PREFIX}{channel}");
-        let expected = Expected::begin(&node, answers.clone());
-        let expected = expected.expect("its number was never used before");
-        // A new ring has room; a refused client learns of the refusal from its first call.
-        let _ = tx.stage_waiting(&Waiting::Slice(&wire::hello(channel, lane)));
+        let (options, print) = (ChannelOptions::default().lane(lane), &self.fingerprint);
+        let name = duplex(&self.service);
+        let (tx, rx) = open_raw_duplex(&node, &Link::of(peer), &name, &options, print)?;
         let mut state = locked(&self.state);
         state.openings += 1;
         let number = state.openings;
@@ -95,10 +86,8 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
             callers.add(line);
         }
         // Without the lock: on a runtime that is shutting down the task ends at once.
-        let ending =
-            Ending { line: Arc::downgrade(self), number, answers, expected, node: node.clone() };
-        let print = self.fingerprints.answer.clone();
-        let reading = runtime_of(&node).spawn(answers::read(ending, peer.clone(), print));
+        let ending = Ending { line: Arc::downgrade(self), number, node: node.clone() };
+        let reading = runtime_of(&node).spawn(answers::read(ending, peer.clone(), rx));
         share_last_woken();
         match &mut locked(&self.state).up {
             Some(up) if up.number == number => up.reading = Some(reading.abort_handle()),

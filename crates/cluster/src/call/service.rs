@@ -5,12 +5,12 @@ use super::connection::serve;
 use super::error::{ServeError, ServiceCloseError};
 use super::handling::{Handler, Launching, Queued};
 use super::options::ServiceOptions;
-use super::{Fingerprints, runtime_of};
+use super::{fingerprint, runtime_of};
 use crate::proto::call::serving::Serving;
-use crate::proto::call::{REQUESTS_PREFIX, SERVICE_NAME_BYTES_MAX};
+use crate::proto::call::{CALLS_PREFIX, SERVICE_NAME_BYTES_MAX};
 use crate::sync::locked;
 use chunkcomm::Node;
-use chunkcomm::layer::{Expected, clock, of, runtime, share_last_woken};
+use chunkcomm::layer::{Expected, Fingerprint, clock, of, runtime, share_last_woken};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -26,7 +26,7 @@ pub(super) struct Shared<Req, H> {
     pub(super) name: Arc<str>,
     pub(super) node: Node,
     pub(super) runtime: Handle,
-    pub(super) fingerprints: Fingerprints,
+    pub(super) fingerprint: Fingerprint,
     pub(super) handler: H,
     pub(super) parallel: bool,
     pub(super) serving: Mutex<Serving<Queued<Req>, AbortHandle>>,
@@ -129,10 +129,10 @@ where
     if name.is_empty() || name.len() > SERVICE_NAME_BYTES_MAX {
         return Err(ServeError::Name { bytes: name.len() });
     }
-    let fingerprints = Fingerprints::of::<Req, Resp>(schema.as_ref()).map_err(ServeError::Type)?;
+    let fingerprint = fingerprint::<Req, Resp>(schema.as_ref()).map_err(ServeError::Type)?;
     // From now on the node has the layer that holds the requests.
     let _callers = of::<Callers>(node);
-    let Some(expected) = Expected::begin(node, channel(name)) else {
+    let Some(expected) = Expected::begin(node, duplex(name)) else {
         return Err(ServeError::Taken { name: name.to_owned() });
     };
     let (name, expected): (Arc<str>, _) = (name.into(), Arc::new(expected));
@@ -140,7 +140,7 @@ where
         name: Arc::clone(&name),
         node: node.clone(),
         runtime: runtime_of(node),
-        fingerprints,
+        fingerprint,
         handler,
         parallel,
         serving: Mutex::new(Serving::new(at_once, waiting)),
@@ -155,9 +155,9 @@ where
     Ok(Service { name, node, served, stop, accepting, withdraw: None, expected: Some(expected) })
 }
 
-/// The name of the channels that carry requests to a service.
-pub(super) fn channel(service: &str) -> String {
-    format!("{REQUESTS_PREFIX}{service}")
+/// The name of the duplexes that carry requests to a service, and its answers.
+pub(super) fn duplex(service: &str) -> String {
+    format!("{CALLS_PREFIX}{service}")
 }
 
 /// Takes clients until the service stops, then waits for the present ones. Dropped, it drops them.

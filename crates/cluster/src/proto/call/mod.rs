@@ -1,9 +1,8 @@
-//! Calls: a request goes one way over a channel, its answer comes back over
-//! another. Three pure machines and the words between them.
+//! Calls: a request goes there over a duplex, its answer comes back. Three pure machines and the
+//! words between them.
 //!
 //! ```text
 //!   client                                          service
-//!     Hello(number of the answers' channel) ──────▶ opens that channel
 //!     Call(slot, request) ────────────────────────▶ runs, waits, or is refused
 //!     Cancel(slot) ───────────────────────────────▶ its handler is dropped
 //!     ◀──────────────────────── answer(slot, ...)   one to each call, also to cancelled ones
@@ -23,15 +22,12 @@ pub mod serving;
 mod tests;
 pub mod wire;
 
-/// Prefix of the channels that carry requests; the service's name follows.
-pub const REQUESTS_PREFIX: &str = "\0chunkcomm.req/";
-
-/// Prefix of the channels that carry answers; a number of the client's follows.
-pub const ANSWERS_PREFIX: &str = "\0chunkcomm.ans/";
+/// Prefix of the duplexes that carry requests and answers; the service's name follows.
+pub const CALLS_PREFIX: &str = "\0chunkcomm.rpc/";
 
 /// Longest name of a service, in bytes.
 pub const SERVICE_NAME_BYTES_MAX: usize =
-    chunkcomm_proto::limits::CHANNEL_NAME_BYTES_MAX - REQUESTS_PREFIX.len();
+    chunkcomm_proto::limits::CHANNEL_NAME_BYTES_MAX - CALLS_PREFIX.len();
 
 /// Calls in flight between a client and one provider, at most. More are a program that forgot to
 /// wait.
@@ -50,7 +46,7 @@ pub const WAITING_DEFAULT: usize = 4096;
 /// Whether this channel carries calls. Such names are not for users.
 #[must_use]
 pub fn is_reserved(channel: &str) -> bool {
-    channel.starts_with(REQUESTS_PREFIX) || channel.starts_with(ANSWERS_PREFIX)
+    channel.starts_with(CALLS_PREFIX)
 }
 
 /// Cuts `text` to the part that is sent.

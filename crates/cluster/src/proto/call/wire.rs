@@ -6,13 +6,11 @@
 //!
 //! The set of words depends on the version that the link agreed on.
 
-use chunkcomm_proto::packet::Lane;
 use std::fmt;
 
 /// Bytes before the value of a request or an answer.
 pub const HEAD_BYTES: usize = 5;
 
-const HELLO: u8 = 0;
 const CALL: u8 = 1;
 const CANCEL: u8 = 2;
 
@@ -33,13 +31,6 @@ impl std::error::Error for WireError {}
 /// Word of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// The first word: the channel for answers, and its lane.
-    Hello {
-        /// The number in the name of the answers' channel.
-        answers: u64,
-        /// The lane of that channel.
-        lane: Lane,
-    },
     /// A call.
     Call {
         /// The client's number of the call.
@@ -58,16 +49,6 @@ pub enum Request<'a> {
 #[must_use]
 pub fn call_head(slot: u32) -> (u8, u32) {
     (CALL, slot)
-}
-
-/// The bytes of a hello.
-#[must_use]
-pub fn hello(answers: u64, lane: Lane) -> [u8; HEAD_BYTES + 9] {
-    let mut bytes = [0; HEAD_BYTES + 9];
-    bytes[0] = HELLO;
-    bytes[HEAD_BYTES..HEAD_BYTES + 8].copy_from_slice(&answers.to_le_bytes());
-    bytes[HEAD_BYTES + 8] = u8::from(lane == Lane::Express);
-    bytes
 }
 
 /// The bytes of a cancellation.
@@ -107,10 +88,6 @@ impl<'a> Request<'a> {
         match (kind, rest) {
             (CALL, value) => Ok(Request::Call { slot, value }),
             (CANCEL, []) => Ok(Request::Cancel { slot }),
-            (HELLO, [answers @ .., lane @ (0 | 1)]) => Ok(Request::Hello {
-                answers: u64::from_le_bytes(answers.try_into().map_err(|_| WireError)?),
-                lane: if *lane == 1 { Lane::Express } else { Lane::Bulk },
-            }),
             _ => Err(WireError),
         }
     }
