@@ -53,7 +53,7 @@ impl Node {
         let _ = clock::within(&self.shared.runtime, left, closed).await;
         self.shared.table.add_unstored(&logs);
         // Until now peers that were cut off could come back.
-        for task in &self.shared.tasks {
+        for task in locked(&self.shared.tasks).iter() {
             task.abort();
         }
         self.shared.table.tell_losses()
@@ -62,7 +62,7 @@ impl Node {
 
 impl Drop for NodeShared {
     fn drop(&mut self) {
-        for task in &self.tasks {
+        for task in locked(&self.tasks).iter() {
             task.abort();
         }
         self.table.close();

@@ -90,7 +90,7 @@ pub(crate) struct NodeShared {
     board: SharedBoard,
     addresses: Vec<Address>,
     home: Home,
-    tasks: Vec<tokio::task::AbortHandle>,
+    tasks: Mutex<Vec<tokio::task::AbortHandle>>,
     /// The spinner of a node that polls busily, until it closes.
     spinner: Mutex<Option<Arc<Spinner>>>,
     local: tokio::sync::Mutex<Option<Arc<LinkShared>>>,

@@ -45,6 +45,29 @@ fn a_peer_that_starts_a_little_later_is_reached() {
     });
 }
 
+/// Dialled in every moment of its beginning, a node goes on to accept.
+#[test]
+fn a_node_that_is_dialled_while_it_is_built_accepts() {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(4).enable_all();
+    runtime.build().unwrap().block_on(async {
+        for round in 0..300 {
+            let (address, b) = (memory(), node().await);
+            let dialled = address.clone();
+            let dialling = tokio::spawn(async move {
+                // Without rests.
+                while b.connect_within(&dialled, Duration::ZERO).await.is_err() {}
+            });
+            tokio::task::yield_now().await;
+            let a = Node::builder().listen(address.clone()).build().await.unwrap();
+            let reached = node().await.connect_within(&address, Duration::from_secs(5)).await;
+            assert!(reached.is_ok(), "round {round}: {}", reached.unwrap_err());
+            limited(dialling).await.unwrap();
+            drop(a);
+        }
+    });
+}
+
 #[test]
 fn a_connection_that_is_cut_within_the_hello_is_dialled_again() {
     on_both(|| async {

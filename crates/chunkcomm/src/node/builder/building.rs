@@ -17,6 +17,7 @@ use crate::credential::Credential;
 use crate::driver::buffers::Buffers;
 use crate::driver::cycles::node_of;
 use crate::driver::entropy;
+use crate::driver::wakers::locked;
 use crate::error::NodeError;
 use crate::portable::portable_only;
 use crate::proto::cycle::Board;
@@ -101,10 +102,6 @@ impl NodeBuilder {
         let spinner = spinner.map_err(system)?;
         let addresses = listeners.iter().map(|listener| listener.address()).collect();
         let shared = Arc::new_cyclic(|node: &Weak<NodeShared>| {
-            let mut tasks: Vec<_> = listeners
-                .into_iter()
-                .map(|listener| runtime.spawn(accept_loop(listener, node.clone())).abort_handle())
-                .collect();
             if let Some(spinner) = &spinner {
                 runtime.spawn(spin(Arc::downgrade(spinner)));
             }
@@ -116,8 +113,8 @@ impl NodeBuilder {
             let table = AcceptTable::new(Arc::clone(&layers), Arc::clone(&holds), warnings);
             let table = Arc::new(table);
             let speaks = speak_of_unaccepted(Arc::downgrade(&table), Arc::clone(&waits), holds);
-            tasks.push(runtime.spawn(speaks).abort_handle());
-            tasks.push(runtime.spawn(until_the_runtime_ends(&table)).abort_handle());
+            let speaking = runtime.spawn(speaks).abort_handle();
+            let ending = runtime.spawn(until_the_runtime_ends(&table)).abort_handle();
             if let Some(thread) = &io_thread {
                 thread.watch(&table);
             }
@@ -132,7 +129,7 @@ impl NodeBuilder {
                 board: Arc::new(Mutex::new(board)),
                 addresses,
                 home,
-                tasks,
+                tasks: Mutex::new(vec![speaking, ending]),
                 spinner: Mutex::new(spinner),
                 local: tokio::sync::Mutex::new(None),
                 layers,
@@ -140,6 +137,11 @@ impl NodeBuilder {
                 _io_thread: io_thread,
             }
         });
+        // Only now: a connection that comes earlier would find no node, as if the node were gone.
+        let accepting = listeners.into_iter().map(|listener| {
+            shared.runtime.spawn(accept_loop(listener, Arc::downgrade(&shared))).abort_handle()
+        });
+        locked(&shared.tasks).extend(accepting);
         Ok(Node { shared })
     }
 
