@@ -18,19 +18,18 @@ pub mod node;
 pub mod processes;
 pub mod protocol;
 pub mod proxy;
-pub mod random;
 pub mod resumes;
 pub mod slow;
 pub mod stop;
 
 use std::time::Duration;
 
+use chunkcomm_proto::random::Random;
 use serde_json::Value;
 
 use self::processes::Process;
 use self::protocol::{Collected, Outcome, Work};
 use self::proxy::{Direction, Proxy};
-use self::random::Random;
 use crate::failure::{Doing, Failure};
 use crate::harness::near::Setting;
 use crate::harness::protocol::Place;
@@ -62,6 +61,11 @@ impl Lab {
             core: 0,
         };
         Self { place, dead, late_max, seed, random: Random::new(seed) }
+    }
+
+    /// Returns a random time between zero and twice `mean`.
+    fn about(&mut self, mean: Duration) -> Duration {
+        Duration::from_nanos(self.random.below(2 * mean.as_nanos() as u64 + 1))
     }
 
     /// Returns the longest time until stopped work, or work of a dead session, ends; after that it

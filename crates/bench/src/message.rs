@@ -7,10 +7,9 @@
 use std::cell::Cell;
 use std::fmt;
 
+use chunkcomm_proto::random::Random;
 use serde::de::{DeserializeOwned, Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use crate::lab::random::Random;
 
 /// Least bytes of a message: room for a sequence number with its check byte.
 pub const MESSAGE_BYTES_MIN: usize = 8;
@@ -196,7 +195,7 @@ impl Message for Record {
 
     fn fill(&mut self, sequence: u64, mut random: Random) {
         self.stamp(sequence);
-        self.value ^= random.draw() & NUMBER_MASK;
+        self.value ^= random.next_u64() & NUMBER_MASK;
     }
 
     fn sequence(&self) -> u64 {

@@ -9,7 +9,7 @@ use super::proc;
 use chunkcomm::codec::encode_into_vec;
 use chunkcomm::{BytesSender, Node};
 use chunkcomm_farm::{Farm, FarmBuilder, Loss, Model, Prefetch, RunError, StartError};
-use chunkcomm_testkit::random::Random;
+use chunkcomm_testkit::random::seeded;
 use chunkcomm_tests::farm_tasks::Functions;
 use rustix::process::Signal;
 use serde::Serialize;
@@ -56,7 +56,7 @@ async fn whole_life(builder: FarmBuilder, functions: &Functions, victims: impl F
 
 #[tokio::test]
 async fn workers_killed_at_any_moment_are_named_with_the_signal() {
-    let mut random = Random::seeded(15);
+    let mut random = seeded(15);
     for round in 0..40 {
         let mark = format!("{}-{round}", std::process::id());
         let (builder, functions) = builder();

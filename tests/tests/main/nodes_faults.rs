@@ -4,7 +4,7 @@
 
 use super::nodes::{PROGRAM, free_address};
 use super::proc;
-use chunkcomm_testkit::random::Random;
+use chunkcomm_testkit::random::seeded;
 use rustix::process::Signal;
 use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt as _;
@@ -85,7 +85,7 @@ pub(crate) const SHORT: [&str; 4] = ["--round-trips", "20", "--mebibytes", "1"];
 #[test]
 fn a_copy_or_its_parent_killed_at_any_moment_leaves_nobody() {
     let whole = undisturbed(&SHORT);
-    let mut random = Random::seeded(seed());
+    let mut random = seeded(seed());
     for round in 0..24 {
         let token = token(format!("copies-{round}"));
         let delay = whole.mul_f64(random.below(1200) as f64 / 1000.0);
@@ -130,7 +130,7 @@ fn undisturbed_alone() -> Duration {
 fn a_node_of_its_own_killed_at_any_moment_is_missed_by_the_others() {
     let whole = undisturbed_alone();
     let seed = seed();
-    let mut random = Random::seeded(seed);
+    let mut random = seeded(seed);
     for round in 0..12 {
         let token = token(format!("alone-{round}"));
         let delay = whole.mul_f64(random.below(1200) as f64 / 1000.0);

@@ -5,7 +5,7 @@
 use super::nodes::{PROGRAM, waited};
 use super::nodes_faults::{SHORT, TOKEN, end_of, seed, token, wait_until_nobody_has};
 use super::proc;
-use chunkcomm_testkit::random::Random;
+use chunkcomm_testkit::random::seeded;
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -213,7 +213,7 @@ fn who_is_killed_at_any_moment_leaves_nobody() {
     assert!(status.success(), "{told}");
     let whole = begun.elapsed();
     let seed = seed();
-    let mut random = Random::seeded(seed);
+    let mut random = seeded(seed);
     for round in 0..24 {
         let lab = Lab::new(&format!("killed-{round}"), &hosts).with(READY.0, READY.1);
         let delay = whole.mul_f64(random.below(1200) as f64 / 1000.0);

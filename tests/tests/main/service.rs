@@ -4,7 +4,7 @@
 use super::example::Example;
 use super::proc;
 use chunkcomm_testkit::own_host;
-use chunkcomm_testkit::random::Random;
+use chunkcomm_testkit::random::seeded;
 use rustix::process::Signal;
 use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
@@ -115,7 +115,7 @@ fn stored(file: &Path) -> u64 {
 
 #[test]
 fn every_line_is_stored_once_though_both_sides_are_killed() {
-    let mut random = Random::seeded(51);
+    let mut random = seeded(51);
     let file = file("restarts");
     let (mut collecting, to) = collector(&format!("{}:0", own_host()), &file);
     let log = Log { begun: Instant::now(), done: Arc::default() };

@@ -1,8 +1,9 @@
 //! Content of the lab's messages, and the receiver's checks: every byte, and the times between
 //! messages.
 
+use chunkcomm_proto::random::Random;
+
 use super::protocol::{Fault, Silence};
-use super::random::Random;
 use crate::message::Message;
 
 /// Shortest silence that is noted: 200 us. Shorter ones are the machine's own pauses.
@@ -19,14 +20,14 @@ pub struct Contents(u64);
 impl Contents {
     /// Returns the contents of the messages of `channel`.
     pub fn of(seed: u64, channel: &str) -> Self {
-        let draw = |seed, byte| Random::new(seed ^ u64::from(byte)).draw();
+        let draw = |seed, byte| Random::new(seed ^ u64::from(byte)).next_u64();
         Self(channel.bytes().fold(seed, draw))
     }
 
     /// Fills `message` with the contents of this number.
     pub fn fill<M: Message>(self, message: &mut M, sequence: u64) {
         // Neighbouring states of the generator would give the same numbers, shifted by one.
-        let start = Random::new(self.0 ^ sequence).draw();
+        let start = Random::new(self.0 ^ sequence).next_u64();
         message.fill(sequence, Random::new(start));
     }
 }

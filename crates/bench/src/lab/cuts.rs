@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chunkcomm_proto::random::Random;
 use clap::ValueEnum;
 
 use super::checks::{longest_ns, next_message_ns};
@@ -142,7 +143,7 @@ impl Cutting<'_> {
             if left == 0 {
                 return true;
             }
-            tokio::time::sleep(self.lab.random.about(self.plan.every)).await;
+            tokio::time::sleep(self.lab.about(self.plan.every)).await;
             self.arm_openings(left - 1);
             self.strike(&wire).await;
         }
@@ -171,8 +172,8 @@ impl Cutting<'_> {
             return;
         }
         let mut armed = Vec::new();
-        while armed.len() < left && random.once_in(OPENING_CUT_ONCE_IN) {
-            let way = random.one_of(&[Direction::Forth, Direction::Back]);
+        while armed.len() < left && random.one_in(OPENING_CUT_ONCE_IN) {
+            let way = random.pick(&[Direction::Forth, Direction::Back]);
             let how = cut(self.plan.how, random).unwrap_or(Cut::Reset);
             armed.push(Conducts::cut_at(way, random.below(OPENING_BYTES), how));
         }
@@ -184,7 +185,7 @@ impl Cutting<'_> {
         let random = &mut self.lab.random;
         let Some(how) = cut(self.plan.how, random) else {
             match self.plan.how {
-                How::OneWay => wire.swallow(&[random.one_of(&[Direction::Forth, Direction::Back])]),
+                How::OneWay => wire.swallow(&[random.pick(&[Direction::Forth, Direction::Back])]),
                 How::Stall => wire.stall(),
                 _ => wire.swallow(&[Direction::Forth, Direction::Back]),
             }
@@ -200,7 +201,7 @@ impl Cutting<'_> {
                 wire.cut_after(against, random.below(AGAINST_BYTES), how);
             }
             _ => {
-                let along = random.one_of(self.plan.flow.directions());
+                let along = random.pick(self.plan.flow.directions());
                 wire.cut_after(along, random.below(FORTH_BYTES), how);
             }
         }
@@ -213,9 +214,9 @@ impl Cutting<'_> {
     }
 }
 
-fn cut(how: How, random: &mut super::random::Random) -> Option<Cut> {
+fn cut(how: How, random: &mut Random) -> Option<Cut> {
     match how {
-        How::Mixed => Some(random.one_of(&[Cut::Reset, Cut::Close, Cut::HalfOpen])),
+        How::Mixed => Some(random.pick(&[Cut::Reset, Cut::Close, Cut::HalfOpen])),
         How::Reset => Some(Cut::Reset),
         How::Close => Some(Cut::Close),
         How::HalfOpen => Some(Cut::HalfOpen),

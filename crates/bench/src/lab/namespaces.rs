@@ -86,10 +86,10 @@ pub async fn run(
     pair.begin(&[Direction::Forth], plan.bytes).await?;
     let mut resumes = Vec::new();
     for index in 0..plan.faults {
-        tokio::time::sleep(lab.random.about(plan.every)).await;
+        tokio::time::sleep(lab.about(plan.every)).await;
         // The kinds in turn, each time shifted by 0 or 1 by the seed.
         let fault = FAULTS[(index + lab.random.below(2) as usize) % FAULTS.len()];
-        let outage = lab.random.about(plan.outage);
+        let outage = lab.about(plan.outage);
         net.apply(fault, outage).await?;
         let limit = lab.dead + lab.late_max;
         let Some(gap) = goes_on(&mut pair, limit).await? else {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use chunkcomm::channel::Landing;
 use chunkcomm::{BytesSender, Node, RecvError, SendError};
 use chunkcomm_testkit::proxy::Proxy;
-use chunkcomm_testkit::random::Random;
+use chunkcomm_testkit::random::seeded;
 use chunkcomm_testkit::{at_last, limited, memory, on_both, pair, pair_of};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -205,11 +205,11 @@ fn a_receiver_that_closed_takes_all_that_is_acknowledged_and_no_more() {
         let proxied = Proxy::before(&pair.a).await;
         let through = Node::builder().build().await.unwrap();
         let peer = through.connect(&proxied.address).await.unwrap();
-        let mut random = Random::seeded(5);
+        let mut random = seeded(5);
         let mut given_up = 0;
         // Small messages, some in fragments, some that wait for the memory of the link.
         for sizes in [[16; 3], [16, 30_000, 100], [900_000, 16, 400_000]].repeat(8) {
-            let name = format!("{}", random.draw());
+            let name = format!("{}", random.next_u64());
             let sender = through.open_bytes(&peer, &name).await.unwrap();
             let sending = tokio::spawn(send_until_stopped(sender, sizes));
             let (_, mut receiver) = limited(pair.a.accept_bytes(&name)).await.unwrap();

@@ -3,7 +3,7 @@
 #[cfg(feature = "tls")]
 use chunkcomm::{Address, Credential, Node, NodeBuilder, Receiver};
 use chunkcomm_testkit::proxy::Proxy;
-use chunkcomm_testkit::random::Random;
+use chunkcomm_testkit::random::{Random, seeded};
 use chunkcomm_testkit::{NEVER, itself, limited, on_one_thread, tcp, until};
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -65,7 +65,7 @@ fn the_process_that_closes() {
     let address: Address = words.next().unwrap().parse().unwrap();
     let how = words.next().unwrap();
     let (_, end) = ENDS.iter().find(|(name, _)| *name == how).unwrap();
-    let mut random = Random::seeded(words.next().unwrap().parse().unwrap());
+    let mut random = seeded(words.next().unwrap().parse().unwrap());
     let messages = messages(&mut random);
     // One process in three has hardly any time to close.
     let deadline = match random.below(3) {
@@ -125,7 +125,7 @@ async fn lose(proxy: Proxy, came: Arc<Mutex<Vec<Message>>>, at: usize) {
 /// Runs processes that close and end, one after the other.
 fn all_arrives(settings: impl FnOnce() -> NodeBuilder, configure: impl Fn(&mut Command)) {
     let seed = std::env::var(SEED).map_or(5, |text| text.parse().unwrap());
-    let mut random = Random::seeded(seed);
+    let mut random = seeded(seed);
     on_one_thread(async {
         let node = settings().listen(tcp()).build().await.unwrap();
         let proxy = Proxy::before(&node).await;
@@ -133,7 +133,7 @@ fn all_arrives(settings: impl FnOnce() -> NodeBuilder, configure: impl Fn(&mut C
         let (mut in_part, mut lost) = (0, 0);
         for round in 0..ROUNDS {
             for (how, _) in ENDS {
-                let seed = random.draw() >> 1;
+                let seed = random.next_u64() >> 1;
                 let mut child = itself("exits::the_process_that_closes");
                 // The proxy may still swallow from the round before.
                 proxy.swallow(false);
@@ -145,7 +145,7 @@ fn all_arrives(settings: impl FnOnce() -> NodeBuilder, configure: impl Fn(&mut C
                 let (_, receiver) = limited(node.accept("closed")).await.unwrap();
                 let came = Arc::default();
                 let keeping = tokio::spawn(keep(receiver, Arc::clone(&came)));
-                let sent = messages(&mut Random::seeded(seed));
+                let sent = messages(&mut seeded(seed));
                 let at = random.below(sent.len() as u64 + 1) as usize;
                 let losing = tokio::spawn(lose(proxy.clone(), Arc::clone(&came), at));
                 let output = limited(ended).await.unwrap().unwrap();

@@ -5,7 +5,7 @@ use chunkcomm::{
     AcceptError, Address, ChannelOptions, CloseError, Node, Receiver, Redelivery, SendError,
     Sender, TrySendError,
 };
-use chunkcomm_testkit::random::Random;
+use chunkcomm_testkit::random::seeded;
 use chunkcomm_testkit::{limited, on_both, on_one_thread, own_host, pair, until};
 use std::time::Duration;
 
@@ -141,7 +141,7 @@ fn message(number: u64) -> (u64, Vec<u8>) {
 #[test]
 fn every_message_is_settled_though_its_collector_is_killed() {
     on_both(|| async {
-        let mut random = Random::seeded(15);
+        let mut random = seeded(15);
         let mut collector = Collector::first().await;
         let address = collector.node().addresses()[0].clone();
         let service = Node::builder().name("service").build().await.unwrap();

@@ -2,7 +2,7 @@
 
 use chunkcomm::error::LogCause;
 use chunkcomm::{Address, Fsync, Node, OpenError, Receiver, Redelivery, SendError, Sender};
-use chunkcomm_testkit::random::Random;
+use chunkcomm_testkit::random::seeded;
 use chunkcomm_testkit::{limited, on_both, on_one_thread, own_host, until};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -157,7 +157,7 @@ fn sender_that_is_killed() {
 #[test]
 fn a_sender_that_is_killed_loses_nothing_that_it_stored() {
     on_one_thread(async {
-        let mut random = Random::seeded(31);
+        let mut random = seeded(31);
         let log = directory("killed");
         let a = collector(&anywhere()).await;
         let count = 3000;

@@ -5,7 +5,7 @@ use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Header, Item, Lane};
 use chunkcomm::proto::resume::{Kind, Resume};
 use chunkcomm::{Node, NodeBuilder, SendError, Sender};
 use chunkcomm_testkit::proxy::Proxy;
-use chunkcomm_testkit::random::Random;
+use chunkcomm_testkit::random::seeded;
 use chunkcomm_testkit::raw::{RawPeer, again, socket_address};
 use chunkcomm_testkit::{NEVER, Pair, limited, on_both, on_one_thread, tcp, until};
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn a_stream_survives_cuts_at_any_byte_in_both_directions() {
         let (pair, proxy) = apart(Node::builder(), Node::builder()).await;
         let (mut there, mut from_b) = pair.channel::<(u64, Vec<u8>)>("there").await;
         let (mut back, mut from_a) = pair.back::<u64>("back").await;
-        let mut random = Random::seeded(11);
+        let mut random = seeded(11);
         let sizes: Vec<usize> = (0..400)
             .map(|at| if at % 40 == 7 { 600_000 } else { random.below(2000) as usize })
             .collect();
@@ -51,7 +51,7 @@ fn a_stream_survives_cuts_at_any_byte_in_both_directions() {
             back.sync().await.unwrap();
         });
         let cutting = tokio::spawn(async move {
-            let mut random = Random::seeded(12);
+            let mut random = seeded(12);
             for _ in 0..25 {
                 let until_bytes = proxy.passed() + random.below(200_000);
                 let patience = std::time::Instant::now();
@@ -244,7 +244,7 @@ fn a_packet_that_broke_off_goes_on_where_it_did() {
         packet.splice(..0, header.encode());
         let mut raw = RawPeer::connect(&node).await;
         let mut attempt = 1;
-        let mut random = Random::seeded(3);
+        let mut random = seeded(3);
         let mut sent = 0;
         while sent < packet.len() {
             // Each time a little more of the packet comes.

@@ -1,7 +1,7 @@
 //! Streams of messages, over every transport, on both runtimes.
 
 use chunkcomm::{Address, Node};
-use chunkcomm_testkit::random::Random;
+use chunkcomm_testkit::random::seeded;
 use chunkcomm_testkit::{all, limited, memory, on_both, on_one_thread, pair_of, tcp};
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ fn many_at_once_of_any_lengths_arrive_in_order() {
     on_both(|| async {
         let pair = pair_of(tcp(), Node::builder(), Node::builder()).await;
         let mut sender = pair.b.open::<Vec<u8>>(&pair.peer, "lengths").await.unwrap();
-        let mut random = Random::seeded(11);
+        let mut random = seeded(11);
         let mut values = Vec::new();
         while values.len() < 20_000 {
             let alike = 1 + random.below(300) as usize;

@@ -12,7 +12,7 @@ use chunkcomm::proto::packet::{
 };
 use chunkcomm::proto::session::SequenceError;
 use chunkcomm::{BytesReceiver, LinkError, Node, Peer, RecvError, SendError, Sender, TryRecvError};
-use chunkcomm_testkit::random::Random;
+use chunkcomm_testkit::random::{Random, seeded};
 use chunkcomm_testkit::raw::{RawPeer, run_of};
 use chunkcomm_testkit::{Pair, limited, on_both, on_one_thread, pair};
 use tokio::net::TcpListener;
@@ -465,7 +465,7 @@ fn data_after_the_end_of_a_channel() {
 fn honest_bytes_arrive_however_they_are_cut() {
     on_one_thread(async {
         for seed in 1..4 {
-            let mut random = Random::seeded(seed);
+            let mut random = seeded(seed);
             let mut scene = Scene::new().await;
             let mut bytes = Vec::new();
             let mut expected = Vec::new();
@@ -499,7 +499,7 @@ fn honest_bytes_arrive_however_they_are_cut() {
 }
 
 fn random_bytes(random: &mut Random, count: usize) -> Vec<u8> {
-    (0..count).map(|_| random.draw() as u8).collect()
+    (0..count).map(|_| random.next_u64() as u8).collect()
 }
 
 fn random_size(sequence: u64) -> usize {
@@ -511,7 +511,7 @@ fn random_bytes_end_a_session_in_order() {
     on_one_thread(async {
         let pair = pair().await;
         for seed in 1..40 {
-            let mut random = Random::seeded(seed);
+            let mut random = seeded(seed);
             let mut raw = RawPeer::connect(&pair.a).await;
             raw.open(1, "random").await;
             let (peer, mut receiver) = limited(pair.a.accept_bytes("random")).await.unwrap();

@@ -6,7 +6,7 @@ use chunkcomm_cluster::call::{CallOptions, ServeError, ServiceOptions};
 use chunkcomm_cluster::proto::call::CALLS_PREFIX;
 use chunkcomm_cluster::{CallClient, CallError, NodeExt, Service};
 use chunkcomm_testkit::proxy::Proxy;
-use chunkcomm_testkit::random::Random;
+use chunkcomm_testkit::random::seeded;
 use chunkcomm_testkit::{
     NEVER, Pair, announced, cancelled, limited, memory, on_both, on_one_thread, pair, pair_of, tcp,
     until,
@@ -82,7 +82,7 @@ fn every_caller_gets_its_own_answer_whatever_their_order_and_size() {
             });
             let _service = service.unwrap();
             let client = client::<(u64, String), (String, u64)>(&pair, "turn");
-            let mut random = Random::seeded(11);
+            let mut random = seeded(11);
             let mut calls = tokio::task::JoinSet::new();
             for number in 0..400 {
                 let bytes = [0, 10, 300, 9_000, 70_000][random.below(5) as usize];
@@ -334,7 +334,7 @@ fn a_call_may_be_dropped_at_every_await() {
             }
         });
         let service = service.unwrap();
-        let mut random = Random::seeded(5);
+        let mut random = seeded(5);
         for round in 0..60 {
             // A new client opens its channels; that is cancelled as well.
             let client = client::<String, String>(&pair, "slow").timeout(LONG);
