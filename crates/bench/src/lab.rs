@@ -5,7 +5,7 @@
 //! times. The machine's reaction does not follow from it: two runs of a seed are alike, but not the
 //! same.
 //!
-//! Reading order: [`proxy`] (faults of connections), [`node`] and [`processes`] (both sides of a
+//! Reading order: [`chunkcomm_testkit::proxy`] (faults of connections), [`node`] and [`processes`] (both sides of a
 //! node process), [`checks`] (a receiver's checks), then the scenarios: [`cuts`], [`stop`],
 //! [`resumes`], [`idle_links`], [`slow`], [`corrupt`], [`namespaces`].
 
@@ -17,7 +17,6 @@ pub mod namespaces;
 pub mod node;
 pub mod processes;
 pub mod protocol;
-pub mod proxy;
 pub mod resumes;
 pub mod slow;
 pub mod stop;
@@ -25,11 +24,11 @@ pub mod stop;
 use std::time::Duration;
 
 use chunkcomm_proto::random::Random;
+use chunkcomm_testkit::proxy::{Direction, Proxy};
 use serde_json::Value;
 
 use self::processes::Process;
 use self::protocol::{Collected, Outcome, Work};
-use self::proxy::{Direction, Proxy};
 use crate::failure::{Doing, Failure};
 use crate::harness::near::Setting;
 use crate::harness::protocol::Place;
@@ -91,7 +90,7 @@ impl Lab {
         let mut acceptor = Process::start(self, 1).await?;
         let target = acceptor.listen().await?;
         let proxy = Proxy::start_apart(target, delay).doing("starting the proxy")?;
-        let (dialled, met) = tokio::join!(dialler.dial(1, proxy.address()), acceptor.meet(1));
+        let (dialled, met) = tokio::join!(dialler.dial(1, &proxy.address), acceptor.meet(1));
         dialled.and(met)?;
         Ok(Pair { dialler, acceptor, proxy, ended: self.ended() })
     }

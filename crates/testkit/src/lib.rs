@@ -9,6 +9,7 @@ mod ports;
 pub mod proxy;
 pub mod random;
 pub mod raw;
+#[cfg(feature = "paused-clock")]
 pub mod still;
 mod waiting;
 

@@ -29,7 +29,12 @@ pub fn good_hello() -> Hello {
 
 /// Returns the address at which a node listens, for a plain socket.
 pub fn socket_address(node: &Node) -> SocketAddr {
-    match &node.addresses()[0] {
+    socket_of(&node.addresses()[0])
+}
+
+/// Returns an address for a plain socket.
+pub fn socket_of(address: &Address) -> SocketAddr {
+    match address {
         Address::Tcp { host, port } => SocketAddr::new(host.parse().unwrap(), *port),
         other => panic!("{other} is not a socket's"),
     }

@@ -1,6 +1,7 @@
 //! Services of the operating system: clock, cores, memory, switches.
 
 use std::io;
+use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -13,6 +14,11 @@ fn read_clock(id: ClockId) -> u64 {
 #[inline]
 pub fn now_ns() -> u64 {
     read_clock(ClockId::Monotonic)
+}
+
+/// Returns the nanoseconds of [`now_ns`] at an instant of the past.
+pub fn instant_ns(at: Instant) -> u64 {
+    now_ns().saturating_sub(at.elapsed().as_nanos() as u64)
 }
 
 /// Returns the nanoseconds of processor time that this process has used, all threads.

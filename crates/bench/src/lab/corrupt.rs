@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use chunkcomm_testkit::proxy::{Direction, Proxy};
+
 use super::protocol::Fault;
-use super::proxy::{Direction, Proxy};
 use super::{Lab, Promises, Stream};
 use crate::failure::Failure;
 use crate::table::Row;
@@ -66,7 +67,7 @@ async fn round(
     let mut pair = lab.pair().await?;
     pair.begin(&[Direction::Forth], 16).await?;
     let is_carrying =
-        |proxy: &Proxy| proxy.newest().is_some_and(|wire| wire.forth.carrying_ns().is_some());
+        |proxy: &Proxy| proxy.newest().is_some_and(|wire| wire.forth.carrying().is_some());
     pair.proxy.wait_until(lab.ended(), is_carrying).await;
     let Some(wire) = pair.proxy.newest() else { return Ok(()) };
     let bytes = match way {

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chunkcomm_proto::random::Random;
+use chunkcomm_testkit::proxy::{Conducts, Cut, Direction, Proxy, Wire};
 use clap::ValueEnum;
 
 use super::checks::{longest_ns, next_message_ns};
 use super::protocol::LinkCounts;
-use super::proxy::{Conducts, Cut, Direction, Proxy, Wire};
 use super::{Lab, Pair, Promises, Stream};
 use crate::failure::Failure;
+use crate::harness::machine::instant_ns;
 use crate::stats::percentile_us;
 use crate::table::Row;
 
@@ -154,8 +155,8 @@ impl Cutting<'_> {
         let directions = self.plan.flow.directions();
         let proxy = &self.pair.proxy;
         let carries = |wire: &Arc<Wire>| {
-            let is_whole = wire.is_live() && wire.struck_ns().is_none();
-            is_whole && directions.iter().all(|&way| wire.lane(way).carrying_ns().is_some())
+            let is_whole = wire.is_live() && wire.struck().is_none();
+            is_whole && directions.iter().all(|&way| wire.lane(way).carrying().is_some())
         };
         let found = |proxy: &Proxy| proxy.newest().filter(carries);
         // A dial under way may still wait for its backoff when the session is given up.
@@ -225,7 +226,7 @@ fn cut(how: How, random: &mut Random) -> Option<Cut> {
 }
 
 fn struck(proxy: &Proxy) -> usize {
-    proxy.wires().iter().filter(|wire| wire.struck_ns().is_some()).count()
+    proxy.wires().iter().filter(|wire| wire.struck().is_some()).count()
 }
 
 /// Nanoseconds of each resume, whole and in two parts: backoff and beyond.
@@ -246,17 +247,18 @@ impl Resumes {
         let mut resumes = Self::default();
         for pair in wires.windows(2) {
             let (wire, next) = (&pair[0], &pair[1]);
-            let (Some(cut_ns), Some(carrying_ns)) =
-                (wire.struck_ns(), next.lane(direction).carrying_ns())
+            let (Some(cut), Some(carrying)) = (wire.struck(), next.lane(direction).carrying())
             else {
                 continue;
             };
+            let hello = next.forth.began().max(next.back.began()).unwrap_or(carrying);
+            let [cut_ns, dialled_ns, hello_ns, carrying_ns] =
+                [cut, next.dialled, hello, carrying].map(instant_ns);
             let message_ns = next_message_ns(&stream.taken.silences, carrying_ns);
             resumes.whole.push(message_ns.saturating_sub(cut_ns));
-            resumes.backoff.push(next.dialled_ns.saturating_sub(cut_ns));
-            resumes.beyond.push(message_ns.saturating_sub(next.dialled_ns));
-            let hello_ns = next.forth.began_ns().max(next.back.began_ns()).unwrap_or(carrying_ns);
-            let times = [next.dialled_ns, hello_ns, carrying_ns, message_ns];
+            resumes.backoff.push(dialled_ns.saturating_sub(cut_ns));
+            resumes.beyond.push(message_ns.saturating_sub(dialled_ns));
+            let times = [dialled_ns, hello_ns, carrying_ns, message_ns];
             resumes.parts.push([0, 1, 2].map(|at| times[at + 1].saturating_sub(times[at])));
         }
         resumes
@@ -289,9 +291,9 @@ fn figures(
     }
     let messages: u64 = streams.iter().map(|stream| stream.taken.messages).sum();
     let seconds = streams.iter().map(|stream| stream.taken.seconds()).fold(0.0, f64::max);
-    let cuts = wires.iter().filter(|wire| wire.struck_ns().is_some());
+    let cuts = wires.iter().filter(|wire| wire.struck().is_some());
     let carried =
-        |wire: &&Arc<Wire>| wire.forth.carrying_ns().is_some() || wire.back.carrying_ns().is_some();
+        |wire: &&Arc<Wire>| wire.forth.carrying().is_some() || wire.back.carrying().is_some();
     let in_openings = cuts.clone().filter(|wire| !carried(wire)).count();
     // The larger of the two ends' counts; all streams share one link.
     let ends = || streams.iter().flat_map(|stream| [&stream.sent.link, &stream.taken.link]);

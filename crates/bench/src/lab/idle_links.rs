@@ -99,7 +99,7 @@ impl Couple {
 
     async fn link(&mut self, count: usize) -> Result<(), Failure> {
         let (dialled, met) =
-            tokio::join!(self.dialler.dial(count, self.address), self.acceptor.meet(count));
+            tokio::join!(self.dialler.dial(count, &self.address), self.acceptor.meet(count));
         dialled.and(met)
     }
 

@@ -9,9 +9,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use chunkcomm_testkit::proxy::{Direction, Proxy};
+
 use super::checks::longest_ns;
 use super::processes::Process;
-use super::proxy::{Direction, Proxy};
 use super::{Lab, Pair, Promises};
 use crate::failure::{Doing, Failure};
 use crate::stats::percentile_us;
@@ -203,7 +204,7 @@ impl Net {
         let mut dialler = Process::start_in(&lab, 0, Some(&self.names[0])).await?;
         let mut acceptor = Process::start_in(&lab, 1, Some(&self.names[1])).await?;
         let address: SocketAddr = acceptor.listen().await?;
-        let (dialled, met) = tokio::join!(dialler.dial(1, address), acceptor.meet(1));
+        let (dialled, met) = tokio::join!(dialler.dial(1, &address), acceptor.meet(1));
         dialled.and(met)?;
         // No link passes this proxy: the faults are the network's.
         let proxy = Proxy::start(address).doing("starting the proxy")?;

@@ -1,5 +1,6 @@
 //! The lab's side of its node processes.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -115,7 +116,7 @@ impl Process {
     ///
     /// # Errors
     /// If a node cannot.
-    pub async fn dial(&mut self, count: usize, address: SocketAddr) -> Result<(), Failure> {
+    pub async fn dial(&mut self, count: usize, address: &impl Display) -> Result<(), Failure> {
         self.done(&Request::Dial { count, address: address.to_string() }).await
     }
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use chunkcomm_testkit::proxy::{Cut, Proxy};
+
 use super::protocol::Work;
-use super::proxy::{Cut, Proxy};
 use super::{Lab, Promises};
 use crate::failure::{Doing, Failure};
 use crate::harness::machine::now_ns;
@@ -69,7 +70,7 @@ impl Links {
         super::node::allow_files();
         let proxy = Proxy::start(acceptor.listen().await?).doing("starting the proxy")?;
         let (dialled, met) =
-            tokio::join!(dialler.dial(count, proxy.address()), acceptor.meet(count));
+            tokio::join!(dialler.dial(count, &proxy.address), acceptor.meet(count));
         dialled.and(met)?;
         acceptor.work(Work::ConsumeRounds { links: count }).await?;
         Ok(Self { dialler, acceptor, proxy, count, rounds: 0, ended: lab.ended() })

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use chunkcomm_testkit::proxy::Direction;
 use clap::ValueEnum;
 
 use super::checks::longest_ns;
-use super::proxy::Direction;
 use super::{Lab, Pair, Promises};
 use crate::failure::Failure;
 use crate::harness::machine::now_ns;

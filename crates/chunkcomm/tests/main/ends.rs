@@ -202,7 +202,7 @@ fn a_receiver_that_closed_takes_all_that_is_acknowledged_and_no_more() {
     on_both(|| async {
         let small = || Node::builder().window_bytes_max(256 * 1024).message_bytes_max(1 << 20);
         let pair = pair_of(chunkcomm_testkit::tcp(), small(), small()).await;
-        let proxied = Proxy::before(&pair.a).await;
+        let proxied = Proxy::before(&pair.a);
         let through = Node::builder().build().await.unwrap();
         let peer = through.connect(&proxied.address).await.unwrap();
         let mut random = seeded(5);

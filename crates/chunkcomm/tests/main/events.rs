@@ -23,7 +23,7 @@ async fn connected(events: &mut LinkEvents) -> Peer {
 async fn watched() -> (Pair, Proxy, [LinkEvents; 2]) {
     let a = Node::builder().name("a").listen(tcp()).build().await.unwrap();
     let b = Node::builder().name("b").build().await.unwrap();
-    let proxy = Proxy::before(&a).await;
+    let proxy = Proxy::before(&a);
     let events = [a.events(), b.events()];
     let peer = b.connect(&proxy.address).await.unwrap();
     (Pair { a, b, peer }, proxy, events)

@@ -114,7 +114,7 @@ async fn keep(mut receiver: Receiver<Message>, came: Arc<Mutex<Vec<Message>>>) {
 
 /// Once `at` messages came, loses further bytes for a while, and then the connection. A sender that
 /// took written messages for acknowledged would be wrong.
-async fn lose(proxy: Proxy, came: Arc<Mutex<Vec<Message>>>, at: usize) {
+async fn lose(proxy: Arc<Proxy>, came: Arc<Mutex<Vec<Message>>>, at: usize) {
     until(|| came.lock().unwrap().len() >= at).await;
     proxy.swallow(true);
     tokio::time::sleep(Duration::from_millis(40)).await;
@@ -128,7 +128,7 @@ fn all_arrives(settings: impl FnOnce() -> NodeBuilder, configure: impl Fn(&mut C
     let mut random = seeded(seed);
     on_one_thread(async {
         let node = settings().listen(tcp()).build().await.unwrap();
-        let proxy = Proxy::before(&node).await;
+        let proxy = Arc::new(Proxy::before(&node));
         let address = proxy.address.clone();
         let (mut in_part, mut lost) = (0, 0);
         for round in 0..ROUNDS {
@@ -147,7 +147,7 @@ fn all_arrives(settings: impl FnOnce() -> NodeBuilder, configure: impl Fn(&mut C
                 let keeping = tokio::spawn(keep(receiver, Arc::clone(&came)));
                 let sent = messages(&mut seeded(seed));
                 let at = random.below(sent.len() as u64 + 1) as usize;
-                let losing = tokio::spawn(lose(proxy.clone(), Arc::clone(&came), at));
+                let losing = tokio::spawn(lose(Arc::clone(&proxy), Arc::clone(&came), at));
                 let output = limited(ended).await.unwrap().unwrap();
                 lost += u64::from(losing.is_finished());
                 let text = String::from_utf8_lossy(&output.stdout);

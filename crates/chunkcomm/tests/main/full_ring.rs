@@ -239,7 +239,7 @@ fn a_full_resend_ring_makes_send_wait_and_after_a_cut_everything_arrives_once() 
     on_both(|| async {
         let a = settings().name("a").listen(tcp()).build().await.unwrap();
         let b = settings().name("b").build().await.unwrap();
-        let proxy = Proxy::before(&a).await;
+        let proxy = Proxy::before(&a);
         let peer = b.connect(&proxy.address).await.unwrap();
         let pair = Pair { a, b, peer };
         pair.is_well("before").await;

@@ -92,7 +92,7 @@ fn the_numbers_of_packets_are_those_on_the_wire() {
 async fn cut_off() -> (Pair, Proxy) {
     let a = Node::builder().name("a").listen(tcp()).build().await.unwrap();
     let b = Node::builder().name("b").build().await.unwrap();
-    let proxy = Proxy::before(&a).await;
+    let proxy = Proxy::before(&a);
     let peer = b.connect(&proxy.address).await.unwrap();
     let pair = Pair { a, b, peer };
     pair.is_well("before").await;

@@ -21,7 +21,7 @@ fn hasty() -> NodeBuilder {
 async fn apart(a: NodeBuilder, b: NodeBuilder) -> (Pair, Proxy) {
     let a = a.name("a").listen(tcp()).build().await.unwrap();
     let b = b.name("b").build().await.unwrap();
-    let proxy = Proxy::before(&a).await;
+    let proxy = Proxy::before(&a);
     let peer = b.connect(&proxy.address).await.unwrap();
     (Pair { a, b, peer }, proxy)
 }
@@ -60,6 +60,7 @@ fn a_stream_survives_cuts_at_any_byte_in_both_directions() {
                 }
                 proxy.cut();
             }
+            proxy
         });
         let numbers = tokio::spawn(async move {
             for number in 0..50_000u64 {
@@ -75,7 +76,7 @@ fn a_stream_survives_cuts_at_any_byte_in_both_directions() {
         assert_eq!((stats.accepted, stats.acknowledged), (400, 400));
         limited(numbers).await.unwrap();
         limited(echoing).await.unwrap();
-        limited(cutting).await.unwrap();
+        let _proxy = limited(cutting).await.unwrap();
         let resumes = || pair.peer.stats().resumes;
         until(|| resumes() > 0).await;
         assert_eq!(pair.peer.stats().packets_duplicate, 0);

@@ -466,7 +466,7 @@ fn calls_in_flight_learn_that_the_server_is_gone_and_later_ones_find_it_again() 
         let ms = Duration::from_millis;
         let quick = || Node::builder().liveness(ms(100), ms(500), ms(2_000));
         let server = quick().name("server").listen(tcp()).build().await.unwrap();
-        let proxy = Proxy::before(&server).await;
+        let proxy = Proxy::before(&server);
         let (_service, _gate, count) = gated(&server, ServiceOptions::default());
         let node = quick().name("client").build().await.unwrap();
         let peer = node.connect(&proxy.address).await.unwrap();
@@ -509,7 +509,7 @@ fn calls_in_flight_learn_that_the_server_is_gone_and_later_ones_find_it_again() 
 fn a_lost_connection_is_not_noticed_by_calls() {
     on_both(|| async {
         let server = Node::builder().name("server").listen(tcp()).build().await.unwrap();
-        let proxy = Proxy::before(&server).await;
+        let proxy = Proxy::before(&server);
         let _service = server.serve("id", |number: u64| async move { Ok::<_, String>(number) });
         let node = Node::builder().name("client").build().await.unwrap();
         let peer = node.connect(&proxy.address).await.unwrap();

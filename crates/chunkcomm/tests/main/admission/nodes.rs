@@ -265,7 +265,7 @@ fn members_that_prove_themselves_and_stall_make_way_for_a_peer() {
 fn members_that_prove_themselves_and_stall_make_way_for_a_link_that_was_cut() {
     on_one_thread(async {
         let node = guarded().name("a").listen(tcp()).build().await.unwrap();
-        let proxy = Proxy::before(&node).await;
+        let proxy = Proxy::before(&node);
         let b = guarded().name("b").build().await.unwrap();
         let peer = limited(b.connect(&proxy.address)).await.unwrap();
         let pair = Pair { a: node, b, peer };

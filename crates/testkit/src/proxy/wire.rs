@@ -1,15 +1,11 @@
 //! A connection through the proxy.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
-use clap::ValueEnum;
+use super::lane::{Conduct, Lane, Stop};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-
-use super::lane::{Conduct, Lane, Stop};
-use crate::harness::machine::now_ns;
 
 /// Longest time for which the forgotten side of a half-open connection is kept: 60 s.
 const FORGOTTEN: Duration = Duration::from_secs(60);
@@ -24,7 +20,7 @@ pub enum Direction {
 }
 
 /// Way of cutting a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
     /// Both sides are reset; bytes under way are lost.
     Reset,
@@ -73,14 +69,14 @@ impl Conducts {
 pub struct Wire {
     /// Index of the connection in the order of dialling.
     pub index: usize,
-    /// Time when it was dialled, in nanoseconds.
-    pub dialled_ns: u64,
+    /// Time when it was dialled.
+    pub dialled: Instant,
     /// From the side that dialled.
     pub forth: Lane,
     /// To the side that dialled.
     pub back: Lane,
-    struck_ns: AtomicU64,
-    ended_ns: AtomicU64,
+    struck: OnceLock<Instant>,
+    ended: OnceLock<Instant>,
     /// Way of the cut when a lane reaches its place.
     fuse: watch::Sender<Cut>,
     /// Cut that is to be made at once.
@@ -92,11 +88,11 @@ impl Wire {
     pub(super) fn new(index: usize, conducts: Conducts, events: watch::Sender<u64>) -> Self {
         Self {
             index,
-            dialled_ns: now_ns(),
+            dialled: Instant::now(),
             forth: Lane::new(conducts.forth),
             back: Lane::new(conducts.back),
-            struck_ns: AtomicU64::new(0),
-            ended_ns: AtomicU64::new(0),
+            struck: OnceLock::new(),
+            ended: OnceLock::new(),
             fuse: watch::channel(conducts.cut.unwrap_or(Cut::Reset)).0,
             cut: watch::channel(None).0,
             events,
@@ -125,7 +121,7 @@ impl Wire {
 
     /// Makes one direction a blackhole, or both.
     pub fn swallow(&self, directions: &[Direction]) {
-        self.struck_ns.store(now_ns(), Ordering::Relaxed);
+        self.struck.get_or_init(Instant::now);
         for &direction in directions {
             self.lane(direction).set(|conduct| conduct.blackhole = true);
         }
@@ -133,7 +129,7 @@ impl Wire {
 
     /// Stalls both directions until they are released.
     pub fn stall(&self) {
-        self.struck_ns.store(now_ns(), Ordering::Relaxed);
+        self.struck.get_or_init(Instant::now);
         self.set_stalled(true);
     }
 
@@ -149,18 +145,13 @@ impl Wire {
     }
 
     /// Returns the time when it was cut, or when bytes began to vanish or to stand still.
-    pub fn struck_ns(&self) -> Option<u64> {
-        Some(self.struck_ns.load(Ordering::Relaxed)).filter(|&at| at > 0)
-    }
-
-    /// Returns the time when it had ended, by a cut or by the nodes.
-    pub fn ended_ns(&self) -> Option<u64> {
-        Some(self.ended_ns.load(Ordering::Relaxed)).filter(|&at| at > 0)
+    pub fn struck(&self) -> Option<Instant> {
+        self.struck.get().copied()
     }
 
     /// Whether the connection has not ended.
     pub fn is_live(&self) -> bool {
-        self.ended_ns().is_none()
+        self.ended.get().is_none()
     }
 
     /// Carries bytes between the two sockets until the connection ends or is cut.
@@ -178,7 +169,7 @@ impl Wire {
         };
         if let End::Cut(_) = stop {
             // Noted before the nodes can know.
-            self.struck_ns.store(now_ns(), Ordering::Relaxed);
+            self.struck.get_or_init(Instant::now);
         }
         // A socket that is gone needs no reset.
         if matches!(stop, End::Broken | End::Cut(Cut::Reset | Cut::HalfOpen)) {
@@ -213,7 +204,7 @@ impl Wire {
     }
 
     pub(super) fn end(&self) {
-        self.ended_ns.store(now_ns(), Ordering::Relaxed);
+        self.ended.get_or_init(Instant::now);
         self.tell();
     }
 

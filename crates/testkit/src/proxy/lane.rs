@@ -2,15 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
-
-use crate::harness::machine::now_ns;
+use tokio::time::sleep_until;
 
 /// Most bytes that are read at once: 64 KiB.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -46,8 +44,8 @@ pub struct Conduct {
 pub struct Lane {
     conduct: watch::Sender<Conduct>,
     passed: AtomicU64,
-    began_ns: AtomicU64,
-    carrying_ns: AtomicU64,
+    began: OnceLock<Instant>,
+    carrying: OnceLock<Instant>,
 }
 
 /// Reason for which a lane stopped.
@@ -64,8 +62,8 @@ pub(super) enum Stop {
 impl Lane {
     pub(super) fn new(conduct: Conduct) -> Self {
         let conduct = watch::channel(conduct).0;
-        let [passed, began_ns, carrying_ns] = [0; 3].map(AtomicU64::new);
-        Self { conduct, passed, began_ns, carrying_ns }
+        let [began, carrying] = [(); 2].map(|()| OnceLock::new());
+        Self { conduct, passed: AtomicU64::new(0), began, carrying }
     }
 
     /// Changes the treatment of the bytes from now on.
@@ -78,14 +76,14 @@ impl Lane {
         self.passed.load(Ordering::Relaxed)
     }
 
-    /// Returns the time when the first bytes had passed, in nanoseconds.
-    pub fn began_ns(&self) -> Option<u64> {
-        Some(self.began_ns.load(Ordering::Relaxed)).filter(|&at| at > 0)
+    /// Returns the time when the first bytes had passed.
+    pub fn began(&self) -> Option<Instant> {
+        self.began.get().copied()
     }
 
-    /// Returns the time when more than the opening of a connection had passed, in nanoseconds.
-    pub fn carrying_ns(&self) -> Option<u64> {
-        Some(self.carrying_ns.load(Ordering::Relaxed)).filter(|&at| at > 0)
+    /// Returns the time when more than the opening of a connection had passed.
+    pub fn carrying(&self) -> Option<Instant> {
+        self.carrying.get().copied()
     }
 
     /// Passes bytes on until there is a reason to stop. Calls `began` when the lane first counts as
@@ -119,7 +117,8 @@ impl Lane {
                         ended = true;
                         continue;
                     }
-                    Ok(_) if conduct.blackhole => continue,
+                    // Bytes that came after the lane became a blackhole vanish.
+                    Ok(_) if self.conduct.borrow().blackhole => continue,
                     Ok(bytes) if conduct.delay.is_zero() && held.is_empty() => {
                         buffer[..bytes].to_vec()
                     }
@@ -136,11 +135,8 @@ impl Lane {
                 Ok(false) => {}
                 Err(_) => return Stop::Broken,
             }
-            if self.began_ns().is_none() {
-                self.began_ns.store(now_ns(), Ordering::Relaxed);
-            }
-            if self.passed() >= CARRYING_BYTES && self.carrying_ns().is_none() {
-                self.carrying_ns.store(now_ns(), Ordering::Relaxed);
+            self.began.get_or_init(Instant::now);
+            if self.passed() >= CARRYING_BYTES && self.carrying.set(Instant::now()).is_ok() {
                 began();
             }
             if !pause.is_zero() {
@@ -202,7 +198,7 @@ impl Held {
     /// Waits until the oldest chunk is due; for ever if there is none.
     async fn due(&mut self) -> Vec<u8> {
         match self.chunks.front() {
-            Some((due, _)) => sleep_until(*due).await,
+            Some((due, _)) => sleep_until((*due).into()).await,
             None => std::future::pending().await,
         }
         let (_, chunk) = self.chunks.pop_front().expect("the front was just looked at");
