@@ -3,9 +3,12 @@
 
 #[cfg(feature = "authority")]
 pub mod authority;
+pub mod blocking;
 pub mod events;
 mod host;
 mod ports;
+#[cfg(unix)]
+pub mod proc;
 pub mod proxy;
 pub mod random;
 pub mod raw;

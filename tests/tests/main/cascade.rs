@@ -68,7 +68,7 @@ fn a_closed_standard_output_is_a_plain_error() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_killed_node_ends_the_program_with_an_error_and_nobody_is_left() {
-    use super::proc;
+    use chunkcomm_testkit::proc;
     use rustix::process::Signal;
     use std::io::Read as _;
     use std::process::Stdio;

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::proc::{self, is_gone, wait_until_gone};
 use chunkcomm_farm::{
     Farm, FarmBuilder, Loss, Model, Prefetch, RunError, Runtime, StartError, WorkersAs,
 };
+use chunkcomm_testkit::proc::{self, is_gone, wait_until_gone};
 use chunkcomm_tests::farm_tasks::{FEWER, FORGETS, Functions, Job, OTHER_TYPES, registry};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_farm-program");

@@ -5,9 +5,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::nodes::free_address;
-use super::proc;
 use chunkcomm_cluster::{Cluster, ClusterConfig};
 use chunkcomm_farm::{Farm, FarmBuilder, Loss, Model, Prefetch, RunError, StartError, serve_in};
+use chunkcomm_testkit::{blocking, proc};
 use chunkcomm_tests::farm_tasks::{
     FEWER, FORGETS, Functions, OTHER_TYPES, OTHER_VERSION, registry,
 };
@@ -27,7 +27,7 @@ impl Others {
     /// Waits until all end by themselves, with this status and `told` in their standard error.
     fn end(&mut self, status: i32, told: &str) {
         for other in &mut self.0 {
-            let ended = proc::until_some("a node does not end", || other.0.try_wait().unwrap());
+            let ended = blocking::until_some("a node does not end", || other.0.try_wait().unwrap());
             let mut said = String::new();
             let mut stderr = other.0.stderr.take().unwrap();
             std::io::Read::read_to_string(&mut stderr, &mut said).unwrap();

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::farm::{DEADLINE, PROGRAM, builder, pids};
 use super::nodes::free_address;
-use super::proc;
 use chunkcomm::codec::encode_into_vec;
 use chunkcomm::{BytesSender, Node};
 use chunkcomm_farm::{Farm, FarmBuilder, Loss, Model, Prefetch, RunError, StartError};
+use chunkcomm_testkit::proc;
 use chunkcomm_testkit::random::seeded;
 use chunkcomm_tests::farm_tasks::Functions;
 use rustix::process::Signal;

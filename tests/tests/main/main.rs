@@ -25,7 +25,6 @@ mod nodes_ssh;
 mod nodes_ssh_ends;
 mod parsort;
 mod pipeline;
-mod proc;
 mod pure;
 #[cfg(unix)]
 mod service;

@@ -157,7 +157,7 @@ fn a_closed_standard_output_is_a_plain_error() {
 #[cfg(target_os = "linux")]
 #[test]
 fn farmer_and_workers_explain_themselves_on_a_signal() {
-    use super::proc;
+    use chunkcomm_testkit::proc;
     use rustix::process::Signal;
     use std::io::{BufRead, BufReader};
     use std::process::Stdio;
@@ -198,7 +198,7 @@ fn killed(
     picture: &std::path::Path,
 ) -> Option<(std::process::ExitStatus, String)> {
     use super::nodes_faults::{TOKEN, end_of};
-    use super::proc;
+    use chunkcomm_testkit::{blocking, proc};
     use rustix::process::Signal;
     use std::process::Stdio;
 
@@ -210,7 +210,7 @@ fn killed(
     let nodes = proc::children(farmer.0.id(), 2);
     let pid = proc::placed(&nodes, 1);
     // When the farmer renders, all nodes are in the cluster.
-    let rendering = proc::until_some("the farmer neither renders nor ends", || {
+    let rendering = blocking::until_some("the farmer neither renders nor ends", || {
         let ended = farmer.0.try_wait().unwrap().is_some();
         (ended || proc::has_thread(farmer.0.id(), "computes")).then_some(!ended)
     });

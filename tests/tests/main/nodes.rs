@@ -176,8 +176,8 @@ fn ranks_that_disagree_about_the_size_say_so() {
 
 #[cfg(target_os = "linux")]
 mod killed {
-    use super::super::proc;
     use super::{PROGRAM, free_address};
+    use chunkcomm_testkit::{blocking, proc};
     use rustix::process::Signal;
     use std::io::{BufRead as _, BufReader, Read as _};
     use std::process::{Command, Stdio};
@@ -195,7 +195,7 @@ mod killed {
                 let _ = says.send(line);
             }
         });
-        proc::until_some("the node does not explain itself", || {
+        blocking::until_some("the node does not explain itself", || {
             proc::signal(pid, Signal::USR1);
             said.recv_timeout(Duration::from_millis(50)).ok()
         });

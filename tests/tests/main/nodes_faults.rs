@@ -3,8 +3,8 @@
 //! is printed, draws the moments.
 
 use super::nodes::{PROGRAM, free_address};
-use super::proc;
 use chunkcomm_testkit::random::seeded;
+use chunkcomm_testkit::{blocking, proc};
 use rustix::process::Signal;
 use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt as _;
@@ -49,7 +49,7 @@ fn start_alone(token: &str, rank: usize, manager: &str) -> proc::Program {
 
 /// Waits for the end of a program; returns its status and its standard error.
 pub(crate) fn end_of(program: &mut proc::Program) -> (ExitStatus, String) {
-    let status = proc::until_some("the program does not end", || program.0.try_wait().unwrap());
+    let status = blocking::until_some("the program does not end", || program.0.try_wait().unwrap());
     let mut told = String::new();
     program.0.stderr.take().unwrap().read_to_string(&mut told).unwrap();
     (status, told)
@@ -69,7 +69,7 @@ fn assert_clear(status: ExitStatus, told: &str, context: &str) {
 
 pub(crate) fn wait_until_nobody_has(token: &str, context: &str) {
     let what = format!("{context}: processes are left");
-    proc::until_some(&what, || proc::with_variable(TOKEN, token).is_empty().then_some(()));
+    blocking::until_some(&what, || proc::with_variable(TOKEN, token).is_empty().then_some(()));
 }
 
 /// Returns the time of a run without a fault.
@@ -220,7 +220,7 @@ fn a_node_that_waits_for_rank_0_outlives_sigusr1() {
     let token = token("sigusr1");
     let mut node = start_alone(&token, 1, &free_address());
     let pid = node.0.id();
-    let handled = proc::until_some("it neither handles the signal nor ends", || {
+    let handled = blocking::until_some("it neither handles the signal nor ends", || {
         let ended = node.0.try_wait().unwrap().is_some();
         (ended || proc::handles(pid, Signal::USR1)).then_some(!ended)
     });

@@ -4,7 +4,7 @@
 
 use super::nodes::{PROGRAM, waited};
 use super::nodes_faults::{SHORT, TOKEN, end_of, seed, token, wait_until_nobody_has};
-use super::proc;
+use chunkcomm_testkit::proc;
 use chunkcomm_testkit::random::seeded;
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 //! command on this machine: the end of a cluster where an ssh does not end.
 
 use super::nodes::PROGRAM;
-use super::proc;
+use chunkcomm_testkit::{blocking, proc};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -48,7 +48,7 @@ fn an_ssh_that_does_not_end_is_given_up() {
     assert_eq!(output.status.code(), Some(255), "{told}");
     assert!(told.contains("rank 1 on 127.0.0.2: its ssh does not end"), "{told}");
     assert!(is_table(&output), "{output:?}");
-    proc::until_some("the ssh is left behind", || {
+    blocking::until_some("the ssh is left behind", || {
         proc::with_variable("NODES_SSH_TEST", "stays").is_empty().then_some(())
     });
 }

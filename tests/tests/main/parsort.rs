@@ -122,7 +122,7 @@ fn a_rank_that_is_not_known_yet_is_said() {
 #[test]
 fn a_killed_node_is_the_first_thing_that_is_said() {
     use super::nodes_faults::end_of;
-    use super::proc;
+    use chunkcomm_testkit::{blocking, proc};
     use rustix::process::Signal;
     use std::process::Stdio;
 
@@ -132,7 +132,7 @@ fn a_killed_node_is_the_first_thing_that_is_said() {
         let mut program = proc::Program(command.spawn().unwrap());
         let nodes = proc::children(program.0.id(), 2);
         // The caller sorts for the comparison when its workers are about to start.
-        proc::until_some("nobody computes", || {
+        blocking::until_some("nobody computes", || {
             proc::has_thread(program.0.id(), "computes").then_some(())
         });
         proc::signal(proc::placed(&nodes, victim - 1), Signal::KILL);

@@ -2,8 +2,8 @@
 //! again under load.
 
 use super::example::Example;
-use super::proc;
 use chunkcomm_testkit::own_host;
+use chunkcomm_testkit::proc;
 use chunkcomm_testkit::random::seeded;
 use rustix::process::Signal;
 use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write as _};

@@ -25,7 +25,7 @@ fn an_error_has_its_cause() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_killed_stage_ends_the_program_and_is_named() {
-    use super::proc;
+    use chunkcomm_testkit::proc;
     use rustix::process::Signal;
     use std::process::Stdio;
 

@@ -2,8 +2,8 @@
 //! clients over real connections.
 
 use super::nodes::free_address;
-use super::proc;
 use chunkcomm_telemetry::Client;
+use chunkcomm_testkit::{blocking, proc};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
@@ -164,7 +164,7 @@ fn what_was_answered_before_the_end_is_collected_once() {
                 })
             })
             .collect();
-        proc::until_some("nothing is answered", || {
+        blocking::until_some("nothing is answered", || {
             (answered.load(Ordering::Relaxed) >= 300).then_some(())
         });
         running.stop();
@@ -200,12 +200,9 @@ fn metrics_are_given_while_events_wait_for_the_collector() {
             }
             answered
         });
-        let mut before = u64::MAX;
-        proc::until_some("no request waits for the collector", || {
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            let now = sent.load(Ordering::SeqCst);
-            (std::mem::replace(&mut before, now) == now && now < 40).then_some(())
-        });
+        let requests = || sent.load(Ordering::SeqCst);
+        let waiting = blocking::settled("no request waits for the collector", requests);
+        assert!(waiting < 40, "no request waits for the collector");
         let metrics = looks.get("/metrics").unwrap();
         assert_eq!(metrics.status, 200);
         assert!(!sending.is_finished());
@@ -236,11 +233,11 @@ fn a_request_that_has_begun_is_finished() {
     assert_eq!(client.answer().unwrap().status, 100);
     client.write(first).unwrap();
     running.stop();
-    proc::until_some("it takes connections still", || {
+    blocking::until_some("it takes connections still", || {
         TcpStream::connect(running.at).is_err().then_some(())
     });
-    // Long enough for a service that does not wait for the request to be at its end.
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    let service = running.service.0.id();
+    blocking::stays("the service waits for the request", || !proc::is_gone(service));
     client.write(rest).unwrap();
     assert_eq!(client.answer().unwrap().status, 202);
     assert_eq!(running.ends(), ["early", "late"]);

@@ -123,7 +123,7 @@ fn what_is_no_text_is_named() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_counting_node_that_dies_is_named() {
-    use super::proc;
+    use chunkcomm_testkit::proc;
     use std::io::Read as _;
 
     let folder = folder("killed");

@@ -353,27 +353,12 @@ fn a_server_is_the_far_end_for_near_ends_and_survives_strangers() {
 #[cfg(target_os = "linux")]
 #[test]
 fn no_process_outlives_the_program() {
-    let mut near = Command::new(env!("CARGO_BIN_EXE_chunkperf"))
-        .args(["latency", "--iterations", "100000000"])
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("chunkperf starts");
-    let children = || {
-        let path = format!("/proc/{0}/task/{0}/children", near.id());
-        std::fs::read_to_string(path).unwrap_or_default()
-    };
-    while children().trim().is_empty() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    let far = children().trim().to_owned();
-    near.kill().unwrap();
-    near.wait().unwrap();
-    // A process that is gone, or a dead one whose parent has not waited for it yet.
-    let is_gone = || {
-        std::fs::read_to_string(format!("/proc/{far}/stat"))
-            .map_or(true, |stat| stat.contains(") Z ") || stat.contains(") X "))
-    };
-    while !is_gone() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    use chunkcomm_testkit::proc;
+
+    let mut near = Command::new(env!("CARGO_BIN_EXE_chunkperf"));
+    near.args(["latency", "--iterations", "100000000"]).stdout(Stdio::null());
+    let near = proc::Program(near.spawn().expect("chunkperf starts"));
+    let far = proc::children(near.0.id(), 1);
+    drop(near);
+    proc::wait_until_gone(&far);
 }

@@ -3,6 +3,8 @@
 
 use std::process::{Command, Stdio};
 
+#[cfg(target_os = "linux")]
+use chunkcomm_testkit::proc;
 use serde_json::Value;
 
 use crate::program::{chunkperf, rows_of};
@@ -171,64 +173,40 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
 
 /// A lab that runs until it is killed, at the latest when this is dropped.
 #[cfg(target_os = "linux")]
-struct Endless(std::process::Child);
+struct Endless(proc::Program);
 
 #[cfg(target_os = "linux")]
 impl Endless {
     fn start(err: Stdio) -> Endless {
         let mut lab = Command::new(env!("CARGO_BIN_EXE_chunkperf"));
         lab.args(["lab", "slow", "--seconds", "1000000"]).stdout(Stdio::null()).stderr(err);
-        Endless(lab.spawn().expect("chunkperf starts"))
+        Endless(proc::Program(lab.spawn().expect("chunkperf starts")))
     }
 
     /// Returns the ids of its two node processes.
-    fn nodes(&self) -> Vec<String> {
-        let path = format!("/proc/{0}/task/{0}/children", self.0.id());
-        loop {
-            let nodes = std::fs::read_to_string(&path).unwrap_or_default();
-            let nodes: Vec<String> = nodes.split_whitespace().map(str::to_owned).collect();
-            if nodes.len() == 2 {
-                return nodes;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-    }
-}
-
-#[cfg(target_os = "linux")]
-impl Drop for Endless {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+    fn nodes(&self) -> Vec<u32> {
+        proc::children(self.0.0.id(), 2)
     }
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn the_nodes_of_the_lab_explain_themselves() {
-    use rustix::process::{Pid, Signal, kill_process};
+    use rustix::process::Signal;
     use std::io::{BufRead, BufReader};
 
     let mut lab = Endless::start(Stdio::piped());
-    let mut lines = BufReader::new(lab.0.stderr.take().unwrap()).lines();
+    let mut lines = BufReader::new(lab.0.0.stderr.take().unwrap()).lines();
     for node in lab.nodes() {
         // Before the node handles the signal, the signal would end it.
-        let handles = || {
-            let status = std::fs::read_to_string(format!("/proc/{node}/status")).unwrap();
-            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
-            u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << (Signal::USR1.as_raw() - 1) != 0
-        };
-        while !handles() {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        proc::wait_until_handled(node, Signal::USR1);
         // A signal is lost if it comes after its handler is set but before a task listens.
-        let node = Pid::from_raw(node.parse().unwrap()).unwrap();
         let (explained, waits) = std::sync::mpsc::channel::<()>();
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 let lost = std::sync::mpsc::RecvTimeoutError::Timeout;
                 while {
-                    kill_process(node, Signal::USR1).unwrap();
+                    proc::signal(node, Signal::USR1);
                     waits.recv_timeout(std::time::Duration::from_secs(1)) == Err(lost)
                 } {}
             });
@@ -236,7 +214,7 @@ fn the_nodes_of_the_lab_explain_themselves() {
             drop(explained);
         });
     }
-    assert!(lab.0.try_wait().unwrap().is_none(), "it goes on");
+    assert!(lab.0.0.try_wait().unwrap().is_none(), "it goes on");
 }
 
 #[cfg(target_os = "linux")]
@@ -245,12 +223,5 @@ fn no_node_process_outlives_the_lab() {
     let lab = Endless::start(Stdio::null());
     let nodes = lab.nodes();
     drop(lab);
-    // A process that is gone, or a dead one whose parent has not waited for it yet.
-    let is_gone = |node: &String| {
-        std::fs::read_to_string(format!("/proc/{node}/stat"))
-            .map_or(true, |stat| stat.contains(") Z ") || stat.contains(") X "))
-    };
-    while !nodes.iter().all(is_gone) {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    proc::wait_until_gone(&nodes);
 }

@@ -7,6 +7,7 @@ use chunkcomm::proto::credential::{Hellos, Role};
 use chunkcomm::proto::hello::{FLAG_CREDENTIAL, FLAG_TLS, HELLO_BYTES, Hello, Name};
 use chunkcomm::{Address, Credential, Node, NodeBuilder};
 use chunkcomm_testkit::authority::{Authority, client, client_with, server_with};
+use chunkcomm_testkit::blocking;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 use std::io::{Read, Write};
@@ -255,15 +256,8 @@ const UNPROVED: &[(&str, bool, &[u8])] = &[
 
 /// Returns the bytes that the node holds once it is done with the strangers that are gone.
 fn settled() -> i64 {
-    let mut seen = [0; 4];
-    loop {
-        seen.rotate_right(1);
-        seen[0] = WATCHED_BYTES.load(Ordering::Relaxed);
-        if seen == [seen[0]; 4] {
-            return seen[0];
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let watched = || WATCHED_BYTES.load(Ordering::Relaxed);
+    blocking::settled("its memory changes again and again", watched)
 }
 
 #[test]

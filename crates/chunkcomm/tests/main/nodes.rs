@@ -2,7 +2,7 @@
 
 use chunkcomm::{AGE_BOUND_VARIABLE, Address, ConnectError, Node, NodeError, Policy};
 use chunkcomm_testkit::{
-    NEVER, Pair, limited, memory, on_both, on_one_thread, pair_of, tcp, until,
+    NEVER, Pair, blocking, limited, memory, on_both, on_one_thread, pair_of, tcp, until,
 };
 use std::error::Error;
 use std::io::ErrorKind;
@@ -107,9 +107,7 @@ fn a_node_with_a_thread_of_its_own_works_while_the_runtime_does_not_run() {
     let (mut sender, mut receiver) = on_one_thread(pair.channel::<u64>("thread"));
     sender.try_send(&1).unwrap();
     // This thread computes, and polls nothing.
-    while receiver.peer().stats().messages_received == 0 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    blocking::until("nothing arrives", || receiver.peer().stats().messages_received > 0);
     assert_eq!(receiver.try_recv().unwrap(), 1);
     on_one_thread(async {
         pair.is_well("later").await;

@@ -1,29 +1,14 @@
 //! Facts about processes, as Linux reports them.
 
+use crate::blocking::{until, until_some};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::read_to_string;
 use std::process::Child;
-use std::time::{Duration, Instant};
-
-/// Longest time of a wait. None takes longer on a machine that is alive: a silent peer that nothing
-/// waits for is asked after 30 s and given up 10 s later.
-const DEADLINE: Duration = Duration::from_secs(180);
-
-/// Waits until `look` finds something.
-pub(crate) fn until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + DEADLINE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < until, "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
 
 /// Returns the children that any thread of a process has started, once they are `count`, by their
 /// numbers.
-pub(crate) fn children(pid: u32, count: usize) -> Vec<u32> {
-    until_some("there are no children", || {
+pub fn children(pid: u32, count: usize) -> Vec<u32> {
+    until_some("there are not that many children", || {
         let mut pids: Vec<u32> = Vec::new();
         for thread in std::fs::read_dir(format!("/proc/{pid}/task")).ok()? {
             let listed = read_to_string(thread.ok()?.path().join("children")).ok()?;
@@ -36,7 +21,7 @@ pub(crate) fn children(pid: u32, count: usize) -> Vec<u32> {
 
 /// Returns the number in a variable of the process's environment. Waits until it runs its own
 /// program: before, it is a copy of the process that starts it.
-pub(crate) fn variable(pid: u32, name: &str) -> usize {
+pub fn variable(pid: u32, name: &str) -> usize {
     until_some("the process does not start", || {
         let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
         let environment = String::from_utf8_lossy(&environment);
@@ -46,13 +31,13 @@ pub(crate) fn variable(pid: u32, name: &str) -> usize {
 }
 
 /// Returns the process with this place among the children of a launcher.
-pub(crate) fn placed(pids: &[u32], place: usize) -> u32 {
+pub fn placed(pids: &[u32], place: usize) -> u32 {
     let found = pids.iter().find(|&&pid| variable(pid, "CHUNKCOMM_INDEX") == place);
     *found.expect("a place each")
 }
 
 /// Returns all processes of this machine with this variable that have not ended.
-pub(crate) fn with_variable(name: &str, value: &str) -> Vec<u32> {
+pub fn with_variable(name: &str, value: &str) -> Vec<u32> {
     let wanted = format!("{name}={value}");
     let mut pids: Vec<u32> = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -72,21 +57,19 @@ pub(crate) fn with_variable(name: &str, value: &str) -> Vec<u32> {
 
 /// Waits until a thread of the process reads its standard input, which it does once it
 /// knows its place.
-pub(crate) fn wait_until_placed(pid: u32) {
-    until_some("the process does not learn its place", || {
-        has_thread(pid, "chunkcomm-paren").then_some(())
-    });
+pub fn wait_until_placed(pid: u32) {
+    until("the process does not learn its place", || has_thread(pid, "chunkcomm-paren"));
 }
 
 /// Whether the process has a thread whose name begins with `name`.
-pub(crate) fn has_thread(pid: u32, name: &str) -> bool {
+pub fn has_thread(pid: u32, name: &str) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return false };
     let mut names = threads.flatten().filter_map(|it| read_to_string(it.path().join("comm")).ok());
     names.any(|found| found.starts_with(name))
 }
 
 /// A program that is killed when this is dropped, also by a test that fails.
-pub(crate) struct Program(pub(crate) Child);
+pub struct Program(pub Child);
 
 impl Drop for Program {
     fn drop(&mut self) {
@@ -97,7 +80,7 @@ impl Drop for Program {
 }
 
 /// Whether the process has ended, whether or not its status was fetched.
-pub(crate) fn is_gone(pid: u32) -> bool {
+pub fn is_gone(pid: u32) -> bool {
     match read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim().starts_with('Z')),
         Err(_) => true,
@@ -105,14 +88,12 @@ pub(crate) fn is_gone(pid: u32) -> bool {
 }
 
 /// Waits until all these processes have ended.
-pub(crate) fn wait_until_gone(pids: &[u32]) {
-    until_some(&format!("of {pids:?} some are left"), || {
-        pids.iter().all(|&pid| is_gone(pid)).then_some(())
-    });
+pub fn wait_until_gone(pids: &[u32]) {
+    until(&format!("of {pids:?} some are left"), || pids.iter().all(|&pid| is_gone(pid)));
 }
 
 /// Whether the process handles this signal; otherwise the signal would end it.
-pub(crate) fn handles(pid: u32, signal: rustix::process::Signal) -> bool {
+pub fn handles(pid: u32, signal: Signal) -> bool {
     let bit = 1_u64 << (signal.as_raw() - 1);
     let status = read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or_default();
@@ -120,18 +101,18 @@ pub(crate) fn handles(pid: u32, signal: rustix::process::Signal) -> bool {
 }
 
 /// Waits until the process handles this signal.
-pub(crate) fn wait_until_handled(pid: u32, signal: rustix::process::Signal) {
-    until_some("the signal is not handled", || handles(pid, signal).then_some(()));
+pub fn wait_until_handled(pid: u32, signal: Signal) {
+    until("the signal is not handled", || handles(pid, signal));
 }
 
 /// Sends a signal.
-pub(crate) fn signal(pid: u32, signal: rustix::process::Signal) {
-    let pid = rustix::process::Pid::from_raw(pid.try_into().unwrap()).unwrap();
-    rustix::process::kill_process(pid, signal).unwrap();
+pub fn signal(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    kill_process(pid, signal).unwrap();
 }
 
 /// Sends a signal to a process that may have ended.
-pub(crate) fn try_signal(pid: u32, signal: rustix::process::Signal) {
-    let pid = rustix::process::Pid::from_raw(pid.try_into().unwrap()).unwrap();
-    let _ = rustix::process::kill_process(pid, signal);
+pub fn try_signal(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    let _ = kill_process(pid, signal);
 }
