@@ -19,41 +19,16 @@ mod waiting;
 pub use host::own_host;
 pub use ports::free_port;
 pub use waiting::{cancelled, limited, on_both, on_one_thread, on_two_threads};
+pub use waiting::{settled, stays, until, until_some, waiting};
 
 use chunkcomm::{Address, BytesReceiver, BytesSender, Node, NodeBuilder, Peer, Receiver, Sender};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A time that does not come: anything that would wait for it must leave for another reason.
 pub const NEVER: Duration = Duration::from_secs(3600);
-
-/// Sends on `waits` when `future` has been polled for the first time.
-pub async fn announced<F: Future>(future: F, waits: tokio::sync::oneshot::Sender<()>) -> F::Output {
-    let mut future = pin!(future);
-    let mut waits = Some(waits);
-    poll_fn(|context| {
-        let polled = future.as_mut().poll(context);
-        if let Some(waits) = waits.take() {
-            let _ = waits.send(());
-        }
-        polled
-    })
-    .await
-}
-
-/// Waits until `done` returns true.
-pub async fn until(mut done: impl FnMut() -> bool) {
-    limited(async {
-        while !done() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await;
-}
 
 /// Returns a command of this program, to run one of its tests in a process of its own.
 pub fn itself(test: &str) -> std::process::Command {

@@ -1,13 +1,22 @@
-//! Limits, runtimes and futures that are dropped early.
+//! Limits, waits for a condition, runtimes, and futures that are dropped early.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, poll_fn, ready};
+use std::panic::Location;
 use std::pin::pin;
 use std::sync::Once;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 /// Time longer than anything here takes: a test that hangs fails by it.
 const LIMIT: Duration = Duration::from_secs(90);
+
+/// Time between two looks at a condition.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Time in which a thing that must not happen would happen.
+const QUIET: Duration = Duration::from_millis(30);
 
 /// Installs a listener for the warnings of nodes in this process, which forgets them: tests leave
 /// messages on their way when they end.
@@ -19,9 +28,91 @@ fn hear_warnings() {
 }
 
 /// Waits for `future`, which does not hang.
-pub async fn limited<F: Future>(future: F) -> F::Output {
+#[track_caller]
+pub fn limited<F: Future>(future: F) -> impl Future<Output = F::Output> {
     hear_warnings();
-    tokio::time::timeout(LIMIT, future).await.expect("it hangs")
+    let place = Location::caller();
+    async move {
+        let outcome = tokio::time::timeout(LIMIT, future).await;
+        outcome.unwrap_or_else(|_| panic!("it hangs at {place}"))
+    }
+}
+
+/// Waits until `done` returns true.
+#[track_caller]
+pub fn until(mut done: impl FnMut() -> bool) -> impl Future<Output = ()> {
+    until_some(move || ready(done().then_some(())))
+}
+
+/// Waits until `look` finds something.
+#[track_caller]
+pub fn until_some<T, F>(mut look: impl FnMut() -> F) -> impl Future<Output = T>
+where
+    F: Future<Output = Option<T>>,
+{
+    limited(async move {
+        loop {
+            if let Some(found) = look().await {
+                return found;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    })
+}
+
+/// Checks that `holds` stays true, for nothing tells when a thing will never happen.
+#[track_caller]
+pub fn stays(what: &str, mut holds: impl FnMut() -> bool) -> impl Future<Output = ()> {
+    let place = Location::caller();
+    async move {
+        let begun = Instant::now();
+        while begun.elapsed() < QUIET {
+            assert!(holds(), "no longer true at {place}: {what}");
+            tokio::time::sleep(LOOK).await;
+        }
+        assert!(holds(), "no longer true at {place}: {what}");
+    }
+}
+
+/// Waits until `read` has returned the same value for some time; returns it.
+#[track_caller]
+pub fn settled<T: PartialEq>(mut read: impl FnMut() -> T) -> impl Future<Output = T> {
+    limited(async move {
+        let (mut value, mut since) = (read(), Instant::now());
+        while since.elapsed() < QUIET {
+            tokio::time::sleep(LOOK).await;
+            let now = read();
+            if now != value {
+                (value, since) = (now, Instant::now());
+            }
+        }
+        value
+    })
+}
+
+/// Starts `future` as a task; returns when the task waits.
+pub async fn waiting<F>(future: F) -> JoinHandle<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    let (waits, waiting) = oneshot::channel();
+    let task = tokio::spawn(announced(future, waits));
+    waiting.await.unwrap();
+    task
+}
+
+/// Sends on `waits` when `future` has been polled for the first time.
+async fn announced<F: Future>(future: F, waits: oneshot::Sender<()>) -> F::Output {
+    let mut future = pin!(future);
+    let mut waits = Some(waits);
+    poll_fn(|context| {
+        let polled = future.as_mut().poll(context);
+        if let Some(waits) = waits.take() {
+            let _ = waits.send(());
+        }
+        polled
+    })
+    .await
 }
 
 /// Runs `test` on a runtime of one thread.
@@ -83,4 +174,22 @@ macro_rules! at_last {
             tokio::task::yield_now().await;
         }
     }};
+}
+
+#[cfg(all(test, feature = "paused-clock"))]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    #[should_panic(expected = "it hangs at crates/testkit/src/waiting.rs")]
+    async fn a_condition_that_never_comes_fails_at_its_place() {
+        until(|| false).await;
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "crates/testkit/src/waiting.rs")]
+    async fn a_state_that_ends_fails_at_its_place() {
+        let begun = Instant::now();
+        stays("it is early", || begun.elapsed() < QUIET / 3).await;
+    }
 }

@@ -16,7 +16,7 @@ use chunkcomm_pipeline::{
 };
 use chunkcomm_tests::farm_tasks::{Functions, registry};
 
-use chunkcomm_testkit::{at_last, cancelled, limited, on_both};
+use chunkcomm_testkit::{at_last, cancelled, limited, on_both, until_some};
 
 const LEN: usize = 20_000;
 
@@ -597,16 +597,15 @@ fn the_finish_of_a_farm() {
         let address = memory();
         for waits in 0..WAITS_MAX {
             // The address is free again once the farm before is gone, finished or dropped.
-            let (mut farm, functions) = loop {
+            let start = || async {
                 let (builder, functions) = farm(Model::B);
-                match limited(builder.listen(address.clone()).start()).await {
-                    Ok(farm) => break (farm, functions),
-                    Err(chunkcomm_farm::StartError::Node(_)) => {
-                        tokio::time::sleep(Duration::from_millis(1)).await;
-                    }
+                match builder.listen(address.clone()).start().await {
+                    Ok(farm) => Some((farm, functions)),
+                    Err(chunkcomm_farm::StartError::Node(_)) => None,
                     Err(error) => panic!("{error}"),
                 }
             };
+            let (mut farm, functions) = until_some(start).await;
             let outcome = limited(farm.run(&functions.double, 0..TASKS)).await.unwrap();
             assert_eq!(outcome.results.len(), TASKS as usize);
             let finishing = farm.finish(Duration::from_secs(30));

@@ -140,14 +140,16 @@ async fn a_killed_worker_ends_the_run_with_its_name_and_nothing_is_left() {
     let mut farm = builder.workers(3).start().await.unwrap();
     let (started, victim) = (pids(&farm), farm.workers()[1].clone());
     let pid = started[1];
-    let killer = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(100));
-        kill(pid);
-    });
-    // The victim sleeps for an hour: only its death can end this.
-    let ended = tokio::time::timeout(DEADLINE, farm.run(&functions.sleep, [3_600_000; 3])).await;
+    // The victim is killed when the last task is given out. It sleeps for an hour: only its death
+    // can end this.
+    let kill_at_last = |at: &u64| {
+        if *at == 2 {
+            kill(pid);
+        }
+    };
+    let tasks = (0..3).inspect(kill_at_last).map(|_| 3_600_000);
+    let ended = tokio::time::timeout(DEADLINE, farm.run(&functions.sleep, tasks)).await;
     let error = ended.expect("a death is noticed").unwrap_err();
-    killer.join().unwrap();
     assert_eq!(
         error.to_string(),
         format!(

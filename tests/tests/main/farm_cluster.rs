@@ -5,9 +5,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::nodes::free_address;
+use chunkcomm::Node;
 use chunkcomm_cluster::{Cluster, ClusterConfig};
 use chunkcomm_farm::{Farm, FarmBuilder, Loss, Model, Prefetch, RunError, StartError, serve_in};
-use chunkcomm_testkit::{blocking, proc};
+use chunkcomm_testkit::{blocking, proc, until_some};
 use chunkcomm_tests::farm_tasks::{
     FEWER, FORGETS, Functions, OTHER_TYPES, OTHER_VERSION, registry,
 };
@@ -111,6 +112,14 @@ async fn a_task_that_panics_names_the_node_and_the_farm_goes_on() {
     others.end(0, "");
 }
 
+/// Returns the numbers of accepted and acknowledged messages of the channel of tasks to a peer.
+async fn tasks_to(peer: &str, node: &Node) -> (u64, u64) {
+    let links = node.explain().await.links;
+    let link = links.into_iter().find(|link| link.peer == peer).unwrap();
+    let tasks = link.sending.into_iter().find(|it| it.channel == "farm.tasks").unwrap();
+    (tasks.staged + tasks.sent, tasks.acknowledged)
+}
+
 #[tokio::test]
 async fn a_killed_node_ends_the_run_with_its_rank_and_host_and_nobody_is_left() {
     let (cluster, mut others) = cluster(4, &[]).await;
@@ -118,14 +127,17 @@ async fn a_killed_node_ends_the_run_with_its_rank_and_host_and_nobody_is_left() 
     let mut farm = builder.start_in(&cluster).await.unwrap();
     let (pid, name) = (others.pids()[1], farm.workers()[1].clone());
     let host = name.member.as_ref().unwrap().host.clone();
-    let killer = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(100));
+    let node = cluster.node().clone();
+    let (before, _) = tasks_to("rank-2", &node).await;
+    let killer = tokio::spawn(async move {
+        let given = || async { tasks_to("rank-2", &node).await.1 > before };
+        until_some(|| async { given().await.then_some(()) }).await;
         proc::signal(pid, Signal::KILL);
     });
     // The others sleep for an hour: only the death can end this.
     let ended = tokio::time::timeout(DEADLINE, farm.run(&functions.sleep, [3_600_000; 3])).await;
     let error = ended.expect("a death is noticed").unwrap_err();
-    killer.join().unwrap();
+    killer.await.unwrap();
     let told = error.to_string();
     let start = format!("worker 1 (rank 2, process {pid} on {host}) was lost with 1 assignment ");
     assert!(told.starts_with(&start), "{told}");

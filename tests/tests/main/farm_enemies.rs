@@ -10,6 +10,7 @@ use chunkcomm::{BytesSender, Node};
 use chunkcomm_farm::{Farm, FarmBuilder, Loss, Model, Prefetch, RunError, StartError};
 use chunkcomm_testkit::proc;
 use chunkcomm_testkit::random::seeded;
+use chunkcomm_testkit::until_some;
 use chunkcomm_tests::farm_tasks::Functions;
 use rustix::process::Signal;
 use serde::Serialize;
@@ -137,12 +138,7 @@ async fn a_worker_that_stops_says_its_own_name() {
 async fn bother(farmer: &str, guess: Option<&[u8]>) -> (Node, Vec<BytesSender>) {
     let node = Node::builder().name("enemy").build().await.unwrap();
     let farmer = farmer.parse().unwrap();
-    let peer = loop {
-        match node.connect(&farmer).await {
-            Ok(peer) => break peer,
-            Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
-        }
-    };
+    let peer = until_some(|| async { node.connect(&farmer).await.ok() }).await;
     let mut channels = Vec::new();
     for _ in 0..300 {
         let mut channel = node.open_bytes(&peer, "farm.results").await.unwrap();

@@ -3,10 +3,10 @@
 use crate::counting::{LARGE_ALLOCATIONS, LARGE_BYTES_MIN, LIVE_BYTES};
 use crate::{alone, on_one_thread};
 use chunkcomm::{Address, Node, Receiver, Sender};
+use chunkcomm_testkit::until;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 const MESSAGE_BYTES: usize = 4 * LARGE_BYTES_MIN;
 const MESSAGES: u64 = 50;
@@ -85,11 +85,6 @@ fn the_memory_of_large_messages_is_used_again_and_not_kept() {
         // A busy machine may free a block that was not used for a second.
         assert!(allocated < MESSAGES / 4, "{allocated} large allocations");
 
-        let in_time = tokio::time::timeout(Duration::from_secs(60), async {
-            while live() - before >= MESSAGE_BYTES as i64 {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        });
-        assert!(in_time.await.is_ok(), "{} bytes stay", live() - before);
+        until(|| live() - before < MESSAGE_BYTES as i64).await;
     });
 }

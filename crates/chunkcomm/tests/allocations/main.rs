@@ -11,6 +11,7 @@ mod strangers;
 
 use chunkcomm::{Address, Node, NodeBuilder, Policy, Receiver, Sender, TrySendError};
 use chunkcomm_cluster::{CallClient, NodeExt};
+use chunkcomm_testkit::fill;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -236,18 +237,7 @@ async fn memory_of_unread_packets() -> (i64, u64) {
     receive(&mut receiver, WARM_UP).await;
     let mut sender = sending.await.unwrap();
     let before = LIVE_BYTES.load(Ordering::Relaxed);
-    let waits = sender.peer().stats().credit_waits;
-    let (mut accepted, mut full_in_a_row) = (0, 0);
-    while full_in_a_row < 20 || sender.peer().stats().credit_waits == waits {
-        match sender.try_send(&(accepted, 0)) {
-            Ok(()) => (accepted, full_in_a_row) = (accepted + 1, 0),
-            Err(TrySendError::Full) => {
-                full_in_a_row += 1;
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
+    let accepted = fill(&mut sender, &(0, 0)).await;
     (LIVE_BYTES.load(Ordering::Relaxed) - before, accepted)
 }
 

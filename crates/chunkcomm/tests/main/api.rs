@@ -8,7 +8,8 @@ use chunkcomm::{
 };
 use chunkcomm_testkit::raw::{RawPeer, bytes_fingerprint};
 use chunkcomm_testkit::{
-    NEVER, all, announced, fill, limited, memory, on_both, on_one_thread, pair, pair_of, tcp, until,
+    NEVER, all, fill, limited, memory, on_both, on_one_thread, pair, pair_of, stays, tcp, until,
+    waiting,
 };
 use futures_core::Stream;
 use futures_sink::Sink;
@@ -18,7 +19,6 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
 
 #[test]
 fn try_send_says_full_and_accepts_again_when_the_receiver_took_something() {
@@ -46,14 +46,12 @@ fn send_waits_while_the_outbox_is_full_and_goes_on() {
         let pair = pair().await;
         let (mut sender, mut receiver) = pair.channel::<u64>("wait").await;
         let accepted = fill(&mut sender, &0).await;
-        let (waits, waiting) = oneshot::channel();
-        let mut waits = tokio::spawn(async move {
-            announced(sender.send(&7), waits).await.unwrap();
+        let waits = waiting(async move {
+            sender.send(&7).await.unwrap();
             sender
-        });
-        waiting.await.unwrap();
-        let early = tokio::time::timeout(Duration::from_millis(20), &mut waits).await;
-        assert!(early.is_err(), "nothing was taken, and there is room");
+        })
+        .await;
+        stays("nothing was taken, so there is no room", || !waits.is_finished()).await;
         for _ in 0..accepted {
             assert_eq!(limited(receiver.recv()).await.unwrap(), Some(0));
         }
@@ -370,8 +368,7 @@ fn a_dropped_receiver_wakes_a_sender_that_waits_for_room() {
             let (mut sender, receiver) = pair.channel::<Vec<u8>>("stuck").await;
             let message = vec![1; if large { 600_000 } else { 100 }];
             fill(&mut sender, &message).await;
-            let waits = tokio::spawn(async move { sender.send(&message).await });
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            let waits = waiting(async move { sender.send(&message).await }).await;
             drop(receiver);
             let error = limited(waits).await.unwrap().unwrap_err();
             assert!(matches!(error, SendError::Terminated(_)), "{error}");
@@ -411,8 +408,7 @@ fn any_ready_names_the_first_sender_with_room() {
             let ready = any_ready(&mut senders, 8).await;
             (senders, ready)
         });
-        tokio::time::sleep(Duration::from_millis(5)).await;
-        assert!(!waits.is_finished());
+        stays("no sender has room", || !waits.is_finished()).await;
         for _ in 0..in_two {
             assert_eq!(limited(from_two.recv()).await.unwrap(), Some(2));
         }
@@ -472,8 +468,7 @@ fn accept_before_the_open_and_after_it() {
     on_both(|| async {
         let pair = pair().await;
         let a = pair.a.clone();
-        let before = tokio::spawn(async move { a.accept::<u32>("early").await });
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        let before = waiting(async move { a.accept::<u32>("early").await }).await;
         let mut sender: Sender<u32> = pair.b.open(&pair.peer, "early").await.unwrap();
         sender.send(&1).await.unwrap();
         let (_, mut receiver) = limited(before).await.unwrap().unwrap();

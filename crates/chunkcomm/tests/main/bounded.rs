@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use chunkcomm::proto::limits::WINDOW_BYTES_INITIAL;
 use chunkcomm::{Node, Policy};
-use chunkcomm_testkit::{Pair, all, fill, limited, memory, on_both, on_one_thread, pair_of, tcp};
+use chunkcomm_testkit::{
+    Pair, all, fill, limited, memory, on_both, on_one_thread, pair_of, settled, tcp, until,
+};
 use std::time::Duration;
 
 #[test]
@@ -151,7 +153,7 @@ fn large_messages_that_nobody_takes_do_not_stop_other_channels() {
             let message = Bytes::from(vec![1; size]);
             unread.send(message.clone()).await.unwrap();
             // The message has arrived as far as it may.
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            settled(|| late.peer().stats().packet_bytes_received).await;
             passes(&pair, "small", 1000).await;
             let (mut sender, mut receiver) = pair.bytes("large").await;
             let same = message.clone();
@@ -247,8 +249,8 @@ fn a_window_that_is_used_up_is_counted_as_a_wait_for_credit() {
         let (mut other, mut taken) = pair.channel::<u64>("other").await;
         other.send(&2).await.unwrap();
         assert_eq!(limited(taken.recv()).await.unwrap(), Some(2));
-        chunkcomm_testkit::until(|| pair.peer.stats().credit_waits > 0).await;
-        chunkcomm_testkit::until(|| sender.stats().credit_waits > 0).await;
+        until(|| pair.peer.stats().credit_waits > 0).await;
+        until(|| sender.stats().credit_waits > 0).await;
         assert_eq!(other.stats().credit_waits, 0, "it is the channel's own");
     });
 }

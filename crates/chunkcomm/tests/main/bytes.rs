@@ -6,7 +6,7 @@ use chunkcomm::{
     ChannelOptions, FlushReason, Node, Policy, RecvError, SendError, TryRecvError, TrySendError,
 };
 use chunkcomm_testkit::{
-    NEVER, announced, fill, limited, on_both, on_one_thread, pair, pair_of, tcp, until,
+    NEVER, fill, limited, on_both, on_one_thread, pair, pair_of, tcp, until, waiting,
 };
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -78,16 +78,14 @@ fn a_large_message_that_is_awaited_lands_in_the_callers_memory() {
     on_both(|| async {
         let pair = pair().await;
         let (mut sender, mut receiver) = pair.bytes("awaited").await;
-        let (waits, waiting) = oneshot::channel();
-        let receiving = tokio::spawn(async move {
+        let receiving = waiting(async move {
             let buffer = vec![0; 20_000_000];
             let memory = buffer.as_ptr() as usize;
-            let receiving = announced(receiver.recv_into(buffer), waits);
-            let buffer = limited(receiving).await.unwrap().unwrap();
+            let buffer = limited(receiver.recv_into(buffer)).await.unwrap().unwrap();
             assert_eq!(buffer.as_ptr() as usize, memory);
             buffer
-        });
-        waiting.await.unwrap();
+        })
+        .await;
         sender.send(message(3, 20_000_000)).await.unwrap();
         assert!(receiving.await.unwrap() == message(3, 20_000_000));
     });
@@ -130,17 +128,20 @@ fn try_sends_and_receives_say_full_empty_and_ended() {
         let large = Bytes::from(vec![1; 800_000]);
         drop(sender);
         let mut taken = 0u32;
-        loop {
-            match receiver.try_recv() {
-                Ok(message) => {
-                    assert_eq!(message[..], taken.to_le_bytes());
-                    taken += 1;
+        until(|| {
+            loop {
+                match receiver.try_recv() {
+                    Ok(message) => {
+                        assert_eq!(message[..], taken.to_le_bytes());
+                        taken += 1;
+                    }
+                    Err(TryRecvError::Empty) => return false,
+                    Err(TryRecvError::Ended) => return true,
+                    Err(error) => panic!("{error}"),
                 }
-                Err(TryRecvError::Empty) => tokio::time::sleep(Duration::from_millis(1)).await,
-                Err(TryRecvError::Ended) => break,
-                Err(error) => panic!("{error}"),
             }
-        }
+        })
+        .await;
         assert_eq!(taken, accepted);
         // A message that needs the link's memory also reaches a receiver that only tries.
         let (mut sender, mut receiver) = pair.bytes("largest").await;
@@ -155,14 +156,12 @@ fn try_sends_and_receives_say_full_empty_and_ended() {
         let (mut sender, mut receiver) = pair.bytes("large").await;
         sender.try_send(&large).unwrap();
         assert!(matches!(sender.try_send(&large), Err(TrySendError::Full)));
-        let size = loop {
-            match receiver.try_recv_with(<[u8]>::len) {
-                Ok(size) => break size,
-                Err(TryRecvError::Empty) => tokio::time::sleep(Duration::from_millis(1)).await,
-                Err(error) => panic!("{error}"),
-            }
-        };
-        assert_eq!(size, large.len());
+        until(|| match receiver.try_recv_with(<[u8]>::len) {
+            Ok(size) => size == large.len(),
+            Err(TryRecvError::Empty) => false,
+            Err(error) => panic!("{error}"),
+        })
+        .await;
         drop(receiver);
         assert!(matches!(limited(sender.closed()).await, SendError::Terminated(_)));
     });
@@ -413,13 +412,13 @@ fn senders_of_any_kind_are_waited_for_together() {
         let mut ends: [&mut dyn SendingEnd; 3] = [&mut numbers, &mut texts, &mut raw];
         assert_eq!(limited(any_ready(&mut ends, 100)).await.unwrap(), 2);
         let credit_waits = raw.peer().stats().credit_waits;
-        while raw.peer().stats().credit_waits == credit_waits
-            || raw.try_send(&message(1, 5000)).is_ok()
-            || raw.capacity() >= 100
-        {
+        until(|| {
             let _ = raw.try_send(&message(1, 90));
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+            raw.peer().stats().credit_waits > credit_waits
+                && raw.try_send(&message(1, 5000)).is_err()
+                && raw.capacity() < 100
+        })
+        .await;
         let taking = tokio::spawn(async move {
             for _ in 0..in_numbers {
                 limited(from_numbers.recv()).await.unwrap();

@@ -4,7 +4,7 @@ use chunkcomm::error::HelloCause;
 use chunkcomm::{Address, ConnectError, Node};
 use chunkcomm_testkit::raw::RawPeer;
 use chunkcomm_testkit::still::StandsStill;
-use chunkcomm_testkit::{limited, memory, on_both, on_one_thread, own_host, tcp};
+use chunkcomm_testkit::{limited, memory, on_both, on_one_thread, own_host, stays, tcp, waiting};
 use std::io::ErrorKind;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -36,9 +36,7 @@ fn a_peer_that_starts_a_little_later_is_reached() {
         let (address, b) = (memory(), node().await);
         let dialled = address.clone();
         let dialling = tokio::spawn(async move { b.connect(&dialled).await.map(|peer| (b, peer)) });
-        // The dialler was refused at least once.
-        tokio::time::sleep(Duration::from_millis(30)).await;
-        assert!(!dialling.is_finished());
+        stays("the dialler tries again after refusals", || !dialling.is_finished()).await;
         let _a = Node::builder().name("late").listen(address).build().await.unwrap();
         let (_b, peer) = limited(dialling).await.unwrap().unwrap();
         assert_eq!(peer.name(), "late");
@@ -189,8 +187,7 @@ fn closing_the_node_ends_it() {
         let b = node().await;
         let dialler = b.clone();
         let dialling =
-            tokio::spawn(async move { dialler.connect_within(&memory(), Duration::MAX).await });
-        tokio::time::sleep(Duration::from_millis(20)).await;
+            waiting(async move { dialler.connect_within(&memory(), Duration::MAX).await }).await;
         limited(b.close(Duration::from_secs(5))).await.unwrap();
         let error = limited(dialling).await.unwrap().unwrap_err();
         assert!(matches!(error, ConnectError::Closed), "{error}");
@@ -207,7 +204,7 @@ fn opening_over_a_session_that_ended_waits_for_the_peer_to_be_back() {
         drop(a);
         limited(peer.closed()).await;
         let opening = tokio::spawn(async move { b.open::<u64>(&peer, "again").await });
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        stays("it waits for the peer", || !opening.is_finished()).await;
         let a = Node::builder().name("a").listen(address).build().await.unwrap();
         let mut sender = limited(opening).await.unwrap().unwrap();
         sender.send(&7).await.unwrap();

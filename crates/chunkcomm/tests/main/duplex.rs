@@ -11,8 +11,8 @@ use chunkcomm::{
 };
 use chunkcomm_testkit::raw::RawPeer;
 use chunkcomm_testkit::{
-    Pair, announced, at_last, cancelled, fill, limited, memory, on_both, on_one_thread, pair,
-    pair_of, until,
+    Pair, at_last, cancelled, fill, limited, memory, on_both, on_one_thread, pair, pair_of, until,
+    waiting,
 };
 use futures_core::Stream;
 use futures_sink::Sink;
@@ -89,9 +89,7 @@ fn what_is_sent_before_the_peer_accepts_waits_for_it() {
         limited(ours.sync()).await.unwrap();
         assert!(matches!(ours.try_recv(), Err(TryRecvError::Empty)));
         // The report has the receiver that waits.
-        let (waits, waiting) = oneshot::channel();
-        let answered = tokio::spawn(announced(async move { (ours.recv().await, ours) }, waits));
-        waiting.await.unwrap();
+        let answered = waiting(async move { (ours.recv().await, ours) }).await;
         let report = limited(pair.b.explain()).await;
         let receiving = report.links.iter().flat_map(|link| &link.receiving);
         assert_eq!(receiving.filter(|it| it.channel == "early" && it.awaited).count(), 1);
@@ -317,9 +315,7 @@ async fn cause_of(pair: &Pair, ends: impl Future<Output = ()>) -> LinkError {
     let mut ours: Duplex<u64, u64> = pair.b.open_duplex(&pair.peer, "nobody").await.unwrap();
     ours.send(&1).await.unwrap();
     limited(ours.sync()).await.unwrap();
-    let (waits, waiting) = oneshot::channel();
-    let received = tokio::spawn(announced(async move { ours.recv().await }, waits));
-    waiting.await.unwrap();
+    let received = waiting(async move { ours.recv().await }).await;
     let (received, ()) = tokio::join!(limited(received), ends);
     match received.unwrap() {
         Err(RecvError::Lost { link, arrived: 0, channel }) => {

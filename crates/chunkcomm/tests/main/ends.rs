@@ -5,7 +5,7 @@ use chunkcomm::channel::Landing;
 use chunkcomm::{BytesSender, Node, RecvError, SendError};
 use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::random::seeded;
-use chunkcomm_testkit::{at_last, limited, memory, on_both, pair, pair_of};
+use chunkcomm_testkit::{at_last, limited, memory, on_both, pair, pair_of, until};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn a_run_that_recv_into_took_to_its_end_is_reported_before_it_waits() {
             sender.close(SOON).await.unwrap();
         });
         // Many messages wait as one run by now.
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        until(|| receiver.peer().stats().messages_received >= 100).await;
         for number in 0..5000u32 {
             let message = limited(receiver.recv_into(vec![0; 200])).await.unwrap().unwrap();
             assert_eq!(message, [number as u8; 100]);
@@ -77,7 +77,7 @@ fn a_landing_chosen_after_the_session_ended_gets_what_had_arrived() {
         limited(peer.closed()).await;
         let sum = Arc::default();
         receiver.land(Box::new(Sum(Arc::clone(&sum), [0; 64])));
-        chunkcomm_testkit::until(|| sum.lock().unwrap().1.is_some()).await;
+        until(|| sum.lock().unwrap().1.is_some()).await;
         assert_eq!(*sum.lock().unwrap(), (5, Some(true)));
     });
 }

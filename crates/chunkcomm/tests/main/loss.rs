@@ -6,7 +6,7 @@ use chunkcomm::{
 };
 use chunkcomm_testkit::raw::RawPeer;
 use chunkcomm_testkit::{
-    Pair, all, fill, limited, memory, on_both, on_one_thread, pair, pair_of, tcp, until,
+    Pair, all, fill, limited, memory, on_both, on_one_thread, pair, pair_of, tcp, until, waiting,
 };
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -114,15 +114,14 @@ fn waiting_calls_end_when_the_session_is_lost() {
     on_both(|| async {
         let pair = pair().await;
         let (mut full, from_full) = pair.channel::<u64>("full").await;
-        let (_silent, mut waiting) = pair.channel::<u64>("silent").await;
+        let (_silent, mut from_silent) = pair.channel::<u64>("silent").await;
         fill(&mut full, &1).await;
         let mut second = full.clone();
         let mut third = full.clone();
-        let sending = tokio::spawn(async move { full.send(&1).await.unwrap_err() });
-        let syncing = tokio::spawn(async move { second.sync().await.unwrap_err() });
-        let reserving = tokio::spawn(async move { third.reserve(8).await.map(drop).unwrap_err() });
-        let receiving = tokio::spawn(async move { waiting.recv().await.unwrap_err() });
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        let sending = waiting(async move { full.send(&1).await.unwrap_err() }).await;
+        let syncing = waiting(async move { second.sync().await.unwrap_err() }).await;
+        let reserving = waiting(async move { third.reserve(8).await.map(drop).unwrap_err() }).await;
+        let receiving = waiting(async move { from_silent.recv().await.unwrap_err() }).await;
         pair.peer.abort();
         for task in [sending, syncing, reserving] {
             let error = limited(task).await.unwrap();
@@ -213,12 +212,12 @@ fn closing_waits_for_a_receiver_that_is_behind() {
         let pair = pair().await;
         let (mut sender, mut receiver) = pair.channel::<u64>("behind").await;
         let accepted = fill(&mut sender, &1).await;
-        let closing = tokio::spawn(async move {
+        // The window is used up: the other messages are staged at the sender.
+        let closing = waiting(async move {
             let outcome = pair.b.close(LATE).await;
             (pair, outcome)
-        });
-        // The window is used up: the other messages are staged at the sender.
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        })
+        .await;
         assert_eq!(all(&mut receiver).await.len() as u64, accepted);
         let (_pair, outcome) = limited(closing).await.unwrap();
         outcome.unwrap();

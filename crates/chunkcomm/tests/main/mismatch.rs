@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use chunkcomm::error::RefusalReason;
 use chunkcomm::{AcceptError, ChannelOptions, Node, OpenError, SendError, Sender, TrySendError};
-use chunkcomm_testkit::{all, limited, on_both, on_one_thread, pair, pair_of, tcp};
+use chunkcomm_testkit::{all, limited, on_both, on_one_thread, pair, pair_of, tcp, until};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ fn a_sender_that_waits_learns_of_the_refusal() {
                 }
             }
         });
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        until(|| pair.peer.stats().credit_waits > 0).await;
         limited(pair.a.accept::<Vec<u64>>("waits")).await.unwrap_err();
         let error = limited(sending).await.unwrap();
         assert!(matches!(error, SendError::Refused(_)), "{error}");

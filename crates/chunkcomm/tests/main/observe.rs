@@ -9,8 +9,9 @@ use chunkcomm_cluster::NodeExt;
 use chunkcomm_testkit::events::Events;
 use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::raw::RawPeer;
-use chunkcomm_testkit::{Pair, fill, limited, on_both, on_one_thread, pair, pair_of, tcp, until};
-use std::time::Duration;
+use chunkcomm_testkit::{
+    Pair, fill, limited, on_both, on_one_thread, pair, pair_of, tcp, until, until_some,
+};
 
 async fn of(node: &Node) -> LinkReport {
     let explanation: Explanation = limited(node.explain()).await;
@@ -105,19 +106,15 @@ async fn cut_off() -> (Pair, Proxy) {
 fn a_link_that_is_cut_off_says_so_and_why() {
     on_one_thread(async {
         let (pair, proxy) = cut_off().await;
-        let mut report = of(&pair.b).await;
-        while report.state != "cut off" || report.trouble.is_none() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            report = of(&pair.b).await;
-        }
+        let in_trouble = |it: &LinkReport| it.state == "cut off" && it.trouble.is_some();
+        let report = until_some(|| async { Some(of(&pair.b).await).filter(in_trouble) }).await;
         assert_eq!(report.waits_for.as_deref(), Some("the peer to answer"), "{report}");
         let there = of(&pair.a).await;
         assert_eq!(there.waits_for.as_deref(), Some("the peer to dial again"), "{there}");
         proxy.close(false);
-        while of(&pair.b).await.state != "connected" {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        assert!(of(&pair.b).await.attempt > 1);
+        let is_back = |it: &LinkReport| it.state == "connected";
+        let report = until_some(|| async { Some(of(&pair.b).await).filter(is_back) }).await;
+        assert!(report.attempt > 1);
     });
 }
 
@@ -203,16 +200,8 @@ fn nothing_is_told_of_a_message() {
 
 /// Explains until `seen` is in the text; returns that explanation.
 async fn named(node: &Node, seen: &str) -> Explanation {
-    limited(async {
-        loop {
-            let explanation = node.explain().await;
-            if explanation.to_string().contains(seen) {
-                return explanation;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await
+    let has = |it: &Explanation| it.to_string().contains(seen);
+    until_some(|| async { Some(node.explain().await).filter(has) }).await
 }
 
 #[test]
@@ -250,11 +239,7 @@ fn every_wait_has_a_name() {
         }
         connecting.abort();
         accepting.abort();
-        let mut waits = limited(pair.b.explain()).await.waits;
-        while !waits.is_empty() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-            waits = limited(pair.b.explain()).await.waits;
-        }
+        until_some(|| async { pair.b.explain().await.waits.is_empty().then_some(()) }).await;
         drop(service);
     });
 }

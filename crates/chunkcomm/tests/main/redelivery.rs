@@ -6,7 +6,7 @@ use chunkcomm::{
     Sender, TrySendError,
 };
 use chunkcomm_testkit::random::seeded;
-use chunkcomm_testkit::{limited, on_both, on_one_thread, own_host, pair, until};
+use chunkcomm_testkit::{limited, on_both, on_one_thread, own_host, pair, until, until_some};
 use std::time::Duration;
 
 const SECONDS: Duration = Duration::from_secs(20);
@@ -97,15 +97,10 @@ impl Collector {
         let address = address.clone();
         let built = runtime.spawn(async move {
             // The address of a killed node is free as soon as its sockets are closed.
-            loop {
-                let node = Node::builder().name("collector").listen(address.clone()).build().await;
-                match node {
-                    Ok(node) => return node,
-                    Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
-                }
-            }
+            let collector = || Node::builder().name("collector").listen(address.clone()).build();
+            until_some(|| async { collector().await.ok() }).await
         });
-        let node = limited(built).await.unwrap();
+        let node = built.await.unwrap();
         Collector { runtime: Some(runtime), node: Some(node) }
     }
 
@@ -339,16 +334,9 @@ fn a_message_that_is_too_large_for_the_next_peer_waits_for_another() {
         limited(sender.sync()).await.unwrap();
         collector.kill();
         // The address of a killed node is free as soon as its sockets are closed.
-        let small = limited(async {
-            loop {
-                let small = Node::builder().name("small").message_bytes_max(50_000);
-                if let Ok(small) = small.listen(address.clone()).build().await {
-                    break small;
-                }
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        })
-        .await;
+        let small = || Node::builder().name("small").message_bytes_max(50_000);
+        let built = || async { small().listen(address.clone()).build().await.ok() };
+        let small = until_some(built).await;
         let accepting = small.accept_within::<Vec<u8>>("large", Duration::from_millis(300));
         assert!(matches!(accepting.await, Err(AcceptError::Late { .. })));
         // No session was ended for the message.

@@ -3,7 +3,7 @@
 use chunkcomm::error::LogCause;
 use chunkcomm::{Address, Fsync, Node, OpenError, Receiver, Redelivery, SendError, Sender};
 use chunkcomm_testkit::random::seeded;
-use chunkcomm_testkit::{limited, on_both, on_one_thread, own_host, until};
+use chunkcomm_testkit::{limited, on_both, on_one_thread, own_host, until, until_some};
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -318,9 +318,7 @@ fn a_node_that_closes_stores_everything_and_sends_nothing_behind_its_ends() {
             let mut sender = open::<(u64, Vec<u8>)>(&b, &to, &log).await.unwrap();
             assert_eq!(sender.stats().stored, next, "round {round}");
             if round % 2 == 0 {
-                while b.explain().await.links.is_empty() {
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
+                until_some(|| async { b.explain().await.links.pop() }).await;
             }
             for _ in 0..50 * (round % 3) {
                 sender.send(&message(next)).await.unwrap();
@@ -358,16 +356,8 @@ fn a_stream_whose_node_or_runtime_is_gone_says_so() {
             let a = collector(&anywhere()).await;
             let to = a.addresses()[0].clone();
             let b = Node::builder().build().await.unwrap();
-            let mut sender = limited(async {
-                loop {
-                    // The thread of the earlier round closes its log.
-                    if let Ok(sender) = open::<u64>(&b, &to, &log).await {
-                        break sender;
-                    }
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
-            })
-            .await;
+            // The thread of the earlier round closes its log.
+            let mut sender = until_some(|| async { open::<u64>(&b, &to, &log).await.ok() }).await;
             let mut plain = b.open_redelivering::<u64>("plain", Redelivery::to(&to)).unwrap();
             sender.send(&1).await.unwrap();
             plain.send(&1).await.unwrap();

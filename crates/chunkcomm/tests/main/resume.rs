@@ -3,11 +3,11 @@
 use chunkcomm::error::LinkCause;
 use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Header, Item, Lane};
 use chunkcomm::proto::resume::{Kind, Resume};
-use chunkcomm::{Node, NodeBuilder, SendError, Sender};
+use chunkcomm::{LinkEvent, Node, NodeBuilder, SendError, Sender};
 use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::random::seeded;
 use chunkcomm_testkit::raw::{RawPeer, again, socket_address};
-use chunkcomm_testkit::{NEVER, Pair, limited, on_both, on_one_thread, tcp, until};
+use chunkcomm_testkit::{NEVER, Pair, limited, on_both, on_one_thread, stays, tcp, until};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
@@ -54,10 +54,8 @@ fn a_stream_survives_cuts_at_any_byte_in_both_directions() {
             let mut random = seeded(12);
             for _ in 0..25 {
                 let until_bytes = proxy.passed() + random.below(200_000);
-                let patience = std::time::Instant::now();
-                while proxy.passed() < until_bytes && patience.elapsed().as_millis() < 200 {
-                    tokio::time::sleep(Duration::from_micros(200)).await;
-                }
+                let passed = until(|| proxy.passed() >= until_bytes);
+                let _ = tokio::time::timeout(Duration::from_millis(200), passed).await;
                 proxy.cut();
             }
             proxy
@@ -97,8 +95,7 @@ fn what_was_accepted_while_there_was_no_connection_arrives() {
             sender.send(&number).await.unwrap();
         }
         let closing = tokio::spawn(async move { (pair.b.close(NEVER).await, pair) });
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        assert!(!closing.is_finished());
+        stays("closing waits for a connection", || !closing.is_finished()).await;
         proxy.close(false);
         for number in 1..100 {
             assert_eq!(limited(receiver.recv()).await.unwrap(), Some(number));
@@ -243,20 +240,23 @@ fn a_packet_that_broke_off_goes_on_where_it_did() {
         packet.extend((0..9000u32).map(|at| at as u8));
         let header = Header { body_bytes: packet.len() as u32, sequence: 1, ..Header::default() };
         packet.splice(..0, header.encode());
+        let mut events = node.events();
         let mut raw = RawPeer::connect(&node).await;
+        let Some(LinkEvent::Connected { peer }) = limited(events.next()).await else { panic!() };
         let mut attempt = 1;
         let mut random = seeded(3);
         let mut sent = 0;
         while sent < packet.len() {
             // Each time a little more of the packet comes.
             sent = (sent + random.below(900) as usize).min(packet.len());
+            let reads = peer.stats().reads;
             raw.bytes(&packet[..sent]).await;
             if sent == packet.len() {
                 break;
             }
             attempt += 1;
             // Waits until the part was read, so that the parts differ.
-            tokio::time::sleep(Duration::from_millis(3)).await;
+            until(|| peer.stats().reads > reads).await;
             let (next, agreed) = answer(&node, |raw| again(raw, attempt, 0)).await;
             assert_eq!(agreed.map(|it| (it.kind, it.received)), Some((Kind::Agreed, 0)));
             raw = next;

@@ -4,7 +4,7 @@ use chunkcomm::error::{HelloCause, LinkCause};
 use chunkcomm::proto::resume::{Kind, Resume};
 use chunkcomm::{ConnectError, Node, NodeError};
 use chunkcomm_testkit::raw::{RawPeer, socket_address};
-use chunkcomm_testkit::{limited, on_both, on_one_thread, tcp, until};
+use chunkcomm_testkit::{limited, on_both, on_one_thread, tcp, until, until_some};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
@@ -36,9 +36,7 @@ async fn cut_off(node: &Node) -> (usize, usize) {
 }
 
 async fn until_cut_off(node: &Node, count: usize) {
-    while cut_off(node).await.0 < count {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until_some(|| async { (cut_off(node).await.0 >= count).then_some(()) }).await;
 }
 
 #[test]
@@ -58,7 +56,7 @@ fn the_session_that_is_cut_off_for_longest_gives_way_to_a_new_one() {
         let mut kept = Vec::new();
         for (lost, (raw, accepted)) in [second, first].into_iter().enumerate() {
             drop(raw);
-            limited(until_cut_off(&a, lost + 1)).await;
+            until_cut_off(&a, lost + 1).await;
             kept.push(accepted);
         }
         let _new = begun(&a, 4).await;
@@ -79,9 +77,7 @@ fn while_all_are_connected_a_newcomer_is_refused_and_told_why() {
         let first = begun(&a, 1).await;
         let _second = begun(&a, 2).await;
         // The peer may hear of its session before the node counts it.
-        while a.explain().await.links.len() < 2 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        until_some(|| async { (a.explain().await.links.len() == 2).then_some(()) }).await;
         let b = Node::builder().name("b").build().await.unwrap();
         let address = a.addresses()[0].clone();
         let error = limited(b.connect_within(&address, Duration::ZERO)).await.unwrap_err();
@@ -110,16 +106,8 @@ fn sessions_that_are_begun_and_cut_do_not_pile_up() {
         for session in 1..=100 {
             drop(begun(&a, session).await);
             // Waits until the node sees that the connection is gone.
-            let (cut, links) = limited(async {
-                loop {
-                    let (cut, links) = cut_off(&a).await;
-                    if cut == links {
-                        break (cut, links);
-                    }
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
-            })
-            .await;
+            let all_cut = || async { Some(cut_off(&a).await).filter(|(cut, links)| cut == links) };
+            let (cut, links) = until_some(all_cut).await;
             assert!(links <= 8 && cut > 0, "{links} sessions");
         }
     });

@@ -6,6 +6,7 @@ use chunkcomm_testkit::events::Events;
 use chunkcomm_testkit::raw::RawPeer;
 use chunkcomm_testkit::{
     fill, itself, limited, memory, on_both, on_one_thread, own_host, pair, pair_of, tcp, until,
+    until_some,
 };
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -235,9 +236,8 @@ fn nothing_is_said_of_channels_to_a_peer_that_is_cut_off() {
         let mut sender = b.open::<u64>(&peer.unwrap(), "events").await.unwrap();
         fill(&mut sender, &1).await;
         drop((raw, listener));
-        while b.explain().await.links[0].state != "cut off" {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        let is_cut_off = || async { b.explain().await.links[0].state == "cut off" };
+        until_some(|| async { is_cut_off().await.then_some(()) }).await;
         tokio::time::pause();
         let error = sender.send(&2).await.unwrap_err();
         assert!(matches!(error, SendError::Lost(_)), "{error}");

@@ -4,9 +4,8 @@ use crate::joining::{LONG, cluster, end_all};
 use chunkcomm_cluster::CallError;
 use chunkcomm_cluster::call::{Service, ServiceOptions};
 use chunkcomm_cluster::cluster::Cluster;
-use chunkcomm_testkit::{limited, on_both};
+use chunkcomm_testkit::{limited, on_both, until, until_some};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// A service that answers its rank, once the gate lets it.
@@ -21,15 +20,6 @@ async fn who(node: &Cluster, gate: &Arc<Semaphore>) -> Service {
         }
     });
     serving.await.unwrap()
-}
-
-async fn until(mut done: impl FnMut() -> bool) {
-    limited(async {
-        while !done() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await;
 }
 
 #[test]
@@ -90,13 +80,11 @@ fn calls_go_to_the_least_laden_provider_and_past_those_that_are_gone() {
         }
         // A provider closes in order: only a caller whose request is on its way notices.
         limited(services.remove(0).close(LONG)).await.unwrap();
-        let first = loop {
-            match limited(client.call(&())).await {
-                Err(CallError::Ended { .. }) => tokio::time::sleep(Duration::from_millis(1)).await,
-                first => break first,
-            }
-        };
-        assert_eq!(first.unwrap(), 2);
+        let first = until_some(|| async {
+            let called = client.call(&()).await;
+            Some(called).filter(|it| !matches!(it, Err(CallError::Ended { .. })))
+        });
+        assert_eq!(first.await.unwrap(), 2);
         for _ in 0..3 {
             assert_eq!(limited(client.call(&())).await.unwrap(), 2);
         }

@@ -1,6 +1,7 @@
 //! Calls: each answer reaches its caller, errors are told apart, limits and cancellation hold.
 
 use chunkcomm::error::{LinkCause, RefusalReason};
+use chunkcomm::explain::LinkReport;
 use chunkcomm::{Lane, Node, OpenError, Policy};
 use chunkcomm_cluster::call::{CallOptions, ServeError, ServiceOptions};
 use chunkcomm_cluster::proto::call::CALLS_PREFIX;
@@ -8,8 +9,8 @@ use chunkcomm_cluster::{CallClient, CallError, NodeExt, Service};
 use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::random::seeded;
 use chunkcomm_testkit::{
-    NEVER, Pair, announced, cancelled, limited, memory, on_both, on_one_thread, pair, pair_of, tcp,
-    until,
+    NEVER, Pair, cancelled, limited, memory, on_both, on_one_thread, pair, pair_of, tcp, until,
+    until_some, waiting,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -384,13 +385,11 @@ fn a_call_that_is_late_drops_its_handler_and_a_slot_of_it_is_not_mixed_up() {
 fn an_earlier_deadline_than_the_one_waited_for_is_kept() {
     on_one_thread(async {
         let pair = pair().await;
-        let (_service, _gate, _count) = gated(&pair.a, ServiceOptions::default());
+        let (_service, _gate, count) = gated(&pair.a, ServiceOptions::default());
         let client = client::<u64, u64>(&pair, "gated");
         let patient = client.clone().timeout(NEVER);
-        let (waits, waiting) = tokio::sync::oneshot::channel();
-        let _patient = tokio::spawn(async move { announced(patient.call(&1), waits).await });
-        waiting.await.unwrap();
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        let _patient = waiting(async move { patient.call(&1).await }).await;
+        until(|| count.now() == 1).await;
         let hasty = client.timeout(Duration::from_millis(20));
         let error = limited(hasty.call(&2)).await.unwrap_err();
         assert!(matches!(error, CallError::Timeout { .. }), "{error}");
@@ -410,9 +409,7 @@ fn a_service_that_closes_answers_what_it_has_and_refuses_what_comes() {
             })
             .collect();
         until(|| count.now() == 1 && service.stats().waiting == 2).await;
-        let (waits, waiting) = tokio::sync::oneshot::channel();
-        let closing = tokio::spawn(announced(service.close(LONG), waits));
-        waiting.await.unwrap();
+        let closing = waiting(service.close(LONG)).await;
         let error = limited(client.call(&9)).await.unwrap_err();
         assert!(matches!(error, CallError::Closing { .. }), "{error}");
         gate.add_permits(3);
@@ -421,12 +418,8 @@ fn a_service_that_closes_answers_what_it_has_and_refuses_what_comes() {
         }
         limited(closing).await.unwrap().unwrap();
         // The service's end has arrived, and may not have been looked at.
-        let error = loop {
-            match limited(client.call(&9)).await.unwrap_err() {
-                CallError::Ended { .. } => tokio::time::sleep(Duration::from_millis(1)).await,
-                error => break error,
-            }
-        };
+        let is_known = |error: &CallError| !matches!(error, CallError::Ended { .. });
+        let error = until_some(|| async { client.call(&9).await.err().filter(is_known) }).await;
         assert!(matches!(error, CallError::NoService { .. }), "{error}");
     });
 }
@@ -479,12 +472,9 @@ fn calls_in_flight_learn_that_the_server_is_gone_and_later_ones_find_it_again() 
             .collect();
         until(|| count.now() == 20).await;
         // The arrival of the calls is known here, too.
-        limited(async {
-            while node.explain().await.links.iter().any(|it| it.acknowledged < it.sent) {
-                tokio::time::sleep(ms(1)).await;
-            }
-        })
-        .await;
+        let is_known = |it: &LinkReport| it.acknowledged == it.sent;
+        let all_known = || async { node.explain().await.links.iter().all(is_known).then_some(()) };
+        until_some(all_known).await;
         // Another process takes the server's place.
         let again = quick().name("again").listen(tcp()).build().await.unwrap();
         let _service =

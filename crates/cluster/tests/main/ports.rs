@@ -7,7 +7,7 @@ use chunkcomm_cluster::{
     ValueError, ValueWriter,
 };
 use chunkcomm_testkit::{
-    Pair, at_last, cancelled, limited, memory, on_both, on_one_thread, pair_of, tcp,
+    Pair, at_last, cancelled, limited, memory, on_both, on_one_thread, pair_of, tcp, until,
 };
 use std::time::Duration;
 
@@ -208,7 +208,7 @@ fn a_message_on_its_way_to_nobody_ends_the_ends_in_it() {
             }
         };
         let dropping = async {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            until(|| pair.peer.stats().credit_waits > 0).await;
             drop(ends);
         };
         let (error, ()) = limited(async { tokio::join!(sending, dropping) }).await;

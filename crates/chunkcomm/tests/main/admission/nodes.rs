@@ -7,7 +7,7 @@ use chunkcomm::proto::hello::Disagreement;
 use chunkcomm::{Address, LinkEvent, Node, NodeBuilder, NodeError};
 use chunkcomm_testkit::proxy::Proxy;
 use chunkcomm_testkit::raw::{good_hello, socket_address};
-use chunkcomm_testkit::still::StandsStill;
+use chunkcomm_testkit::still::{StandsStill, leap};
 use chunkcomm_testkit::{Pair, limited, memory, on_both, on_one_thread, pair_of, tcp, until};
 use std::io::Write;
 use std::net::TcpStream;
@@ -128,18 +128,6 @@ fn settings_do_not_show_the_credential() {
     assert!(text.contains("Credential(..)") && !text.contains("070707"), "{text}");
 }
 
-/// Lets the deadlines of everything that waits now pass.
-async fn time_passes() {
-    // Earlier words have arrived, and the deadlines run.
-    tokio::time::sleep(Duration::from_millis(100)).await;
-    tokio::time::pause();
-    tokio::time::advance(Duration::from_secs(6)).await;
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
-    tokio::time::resume();
-}
-
 #[test]
 fn those_who_fall_silent_are_refused_after_a_while() {
     on_one_thread(async {
@@ -169,7 +157,7 @@ fn those_who_fall_silent_are_refused_after_a_while() {
         });
         let strangers = strangers.await.unwrap();
         assert_eq!(node.refusals(), Vec::<String>::new());
-        time_passes().await;
+        leap(Duration::from_secs(6)).await;
         until(|| node.refusals().len() == 6).await;
         let refusals = node.refusals();
         let count = |text| refusals.iter().filter(|refusal| refusal.contains(text)).count();
