@@ -10,12 +10,13 @@ use bytes::Bytes;
 use chunkcomm::FlushReason;
 use chunkcomm::proto::Time;
 use chunkcomm::proto::endpoint::{Action, AfterLoss, Endpoint, Output, SessionEnd, SessionId};
-use chunkcomm::proto::flush::Policy;
 use chunkcomm::proto::link::{Counted, Event, LinkConfig};
 use chunkcomm::proto::liveness::Silence;
 use chunkcomm::proto::outbox::{OpenSpec, Staged, View};
 use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Decoder, Header, Item, Lane, Refusal};
 use chunkcomm::proto::resume::{Kind, Resume};
+use chunkcomm::proto::tuning::flush::Policy;
+use chunkcomm::proto::tuning::without::Without;
 
 use crate::deeds::Deeds;
 
@@ -113,6 +114,7 @@ impl Machine {
                 dead: Duration::from_secs(10),
             },
             now: Time(1),
+            without: Without::default(),
         };
         let session = SessionId { number: 1, peer: 2 };
         Machine {

@@ -7,12 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use chunkcomm::codec::{decode, encode_into_slice, encode_into_vec};
 use chunkcomm::proto::Time;
-use chunkcomm::proto::flush::{Gathering, Policy};
 use chunkcomm::proto::limits::PACKET_BYTES_DEFAULT;
 use chunkcomm::proto::message::{next_in_run, prefix_bytes, write_prefix};
 use chunkcomm::proto::outbox::{OpenSpec, Outbox, Staged, View, packet_room};
 use chunkcomm::proto::packet::{AppendRecords, ChannelKind, Decoder, Header, Item, Lane};
 use chunkcomm::proto::session::Session;
+use chunkcomm::proto::tuning::flush::{Gathering, Policy};
+use chunkcomm::proto::tuning::without::Without;
 use chunkcomm_bench::baseline::framed::{Batch, Unframer};
 use chunkcomm_bench::message::{self, Long, Message, Record};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -140,7 +141,7 @@ fn idle_channels(c: &mut Criterion) {
     let mut packet = Vec::with_capacity(PACKET_BYTES_DEFAULT);
     for idle in [0, 10_000] {
         let gathering = Gathering::new(Policy::Chunked, Duration::from_millis(1));
-        let mut outbox = Outbox::new(gathering, bytes_max, u64::MAX);
+        let mut outbox = Outbox::new(gathering, bytes_max, u64::MAX, Without::default());
         let mut session = Session::new(true, usize::MAX);
         for _ in 0..idle {
             open(&mut outbox);
@@ -171,7 +172,7 @@ fn outbox(c: &mut Criterion) {
     let mut ring = Ring(staged_messages());
     let gathering = Gathering::new(Policy::Chunked, Duration::from_millis(1));
     let bytes_max = packet_room(PACKET_BYTES_DEFAULT);
-    let mut outbox = Outbox::new(gathering, bytes_max, u64::MAX);
+    let mut outbox = Outbox::new(gathering, bytes_max, u64::MAX, Without::default());
     let mut session = Session::new(true, usize::MAX);
     let channel = open(&mut outbox);
     let mut packet = Vec::with_capacity(PACKET_BYTES_DEFAULT);

@@ -146,7 +146,7 @@ pub use portable::{PORTABLE_VARIABLE, portable_only};
 /// ```
 pub use proto::causes::with_causes;
 pub use proto::codec;
-pub use proto::flush::{FlushReason, Policy};
 pub use proto::packet::Lane;
+pub use proto::tuning::flush::{FlushReason, Policy};
 #[cfg(feature = "tls")]
 pub use rustls;

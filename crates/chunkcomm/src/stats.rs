@@ -1,7 +1,7 @@
 //! Counters by value, of a peer and of a channel.
 
-pub use crate::proto::flush::FlushCounts;
 use crate::proto::link::LinkCounters;
+pub use crate::proto::tuning::flush::FlushCounts;
 
 /// Traffic between this node and one peer since their session began.
 ///

@@ -21,13 +21,13 @@
 mod dialling;
 
 use super::Time;
-use super::flush::Yield;
 use super::link::{Event, Link, LinkConfig, ProtocolError, Transmit};
 use super::liveness::Alive;
 use super::outbox::Staged;
 use super::packet::{Item, Packet};
 use super::resume::{Kind, Resume};
 use super::session::Carried;
+use super::tuning::flush::Yield;
 use dialling::Dialling;
 use std::time::Duration;
 

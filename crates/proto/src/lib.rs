@@ -7,14 +7,13 @@
 //! `chunkcomm` exports the stable parts: its `codec`, `FlushCounts`, `FlushReason`, `Policy`,
 //! `Lane` and `with_causes`.
 //!
-//! Reading order: [`packet`] (the wire), [`message`] (messages in a run), [`flush`] (when a
-//! packet leaves), [`outbox`] (the content of a packet), [`credit`] (how much may be sent),
-//! [`pace`] (how much may be on its way), [`sizing`] (how large a packet is), [`session`]
-//! (packets kept until they are acknowledged), [`liveness`] (is the peer there), [`link`]
-//! (what is sent and received), [`endpoint`] (the whole machine of one end of a session: the link
-//! and its connections), [`cycle`] (waits across links). Before all of them come [`hello`],
-//! [`credential`] and [`resume`]. Beside them stand [`codec`], [`describe`] and
-//! [`causes`] (how errors show).
+//! Reading order: [`packet`] (the wire), [`message`] (messages in a run), [`outbox`] (the content
+//! of a packet), [`credit`] (how much may be sent), [`tuning`] (when a packet leaves, how large it
+//! is, how much may be on its way), [`session`] (packets kept until they are acknowledged),
+//! [`liveness`] (is the peer there), [`link`] (what is sent and received), [`endpoint`] (the whole
+//! machine of one end of a session: the link and its connections), [`cycle`] (waits across links).
+//! Before all of them come [`hello`], [`credential`] and [`resume`]. Beside them stand [`codec`],
+//! [`describe`] and [`causes`] (how errors show).
 //!
 //! # Features
 //!
@@ -34,7 +33,6 @@ pub mod cycle;
 pub mod describe;
 pub mod endpoint;
 pub mod fair;
-pub mod flush;
 pub mod hello;
 pub mod ids;
 pub mod limits;
@@ -42,14 +40,13 @@ pub mod link;
 pub mod liveness;
 pub mod message;
 pub mod outbox;
-pub mod pace;
 pub mod packet;
 #[doc(hidden)]
 pub mod random;
 pub mod resume;
 pub mod session;
-pub mod sizing;
 pub mod spares;
+pub mod tuning;
 
 /// A point in time in nanoseconds since an epoch that the driver chose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]

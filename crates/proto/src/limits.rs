@@ -1,17 +1,8 @@
 //! Every limit by its name. The relations between them are checked when the crate is compiled.
+//! Numbers that were tuned are in [`tuning::constants`](crate::tuning::constants).
 
-/// Size of a full packet before a stream saturates its link, where none was set: 16 KiB.
-/// Messages that waited behind a pause leave in parts: the peer takes the first while the next
-/// is written. The longest message of a ring fits.
-pub const PACKET_BYTES_SMALL: usize = 16 * 1024;
-
-/// Default size of a full packet of a stream that saturates its link, header included.
-/// Larger ones cost latency and cache (64 KiB still lies in a core's second-level cache),
-/// smaller ones a system call more often.
-pub const PACKET_BYTES_DEFAULT: usize = 64 * 1024;
-
-/// Largest size that a full packet grows to where none was set.
-pub const PACKET_BYTES_TUNED: usize = 256 * 1024;
+/// Sizes of full packets where none was set. They bound what a peer sends.
+pub use super::tuning::constants::{PACKET_BYTES_DEFAULT, PACKET_BYTES_SMALL, PACKET_BYTES_TUNED};
 
 /// Smallest packet size that may be set: an `Open` with the longest name fits.
 pub const PACKET_BYTES_MIN: usize = 1024;
@@ -23,10 +14,6 @@ pub const PACKET_BYTES_LARGEST: usize = 1024 * 1024;
 /// records of credit. A saturated ring and the grants of the other direction thus leave
 /// together.
 pub const PACKET_OVERHEAD_BYTES: usize = 256;
-
-/// Part of a packet that may be left when it counts as full: at most 1/64. Waiting could gain
-/// at most as much.
-pub const FULL_SLACK_DIVISOR: usize = 64;
 
 /// Longest message that is staged in its channel's ring; a larger one leaves in fragments. Two
 /// of them fit in the initial window, so that a message never waits for a window that cannot
@@ -59,12 +46,6 @@ pub const OPEN_CREDIT_DIVISOR: u64 = 2;
 /// Default size of the largest message, in bytes. A link may spend as much memory on one
 /// message that is being put together.
 pub const MESSAGE_BYTES_DEFAULT: u64 = 32 * 1024 * 1024;
-
-/// Smallest ring of a channel, in bytes.
-pub const RING_BYTES_INITIAL: usize = 1024;
-
-/// Factor by which a full ring grows, up to what one packet of a saturated link holds.
-pub const RING_GROWTH: usize = 4;
 
 /// Bytes of large messages that a channel may have accepted and not yet sent. One message is
 /// always admitted.
@@ -167,25 +148,11 @@ pub const VALUE_MS_MAX: u64 = 600_000;
 /// milliseconds.
 pub const IDLE_PROBE_MS: u64 = 30_000;
 
-/// Most yields of the writer while its packet still grows. A yield costs about 0.1 us when
-/// nothing else is runnable. Without a bound, a busy producer on another thread would hold the
-/// packet back until its age bound.
-pub const GROWTH_YIELDS_MAX: u32 = 64;
-
-/// Default age at which the oldest message of a packet makes it leave, in milliseconds. Tokio's
-/// timers step one millisecond.
-pub const AGE_BOUND_MS_DEFAULT: u64 = 1;
-
 const _: () = {
     assert!(2 * INLINE_BYTES_MAX as u64 <= WINDOW_BYTES_INITIAL);
     assert!(WINDOW_BYTES_INITIAL <= WINDOW_BYTES_CHANNEL_MAX);
     assert!(FRAGMENT_BYTES_MIN <= FRAGMENT_BYTES_MAX);
     assert!(FRAGMENT_BYTES_MIN as u64 <= WINDOW_BYTES_INITIAL / 2);
     assert!(PACKET_OVERHEAD_BYTES + CHANNEL_NAME_BYTES_MAX < PACKET_BYTES_MIN);
-    assert!(INLINE_BYTES_MAX + 2 * PACKET_OVERHEAD_BYTES <= PACKET_BYTES_SMALL);
-    assert!(PACKET_BYTES_MIN <= PACKET_BYTES_SMALL);
-    assert!(PACKET_BYTES_SMALL <= PACKET_BYTES_DEFAULT);
     assert!(LARGE_BYTES_MIN as usize + PACKET_OVERHEAD_BYTES + 5 < PACKET_BYTES_MIN);
-    assert!(PACKET_BYTES_DEFAULT <= PACKET_BYTES_TUNED);
-    assert!(PACKET_BYTES_TUNED <= PACKET_BYTES_LARGEST);
 };

@@ -19,16 +19,17 @@ pub use events::{Counted, Event, LinkCounters};
 use super::Time;
 use super::credit::LinkBudget;
 use super::cycle::Told;
-use super::flush::{Gathering, Policy};
 use super::ids::IdMap;
 use super::limits::WINDOW_BYTES_INITIAL;
 use super::liveness::{Alive, Liveness, Silence};
 use super::outbox::{ChannelCounters, ChannelState, OpenSpec, Outbox, packet_room};
-use super::pace::Pace;
 use super::packet::{Header, Refusal};
 use super::session::{Carried, Session};
-use super::sizing::Sizing;
 use super::spares::Spares;
+use super::tuning::flush::{Gathering, Policy};
+use super::tuning::pace::Pace;
+use super::tuning::packet_size::PacketSize;
+use super::tuning::without::Without;
 use incoming::Incoming;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -46,8 +47,8 @@ pub struct LinkConfig {
     /// First size of our full packets once a stream saturates the link; a channel's ring holds
     /// as much.
     pub packet_bytes_max: usize,
-    /// Size that they may then grow to ([`sizing`](super::sizing)). The size is not tuned when
-    /// all three are the same.
+    /// Size that they may then grow to ([`packet_size`](super::tuning::packet_size)). The size
+    /// is not tuned when all three are the same.
     pub packet_bytes_tuned: usize,
     /// Memory for all windows that we grant.
     pub windows_bytes_max: u64,
@@ -63,6 +64,9 @@ pub struct LinkConfig {
     pub silence: Silence,
     /// Time when the session begins.
     pub now: Time,
+    /// Controllers that are switched off, for measuring only.
+    #[doc(hidden)]
+    pub without: Without,
 }
 
 #[derive(Debug)]
@@ -93,7 +97,7 @@ pub struct Link {
     settles_said: Time,
     open_credit_told: u64,
     opened_before: u64,
-    sizing: Sizing,
+    sizing: PacketSize,
     packet: Header,
     /// Bytes of fragments in the packet that is coming in.
     packet_fragment_bytes: u64,
@@ -117,13 +121,13 @@ impl Link {
     pub fn new(config: &LinkConfig) -> Link {
         let gathering = Gathering::new(config.policy, config.age_bound);
         let sizes = [config.packet_bytes_small, config.packet_bytes_max, config.packet_bytes_tuned];
-        let sizing = Sizing::new(sizes);
+        let sizing = PacketSize::new(sizes);
         let room = packet_room(sizing.bytes());
         let budget = LinkBudget::new(config.windows_bytes_max, config.message_bytes_max);
         Link {
-            outbox: Outbox::new(gathering, room, config.peer_open_credit),
+            outbox: Outbox::new(gathering, room, config.peer_open_credit, config.without),
             session: Session::new(config.session, config.resend_bytes_max),
-            pace: Pace::new(config.now),
+            pace: Pace::new(config.now, config.without),
             open_credit_told: budget.open_total(),
             opened_before: 0,
             budget,
@@ -373,7 +377,7 @@ impl Link {
         }
         self.probe |= self.sync_wanted;
         // The new connection may take another way.
-        self.pace = Pace::new(now);
+        self.pace.restart(now);
         self.liveness.online(now);
         self.counters.resumes += 1;
         Ok(())

@@ -1,9 +1,9 @@
 //! From staged channels to packets: the choice of channels, and how much of each.
 //!
 //! The order is decided when a packet is filled, not when a message was staged. Express
-//! channels go before bulk ones, but one packet in [`BULK_FIRST_EVERY`] begins with bulk.
-//! Within a lane, channels share by the bytes that they got (`queue`). A turn is at most a
-//! share of the packet, and the system's own channels go before the others.
+//! channels go before bulk ones, but now and then a packet begins with bulk. Within a lane,
+//! channels share by the bytes that they got ([`shares`](super::tuning::shares)). A turn is at
+//! most a share of the packet, and the system's own channels go before the others.
 //!
 //! Credit is spent here: a channel without credit leaves its turn until more comes. Its
 //! producer waits when its ring is full.
@@ -12,29 +12,22 @@ mod channel;
 mod deciding;
 mod filling;
 mod lanes;
-mod queue;
 
 pub use channel::{Blocked, ChannelCounters, ChannelState, OpenSpec};
 pub use lanes::Filled;
 
-use super::flush::Gathering;
 use super::ids::IdMap;
 use super::limits::WINDOW_BYTES_INITIAL;
-use super::pace::{ROOM_BYTES_MIN, SHARED_FOR};
 use super::packet::Lane;
 use super::session::Carried;
+use super::tuning::constants::SHARED_FOR;
+use super::tuning::flush::Gathering;
+use super::tuning::shares::{Queue, Shares};
+use super::tuning::without::Without;
 use super::{Time, packet};
 use bytes::Bytes;
 use channel::Channel;
-use queue::Queue;
 use std::collections::VecDeque;
-
-/// Number of packets of which one begins with the bulk lane while both lanes wait.
-pub const BULK_FIRST_EVERY: u64 = 16;
-
-/// Least share of a channel in a packet, in bytes, so that many channels do not cut packets
-/// into crumbs.
-const SHARE_BYTES_MIN: usize = 2 * 1024;
 
 /// The messages that a channel has staged: whole ones with their prefixes, cut once where the
 /// ring wraps.
@@ -81,7 +74,7 @@ pub struct Outbox {
     unended: usize,
     open_credit: u64,
     next_channel: u32,
-    packets: u64,
+    shares: Shares,
     gathering: Gathering,
     packet_room: usize,
     closing: bool,
@@ -93,8 +86,6 @@ pub struct Outbox {
     pending_bytes: usize,
     /// Bytes that bulk may put in the next packet.
     bulk_room: usize,
-    /// Bytes that express put in packets since the last ones of bulk.
-    express_bytes: usize,
     /// Last channel in a packet; below, the time when another one was before it.
     last_channel: u32,
     shared_at: Option<Time>,
@@ -104,17 +95,23 @@ impl Outbox {
     /// Creates an outbox with nothing to send. A packet holds `packet_room` bytes behind its
     /// header; the peer allows `open_credit` bytes of initial windows.
     #[must_use]
-    pub fn new(gathering: Gathering, packet_room: usize, open_credit: u64) -> Outbox {
+    pub fn new(
+        gathering: Gathering,
+        packet_room: usize,
+        open_credit: u64,
+        without: Without,
+    ) -> Outbox {
+        let shares = Shares::new(without);
         Outbox {
             channels: IdMap::default(),
-            express: Queue::default(),
-            bulk: Queue::default(),
+            express: shares.queue(),
+            bulk: shares.queue(),
             unopened: VecDeque::new(),
             blocked: 0,
             unended: 0,
             open_credit,
             next_channel: 1,
-            packets: 0,
+            shares,
             gathering,
             packet_room,
             closing: false,
@@ -123,7 +120,6 @@ impl Outbox {
             turns: Vec::new(),
             pending_bytes: 0,
             bulk_room: usize::MAX,
-            express_bytes: 0,
             last_channel: 0,
             shared_at: None,
         }
@@ -373,11 +369,8 @@ impl Outbox {
         !self.bulk.is_empty() && self.bulk_room() == 0
     }
 
-    /// Returns the room of bulk, which keeps its part of the link also when only express is on
-    /// its way.
     fn bulk_room(&self) -> usize {
-        let part = (self.express_bytes / (BULK_FIRST_EVERY as usize - 1)).min(self.packet_room);
-        self.bulk_room.max(if part >= ROOM_BYTES_MIN.min(self.packet_room) { part } else { 0 })
+        self.shares.bulk_room(self.bulk_room, self.packet_room)
     }
 
     /// Whether the counts are those of a walk over all channels; for checks.

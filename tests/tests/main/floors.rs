@@ -17,8 +17,8 @@ const CRATES: &[Floors] = &[
     Floors {
         krate: "proto",
         floors: &[
-            &["causes", "limits", "random", "ids", "fair", "message", "sizing"],
-            &["codec", "backoff", "flush", "pace", "spares", "credit", "liveness", "describe"],
+            &["causes", "limits", "random", "ids", "fair", "message", "tuning"],
+            &["codec", "backoff", "spares", "credit", "liveness", "describe"],
             &["hello", "resume", "packet", "cycle"],
             &["credential", "session"],
             &["outbox"],

@@ -9,13 +9,13 @@ use super::cycles::SharedBoard;
 use super::events::Acceptor;
 use super::mail::{LinkShared, PeerInfo, Taken, thread_token};
 use super::reading::{Ask, Inbound, ReadError, Reader};
-use super::watching::Watch;
 use super::writing::poll_write;
 use crate::error::{LinkCause, LinkError};
 use crate::proto::Time;
 use crate::proto::endpoint::{Endpoint, Output, SessionEnd, SessionId};
-use crate::proto::flush::Yield;
 use crate::proto::link::LinkConfig;
+use crate::proto::tuning::flush::Yield;
+use crate::proto::tuning::watching::Watch;
 use crate::transport::Transport;
 use std::future::Future;
 use std::pin::Pin;
@@ -92,7 +92,7 @@ impl Driver {
             write_error: None,
             after_loss: setup.after_loss,
             dial: None,
-            watch: Watch::default(),
+            watch: Watch::new(setup.config.without),
             alarm: Alarm::default(),
             taken: Taken::default(),
             one_thread: setup.one_thread,

@@ -16,6 +16,7 @@ use crate::proto::limits::PACKET_BYTES_DEFAULT;
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::Refusal;
 use crate::proto::resume::{Kind, Resume};
+use crate::proto::tuning::without::Without;
 use crate::stats::PeerStats;
 use crate::transport::Transport;
 use std::fmt;
@@ -97,6 +98,8 @@ struct Letters {
 /// State that a link's driver shares with the ends of its channels.
 pub(crate) struct LinkShared {
     pub(crate) peer: PeerInfo,
+    /// Controllers that are switched off, for measuring only.
+    pub(super) without: Without,
     /// Memory for large messages that are encoded.
     pub(crate) large_out: Arc<LargeMemory>,
     /// Memory for large messages that arrive.
@@ -194,9 +197,10 @@ pub(crate) fn thread_token() -> usize {
 }
 
 impl LinkShared {
-    pub(crate) fn new(peer: PeerInfo) -> Arc<LinkShared> {
+    pub(crate) fn new(peer: PeerInfo, without: Without) -> Arc<LinkShared> {
         Arc::new(LinkShared {
             peer,
+            without,
             large_out: Arc::default(),
             large_in: LargeMemory::default(),
             mail: Mutex::default(),
@@ -219,7 +223,7 @@ impl LinkShared {
             Some(address) => Beginning::Dialled(address.clone()),
             None => Beginning::Accepted(None),
         };
-        LinkShared::new(PeerInfo {
+        let peer = PeerInfo {
             name: peer.to_owned(),
             beginning,
             incarnation: 0,
@@ -228,14 +232,15 @@ impl LinkShared {
             layers: [LayerVersion::default(); LAYERS_MAX],
             message_bytes_max,
             packet_bytes_max: PACKET_BYTES_DEFAULT,
-        })
+        };
+        LinkShared::new(peer, Without::default())
     }
 
     /// Returns the state of a link without a driver, to a peer that takes packets of
     /// `packet_bytes_max`.
     #[cfg(test)]
     pub(crate) fn undriven(packet_bytes_max: usize) -> Arc<LinkShared> {
-        LinkShared::new(PeerInfo {
+        let peer = PeerInfo {
             name: "peer".into(),
             incarnation: 1,
             session: 1,
@@ -244,7 +249,8 @@ impl LinkShared {
             layers: [LayerVersion::default(); LAYERS_MAX],
             message_bytes_max: 1 << 20,
             packet_bytes_max,
-        })
+        };
+        LinkShared::new(peer, Without::default())
     }
 
     /// Notes that the driver runs only on this thread, until the next call. Returns whether that is

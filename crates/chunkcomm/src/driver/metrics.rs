@@ -2,7 +2,7 @@
 
 use super::link::Driver;
 use crate::proto::Time;
-use crate::proto::flush::FlushReason;
+use crate::proto::tuning::flush::FlushReason;
 use crate::stats::PeerStats;
 use std::time::Duration;
 

@@ -5,10 +5,9 @@
 //! channel), [`inbox`] and [`taking`] (the receiving end), [`mail`] (commands of the ends to the
 //! driver), [`waking`] (running the driver beside them), [`keeping`] (messages that a stream sends
 //! again), [`large`] (memory of large messages), [`link`] (the driver of one peer), [`reading`] and
-//! [`writing`] (its two halves), [`resting`] and [`watching`] (when the driver sleeps and whether),
-//! [`connection`] (one is lost, another comes), [`channels`] (the table of its channels),
-//! [`commands`] and [`events`] (what changes it), [`cycles`] (waits that last), [`ending`],
-//! [`buffers`], [`clock`], [`entropy`].
+//! [`writing`] (its two halves), [`resting`] (when the driver sleeps), [`connection`] (one is lost,
+//! another comes), [`channels`] (the table of its channels), [`commands`] and [`events`] (what
+//! changes it), [`cycles`] (waits that last), [`ending`], [`buffers`], [`clock`], [`entropy`].
 
 pub(crate) mod backs;
 pub(crate) mod buffers;
@@ -37,5 +36,4 @@ pub(crate) mod staging;
 pub(crate) mod taking;
 pub(crate) mod wakers;
 pub(crate) mod waking;
-mod watching;
 pub(crate) mod writing;

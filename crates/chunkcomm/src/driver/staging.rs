@@ -25,10 +25,10 @@ use super::ring::{Consumer, Producer, Tail, ring, ring_that_logs};
 use super::wakers::locked;
 use crate::error::{Account, SendError};
 use crate::log::Recovered;
-use crate::proto::limits::{
-    INLINE_BYTES_MAX, PACKET_OVERHEAD_BYTES, RING_BYTES_INITIAL, RING_BYTES_LARGEST, RING_GROWTH,
-};
+use crate::proto::limits::{INLINE_BYTES_MAX, RING_BYTES_LARGEST};
 use crate::proto::message::{self, PREFIX_BYTES_MAX, TAG_LARGE};
+use crate::proto::tuning::constants::RING_BYTES_INITIAL;
+use crate::proto::tuning::rings::RingSize;
 use bytes::Bytes;
 use shared::{FAILED, MOVED, QUEUED};
 use std::sync::Arc;
@@ -37,9 +37,7 @@ use std::sync::atomic::{Ordering, fence};
 /// The sending end of a channel.
 pub(crate) struct TxEnd {
     producer: Producer,
-    ring_bytes_max: usize,
-    /// Bytes of the earlier rings that may still be kept.
-    kept_before: usize,
+    ring_size: RingSize,
     /// Bytes of the longest message that goes through the ring. Longer ones travel in fragments,
     /// among them those that a ring never has room for.
     inline_bytes_max: usize,
@@ -49,7 +47,6 @@ pub(crate) struct TxEnd {
     no_room_told: u64,
     /// Bytes staged since the last time the driver was woken.
     since_wake: usize,
-    wake_step: usize,
     /// Bytes of the last message and of its prefix: the next one probably needs as many.
     last_bytes: usize,
     last_prefix: usize,
@@ -78,9 +75,9 @@ impl TxEnd {
         shared: &Arc<TxShared>,
         id: u32,
     ) -> (TxEnd, Consumer) {
-        let ring_bytes_max = link.ring_bytes() - PACKET_OVERHEAD_BYTES;
-        let (producer, consumer) = ring(RING_BYTES_INITIAL.min(ring_bytes_max));
-        (TxEnd::with(producer, link, shared, id), consumer)
+        let ring_size = RingSize::new(link.ring_bytes(), link.without);
+        let (producer, consumer) = ring(ring_size.initial());
+        (TxEnd::with(producer, ring_size, link, shared, id), consumer)
     }
 
     /// As `new`, for a stream with a log, which may have messages already. The end sends its
@@ -94,7 +91,8 @@ impl TxEnd {
         let mut left: usize = recovered.staged.iter().map(|(staged, _)| staged.len()).sum();
         let room = |left: usize| left.clamp(RING_BYTES_INITIAL, RING_BYTES_LARGEST);
         let (producer, consumer, mut tail) = ring_that_logs(room(left));
-        let mut end = TxEnd::with(producer, link, shared, 0);
+        let ring_size = RingSize::new(link.ring_bytes(), link.without);
+        let mut end = TxEnd::with(producer, ring_size, link, shared, 0);
         for (staged, messages) in &recovered.staged {
             if end.producer.free() < staged.len() {
                 end.producer.replace(room(left));
@@ -111,25 +109,23 @@ impl TxEnd {
 
     fn with(
         mut producer: Producer,
+        ring_size: RingSize,
         link: &Arc<LinkShared>,
         shared: &Arc<TxShared>,
         id: u32,
     ) -> TxEnd {
-        let ring_bytes = link.ring_bytes();
-        let ring_bytes_max = ring_bytes - PACKET_OVERHEAD_BYTES;
+        let ring_bytes_max = ring_size.bytes_max();
         if let Some(stream) = shared.settling.stream() {
             producer.keep(stream.unread_bytes_max(ring_bytes_max));
         }
         TxEnd {
             producer,
-            ring_bytes_max,
-            kept_before: 0,
+            ring_size,
             inline_bytes_max: INLINE_BYTES_MAX.min(ring_bytes_max - PREFIX_BYTES_MAX),
             id,
             accepted: 0,
             no_room_told: 0,
             since_wake: 0,
-            wake_step: ring_bytes / 4,
             last_bytes: 0,
             last_prefix: 1,
             last_large: 0,
@@ -157,7 +153,7 @@ impl TxEnd {
     /// the ring.
     pub(crate) fn capacity(&mut self) -> usize {
         // A ring may be larger than its bound for a while.
-        let grown = self.ring_bytes_max.saturating_sub(self.producer.capacity());
+        let grown = self.ring_size.bytes_max().saturating_sub(self.producer.capacity());
         self.producer.free() + grown
     }
 
@@ -169,7 +165,7 @@ impl TxEnd {
     /// Whether a message of `bytes` with its prefix would be staged without waiting, if it goes
     /// through the ring.
     pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
-        let bytes = bytes.min(self.ring_bytes_max);
+        let bytes = bytes.min(self.ring_size.bytes_max());
         // A ring that keeps its messages grows further.
         let keeps = self.shared.settling.stream().is_some();
         let has = self.capacity() >= bytes || keeps && self.make_room(bytes);
@@ -244,7 +240,7 @@ impl TxEnd {
         self.shared.large_pending.fetch_add(1, Ordering::Release);
         drop(slow);
         self.producer.push(&[TAG_LARGE], &[]);
-        self.committed(self.wake_step, 1)?;
+        self.committed(self.ring_size.wake_step(), 1)?;
         Ok(Staged::Done)
     }
 
@@ -253,20 +249,10 @@ impl TxEnd {
         if self.producer.free_seen() >= bytes || self.look() >= bytes {
             return true;
         }
-        let keeps = self.shared.settling.stream().is_some();
-        if !keeps || self.producer.has_released() {
-            self.kept_before = 0;
+        if self.producer.has_released() {
+            self.ring_size.released();
         }
-        let bytes_max = self.grown_bytes_max();
-        loop {
-            let capacity = self.producer.capacity();
-            // A ring that keeps its messages still exists when it is replaced.
-            let kept = if keeps { self.kept_before + capacity } else { 0 };
-            let grown = (capacity * RING_GROWTH).min(bytes_max.saturating_sub(kept));
-            if grown <= capacity {
-                break;
-            }
-            self.kept_before = kept;
+        while let Some(grown) = self.grown() {
             self.producer.replace(grown);
             if self.producer.free() >= bytes {
                 return true;
@@ -276,36 +262,33 @@ impl TxEnd {
         false
     }
 
-    /// Returns the free bytes as seen now. A ring larger than its bound is replaced by a smaller
-    /// one: writing through all of a large ring takes more of the cache than a message is worth.
-    /// The ring must be empty for that. Otherwise, while a channel waits for credit and the size of
-    /// packets rises and falls, each change would fill another ring.
+    /// Returns the free bytes as seen now. Replaces a ring larger than its bound once it is empty.
     fn look(&mut self) -> usize {
         self.note_ring_bytes();
         self.producer.free();
-        if self.producer.capacity() > self.ring_bytes_max && self.producer.is_empty() {
-            self.producer.replace(self.ring_bytes_max);
+        let bytes_max = self.ring_size.bytes_max();
+        if self.producer.capacity() > bytes_max && self.producer.is_empty() {
+            self.producer.replace(bytes_max);
         }
         self.producer.free_seen()
     }
 
-    /// Returns the size to which the ring may grow now. A ring that keeps its messages grows for
-    /// the kept ones, not for those that the driver has not taken.
-    fn grown_bytes_max(&self) -> usize {
+    /// Returns the size of the next ring, if the ring may grow now. A ring that keeps its messages
+    /// grows for the kept ones, not for those that the driver has not taken.
+    fn grown(&mut self) -> Option<usize> {
+        let capacity = self.producer.capacity();
         match self.shared.settling.stream() {
-            None => self.ring_bytes_max,
-            Some(_) if self.producer.is_ahead() => self.producer.capacity(),
-            Some(stream) => stream.bytes_max.max(self.ring_bytes_max),
+            None => self.ring_size.grown(capacity),
+            Some(_) if self.producer.is_ahead() => None,
+            Some(stream) => self.ring_size.grown_to_keep(capacity, stream.bytes_max),
         }
     }
 
-    /// Reads the ring's bound: a full packet, or several while packets are small.
+    /// Reads the ring's bound.
     fn note_ring_bytes(&mut self) {
-        let ring_bytes = self.link.ring_bytes();
-        self.ring_bytes_max = ring_bytes - PACKET_OVERHEAD_BYTES;
-        self.wake_step = ring_bytes / 4;
+        self.ring_size.set_packet_bytes(self.link.ring_bytes());
         if let Some(stream) = self.shared.settling.stream() {
-            self.producer.keep(stream.unread_bytes_max(self.ring_bytes_max));
+            self.producer.keep(stream.unread_bytes_max(self.ring_size.bytes_max()));
         }
     }
 
@@ -342,7 +325,7 @@ impl TxEnd {
             fence(Ordering::SeqCst);
         }
         let flags = self.shared.flags.load(Ordering::Relaxed);
-        if flags & (QUEUED | FAILED) != QUEUED || self.since_wake >= self.wake_step {
+        if flags & (QUEUED | FAILED) != QUEUED || self.since_wake >= self.ring_size.wake_step() {
             return self.tell_driver(flags);
         }
         Ok(())

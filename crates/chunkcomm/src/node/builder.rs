@@ -9,14 +9,15 @@ use super::admission::UserTls;
 use super::layers::LayerSettings;
 use crate::Address;
 use crate::credential::Credential;
-use crate::proto::flush::Policy;
 use crate::proto::hello::{VERSION_MAX, VERSION_MIN};
 use crate::proto::limits::{
-    AGE_BOUND_MS_DEFAULT, CONNECT_MS_DEFAULT, DEAD_MS_DEFAULT, MESSAGE_BYTES_DEFAULT,
-    PROBE_MS_DEFAULT, RESEND_BYTES_DEFAULT, SESSIONS_MAX_DEFAULT, SUSPECT_MS_DEFAULT,
-    WINDOW_BYTES_LINK_DEFAULT,
+    CONNECT_MS_DEFAULT, DEAD_MS_DEFAULT, MESSAGE_BYTES_DEFAULT, PROBE_MS_DEFAULT,
+    RESEND_BYTES_DEFAULT, SESSIONS_MAX_DEFAULT, SUSPECT_MS_DEFAULT, WINDOW_BYTES_LINK_DEFAULT,
 };
 use crate::proto::liveness::Silence;
+use crate::proto::tuning::constants::AGE_BOUND_MS_DEFAULT;
+use crate::proto::tuning::flush::Policy;
+use crate::proto::tuning::without::Without;
 pub(super) use checks::setting;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -49,6 +50,8 @@ pub(super) struct Settings {
     /// The oldest and the newest version of the protocol.
     pub(super) versions: (u16, u16),
     pub(super) quiet: bool,
+    /// Controllers that are switched off, for measuring only.
+    pub(super) without: Without,
 }
 
 /// Settings of a node to be built; see [`Node::builder`](super::Node::builder).
@@ -96,6 +99,7 @@ impl Default for NodeBuilder {
                 session: true,
                 versions: (VERSION_MIN, VERSION_MAX),
                 quiet: false,
+                without: Without::default(),
             },
             age_bound_set: false,
             listen: Vec::new(),

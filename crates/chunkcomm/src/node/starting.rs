@@ -11,9 +11,11 @@ use crate::driver::wakers::locked;
 use crate::proto::hello::{Agreement, Hello};
 use crate::proto::limits::{PACKET_BYTES_DEFAULT, PACKET_BYTES_SMALL, PACKET_BYTES_TUNED};
 use crate::proto::link::LinkConfig;
+use crate::proto::tuning::without::Controller;
 use crate::transport::Transport;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The beginning of a session, and the action after the loss of its connection.
 pub(super) struct Origin {
@@ -57,7 +59,7 @@ impl NodeShared {
         origin: Origin,
     ) -> Arc<LinkShared> {
         let (hello, agreement) = theirs;
-        let shared = LinkShared::new(PeerInfo {
+        let peer = PeerInfo {
             name: hello::display_name(hello),
             incarnation: hello.incarnation,
             session: origin.session,
@@ -66,17 +68,24 @@ impl NodeShared {
             layers: self.own.layer_versions(agreement),
             message_bytes_max: hello.message_bytes_max,
             packet_bytes_max: self.own.hello.packet_bytes_max as usize,
-        });
+        };
         let settings = &self.settings;
+        let without = settings.without;
+        let shared = LinkShared::new(peer, without);
         let packet_bytes_agreed = agreement.packet_bytes_max as usize;
         let sizes = match settings.packet_bytes_max {
             Some(bytes) => [bytes; 3],
+            None if without.has(Controller::PacketSize) => [PACKET_BYTES_DEFAULT; 3],
             None => [PACKET_BYTES_SMALL, PACKET_BYTES_DEFAULT, PACKET_BYTES_TUNED],
         };
         let [small, first, tuned] = sizes.map(|bytes| bytes.min(packet_bytes_agreed));
         let config = LinkConfig {
             policy: settings.policy,
-            age_bound: settings.age_bound,
+            age_bound: if without.has(Controller::Flush) {
+                Duration::ZERO
+            } else {
+                settings.age_bound
+            },
             packet_bytes_small: small,
             packet_bytes_max: first,
             packet_bytes_tuned: tuned,
@@ -90,6 +99,7 @@ impl NodeShared {
                 .silence
                 .with_messages_of(settings.message_bytes_max.max(hello.message_bytes_max)),
             now: clock::now(),
+            without,
         };
         let driver = Driver::new(DriverSetup {
             shared: Arc::clone(&shared),

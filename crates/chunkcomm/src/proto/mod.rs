@@ -1,7 +1,6 @@
 //! The pure machines of a link: the crate `chunkcomm-proto`.
 
 pub use chunkcomm_proto::{
-    Time, backoff, causes, codec, credential, credit, cycle, describe, endpoint, fair, flush,
-    hello, ids, limits, link, liveness, message, outbox, pace, packet, resume, session, sizing,
-    spares,
+    Time, backoff, causes, codec, credential, credit, cycle, describe, endpoint, fair, hello, ids,
+    limits, link, liveness, message, outbox, packet, resume, session, spares, tuning,
 };

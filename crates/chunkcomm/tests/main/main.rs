@@ -40,6 +40,7 @@ mod sessions;
 mod silence;
 mod sinks;
 mod streams;
+mod tuning;
 mod untold;
 mod warnings;
 mod wire;

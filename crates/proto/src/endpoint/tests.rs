@@ -1,11 +1,12 @@
 use super::*;
-use crate::flush::Policy;
 use crate::limits::{PACKET_BYTES_DEFAULT, WINDOW_BYTES_INITIAL};
 use crate::link::Counted;
 use crate::liveness::Silence;
 use crate::outbox::OpenSpec;
 use crate::outbox::tests::Rings;
 use crate::packet::{ChannelKind, Decoder, Lane};
+use crate::tuning::flush::Policy;
+use crate::tuning::without::Without;
 
 const PEER: u128 = 7;
 const NOW: Time = Time(1_000_000_000);
@@ -25,6 +26,7 @@ fn endpoint(after_loss: AfterLoss) -> Endpoint {
         resend_bytes_max: 1 << 20,
         silence: Silence { probe: seconds(1), suspect: seconds(3), dead: seconds(10) },
         now: NOW,
+        without: Without::default(),
     };
     Endpoint::new(&config, SessionId { number: 1, peer: PEER }, after_loss)
 }

@@ -1,7 +1,7 @@
 //! Output of the machine: events, packets, counters.
 
-use crate::flush::{FlushCounts, Yield};
 use crate::packet::{ChannelKind, Lane, Refusal, StreamStart};
+use crate::tuning::flush::{FlushCounts, Yield};
 
 /// Account on which the memory of a complete large message counts until it is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,11 +3,11 @@
 use super::{Control, Link, Transmit, note_acknowledged};
 use crate::Time;
 use crate::cycle::CHAIN_BYTES_MAX;
-use crate::flush::{FlushReason, Verdict};
 use crate::limits::TEXT_BYTES_MAX;
 use crate::outbox::{Filled, Staged, packet_room};
 use crate::packet::{AppendRecords, FLAG_ACK_NOW, HEADER_BYTES, Header, Packet, RECORD_BYTES};
-use crate::sizing::Closed;
+use crate::tuning::flush::{FlushReason, Verdict};
+use crate::tuning::packet_size::Closed;
 
 impl Link {
     /// Fills the empty `packet` with the next one, if one leaves now. Called when the transport

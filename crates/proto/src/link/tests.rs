@@ -4,7 +4,6 @@
 
 use super::*;
 use crate::credit::CreditError;
-use crate::flush::{FlushReason, Yield};
 use crate::limits::{
     ACK_DELAY_MS, INLINE_BYTES_MAX, OPEN_CREDIT_DIVISOR, PACKET_BYTES_DEFAULT,
     PACKET_OVERHEAD_BYTES, SETTLED_GAP_MS, TEXT_BYTES_MAX,
@@ -12,10 +11,12 @@ use crate::limits::{
 use crate::liveness::Silence;
 use crate::message::{self, PREFIX_BYTES_MAX};
 use crate::outbox::tests::Rings;
-use crate::pace::BOUND_BYTES_MIN;
 use crate::packet::{
     AppendRecords, ChannelKind, Decoder, HEADER_BYTES, Item, Lane, Packet, StreamStart,
 };
+use crate::tuning::constants::BOUND_BYTES_MIN;
+use crate::tuning::flush::{FlushReason, Yield};
+use crate::tuning::without::Without;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
@@ -107,6 +108,7 @@ fn config(packet_bytes_max: usize, windows_bytes_max: u64, peers: u64) -> LinkCo
             dead: Duration::from_secs(10),
         },
         now: Time(0),
+        without: Without::default(),
     }
 }
 

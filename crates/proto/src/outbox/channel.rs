@@ -1,10 +1,11 @@
 //! State and counters of a channel that sends.
 
 use super::Outbox;
-use super::queue::{AHEAD_BYTES, Queue};
 use crate::Time;
-use crate::flush::{FlushCounts, FlushReason};
 use crate::packet::{ChannelKind, Lane, StreamStart};
+use crate::tuning::constants::SYSTEM_AHEAD_BYTES;
+use crate::tuning::flush::{FlushCounts, FlushReason};
+use crate::tuning::shares::Queue;
 use bytes::Bytes;
 
 /// Properties with which a channel begins.
@@ -120,7 +121,7 @@ impl Channel {
         let first = spec.stream.map_or(0, |stream| stream.first);
         Channel {
             counters: ChannelCounters::default(),
-            ahead: if spec.system { AHEAD_BYTES } else { 0 },
+            ahead: if spec.system { SYSTEM_AHEAD_BYTES } else { 0 },
             spec,
             opened: false,
             admitted: false,

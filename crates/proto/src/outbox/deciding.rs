@@ -1,10 +1,10 @@
 //! Whether a packet leaves, from the channels that have something.
 
-use super::queue::Queue;
 use super::{Outbox, Staged};
 use crate::Time;
-use crate::flush::{Pending, Verdict};
 use crate::packet::RECORD_BYTES;
+use crate::tuning::flush::{Pending, Verdict};
+use crate::tuning::shares::Queue;
 
 impl Outbox {
     /// Decides whether a packet leaves. `None` when nothing waits, or only bulk without room.

@@ -1,11 +1,11 @@
 //! Filling a packet: the first lane, and the turns in it.
 
 use super::filling::{Put, Putting};
-use super::{BULK_FIRST_EVERY, Outbox, SHARE_BYTES_MIN, Staged};
+use super::{Outbox, Staged};
 use crate::Time;
-use crate::flush::Policy;
 use crate::packet::Lane;
 use crate::session::Session;
+use crate::tuning::flush::Policy;
 use bytes::Bytes;
 
 /// Result of filling a packet.
@@ -35,10 +35,9 @@ impl Outbox {
         bytes_max: usize,
         now: Time,
     ) -> Filled {
-        self.packets += 1;
+        let bulk_first = self.shares.begin();
         self.carried.clear();
         self.turns.clear();
-        let bulk_first = self.packets.is_multiple_of(BULK_FIRST_EVERY);
         let lanes =
             if bulk_first { [Lane::Bulk, Lane::Express] } else { [Lane::Express, Lane::Bulk] };
         let mut filled = Filled { at: now, ..Filled::default() };
@@ -49,11 +48,11 @@ impl Outbox {
             let full =
                 room[1] > before && self.fill_lane(lane, staged, session, head, room, &mut filled);
             let tail = filled.tail.as_ref().map_or(0, Bytes::len);
-            self.express_bytes = match (lane, head.len() - before + tail) {
-                (Lane::Express, bytes) => self.express_bytes.saturating_add(bytes),
-                (Lane::Bulk, 0) => self.express_bytes,
-                (Lane::Bulk, _) => 0,
-            };
+            let took = head.len() - before + tail;
+            match lane {
+                Lane::Express => self.shares.express_took(took),
+                Lane::Bulk => self.shares.bulk_took(took),
+            }
             if full {
                 break;
             }
@@ -90,14 +89,12 @@ impl Outbox {
     ) -> bool {
         let bytes_max = bytes_max.min(fragment_end);
         let queue = super::queue(&mut self.express, &mut self.bulk, lane);
-        // The share is the same for all channels, whichever is first.
-        let share =
-            (bytes_max.saturating_sub(head.len()) / queue.len().max(1)).max(SHARE_BYTES_MIN);
+        let share = self.shares.channel(bytes_max.saturating_sub(head.len()), queue.len());
         loop {
             let Some(id) = queue.pop() else { return false };
             let Some(channel) = self.channels.get_mut(id) else { continue };
             channel.leave(queue);
-            if channel.begins(self.packets) {
+            if channel.begins(self.shares.packets()) {
                 self.turns.push(id);
             }
             let before = channel.sent_bytes;

@@ -2,7 +2,6 @@
 //! within the limits.
 
 use super::*;
-use crate::flush::{FlushReason, Policy, Verdict};
 use crate::limits::{
     FRAGMENT_BYTES_MAX, INLINE_BYTES_MAX, PACKET_BYTES_MIN, PACKET_OVERHEAD_BYTES,
 };
@@ -11,6 +10,7 @@ use crate::packet::{
     ChannelKind, Decoder, FRAGMENT_HEAD_BYTES, HEADER_BYTES, Header, Item, RECORD_BYTES,
 };
 use crate::session::Session;
+use crate::tuning::flush::{FlushReason, Policy, Verdict};
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -147,7 +147,12 @@ impl Scene {
     fn new(policy: Policy, packet_bytes: usize) -> Scene {
         let gathering = Gathering::new(policy, Duration::from_millis(1));
         Scene {
-            outbox: Outbox::new(gathering, packet_room(packet_bytes), OPEN_CREDIT),
+            outbox: Outbox::new(
+                gathering,
+                packet_room(packet_bytes),
+                OPEN_CREDIT,
+                Without::default(),
+            ),
             session: Session::new(true, usize::MAX),
             rings: Rings::default(),
             packet_bytes,

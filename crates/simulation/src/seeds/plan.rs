@@ -7,13 +7,14 @@ pub(super) use joining::Wiring;
 use super::end::STATE_NAMES;
 use crate::network::LinkSpec;
 use chunkcomm_proto::Time;
-use chunkcomm_proto::flush::Policy;
 use chunkcomm_proto::limits::{
     DEAD_MS_DEFAULT, OPEN_CREDIT_DIVISOR, PACKET_BYTES_SMALL, PROBE_MS_DEFAULT, SUSPECT_MS_DEFAULT,
 };
 use chunkcomm_proto::link::LinkConfig;
 use chunkcomm_proto::liveness::Silence;
 use chunkcomm_proto::random::Random;
+use chunkcomm_proto::tuning::flush::Policy;
+use chunkcomm_proto::tuning::without::Without;
 use joining::link;
 use std::time::Duration;
 
@@ -377,6 +378,7 @@ pub(super) fn configs(random: &mut Random, now: [Time; 2]) -> [LinkConfig; 2] {
         resend_bytes_max: random.pick(&[16, 128, 4096]) * 1024,
         silence: silence(),
         now: now[side],
+        without: Without::default(),
     });
     let [fixed, tuned] = &mut configs;
     fixed.packet_bytes_small = fixed.packet_bytes_max;

@@ -9,14 +9,15 @@ use crate::driver::mail::{Command, LinkShared};
 use crate::driver::reading::REST_AFTER;
 use crate::driver::staging::{Settling, Staged, TxEnd, TxShared};
 use crate::driver::wakers::locked;
-use crate::driver::watching::LOOKS_MAX;
 use crate::error::LinkError;
 use crate::proto::cycle::Board;
-use crate::proto::flush::Policy;
 use crate::proto::link::LinkConfig;
 use crate::proto::liveness::Silence;
 use crate::proto::outbox::OpenSpec;
 use crate::proto::packet::{ChannelKind, HEADER_BYTES, Header, Lane};
+use crate::proto::tuning::constants::LOOKS_MAX;
+use crate::proto::tuning::flush::Policy;
+use crate::proto::tuning::without::Without;
 #[cfg(target_os = "linux")]
 use crate::transport::Below;
 use crate::transport::Transport;
@@ -170,6 +171,7 @@ fn driver(connection: &Scripted, shared: &Arc<LinkShared>) -> Driver {
         resend_bytes_max: 1 << 20,
         silence: Silence { probe: long, suspect: 3 * long, dead: 10 * long },
         now: clock::now(),
+        without: Without::default(),
     };
     Driver::new(DriverSetup {
         shared: Arc::clone(shared),

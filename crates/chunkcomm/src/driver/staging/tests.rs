@@ -1,4 +1,5 @@
 use super::*;
+use crate::proto::limits::PACKET_OVERHEAD_BYTES;
 
 const KIB: usize = 1024;
 

@@ -25,6 +25,7 @@ use crate::proto::hello::{Hello, Name};
 use crate::proto::limits::{
     OPEN_CREDIT_DIVISOR, PACKET_BYTES_DEFAULT, PACKET_BYTES_TUNED, WINDOW_BYTES_INITIAL,
 };
+use crate::proto::tuning::without::{Controller, WITHOUT_VARIABLE};
 use crate::transport;
 use crate::transport::spin::{Spinner, spin};
 use crate::transport::{BoxFuture, Home};
@@ -119,13 +120,13 @@ impl NodeBuilder {
                 thread.watch(&table);
             }
             NodeShared {
+                buffers: Arc::new(Buffers::new(self.settings.without)),
                 settings: self.settings,
                 own: own_hello,
                 admission,
                 runtime,
                 one_thread,
                 table,
-                buffers: Arc::new(Buffers::default()),
                 board: Arc::new(Mutex::new(board)),
                 addresses,
                 home,
@@ -146,6 +147,7 @@ impl NodeBuilder {
     }
 
     fn read_environment(&mut self) -> Result<(), NodeError> {
+        self.read_without()?;
         if self.age_bound_set {
             return Ok(());
         }
@@ -155,6 +157,15 @@ impl NodeBuilder {
             setting(AGE_BOUND_VARIABLE, &text, "a whole number of milliseconds from 1 to 60000")
         })?;
         self.settings.age_bound = Duration::from_millis(bound);
+        Ok(())
+    }
+
+    fn read_without(&mut self) -> Result<(), NodeError> {
+        let Ok(text) = std::env::var(WITHOUT_VARIABLE) else { return Ok(()) };
+        self.settings.without = text.parse().map_err(|_| {
+            let names = Controller::ALL.map(|(_, name)| name).join(", ");
+            setting(WITHOUT_VARIABLE, &text, format!("some of {names}, with commas between them"))
+        })?;
         Ok(())
     }
 

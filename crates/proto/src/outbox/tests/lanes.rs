@@ -1,6 +1,7 @@
 //! Order of lanes, and the shares of channels within a lane.
 
 use super::*;
+use crate::tuning::constants::{BULK_FIRST_EVERY, SYSTEM_AHEAD_BYTES};
 
 /// Returns the channels of the runs of each packet, in order, while both lanes have more than
 /// enough.
@@ -107,7 +108,7 @@ fn a_channel_of_the_system_that_never_ends_leaves_the_others_their_part() {
                 scene.stage(system, 1000);
             }
             next_packet(&mut scene);
-            let bound = queue::AHEAD_BYTES + shares_differ_by_at_most(packet_bytes);
+            let bound = SYSTEM_AHEAD_BYTES + shares_differ_by_at_most(packet_bytes);
             let [got, least] = [system, users[0]].map(|it| scene.outbox.state(it).sent_bytes);
             assert!(got <= least + bound, "{got} against {least}");
         }

@@ -8,7 +8,6 @@ use super::super::writing::{next_output, write_packet};
 use crate::network::{EndId, Network, Read};
 use chunkcomm_proto::Time;
 use chunkcomm_proto::endpoint::{AfterLoss, Endpoint, Output, SessionId};
-use chunkcomm_proto::flush::Policy;
 use chunkcomm_proto::limits::{
     INLINE_BYTES_MAX, OPEN_CREDIT_DIVISOR, PACKET_BYTES_TUNED, PACKET_OVERHEAD_BYTES,
     WINDOW_BYTES_INITIAL,
@@ -18,6 +17,8 @@ use chunkcomm_proto::message::PREFIX_BYTES_MAX;
 use chunkcomm_proto::outbox::OpenSpec;
 use chunkcomm_proto::packet::{ChannelKind, Decoder, Item, Lane};
 use chunkcomm_proto::random::Random;
+use chunkcomm_proto::tuning::flush::Policy;
+use chunkcomm_proto::tuning::without::Without;
 use std::time::Duration;
 
 /// Bytes in a ring beyond which its producer waits.
@@ -124,6 +125,7 @@ impl End {
             resend_bytes_max: random.pick(&[16, 128, 4096]) * 1024,
             silence: plan::silence(),
             now,
+            without: Without::default(),
         };
         let id = SessionId { number: 0, peer: 0 };
         let mut endpoint = Endpoint::new(&config, id, AfterLoss::End);

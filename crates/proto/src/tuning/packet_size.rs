@@ -23,48 +23,11 @@
 //! that several channels have on their way is also bounded by the time that it takes
 //! ([`pace`](super::pace)).
 
-use super::Time;
-
-/// Largest part of the time between two full packets that a write may cost: a twelfth.
-const SHARE_DIVISOR: u64 = 12;
-
-/// Full packets in a row before the cost of a byte is measured.
-const FULL_IN_ROW: u32 = 16;
-
-/// Rows of full packets before a size is judged. Its cost is the least of them: other processes
-/// may have been on the machine.
-const ROWS: u32 = 8;
-
-/// Part by which a byte must be cheaper for a larger packet to stay: 1/24.
-const CHEAPER_DIVISOR: u64 = 24;
-
-/// Number of times [`ROWS`] for which a size that stays is not questioned. At 64 KiB that is a
-/// quarter of a gigabyte; a try costs little against it.
-const RESTS: u32 = 32;
-
-/// Packets in a row, less than half full or with nothing waiting behind them, after which the
-/// size is small again.
-const PART_IN_ROW: u32 = 256;
-
-/// Weight against saturation of a packet behind which nothing waited, counted in full packets
-/// ...
-const DRAINED_WEIGHT: u32 = 16;
-/// ... and the sum from which a size larger than the first is given up. Full packets may come
-/// in bursts that the link has done with before the next. They then arrive the later the larger
-/// they are.
-const DRAINED_MAX: u32 = 16 * DRAINED_WEIGHT;
-
-/// Largest packet whose write shows lambda, in bytes.
-pub const SMALL_WRITE_BYTES: usize = 2 * 1024;
-
-/// Small writes of which one is timed: reading the clock twice costs a hundredth of a write.
-const TIMED_EVERY: u32 = 16;
-
-/// Cost of a write until one is timed, in nanoseconds: about that over loopback.
-const WRITE_NS: u64 = 4_000;
-
-/// Time above which a write counts as interrupted, in nanoseconds.
-const WRITE_NS_MAX: u64 = 50_000;
+use super::constants::{
+    CHEAPER_DIVISOR, DRAINED_MAX, DRAINED_WEIGHT, FULL_IN_ROW, PART_IN_ROW, RESTS, ROWS,
+    SMALL_WRITE_BYTES, TIMED_EVERY, WRITE_NS, WRITE_NS_MAX, WRITE_SHARE_DIVISOR,
+};
+use crate::Time;
 
 /// Reason why no more went into a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,11 +43,11 @@ pub enum Closed {
     Drained,
 }
 
-/// Size of a full packet. Order of calls: [`Sizing::left`] for every packet with messages,
-/// except those that the end of a large one closes before they are full; [`Sizing::times`]
-/// before a write and, if that returns true, [`Sizing::wrote`] after it.
+/// Size of a full packet. Order of calls: [`PacketSize::left`] for every packet with messages,
+/// except those that the end of a large one closes before they are full; [`PacketSize::times`]
+/// before a write and, if that returns true, [`PacketSize::wrote`] after it.
 #[derive(Debug)]
-pub struct Sizing {
+pub struct PacketSize {
     /// Size before a row of full packets.
     small: usize,
     first: usize,
@@ -124,14 +87,14 @@ impl Shown {
     }
 }
 
-impl Sizing {
+impl PacketSize {
     /// Creates the size from three, none less than the one before it: that of packets until a
     /// stream saturates the link, that of packets then, and the one that they may grow to.
     /// Three equal ones fix the size.
     #[must_use]
-    pub fn new([small, first, largest]: [usize; 3]) -> Sizing {
+    pub fn new([small, first, largest]: [usize; 3]) -> PacketSize {
         debug_assert!(small <= first && first <= largest, "{small}, {first}, {largest}");
-        Sizing {
+        PacketSize {
             small,
             first,
             largest,
@@ -278,7 +241,7 @@ impl Sizing {
     /// Tries another size, by which a KiB may cost less than `cost`.
     fn try_next(&mut self, cost: u64) {
         let between = cost.saturating_mul(self.bytes as u64) / (1024 * 1000);
-        let writes_cost = between < SHARE_DIVISOR * self.write_ns;
+        let writes_cost = between < WRITE_SHARE_DIVISOR * self.write_ns;
         let larger = if writes_cost { (2 * self.bytes).min(self.largest) } else { self.bytes };
         self.upward = if self.upward { larger > self.bytes } else { self.first == self.bytes };
         let next = if self.upward { larger } else { self.first };
@@ -299,7 +262,7 @@ mod tests {
     /// Leaves `packets` of a stream at saturation from `now` on; returns the size of the last
     /// one. In the model a packet costs `write_ns`, and a KiB `ns_a_kib` of the packet's size.
     fn streams(
-        sizing: &mut Sizing,
+        sizing: &mut PacketSize,
         now: &mut Time,
         packets: u32,
         write_ns: u64,
@@ -315,24 +278,24 @@ mod tests {
         sizing.bytes()
     }
 
-    fn settles(sizing: &mut Sizing, write_ns: u64, ns_a_kib: u64) -> usize {
+    fn settles(sizing: &mut PacketSize, write_ns: u64, ns_a_kib: u64) -> usize {
         streams(sizing, &mut Time(1), 1_000, write_ns, |_| ns_a_kib)
     }
 
     #[test]
     fn a_packet_grows_until_its_write_is_a_small_part_of_its_cost() {
         for (ns_a_kib, size) in [(1_200, 64), (500, 128), (300, 256), (20, 256)] {
-            let mut sizing = Sizing::new(SIZES);
+            let mut sizing = PacketSize::new(SIZES);
             assert_eq!(settles(&mut sizing, 4_000, ns_a_kib), size * KIB, "{ns_a_kib} ns a KiB");
         }
-        let mut fixed = Sizing::new([64 * KIB; 3]);
+        let mut fixed = PacketSize::new([64 * KIB; 3]);
         assert_eq!(settles(&mut fixed, 4_000, 20), 64 * KIB);
     }
 
     #[test]
     fn a_size_stays_only_if_bytes_are_cheaper_by_it() {
         let dear_above = |limit: usize| move |bytes| if bytes > limit * KIB { 300 } else { 200 };
-        let mut sizing = Sizing::new(SIZES);
+        let mut sizing = PacketSize::new(SIZES);
         let mut now = Time(1);
         for limit in [64, 128, 256, 128, 64] {
             // Long enough for rests and for tries of both other sizes.
@@ -350,7 +313,7 @@ mod tests {
 
     #[test]
     fn what_writes_cost_is_measured_and_an_interruption_is_not_believed() {
-        let mut cheap = Sizing::new(SIZES);
+        let mut cheap = PacketSize::new(SIZES);
         for _ in 0..100 {
             cheap.wrote(500);
             cheap.wrote(1_000_000);
@@ -363,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_stream_that_saturates_no_more_gives_its_size_back() {
-        let mut sizing = Sizing::new(SIZES);
+        let mut sizing = PacketSize::new(SIZES);
         settles(&mut sizing, 4_000, 20);
         for packet in 1..=PART_IN_ROW {
             sizing.left(1_000, Closed::Drained, Time(1));
@@ -386,7 +349,7 @@ mod tests {
     fn bursts_that_the_link_has_done_with_have_the_first_size() {
         // Bursts of `burst` full packets and a rest.
         for (burst, bytes) in [(4, 64 * KIB), (200, 256 * KIB)] {
-            let mut sizing = Sizing::new(SIZES);
+            let mut sizing = PacketSize::new(SIZES);
             let mut now = Time(1);
             streams(&mut sizing, &mut now, 1_000, 4_000, |_| 20);
             assert_eq!(sizing.bytes(), 256 * KIB);
@@ -402,7 +365,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_takes_no_more_than_the_first_size_gets_small_packets_too() {
-        let mut sizing = Sizing::new([16 * KIB, 64 * KIB, 64 * KIB]);
+        let mut sizing = PacketSize::new([16 * KIB, 64 * KIB, 64 * KIB]);
         for _ in 0..=FULL_IN_ROW {
             assert_eq!(sizing.bytes(), 16 * KIB);
             sizing.left(16 * KIB, Closed::Full, Time(1));
@@ -413,7 +376,7 @@ mod tests {
     /// A packet of 40 KiB now and then, gone before the next, fills nothing.
     #[test]
     fn what_leaves_nothing_behind_lets_packets_be_small_again() {
-        let mut sizing = Sizing::new(SIZES);
+        let mut sizing = PacketSize::new(SIZES);
         settles(&mut sizing, 4_000, 2_000);
         assert_eq!(sizing.bytes(), 64 * KIB);
         for packet in 0..PART_IN_ROW {
@@ -425,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_packet_is_small_until_more_waited_behind_a_row_of_them() {
-        let mut sizing = Sizing::new(SIZES);
+        let mut sizing = PacketSize::new(SIZES);
         for _ in 0..FULL_IN_ROW {
             sizing.left(16 * KIB, Closed::Full, Time(1));
         }
@@ -451,7 +414,7 @@ mod tests {
 
     #[test]
     fn a_message_a_packet_grows_nothing() {
-        let mut sizing = Sizing::new(SIZES);
+        let mut sizing = PacketSize::new(SIZES);
         for _ in 0..1_000 {
             sizing.left(50, Closed::Full, Time(1));
         }

@@ -9,23 +9,14 @@
 //! as often each time. So it sleeps as ever with a peer that is slower, or has no core of its own.
 //! Between two looks the other tasks of the runtime run.
 
-/// Bytes of a read that shows a peer with much to send.
-const MUCH_BYTES: usize = 16 * 1024;
-
-/// Number of looks after a large read. Each is a system call that finds nothing, and takes half a
-/// microsecond or so.
-pub(super) const LOOKS_MAX: u32 = 64;
-
-/// Number of sleeps without looks after looks in vain: the first time, and at most. Looks that are
-/// always in vain then take a microsecond of each sleep.
-const SLEEPS: [u32; 2] = [4, 32];
-
-/// Large reads without a message of ours between them, after which the peer alone is talking.
-const ALONE_READS: u32 = 8;
+use super::constants::{ALONE_READS, LOOKS_MAX, MUCH_BYTES, SLEEPS};
+use super::without::{Controller, Without};
 
 /// The watch on one connection.
-#[derive(Debug, Default)]
-pub(super) struct Watch {
+#[derive(Debug)]
+pub struct Watch {
+    /// Number of looks after a large read; 0 when the driver always sleeps.
+    looks_max: u32,
     /// The last read was a large one, and no look came since.
     much: bool,
     /// Remaining looks of those that began.
@@ -38,15 +29,23 @@ pub(super) struct Watch {
 }
 
 impl Watch {
+    /// Creates the watch on a connection that has read nothing.
+    #[must_use]
+    pub fn new(without: Without) -> Watch {
+        let looks_max = if without.has(Controller::Watching) { 0 } else { LOOKS_MAX };
+        Watch { looks_max, much: false, looks: 0, sleeps: 0, sleeps_next: 0, alone: 0 }
+    }
+
     /// Whether the system is to be asked.
+    #[must_use]
     #[inline]
-    pub(super) fn is_on(&self) -> bool {
+    pub fn is_on(&self) -> bool {
         self.looks > 0
     }
 
     /// Notes a read of `bytes`.
     #[inline]
-    pub(super) fn heard(&mut self, bytes: usize) {
+    pub fn heard(&mut self, bytes: usize) {
         let much = bytes >= MUCH_BYTES;
         self.alone = self.alone.saturating_add(u32::from(much));
         self.much = much && self.alone < ALONE_READS;
@@ -58,13 +57,13 @@ impl Watch {
 
     /// Notes that messages were written.
     #[inline]
-    pub(super) fn told(&mut self) {
+    pub fn told(&mut self) {
         self.alone = 0;
     }
 
     /// Returns whether to look again rather than sleep, when there is nothing to do.
     #[inline]
-    pub(super) fn goes_on(&mut self) -> bool {
+    pub fn goes_on(&mut self) -> bool {
         if self.is_on() {
             self.looks -= 1;
             if self.looks == 0 {
@@ -73,7 +72,7 @@ impl Watch {
             }
         } else if std::mem::take(&mut self.much) {
             if self.sleeps == 0 {
-                self.looks = LOOKS_MAX;
+                self.looks = self.looks_max;
             } else {
                 self.sleeps -= 1;
             }
@@ -83,14 +82,14 @@ impl Watch {
 
     /// Stops looking, since there is something else to do first; the looks then begin anew.
     #[inline]
-    pub(super) fn pause(&mut self) {
+    pub fn pause(&mut self) {
         if self.is_on() {
             (self.much, self.looks) = (true, 0);
         }
     }
 
     /// Stops looking, since there is no connection.
-    pub(super) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         (self.much, self.looks) = (false, 0);
     }
 }
@@ -106,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_read_of_much_is_followed_by_looks_and_a_small_one_by_sleep() {
-        let mut watch = Watch::default();
+        let mut watch = Watch::new(Without::default());
         assert_eq!(looks(&mut watch), 0);
         watch.heard(MUCH_BYTES - 1);
         assert_eq!(looks(&mut watch), 0);
@@ -117,7 +116,7 @@ mod tests {
 
     #[test]
     fn as_long_as_something_comes_it_looks_each_time() {
-        let mut watch = Watch::default();
+        let mut watch = Watch::new(Without::default());
         for _ in 0..10_000 {
             watch.told();
             watch.heard(MUCH_BYTES);
@@ -129,7 +128,7 @@ mod tests {
 
     #[test]
     fn looks_in_vain_get_rare_and_soon_frequent_again() {
-        let mut watch = Watch::default();
+        let mut watch = Watch::new(Without::default());
         let mut in_vain = |gaps: u32| {
             let each = (0..gaps).map(|_| {
                 watch.told();
@@ -152,7 +151,7 @@ mod tests {
 
     #[test]
     fn who_only_takes_what_comes_sleeps() {
-        let mut watch = Watch::default();
+        let mut watch = Watch::new(Without::default());
         let mut reads = |count: u32| {
             let each = (0..count).map(|_| {
                 watch.heard(MUCH_BYTES);
@@ -169,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_is_to_be_written_comes_before_the_looks() {
-        let mut watch = Watch::default();
+        let mut watch = Watch::new(Without::default());
         watch.pause();
         assert_eq!(looks(&mut watch), 0);
         watch.heard(MUCH_BYTES);
@@ -180,8 +179,15 @@ mod tests {
     }
 
     #[test]
+    fn without_the_controller_the_driver_sleeps() {
+        let mut watch = Watch::new("watching".parse().unwrap());
+        watch.heard(MUCH_BYTES);
+        assert!(!watch.goes_on());
+    }
+
+    #[test]
     fn nothing_is_looked_for_without_a_connection() {
-        let mut watch = Watch::default();
+        let mut watch = Watch::new(Without::default());
         watch.heard(MUCH_BYTES);
         assert!(watch.goes_on());
         watch.stop();

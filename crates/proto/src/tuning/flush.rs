@@ -3,8 +3,8 @@
 //! Source: J. Berthold, "Dynamic Chunking in Eden", section 3.2, whose criteria
 //! are *urgent*, *fit*, *full*, *old* and *idle* here.
 
-use super::Time;
-use super::limits::{FULL_SLACK_DIVISOR, GROWTH_YIELDS_MAX};
+use super::constants::{FULL_SLACK_DIVISOR, GROWTH_YIELDS_MAX, STREAM_GAP, STREAM_MESSAGES_MIN};
+use crate::Time;
 use std::time::Duration;
 
 /// Way in which a node gathers messages.
@@ -124,11 +124,6 @@ pub enum Yield {
     /// Every thread that wants the core.
     Core,
 }
-
-/// Messages of the last packet from which a stream counts as under way ...
-const STREAM_MESSAGES_MIN: u32 = 64;
-/// ... if that packet left less than this long ago.
-const STREAM_GAP: Duration = Duration::from_millis(1);
 
 /// The decision, and how much waited at the last question. Order of calls:
 /// [`Gathering::decide`] at each turn of the writer with something pending; [`Gathering::left`]

@@ -14,8 +14,9 @@
 //! ```
 //!
 //! So an express message beside bulk takes two and a half round trips, however short these are.
-//! A channel that has had the link to itself for [`SHARED_FOR`] delays nobody: it may have more
-//! on its way, and the peer is asked for fewer acknowledgements.
+//! A channel that has had the link to itself for [`SHARED_FOR`](super::constants::SHARED_FOR)
+//! delays nobody: it may have more on its way, and the peer is asked for fewer
+//! acknowledgements.
 //!
 //! Rate and round trip are measured as BBR does (N. Cardwell et al., "BBR: Congestion-Based
 //! Congestion Control", ACM Queue 14(5), 2016). The rate is the most that was recently
@@ -25,8 +26,8 @@
 //! Queue 10(5), 2012).
 //!
 //! The round trip of a queue that never runs empty is not the connection's. So in every
-//! [`WINDOW`] in which no packet was alone on its way, the bulk lane waits once until almost
-//! nothing is on its way, and one small packet is timed. That costs one round trip.
+//! [`ROUND_TRIP_WINDOW`] in which no packet was alone on its way, the bulk lane waits once until
+//! almost nothing is on its way, and one small packet is timed. That costs one round trip.
 //!
 //! A sample tells little when the sender itself had nothing to send in between: it may raise
 //! the rate but not lower it.
@@ -34,46 +35,13 @@
 //! States: *measuring* (a packet that asks for its acknowledgement is on its way) <-> *resting*
 //! (none is); either, with `drain` while the queue is to run empty first.
 
-use super::Time;
-use super::limits::{INLINE_BYTES_MAX, PACKET_OVERHEAD_BYTES};
+use super::constants::{
+    BOUND_BYTES_MIN, BOUND_PACKETS, QUEUE_MAX, QUEUE_MIN, RATE_ROUNDS, ROOM_BYTES_MIN,
+    ROOM_DIVISOR, ROUND_TRIP_MIN, ROUND_TRIP_WINDOW,
+};
+use super::without::{Controller, Without};
+use crate::Time;
 use std::time::Duration;
-
-/// Time that bulk data on its way may delay an express message beyond its round trip, on the
-/// shortest ways.
-pub const QUEUE_MIN: Duration = Duration::from_micros(10);
-
-/// Time that bulk data of a channel that has the link to itself may wait.
-pub const QUEUE_MAX: Duration = Duration::from_millis(5);
-
-/// Time for which a link counts as shared after two channels shared it. A message that comes
-/// more rarely may wait for [`QUEUE_MAX`], which is as long.
-pub const SHARED_FOR: Duration = QUEUE_MAX;
-
-/// Bytes that bulk may always have on their way. With fewer, a slow link with a long round trip
-/// would not come off the ground: the rate seen is the amount that was on its way.
-pub const BOUND_BYTES_MIN: usize = 64 * 1024;
-
-/// Least room that is worth a packet; the longest message of a ring fits.
-pub const ROOM_BYTES_MIN: usize = INLINE_BYTES_MAX + PACKET_OVERHEAD_BYTES;
-
-/// Part of the bound that must be free before bulk sends again: an eighth.
-const ROOM_DIVISOR: usize = 8;
-
-/// Parts of the bound: a packet holds at most one, and the peer is asked for an acknowledgement
-/// after each. With fewer, a link would stand still in between; more cost a shared medium 1 %
-/// of its time.
-const PACKETS: usize = 4;
-
-/// Time for which a shortest round trip is believed, and as long again.
-pub const WINDOW: Duration = Duration::from_secs(10);
-
-/// Number of round trips for which a highest rate is believed, and as many again.
-const ROUNDS: u32 = 4;
-
-/// Shortest round trip that can be measured: the clock is read once a turn of the driver.
-const ROUND_TRIP_MIN: Duration = Duration::from_micros(10);
-
-const _: () = assert!(PACKETS * ROOM_BYTES_MIN < BOUND_BYTES_MIN);
 
 /// A packet that the peer was asked to acknowledge at once.
 #[derive(Debug, Clone, Copy)]
@@ -109,24 +77,35 @@ pub struct Pace {
     timed_alone: bool,
     sample: Option<Sample>,
     unasked_bytes: usize,
+    /// Whether there is no bound, and nothing is measured.
+    unbounded: bool,
 }
 
 impl Pace {
     /// Creates the pace of a connection that begins at `now`, without measurements.
     #[must_use]
-    pub fn new(now: Time) -> Pace {
+    pub fn new(now: Time, without: Without) -> Pace {
+        let unbounded = without.has(Controller::Pace);
         Pace {
-            bounds: [BOUND_BYTES_MIN; 2],
+            bounds: [if unbounded { usize::MAX } else { BOUND_BYTES_MIN }; 2],
             shared: false,
             rate: [0; 2],
             rounds: 0,
             round_trip: [None; 2],
-            window_ends: now.after(WINDOW),
+            window_ends: now.after(ROUND_TRIP_WINDOW),
             drain: false,
             timed_alone: false,
             sample: None,
             unasked_bytes: 0,
+            unbounded,
         }
+    }
+
+    /// Forgets all measurements: another connection begins at `now`.
+    pub fn restart(&mut self, now: Time) {
+        let without =
+            if self.unbounded { Without::of(Controller::Pace) } else { Without::default() };
+        *self = Pace::new(now, without);
     }
 
     /// Returns the bytes that may be on their way.
@@ -151,7 +130,7 @@ impl Pace {
         if room < ROOM_BYTES_MIN.max(self.bound() / ROOM_DIVISOR) {
             return 0;
         }
-        room.min(self.bound() / PACKETS)
+        room.min(self.bound() / BOUND_PACKETS)
     }
 
     /// Notes that there was nothing to send though there was room.
@@ -168,7 +147,7 @@ impl Pace {
         self.unasked_bytes += bytes;
         let in_flight = in_flight + bytes;
         let few = in_flight < ROOM_BYTES_MIN;
-        let many = self.unasked_bytes >= self.bound() / PACKETS || self.room(in_flight) == 0;
+        let many = self.unasked_bytes >= self.bound() / BOUND_PACKETS || self.room(in_flight) == 0;
         let asks = !few && (self.drain || many);
         if asks {
             self.unasked_bytes = 0;
@@ -179,6 +158,9 @@ impl Pace {
     /// Notes that packet `number`, which asks for its acknowledgement at once, is about to be
     /// written. `in_flight` bytes are before it, and `delivered` in all were acknowledged.
     pub fn asked(&mut self, number: u64, in_flight: usize, delivered: u64, now: Time) {
+        if self.unbounded {
+            return;
+        }
         if self.sample.is_none() || self.drain {
             self.drain = false;
             let alone = in_flight <= 2 * ROOM_BYTES_MIN;
@@ -194,7 +176,7 @@ impl Pace {
         self.rate[1] = self.rate[1].max(rate);
         if !sample.starved {
             self.rounds += 1;
-            if self.rounds >= ROUNDS {
+            if self.rounds >= RATE_ROUNDS {
                 self.rounds = 0;
                 self.rate = [self.rate[1], 0];
             }
@@ -204,7 +186,7 @@ impl Pace {
         self.timed_alone |= sample.alone;
         self.set_bound();
         if now >= self.window_ends {
-            self.window_ends = now.after(WINDOW);
+            self.window_ends = now.after(ROUND_TRIP_WINDOW);
             self.round_trip = [self.round_trip[1], None];
             self.drain = !std::mem::take(&mut self.timed_alone);
         }
@@ -254,7 +236,7 @@ mod tests {
     impl Way {
         fn new(bytes_per_ms: u64, latency: u64) -> Way {
             Way {
-                pace: Pace { shared: true, ..Pace::new(Time(MS)) },
+                pace: Pace { shared: true, ..Pace::new(Time(MS), Without::default()) },
                 now: MS,
                 bytes_per_ms,
                 latency,
@@ -373,15 +355,27 @@ mod tests {
 
     #[test]
     fn small_packets_that_are_answered_ask_for_nothing() {
-        let mut pace = Pace::new(Time(0));
+        let mut pace = Pace::new(Time(0), Without::default());
         assert!((1..1000).all(|_| !pace.asks(100, 200)));
     }
 
     #[test]
     fn there_is_always_room_for_a_message_when_nothing_is_on_its_way() {
-        let mut pace = Pace::new(Time(0));
+        let mut pace = Pace::new(Time(0), Without::default());
         assert!(pace.room(0) >= ROOM_BYTES_MIN);
         pace.drain = true;
         assert!(pace.room(0) >= ROOM_BYTES_MIN && pace.room(BOUND_BYTES_MIN) == 0);
+    }
+
+    #[test]
+    fn without_the_controller_all_may_leave_and_no_packet_asks() {
+        let mut pace = Pace::new(Time(0), "pace".parse().unwrap());
+        for number in 1..100 {
+            assert!(pace.room(1 << 30) > 1 << 30 && !pace.asks(1 << 20, 1 << 30));
+            pace.asked(number, 1 << 30, number << 20, Time(number * 20 * MS));
+            pace.acknowledged(number, number << 20, Time((number + 1) * 20 * MS));
+        }
+        pace.restart(Time(0));
+        assert!(pace.room(1 << 30) > 1 << 30);
     }
 }
