@@ -1,11 +1,12 @@
 //! Command line: the commands and options, and the combinations that are refused.
 
-mod sealed;
+mod copy;
 pub mod values;
 mod words;
 
 use std::process::ExitCode;
 
+use chunkcomm::proto::tuning::without::Controller;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands::{self, Verdict};
@@ -93,6 +94,10 @@ pub struct Common {
     /// Address of a `chunkperf serve` to use as the far end [default: a child process]
     #[arg(long, value_name = "HOST:PORT", value_parser = values::host_port)]
     pub connect: Option<String>,
+    /// Controllers of the library to switch off, to measure the worth of each
+    #[arg(long, value_name = "CONTROLLER,..", value_delimiter = ',',
+          value_parser = Controller::ALL.map(|(_, name)| name))]
+    pub without: Vec<String>,
     /// One JSON object a row on stdout, and nothing else
     #[arg(long)]
     pub json: bool,
@@ -118,7 +123,8 @@ impl Common {
                 name_of(self.transport)
             )));
         }
-        sealed::prepare(self.transport)?;
+        self.switch_off()?;
+        copy::prepare_transport(self.transport)?;
         Ok(Setting {
             transport: self.transport,
             runtime: self.runtime,
@@ -126,6 +132,20 @@ impl Common {
             session: self.session == OnOff::On,
             connect: self.connect.clone(),
         })
+    }
+
+    /// Makes sure that the nodes of this process and of its children do without the controllers
+    /// that are to be switched off. This may end the process, after a copy has done the work.
+    ///
+    /// # Errors
+    /// If the far end is on another host, or the copy cannot be started.
+    pub fn switch_off(&self) -> Result<(), Failure> {
+        if !self.without.is_empty() && self.connect.is_some() {
+            return Err(Failure::Refused(
+                "--without switches off both ends: allowed without --connect".to_owned(),
+            ));
+        }
+        copy::prepare_without(&self.without)
     }
 
     /// Returns the options as arguments, for a command that runs others.
@@ -137,6 +157,8 @@ impl Common {
             format!("--session={}", name_of(self.session)),
         ];
         arguments.extend(self.connect.as_ref().map(|server| format!("--connect={server}")));
+        let without = self.without.join(",");
+        arguments.extend((!without.is_empty()).then(|| format!("--without={without}")));
         arguments
     }
 
@@ -146,6 +168,9 @@ impl Common {
         row.set("bench", bench)
             .set("transport", name_of(self.transport))
             .set("runtime", format!("{}:{}", name_of(self.runtime), self.threads));
+        if !self.without.is_empty() {
+            row.set("without", self.without.join(","));
+        }
         row
     }
 

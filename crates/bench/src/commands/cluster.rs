@@ -29,6 +29,7 @@ pub struct ClusterArgs {
 /// If a process does not start, or ends otherwise than in order.
 pub fn run(args: &ClusterArgs) -> Result<Verdict, Failure> {
     args.common.needs_this_host("cluster")?;
+    args.common.switch_off()?;
     let times = (0..args.repeat).map(|_| start_and_end(args.nodes));
     let times = times.collect::<Result<Vec<Times>, Failure>>()?;
     let median_of = |one: fn(&Times) -> f64| median(&times.iter().map(one).collect::<Vec<_>>());

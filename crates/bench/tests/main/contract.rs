@@ -56,6 +56,10 @@ fn stream_of_each_transport_runtime_and_policy() {
         let row = row(&[&["stream", "--messages", "2000"], *options].concat());
         assert_keys(&row, STREAM_KEYS);
     }
+    let fixed = row(&["stream", "--messages", "2000", "--without", "packet-size,rings"]);
+    assert_eq!(fixed["without"], "packet-size,rings");
+    let said = refusal(&["stream", "--without", "everything"]);
+    assert!(said.contains("packet-size") && said.contains("watching"), "{said}");
     let row = row(&["stream", "--messages", "100", "--policy", "unbuffered"]);
     assert_eq!((&row["packets"], &row["policy"]), (&Value::from(100), &Value::from("unbuffered")));
 }

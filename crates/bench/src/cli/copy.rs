@@ -1,11 +1,14 @@
-//! `--transport tls`: the credential of a run.
+//! `--transport tls` and `--without`: the environment of a run.
 //!
-//! A node finds its credential by the environment, and a process cannot change its own environment.
-//! So the program starts a copy of itself with a new credential, and the copy does the work.
+//! A node finds its credential by the environment, and the controllers that it has to do without. A
+//! process cannot change its own environment. So the program starts a copy of itself in another
+//! one, and the copy does the work.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
 
+use chunkcomm::proto::tuning::without::WITHOUT_VARIABLE;
 use chunkcomm::{CREDENTIAL_FILE_VARIABLE, Credential};
 
 use super::{DIES_WITH_PARENT, STATUS_FAILED};
@@ -18,16 +21,29 @@ use crate::harness::protocol::Transport;
 /// # Errors
 /// If the environment has a credential, which would encrypt a transport that is to be in the clear.
 /// If the copy cannot be started.
-pub(super) fn prepare(transport: Transport) -> Result<(), Failure> {
+pub(super) fn prepare_transport(transport: Transport) -> Result<(), Failure> {
     let given = std::env::var_os(CREDENTIAL_FILE_VARIABLE).is_some();
     match (transport, given) {
-        (Transport::Tls, false) => std::process::exit(run_copy()?),
+        (Transport::Tls, false) => std::process::exit(run_sealed()?),
         (Transport::Tls | Transport::Memory, _) | (_, false) => Ok(()),
         (Transport::Tcp | Transport::Unix, true) => Err(Failure::Refused(format!(
             "{CREDENTIAL_FILE_VARIABLE} is set, so that nodes ask for a credential: allowed are \
              --transport tls, and others without it"
         ))),
     }
+}
+
+/// Makes sure that nodes do without these controllers. If a copy has done the work, this process
+/// ends with the copy's exit status.
+///
+/// # Errors
+/// If the copy cannot be started.
+pub(super) fn prepare_without(controllers: &[String]) -> Result<(), Failure> {
+    let wanted = controllers.join(",");
+    if wanted.is_empty() || std::env::var_os(WITHOUT_VARIABLE).is_some_and(|it| it == *wanted) {
+        return Ok(());
+    }
+    std::process::exit(run_copy(WITHOUT_VARIABLE, wanted.as_ref())?)
 }
 
 /// File of a credential, removed when this is dropped.
@@ -40,17 +56,22 @@ impl Drop for File {
     }
 }
 
-fn run_copy() -> Result<i32, Failure> {
+fn run_sealed() -> Result<i32, Failure> {
     let path = std::env::temp_dir().join(format!("chunkperf-credential-{}", std::process::id()));
     let credential = Credential::generate().doing("making a credential")?;
     credential.save(&path).doing("saving a credential")?;
     let file = File(path);
+    run_copy(CREDENTIAL_FILE_VARIABLE, file.0.as_os_str())
+}
+
+/// Runs a copy of this program with a variable, and returns its exit status.
+fn run_copy(variable: &str, value: &OsStr) -> Result<i32, Failure> {
     let program = std::env::current_exe().doing("finding this program's file")?;
     let status = Command::new(program)
         .args(std::env::args_os().skip(1))
-        .env(CREDENTIAL_FILE_VARIABLE, &file.0)
+        .env(variable, value)
         .env(DIES_WITH_PARENT, "1")
         .status()
-        .doing("starting the program with a credential")?;
+        .doing("starting the program in another environment")?;
     Ok(status.code().unwrap_or(i32::from(STATUS_FAILED)))
 }
