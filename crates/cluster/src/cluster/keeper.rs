@@ -8,7 +8,7 @@ use crate::proto::cluster::manager::{Line, Manager, Phase};
 use crate::proto::cluster::membership::End;
 use crate::proto::cluster::{Down, Signature, Up};
 use chunkcomm::layer::{clock, entropy};
-use chunkcomm::{Address, Node, Peer, Receiver, Sender};
+use chunkcomm::{Address, Duplex, Node, Peer, Receiver, Sender};
 use chunkcomm_proto::Time;
 use chunkcomm_proto::causes::with_causes;
 use std::collections::HashMap;
@@ -57,7 +57,7 @@ struct Progress {
 
 /// Event for the manager.
 enum Event {
-    Came(Peer, Receiver<Up>),
+    Came(Peer, Box<Duplex<Down, Up>>),
     Word(Line, Up),
     Lost(Line, String),
 }
@@ -164,9 +164,9 @@ impl Drop for Keeper {
 /// Accepts lines for as long as the node does.
 async fn accept(node: Node, events: mpsc::Sender<Event>) {
     loop {
-        match lines::accept_up(&node).await {
-            Ok((peer, up)) => {
-                if events.send(Event::Came(peer, up)).await.is_err() {
+        match lines::accept(&node).await {
+            Ok((peer, duplex)) => {
+                if events.send(Event::Came(peer, Box::new(duplex))).await.is_err() {
                     return;
                 }
             }
@@ -194,18 +194,13 @@ async fn read(line: Line, mut up: Receiver<Up>, events: mpsc::Sender<Event>) {
 }
 
 /// Sends the manager's words to a member.
-async fn write(node: Node, peer: Peer, mut words: mpsc::Receiver<Down>) {
-    // On a failure, the other half of the line learns the reason.
-    let Ok(mut down) = lines::open_down(&node, &peer).await else { return };
+async fn write(mut down: Sender<Down>, mut words: mpsc::Receiver<Down>) {
     while let Some(word) = words.recv().await {
-        if say(&mut down, &word).await.is_err() {
+        // On a failure, the other half of the line learns the reason.
+        if down.send_now(&word).await.is_err() {
             return;
         }
     }
-}
-
-async fn say(down: &mut Sender<Down>, word: &Down) -> Result<(), chunkcomm::SendError> {
-    down.send_now(word).await
 }
 
 /// Waits for the next end of a child; forever, when there is none.
@@ -240,7 +235,7 @@ impl Work {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Came(peer, up) => self.add_line(peer, up),
+            Event::Came(peer, duplex) => self.add_line(peer, *duplex),
             Event::Word(line, word) => {
                 // A late word of a line that is over is dropped.
                 let Some(Wire { peer, .. }) = self.wires.get(&line) else { return };
@@ -266,7 +261,7 @@ impl Work {
         }
     }
 
-    fn add_line(&mut self, peer: Peer, up: Receiver<Up>) {
+    fn add_line(&mut self, peer: Peer, duplex: Duplex<Down, Up>) {
         let line = Line(self.next_line);
         self.next_line += 1;
         // The node's link with itself is its local one.
@@ -274,7 +269,8 @@ impl Work {
             self.state.keep_link(&peer);
         }
         let (words, to_say) = mpsc::channel(WORDS_FOR_ONE_MAX);
-        self.tasks.spawn(write(self.state.node.clone(), peer.clone(), to_say));
+        let (down, up) = duplex.split();
+        self.tasks.spawn(write(down, to_say));
         self.tasks.spawn(read(line, up, self.events.clone()));
         self.wires.insert(line, Wire { words: Some(words), peer });
         // Removes the tasks that have ended.

@@ -1,10 +1,10 @@
-//! The channels between members and manager: system messages use the express lane, and each is sent
-//! at once.
+//! The line between a member and the manager: a duplex of the express lane for system messages, each of
+//! them sent at once.
 
 use super::layer::version;
 use crate::proto::cluster::{Down, Up};
 use chunkcomm::layer::{clock, system_channel};
-use chunkcomm::{AcceptError, Address, ChannelOptions, Node, OpenError, Peer, Receiver, Sender};
+use chunkcomm::{AcceptError, Address, ChannelOptions, Duplex, Node, OpenError, Peer};
 use chunkcomm_proto::hello::{HELLO_BYTES, Hello, HelloError};
 use chunkcomm_proto::packet::Lane;
 use std::io;
@@ -12,15 +12,13 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::TcpStream;
 
-/// Channel to the manager.
-const UP: &str = "chunkcomm.cluster.up";
-/// Channel from the manager.
-const DOWN: &str = "chunkcomm.cluster.down";
+/// Name of the duplex. Members of earlier releases open a channel of this name and are refused.
+const LINE: &str = "chunkcomm.cluster.up";
 
-/// The channels compare a name and no type, since the words depend on the version of the layer that
+/// The line compares a name and no type, since the words depend on the version of the layer that
 /// the link agreed on ([`Up::since`], [`Down::since`]). The number belongs to the name.
-fn options(name: &str) -> ChannelOptions {
-    system_channel(ChannelOptions::default()).lane(Lane::Express).schema(format!("{name}/3"))
+fn options() -> ChannelOptions {
+    system_channel(ChannelOptions::default()).lane(Lane::Express).schema(format!("{LINE}/4"))
 }
 
 /// Checks that the link agreed on the version of a word; a newer word is the sender's fault.
@@ -33,31 +31,13 @@ pub(super) fn check_version(peer: &Peer, since: u16) -> Result<(), String> {
 }
 
 /// Opens a line to the manager.
-pub(super) async fn open_up(node: &Node, manager: &Peer) -> Result<Sender<Up>, OpenError> {
-    node.open_with(manager, UP, options(UP)).await
+pub(super) async fn open(node: &Node, manager: &Peer) -> Result<Duplex<Up, Down>, OpenError> {
+    node.open_duplex_with(manager, LINE, options()).await
 }
 
-/// Accepts a line to the manager, at the manager.
-pub(super) async fn accept_up(node: &Node) -> Result<(Peer, Receiver<Up>), AcceptError> {
-    node.accept_with(UP, options(UP)).await
-}
-
-/// Opens a line from the manager to a member.
-pub(super) async fn open_down(node: &Node, member: &Peer) -> Result<Sender<Down>, OpenError> {
-    node.open_with(member, DOWN, options(DOWN)).await
-}
-
-/// Accepts a line from the manager, at the member. Lines of earlier managers are dropped.
-pub(super) async fn accept_down(
-    node: &Node,
-    manager: &Peer,
-) -> Result<Receiver<Down>, AcceptError> {
-    loop {
-        let (peer, receiver) = node.accept_with(DOWN, options(DOWN)).await?;
-        if peer.incarnation() == manager.incarnation() {
-            return Ok(receiver);
-        }
-    }
+/// Accepts a member's line, at the manager.
+pub(super) async fn accept(node: &Node) -> Result<(Peer, Duplex<Down, Up>), AcceptError> {
+    node.accept_duplex_with(LINE, options()).await
 }
 
 /// Waits until the peer listens no longer at `address`, where it listened all its life. So its end
@@ -190,9 +170,7 @@ mod tests {
 
     #[test]
     fn words_pass_bulk_data() {
-        for name in [UP, DOWN] {
-            let options = format!("{:?}", options(name));
-            assert!(options.contains("lane: Express, system: true"), "{options}");
-        }
+        let options = format!("{:?}", options());
+        assert!(options.contains("lane: Express, system: true"), "{options}");
     }
 }

@@ -6,7 +6,7 @@ use crate::proto::cluster::membership::{Change, Membership, Standing};
 use crate::proto::cluster::{Death, Down, Up};
 use crate::sync::locked;
 use chunkcomm::layer::clock;
-use chunkcomm::{Address, Node, Peer, Receiver, SendError, Sender};
+use chunkcomm::{Address, Duplex, Node, Peer};
 use chunkcomm_proto::Time;
 use chunkcomm_proto::backoff::Backoff;
 use chunkcomm_proto::causes::with_causes;
@@ -90,37 +90,13 @@ async fn reach(state: &State, way: &Way) -> Result<Peer, String> {
 /// Runs one line until it ends; returns why it was lost, or `None` when nothing more is to be sent.
 async fn talk(state: &State, manager: &Peer) -> Option<String> {
     state.keep_link(manager);
-    let up = match lines::open_up(&state.node, manager).await {
-        Ok(up) => up,
+    let duplex = match lines::open(&state.node, manager).await {
+        Ok(duplex) => duplex,
         Err(error) => return Some(with_causes(&error)),
     };
     let changed = state.changed.subscribe();
     state.change(Membership::announce);
-    let mut line = Line { state, manager, up, changed, until: None, losses: 0 };
-    if let Err(why) = line.say().await {
-        return Some(why);
-    }
-    let down = tokio::select! {
-        down = lines::accept_down(&state.node, manager) => {
-            down.map_err(|error| with_causes(&error))
-        }
-        error = manager.closed() => Err(with_causes(&error)),
-        error = refused(&mut line.up) => Err(with_causes(&error)),
-        () = deserted(manager, &mut line.losses) => Err(line.desert()),
-    };
-    match down {
-        Ok(down) => line.hold(down).await,
-        Err(why) => Some(why),
-    }
-}
-
-/// Waits until the manager refuses the channel, since it does not know these words. Any other end
-/// of the line is left to its reader: the last word is on the way.
-async fn refused(up: &mut Sender<Up>) -> SendError {
-    match up.closed().await {
-        error @ SendError::Refused(_) => error,
-        _ => std::future::pending().await,
-    }
+    Line { state, manager, duplex, changed, until: None, losses: 0 }.hold().await
 }
 
 /// Waits until nobody listens any more at the manager's address.
@@ -142,7 +118,7 @@ enum Next {
 struct Line<'a> {
     state: &'a State,
     manager: &'a Peer,
-    up: Sender<Up>,
+    duplex: Duplex<Up, Down>,
     changed: watch::Receiver<()>,
     until: Option<Time>,
     /// Lost connections of the link that were looked into.
@@ -150,7 +126,7 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    async fn hold(&mut self, mut down: Receiver<Down>) -> Option<String> {
+    async fn hold(mut self) -> Option<String> {
         loop {
             if let Err(why) = self.say().await {
                 return Some(why);
@@ -159,7 +135,7 @@ impl Line<'_> {
                 return None;
             }
             self.until = self.state.look(Membership::poll_timeout);
-            match self.next(&mut down).await {
+            match self.next().await {
                 Next::Heard(Ok(Some(message))) => {
                     if let Err(why) = self.hear(message) {
                         return Some(why);
@@ -181,13 +157,13 @@ impl Line<'_> {
         why.to_owned()
     }
 
-    async fn next(&mut self, down: &mut Receiver<Down>) -> Next {
+    async fn next(&mut self) -> Next {
         let now = clock::now();
         let deserted = deserted(self.manager, &mut self.losses);
         let rest = self.until.map(|until| Duration::from_micros(until.micros_since(now)) + STEP);
         tokio::select! {
             biased;
-            heard = down.recv() => {
+            heard = self.duplex.recv() => {
                 Next::Heard(heard.map_err(|error| with_causes(&error)))
             }
             _ = self.changed.changed() => Next::Words,
@@ -201,7 +177,7 @@ impl Line<'_> {
             if word.since() > version(self.manager) {
                 continue;
             }
-            let said = self.up.send_now(&word).await;
+            let said = self.duplex.sender().send_now(&word).await;
             said.map_err(|error| with_causes(&error))?;
         }
         Ok(())

@@ -355,7 +355,7 @@ fn who_says_something_else_to_the_manager_is_told_both_kinds_of_words() {
     on_one_thread(async {
         let schema = |it: &str| ChannelOptions::default().schema(it);
         let both_are_named = |text: &str| {
-            let named = ["chunkcomm.cluster.up/0", "chunkcomm.cluster.up/3"];
+            let named = ["chunkcomm.cluster.up/0", "chunkcomm.cluster.up/4"];
             assert!(named.iter().all(|it| text.contains(it)), "{text}");
         };
         let port = free_port();

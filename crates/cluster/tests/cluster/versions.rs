@@ -6,7 +6,7 @@ use chunkcomm::proto::hello::{VERSION_MAX, VERSION_MIN};
 use chunkcomm::{ChannelOptions, Lane, Node};
 use chunkcomm_cluster::call::ServiceOptions;
 use chunkcomm_cluster::cluster::{Cluster, ClusterConfig};
-use chunkcomm_cluster::proto::cluster::Up;
+use chunkcomm_cluster::proto::cluster::{Down, NodeId, Up};
 use chunkcomm_cluster::{NodeBuilderExt, NodeExt};
 use chunkcomm_testkit::{free_port, limited, on_both, on_one_thread};
 use std::ops::RangeInclusive;
@@ -17,6 +17,13 @@ type Versions = RangeInclusive<u16>;
 /// Versions of the words between members, of a release before their names.
 const OLD: Versions = 1..=1;
 const ALL: Versions = 1..=2;
+
+/// The duplex between a member and its manager.
+const LINE: &str = "chunkcomm.cluster.up";
+
+fn options() -> ChannelOptions {
+    ChannelOptions::default().lane(Lane::Express).schema(format!("{LINE}/4"))
+}
 
 /// Versions of packets.
 const OLD_PACKETS: Versions = VERSION_MIN..=VERSION_MIN;
@@ -184,9 +191,9 @@ fn a_word_of_a_version_that_was_not_agreed_on_ends_the_link() {
         // No layer of a cluster started with it, so it speaks the oldest version.
         let old = Node::builder().build().await.unwrap();
         let peer = limited(old.connect(&address)).await.unwrap();
-        let up = ChannelOptions::default().lane(Lane::Express).schema("chunkcomm.cluster.up/3");
-        let mut line = old.open_with::<Up>(&peer, "chunkcomm.cluster.up", up).await.unwrap();
-        line.send_now(&Up::Called("early".to_owned())).await.unwrap();
+        let line = old.open_duplex_with::<Up, Down>(&peer, LINE, options()).await;
+        let (mut up, _down) = line.unwrap().split();
+        up.send_now(&Up::Called("early".to_owned())).await.unwrap();
         limited(peer.closed()).await;
         let (first, second) = tokio::join!(nodes[0].barrier(), nodes[1].barrier());
         assert_eq!((first, second), (Ok(()), Ok(())));
@@ -199,28 +206,21 @@ fn a_word_of_a_version_that_was_not_agreed_on_ends_the_link() {
 #[test]
 fn a_manager_that_says_what_was_not_agreed_on_is_given_up() {
     on_one_thread(async {
-        use chunkcomm_cluster::proto::cluster::{Down, NodeId};
         let (port, programs) = (free_port(), programs());
         let address: chunkcomm::Address = format!("127.0.0.1:{port}").parse().unwrap();
         let manager = Node::builder().listen(address).build().await.unwrap();
-        let options = |it: &str| {
-            ChannelOptions::default()
-                .lane(Lane::Express)
-                .schema(format!("chunkcomm.cluster.{it}/3"))
-        };
         let joining = Cluster::join(speaking(OLD, &programs, config(Some(1), 2, port)));
         let saying = async {
-            let up = manager.accept_with::<Up>("chunkcomm.cluster.up", options("up"));
-            let (peer, mut words) = up.await.unwrap();
-            let first = words.recv().await.unwrap();
+            let line = manager.accept_duplex_with::<Down, Up>(LINE, options());
+            let (_, mut line) = line.await.unwrap();
+            let first = line.recv().await.unwrap();
             assert!(matches!(first, Some(Up::Ready(_))), "{first:?}");
-            let down = manager.open_with::<Down>(&peer, "chunkcomm.cluster.down", options("down"));
-            let mut down = down.await.unwrap();
             let id = NodeId { rank: 0, incarnation: manager.incarnation() };
-            down.send_now(&Down::Called(vec![(id, "head".to_owned())])).await.unwrap();
-            (down, words)
+            let word = Down::Called(vec![(id, "head".to_owned())]);
+            line.sender().send_now(&word).await.unwrap();
+            line
         };
-        let (joined, _lines) = limited(async { tokio::join!(joining, saying) }).await;
+        let (joined, _line) = limited(async { tokio::join!(joining, saying) }).await;
         let text = joined.unwrap_err().to_string();
         assert!(text.contains("a word of version 2, where 1 was agreed on"), "{text}");
     });
