@@ -213,7 +213,7 @@ impl Farm {
     }
 
     fn traffic(&self) -> Traffic {
-        let each = self.links.iter().map(|link| Traffic::of(&link.peer.stats()));
+        let each = self.links.iter().map(|link| Traffic::of(&link.peer().stats()));
         each.fold(Traffic::default(), |sum, one| sum.with(&one, u64::saturating_add))
     }
 

@@ -4,9 +4,11 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use chunkcomm::codec::{decode, encode_into_vec};
-use chunkcomm::{AcceptError, BytesReceiver, BytesSender, Node, Peer};
+use chunkcomm::{AcceptError, BytesDuplex, Node, Peer};
 use chunkcomm_cluster::Registry;
+use chunkcomm_cluster::registry::Difference;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
@@ -16,8 +18,8 @@ use crate::link::Link;
 use crate::name::WorkerName;
 use crate::proto::wire::{self, Hello, HelloError, Reply, Setup, VERSIONS};
 
-/// Number of channels, beyond that of the workers, whose hello is awaited; one more closes the
-/// oldest. A worker sends its hello as it opens its channel, so the oldest are silent strangers.
+/// Number of duplexes, beyond that of the workers, whose hello is awaited; one more closes the
+/// oldest. A worker sends its hello as it opens its duplex, so the oldest are silent strangers.
 /// With far fewer, a burst of strangers could push a worker out; more cost memory.
 const STRANGERS_MAX: usize = 256;
 
@@ -27,27 +29,19 @@ const PARTING: Duration = Duration::from_secs(1);
 /// Number of round trips measured with a new worker; the shortest counts.
 const PINGS: usize = 5;
 
-/// A worker that is known, with its channel of answers, before the farmer asks it
-/// anything.
-struct Arrived {
-    name: WorkerName,
-    peer: Peer,
-    answers: BytesReceiver,
-}
-
 enum Greeted {
-    /// A peer that the farmer does not know; its channel is closed again.
+    /// A peer that the farmer does not know; its duplex is closed again.
     Stranger,
     /// The peer sent its hello; both sides use this version.
-    Hello(Hello, u16, Peer, BytesReceiver),
+    Hello(Hello, u16, BytesDuplex),
     /// The peer speaks other versions.
     Versions((u16, u16), Peer),
     /// The worker is ready.
     Ready(Link),
     Failed(StartError),
-    /// The worker has other functions. It ends only when this channel is closed; otherwise the
+    /// The worker has other functions. It ends only when this duplex is closed; otherwise the
     /// farmer would hear of its end before its reply.
-    Differs(StartError, BytesSender),
+    Differs(StartError, BytesDuplex),
 }
 
 /// Waits until every worker of the crew is ready; returns their links by index.
@@ -81,14 +75,14 @@ async fn meet_all(
     let mut arrived = vec![false; links.len()];
     while links.iter().any(Option::is_none) {
         let greeted = tokio::select! {
-            accepted = node.accept_bytes(wire::RESULTS) => {
+            accepted = node.accept_duplex_bytes(wire::DUPLEX) => {
                 match accepted {
-                    Ok((peer, answers)) => {
+                    Ok((_, duplex)) => {
                         unheard.retain(|greeting| !greeting.is_finished());
                         if unheard.len() >= links.len() + STRANGERS_MAX {
                             unheard.pop_front().inspect(AbortHandle::abort);
                         }
-                        unheard.push_back(greetings.spawn(hear_hello(peer, answers)));
+                        unheard.push_back(greetings.spawn(hear_hello(duplex)));
                     }
                     // A stranger's channel of another kind.
                     Err(AcceptError::Mismatch { .. }) => {}
@@ -104,14 +98,12 @@ async fn meet_all(
         };
         match greeted {
             Greeted::Stranger => {}
-            Greeted::Hello(hello, version, peer, answers) => {
-                let known = crew.known(&hello, &peer);
+            Greeted::Hello(hello, version, duplex) => {
+                let known = crew.known(&hello, duplex.peer());
                 if let Some(name) = known.filter(|name| !arrived[name.index]) {
                     arrived[name.index] = true;
-                    let node = node.clone();
-                    let arrived = Arrived { name: name.clone(), peer, answers };
                     let setup = Setup { version, functions: registry.fingerprints() };
-                    greetings.spawn(make_ready(node, arrived, setup));
+                    greetings.spawn(make_ready(name.clone(), duplex, setup));
                 }
             }
             Greeted::Versions(theirs, peer) => {
@@ -126,9 +118,9 @@ async fn meet_all(
                 links[at] = Some(link);
             }
             Greeted::Failed(error) => return Err(error),
-            Greeted::Differs(error, tasks) => {
+            Greeted::Differs(error, duplex) => {
                 // The worker may be gone by then, which is no matter.
-                let _ = tasks.close(PARTING).await;
+                let _ = duplex.close(PARTING).await;
                 return Err(error);
             }
         }
@@ -137,50 +129,39 @@ async fn meet_all(
 }
 
 /// Waits for a peer's hello; with any other message the peer is a stranger.
-async fn hear_hello(peer: Peer, mut answers: BytesReceiver) -> Greeted {
-    let Ok(Some(bytes)) = answers.recv().await else {
+async fn hear_hello(mut duplex: BytesDuplex) -> Greeted {
+    let Ok(Some(bytes)) = duplex.recv().await else {
         return Greeted::Stranger;
     };
     match wire::read_hello(&bytes) {
-        Ok((hello, version)) => Greeted::Hello(hello, version, peer, answers),
-        Err(HelloError::Versions(theirs)) => Greeted::Versions(theirs, peer),
+        Ok((hello, version)) => Greeted::Hello(hello, version, duplex),
+        Err(HelloError::Versions(theirs)) => Greeted::Versions(theirs, duplex.peer().clone()),
         Err(HelloError::Malformed) => Greeted::Stranger,
     }
 }
 
-async fn make_ready(node: Node, arrived: Arrived, setup: Setup) -> Greeted {
-    let worker = arrived.name.clone();
-    match try_make_ready(node, arrived, &setup).await {
-        Ok(link) => Greeted::Ready(link),
-        Err(Failure::Start(error)) => Greeted::Failed(error),
-        Err(Failure::Differs(error, tasks)) => Greeted::Differs(error, tasks),
-        Err(Failure::Lost(loss)) => Greeted::Failed(StartError::Lost { worker, loss }),
+async fn make_ready(name: WorkerName, mut duplex: BytesDuplex, setup: Setup) -> Greeted {
+    match try_make_ready(&mut duplex, &setup).await {
+        Ok(round_trip_ns) => Greeted::Ready(Link::new(name, duplex, round_trip_ns)),
+        Err(Failure::Differs(difference)) => {
+            Greeted::Differs(StartError::Differs { worker: name, difference }, duplex)
+        }
+        Err(Failure::Lost(loss)) => Greeted::Failed(StartError::Lost { worker: name, loss }),
     }
 }
 
 enum Failure {
-    Start(StartError),
-    Differs(StartError, BytesSender),
+    Differs(Box<Difference>),
     Lost(Loss),
 }
 
-async fn try_make_ready(node: Node, arrived: Arrived, setup: &Setup) -> Result<Link, Failure> {
+/// Returns the time of a round trip in nanoseconds.
+async fn try_make_ready(duplex: &mut BytesDuplex, setup: &Setup) -> Result<u64, Failure> {
     let mut said = Vec::new();
     encode_into_vec(setup, &mut said).expect("names and numbers can be encoded");
-    let Arrived { name, peer, mut answers } = arrived;
-    let opened = node.open_bytes(&peer, wire::TASKS).await;
-    let mut tasks = opened.map_err(|source| {
-        Failure::Start(StartError::Open { worker: name.clone(), source: Box::new(source) })
-    })?;
-    let send_lost = |error| Failure::Lost(Loss::Send(error));
-    tasks.send_slice_now(&said).await.map_err(send_lost)?;
-    let reply = next(&mut answers).await?;
-    match decode::<Reply>(&reply) {
+    match decode::<Reply>(&ask(duplex, &said).await?) {
         Ok(Reply::Ready) => {}
-        Ok(Reply::Differs(difference)) => {
-            let difference = Box::new(difference);
-            return Err(Failure::Differs(StartError::Differs { worker: name, difference }, tasks));
-        }
+        Ok(Reply::Differs(difference)) => return Err(Failure::Differs(Box::new(difference))),
         Err(_) => return Err(Failure::Lost(Loss::Malformed)),
     }
     let mut shortest = Duration::MAX;
@@ -188,16 +169,17 @@ async fn try_make_ready(node: Node, arrived: Arrived, setup: &Setup) -> Result<L
     wire::begin_assignment(&mut ping, 0, 0, 0);
     for _ in 0..PINGS {
         let sent = Instant::now();
-        tasks.send_slice_now(&ping).await.map_err(send_lost)?;
-        next(&mut answers).await?;
+        ask(duplex, &ping).await?;
         shortest = shortest.min(sent.elapsed());
     }
-    let round_trip_ns = u64::try_from(shortest.as_nanos()).unwrap_or(u64::MAX);
-    Ok(Link::new(name, peer, tasks, answers, round_trip_ns))
+    Ok(u64::try_from(shortest.as_nanos()).unwrap_or(u64::MAX))
 }
 
-async fn next(answers: &mut BytesReceiver) -> Result<bytes::Bytes, Failure> {
-    match answers.recv().await {
+/// Sends a message and returns the next one of the worker.
+async fn ask(duplex: &mut BytesDuplex, message: &[u8]) -> Result<Bytes, Failure> {
+    let sent = duplex.sender().send_slice_now(message).await;
+    sent.map_err(|error| Failure::Lost(Loss::Send(error)))?;
+    match duplex.recv().await {
         Ok(Some(bytes)) => Ok(bytes),
         Ok(None) => Err(Failure::Lost(Loss::Closed)),
         Err(error) => Err(Failure::Lost(Loss::Link(error))),

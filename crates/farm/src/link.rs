@@ -1,4 +1,4 @@
-//! The farmer's end of the two channels to a worker, for a hand-written future.
+//! The farmer's end of the duplex to a worker, for a hand-written future.
 //!
 //! Sending and receiving must go on together. A farmer that only waited until an
 //! assignment fits would leave the answers unread. The worker would then wait until
@@ -6,84 +6,59 @@
 //! waiting assignment lives here and not in the future of a run, which may be dropped.
 
 use std::future::Future;
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::pin::pin;
+use std::task::{Context, Poll, ready};
 
-use chunkcomm::{BytesReceiver, BytesSender, Peer, SendError, TryRecvError};
+use bytes::Bytes;
+use chunkcomm::{BytesDuplex, BytesReceiver, BytesSender, Peer, SendError, TryRecvError};
 
 use crate::error::Loss;
 use crate::name::WorkerName;
 
-type Sending = Pin<Box<dyn Future<Output = (BytesSender, Result<(), SendError>)> + Send>>;
-
-enum Outgoing {
-    Ready(BytesSender),
-    Waiting(Sending),
-    /// Ended, failed, or for a moment while another state is replaced.
-    Over,
-}
-
-/// Result of sending an assignment.
-pub(crate) enum Sent {
-    Accepted,
-    /// The assignment waits for room; [`Link::poll_stalled`] reports when it is accepted.
-    Stalled,
-    Failed(SendError),
-}
-
-/// The channels to and from a worker that is ready.
+/// The duplex to a worker that is ready.
 pub(crate) struct Link {
     pub(crate) name: WorkerName,
-    pub(crate) peer: Peer,
     pub(crate) round_trip_ns: u64,
-    outgoing: Outgoing,
+    /// `None` after their end.
+    tasks: Option<BytesSender>,
+    /// The assignment that waits for room.
+    waiting: Option<Bytes>,
     answers: BytesReceiver,
 }
 
 impl Link {
-    pub(crate) fn new(
-        name: WorkerName,
-        peer: Peer,
-        tasks: BytesSender,
-        answers: BytesReceiver,
-        round_trip_ns: u64,
-    ) -> Link {
-        let outgoing = Outgoing::Ready(tasks);
-        Link { name, peer, round_trip_ns, outgoing, answers }
+    pub(crate) fn new(name: WorkerName, duplex: BytesDuplex, round_trip_ns: u64) -> Link {
+        let (tasks, answers, _) = duplex.split();
+        Link { name, round_trip_ns, tasks: Some(tasks), waiting: None, answers }
     }
 
-    /// Sends an assignment, or begins to. No other may be waiting.
+    pub(crate) fn peer(&self) -> &Peer {
+        self.answers.peer()
+    }
+
+    /// Sends an assignment. No other may be waiting. When it is pending the assignment waits for
+    /// room, and [`Link::poll_stalled`] reports when it is accepted.
     #[inline]
-    pub(crate) fn send(&mut self, assignment: &[u8], context: &mut Context<'_>) -> Sent {
-        let Outgoing::Ready(tasks) = &mut self.outgoing else {
+    pub(crate) fn send(
+        &mut self,
+        assignment: &[u8],
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), SendError>> {
+        let Some(tasks) = self.tasks.as_mut().filter(|_| self.waiting.is_none()) else {
             unreachable!("no assignment is given to a worker while one waits");
         };
-        match pin!(tasks.send_slice(assignment)).poll(context) {
-            Poll::Ready(Ok(())) => return Sent::Accepted,
-            Poll::Ready(Err(error)) => return Sent::Failed(error),
-            // Dropping the future takes the message back.
-            Poll::Pending => {}
+        let sent = pin!(tasks.send_slice(assignment)).poll(context);
+        if sent.is_ready() {
+            return sent;
         }
-        self.wait_to_send(assignment.to_vec());
-        match self.poll_stalled(context) {
-            Poll::Ready(Ok(())) => Sent::Accepted,
-            Poll::Ready(Err(error)) => Sent::Failed(error),
-            Poll::Pending => Sent::Stalled,
-        }
-    }
-
-    fn wait_to_send(&mut self, assignment: Vec<u8>) {
-        if let Outgoing::Ready(mut tasks) = std::mem::replace(&mut self.outgoing, Outgoing::Over) {
-            self.outgoing = Outgoing::Waiting(Box::pin(async move {
-                let sent = tasks.send_slice(&assignment).await;
-                (tasks, sent)
-            }));
-        }
+        // Dropping the future takes the message back.
+        self.waiting = Some(Bytes::copy_from_slice(assignment));
+        self.poll_stalled(context)
     }
 
     /// Whether an assignment waits for room.
     pub(crate) fn is_stalled(&self) -> bool {
-        matches!(self.outgoing, Outgoing::Waiting(_))
+        self.waiting.is_some()
     }
 
     /// Ready when the assignment that waits is accepted; pending when none waits.
@@ -91,13 +66,13 @@ impl Link {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), SendError>> {
-        let Outgoing::Waiting(sending) = &mut self.outgoing else {
+        let (Some(tasks), Some(assignment)) = (&mut self.tasks, &self.waiting) else {
             return Poll::Pending;
         };
-        sending.as_mut().poll(context).map(|(tasks, sent)| {
-            self.outgoing = Outgoing::Ready(tasks);
-            sent
-        })
+        let ready = ready!(tasks.poll_ready(context));
+        let sent = ready.and_then(|()| tasks.start_send(assignment.clone()));
+        self.waiting = None;
+        Poll::Ready(sent)
     }
 
     /// Passes the next answer to `look`, without a copy where it lies whole in the
@@ -122,13 +97,13 @@ impl Link {
         })
     }
 
-    /// Ends the channel of the tasks, which makes the worker end.
+    /// Ends the tasks, which makes the worker end.
     pub(crate) fn end_tasks(&mut self) {
-        self.outgoing = Outgoing::Over;
+        self.tasks = None;
     }
 
-    /// Waits until the worker has ended its channel of answers, which it does after the
-    /// channel of the tasks has ended. Drops answers that still come: no run wants them.
+    /// Waits until the worker has ended its answers, which it does after the tasks have
+    /// ended. Drops answers that still come: no run wants them.
     pub(crate) async fn answers_end(&mut self) -> Result<(), Loss> {
         while self.answers.recv().await.map_err(Loss::Link)?.is_some() {}
         Ok(())

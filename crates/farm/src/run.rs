@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use crate::crew::Crew;
 use crate::error::{Loss, RunError};
-use crate::link::{Link, Sent};
+use crate::link::Link;
 use crate::proto::depth::MeasuredDepth;
 use crate::proto::order::{InOrder, NotExpected};
 use crate::proto::schedule::Schedule;
@@ -173,9 +173,9 @@ where
             }
             let first = plan.schedule.assign(count).start;
             match self.links[worker].send(&self.assignment, context) {
-                Sent::Accepted => {}
-                Sent::Stalled => plan.schedule.handle_stalled(worker),
-                Sent::Failed(error) => {
+                Poll::Ready(Ok(())) => {}
+                Poll::Pending => plan.schedule.handle_stalled(worker),
+                Poll::Ready(Err(error)) => {
                     return Err(self.account.not_sent(worker, first, count, error));
                 }
             }

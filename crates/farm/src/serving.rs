@@ -52,15 +52,15 @@ pub async fn serve_in(cluster: &Cluster, registry: &Registry) -> Result<(), Serv
 pub enum ServeError {
     /// The farmer cannot be reached.
     Farmer(PeerError),
-    /// The channel of the answers could not be opened.
+    /// The duplex to the farmer could not be opened.
     Open(OpenError),
     /// The channel of the tasks could not be accepted.
     Accept(AcceptError),
     /// A message could not be encoded.
     Encode(EncodeError),
-    /// An answer could not be sent: the farmer is gone or has closed the channel.
+    /// An answer could not be sent: the farmer is gone, or has closed or refused the duplex.
     Send(SendError),
-    /// The channel of the tasks broke: the farmer is gone.
+    /// The duplex broke: the farmer is gone.
     Recv(RecvError),
     /// This program does not have a function of the farm, or has it with other types.
     Differs(Box<Difference>),

@@ -1,10 +1,10 @@
 //! A worker: takes assignments, runs them, answers.
 //!
 //! ```text
-//!   farm.tasks ──▶ I/O loop ──▶ tiny task: here ──────────────┐
-//!                     ▲  │                                    ▼
-//!                     │  └────▶ other: compute thread ──▶ farm.results
-//!                     └──────────────┘ answer
+//!   tasks ──▶ I/O loop ──▶ tiny task: here ──────────────┐
+//!                ▲  │                                    ▼
+//!                │  └────▶ other: compute thread ──▶ answers
+//!                └──────────────┘ answer
 //! ```
 //!
 //! The loop is one async task beside the link's own. It runs tiny tasks itself, in slices, so
@@ -21,8 +21,7 @@ use std::time::{Duration, Instant};
 
 use chunkcomm::codec::{decode, encode_into_vec};
 use chunkcomm::{
-    AcceptError, Address, BytesReceiver, BytesSender, Node, Peer, SendError, TryRecvError,
-    with_causes,
+    Address, BytesReceiver, BytesSender, Node, Peer, SendError, TryRecvError, with_causes,
 };
 use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::launch::{self, Token};
@@ -165,14 +164,11 @@ pub(crate) async fn serve(
     hello: &Hello,
     registry: &Registry,
 ) -> Result<(), ServeError> {
-    let mut answers = node.open_bytes(farmer, wire::RESULTS).await?;
+    let duplex = node.open_duplex_bytes(farmer, wire::DUPLEX).await?;
+    let (mut answers, mut tasks, _) = duplex.split();
     answers.send_slice_now(&wire::hello(hello)?).await?;
-    let mut tasks = tokio::select! {
-        tasks = tasks_of(node, farmer) => tasks?,
-        lost = answers.closed() => return Err(lost.into()),
-    };
-    let Some(setup) = tasks.recv().await? else {
-        return Ok(());
+    let Ok(Some(setup)) = tasks.recv().await else {
+        return Err(answers.closed().await.into());
     };
     let setup: Setup = decode(&setup).map_err(|_| ServeError::Malformed)?;
     if !(wire::VERSIONS.0..=wire::VERSIONS.1).contains(&setup.version) {
@@ -190,17 +186,6 @@ pub(crate) async fn serve(
     let entries: Vec<Entry> = setup.functions.iter().map(|print| entry(&print.name)).collect();
     let desk = Desk::new(answers, entries).map_err(ServeError::Thread)?;
     desk.serve(tasks).await
-}
-
-/// Waits for the channel of the tasks; ignores channels that other peers open.
-async fn tasks_of(node: &Node, farmer: &Peer) -> Result<BytesReceiver, AcceptError> {
-    loop {
-        match node.accept_bytes(wire::TASKS).await {
-            Ok((peer, tasks)) if peer.incarnation() == farmer.incarnation() => return Ok(tasks),
-            Ok(_) | Err(AcceptError::Mismatch { .. }) => {}
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 async fn say<T: serde::Serialize>(to: &mut BytesSender, word: &T) -> Result<(), ServeError> {
@@ -245,7 +230,7 @@ impl Desk {
         Ok(Desk { answers, benches, thread, answer: Vec::new(), now: Instant::now() })
     }
 
-    /// Works until the farmer ends the channel of the tasks.
+    /// Works until the farmer ends the tasks.
     async fn serve(mut self, mut tasks: BytesReceiver) -> Result<(), ServeError> {
         loop {
             self.now = Instant::now();

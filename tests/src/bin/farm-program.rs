@@ -77,9 +77,9 @@ async fn serve() -> Result<(), Box<dyn Error>> {
     let cluster = Cluster::join(ClusterConfig::new()).await?;
     if told(OTHER_VERSION) {
         let farmer = cluster.peer(0).await?;
-        let mut answers = cluster.node().open_bytes(&farmer, "farm.results").await?;
-        answers.send_slice_now(&[9, 0, 11, 0, 7]).await?;
-        answers.closed().await;
+        let mut duplex = cluster.node().open_duplex_bytes(&farmer, "farm.results").await?;
+        duplex.sender().send_slice_now(&[9, 0, 11, 0, 7]).await?;
+        duplex.sender().closed().await;
     } else if told(FORGETS) {
         cluster.finished().await;
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::farm::{DEADLINE, PROGRAM, builder, pids};
 use super::nodes::free_address;
 use chunkcomm::codec::encode_into_vec;
-use chunkcomm::{BytesSender, Node};
+use chunkcomm::{BytesDuplex, Node, SendError};
 use chunkcomm_farm::{Farm, FarmBuilder, Loss, Model, Prefetch, RunError, StartError};
 use chunkcomm_testkit::proc;
 use chunkcomm_testkit::random::seeded;
@@ -134,21 +134,25 @@ async fn a_worker_that_stops_says_its_own_name() {
     assert!(told.starts_with(&format!("{worker} stops: ")), "{worker}: {told}");
 }
 
-/// Opens channels of answers as workers do, and sends nothing or a guess on each.
-async fn bother(farmer: &str, guess: Option<&[u8]>) -> (Node, Vec<BytesSender>) {
+/// Opens duplexes as workers do, and sends nothing or a guess on each.
+async fn bother(farmer: &str, guess: Option<&[u8]>) -> (Node, Vec<BytesDuplex>) {
     let node = Node::builder().name("enemy").build().await.unwrap();
     let farmer = farmer.parse().unwrap();
     let peer = until_some(|| async { node.connect(&farmer).await.ok() }).await;
-    let mut channels = Vec::new();
+    let mut duplexes = Vec::new();
     for _ in 0..300 {
-        let mut channel = node.open_bytes(&peer, "farm.results").await.unwrap();
+        let mut duplex = node.open_duplex_bytes(&peer, "farm.results").await.unwrap();
         if let Some(guess) = guess {
-            // The farmer may have closed the channel, which is its answer to other guesses.
-            let _ = channel.send_slice_now(guess).await;
+            // The farmer may have closed the duplex, which is its answer to other guesses.
+            let _ = duplex.sender().send_slice_now(guess).await;
         }
-        channels.push(channel);
+        duplexes.push(duplex);
     }
-    (node, channels)
+    // Workers before version 4 opened a channel of one direction.
+    let mut old = node.open_bytes(&peer, "farm.results").await.unwrap();
+    let refused = timeout(DEADLINE, old.closed()).await.expect("it is not left waiting");
+    assert!(matches!(refused, SendError::Refused(_)), "{refused}");
+    (node, duplexes)
 }
 
 /// The first message of a worker.
@@ -160,7 +164,7 @@ enum Hello {
 #[tokio::test]
 async fn strangers_that_say_nothing_or_guess_do_not_keep_the_workers_out() {
     // The oldest and the newest version, then the identity of a worker.
-    let mut guess = vec![3, 0, 3, 0];
+    let mut guess = vec![4, 0, 4, 0];
     encode_into_vec(&Hello::Started { token: [7; 16], index: 0 }, &mut guess).unwrap();
     for guess in [Some(&guess[..]), None] {
         let file = std::env::temp_dir().join(format!("farm-enemies-{}", std::process::id()));

@@ -1,11 +1,11 @@
-//! Messages of a farmer and a worker, as bytes on two channels.
+//! Messages of a farmer and a worker, as bytes on a duplex that the worker opens.
 //!
 //! ```text
-//!   worker  farm.results ──▶ Hello                      who I am
-//!   farmer  farm.tasks   ──▶ Setup                      the functions, with their types
-//!   worker  farm.results ──▶ Reply                      ready, or what differs
-//!   farmer  farm.tasks   ──▶ assignment, assignment ..
-//!   worker  farm.results ──▶ answer, answer ..          one an assignment
+//!   worker ──▶ Hello                      who I am
+//!   farmer ──▶ Setup                      the functions, with their types
+//!   worker ──▶ Reply                      ready, or what differs
+//!   farmer ──▶ assignment, assignment ..
+//!   worker ──▶ answer, answer ..          one an assignment
 //!
 //!   assignment  run u32 | function u32 | first u64 | count u32 | count x (bytes u32 | input)
 //!   answer      run u32 | kind u8 | first u64 | count u32 | busy_ns u64
@@ -26,12 +26,10 @@ use chunkcomm_cluster::launch::Token;
 use chunkcomm_cluster::registry::{Difference, FunctionFingerprint};
 use serde::{Deserialize, Serialize};
 
-/// The channel from the farmer to a worker.
-pub(crate) const TASKS: &str = "farm.tasks";
-/// The channel from a worker to the farmer.
-pub(crate) const RESULTS: &str = "farm.results";
+/// Name of the duplex. Workers before version 4 open a channel of this name and are refused.
+pub(crate) const DUPLEX: &str = "farm.results";
 /// The versions that this code speaks, from the oldest to the newest.
-pub(crate) const VERSIONS: (u16, u16) = (3, 3);
+pub(crate) const VERSIONS: (u16, u16) = (4, 4);
 
 const _: () = assert!(VERSIONS.0 <= VERSIONS.1);
 
