@@ -451,6 +451,23 @@ fn a_manager_that_comes_back_is_told_who_is_there() {
     });
 }
 
+/// Another program listens where the manager was; its node takes the link and no line.
+#[test]
+fn a_new_manager_that_says_nothing_is_waited_for_within_the_window() {
+    on_one_thread(async {
+        let wait = |config: ClusterConfig| config.rejoin_window(Duration::from_secs(1));
+        let (mut nodes, port) = cluster(2, wait).await;
+        drop(nodes.remove(0));
+        while std::net::TcpListener::bind(("127.0.0.1", port)).is_err() {
+            tokio::task::yield_now().await;
+        }
+        let address: chunkcomm::Address = format!("127.0.0.1:{port}").parse().unwrap();
+        let _silent = Node::builder().listen(address).build().await.unwrap();
+        let end = limited(nodes[0].finished()).await;
+        assert!(matches!(end, End::ManagerLost { .. }), "{end:?}");
+    });
+}
+
 /// On nodes that hold back messages, behind a channel that nobody takes from.
 #[test]
 fn words_of_the_system_wait_for_nothing() {
