@@ -10,7 +10,7 @@ use super::mail::{Command, LinkShared};
 use crate::driver::landing::Landing;
 use crate::proto::link::Counted;
 use crate::proto::message;
-use crate::proto::packet::StreamStart;
+use crate::proto::packet::{Refusal, StreamStart};
 use crate::stats::ReceivingStats;
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -49,6 +49,8 @@ pub struct RxEnd {
     taken: u32,
     consumed: u64,
     finished: bool,
+    /// Nobody has taken the channel yet: dropped so, it is refused.
+    pub(crate) refuses: bool,
     /// The channel has ended and all of it was taken; the receiver may still settle.
     ended: bool,
     settles: Option<Settles>,
@@ -82,6 +84,7 @@ impl RxEnd {
         stream: Option<StreamStart>,
     ) -> RxEnd {
         RxEnd {
+            refuses: false,
             ended: false,
             settles: stream.map(|stream| Settles { stream, by_hand: false }),
             shared,
@@ -473,7 +476,11 @@ impl Drop for RxEnd {
             queue.dropped = true;
             queue.runs.clear();
         });
-        self.link.command(Command::Terminate { id: self.shared.id() });
+        let id = self.shared.id();
+        self.link.command(match self.refuses {
+            true => Command::Refuse { id, refusal: Refusal::NotAccepted, text: String::new() },
+            false => Command::Terminate { id },
+        });
     }
 }
 

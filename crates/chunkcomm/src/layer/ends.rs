@@ -197,7 +197,8 @@ impl Opened {
 
     /// The receiving end.
     #[must_use]
-    pub fn into_receiver(self) -> RawReceiver {
+    pub fn into_receiver(mut self) -> RawReceiver {
+        self.receiver.refuses = false;
         self.receiver
     }
 }
@@ -222,6 +223,12 @@ impl RawReceiver {
         let options = ChannelOptions::default().lane(lane);
         let tx = duplexes::open_back(self, &options, ChannelKind::Typed, fingerprint);
         RawSender::new(tx, self.link().peer(node))
+    }
+
+    /// Whether the peer has opened the channel. Only the way back of a duplex begins before that.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.shared.id() != 0
     }
 
     /// Ends the session: the peer sent what is no message of this channel.
@@ -382,7 +389,7 @@ impl Expected {
         }
     }
 
-    /// Waits for the next channel.
+    /// Waits for the next channel. Dropped before it is judged, it is refused.
     ///
     /// # Errors
     ///
@@ -395,7 +402,9 @@ impl Expected {
         if self.ended.load(Ordering::Relaxed) {
             return Err(AcceptError::Closed);
         }
-        self.table.take(&self.name).await
+        let mut opened = self.table.take(&self.name).await?;
+        opened.receiver.refuses = true;
+        Ok(opened)
     }
 
     /// Returns the receiver of a channel that was taken, if its type fits.
@@ -412,7 +421,10 @@ impl Expected {
         opened: Opened,
         fingerprint: &Fingerprint,
     ) -> Result<RawReceiver, AcceptError> {
-        self.table.judge(opened, ChannelKind::Typed, fingerprint, &self.runtime).await
+        let judged = self.table.judge(opened, ChannelKind::Typed, fingerprint, &self.runtime);
+        let mut receiver = judged.await?;
+        receiver.refuses = false;
+        Ok(receiver)
     }
 }
 

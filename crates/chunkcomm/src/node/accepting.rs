@@ -317,14 +317,13 @@ impl AcceptTable {
         locked(&self.table).expected.insert(name.to_owned())
     }
 
-    /// Refuses channels under the reserved `name` from now on, and drops those that are held.
+    /// Refuses channels under the reserved `name` from now on, and those that are held.
     pub(crate) fn expect_no_more(&self, name: &str) {
         let mut table = locked(&self.table);
         table.expected.remove(name);
-        let held = table.held.take_all(name);
+        let mut held = table.held.take_all(name);
         drop(table);
-        // Their senders learn that nobody takes them.
-        drop(held);
+        held.iter_mut().for_each(|opened| opened.receiver.refuses = true);
     }
 
     /// Waits for a channel under `name`, which the caller then judges.

@@ -47,7 +47,7 @@ pub(super) async fn read<Resp: DeserializeOwned + Send + 'static>(
 ) {
     let (alarm, line) = (Alarm::default(), ending.line.clone());
     let (batch, wakers) = (Vec::new(), Vec::new());
-    let mut reader = Reader { rx, line, alarm, batch, wakers };
+    let mut reader = Reader { rx, line, number: ending.number, alarm, batch, wakers };
     let over = poll_fn(|context| reader.poll_read(context)).await;
     if let (Some(over), Some(line)) = (over, ending.line.upgrade()) {
         line.fail(ending.number, &over.error(&ending, &line, &peer));
@@ -58,6 +58,7 @@ pub(super) async fn read<Resp: DeserializeOwned + Send + 'static>(
 enum Over {
     Ended(End),
     Wrong(&'static str),
+    Failed(CallError),
 }
 
 impl Over {
@@ -76,6 +77,7 @@ impl Over {
             }
             Over::Ended(End::Refused(refused)) => line.cause(SendError::Refused(refused)),
             Over::Ended(_) => line.ended(name),
+            Over::Failed(error) => error,
             Over::Wrong(what) => CallError::Protocol { peer: name.to_owned(), what },
         }
     }
@@ -84,6 +86,8 @@ impl Over {
 struct Reader<Resp> {
     rx: RawReceiver,
     line: Weak<Line<Resp>>,
+    /// Number of the line's opening.
+    number: u64,
     alarm: Alarm,
     batch: Vec<(u32, Outcome<Resp>)>,
     wakers: Vec<Waker>,
@@ -114,6 +118,12 @@ impl<Resp: DeserializeOwned + Send + 'static> Reader<Resp> {
                 Poll::Ready(_) => {}
                 Poll::Pending => break,
             }
+        }
+        // A service may end the requests and never open the way back.
+        if !self.rx.is_open()
+            && let Poll::Ready(failed) = line.poll_failed(self.number, context)
+        {
+            return Poll::Ready(Some(Over::Failed(failed)));
         }
         self.poll_line(&line, context);
         Poll::Pending

@@ -104,6 +104,10 @@ pub(super) async fn serve<Req, H>(
         Err(error) => return tracing::warn!(%service, ?error, "a client was refused"),
     };
     let client = rx.link().name().to_owned();
+    if !rx.link().is_alive() {
+        // Nobody would get the answers.
+        return;
+    }
     let tx = rx.open_back(&shared.node, lane, &shared.fingerprint);
     let _leaving = Leaving { shared: Arc::clone(&shared), caller };
     let (stall, budget) = (Stall::new(), Budget::default());

@@ -69,8 +69,7 @@ pub enum CallError {
         /// Why the session ended.
         link: LinkError,
         /// Account of the messages that this client sent to the provider: requests (answered ones
-        /// too), cancellations, and one hello that names the channel for answers. An acknowledged
-        /// message was in the provider's inbox.
+        /// too) and cancellations. An acknowledged message was in the provider's inbox.
         sent: Account,
     },
     /// The service ended before it answered. Whether the request was handled is unknown.

@@ -208,6 +208,19 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         }
     }
 
+    /// Waits until the requests of this opening cannot be sent any more.
+    pub(super) fn poll_failed(&self, number: u64, context: &mut Context<'_>) -> Poll<CallError> {
+        let mut state = locked(&self.state);
+        match &mut state.up {
+            Some(up) if up.number == number => {
+                let failed = std::task::ready!(up.tx.poll_failed(context));
+                drop(state);
+                Poll::Ready(self.cause(failed))
+            }
+            _ => Poll::Ready(self.ended("")),
+        }
+    }
+
     /// Returns the state of a call. An outcome frees the slot.
     #[inline]
     pub(super) fn look(&self, slot: u32, waker: &Waker) -> Look<Outcome<Resp>> {

@@ -34,8 +34,8 @@
 //!
 //! # How they travel
 //!
-//! A client has two channels with a provider, one for requests and one for answers, by default in
-//! the express lane. A request that is alone leaves as soon as nothing else is runnable, in a
+//! A client has a duplex with a provider, for requests and answers, by default in the express lane.
+//! A request that is alone leaves as soon as nothing else is runnable, in a
 //! packet of its own. Requests that are made while other tasks are runnable share a packet. So
 //! nothing has to be batched by hand.
 //!

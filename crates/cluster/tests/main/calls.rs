@@ -2,6 +2,7 @@
 
 use chunkcomm::error::{LinkCause, RefusalReason};
 use chunkcomm::explain::LinkReport;
+use chunkcomm::layer::Expected;
 use chunkcomm::{Lane, Node, OpenError, Policy};
 use chunkcomm_cluster::call::{CallOptions, ServeError, ServiceOptions};
 use chunkcomm_cluster::proto::call::CALLS_PREFIX;
@@ -589,6 +590,60 @@ fn options_of_lane_and_schema_reach_the_service() {
                 Ok(number) => assert!(fits && number == 5),
                 Err(error) => assert!(!fits && matches!(error, CallError::Types(_)), "{error}"),
             }
+        }
+    });
+}
+
+/// Waits until the peer of the only link has everything that was sent.
+async fn arrived(node: &Node) {
+    until_some(|| async {
+        let links = node.explain().await.links;
+        let link = links.first()?;
+        (link.sent > 0 && link.acknowledged == link.sent).then_some(())
+    })
+    .await;
+}
+
+#[test]
+fn a_call_to_a_service_that_ends_before_it_knows_the_client_is_refused() {
+    on_both(|| async {
+        let pair = pair().await;
+        // Its node takes calls.
+        let _other = pair.a.serve("other", |it: u64| async move { Ok::<_, String>(it) }).unwrap();
+        for taken in [false, true] {
+            let name = format!("{CALLS_PREFIX}held");
+            let expected = Expected::begin(&pair.a, name).unwrap();
+            let client = client::<u64, u64>(&pair, "held");
+            let call = tokio::spawn(async move { client.call(&1).await });
+            let opened = if taken {
+                Some(limited(expected.take()).await.unwrap())
+            } else {
+                arrived(&pair.b).await;
+                None
+            };
+            expected.end();
+            drop(opened);
+            let error = limited(call).await.unwrap().unwrap_err();
+            assert!(matches!(error, CallError::NoService { .. }), "{error}");
+            assert!(error.was_not_handled());
+        }
+    });
+}
+
+#[test]
+fn every_call_ends_when_its_service_does() {
+    on_both(|| async {
+        let pair = pair().await;
+        for round in 0..200 {
+            let id = |number: u64| async move { Ok::<_, String>(number) };
+            let service = pair.a.serve("brief", id).unwrap();
+            let client = client::<u64, u64>(&pair, "brief");
+            let call = tokio::spawn(async move { client.call(&1).await });
+            for _ in 0..round % 20 {
+                tokio::task::yield_now().await;
+            }
+            drop(service);
+            let _ = limited(call).await.unwrap();
         }
     });
 }
