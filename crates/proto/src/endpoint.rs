@@ -223,11 +223,11 @@ impl Endpoint {
     /// Returns the next step of writing. Asked when the transport can take bytes.
     #[inline]
     pub fn poll_output(&mut self, staged: &mut impl Staged, now: Time) -> Output {
-        if self.is_writing() {
-            return Output::Write;
-        }
         if !self.can_write() {
             return Output::Nothing;
+        }
+        if self.is_writing() {
+            return Output::Write;
         }
         loop {
             let transmit = self.link.poll_transmit(staged, now, &mut self.writing.packet);
@@ -512,11 +512,14 @@ impl Endpoint {
         }
     }
 
-    /// Notes that connection `attempt`, which this end has dialled, came to nothing.
-    pub fn dial_failed(&mut self, attempt: u32, now: Time) {
-        if self.dialling.is_at(attempt) {
+    /// Notes that connection `attempt`, which this end has dialled, came to nothing. Returns false
+    /// when it was given up before.
+    pub fn dial_failed(&mut self, attempt: u32, now: Time) -> bool {
+        let fails = self.dialling.is_at(attempt);
+        if fails {
             self.dialling.failed(now);
         }
+        fails
     }
 
     /// Decides about a connection on which the peer says `word` about this session. Returns the

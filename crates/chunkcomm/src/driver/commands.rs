@@ -72,8 +72,9 @@ impl Driver {
                 self.adopted(answered, transport)?;
             }
             Command::DialFailed { attempt, why } => {
-                self.channels.shared.set_trouble(why);
-                self.endpoint.dial_failed(attempt, now);
+                if self.endpoint.dial_failed(attempt, now) {
+                    self.channels.shared.set_trouble(why);
+                }
             }
             other => self.channels.command(other, &mut self.endpoint.link, now),
         }

@@ -65,9 +65,10 @@ impl Driver {
             let mut context = Context::from_waker(std::task::Waker::noop());
             let _ = transport.poll_write(&mut context, &[IoSlice::new(&bytes)]);
         }
-        // First the senders: a task that learns of the end cannot send any more.
-        self.channels.fail_senders(error, &self.endpoint);
         let left = self.channels.shared.end(error);
+        // A task that learns of the end cannot send any more.
+        self.channels.fail_senders(error, &self.endpoint);
+        self.channels.shared.tell_end();
         let commands = std::mem::take(&mut self.taken.commands).into_iter().chain(left.commands);
         self.channels.end(error, commands, &self.endpoint);
     }

@@ -207,7 +207,7 @@ impl Driver {
             Poll::Pending => return Ok(Turn::Blocked),
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(error)) => {
-                self.write_error = Some(LinkCause::Io(Arc::new(error)));
+                self.write_error.get_or_insert(LinkCause::Io(Arc::new(error)));
                 self.endpoint.write_failed(now);
                 return Ok(Turn::Rest);
             }

@@ -92,6 +92,8 @@ struct Letters {
     over: Option<LinkError>,
     /// Why no channel may be opened any more, once that is so.
     closing: Option<LinkError>,
+    /// Whether tasks that wait for the end may learn of it.
+    end_told: bool,
     waiting_for_end: Wakers,
 }
 
@@ -370,19 +372,25 @@ impl LinkShared {
         true
     }
 
-    /// Ends the session: no more mail is taken, and tasks that wait for the end are woken. Returns
-    /// the mail that was left.
+    /// Ends the session: no more mail is taken. Returns the mail that was left.
+    /// [`LinkShared::tell_end`] follows.
     pub(crate) fn end(&self, error: &LinkError) -> Taken {
         let mut mail = locked(&self.mail);
         mail.over.get_or_insert_with(|| error.clone());
-        let waiting = mail.waiting_for_end.take();
-        let taken = Taken {
+        Taken {
             staged: std::mem::take(&mut mail.staged),
             commands: std::mem::take(&mut mail.commands),
-        };
+        }
+    }
+
+    /// Lets the tasks that wait for the end of the session go on: no sender takes messages any
+    /// more.
+    pub(crate) fn tell_end(&self) {
+        let mut mail = locked(&self.mail);
+        mail.end_told = true;
+        let waiting = mail.waiting_for_end.take();
         drop(mail);
         waiting.wake();
-        taken
     }
 
     /// Returns why the session ended, if it has.
@@ -394,8 +402,8 @@ impl LinkShared {
     pub(crate) fn poll_ended(&self, context: &mut Context<'_>) -> Poll<LinkError> {
         let mut mail = locked(&self.mail);
         match &mail.over {
-            Some(over) => Poll::Ready(over.clone()),
-            None => {
+            Some(over) if mail.end_told => Poll::Ready(over.clone()),
+            _ => {
                 mail.waiting_for_end.add(context.waker());
                 Poll::Pending
             }

@@ -2,9 +2,9 @@
 //! all.
 
 use super::link::Driver;
-use crate::error::LinkError;
+use crate::error::{LinkCause, LinkError};
 use crate::proto::Time;
-use crate::proto::endpoint::Action;
+use crate::proto::endpoint::{Action, SessionEnd};
 use crate::stats::PeerStats;
 use std::task::Context;
 
@@ -37,6 +37,10 @@ impl Driver {
                 Action::Drop => self.connection_dropped(),
                 Action::Dial { attempt } => self.dial(attempt),
                 Action::Unanswered => self.unanswered(),
+                Action::End(SessionEnd::Lost) => {
+                    let lost = self.write_error.take();
+                    return Err(self.error(lost.unwrap_or(LinkCause::ConnectionLost)));
+                }
                 Action::End(end) => return Err(self.error_of(end)),
             }
         };

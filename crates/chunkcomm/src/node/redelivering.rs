@@ -213,6 +213,7 @@ impl Node {
         let link = || LinkShared::without_session(&peer, address, self.message_bytes_max());
         let nowhere = link();
         nowhere.end(&LinkError::new(peer.clone(), LinkCause::ConnectionLost));
+        nowhere.tell_end();
         let (end, ring, start) = match log {
             None => {
                 let (end, ring) = TxEnd::new(&nowhere, &shared, 0);

@@ -146,6 +146,9 @@ impl Dialler {
             return Ok(());
         };
         let answer = ask(&mut *transport, &word).await.map_err(|cause| with_causes(&cause))?;
+        if !matches!(answer.kind, Kind::Agreed | Kind::Unknown) {
+            return Err("a later connection came before".to_owned());
+        }
         let transport = match &self.spinner {
             Some(spinner) => spinner.adopt(transport).map_err(|error| error.to_string())?,
             None => transport,

@@ -146,7 +146,7 @@ fn a_lost_connection_is_dialled_again_until_one_is_there() {
     let (attempt, dialled) = next_dial(&mut one, dialled.after(Duration::from_secs(3)));
     assert_eq!(attempt, 3);
     assert_eq!(one.greeted(2, PEER, dialled), Ok(None), "the attempt before came too late");
-    one.dial_failed(2, dialled);
+    assert!(!one.dial_failed(2, dialled));
     let said = one.greeted(3, PEER, dialled).unwrap().unwrap();
     assert_eq!((said.kind, said.attempt, said.received), (Kind::Again, 3, 0));
     assert_eq!(one.answered(3, &word(Kind::Stale, 3, 0), dialled), Ok(false));
@@ -215,6 +215,7 @@ fn a_connection_that_cannot_be_written_to_is_read_for_a_while() {
     begin_to_write(&mut one, &mut rings);
     one.wrote(3);
     one.write_failed(NOW);
+    assert_eq!(one.poll_output(&mut rings, NOW), Output::Nothing, "it is not written to again");
     let until = NOW.after(LAST_WORDS);
     assert_eq!(one.poll(NOW), Action::Wait(until));
     assert_eq!((one.poll(until), one.is_connected()), (Action::Drop, false));

@@ -30,7 +30,7 @@ impl Link {
             return Transmit::Nothing;
         }
         if (full || self.session.is_behind()) && self.totals_due(now) {
-            // Totals do not wait for numbered packets.
+            // Totals do not wait for numbered packets, and no ring is taken from.
             return self.fill(staged, now, packet, None);
         }
         if self.session.is_behind()
@@ -63,7 +63,12 @@ impl Link {
             }
             return Transmit::Nothing;
         }
-        self.fill(staged, now, packet, reason)
+        let transmit = self.fill(staged, now, packet, reason);
+        // Only now: they are no part of the decisions about this packet.
+        while let Some(channel) = staged.restaged() {
+            self.outbox.staged(channel, now);
+        }
+        transmit
     }
 
     /// Takes the next packet to be written again, if the writer does not have it.
@@ -188,9 +193,6 @@ impl Link {
             if reason.is_some() {
                 let bytes_max = self.sizing.bytes();
                 filled = self.outbox.fill(staged, &mut self.session, head, bytes_max, now);
-                while let Some(channel) = staged.restaged() {
-                    self.outbox.staged(channel, now);
-                }
                 // A fragment alone completes no message, and yet must not get lost.
                 sequenced |= filled.entries > 0 || filled.tail.is_some();
             }
