@@ -30,7 +30,7 @@ impl Link {
             return Transmit::Nothing;
         }
         if (full || self.session.is_behind()) && self.totals_due(now) {
-            // Totals do not wait for numbered packets, and no ring is taken from.
+            // Totals do not wait for numbered packets.
             return self.fill(staged, now, packet, None);
         }
         if self.session.is_behind()
