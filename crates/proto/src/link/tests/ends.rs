@@ -104,6 +104,39 @@ fn an_idle_packet_is_counted_once_with_its_reason() {
 }
 
 #[test]
+fn the_wait_of_the_oldest_message_is_counted_for_each_packet() {
+    let mut pair = two();
+    let channel = pair.ends[0].open(false, "name", pair.now);
+    for waited_us in [30, 50, 20] {
+        pair.ends[0].stage(channel, 10, pair.now);
+        pair.now = pair.now.after(Duration::from_micros(waited_us));
+        assert_eq!(pair.ends[0].transmit(10, pair.now), 1);
+        exchange(&mut pair);
+    }
+    let counters = pair.ends[0].link.counters();
+    assert_eq!((counters.queueing_us_total, counters.queueing_us_max), (100, 50));
+}
+
+#[test]
+fn a_packet_that_found_no_message_is_not_counted_with_those_of_messages() {
+    let mut pair = two();
+    let now = pair.now;
+    let channel = pair.ends[0].open(false, "name", now);
+    pair.ends[0].stage(channel, 10, now);
+    exchange(&mut pair);
+    let before = pair.ends[0].link.counters();
+    // The receiver has dropped the channel after its sender staged the message.
+    pair.ends[0].stage(channel, 10, now);
+    pair.ends[0].rings.discard(channel);
+    pair.ends[0].link.describe(channel, "text");
+    assert_eq!(pair.ends[0].transmit(10, now), 1);
+    let counters = pair.ends[0].link.counters();
+    assert_eq!(counters.packets_sent, before.packets_sent + 1);
+    assert_eq!(counters.message_packets, before.message_packets);
+    assert_eq!(counters.flushes, before.flushes);
+}
+
+#[test]
 fn two_ends_that_close_do_not_ask_each_other_for_ever() {
     let mut pair = Pair::new([4096; 2], [256 * 1024; 2]);
     let now = pair.now;
