@@ -1,5 +1,6 @@
 use super::*;
 use crate::cycle::{CHAIN_BYTES_MAX, HOPS_MAX, Hop, hops};
+use crate::limits::FRAGMENT_BYTES_MAX;
 use proptest::prelude::*;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -215,6 +216,16 @@ fn a_packet_that_lies_about_its_lengths_is_refused() {
     let mut at = 0;
     assert!(decoder.next(&wire, &mut at).unwrap().is_some());
     assert_eq!(decoder.next(&wire, &mut at), Err(WireError::RecordPassesPacket));
+}
+
+#[test]
+fn the_largest_packet_is_accepted_and_a_larger_one_is_not() {
+    let largest = 1024 + FRAGMENT_HEAD_BYTES + FRAGMENT_BYTES_MAX;
+    for (bytes, fits) in [(largest, true), (largest + 1, false)] {
+        let header = Header { body_bytes: bytes as u32, sequence: 1, ..Header::default() };
+        let found = Decoder::new(1024).next(&header.encode(), &mut 0).is_ok();
+        assert_eq!(found, fits, "{bytes} bytes");
+    }
 }
 
 #[test]
