@@ -123,6 +123,19 @@ fn a_close_drains_says_bye_shuts_down_and_leaves_nothing_to_report() {
 }
 
 #[test]
+fn the_writes_of_a_packet_are_counted_when_all_of_it_is_written() {
+    let (mut endpoint, mut rings) = (endpoint(AfterLoss::Dial), Rings::default());
+    open(&mut endpoint, &mut rings, NOW);
+    begin_to_write(&mut endpoint, &mut rings);
+    assert!(!endpoint.wrote(1));
+    assert!(!endpoint.wrote(2));
+    assert_eq!(endpoint.writes(), 0);
+    let left = endpoint.unwritten().concat().len();
+    assert!(endpoint.wrote(left));
+    assert_eq!(endpoint.writes(), 3);
+}
+
+#[test]
 fn the_loss_of_the_connection_after_bye_is_a_close() {
     let mut one = endpoint(AfterLoss::Dial);
     one.close(NOW);
