@@ -276,6 +276,20 @@ mod tests {
     }
 
     #[test]
+    fn larger_messages_than_the_default_add_the_time_to_encode_them() {
+        let Silence { probe, suspect, dead } = watched().silence;
+        let more = |seconds: u64, bytes: u64| {
+            let longer = watched().silence.with_messages_of(bytes);
+            let more = Duration::from_secs(seconds);
+            assert_eq!(longer, Silence { probe, suspect: suspect + more, dead: dead + more });
+        };
+        more(0, 0);
+        more(0, MESSAGE_BYTES_DEFAULT);
+        more(3, MESSAGE_BYTES_DEFAULT + 3 * VALUE_BYTES_A_SECOND);
+        more(VALUE_MS_MAX / 1_000, u64::MAX);
+    }
+
+    #[test]
     fn a_silent_peer_is_asked_then_suspected_then_dead() {
         let mut liveness = watched();
         liveness.waits(true, at(0));
