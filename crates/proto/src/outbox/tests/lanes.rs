@@ -158,6 +158,16 @@ fn shares(lane: Lane, sizes: &[Vec<usize>], packet_bytes: usize, packets: usize)
     shares
 }
 
+#[test]
+fn many_channels_do_not_cut_a_packet_into_crumbs() {
+    let sizes = vec![vec![16]; 40];
+    for (index, got) in shares(Lane::Bulk, &sizes, 16 * 1024, 5).iter().enumerate() {
+        // Each of those in a packet gets an eighth of it, not a fortieth.
+        let served = got.iter().filter(|bytes| **bytes > 0).count();
+        assert!(served <= 8 * (index + 1), "{served} channels in {} packets", index + 1);
+    }
+}
+
 /// Returns two turns, each a share of the packet and the fragment that may end it.
 fn shares_differ_by_at_most(packet_bytes: usize) -> u64 {
     2 * (packet_bytes + FRAGMENT_BYTES_MAX) as u64
