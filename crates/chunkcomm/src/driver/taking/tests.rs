@@ -61,6 +61,8 @@ struct Rig {
     reported_bytes: u64,
     reported_large: u64,
     finished: u64,
+    /// At least this many bytes are reported at once.
+    report_step: u64,
     /// Fewer bytes than this may stay unreported.
     largest_step: u64,
 }
@@ -82,6 +84,7 @@ impl Rig {
             reported_bytes: 0,
             reported_large: 0,
             finished: 0,
+            report_step: 0,
             largest_step: 0,
         }
     }
@@ -194,6 +197,7 @@ impl Rig {
             }
             Step::ReportEvery(bytes) => {
                 self.largest_step = self.largest_step.max(bytes);
+                self.report_step = bytes;
                 self.shared.set_report_step(bytes);
             }
         }
@@ -205,7 +209,10 @@ impl Rig {
         self.link.take_mail(&mut mail);
         for command in mail.commands {
             match command {
-                Command::Consumed { bytes, .. } => self.reported_bytes += bytes,
+                Command::Consumed { bytes, .. } => {
+                    assert!(bytes >= self.report_step, "{bytes} of {}", self.report_step);
+                    self.reported_bytes += bytes;
+                }
                 Command::LargeTaken { .. } => self.reported_large += 1,
                 Command::Finished { .. } => self.finished += 1,
                 _ => panic!("nothing lies, waits or is dropped"),
