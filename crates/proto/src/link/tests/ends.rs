@@ -1,6 +1,7 @@
 //! Acknowledgements, counters, and the time when an end has no more to send.
 
 use super::*;
+use crate::cycle::Hop;
 
 #[test]
 fn an_ack_travels_alone_when_nothing_else_does() {
@@ -134,6 +135,92 @@ fn a_packet_that_found_no_message_is_not_counted_with_those_of_messages() {
     assert_eq!(counters.packets_sent, before.packets_sent + 1);
     assert_eq!(counters.message_packets, before.message_packets);
     assert_eq!(counters.flushes, before.flushes);
+}
+
+/// Returns the records that `end` has put on the wire, as text.
+fn records_of(end: &mut End) -> Vec<String> {
+    let wire: Vec<u8> = end.wire.drain(..).collect();
+    let (mut decoder, mut at, mut records) = (Decoder::new(PACKET_BYTES_DEFAULT), 0, Vec::new());
+    let mut whole = true;
+    while let Some(item) = decoder.next(&wire, &mut at).unwrap() {
+        whole = matches!(item, Item::PacketEnd { .. });
+        if !whole && !matches!(item, Item::Packet(_)) {
+            records.push(format!("{item:?}"));
+        }
+    }
+    assert!(whole && at == wire.len(), "part of a packet");
+    records
+}
+
+#[test]
+fn chains_of_waits_leave_in_a_packet_of_their_own() {
+    let mut pair = two();
+    let mut chain = Vec::new();
+    Hop { node: 1, channel: 2, position: 3, node_name: "node", channel_name: "name" }
+        .append_to(&mut chain);
+    let end = &mut pair.ends[0];
+    end.link.tell((1..=2).map(|number| Told { number, chain: chain.clone() }).collect());
+    assert_eq!(end.transmit(10, pair.now), 1);
+    let records = records_of(end);
+    assert_eq!(records.len(), 2);
+    assert!(records.iter().all(|record| record.starts_with("Wait")), "{records:?}");
+    end.link.count_cycle();
+    end.link.count_cycle();
+    assert_eq!(end.link.counters().cycles, 2);
+}
+
+#[test]
+fn a_channel_is_stopped_once_and_one_less_may_be_opened() {
+    let mut pair = two();
+    let channel = pair.ends[0].open(false, "name", pair.now);
+    pair.ends[0].stage(channel, 10, pair.now);
+    let before = pair.ends[1].link.opens_left();
+    exchange(&mut pair);
+    let end = &mut pair.ends[1];
+    assert_eq!(end.link.opens_left(), before - 1);
+    for _ in 0..2 {
+        end.link.stop(channel);
+    }
+    end.transmit(10, pair.now);
+    let records = records_of(end);
+    assert_eq!(
+        records.iter().filter(|record| record.starts_with("Terminate")).count(),
+        1,
+        "{records:?}"
+    );
+}
+
+#[test]
+fn an_urgent_message_does_not_wait_for_more() {
+    let mut pair = two();
+    let now = pair.now;
+    let channel = pair.ends[0].open(false, "name", now);
+    exchange(&mut pair);
+    for urgent in [false, true] {
+        let end = &mut pair.ends[0];
+        end.stage(channel, 10, now);
+        if urgent {
+            end.link.urgent(channel, 2, now);
+        }
+        let transmit = end.link.poll_transmit(&mut end.rings, now, &mut Packet::default());
+        assert_eq!(matches!(transmit, Transmit::Packet { .. }), urgent, "{transmit:?}");
+        assert_eq!(end.link.counters().flushes.get(FlushReason::Urgent), u64::from(urgent));
+        exchange(&mut pair);
+    }
+}
+
+#[test]
+fn a_peer_is_asked_soon_while_something_waits_for_it() {
+    for waits in [false, true] {
+        let mut end = End::new(&config(PACKET_BYTES_DEFAULT, 1 << 20, 1 << 20));
+        if waits {
+            let channel = end.open(false, "name", Time(0));
+            end.stage(channel, 10, Time(0));
+        }
+        let (alive, until) = end.link.poll_alive(Time(0));
+        let after = if waits { Duration::from_secs(1) } else { Duration::from_secs(30) };
+        assert_eq!((alive, until), (Alive::Fine, Time(0).after(after)));
+    }
 }
 
 #[test]
