@@ -219,6 +219,18 @@ fn a_packet_that_lies_about_its_lengths_is_refused() {
 }
 
 #[test]
+fn a_packet_behind_a_repeated_one_is_found_in_the_same_bytes() {
+    let mut wire = write(&[Record::Bye], 1, 0);
+    wire.extend(write(&[Record::Credit(1, 2)], 2, 0));
+    let (mut decoder, mut at, mut packets) = (Decoder::new(1024), 0, Vec::new());
+    decoder.cut(1);
+    while let Some(item) = decoder.next(&wire, &mut at).unwrap() {
+        note(item, &mut packets);
+    }
+    assert_eq!((at, packets), (wire.len(), vec![vec![Record::Credit(1, 2)]]));
+}
+
+#[test]
 fn the_largest_packet_is_accepted_and_a_larger_one_is_not() {
     let largest = 1024 + FRAGMENT_HEAD_BYTES + FRAGMENT_BYTES_MAX;
     for (bytes, fits) in [(largest, true), (largest + 1, false)] {
