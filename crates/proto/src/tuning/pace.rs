@@ -315,6 +315,15 @@ mod tests {
     }
 
     #[test]
+    fn a_shared_link_of_the_shortest_way_has_the_least_queue() {
+        let mut pace = Pace::new(Time(0), Without::default());
+        pace.round_trip = [None, Some(Duration::from_micros(2))];
+        pace.rate = [0, 1_000_000_000_000];
+        pace.set_bound();
+        assert_eq!(pace.bounds, [5_004_000_000, 12_000_000]);
+    }
+
+    #[test]
     fn a_link_that_became_slow_gets_a_short_queue_too() {
         let mut way = Way::new(1_000_000, 50_000);
         way.stream(100);
