@@ -54,3 +54,19 @@ fn messages_that_no_packet_holds_leave_in_fragments() {
         scene.finish();
     }
 }
+
+#[test]
+fn both_parts_of_a_ring_that_wraps_count_for_a_full_packet() {
+    let mut scene = Scene::new(Policy::Chunked, 16 * 1024);
+    let channel = scene.open(Lane::Bulk);
+    scene.transmit();
+    for staged in 0..100 {
+        scene.stage(channel, 1_000);
+        if staged < 20 {
+            continue;
+        }
+        let verdict = scene.outbox.decide(&mut scene.rings, scene.now);
+        assert_eq!(verdict, Some(Verdict::Leave(FlushReason::Full)), "{staged} staged");
+        scene.rings.consume(channel, message::prefix_bytes(1_000) + 1_000, 1);
+    }
+}
