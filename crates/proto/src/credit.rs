@@ -304,6 +304,18 @@ mod tests {
     }
 
     #[test]
+    fn no_more_channels_are_opened_than_there_is_credit_for() {
+        let mut budget = LinkBudget::new(16 * WINDOW_BYTES_INITIAL, 1 << 20);
+        let opens = budget.opens_left();
+        assert_eq!(opens, budget.open_total() / WINDOW_BYTES_INITIAL);
+        for left in (0..opens).rev() {
+            assert!(budget.open().is_ok());
+            assert_eq!(budget.opens_left(), left);
+        }
+        assert!(matches!(budget.open(), Err(CreditError::Opens)));
+    }
+
+    #[test]
     fn one_large_message_at_a_time() {
         let mut budget = LinkBudget::new(1 << 20, 1 << 20);
         assert!(budget.large_begins(1));
