@@ -1,4 +1,5 @@
 use super::*;
+use crate::driver::mail::Taken;
 use crate::proto::limits::PACKET_OVERHEAD_BYTES;
 
 const KIB: usize = 1024;
@@ -96,4 +97,22 @@ fn a_channel_that_waits_for_credit_holds_no_more_when_packets_grow_and_shrink() 
         assert_eq!(rig.fill(256 * KIB), 0);
     }
     rig.take_all();
+}
+
+#[test]
+fn the_driver_is_told_once_that_a_message_has_no_room() {
+    let mut rig = Rig::new();
+    let told = |rig: &Rig| {
+        let mut mail = Taken::default();
+        rig.end.link.take_mail(&mut mail);
+        let no_room = |it: &Command| matches!(it, Command::NoRoom { id: 1, until: 1, .. });
+        mail.commands.iter().filter(|it| no_room(it)).count()
+    };
+    assert_eq!(rig.end.stage_slice(&[7]).unwrap(), Staged::Done);
+    assert!(rig.end.has_room(KIB));
+    assert_eq!(told(&rig), 0);
+    for expected in [1, 0] {
+        assert!(!rig.end.has_room(usize::MAX));
+        assert_eq!(told(&rig), expected);
+    }
 }
