@@ -1,6 +1,6 @@
 use super::*;
 use crate::driver::mail::Taken;
-use crate::proto::limits::PACKET_OVERHEAD_BYTES;
+use crate::proto::limits::{INLINE_BYTES_MAX, PACKET_OVERHEAD_BYTES};
 
 const KIB: usize = 1024;
 
@@ -114,5 +114,16 @@ fn the_driver_is_told_once_that_a_message_has_no_room() {
     for expected in [1, 0] {
         assert!(!rig.end.has_room(usize::MAX));
         assert_eq!(told(&rig), expected);
+    }
+}
+
+#[test]
+fn memory_to_encode_in_is_kept_up_to_a_size() {
+    let mut rig = Rig::new();
+    for (bytes, kept) in [(INLINE_BYTES_MAX, true), (8 * INLINE_BYTES_MAX, false)] {
+        let mut scratch = Vec::with_capacity(bytes);
+        scratch.push(7);
+        assert_eq!(rig.end.stage_scratch(&mut scratch).unwrap(), Staged::Done);
+        assert_eq!(scratch.capacity() > 0, kept, "{bytes} bytes");
     }
 }
