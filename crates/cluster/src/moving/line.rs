@@ -243,6 +243,7 @@ async fn speak(
         let spoken = speak_on(&mut sender, line, first, &mut to_say, &mut unanswered).await;
         match spoken {
             SendError::Closed => return line.link.closed(),
+            SendError::Lost(lost) => return lost.link.clone(),
             SendError::Refused(_) => {
                 let Some(moving) = moving.upgrade() else { return line.link.closed() };
                 moving.refused(line, unanswered);
