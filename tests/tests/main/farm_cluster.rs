@@ -112,11 +112,12 @@ async fn a_task_that_panics_names_the_node_and_the_farm_goes_on() {
     others.end(0, "");
 }
 
-/// Returns the numbers of accepted and acknowledged messages of the channel of tasks to a peer.
+/// Returns the numbers of accepted and acknowledged messages of the farmer's way of the duplex to a
+/// peer.
 async fn tasks_to(peer: &str, node: &Node) -> (u64, u64) {
     let links = node.explain().await.links;
     let link = links.into_iter().find(|link| link.peer == peer).unwrap();
-    let tasks = link.sending.into_iter().find(|it| it.channel == "farm.tasks").unwrap();
+    let tasks = link.sending.into_iter().find(|it| it.channel == "farm.results").unwrap();
     (tasks.staged + tasks.sent, tasks.acknowledged)
 }
 
