@@ -17,17 +17,19 @@
 //!
 //! The connections of a session are numbered by its dialler, from 1. The one with the highest
 //! number counts.
+//!
+//! Reading order: this file (the session, and time), `bytes` (what is written and read),
+//! `connections` (one is lost, another comes), `dialling`.
 
+mod bytes;
+mod connections;
 mod dialling;
 
 use super::Time;
-use super::link::{Event, Link, LinkConfig, ProtocolError, Transmit};
+use super::link::{Link, LinkConfig, ProtocolError};
 use super::liveness::Alive;
-use super::outbox::Staged;
-use super::packet::{Item, Packet};
-use super::resume::{Kind, Resume};
-use super::session::Carried;
 use super::tuning::flush::Yield;
+use bytes::Writing;
 use dialling::Dialling;
 use std::time::Duration;
 
@@ -126,19 +128,6 @@ enum Closing {
     Shutdown,
 }
 
-/// The packet that is being written.
-#[derive(Debug, Default)]
-struct Writing {
-    /// Empty while nothing is being written.
-    packet: Packet,
-    /// Number of the packet; 0 for one without.
-    number: u64,
-    /// Whether the packet was written before, on a connection that was lost.
-    again: bool,
-    offset: usize,
-    writes: u64,
-}
-
 /// One end of a session.
 #[derive(Debug)]
 pub struct Endpoint {
@@ -218,154 +207,6 @@ impl Endpoint {
         }
     }
 
-    // ---- bytes ----
-
-    /// Returns the next step of writing. Asked when the transport can take bytes.
-    #[inline]
-    pub fn poll_output(&mut self, staged: &mut impl Staged, now: Time) -> Output {
-        if !self.can_write() {
-            return Output::Nothing;
-        }
-        if self.is_writing() {
-            return Output::Write;
-        }
-        loop {
-            let transmit = self.link.poll_transmit(staged, now, &mut self.writing.packet);
-            match transmit {
-                Transmit::Packet { number, again } => {
-                    (self.writing.number, self.writing.again) = (number, again);
-                    return Output::Write;
-                }
-                Transmit::Yield(whom) => return Output::Yield(whom),
-                Transmit::Nothing if self.closing == Closing::No => return Output::Nothing,
-                Transmit::Nothing => {
-                    if let Some(output) = self.poll_closing() {
-                        return output;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Takes the next step of closing; `None` when a packet is to leave for it.
-    #[cold]
-    #[inline(never)]
-    fn poll_closing(&mut self) -> Option<Output> {
-        match self.closing {
-            Closing::Draining if self.link.is_quiet() => {
-                self.closing = Closing::Bye;
-                self.link.bye();
-                None
-            }
-            Closing::Bye | Closing::Shutdown => {
-                self.closing = Closing::Shutdown;
-                Some(Output::Shutdown)
-            }
-            Closing::No | Closing::Draining => Some(Output::Nothing),
-        }
-    }
-
-    /// Whether a packet is being written.
-    #[must_use]
-    #[inline]
-    pub fn is_writing(&self) -> bool {
-        !self.writing.packet.head.is_empty()
-    }
-
-    /// Whether a part of a packet was written.
-    #[must_use]
-    pub fn is_within_packet(&self) -> bool {
-        self.writing.offset > 0
-    }
-
-    #[inline]
-    fn can_write(&self) -> bool {
-        self.connected && self.unwritable.is_none()
-    }
-
-    /// Returns the size of the packet that is being written.
-    #[must_use]
-    #[inline]
-    pub fn packet_bytes(&self) -> usize {
-        self.writing.packet.bytes()
-    }
-
-    /// Returns the packet that is being written, its number and whether it was written before; for
-    /// those who check an endpoint.
-    pub fn packet_mut(&mut self) -> (&mut Packet, u64, bool) {
-        (&mut self.writing.packet, self.writing.number, self.writing.again)
-    }
-
-    /// Returns the bytes that are to be written, in two parts.
-    #[must_use]
-    #[inline]
-    pub fn unwritten(&self) -> [&[u8]; 2] {
-        let Writing { packet: Packet { head, tail }, offset, .. } = &self.writing;
-        let tail = tail.as_deref().unwrap_or_default();
-        let from = (*offset).min(head.len());
-        [&head[from..], &tail[offset - from..]]
-    }
-
-    /// Notes that one write took the first `bytes` of [`Endpoint::unwritten`]. Returns whether the
-    /// whole packet is written.
-    #[inline]
-    pub fn wrote(&mut self, bytes: usize) -> bool {
-        let Writing { packet, number, offset, writes, .. } = &mut self.writing;
-        *writes += 1;
-        *offset += bytes;
-        if *offset < packet.bytes() {
-            return false;
-        }
-        self.writes += *writes;
-        self.link.written(*number, packet);
-        self.link.count_writes(*writes);
-        (*offset, *writes) = (0, 0);
-        true
-    }
-
-    /// Returns the number of writes so far, of whole packets.
-    #[must_use]
-    pub fn writes(&self) -> u64 {
-        self.writes
-    }
-
-    /// Returns the states of the channels after the last packet, if that packet carried messages
-    /// for the first time.
-    #[must_use]
-    #[inline]
-    pub fn carried(&self) -> &[Carried] {
-        if self.writing.again { &[] } else { self.link.carried() }
-    }
-
-    /// Handles an item that was read.
-    ///
-    /// # Errors
-    ///
-    /// The peer breaks the protocol; the session is over.
-    #[inline(always)]
-    pub fn handle<'a>(&mut self, item: Item<'a>, now: Time) -> Result<Event<'a>, ProtocolError> {
-        let event = self.link.handle(item, now)?;
-        match event {
-            Event::Bye => self.last_word = Some(SessionEnd::ClosedByPeer),
-            Event::Gone => self.last_word = Some(SessionEnd::Forgotten),
-            _ => {}
-        }
-        Ok(event)
-    }
-
-    /// Notes that bytes were read, after their items were handled.
-    ///
-    /// # Errors
-    ///
-    /// The peer has ended the session.
-    #[inline]
-    pub fn heard(&mut self, now: Time) -> Result<(), SessionEnd> {
-        self.link.heard(now);
-        self.last_word.map_or(Ok(()), Err)
-    }
-
-    // ---- time ----
-
     /// Returns the next step that neither reading nor writing brings.
     pub fn poll(&mut self, now: Time) -> Action {
         let (alive, mut at) = self.link.poll_alive(now);
@@ -398,152 +239,6 @@ impl Endpoint {
             Ok(()) => Action::Drop,
             Err(end) => Action::End(end),
         }
-    }
-
-    // ---- connections ----
-
-    /// Notes that nothing can be written to the connection any more. It is still read for a while:
-    /// the peer's last word may tell more than the failed write.
-    pub fn write_failed(&mut self, now: Time) {
-        self.unwritable.get_or_insert(now.after(LAST_WORDS));
-    }
-
-    /// Whether nothing can be written to the connection any more.
-    #[must_use]
-    #[inline]
-    pub fn is_unwritable(&self) -> bool {
-        self.unwritable.is_some()
-    }
-
-    /// Notes that the connection is lost: packets under way on it count as if they had not left.
-    ///
-    /// # Errors
-    ///
-    /// The session ends with the connection.
-    #[cold]
-    pub fn lost(&mut self, now: Time) -> Result<(), SessionEnd> {
-        // After the last packet, with everything acknowledged, the peer may hang up first.
-        if self.has_said_bye() {
-            return Err(SessionEnd::Closed);
-        }
-        if self.after_loss == AfterLoss::End {
-            return Err(SessionEnd::Lost);
-        }
-        self.cut(now);
-        if self.dials() {
-            self.dialling.begin(self.session.number, self.attempt, now);
-        }
-        Ok(())
-    }
-
-    fn cut(&mut self, now: Time) {
-        self.connected = false;
-        self.unwritable = None;
-        if self.is_writing() {
-            self.link.give_back(self.writing.number, &mut self.writing.packet);
-        }
-        self.writing = Writing::default();
-        self.link.cut(now);
-    }
-
-    /// Takes connection `attempt` in place of the present one, which is over.
-    fn take(&mut self, attempt: u32, now: Time) -> Kind {
-        if self.has_said_bye() || self.after_loss == AfterLoss::End {
-            return Kind::Unknown;
-        }
-        if attempt <= self.attempt {
-            return Kind::Stale;
-        }
-        self.attempt = attempt;
-        if self.connected {
-            // The peer has lost the connection, and knows it first.
-            self.cut(now);
-        }
-        Kind::Agreed
-    }
-
-    /// Handles the hello on connection `attempt`, which this end has dialled: node `incarnation` is
-    /// there. Returns the word to say; `None` when the connection is not wanted any more.
-    ///
-    /// # Errors
-    ///
-    /// The peer has restarted, and has no end of this session.
-    pub fn greeted(
-        &mut self,
-        attempt: u32,
-        incarnation: u128,
-        now: Time,
-    ) -> Result<Option<Resume>, SessionEnd> {
-        if !self.dialling.is_at(attempt) {
-            return Ok(None);
-        }
-        if incarnation != self.session.peer {
-            return Err(SessionEnd::Restarted);
-        }
-        if self.take(attempt, now) != Kind::Agreed {
-            self.dialling.failed(now);
-            return Ok(None);
-        }
-        let (session, received) = (self.session.number, self.link.received());
-        Ok(Some(Resume { kind: Kind::Again, session, attempt, received, addressee: incarnation }))
-    }
-
-    /// Handles the answer to that word. Returns whether the session goes on with the connection.
-    ///
-    /// # Errors
-    ///
-    /// The peer no longer knows the session, or claims packets that it cannot have.
-    pub fn answered(
-        &mut self,
-        attempt: u32,
-        answer: &Resume,
-        now: Time,
-    ) -> Result<bool, SessionEnd> {
-        if !self.dialling.is_at(attempt) {
-            return Ok(false);
-        }
-        match answer.kind {
-            Kind::Agreed => self.adopt(attempt, answer.received, now),
-            Kind::Unknown => Err(SessionEnd::Forgotten),
-            _ => {
-                self.dialling.failed(now);
-                Ok(false)
-            }
-        }
-    }
-
-    /// Notes that connection `attempt`, which this end has dialled, came to nothing. Returns false
-    /// when it was given up before.
-    pub fn dial_failed(&mut self, attempt: u32, now: Time) -> bool {
-        let fails = self.dialling.is_at(attempt);
-        if fails {
-            self.dialling.failed(now);
-        }
-        fails
-    }
-
-    /// Decides about a connection on which the peer says `word` about this session. Returns the
-    /// answer. If the answer agrees, the present connection is over, and [`Endpoint::adopt`]
-    /// follows once the answer is said.
-    pub fn offered(&mut self, word: &Resume, now: Time) -> Resume {
-        let kind = self.take(word.attempt, now);
-        word.answer(kind, self.link.received(), self.session.peer)
-    }
-
-    /// Goes on with connection `attempt`, on which the peer reports that it has the packets up to
-    /// `received`. False when a later one was taken meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// The peer cannot have these packets.
-    pub fn adopt(&mut self, attempt: u32, received: u64, now: Time) -> Result<bool, SessionEnd> {
-        if attempt != self.attempt || self.connected {
-            return Ok(false);
-        }
-        self.dialling.done();
-        self.link.resume(received, now)?;
-        self.connected = true;
-        Ok(true)
     }
 
     /// Ends the session. Returns the bytes that report this to the peer, if one is to know; they

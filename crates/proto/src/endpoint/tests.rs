@@ -1,10 +1,11 @@
 use super::*;
 use crate::limits::{PACKET_BYTES_DEFAULT, WINDOW_BYTES_INITIAL};
-use crate::link::Counted;
+use crate::link::{Counted, Event};
 use crate::liveness::Silence;
 use crate::outbox::OpenSpec;
 use crate::outbox::tests::Rings;
 use crate::packet::{ChannelKind, Decoder, Lane};
+use crate::resume::{Kind, Resume};
 use crate::tuning::flush::Policy;
 use crate::tuning::without::Without;
 

@@ -1,0 +1,167 @@
+//! Bytes of an endpoint: the packet that is being written, and items that were read.
+
+use super::{Closing, Endpoint, Output, SessionEnd};
+use crate::Time;
+use crate::link::{Event, ProtocolError, Transmit};
+use crate::outbox::Staged;
+use crate::packet::{Item, Packet};
+use crate::session::Carried;
+
+/// The packet that is being written.
+#[derive(Debug, Default)]
+pub(super) struct Writing {
+    /// Empty while nothing is being written.
+    pub(super) packet: Packet,
+    /// Number of the packet; 0 for one without.
+    pub(super) number: u64,
+    /// Whether the packet was written before, on a connection that was lost.
+    again: bool,
+    offset: usize,
+    writes: u64,
+}
+
+impl Endpoint {
+    /// Returns the next step of writing. Asked when the transport can take bytes.
+    #[inline]
+    pub fn poll_output(&mut self, staged: &mut impl Staged, now: Time) -> Output {
+        if !self.can_write() {
+            return Output::Nothing;
+        }
+        if self.is_writing() {
+            return Output::Write;
+        }
+        loop {
+            let transmit = self.link.poll_transmit(staged, now, &mut self.writing.packet);
+            match transmit {
+                Transmit::Packet { number, again } => {
+                    (self.writing.number, self.writing.again) = (number, again);
+                    return Output::Write;
+                }
+                Transmit::Yield(whom) => return Output::Yield(whom),
+                Transmit::Nothing if self.closing == Closing::No => return Output::Nothing,
+                Transmit::Nothing => {
+                    if let Some(output) = self.poll_closing() {
+                        return output;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes the next step of closing; `None` when a packet is to leave for it.
+    #[cold]
+    #[inline(never)]
+    fn poll_closing(&mut self) -> Option<Output> {
+        match self.closing {
+            Closing::Draining if self.link.is_quiet() => {
+                self.closing = Closing::Bye;
+                self.link.bye();
+                None
+            }
+            Closing::Bye | Closing::Shutdown => {
+                self.closing = Closing::Shutdown;
+                Some(Output::Shutdown)
+            }
+            Closing::No | Closing::Draining => Some(Output::Nothing),
+        }
+    }
+
+    /// Whether a packet is being written.
+    #[must_use]
+    #[inline]
+    pub fn is_writing(&self) -> bool {
+        !self.writing.packet.head.is_empty()
+    }
+
+    /// Whether a part of a packet was written.
+    #[must_use]
+    pub fn is_within_packet(&self) -> bool {
+        self.writing.offset > 0
+    }
+
+    #[inline]
+    pub(super) fn can_write(&self) -> bool {
+        self.connected && self.unwritable.is_none()
+    }
+
+    /// Returns the size of the packet that is being written.
+    #[must_use]
+    #[inline]
+    pub fn packet_bytes(&self) -> usize {
+        self.writing.packet.bytes()
+    }
+
+    /// Returns the packet that is being written, its number and whether it was written before; for
+    /// those who check an endpoint.
+    pub fn packet_mut(&mut self) -> (&mut Packet, u64, bool) {
+        (&mut self.writing.packet, self.writing.number, self.writing.again)
+    }
+
+    /// Returns the bytes that are to be written, in two parts.
+    #[must_use]
+    #[inline]
+    pub fn unwritten(&self) -> [&[u8]; 2] {
+        let Writing { packet: Packet { head, tail }, offset, .. } = &self.writing;
+        let tail = tail.as_deref().unwrap_or_default();
+        let from = (*offset).min(head.len());
+        [&head[from..], &tail[offset - from..]]
+    }
+
+    /// Notes that one write took the first `bytes` of [`Endpoint::unwritten`]. Returns whether the
+    /// whole packet is written.
+    #[inline]
+    pub fn wrote(&mut self, bytes: usize) -> bool {
+        let Writing { packet, number, offset, writes, .. } = &mut self.writing;
+        *writes += 1;
+        *offset += bytes;
+        if *offset < packet.bytes() {
+            return false;
+        }
+        self.writes += *writes;
+        self.link.written(*number, packet);
+        self.link.count_writes(*writes);
+        (*offset, *writes) = (0, 0);
+        true
+    }
+
+    /// Returns the number of writes so far, of whole packets.
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        self.writes
+    }
+
+    /// Returns the states of the channels after the last packet, if that packet carried messages
+    /// for the first time.
+    #[must_use]
+    #[inline]
+    pub fn carried(&self) -> &[Carried] {
+        if self.writing.again { &[] } else { self.link.carried() }
+    }
+
+    /// Handles an item that was read.
+    ///
+    /// # Errors
+    ///
+    /// The peer breaks the protocol; the session is over.
+    #[inline(always)]
+    pub fn handle<'a>(&mut self, item: Item<'a>, now: Time) -> Result<Event<'a>, ProtocolError> {
+        let event = self.link.handle(item, now)?;
+        match event {
+            Event::Bye => self.last_word = Some(SessionEnd::ClosedByPeer),
+            Event::Gone => self.last_word = Some(SessionEnd::Forgotten),
+            _ => {}
+        }
+        Ok(event)
+    }
+
+    /// Notes that bytes were read, after their items were handled.
+    ///
+    /// # Errors
+    ///
+    /// The peer has ended the session.
+    #[inline]
+    pub fn heard(&mut self, now: Time) -> Result<(), SessionEnd> {
+        self.link.heard(now);
+        self.last_word.map_or(Ok(()), Err)
+    }
+}
