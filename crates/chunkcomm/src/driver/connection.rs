@@ -4,32 +4,12 @@ use super::link::Driver;
 use super::mail::LinkShared;
 use crate::error::{LinkCause, LinkError};
 use crate::proto::Time;
-use crate::proto::endpoint::{self, SessionEnd};
+use crate::proto::endpoint::SessionEnd;
 use crate::proto::resume::Resume;
 use crate::transport::Transport;
 use std::io;
 use std::sync::Arc;
 use tokio::task::AbortHandle;
-
-/// Action after a lost connection.
-pub(crate) enum AfterLoss {
-    /// The session ends too.
-    End,
-    /// This end waits for the peer to dial again.
-    Wait,
-    /// This end dials the peer again.
-    Dial(Arc<dyn Redial>),
-}
-
-impl AfterLoss {
-    pub(super) fn kind(&self) -> endpoint::AfterLoss {
-        match self {
-            AfterLoss::End => endpoint::AfterLoss::End,
-            AfterLoss::Wait => endpoint::AfterLoss::Wait,
-            AfterLoss::Dial(_) => endpoint::AfterLoss::Dial,
-        }
-    }
-}
 
 /// The node's part that dials a peer again.
 pub(crate) trait Redial: Send + Sync {
@@ -94,9 +74,7 @@ impl Driver {
 
     /// Dials connection `attempt`; the dial before it is given up.
     pub(super) fn dial(&mut self, attempt: u32) {
-        if let AfterLoss::Dial(dialler) = &self.after_loss {
-            self.dial = Some(dialler.dial(&self.channels.shared, attempt));
-        }
+        self.dial = self.redial.as_ref().map(|it| it.dial(&self.channels.shared, attempt));
     }
 
     pub(super) fn unanswered(&mut self) {

@@ -4,7 +4,7 @@
 use super::buffers::{Buffers, ReadBuffers};
 use super::channels::Channels;
 use super::clock::{self, Alarm};
-use super::connection::{AfterLoss, Dial};
+use super::connection::{Dial, Redial};
 use super::cycles::SharedBoard;
 use super::events::Acceptor;
 use super::mail::{LinkShared, PeerInfo, Taken, thread_token};
@@ -12,7 +12,7 @@ use super::reading::{Ask, Inbound, ReadError, Reader};
 use super::writing::poll_write;
 use crate::error::{LinkCause, LinkError};
 use crate::proto::Time;
-use crate::proto::endpoint::{Endpoint, Output, SessionEnd, SessionId};
+use crate::proto::endpoint::{AfterLoss, Endpoint, Output, SessionEnd, SessionId};
 use crate::proto::link::LinkConfig;
 use crate::proto::tuning::flush::Yield;
 use crate::proto::tuning::watching::Watch;
@@ -42,6 +42,8 @@ pub(crate) struct DriverSetup {
     pub(crate) transport: Box<dyn Transport>,
     pub(crate) config: LinkConfig,
     pub(crate) after_loss: AfterLoss,
+    /// For a session whose connection is dialled again from here.
+    pub(crate) redial: Option<Arc<dyn Redial>>,
     pub(crate) acceptor: Arc<dyn Acceptor>,
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) board: SharedBoard,
@@ -57,7 +59,8 @@ pub(crate) struct Driver {
     pub(super) transport: Option<Box<dyn Transport>>,
     /// The cause why nothing can be written to the connection.
     pub(super) write_error: Option<LinkCause>,
-    pub(super) after_loss: AfterLoss,
+    /// For a session whose connection is dialled again from here.
+    pub(super) redial: Option<Arc<dyn Redial>>,
     /// The dial under way.
     pub(super) dial: Option<Dial>,
     pub(super) reader: Reader,
@@ -80,7 +83,7 @@ impl Driver {
         let read_buffers = ReadBuffers::new(setup.buffers, lent_bytes_max);
         let PeerInfo { name, session, incarnation, packet_bytes_max, .. } = &setup.shared.peer;
         let id = SessionId { number: *session, peer: *incarnation };
-        let endpoint = Endpoint::new(&setup.config, id, setup.after_loss.kind());
+        let endpoint = Endpoint::new(&setup.config, id, setup.after_loss);
         setup.shared.set_ring_bytes(endpoint.link.ring_bytes());
         let span = tracing::debug_span!(parent: None, "session", peer = %name, number = session);
         Driver {
@@ -90,7 +93,7 @@ impl Driver {
             channels: Channels::new(setup.shared, setup.acceptor, setup.board),
             transport: Some(setup.transport),
             write_error: None,
-            after_loss: setup.after_loss,
+            redial: setup.redial,
             dial: None,
             watch: Watch::new(setup.config.without),
             alarm: Alarm::default(),

@@ -4,7 +4,6 @@ use super::hello::{self, Side};
 use super::resume::{self, Dialler};
 use super::starting::Origin;
 use super::{Node, NodeShared, Peer};
-use crate::driver::connection::AfterLoss;
 use crate::driver::mail::{Beginning, LinkShared};
 use crate::driver::wakers::locked;
 use crate::driver::{clock, entropy};
@@ -12,6 +11,7 @@ use crate::error::{ConnectError, HelloCause};
 use crate::portable::portable_only;
 use crate::proto::Time;
 use crate::proto::backoff::Backoff;
+use crate::proto::endpoint::AfterLoss;
 use crate::proto::hello::Hello;
 use crate::proto::liveness::KeepAlive;
 use crate::proto::resume::{Kind, Resume};
@@ -158,10 +158,12 @@ impl Node {
             (_, sessions_max) => return Err(wrong(HelloCause::Full { sessions_max })),
         }
         let transport = self.shared.spun(transport).map_err(unreachable)?;
-        let dialler = self.shared.dialler(address);
-        let after_loss = self.shared.after_loss(dialler);
-        let beginning = Beginning::Dialled(address.clone());
-        let origin = Origin { session: word.session, beginning, after_loss };
+        let origin = Origin {
+            session: word.session,
+            beginning: Beginning::Dialled(address.clone()),
+            after_loss: self.shared.after_loss(AfterLoss::Dial),
+            redial: Some(Arc::new(self.shared.dialler(address))),
+        };
         Ok(self.shared.start(transport, &(theirs, agreement), origin))
     }
 
@@ -187,7 +189,7 @@ impl Node {
         let agreement = Hello::agree(hello, hello).map_err(|_| ConnectError::Closed)?;
         let both = |transport| {
             let (beginning, after_loss) = (Beginning::Local, AfterLoss::End);
-            let origin = Origin { session: 0, beginning, after_loss };
+            let origin = Origin { session: 0, beginning, after_loss, redial: None };
             self.shared.start(transport, &(*hello, agreement), origin)
         };
         let link = both(ours);

@@ -1,13 +1,13 @@
 //! The start of a session: its driver, at its first connection.
 
-use super::resume::Dialler;
 use super::{NodeShared, hello};
 use crate::Address;
 use crate::driver::clock;
-use crate::driver::connection::AfterLoss;
+use crate::driver::connection::Redial;
 use crate::driver::link::{Driver, DriverSetup};
 use crate::driver::mail::{Beginning, LinkShared, PeerInfo};
 use crate::driver::wakers::locked;
+use crate::proto::endpoint::AfterLoss;
 use crate::proto::hello::{Agreement, Hello};
 use crate::proto::limits::{PACKET_BYTES_DEFAULT, PACKET_BYTES_SMALL, PACKET_BYTES_TUNED};
 use crate::proto::link::LinkConfig;
@@ -22,6 +22,8 @@ pub(super) struct Origin {
     pub(super) session: u64,
     pub(super) beginning: Beginning,
     pub(super) after_loss: AfterLoss,
+    /// For a session whose connection is dialled again from here.
+    pub(super) redial: Option<Arc<dyn Redial>>,
 }
 
 impl NodeShared {
@@ -33,10 +35,10 @@ impl NodeShared {
         }
     }
 
-    /// Returns the action after a lost connection: dial again. Without acknowledgements a session
-    /// cannot go on, and ends.
-    pub(super) fn after_loss(&self, dialler: Arc<Dialler>) -> AfterLoss {
-        if self.settings.session { AfterLoss::Dial(Arc::new(dialler)) } else { AfterLoss::End }
+    /// Returns the action after a lost connection. Without acknowledgements a session cannot go
+    /// on, and ends.
+    pub(super) fn after_loss(&self, action: AfterLoss) -> AfterLoss {
+        if self.settings.session { action } else { AfterLoss::End }
     }
 
     pub(super) fn start_accepted(
@@ -46,9 +48,8 @@ impl NodeShared {
         session: u64,
         from: Option<Address>,
     ) {
-        let after_loss = if self.settings.session { AfterLoss::Wait } else { AfterLoss::End };
-        let beginning = Beginning::Accepted(from);
-        self.start(transport, theirs, Origin { session, beginning, after_loss });
+        let (beginning, after_loss) = (Beginning::Accepted(from), self.after_loss(AfterLoss::Wait));
+        self.start(transport, theirs, Origin { session, beginning, after_loss, redial: None });
     }
 
     /// Starts the driver of a session at its first connection.
@@ -106,6 +107,7 @@ impl NodeShared {
             transport,
             config,
             after_loss: origin.after_loss,
+            redial: origin.redial,
             acceptor: Arc::clone(&self.table) as Arc<_>,
             buffers: Arc::clone(&self.buffers),
             board: Arc::clone(&self.board),

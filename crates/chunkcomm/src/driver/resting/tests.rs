@@ -1,7 +1,6 @@
 //! A driver on a scripted connection, polled by hand.
 
 use crate::driver::clock;
-use crate::driver::connection::AfterLoss;
 use crate::driver::ending::LostChannel;
 use crate::driver::events::{Acceptor, Opened};
 use crate::driver::link::{Driver, DriverSetup};
@@ -9,8 +8,9 @@ use crate::driver::mail::{Command, LinkShared};
 use crate::driver::reading::REST_AFTER;
 use crate::driver::staging::{Settling, Staged, TxEnd, TxShared};
 use crate::driver::wakers::locked;
-use crate::error::LinkError;
+use crate::error::{LinkCause, LinkError};
 use crate::proto::cycle::Board;
+use crate::proto::endpoint::AfterLoss;
 use crate::proto::link::LinkConfig;
 use crate::proto::liveness::Silence;
 use crate::proto::outbox::OpenSpec;
@@ -46,6 +46,9 @@ struct State {
     comes: Comes,
     /// Nothing can be written.
     full: bool,
+    /// Writes fail, the first of them by a reset; below, the number of these writes.
+    broken: bool,
+    failed: u32,
     /// A task that waits for the connection sleeps.
     sleeps: bool,
     /// Bytes read so far.
@@ -115,6 +118,13 @@ impl Transport for Scripted {
             if state.full {
                 return Poll::Pending;
             }
+            if state.broken {
+                state.failed += 1;
+                let later = state.failed > 1;
+                let kind =
+                    if later { io::ErrorKind::BrokenPipe } else { io::ErrorKind::ConnectionReset };
+                return Poll::Ready(Err(kind.into()));
+            }
             let bytes = buffers.iter().map(|buffer| buffer.len()).sum();
             state.written += bytes;
             Poll::Ready(Ok(bytes))
@@ -178,6 +188,7 @@ fn driver(connection: &Scripted, shared: &Arc<LinkShared>) -> Driver {
         transport: Box::new(connection.clone()),
         config,
         after_loss: AfterLoss::End,
+        redial: None,
         acceptor: Arc::new(Nobody),
         buffers: Arc::default(),
         board: Arc::new(Mutex::new(Board::new(2, "we"))),
@@ -319,4 +330,22 @@ async fn a_connection_that_takes_nothing_is_not_looked_at() {
     node.connection.with(|state| state.full = false);
     assert_eq!(node.settle(), LOOKS_MAX, "and then it looks");
     assert!(node.written() > written);
+}
+
+#[tokio::test]
+async fn a_connection_whose_write_has_failed_is_written_to_no_more_and_names_that_failure() {
+    let mut node = Node::new(true);
+    node.connection.with(|state| state.broken = true);
+    node.say();
+    node.settle();
+    node.say();
+    node.settle();
+    assert_eq!(node.connection.with(|state| state.failed), 1);
+    // The peer says nothing more.
+    std::thread::sleep(Duration::from_millis(110));
+    let polled = Pin::new(&mut node.driver).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_ready(), "the session ends with its connection");
+    let ended = node.driver.channels.shared.ended().unwrap();
+    let LinkCause::Io(error) = ended.cause() else { panic!("{ended}") };
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
 }

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::cycle::Hop;
+use crate::outbox::{Staged, View};
+use crate::packet::FLAG_ACK_NOW;
 
 #[test]
 fn an_ack_travels_alone_when_nothing_else_does() {
@@ -87,6 +89,75 @@ fn what_waits_for_credit_or_to_be_opened_keeps_a_closing_link_from_being_quiet()
         sent.ended = true;
     }
     pair.finish();
+}
+
+fn header_of(packet: &[u8]) -> Header {
+    let item = Decoder::new(PACKET_BYTES_DEFAULT).next(packet, &mut 0).unwrap();
+    let Some(Item::Packet(header)) = item else { panic!("{item:?}") };
+    header
+}
+
+/// Rings of which one is filled while a packet is filled.
+struct Filled<'a> {
+    rings: &'a mut Rings,
+    restaged: Option<u32>,
+}
+
+impl Staged for Filled<'_> {
+    fn view(&mut self, channel: u32) -> View<'_> {
+        self.rings.view(channel)
+    }
+
+    fn consume(&mut self, channel: u32, bytes: usize, messages: u32) {
+        self.rings.consume(channel, bytes, messages);
+    }
+
+    fn take_large(&mut self, channel: u32) -> bytes::Bytes {
+        self.rings.take_large(channel)
+    }
+
+    fn restaged(&mut self) -> Option<u32> {
+        self.restaged.take()
+    }
+}
+
+#[test]
+fn what_is_staged_while_a_packet_is_filled_is_no_part_of_its_decisions() {
+    let mut pair = two();
+    let now = pair.now;
+    let [asks, other] = [(); 2].map(|()| pair.ends[0].open(false, "name", now));
+    exchange(&mut pair);
+    pair.ends[0].stage(asks, 10, now);
+    pair.ends[0].link.flush(asks, 1, now, true);
+    let End { link, rings, .. } = &mut pair.ends[0];
+    rings.stage(other, b"later", usize::MAX);
+    let mut filled = Filled { rings, restaged: Some(other) };
+    for number in [2, 3] {
+        let mut packet = Packet::default();
+        while matches!(link.poll_transmit(&mut filled, now, &mut packet), Transmit::Yield(_)) {}
+        let header = header_of(&packet.head);
+        assert_eq!((header.sequence, header.flags), (number, FLAG_ACK_NOW));
+        link.written(number, &mut packet);
+    }
+}
+
+#[test]
+fn a_sync_is_asked_for_with_its_last_packet_although_the_first_was_acknowledged() {
+    let mut pair = Pair::new([4096; 2], [256 * 1024; 2]);
+    let channel = pair.ends[0].open(false, "name", pair.now);
+    for _ in 0..6 {
+        pair.ends[0].stage(channel, 1000, pair.now);
+    }
+    pair.ends[0].link.flush(channel, 6, pair.now, true);
+    assert_eq!(pair.ends[0].transmit(1, pair.now), 1);
+    pair.deliver(1, usize::MAX, false);
+    pair.now = pair.now.after(Duration::from_millis(ACK_DELAY_MS));
+    assert_eq!(pair.ends[1].transmit(1, pair.now), 1);
+    pair.deliver(0, usize::MAX, false);
+    let [sent, acknowledged, _] = pair.ends[0].link.numbers();
+    assert_eq!((sent, acknowledged), (1, 1));
+    assert_eq!(pair.ends[0].transmit(1, pair.now), 1);
+    assert_eq!(header_of(pair.ends[0].wire.make_contiguous()).flags, FLAG_ACK_NOW);
 }
 
 #[test]
