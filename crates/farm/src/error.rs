@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use chunkcomm::codec::{DecodeError, EncodeError};
-use chunkcomm::{AcceptError, NodeError, OpenError, RecvError, SendError, with_causes};
+use chunkcomm::{AcceptError, NodeError, RecvError, SendError, with_causes};
 use chunkcomm_cluster::cluster::Death;
 use chunkcomm_cluster::launch::{ChildExit, LaunchError};
 use chunkcomm_cluster::registry::Difference;
@@ -99,13 +99,6 @@ pub enum StartError {
     },
     /// Workers could not be waited for.
     Accept(AcceptError),
-    /// A worker came, and the channel to it could not be opened.
-    Open {
-        /// The worker.
-        worker: WorkerName,
-        /// Cause of the failure.
-        source: Box<OpenError>,
-    },
     /// A worker ended before it was ready.
     Lost {
         /// The worker.
@@ -152,9 +145,6 @@ impl fmt::Display for StartError {
             StartError::Launch(_) => f.write_str("the worker processes could not be started"),
             StartError::Thread { worker, .. } => write!(f, "{worker} could not be started"),
             StartError::Accept(_) => f.write_str("the farmer could not wait for its workers"),
-            StartError::Open { worker, .. } => {
-                write!(f, "the channel to {worker} could not be opened")
-            }
             StartError::Lost { worker, loss } => {
                 write!(f, "{worker} was lost before it was ready: {loss}")?;
                 let exited = |exit: &ChildExit| exit.status.is_some_and(|it| it.code().is_some());
@@ -199,7 +189,6 @@ impl Error for StartError {
             StartError::Launch(source) => Some(source),
             StartError::Thread { source, .. } => Some(source),
             StartError::Accept(source) => Some(source),
-            StartError::Open { source, .. } => Some(&**source),
             StartError::Lost { loss, .. } => loss.source(),
             _ => None,
         }

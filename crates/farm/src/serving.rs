@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 use chunkcomm::codec::EncodeError;
-use chunkcomm::{AcceptError, OpenError, RecvError, SendError};
+use chunkcomm::{OpenError, RecvError, SendError};
 use chunkcomm_cluster::cluster::{End, PeerError};
 use chunkcomm_cluster::registry::Difference;
 use chunkcomm_cluster::{Cluster, Registry};
@@ -54,8 +54,6 @@ pub enum ServeError {
     Farmer(PeerError),
     /// The duplex to the farmer could not be opened.
     Open(OpenError),
-    /// The channel of the tasks could not be accepted.
-    Accept(AcceptError),
     /// A message could not be encoded.
     Encode(EncodeError),
     /// An answer could not be sent: the farmer is gone, or has closed or refused the duplex.
@@ -77,7 +75,6 @@ impl fmt::Display for ServeError {
         match self {
             ServeError::Farmer(error) => error.fmt(f),
             ServeError::Open(error) => error.fmt(f),
-            ServeError::Accept(error) => error.fmt(f),
             ServeError::Encode(error) => error.fmt(f),
             ServeError::Send(error) => error.fmt(f),
             ServeError::Recv(error) => error.fmt(f),
@@ -105,7 +102,6 @@ impl std::error::Error for ServeError {
         match self {
             ServeError::Farmer(error) => error.source(),
             ServeError::Open(error) => error.source(),
-            ServeError::Accept(error) => error.source(),
             ServeError::Encode(error) => error.source(),
             ServeError::Send(error) => error.source(),
             ServeError::Recv(error) => error.source(),
@@ -125,4 +121,4 @@ macro_rules! from {
     )+};
 }
 
-from!(Open(OpenError), Accept(AcceptError), Encode(EncodeError), Send(SendError), Recv(RecvError),);
+from!(Open(OpenError), Encode(EncodeError), Send(SendError), Recv(RecvError),);
