@@ -220,6 +220,7 @@ impl State {
                     let waiting = self.waiting.remove(&end).unwrap_or_default();
                     woken.extend(waiting.reader.into_iter().chain(waiting.writer));
                 }
+                Event::Computed(_) => {}
             }
         }
     }

@@ -3,15 +3,17 @@
 //! the same seed and the same calls are the same. Whole programs run on it, or the machines of
 //! sessions alone.
 //!
-//! Reading order: this file (hosts, connections, events), [`spec`] (properties of a link),
-//! [`wires`] (interfaces and wires), [`connection`] (the ends' buffers), [`calls`] (a host's calls
-//! on connections), [`flow`] (the travel of a frame), [`faults`]; beside them [`schedule`],
-//! [`trace`].
+//! Reading order: this file (wires, connections, events), [`hosts`] and [`cores`] (what hosts
+//! compute), [`spec`] (properties of a link), [`wires`] (interfaces and wires), [`connection`] (the
+//! ends' buffers), [`calls`] (a host's calls on connections), [`flow`] (the travel of a frame),
+//! [`faults`]; beside them [`schedule`], [`trace`].
 
 mod calls;
 mod connection;
+mod cores;
 mod faults;
 mod flow;
+mod hosts;
 mod schedule;
 mod spec;
 #[cfg(test)]
@@ -20,11 +22,13 @@ mod trace;
 mod wires;
 
 pub use chunkcomm_proto::random::Random;
+pub use hosts::{HostSpec, JobId};
 pub use spec::LinkSpec;
 pub use trace::{Arrival, Delivery};
 
 use chunkcomm_proto::Time;
 use connection::{Connection, End};
+use hosts::Host;
 use schedule::{Schedule, Step};
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -106,6 +110,8 @@ pub enum Event {
     /// The connection is broken: writes fail. Reads fail too, once they have returned the bytes
     /// that had arrived.
     Broken(EndId),
+    /// A job of [`Network::compute`] is done.
+    Computed(JobId),
 }
 
 /// Outcome of a read.
@@ -147,14 +153,6 @@ impl fmt::Display for NetworkError {
 chunkcomm_proto::debug_with_causes!(NetworkError);
 
 impl std::error::Error for NetworkError {}
-
-/// A host and whether it runs.
-#[derive(Debug)]
-struct Host {
-    name: String,
-    up: bool,
-    next_port: u16,
-}
 
 /// A network of hosts.
 ///
@@ -231,19 +229,6 @@ impl Network {
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
-    }
-
-    /// Adds a host, which reaches itself in 10 us.
-    ///
-    /// # Panics
-    ///
-    /// The name is another host's.
-    pub fn add_host(&mut self, name: &str) -> HostId {
-        assert!(self.host(name).is_none(), "there is a host {name} already");
-        let id = HostId(u32::try_from(self.hosts.len()).expect("fewer than 4 Gi hosts"));
-        self.hosts.push(Host { name: name.to_owned(), up: true, next_port: FIRST_CHOSEN_PORT });
-        self.wires.add_host(id);
-        id
     }
 
     /// Returns the host with this name.
@@ -371,6 +356,7 @@ impl Network {
             Step::Arrive(end, item) => self.handle_arrival(end, item),
             Step::Resume(end) => self.handle_resume(end),
             Step::Break(end) => self.handle_break(end),
+            Step::Cores(host) => self.handle_cores(host),
         }
     }
 

@@ -80,11 +80,12 @@ impl Network {
         }
     }
 
-    /// Stops the host without a word: its ends and listeners are gone, and peers hear nothing.
+    /// Stops the host without a word: its ends, listeners and jobs are gone, and peers hear nothing.
     pub fn crash(&mut self, now: Time, host: HostId) {
         self.advance(now);
         self.hosts[host.index()].up = false;
         self.listening.retain(|(at, _)| *at != host);
+        self.drop_jobs(host);
         for end in self.ends_at(host) {
             if let Some(this) = self.end_mut(end) {
                 this.vanish();

@@ -1,10 +1,10 @@
 //! The heap of steps to come.
 
-use super::EndId;
 use super::connection::Item;
+use super::{EndId, HostId};
 use chunkcomm_proto::Time;
 use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 /// A step that happens by itself.
 #[derive(Debug, Clone, Copy)]
@@ -19,13 +19,19 @@ pub(super) enum Step {
     Resume(EndId),
     /// A cut is noticed at an end.
     Break(EndId),
+    /// The host's alarm: a job is done.
+    Cores(HostId),
 }
 
 /// Steps in the order of their times; those of the same time, in the order in which they were made.
 /// So a run does not depend on how the heap is built.
+///
+/// A step of the heap happens. An alarm, of which a host has one, can be set anew or cleared.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     heap: BinaryHeap<Reverse<Scheduled>>,
+    alarms: BTreeSet<(Time, u64, HostId)>,
+    alarm_of: BTreeMap<HostId, (Time, u64)>,
     made: u64,
 }
 
@@ -42,12 +48,38 @@ impl Schedule {
         self.heap.push(Reverse(Scheduled { at, number: self.made, step }));
     }
 
+    /// Sets the host's alarm to `at`, or clears it.
+    pub(super) fn set_alarm(&mut self, host: HostId, at: Option<Time>) {
+        let before = self.alarm_of.get(&host).copied();
+        if before.map(|(before, _)| before) == at {
+            return;
+        }
+        if let Some((before, number)) = before {
+            self.alarms.remove(&(before, number, host));
+            self.alarm_of.remove(&host);
+        }
+        if let Some(at) = at {
+            self.made += 1;
+            self.alarms.insert((at, self.made, host));
+            self.alarm_of.insert(host, (at, self.made));
+        }
+    }
+
     pub(super) fn next_time(&self) -> Option<Time> {
-        self.heap.peek().map(|Reverse(next)| next.at)
+        let step = self.heap.peek().map(|Reverse(next)| next.at);
+        let alarm = self.alarms.first().map(|(at, ..)| *at);
+        step.into_iter().chain(alarm).min()
     }
 
     pub(super) fn pop(&mut self) -> Option<(Time, Step)> {
-        self.heap.pop().map(|Reverse(next)| (next.at, next.step))
+        let step = self.heap.peek().map(|Reverse(next)| (next.at, next.number));
+        match self.alarms.first() {
+            Some(&(at, number, host)) if step.is_none_or(|step| (at, number) < step) => {
+                self.set_alarm(host, None);
+                Some((at, Step::Cores(host)))
+            }
+            _ => self.heap.pop().map(|Reverse(next)| (next.at, next.step)),
+        }
     }
 
     /// Takes the next step that is not later than `now`.

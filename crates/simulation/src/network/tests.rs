@@ -1,4 +1,5 @@
 mod any_order;
+mod computing;
 mod going_wrong;
 
 use super::*;

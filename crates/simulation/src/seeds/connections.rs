@@ -75,6 +75,7 @@ impl World<'_> {
             It::Writable(end) => {
                 Event::Room { connection: end.connection(), side: usize::from(end.is_accepted()) }
             }
+            It::Computed(_) => unreachable!("the hosts of a seed compute nothing"),
         }
     }
 

@@ -1,0 +1,120 @@
+//! Hosts, and the jobs that they compute.
+
+use super::cores::{Cores, Work};
+use super::{Event, FIRST_CHOSEN_PORT, HostId, Network};
+use chunkcomm_proto::Time;
+use std::time::Duration;
+
+/// The properties of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostSpec {
+    /// Cores, 1 by default. Jobs share them: with more jobs than cores each has the same part.
+    pub cores: u32,
+    /// Speed of a core in thousandths of the reference machine's, 1000 by default.
+    pub speed_permille: u32,
+}
+
+impl Default for HostSpec {
+    /// One core of the reference machine.
+    fn default() -> HostSpec {
+        HostSpec { cores: 1, speed_permille: 1000 }
+    }
+}
+
+/// A computing job of a host. No number is given twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId {
+    host: HostId,
+    number: u64,
+}
+
+/// A host: whether it runs, and what it computes.
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) name: String,
+    pub(super) up: bool,
+    pub(super) next_port: u16,
+    cores: Cores<JobId>,
+    jobs_begun: u64,
+}
+
+/// Computing.
+impl Network {
+    /// Adds a host of one core, which reaches itself in 10 us.
+    ///
+    /// # Panics
+    ///
+    /// The name is another host's.
+    pub fn add_host(&mut self, name: &str) -> HostId {
+        self.add_host_of(name, HostSpec::default())
+    }
+
+    /// Adds a host of these properties, which reaches itself in 10 us.
+    ///
+    /// # Panics
+    ///
+    /// The name is another host's. The host has no core or more than 4096, or a speed of 0 or of
+    /// more than a thousand times the reference machine's.
+    pub fn add_host_of(&mut self, name: &str, spec: HostSpec) -> HostId {
+        assert!(self.host(name).is_none(), "there is a host {name} already");
+        let id = HostId(u32::try_from(self.hosts.len()).expect("fewer than 4 Gi hosts"));
+        self.hosts.push(Host {
+            name: name.to_owned(),
+            up: true,
+            next_port: FIRST_CHOSEN_PORT,
+            cores: Cores::new(spec.cores, spec.speed_permille),
+            jobs_begun: 0,
+        });
+        self.wires.add_host(id);
+        id
+    }
+
+    /// Begins a job on `host`: as much computing as one idle core of the reference machine does in
+    /// `work`. [`Computed`](Event::Computed) follows when it is done; nothing follows on a host
+    /// that does not run.
+    ///
+    /// `n` jobs of a host proceed side by side, on `c` cores each at `min(1, c / n)` of a core's
+    /// speed. A job ends at a whole nanosecond, rounded up.
+    pub fn compute(&mut self, now: Time, host: HostId, work: Duration) -> JobId {
+        self.advance(now);
+        let this = &mut self.hosts[host.index()];
+        let job = JobId { host, number: this.jobs_begun };
+        this.jobs_begun += 1;
+        if this.up {
+            let nanos = u64::try_from(work.as_nanos()).unwrap_or(u64::MAX);
+            this.cores.add(now, job, Work::of_nanos(nanos));
+            self.watch_cores(host);
+        }
+        job
+    }
+
+    /// Ends a job before it is done. Nothing happens when it is done already.
+    pub fn cancel(&mut self, now: Time, job: JobId) {
+        self.advance(now);
+        if self.hosts[job.host.index()].cores.remove(now, job) {
+            self.watch_cores(job.host);
+        }
+    }
+
+    /// Drops the jobs of a host that stops.
+    pub(super) fn drop_jobs(&mut self, host: HostId) {
+        let now = self.now;
+        self.hosts[host.index()].cores.clear(now);
+        self.watch_cores(host);
+    }
+
+    /// Handles the jobs that are done now.
+    pub(super) fn handle_cores(&mut self, host: HostId) {
+        let now = self.now;
+        while let Some(job) = self.hosts[host.index()].cores.take_done(now) {
+            self.tell(Event::Computed(job));
+        }
+        self.watch_cores(host);
+    }
+
+    /// Sets the host's alarm to the end of its next job.
+    fn watch_cores(&mut self, host: HostId) {
+        let next = self.hosts[host.index()].cores.next_time();
+        self.scheduled.set_alarm(host, next.filter(|at| *at < Time(u64::MAX)));
+    }
+}
