@@ -67,6 +67,18 @@ impl Address {
     }
 }
 
+impl Address {
+    /// Whether the address is one of a simulated network.
+    #[must_use]
+    pub fn is_simulated(&self) -> bool {
+        #[cfg(feature = "simulation")]
+        let is_simulated = matches!(self, Address::Simulated { .. });
+        #[cfg(not(feature = "simulation"))]
+        let is_simulated = false;
+        is_simulated
+    }
+}
+
 impl From<SocketAddr> for Address {
     /// Keeps the scope of a link-local IPv6 address, not the flow.
     fn from(address: SocketAddr) -> Self {

@@ -71,6 +71,7 @@
 //! | decide when packets leave | [`Policy`] |
 //! | see what goes on | [`stats`], [`FlushReason`], [`explain`], [`LinkEvents`], [`LinkEvent`] |
 //! | handle errors | [`SendError`], [`RecvError`] and their like, [`error`], [`with_causes`] |
+//! | run in a simulation unchanged | [`host`] |
 //! | write futures and helpers of your own | [`channel`], [`codec`] |
 //! | build another layer on nodes | [`layer`] |
 //!
@@ -106,6 +107,7 @@ mod credential;
 mod driver;
 pub mod error;
 pub mod explain;
+pub mod host;
 pub mod layer;
 mod log;
 mod node;

@@ -3,16 +3,19 @@
 //! The time comes from the `clock` that it is made with; no timer is used. A task above moves the
 //! network on ([`Lan::poll_move`]) when its next event is due.
 
-use crate::network::{EndId, Event, HostId, Network, NetworkError, Random};
+use crate::network::{EndId, Event, HostId, JobId, Network, NetworkError, Random};
 use crate::socket;
 use chunkcomm::Address;
+use chunkcomm::layer::BoxFuture;
 use chunkcomm::layer::Listener;
 use chunkcomm::layer::world::{Connecting, World};
 use chunkcomm_proto::Time;
 use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 /// Number that separates the entropy of a simulation from its network's chance.
 const ENTROPY: u64 = 0x656e_7472_6f70_7921;
@@ -34,6 +37,11 @@ pub(crate) struct State {
     dialling: BTreeMap<EndId, Dialling>,
     waiting: BTreeMap<EndId, Waiting>,
     listening: BTreeMap<(HostId, u16), Listening>,
+    computing: BTreeMap<JobId, Computing>,
+    /// The environment variables of the programs of each host.
+    pub(crate) variables: BTreeMap<HostId, Vec<(String, String)>>,
+    /// The work of a call of each function, by its name.
+    pub(crate) work: BTreeMap<String, Duration>,
     mover: Option<Waker>,
     /// Time at which the mover comes by itself.
     moves_at: Option<Time>,
@@ -57,6 +65,28 @@ struct Listening {
     waker: Option<Waker>,
 }
 
+#[derive(Debug, Default)]
+struct Computing {
+    waker: Option<Waker>,
+    done: bool,
+}
+
+/// A job on a host's cores. Dropped early, the rest of it is not done.
+struct Job {
+    lan: Arc<Lan>,
+    id: JobId,
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.lan.act(|state, now| {
+            if state.computing.remove(&self.id).is_some_and(|job| !job.done) {
+                state.network.cancel(now, self.id);
+            }
+        });
+    }
+}
+
 impl Lan {
     /// Makes a LAN of `network`, at the time that `clock` returns.
     pub(crate) fn new(network: Network, clock: fn() -> Time) -> Arc<Lan> {
@@ -66,6 +96,9 @@ impl Lan {
             dialling: BTreeMap::new(),
             waiting: BTreeMap::new(),
             listening: BTreeMap::new(),
+            computing: BTreeMap::new(),
+            variables: BTreeMap::new(),
+            work: BTreeMap::new(),
             mover: None,
             moves_at: None,
         };
@@ -176,6 +209,26 @@ impl Lan {
         });
     }
 
+    /// Occupies a core of `host` until `work` is done.
+    async fn compute(self: Arc<Self>, host: HostId, work: Duration) {
+        let id = self.act(|state, now| {
+            let id = state.network.compute(now, host, work);
+            state.computing.insert(id, Computing::default());
+            id
+        });
+        let job = Job { lan: self, id };
+        poll_fn(|context| {
+            job.lan.act(|state, _| match state.computing.get_mut(&id) {
+                Some(computing) if !computing.done => {
+                    note(&mut computing.waker, context);
+                    Poll::Pending
+                }
+                _ => Poll::Ready(()),
+            })
+        })
+        .await;
+    }
+
     pub(crate) fn leave(&self, end: EndId) {
         self.act(|state, now| {
             state.dialling.remove(&end);
@@ -220,7 +273,12 @@ impl State {
                     let waiting = self.waiting.remove(&end).unwrap_or_default();
                     woken.extend(waiting.reader.into_iter().chain(waiting.writer));
                 }
-                Event::Computed(_) => {}
+                Event::Computed(job) => {
+                    if let Some(computing) = self.computing.get_mut(&job) {
+                        computing.done = true;
+                        woken.extend(computing.waker.take());
+                    }
+                }
             }
         }
     }
@@ -279,6 +337,27 @@ impl World for Shared {
 
     fn listen(&self, host: &str, port: u16) -> io::Result<Box<dyn Listener>> {
         socket::listen(&self.0, host, port)
+    }
+
+    fn name_of(&self, host: u32) -> String {
+        self.0.with(|network, _| network.host_name(HostId::of_number(host)).to_owned())
+    }
+
+    fn cores(&self, host: u32) -> usize {
+        self.0.with(|network, _| network.cores(HostId::of_number(host)) as usize)
+    }
+
+    fn variables(&self, host: u32) -> Vec<(String, String)> {
+        let of_host = |state: &mut State, _| state.variables.get(&HostId::of_number(host)).cloned();
+        self.0.act(of_host).unwrap_or_default()
+    }
+
+    fn work_of(&self, function: &str) -> Option<Duration> {
+        self.0.act(|state, _| state.work.get(function).copied())
+    }
+
+    fn compute(&self, host: u32, work: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(Arc::clone(&self.0).compute(HostId::of_number(host), work))
     }
 
     fn fill_random(&self, bytes: &mut [u8]) {

@@ -13,6 +13,9 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinHandle;
 
+/// Port at which rank 0 of a launched cluster listens.
+const MANAGER_PORT: u16 = 17_700;
+
 /// Time of the model that [`run`] allows: one hour. A program in which nobody does anything any
 /// more reaches it at once.
 pub const RUN_LIMIT: Duration = Duration::from_secs(3600);
@@ -139,6 +142,53 @@ impl Simulation {
     {
         let simulation = self.clone();
         tokio::spawn(async move { simulation.on(host, future).await })
+    }
+
+    /// Runs `program` once on each host, as a launcher does: with the environment variables by which
+    /// `Cluster::join` of `chunkcomm-cluster` finds its rank and the others. The first host has
+    /// rank 0, which listens at port 17700. Returns the tasks by rank.
+    ///
+    /// # Panics
+    ///
+    /// There is no host.
+    pub fn launch<F>(
+        &self,
+        hosts: &[HostId],
+        mut program: impl FnMut(usize) -> F,
+    ) -> Vec<JoinHandle<F::Output>>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let manager = self.address(*hosts.first().expect("at least one host"), MANAGER_PORT);
+        let each = hosts.iter().enumerate().map(|(rank, &host)| {
+            let variables = [
+                ("CHUNKCOMM_RANK", rank.to_string()),
+                ("CHUNKCOMM_SIZE", hosts.len().to_string()),
+                ("CHUNKCOMM_MANAGER", manager.to_string()),
+            ];
+            self.set_variables(host, variables);
+            self.spawn_on(host, program(rank))
+        });
+        each.collect()
+    }
+
+    /// Sets the environment variables of the host's programs (`chunkcomm::host::variables`), in
+    /// the place of those that they had.
+    pub fn set_variables<N: Into<String>, V: Into<String>>(
+        &self,
+        host: HostId,
+        variables: impl IntoIterator<Item = (N, V)>,
+    ) {
+        let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into()));
+        let variables = variables.collect();
+        self.lan.act(|state, _| state.variables.insert(host, variables));
+    }
+
+    /// Sets the work of one call of the function with this name: the time that it takes on the
+    /// reference machine. A function without one takes no time, beside what it declares itself by
+    /// `chunkcomm::host::spend`.
+    pub fn set_work(&self, function: &str, work: Duration) {
+        self.lan.act(|state, _| state.work.insert(function.to_owned(), work));
     }
 
     /// Returns the address of `port` on `host`. A node that listens at port 0 gets a port that the

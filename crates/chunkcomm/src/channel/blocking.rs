@@ -16,7 +16,14 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
         loop {
             match future.as_mut().poll(&mut context) {
                 Poll::Ready(output) => return output,
-                Poll::Pending => std::thread::park(),
+                Poll::Pending => {
+                    #[cfg(feature = "simulation")]
+                    assert!(
+                        crate::transport::world::of_this_thread().is_none(),
+                        "a blocking call waits in a simulation, which it stops for ever"
+                    );
+                    std::thread::park();
+                }
             }
         }
     })

@@ -34,6 +34,7 @@ mod resting;
 pub(crate) mod ring;
 pub(crate) mod staging;
 pub(crate) mod taking;
+pub(crate) mod tasks;
 pub(crate) mod wakers;
 pub(crate) mod waking;
 pub(crate) mod writing;

@@ -5,6 +5,7 @@ use super::resume::{self, Dialler};
 use super::starting::Origin;
 use super::{Node, NodeShared, Peer};
 use crate::driver::mail::{Beginning, LinkShared};
+use crate::driver::tasks;
 use crate::driver::wakers::locked;
 use crate::driver::{clock, entropy};
 use crate::error::{ConnectError, HelloCause};
@@ -52,7 +53,7 @@ impl Node {
     ///
     /// ```
     /// # async fn example(node: chunkcomm::Node, address: chunkcomm::Address) {
-    /// let dialling = tokio::spawn(async move {
+    /// let dialling = tasks::spawn(async move {
     ///     node.connect_within(&address, std::time::Duration::MAX).await
     /// });
     /// // Something else; to stop it, `dialling.abort()`.
@@ -120,7 +121,7 @@ impl Node {
         // On the node's runtime, whose reactor the connection belongs to.
         let span = tracing::debug_span!("connect", node = self.name(), %address);
         let dialling = self.dialling(address, limit);
-        let task = self.shared.runtime.spawn(dialling.instrument(span));
+        let task = tasks::spawn_on(&self.shared.runtime, dialling.instrument(span));
         match task.await {
             Ok(dialled) => Some(dialled?.map(|link| self.peer(link))),
             Err(error) => match error.try_into_panic() {

@@ -2,6 +2,7 @@
 
 use super::Node;
 use crate::driver::clock;
+use crate::driver::tasks;
 use crate::driver::wakers::locked;
 use crate::explain::{Explanation, LinkReport};
 use std::io;
@@ -66,7 +67,7 @@ impl Node {
         let mut signals = tokio::signal::unix::signal(kind)?;
         drop(entered);
         let node = Arc::downgrade(&self.shared);
-        self.shared.runtime.spawn(async move {
+        tasks::spawn_on(&self.shared.runtime, async move {
             while signals.recv().await.is_some() {
                 let Some(shared) = node.upgrade() else { return };
                 eprint!("{}", Node { shared }.explain().await);

@@ -6,6 +6,7 @@ use super::slots::{Slot, Slots};
 use super::{NodeShared, resume};
 use crate::Address;
 use crate::driver::clock;
+use crate::driver::tasks;
 use crate::error::HelloCause;
 use crate::proto::causes::with_causes;
 use crate::transport::{Listener, Transport};
@@ -44,7 +45,7 @@ pub(super) async fn accept_loop(listener: Box<dyn Listener>, node: Weak<NodeShar
         let (own, admission) = (shared.own, shared.admission.at(&address));
         drop(shared);
         let node = node.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let welcomed = tokio::select! {
                 biased;
                 () = loss.happens() => Err(HelloCause::GaveWay),
@@ -180,7 +181,7 @@ mod tests {
         let told = Arc::new(Told::default());
         let below = memory::listen("failing").unwrap();
         let listener = Failing { below, told: Arc::clone(&told) };
-        let accepting = tokio::spawn(accept_loop(Box::new(listener), Arc::downgrade(&node.shared)));
+        let accepting = tasks::spawn(accept_loop(Box::new(listener), Arc::downgrade(&node.shared)));
         connects().await.unwrap();
         // All error numbers of Linux.
         for error in 1..=133 {

@@ -17,6 +17,7 @@ use crate::driver::keeping::{Returned, Stream};
 use crate::driver::logging::Logger;
 use crate::driver::mail::{Command, LinkShared};
 use crate::driver::staging::{Failure, Settling, TxEnd, TxShared};
+use crate::driver::tasks;
 use crate::error::{LinkCause, LinkError, LogCause, LogError, OpenError, RefusalReason};
 use crate::log::{Fsync, Identity, Log};
 use crate::proto::backoff::Backoff;
@@ -242,7 +243,7 @@ impl Node {
         let peer = self.peer(nowhere);
         let (name, warned) = (name.to_owned(), AtomicBool::new(false));
         let following = Following { redelivery, stream, name, kind, print, warned };
-        self.runtime().spawn(following.follow(Arc::downgrade(&self.shared)));
+        tasks::spawn_on(&self.runtime(), following.follow(Arc::downgrade(&self.shared)));
         Ok((end, peer))
     }
 }

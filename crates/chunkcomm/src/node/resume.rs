@@ -8,6 +8,7 @@ use crate::Address;
 use crate::driver::clock;
 use crate::driver::connection::{Dial, Redial};
 use crate::driver::mail::{Command, LinkShared};
+use crate::driver::tasks;
 use crate::error::HelloCause;
 use crate::proto::causes::with_causes;
 use crate::proto::hello::{Agreement, Hello};
@@ -126,7 +127,7 @@ impl Redial for Arc<Dialler> {
                 link.command(Command::DialFailed { attempt, why });
             }
         };
-        Dial(self.runtime.spawn(dialled).abort_handle())
+        Dial(tasks::spawn_on(&self.runtime, dialled).abort_handle())
     }
 }
 

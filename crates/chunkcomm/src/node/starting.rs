@@ -6,6 +6,7 @@ use crate::driver::clock;
 use crate::driver::connection::Redial;
 use crate::driver::link::{Driver, DriverSetup};
 use crate::driver::mail::{Beginning, LinkShared, PeerInfo};
+use crate::driver::tasks;
 use crate::driver::wakers::locked;
 use crate::proto::endpoint::AfterLoss;
 use crate::proto::hello::{Agreement, Hello};
@@ -114,7 +115,7 @@ impl NodeShared {
             one_thread: self.one_thread,
         });
         self.table.add_link(&shared);
-        self.runtime.spawn(driver);
+        tasks::spawn_on(&self.runtime, driver);
         shared
     }
 }

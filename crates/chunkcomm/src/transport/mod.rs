@@ -124,6 +124,12 @@ impl Home {
             Home {}
         }
     }
+
+    /// Returns the number of the simulated host.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn host(self) -> Option<u32> {
+        self.host
+    }
 }
 
 /// Connects to `address` from `home`. Where the system can ask the peer's for a sign of life, it

@@ -6,19 +6,38 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 thread_local! {
     /// The world of this thread.
     static CURRENT: RefCell<Option<Arc<dyn World>>> = const { RefCell::new(None) };
     /// The host whose program is being polled.
     static HOST: Cell<Option<u32>> = const { Cell::new(None) };
+    /// Work that was declared and has not been waited for.
+    static SPENT: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// A network and randomness in the place of the system's, for the nodes of a thread. Addresses in it
-/// have the form `sim:host/port`.
+/// Hosts, a network and randomness in the place of the system's, for the programs of a thread.
+/// Addresses in it have the form `sim:host/port`.
 pub trait World: Send + Sync {
     /// Returns the number of the host with this name.
     fn host(&self, name: &str) -> Option<u32>;
+
+    /// Returns the name of a host.
+    fn name_of(&self, host: u32) -> String;
+
+    /// Returns the number of a host's cores.
+    fn cores(&self, host: u32) -> usize;
+
+    /// Returns the environment variables of a host's programs.
+    fn variables(&self, host: u32) -> Vec<(String, String)>;
+
+    /// Returns the work of one call of the function with this name, if it is known.
+    fn work_of(&self, function: &str) -> Option<Duration>;
+
+    /// Occupies a core of a host until `work` is done: the time that it takes on the reference
+    /// machine. Dropped early, the rest is not done.
+    fn compute(&self, host: u32, work: Duration) -> BoxFuture<'static, ()>;
 
     /// Connects from a host to a port of another.
     fn connect(&self, from: u32, host: &str, port: u16) -> Connecting;
@@ -58,25 +77,53 @@ impl Drop for Entered {
         // The world may end other things when it is dropped.
         let before = CURRENT.with_borrow_mut(Option::take);
         HOST.set(None);
+        SPENT.set(Duration::ZERO);
         drop(before);
     }
 }
 
+/// Whether this thread has a world of its own.
+pub(crate) fn is_entered() -> bool {
+    CURRENT.with_borrow(Option::is_some)
+}
+
+/// Returns the world of this thread; `None` where it is the system's.
+pub(crate) fn of_this_thread() -> Option<Arc<dyn World>> {
+    CURRENT.with_borrow(Option::clone)
+}
+
 fn current() -> io::Result<Arc<dyn World>> {
     let none = || io::Error::new(io::ErrorKind::NotConnected, "no simulation runs on this thread");
-    CURRENT.with_borrow(Option::clone).ok_or_else(none)
+    of_this_thread().ok_or_else(none)
+}
+
+/// Adds `work` to that of the computation that runs on this thread.
+pub(crate) fn spend(work: Duration) {
+    SPENT.set(SPENT.get().saturating_add(work));
+}
+
+/// Returns the work that was declared since the last call.
+pub(crate) fn take_spent() -> Duration {
+    SPENT.take()
 }
 
 /// Runs `act` as a program of `host`: nodes built in it that listen nowhere dial from there.
 pub fn on_host<R>(host: u32, act: impl FnOnce() -> R) -> R {
-    let before = HOST.replace(Some(host));
-    let done = act();
-    HOST.set(before);
-    done
+    let _before = Before(HOST.replace(Some(host)));
+    act()
+}
+
+/// The host whose program was polled before, restored when this is dropped: also by a panic.
+struct Before(Option<u32>);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        HOST.set(self.0);
+    }
 }
 
 /// Returns the host whose program is being polled.
-pub(super) fn current_host() -> Option<u32> {
+pub(crate) fn current_host() -> Option<u32> {
     HOST.get()
 }
 

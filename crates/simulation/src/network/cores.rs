@@ -89,6 +89,11 @@ impl<J: Copy + Ord> Cores<J> {
         }
     }
 
+    /// Returns the number of cores.
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
     /// Begins a job that is not there yet.
     pub(super) fn add(&mut self, now: Time, job: J, work: Work) {
         self.settle(now);

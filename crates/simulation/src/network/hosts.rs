@@ -69,6 +69,12 @@ impl Network {
         id
     }
 
+    /// Returns the number of a host's cores.
+    #[must_use]
+    pub fn cores(&self, host: HostId) -> u32 {
+        self.hosts[host.index()].cores.count()
+    }
+
     /// Begins a job on `host`: as much computing as one idle core of the reference machine does in
     /// `work`. [`Computed`](Event::Computed) follows when it is done; nothing follows on a host
     /// that does not run.

@@ -17,6 +17,7 @@ use crate::credential::Credential;
 use crate::driver::buffers::Buffers;
 use crate::driver::cycles::node_of;
 use crate::driver::entropy;
+use crate::driver::tasks;
 use crate::driver::wakers::locked;
 use crate::error::NodeError;
 use crate::portable::portable_only;
@@ -72,7 +73,7 @@ impl NodeBuilder {
         let home = Home::of(&self.listen);
         let own = Handle::try_current().unwrap_or_else(|_| runtime.clone());
         let place = BuildPlace { own, runtime: runtime.clone(), one_thread, io_thread, home };
-        let task = runtime.spawn(self.building(place, admission));
+        let task = tasks::spawn_at(&runtime, home, self.building(place, admission));
         task.await.map_err(|_| NodeError::NoRuntime)?
     }
 
@@ -104,7 +105,7 @@ impl NodeBuilder {
         let addresses = listeners.iter().map(|listener| listener.address()).collect();
         let shared = Arc::new_cyclic(|node: &Weak<NodeShared>| {
             if let Some(spinner) = &spinner {
-                runtime.spawn(spin(Arc::downgrade(spinner)));
+                tasks::spawn_on(&runtime, spin(Arc::downgrade(spinner)));
             }
             let (weak, name) = (WeakNode(node.clone()), display_name(&hello));
             let layers = Layers::start(&self.layers, weak, name, runtime.clone(), &own);
@@ -114,8 +115,8 @@ impl NodeBuilder {
             let table = AcceptTable::new(Arc::clone(&layers), Arc::clone(&holds), warnings);
             let table = Arc::new(table);
             let speaks = speak_of_unaccepted(Arc::downgrade(&table), Arc::clone(&waits), holds);
-            let speaking = runtime.spawn(speaks).abort_handle();
-            let ending = runtime.spawn(until_the_runtime_ends(&table)).abort_handle();
+            let speaking = tasks::spawn_on(&runtime, speaks).abort_handle();
+            let ending = tasks::spawn_on(&runtime, until_the_runtime_ends(&table)).abort_handle();
             if let Some(thread) = &io_thread {
                 thread.watch(&table);
             }
@@ -140,7 +141,8 @@ impl NodeBuilder {
         });
         // Only now: a connection that comes earlier would find no node, as if the node were gone.
         let accepting = listeners.into_iter().map(|listener| {
-            shared.runtime.spawn(accept_loop(listener, Arc::downgrade(&shared))).abort_handle()
+            tasks::spawn_on(&shared.runtime, accept_loop(listener, Arc::downgrade(&shared)))
+                .abort_handle()
         });
         locked(&shared.tasks).extend(accepting);
         Ok(Node { shared })
