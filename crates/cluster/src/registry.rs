@@ -28,7 +28,7 @@ pub use error::CallError;
 pub use fingerprints::{Difference, FunctionFingerprint, TypeFingerprint};
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,6 +38,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::process::Entries;
+use chunkcomm::host;
 use chunkcomm_proto::codec::{decode, encode_into_vec};
 use chunkcomm_proto::describe::{Description, describe};
 
@@ -139,7 +140,7 @@ impl fmt::Debug for Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     entries: Vec<Entry>,
-    by_name: HashMap<Arc<str>, usize>,
+    by_name: BTreeMap<Arc<str>, usize>,
     pub(crate) processes: Entries,
 }
 
@@ -227,6 +228,7 @@ fn erased<I: DeserializeOwned + 'static, O: Serialize + 'static>(
 ) -> impl Fn(&[u8], &mut Vec<u8>) -> Result<(), CallError> + Send + Sync {
     move |input, output| {
         let before = output.len();
+        host::spend_call(&name);
         // The closure only reads its captures, and `output` is cut back below, so no half-done
         // state is visible after a panic.
         let ran = catch_unwind(AssertUnwindSafe(|| {

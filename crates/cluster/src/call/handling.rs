@@ -6,8 +6,8 @@ use crate::proto::call::serving::{Key, Start};
 use crate::proto::call::wire::Kind;
 use crate::registry::panic_message;
 use crate::sync::locked;
-use chunkcomm::SendError;
 use chunkcomm::layer::{RawSender, Staged, Waiting};
+use chunkcomm::{SendError, host};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::fmt;
@@ -129,7 +129,7 @@ impl<Req: Send + 'static, H: Handler<Req>> Shared<Req, H> {
     fn spawn(self: &Arc<Self>, key: Key, number: u64, mut stall: Stall<H::Running>, tx: RawSender) {
         // Made here: a task that is dropped before its first poll gives its turn away, too.
         let turn = Turn(Arc::clone(self));
-        let task = self.runtime.spawn(async move {
+        let task = host::spawn_on(&self.runtime, async move {
             let outcome = poll_fn(|context| stall.poll(context)).await;
             turn.answer(key, number, outcome, tx).await;
         });
@@ -144,7 +144,11 @@ impl<Req: Send + 'static, H: Handler<Req>> Shared<Req, H> {
         tx: RawSender,
     ) {
         let turn = Turn(Arc::clone(self));
-        let task = self.runtime.spawn(async move { turn.answer(key, number, outcome, tx).await });
+        let task =
+            host::spawn_on(
+                &self.runtime,
+                async move { turn.answer(key, number, outcome, tx).await },
+            );
         self.attach(key, number, task.abort_handle());
     }
 

@@ -8,7 +8,7 @@ use super::runtime_of;
 use super::service::duplex;
 use crate::sync::locked;
 use chunkcomm::layer::{Link, of, open_raw_duplex, share_last_woken};
-use chunkcomm::{ChannelOptions, LinkError, OpenError, Peer};
+use chunkcomm::{ChannelOptions, LinkError, OpenError, Peer, host};
 
 use serde::de::DeserializeOwned;
 use std::future::Future;
@@ -87,7 +87,7 @@ impl<Resp: DeserializeOwned + Send + 'static> Line<Resp> {
         }
         // Without the lock: on a runtime that is shutting down the task ends at once.
         let ending = Ending { line: Arc::downgrade(self), number, node: node.clone() };
-        let reading = runtime_of(&node).spawn(answers::read(ending, peer.clone(), rx));
+        let reading = host::spawn_on(&runtime_of(&node), answers::read(ending, peer.clone(), rx));
         share_last_woken();
         match &mut locked(&self.state).up {
             Some(up) if up.number == number => up.reading = Some(reading.abort_handle()),

@@ -9,8 +9,8 @@ use super::{fingerprint, runtime_of};
 use crate::proto::call::serving::Serving;
 use crate::proto::call::{CALLS_PREFIX, SERVICE_NAME_BYTES_MAX};
 use crate::sync::locked;
-use chunkcomm::Node;
 use chunkcomm::layer::{Expected, Fingerprint, clock, of, runtime, share_last_woken};
+use chunkcomm::{Node, host};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -149,7 +149,7 @@ where
     });
     let (stop, stopped) = watch::channel(false);
     let accepting = accept_all(Arc::clone(&shared), Arc::clone(&expected), stopped);
-    let accepting = shared.runtime.spawn(accepting);
+    let accepting = host::spawn_on(&shared.runtime, accepting);
     share_last_woken();
     let (node, served) = (node.clone(), shared);
     Ok(Service { name, node, served, stop, accepting, withdraw: None, expected: Some(expected) })
@@ -173,15 +173,16 @@ async fn accept_all<Req, H>(
     let mut stop = stopped.clone();
     loop {
         tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => break,
+            Some(_) = clients.join_next() => {}
             opened = expected.take() => {
                 // The node is closed.
                 let Ok(opened) = opened else { break };
                 last += 1;
-                let shared = Arc::clone(&shared);
-                clients.spawn(serve(shared, last, opened, Arc::clone(&expected), stopped.clone()));
+                let (shared, expected) = (Arc::clone(&shared), Arc::clone(&expected));
+                clients.spawn(host::here(serve(shared, last, opened, expected, stopped.clone())));
             }
-            Some(_) = clients.join_next() => {}
-            _ = stop.wait_for(|stop| *stop) => break,
         }
     }
     while clients.join_next().await.is_some() {}

@@ -4,7 +4,7 @@ use super::JoinError;
 use super::launch::{Environment, Launcher, Meet, Place, PlaceError, ssh};
 use crate::proto::cluster::Signature;
 use crate::registry::{FunctionFingerprint, Registry};
-use chunkcomm::{CREDENTIAL_FILE_VARIABLE, Credential, Node, NodeBuilder};
+use chunkcomm::{CREDENTIAL_FILE_VARIABLE, Credential, Node, NodeBuilder, host};
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -193,8 +193,7 @@ impl ClusterConfig {
 
     /// Returns the number of nodes of a process that starts copies of itself, this one included.
     pub(super) fn copies(&self) -> u32 {
-        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.nodes.unwrap_or_else(|| processors().max(COPIES_MIN) as u32)
+        self.nodes.unwrap_or_else(|| host::cores().max(COPIES_MIN) as u32)
     }
 
     /// Checks that the number of nodes asked for is the number that a launcher started.

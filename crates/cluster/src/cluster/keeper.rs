@@ -8,10 +8,10 @@ use crate::proto::cluster::manager::{Line, Manager, Phase};
 use crate::proto::cluster::membership::End;
 use crate::proto::cluster::{Down, Signature, Up};
 use chunkcomm::layer::{clock, entropy};
-use chunkcomm::{Address, Duplex, Node, Peer, Receiver, Sender};
+use chunkcomm::{Address, Duplex, Node, Peer, Receiver, Sender, host};
 use chunkcomm_proto::Time;
 use chunkcomm_proto::causes::with_causes;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +71,7 @@ struct Wire {
 struct Work {
     state: Arc<State>,
     manager: Manager,
-    wires: HashMap<Line, Wire>,
+    wires: BTreeMap<Line, Wire>,
     next_line: u64,
     events: mpsc::Sender<Event>,
     /// Tasks of readers and writers; they end with the keeper.
@@ -103,14 +103,14 @@ impl Keeper {
         let work = Work {
             state: Arc::clone(state),
             manager,
-            wires: HashMap::new(),
+            wires: BTreeMap::new(),
             next_line: 0,
             events,
             tasks: JoinSet::new(),
             children,
             progress,
         };
-        let task = tokio::spawn(work.run(happens, closes));
+        let task = host::spawn(work.run(happens, closes));
         Ok(Keeper { task, progress: seen, closing })
     }
 
@@ -215,7 +215,7 @@ async fn exit_of(children: &mut Option<Children>) -> ChildExit {
 
 impl Work {
     async fn run(mut self, mut happens: mpsc::Receiver<Event>, mut closes: watch::Receiver<bool>) {
-        self.tasks.spawn(accept(self.state.node.clone(), self.events.clone()));
+        self.tasks.spawn(host::here(accept(self.state.node.clone(), self.events.clone())));
         loop {
             let until = self.manager.poll_timeout();
             let rest = until.map(super::left).unwrap_or_default() + Duration::from_millis(1);
@@ -270,8 +270,8 @@ impl Work {
         }
         let (words, to_say) = mpsc::channel(WORDS_FOR_ONE_MAX);
         let (down, up) = duplex.split();
-        self.tasks.spawn(write(down, to_say));
-        self.tasks.spawn(read(line, up, self.events.clone()));
+        self.tasks.spawn(host::here(write(down, to_say)));
+        self.tasks.spawn(host::here(read(line, up, self.events.clone())));
         self.wires.insert(line, Wire { words: Some(words), peer });
         // Removes the tasks that have ended.
         while self.tasks.try_join_next().is_some() {}
@@ -287,17 +287,18 @@ impl Work {
         if peer.incarnation() == self.state.node.incarnation() {
             return;
         }
-        self.tasks.spawn(async move {
+        self.tasks.spawn(host::here(async move {
             let mut losses = 0;
             tokio::select! {
+                biased;
+                // The line reports that end.
+                _ = peer.closed() => {}
                 () = lines::deserted(&peer, &address, &mut losses) => {
                     let why = format!("nobody listens any more at {address}, where it was");
                     let _ = events.send(Event::Lost(line, why)).await;
                 }
-                // The line reports that end.
-                _ = peer.closed() => {}
             }
-        });
+        }));
     }
 
     /// Counts the end of a child. Children have the ranks behind this one's.

@@ -4,8 +4,8 @@ use super::lines;
 use crate::proto::cluster::membership::Membership;
 use crate::sync::locked;
 use chunkcomm::layer::links;
-use chunkcomm::{Address, CloseError, Node, Peer};
-use std::collections::HashMap;
+use chunkcomm::{Address, CloseError, Node, Peer, host};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -18,7 +18,7 @@ pub(super) struct State {
     /// Marked whenever the membership may have changed, or has words to send.
     pub(super) changed: watch::Sender<()>,
     /// Open links, by incarnation.
-    pub(super) peers: Mutex<HashMap<u128, Peer>>,
+    pub(super) peers: Mutex<BTreeMap<u128, Peer>>,
     /// Whether the last word with the manager was spoken.
     pub(super) over: watch::Sender<bool>,
 }
@@ -72,15 +72,16 @@ impl State {
         for link in links(&self.node) {
             let peer = link.peer(&self.node);
             let Some(address) = self.look(|it| address_here(it, &peer)) else { continue };
-            looking.spawn(async move {
+            looking.spawn(host::here(async move {
                 let mut losses = 0;
                 tokio::select! {
+                    biased;
+                    _ = peer.closed() => {}
                     () = lines::deserted(&peer, &address, &mut losses) => {
                         peer.declare_dead(format!("nobody listens any more at {address}, where it was"));
                     }
-                    _ = peer.closed() => {}
                 }
-            });
+            }));
         }
         self.node.close(deadline).await
     }

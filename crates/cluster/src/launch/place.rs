@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 
 use super::portable_only;
+use chunkcomm::layer::entropy;
 use chunkcomm::{Address, Credential};
 
 const PARENT: &str = "CHUNKCOMM_PARENT";
@@ -34,13 +35,13 @@ const STATUS_ORPHAN: i32 = 3;
 pub struct Token([u8; 16]);
 
 impl Token {
-    /// A fresh token from the system's random numbers.
+    /// A fresh token from the random numbers of the host.
     ///
     /// # Errors
     /// The system provides none.
     pub fn random() -> Result<Token, getrandom::Error> {
         let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes)?;
+        entropy::fill(&mut bytes)?;
         Ok(Token(bytes))
     }
 

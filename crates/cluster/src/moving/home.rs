@@ -3,7 +3,7 @@
 use crate::proto::custody::Fate;
 use crate::sync::locked;
 use chunkcomm::layer::{Opened, RawReceiver};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
@@ -24,7 +24,7 @@ pub(crate) fn number_of(name: &str) -> Option<u128> {
 /// Ends that were made here and are not connected yet, by number. The number is random: only a node
 /// that received it can connect.
 #[derive(Default)]
-pub(crate) struct Homes(Mutex<HashMap<u128, Arc<Slot>>>);
+pub(crate) struct Homes(Mutex<BTreeMap<u128, Arc<Slot>>>);
 
 /// Place where an end waits for its channel.
 pub(crate) struct Slot {

@@ -5,7 +5,7 @@ use super::Moving;
 use crate::process::words::ProcessWord;
 use crate::proto::custody::Word;
 use chunkcomm::layer::{Link, Next, Opened, RawReceiver, WordSender, share_last_woken};
-use chunkcomm::{LinkError, SendError, with_causes};
+use chunkcomm::{LinkError, SendError, host, with_causes};
 use chunkcomm_proto::codec;
 use serde::{Deserialize, Serialize};
 use std::future::poll_fn;
@@ -123,7 +123,7 @@ impl Line {
             }
         };
         if let Some(runtime) = runtime {
-            runtime.spawn(task);
+            host::spawn_on(&runtime, task);
             share_last_woken();
         }
         line
@@ -149,7 +149,7 @@ impl Line {
         self.heard.store(true, Ordering::Release);
         let (line, weak) = (Arc::clone(self), Arc::downgrade(moving));
         let mut words = opened.into_receiver();
-        moving.runtime.spawn(async move {
+        host::spawn_on(&moving.runtime, async move {
             while let Some(word) = next_word(&mut words).await {
                 line.wait_for_fewer().await;
                 let Some(moving) = weak.upgrade() else { return };
@@ -284,8 +284,9 @@ async fn speak_on(
         line.waiting.fewer.notify_waiters();
         sender.urgent();
         next = tokio::select! {
-            word = to_say.recv() => word,
+            biased;
             error = sender.failed() => return error,
+            word = to_say.recv() => word,
         };
         if next.is_none() {
             return SendError::Closed;

@@ -23,7 +23,7 @@ use crate::proto::custody::{Custody, Event, Fate, Origin, Word};
 use crate::report::MovingReport;
 use crate::sync::locked;
 use chunkcomm::layer::{Link, Opened, RawSender, Site, Watch, WeakNode, share_last_woken};
-use chunkcomm::{LinkError, Node};
+use chunkcomm::{LinkError, Node, host};
 use chunkcomm_proto::causes::with_causes;
 use home::Homes;
 use line::{Line, Unanswered, WORDS_CHANNEL};
@@ -132,7 +132,7 @@ impl Moving {
         carriers.there.push((number, channel.clone()));
         drop(carriers);
         let moving = Arc::downgrade(self);
-        self.runtime.spawn(async move {
+        host::spawn_on(&self.runtime, async move {
             let lost = channel.over().await;
             let Some(moving) = moving.upgrade() else { return };
             locked(&moving.carriers).there.retain(|(it, _)| *it != number);
@@ -185,7 +185,7 @@ impl Moving {
     pub(crate) fn connected(self: &Arc<Self>, origin: Origin, channel: Watch) {
         let moving = Arc::downgrade(self);
         let name = self.name.clone();
-        self.runtime.spawn(async move {
+        host::spawn_on(&self.runtime, async move {
             let reached = channel.reached().await;
             let Some(moving) = moving.upgrade() else { return };
             let fate = if reached {

@@ -8,9 +8,9 @@ use crate::moving::{LineWord, Moving, Saying};
 use crate::proto::custody::{Fate, Origin, cut};
 use crate::registry::Registry;
 use crate::sync::locked;
-use chunkcomm::LinkError;
 use chunkcomm::layer::arriving_by;
-use std::collections::HashMap;
+use chunkcomm::{LinkError, host};
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -31,7 +31,7 @@ pub(crate) struct Processes {
     /// Whether they begin only when the node is a member of its cluster.
     of_cluster: bool,
     asked: Mutex<Asked>,
-    hosted: Mutex<HashMap<Key, Hosted>>,
+    hosted: Mutex<BTreeMap<Key, Hosted>>,
 }
 
 /// Key of a process that runs here: its creator's line and number.
@@ -42,7 +42,7 @@ struct Asked {
     last: u64,
     /// The last chosen rank.
     turn: u32,
-    waiting: HashMap<u64, (u64, oneshot::Sender<Outcome>)>,
+    waiting: BTreeMap<u64, (u64, oneshot::Sender<Outcome>)>,
 }
 
 struct Hosted {
@@ -217,7 +217,7 @@ fn begin(moving: &Arc<Moving>, line: &Saying, mut create: Create) {
     };
     let creator = line.link.peer(&node);
     let context = ProcessContext { node, creator, stopped };
-    moving.processes.runtime.spawn(run(entry, context, create, report));
+    host::spawn_on(&moving.processes.runtime, run(entry, context, create, report));
 }
 
 async fn run(entry: Entry, context: ProcessContext, create: Create, mut report: Report) {

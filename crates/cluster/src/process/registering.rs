@@ -5,6 +5,7 @@ use super::error::Failure;
 use super::panics::{Panicked, catch};
 use super::words::End;
 use crate::registry::{FunctionFingerprint, Registry, TypeFingerprint, describe_for};
+use chunkcomm::host;
 use chunkcomm_proto::codec::{DecodeError, decode};
 use chunkcomm_proto::describe::Description;
 use serde::Serialize;
@@ -139,9 +140,8 @@ impl Registry {
         self.add_process(name, move |context, input: I| {
             let function = Arc::clone(&function);
             Box::pin(async move {
-                let work =
-                    tokio::task::spawn_blocking(move || end_of(catch(|| function(context, input))));
-                work.await.unwrap_or(End::Stopped)
+                let work = move || end_of(catch(|| function(context, input)));
+                host::compute(std::time::Duration::ZERO, work).await
             })
         })
     }

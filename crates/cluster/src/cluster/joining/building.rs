@@ -5,12 +5,15 @@ use crate::cluster::launch::{Launcher, PORTS_DEFAULT};
 use crate::cluster::layer::ClusterLayer;
 use crate::moving::MovingLayer;
 use chunkcomm::layer::{given_name, set_versions, settings};
-use chunkcomm::{Address, Credential, Node, NodeBuilder, NodeError};
+use chunkcomm::{Address, Credential, Node, NodeBuilder, NodeError, host};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 /// The kernel's name of this machine.
 pub(super) fn hostname() -> String {
+    if let Some(name) = host::virtual_name() {
+        return name;
+    }
     let told = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let told = told.or_else(|| std::env::var("HOSTNAME").ok());
     let name = told.as_deref().map(str::trim).filter(|name| !name.is_empty());
@@ -90,7 +93,7 @@ impl Joining {
         if given_name(&builder).is_none() {
             builder = match self.place.rank() {
                 Some(rank) => builder.name(format!("rank-{rank}")),
-                None => builder.name(format!("node-{}", std::process::id())),
+                None => builder.name(format!("node-{}", host::process_id())),
             };
         }
         if let Some(cluster) = self.place.cluster() {

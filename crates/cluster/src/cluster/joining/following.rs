@@ -6,7 +6,7 @@ use crate::cluster::launch::{Launcher, Meeting, Pmi, private_folder};
 use crate::cluster::member::Way;
 use crate::cluster::{Cluster, Refusal, left};
 use chunkcomm::layer::{clock, entropy};
-use chunkcomm::{Address, Credential, Peer};
+use chunkcomm::{Address, Credential, Peer, host};
 use chunkcomm_proto::backoff::Backoff;
 use chunkcomm_proto::causes::with_causes;
 use std::io;
@@ -37,9 +37,8 @@ impl Joining {
         self.follow(|| Some(meeting.clone())).await
     }
 
-    pub(super) async fn follow_at(self, host: &str, ports: &[u16]) -> Result<Cluster, JoinError> {
-        let at = |port: &u16| Address::Tcp { host: host.to_owned(), port: *port };
-        let meeting = Meeting { credential: None, addresses: ports.iter().map(at).collect() };
+    pub(super) async fn follow_at(self, addresses: Vec<Address>) -> Result<Cluster, JoinError> {
+        let meeting = Meeting { credential: None, addresses };
         self.follow(|| Some(meeting.clone())).await
     }
 
@@ -106,7 +105,7 @@ impl Joining {
     /// Dials rank 0 until it answers or the time is over. `find` returns its address, as far as
     /// known now.
     async fn follow(self, find: impl Fn() -> Option<Meeting>) -> Result<Cluster, JoinError> {
-        let mut backoff = Backoff::new(u64::from(std::process::id()));
+        let mut backoff = Backoff::new(u64::from(host::process_id()));
         loop {
             let attempt = match find() {
                 Some(meeting) => self.attempt(&meeting).await,
@@ -201,7 +200,10 @@ impl Joining {
                 let there = found.next().ok_or(io::ErrorKind::NotFound)?;
                 Ok(at(&source_address(there)?.to_string()))
             }
-            _ => Err(io::ErrorKind::Unsupported.into()),
+            _ => match host::virtual_address(0) {
+                Some(own) => Ok(vec![own]),
+                None => Err(io::ErrorKind::Unsupported.into()),
+            },
         }
     }
 }
@@ -210,6 +212,6 @@ impl Joining {
 fn socket_beside(manager: &Path) -> io::Result<std::path::PathBuf> {
     let mut random = [0; 4];
     entropy::fill(&mut random).map_err(io::Error::other)?;
-    let name = format!("{}-{:08x}", std::process::id(), u32::from_le_bytes(random));
+    let name = format!("{}-{:08x}", host::process_id(), u32::from_le_bytes(random));
     Ok(manager.with_file_name(name))
 }

@@ -63,11 +63,18 @@ impl Joining {
         launcher.spawn(size as usize - 1).map_err(JoinError::Launch)
     }
 
-    /// Leads at a host and port that the others know.
-    pub(super) async fn lead_at(self, host: &str, ports: Vec<u16>) -> Result<Cluster, JoinError> {
-        let candidates: Vec<Address> =
-            ports.into_iter().map(|port| listen_for(host, port)).collect();
-        let built = self.build(&candidates, None, Some(host)).await?;
+    /// Leads at the first free one of these addresses, which the others know.
+    pub(super) async fn lead_at(self, addresses: Vec<Address>) -> Result<Cluster, JoinError> {
+        let host = match &addresses[..] {
+            [Address::Tcp { host, .. }, ..] => Some(host.clone()),
+            _ => None,
+        };
+        let candidates = addresses.into_iter().map(|address| match address {
+            Address::Tcp { host, port } => listen_for(&host, port),
+            other => other,
+        });
+        let candidates: Vec<Address> = candidates.collect();
+        let built = self.build(&candidates, None, host.as_deref()).await?;
         let listening = Listening { built, fresh: None, removed: Leftovers::new() };
         self.lead(listening, None).await?.finish().await
     }

@@ -11,8 +11,7 @@ impl Environment {
     /// The variables of this process. Bytes that are not UTF-8 are replaced.
     #[must_use]
     pub fn of_this_process() -> Environment {
-        let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
-        Environment(std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect())
+        Environment(chunkcomm::host::variables().into_iter().collect())
     }
 
     /// The value of this variable.

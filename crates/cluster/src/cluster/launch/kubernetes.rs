@@ -23,7 +23,7 @@ pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
     look.host(SERVICE, &service)?;
     let name = |index: u32| format!("{job}-{index}.{service}");
     let ports = look.ports_from(0)?;
-    let meet = of_the_manager.unwrap_or(Meet::At { host: name(0), ports: vec![ports[0]] });
+    let meet = of_the_manager.unwrap_or_else(|| Meet::at(&name(0), [ports[0]]));
     let place = Place { host: Some(name(rank)), ..Place::new(Launcher::Kubernetes, meet) };
     Ok(Some(place.of(rank, size)))
 }

@@ -107,9 +107,8 @@ impl Look<'_> {
         const NAME: &str = "CHUNKCOMM_MANAGER";
         let Some(text) = self.text(NAME) else { return Ok(None) };
         match text.parse() {
-            Ok(Address::Tcp { host, port }) if port > 0 => {
-                Ok(Some(Meet::At { host, ports: vec![port] }))
-            }
+            Ok(Address::Tcp { host, port }) if port > 0 => Ok(Some(Meet::at(&host, [port]))),
+            Ok(address) if address.is_simulated() => Ok(Some(Meet::At(vec![address]))),
             Ok(_) => Err(self.wrong(NAME, "host:port is needed, with a port from 1 on")),
             Err(error) => Err(self.wrong(NAME, format!("{error}"))),
         }

@@ -93,8 +93,8 @@ pub(crate) enum Meet {
     Start,
     /// At this address of the process that started this one.
     Parent(Address),
-    /// Rank 0 listens at this host, at the first free one of these ports; others try them in turn.
-    At { host: String, ports: Vec<u16> },
+    /// Rank 0 listens at the first free one of these addresses; others try them in turn.
+    At(Vec<Address>),
     /// By the key-value space of a PMI-1 launcher.
     Pmi(PmiWay),
     /// By a file of this name in a folder of this user.
@@ -274,6 +274,14 @@ impl Place {
     }
 }
 
+impl Meet {
+    /// At these ports of a host.
+    fn at(host: &str, ports: impl IntoIterator<Item = u16>) -> Meet {
+        let at = |port| Address::Tcp { host: host.to_owned(), port };
+        Meet::At(ports.into_iter().map(at).collect())
+    }
+}
+
 impl fmt::Display for Meet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -281,9 +289,10 @@ impl fmt::Display for Meet {
             Meet::Parent(address) => {
                 write!(f, "at {address}, of the process that started this one")
             }
-            Meet::At { host, ports } => match &ports[..] {
-                [port] => write!(f, "at {host}, port {port}"),
-                ports => write!(f, "at {host}, from port {} on", ports[0]),
+            Meet::At(addresses) => match &addresses[..] {
+                [Address::Tcp { host, port }] => write!(f, "at {host}, port {port}"),
+                [Address::Tcp { host, port }, ..] => write!(f, "at {host}, from port {port} on"),
+                addresses => write!(f, "at {}", addresses[0]),
             },
             Meet::Pmi(PmiWay::Fd(fd)) => {
                 write!(f, "in the launcher's key-value space, through descriptor {fd}")

@@ -49,7 +49,7 @@ pub(super) fn place(look: &mut Look<'_>) -> Result<Option<Place>, PlaceError> {
         None if one_machine => Meet::File(format!("slurm-{job}.{step}")),
         None => {
             let seed = u64::from(job) * 31 + u64::from(step);
-            Meet::At { host: hosts[0].clone(), ports: look.ports_from(seed)? }
+            Meet::at(&hosts[0], look.ports_from(seed)?)
         }
     };
     let cluster = Some(format!("slurm-{job}.{step}"));

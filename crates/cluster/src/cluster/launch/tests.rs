@@ -36,7 +36,8 @@ const COPY: [(&str, &str); 3] =
     [("CHUNKCOMM_PARENT", "unix:/x/manager"), ("CHUNKCOMM_SIZE", "3"), ("CHUNKCOMM_INDEX", "1")];
 
 fn at(host: &str, ports: impl Into<Vec<u16>>) -> Meet {
-    Meet::At { host: host.to_owned(), ports: ports.into() }
+    let at = |port| Address::Tcp { host: host.to_owned(), port };
+    Meet::At(ports.into().into_iter().map(at).collect())
 }
 
 #[test]
