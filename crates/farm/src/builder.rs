@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use chunkcomm::{Address, Node, Policy};
+use chunkcomm::{Address, Node, Policy, host};
 use chunkcomm_cluster::launch::Launcher;
 use chunkcomm_cluster::{Cluster, Registry};
 
@@ -236,9 +236,14 @@ impl FarmBuilder {
         Ok(Farm::new(node, registry, crew, links, self.prefetch, self.grain))
     }
 
+    /// Returns the kind of the workers. A simulation has no processes: all are tasks of a host.
+    fn kind(&self) -> WorkersAs {
+        if host::is_virtual() { WorkersAs::Thread } else { self.workers_as }
+    }
+
     /// Returns the address at which workers other than the farmer's own must report.
     fn address(&self) -> Address {
-        match (&self.listen, self.workers_as) {
+        match (&self.listen, self.kind()) {
             (Some(address), _) => address.clone(),
             (None, WorkersAs::Process) => Address::Tcp { host: "127.0.0.1".into(), port: 0 },
             (None, WorkersAs::Thread) => memory_address(),
@@ -281,12 +286,10 @@ impl FarmBuilder {
     }
 
     fn sizes(&self) -> Result<Sizes, StartError> {
-        let count = self.workers.unwrap_or_else(|| {
-            std::thread::available_parallelism().map_or(1, usize::from).min(WORKER_COUNT_MAX)
-        });
+        let count = self.workers.unwrap_or_else(|| host::cores().min(WORKER_COUNT_MAX));
         allowed("workers", count as u64, WORKERS, (1..=WORKER_COUNT_MAX).contains(&count))?;
         let own = usize::from(self.model == Model::A);
-        Ok(match self.workers_as {
+        Ok(match self.kind() {
             WorkersAs::Thread => Sizes { own, threads: count - own, processes: 0 },
             WorkersAs::Process => Sizes { own, threads: 0, processes: count - own },
         })

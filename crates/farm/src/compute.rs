@@ -4,8 +4,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use chunkcomm::host::{self, Instant};
 use chunkcomm::with_causes;
 use chunkcomm_cluster::registry::Entry;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -42,6 +43,20 @@ pub(crate) fn run_tasks(
     Instant::now()
 }
 
+/// In a simulation, occupies a core for the work that the tasks of an answer declared. Returns the
+/// end of the tasks, and writes their time into the answer.
+pub(crate) async fn settle(started: Instant, ended: Instant, answer: &mut [u8]) -> Instant {
+    if !host::is_virtual() {
+        return ended;
+    }
+    host::settle().await;
+    let ended = Instant::now();
+    if wire::is_done(answer) {
+        wire::finish_answer(answer, nanos(ended - started));
+    }
+    ended
+}
+
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -57,24 +72,36 @@ pub(crate) struct Computed {
 /// A number that no run has: with it the thread skips all assignments it still holds.
 const NO_RUN: u64 = u64::MAX;
 
-/// A thread that computes. When this is dropped, the thread ends after its current
-/// task; nobody waits for that.
+/// A thread that computes; in a simulation, a task that occupies a core. When this is dropped, the
+/// thread ends after its current task; nobody waits for that.
 pub(crate) struct ComputeThread {
-    orders: mpsc::Sender<Vec<u8>>,
+    orders: Orders,
     done: UnboundedReceiver<Computed>,
     current_run: Arc<AtomicU64>,
+}
+
+enum Orders {
+    Thread(mpsc::Sender<Vec<u8>>),
+    Virtual(UnboundedSender<Vec<u8>>),
 }
 
 impl ComputeThread {
     /// Starts the thread; an assignment names its function by the index in `entries`.
     pub(crate) fn start(entries: Vec<Entry>) -> std::io::Result<ComputeThread> {
-        let (orders, ordered) = mpsc::channel();
         let (finished, done) = unbounded_channel();
         let current_run = Arc::new(AtomicU64::new(NO_RUN));
-        let seen_run = Arc::clone(&current_run);
-        thread::Builder::new()
-            .name("farm-compute".into())
-            .spawn(move || compute(&entries, &ordered, &finished, &seen_run))?;
+        let bench = Bench { entries, finished, current_run: Arc::clone(&current_run) };
+        let orders = if host::is_virtual() {
+            let (orders, ordered) = unbounded_channel();
+            host::spawn(compute_virtually(bench, ordered));
+            Orders::Virtual(orders)
+        } else {
+            let (orders, ordered) = mpsc::channel();
+            thread::Builder::new()
+                .name("farm-compute".into())
+                .spawn(move || compute(&bench, &ordered))?;
+            Orders::Thread(orders)
+        };
         Ok(ComputeThread { orders, done, current_run })
     }
 
@@ -82,9 +109,13 @@ impl ComputeThread {
     /// runs that it has not begun, without an answer.
     pub(crate) fn hand_over(&mut self, run: u32, assignment: Vec<u8>) {
         self.current_run.store(run.into(), Ordering::Relaxed);
+        let sent = match &self.orders {
+            Orders::Thread(orders) => orders.send(assignment).is_ok(),
+            Orders::Virtual(orders) => orders.send(assignment).is_ok(),
+        };
         // The thread ends only when this end is dropped: it catches panics of the
         // functions and has none itself.
-        self.orders.send(assignment).expect("the compute thread is there");
+        assert!(sent, "the compute thread is there");
     }
 
     /// Waits for the next answered assignment.
@@ -106,23 +137,44 @@ impl Drop for ComputeThread {
     }
 }
 
-fn compute(
-    entries: &[Entry],
-    orders: &mpsc::Receiver<Vec<u8>>,
-    finished: &UnboundedSender<Computed>,
-    current_run: &AtomicU64,
-) {
-    while let Ok(bytes) = orders.recv() {
+/// The functions of a compute thread and the way of its answers.
+struct Bench {
+    entries: Vec<Entry>,
+    finished: UnboundedSender<Computed>,
+    current_run: Arc<AtomicU64>,
+}
+
+impl Bench {
+    /// Runs an assignment; returns its answer, and the time of its beginning. `None` for one of an
+    /// earlier run.
+    fn run(&self, bytes: &[u8]) -> Option<(Computed, Instant)> {
         // The I/O loop has read the assignment before it handed it over.
-        let assignment = wire::read_assignment(&bytes).expect("an assignment was read once");
-        if current_run.load(Ordering::Relaxed) != u64::from(assignment.run) {
-            continue;
+        let assignment = wire::read_assignment(bytes).expect("an assignment was read once");
+        if self.current_run.load(Ordering::Relaxed) != u64::from(assignment.run) {
+            return None;
         }
         let (function, count) = (assignment.function, assignment.count);
         let (mut answer, started) = (Vec::with_capacity(bytes.len()), Instant::now());
-        let busy =
-            run_tasks(&entries[function as usize], assignment, started, &mut answer) - started;
-        if finished.send(Computed { answer, function, count, busy }).is_err() {
+        let entry = &self.entries[function as usize];
+        let busy = run_tasks(entry, assignment, started, &mut answer) - started;
+        Some((Computed { answer, function, count, busy }, started))
+    }
+}
+
+fn compute(bench: &Bench, orders: &mpsc::Receiver<Vec<u8>>) {
+    while let Ok(bytes) = orders.recv() {
+        let Some((computed, _)) = bench.run(&bytes) else { continue };
+        if bench.finished.send(computed).is_err() {
+            return;
+        }
+    }
+}
+
+async fn compute_virtually(bench: Bench, mut orders: UnboundedReceiver<Vec<u8>>) {
+    while let Some(bytes) = orders.recv().await {
+        let Some((mut computed, started)) = bench.run(&bytes) else { continue };
+        computed.busy = settle(started, started, &mut computed.answer).await - started;
+        if bench.finished.send(computed).is_err() {
             return;
         }
     }
@@ -186,7 +238,8 @@ mod tests {
         let mut thread = ComputeThread::start(entries()).unwrap();
         // An assignment of run 1 not begun when run 2 begins: sent without `hand_over`.
         thread.current_run.store(2, Ordering::Relaxed);
-        thread.orders.send(assignment(1, 0, &[1])).unwrap();
+        let Orders::Thread(orders) = &thread.orders else { panic!("a real thread") };
+        orders.send(assignment(1, 0, &[1])).unwrap();
         thread.hand_over(2, assignment(2, 9, &[1]));
         match wire::read_answer(&thread.computed().await.answer).unwrap() {
             Answer::Done { run: 2, first: 9, .. } => {}

@@ -1,12 +1,12 @@
 //! The workers as processes, threads and nodes of a cluster: their names, and how
 //! they ended.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread;
 
-use chunkcomm::Peer;
+use chunkcomm::{Peer, host};
 use chunkcomm_cluster::cluster::Change;
 use chunkcomm_cluster::launch::{ChildExit, Children, Launcher, Token};
 use chunkcomm_cluster::{Cluster, Registry};
@@ -17,7 +17,7 @@ use crate::error::{Loss, StartError};
 use crate::name::WorkerName;
 use crate::proto::wire::Hello;
 use crate::settings::NodeSettings;
-use crate::worker::{FIRST_INDEX, Farmer, Post, work_blocking};
+use crate::worker::{FIRST_INDEX, Farmer, Post, Stopped, work, work_blocking};
 
 /// All workers of a farm: first the threads, then the processes, then the nodes of a
 /// cluster. Dropping it kills and reaps the processes. A thread, and a node's service,
@@ -33,7 +33,7 @@ pub(crate) struct Crew {
     processes: Option<Children>,
     /// The end of each worker that has ended, by index; for a node usually its death.
     ended: BTreeMap<usize, Loss>,
-    /// The task that reports the deaths of nodes.
+    /// The task that reports the deaths of nodes, and the workers of a simulation.
     watch: JoinSet<()>,
     /// The cluster, kept alive as long as its nodes work here.
     _cluster: Option<Cluster>,
@@ -60,7 +60,7 @@ impl Crew {
         })
     }
 
-    /// Starts a worker thread.
+    /// Starts a worker thread; in a simulation, a task of the farmer's host.
     pub(crate) fn hire_thread(
         &mut self,
         farmer: Farmer,
@@ -71,17 +71,19 @@ impl Crew {
         let worker = WorkerName::thread(index);
         let post = Post { farmer, index, token: self.token, settings, explains: false };
         let (registry, end) = (Arc::clone(registry), self.tells.clone());
-        thread::Builder::new()
-            .name(format!("farm-worker-{index}"))
-            .spawn(move || {
-                let told = match work_blocking(&post, &registry) {
-                    Ok(()) => String::new(),
-                    Err(stopped) => stopped.to_string(),
-                };
-                // A failed send means that the farm is gone, which is no matter.
-                let _ = end.send((index, Loss::Ended(told)));
-            })
-            .map_err(|source| StartError::Thread { worker: worker.clone(), source })?;
+        let ended = move |worked: Result<(), Stopped>| {
+            let told = worked.err().map_or_else(String::new, |stopped| stopped.to_string());
+            // A failed send means that the farm is gone, which is no matter.
+            let _ = end.send((index, Loss::Ended(told)));
+        };
+        if host::is_virtual() {
+            self.watch.spawn(host::here(async move { ended(work(&post, &registry).await) }));
+        } else {
+            thread::Builder::new()
+                .name(format!("farm-worker-{index}"))
+                .spawn(move || ended(work_blocking(&post, &registry)))
+                .map_err(|source| StartError::Thread { worker: worker.clone(), source })?;
+        }
         self.names.push(worker);
         Ok(())
     }
@@ -137,7 +139,7 @@ impl Crew {
     pub(crate) fn hire_members(&mut self, cluster: &Cluster) {
         // Subscribed before the members are read, so that no death falls between the two.
         let mut changes = cluster.changes();
-        let mut indices = HashMap::new();
+        let mut indices = BTreeMap::new();
         for member in cluster.members() {
             if member.id != cluster.id() {
                 let index = self.names.len();
@@ -146,7 +148,7 @@ impl Crew {
             }
         }
         let tells = self.tells.clone();
-        self.watch.spawn(async move {
+        self.watch.spawn(host::here(async move {
             while let Some(change) = changes.next().await {
                 if let Change::Died(death) = change
                     && let Some(&index) = indices.get(&death.id)
@@ -155,7 +157,7 @@ impl Crew {
                     let _ = tells.send((index, Loss::Died(death)));
                 }
             }
-        });
+        }));
         self._cluster = Some(cluster.clone());
     }
 

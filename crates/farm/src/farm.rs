@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chunkcomm::Node;
+use chunkcomm::host::{Instant, timeout_at};
 use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::registry::Function;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, timeout_at};
 
 use crate::builder::FarmBuilder;
 use crate::crew::Crew;

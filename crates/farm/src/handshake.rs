@@ -2,15 +2,15 @@
 //! functions, and measures how far away it is.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use chunkcomm::codec::{decode, encode_into_vec};
+use chunkcomm::host::{Instant, here, timeout};
 use chunkcomm::{AcceptError, BytesDuplex, Node, Peer};
 use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::registry::Difference;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::timeout;
 
 use crate::crew::Crew;
 use crate::error::{Loss, StartError};
@@ -75,6 +75,12 @@ async fn meet_all(
     let mut arrived = vec![false; links.len()];
     while links.iter().any(Option::is_none) {
         let greeted = tokio::select! {
+            biased;
+            Some(greeted) = greetings.join_next() => match greeted {
+                Err(error) if error.is_cancelled() => continue,
+                greeted => greeted.expect("a greeting does not panic"),
+            },
+            (worker, loss) = crew.ended() => return Err(StartError::Lost { worker, loss }),
             accepted = node.accept_duplex_bytes(wire::DUPLEX) => {
                 match accepted {
                     Ok((_, duplex)) => {
@@ -82,7 +88,7 @@ async fn meet_all(
                         if unheard.len() >= links.len() + STRANGERS_MAX {
                             unheard.pop_front().inspect(AbortHandle::abort);
                         }
-                        unheard.push_back(greetings.spawn(hear_hello(duplex)));
+                        unheard.push_back(greetings.spawn(here(hear_hello(duplex))));
                     }
                     // A stranger's channel of another kind.
                     Err(AcceptError::Mismatch { .. }) => {}
@@ -90,11 +96,6 @@ async fn meet_all(
                 }
                 continue;
             }
-            Some(greeted) = greetings.join_next() => match greeted {
-                Err(error) if error.is_cancelled() => continue,
-                greeted => greeted.expect("a greeting does not panic"),
-            },
-            (worker, loss) = crew.ended() => return Err(StartError::Lost { worker, loss }),
         };
         match greeted {
             Greeted::Stranger => {}
@@ -103,7 +104,7 @@ async fn meet_all(
                 if let Some(name) = known.filter(|name| !arrived[name.index]) {
                     arrived[name.index] = true;
                     let setup = Setup { version, functions: registry.fingerprints() };
-                    greetings.spawn(make_ready(name.clone(), duplex, setup));
+                    greetings.spawn(here(make_ready(name.clone(), duplex, setup)));
                 }
             }
             Greeted::Versions(theirs, peer) => {

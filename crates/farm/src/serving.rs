@@ -35,6 +35,7 @@ pub async fn serve_in(cluster: &Cluster, registry: &Registry) -> Result<(), Serv
         serve(cluster.node(), &farmer, &Hello::Member, registry).await
     };
     let served = tokio::select! {
+        biased;
         served = serving => served,
         _ = cluster.finished() => Ok(()),
     };

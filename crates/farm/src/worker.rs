@@ -17,9 +17,10 @@ use std::fmt;
 use std::pin::Pin;
 use std::process;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chunkcomm::codec::{decode, encode_into_vec};
+use chunkcomm::host::{self, Instant};
 use chunkcomm::{
     Address, BytesReceiver, BytesSender, Node, Peer, SendError, TryRecvError, with_causes,
 };
@@ -28,7 +29,7 @@ use chunkcomm_cluster::launch::{self, Token};
 use chunkcomm_cluster::registry::Entry;
 use tokio::runtime::Builder;
 
-use crate::compute::{ComputeThread, Computed, nanos, run_tasks};
+use crate::compute::{ComputeThread, Computed, nanos, run_tasks, settle};
 use crate::name::WorkerName;
 use crate::proto::placement::{Place, Placement};
 use crate::proto::wire::{self, Hello, Reply, Setup};
@@ -135,7 +136,7 @@ pub(crate) fn work_blocking(post: &Post, registry: &Registry) -> Result<(), Stop
     runtime.block_on(work)
 }
 
-async fn work(post: &Post, registry: &Registry) -> Result<(), Stopped> {
+pub(crate) async fn work(post: &Post, registry: &Registry) -> Result<(), Stopped> {
     let (node, farmer) = match &post.farmer {
         Farmer::At(address) => {
             let name = format!("farm-worker-{}", post.index);
@@ -203,8 +204,8 @@ struct Workbench {
 
 /// State of an assignment that was taken.
 enum Taken {
-    /// The assignment is done; its answer is to be sent.
-    Answered,
+    /// This many tasks of a function are done since then; the answer is to be sent.
+    Answered { function: u32, count: u32, ended: Instant },
     /// The compute thread has the assignment.
     HandedOver,
 }
@@ -251,10 +252,11 @@ impl Desk {
                 self.pass_on(computed).await?;
             }
             if !all_taken {
-                tokio::task::yield_now().await;
+                host::yield_now().await;
                 continue;
             }
             tokio::select! {
+                biased;
                 received = tasks.recv() => match received? {
                     Some(assignment) => {
                         self.now = Instant::now();
@@ -278,19 +280,20 @@ impl Desk {
             self.thread.hand_over(assignment.run, bytes.to_vec());
             return Ok(Taken::HandedOver);
         }
+        let (function, count) = (assignment.function, assignment.count);
         let ended = run_tasks(&bench.entry, assignment, self.now, &mut self.answer);
-        if assignment.count > 0 {
-            bench.placement.handle_done(assignment.count, nanos(ended - self.now));
-        }
-        self.now = ended;
-        Ok(Taken::Answered)
+        Ok(Taken::Answered { function, count, ended })
     }
 
     async fn answer(&mut self, taken: Taken) -> Result<(), ServeError> {
-        match taken {
-            Taken::Answered => self.send_answer().await,
-            Taken::HandedOver => Ok(()),
+        let Taken::Answered { function, count, ended } = taken else { return Ok(()) };
+        let ended = settle(self.now, ended, &mut self.answer).await;
+        if count > 0 {
+            let placement = &mut self.benches[function as usize].placement;
+            placement.handle_done(count, nanos(ended - self.now));
         }
+        self.now = ended;
+        self.send_answer().await
     }
 
     /// Sends an answer of the compute thread.

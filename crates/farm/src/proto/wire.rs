@@ -238,6 +238,11 @@ pub(crate) fn finish_answer(out: &mut [u8], busy_ns: u64) {
     out[BUSY_AT..BUSY_AT + 8].copy_from_slice(&busy_ns.to_le_bytes());
 }
 
+/// Whether an answer says that all its tasks are done.
+pub(crate) fn is_done(answer: &[u8]) -> bool {
+    matches!(read_answer(answer), Ok(Answer::Done { .. }))
+}
+
 /// Bytes of the longest text of a failure: it must always fit in a message.
 const FAILURE_TEXT_BYTES_MAX: usize = 4096;
 
