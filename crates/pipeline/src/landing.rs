@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use bytemuck::Pod;
 use chunkcomm::channel::Landing;
-use chunkcomm::{BytesReceiver, Node, Peer, RecvError};
+use chunkcomm::{BytesReceiver, Node, Peer, RecvError, host};
 use tokio::sync::{oneshot, watch};
 
 use crate::error::DeltaRecvError;
@@ -41,7 +41,7 @@ pub(crate) fn land<T: Pod>(
     };
     lander.landed(0);
     channel.land(Box::new(lander));
-    tokio::spawn(async move {
+    host::spawn(async move {
         let outcome = outcome_heard.await.ok();
         let landed_bytes = progress.borrow().bytes;
         if landed_bytes == origin.length_bytes {

@@ -3,11 +3,10 @@
 //!
 //! The data never waits for a notice: it is the last message of a transfer, not the first.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
+use chunkcomm::host::{self, timeout};
 use chunkcomm::{Node, Peer};
-use tokio::time::timeout;
 
 use crate::proto::notice::Notice;
 
@@ -24,8 +23,12 @@ pub(crate) enum To {
 }
 
 /// Returns a number that tells this transfer's notices from those of others.
+///
+/// # Panics
+///
+/// The system gives no random numbers.
 pub(crate) fn fresh_id() -> u64 {
-    RandomState::new().build_hasher().finish()
+    host::random().expect("the system gives random numbers")
 }
 
 fn channel_name(to: To, id: u64) -> String {

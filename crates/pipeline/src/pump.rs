@@ -7,10 +7,11 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytemuck::Pod;
 use bytes::{Buf, Bytes};
+use chunkcomm::host::{self, Instant};
 use chunkcomm::{BytesSender, Node, Peer, SendError};
 use tokio::sync::watch;
 
@@ -69,7 +70,7 @@ pub(crate) async fn start<T: Pod, K: Send + 'static>(
         sending: Sending::new(reader.len_bytes(), increment_bytes),
         opening,
     };
-    tokio::spawn(async move {
+    host::spawn(async move {
         let outcome = pump.run(channel, reader, coming).await;
         drop(keep);
         fate_sender.send_replace(Some(outcome));
@@ -113,6 +114,7 @@ impl Pump {
         let failed = match self.carry(&mut channel, &reader, &mut coming).await {
             Ok(()) if !reader.is_whole() => return Err(self.break_off(&coming).await),
             Ok(()) => tokio::select! {
+                biased;
                 notice = &mut hearing => return self.outcome(notice, None),
                 error = channel.closed() => error,
             },
@@ -145,8 +147,9 @@ impl Pump {
                     sent_at = Some(Instant::now());
                 }
                 Step::Done => return Ok(()),
-                Step::Gather => tokio::task::yield_now().await,
+                Step::Gather => host::yield_now().await,
                 Step::Wait => tokio::select! {
+                    biased;
                     // An error means that the writer is gone, which the next turn sees.
                     _ = coming.changed() => {}
                     error = channel.closed() => return Err(error),

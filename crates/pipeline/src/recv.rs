@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytemuck::Pod;
+use chunkcomm::host::{self, timeout};
 use chunkcomm::{BytesReceiver, Node, Peer};
-use tokio::time::timeout;
 
 use crate::error::{DeltaRecvError, DeltaSendError, Mismatch};
 use crate::landing::{Origin, land};
@@ -344,7 +344,7 @@ impl Drop for Unread {
 /// when the caller is dropped.
 async fn refuse(node: &Node, peer: &Peer, channel: BytesReceiver, id: u64, notice: Notice) {
     let (node, peer) = (node.clone(), peer.clone());
-    let refusing = tokio::spawn(async move {
+    let refusing = host::spawn(async move {
         notices::tell(&node, &peer, To::Sender, id, &notice).await;
         drop(channel);
     });

@@ -16,8 +16,9 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use chunkcomm::host::{Instant, timeout};
 use chunkcomm::{Address, Node, Peer, Receiver, Sender};
 use chunkcomm_cluster::Cluster;
 use serde::{Deserialize, Serialize};
@@ -213,7 +214,7 @@ impl Follower {
                 }
             }
         };
-        tokio::time::timeout(Duration::from_secs(1), failed).await.ok()?
+        timeout(Duration::from_secs(1), failed).await.ok()?
     }
 }
 
@@ -342,6 +343,7 @@ async fn join_chain(
     words.send_now(&Word::Joined { index, at, membership }).await?;
     let channel = orders_channel(membership);
     let (_, mut orders) = tokio::select! {
+        biased;
         accepted = node.accept::<Order>(&channel) => accepted?,
         // The head ended before it gave an order.
         error = words.closed() => return Err(PatternError::Send(error)),
@@ -378,6 +380,7 @@ async fn follow(
         words.send_now(&Word::Ready).await?;
         let part = take_part(place.node(), next.as_ref(), &run, &mut arrays);
         tokio::select! {
+            biased;
             done = part => done?,
             // No order follows before this run is done: the head has given up.
             order = orders.recv() => {

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
-use std::time::Instant;
+use std::time::Duration;
 
+use chunkcomm::host::{self, Instant};
 use serde::{Deserialize, Serialize};
 
 /// The work of every node on every element: a causal filter of three taps, followed by nothing,
@@ -43,6 +44,7 @@ impl Compute {
     /// When `input` ends before `range`, or `output` is not as long as `range`.
     pub fn apply(self, input: &[f32], range: Range<usize>, output: &mut [f32]) {
         assert_eq!(range.len(), output.len(), "one output element for each of the range");
+        host::spend(Duration::from_nanos(self.virtual_ns_per_element() * range.len() as u64));
         match self {
             Self::Empty => output.copy_from_slice(&input[range]),
             Self::Random => {
@@ -57,13 +59,27 @@ impl Compute {
         }
     }
 
+    /// Returns the work of an element in a simulation: that of one of the machines on which this was
+    /// measured, rounded.
+    fn virtual_ns_per_element(self) -> u64 {
+        match self {
+            Self::Empty => 0,
+            Self::Random => 2,
+            Self::Trig => 20,
+        }
+    }
+
     /// Measures the cost of a byte on this machine, in nanoseconds: the fastest of a few short runs
-    /// (some milliseconds in all). 0 for [`Compute::Empty`], which touches nothing.
+    /// (some milliseconds in all). 0 for [`Compute::Empty`], which touches nothing. A simulation
+    /// has fixed costs, and measures nothing.
     #[must_use]
     pub fn measure_ns_per_byte(self) -> f64 {
         const SAMPLE: usize = 16 * 1024;
         if self == Self::Empty {
             return 0.0;
+        }
+        if host::is_virtual() {
+            return self.virtual_ns_per_element() as f64 / size_of::<f32>() as f64;
         }
         let input = source(SAMPLE);
         let mut output = vec![0.0; SAMPLE];

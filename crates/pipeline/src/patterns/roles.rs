@@ -1,6 +1,6 @@
 //! The part of one node of a chain in one run, whole or in deltas, by its place.
 
-use chunkcomm::{Node, Peer};
+use chunkcomm::{Node, Peer, host};
 
 use super::compute::{Compute, source};
 use super::{PatternError, Run};
@@ -67,6 +67,7 @@ pub async fn run_head(
         if computes {
             let range = start..start + chunk.len();
             run.compute.apply(input, range, chunk);
+            host::settle().await;
         }
         sender.commit_and_yield().await?;
     }
@@ -107,6 +108,7 @@ pub async fn run_middle(
                 let chunk = sender.next(run.grain().min(end - start)).expect("not at the end");
                 let range = start..start + chunk.len();
                 run.compute.apply(receiver.landed(), range, chunk);
+                host::settle().await;
                 sender.commit_and_yield().await?;
             }
         }
@@ -138,6 +140,7 @@ pub async fn run_tail(node: &Node, run: &Run, arrays: &mut Arrays) -> Result<(),
             start = range.end;
             let chunk = &mut arrays.output[range.clone()];
             run.compute.apply(receiver.landed(), range, chunk);
+            host::settle().await;
             // Between two increments the runtime may take bytes that have arrived.
             tokio::task::yield_now().await;
         }
