@@ -32,4 +32,5 @@ mod stages;
 #[cfg(unix)]
 mod telemetry;
 mod types;
+mod virtual_time;
 mod wordcount;

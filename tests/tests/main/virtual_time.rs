@@ -1,0 +1,182 @@
+//! Clusters, calls, farms and deltas as programs of virtual hosts, in virtual time.
+
+use chunkcomm::host;
+use chunkcomm_cluster::prelude::*;
+use chunkcomm_cluster::{Cluster, ClusterConfig, Function, Registry};
+use chunkcomm_farm::{Farm, Prefetch, serve_in};
+use chunkcomm_pipeline::patterns::{self, Chain, Compute, Run};
+use chunkcomm_simulation::{HostId, HostSpec, LinkSpec, Network, Simulation, run};
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// A network of this many hosts at a switch.
+fn switched(seed: u64, count: usize, spec: LinkSpec) -> (Network, Vec<HostId>) {
+    let mut network = Network::new(seed);
+    let add = |index| network.add_host_of(&format!("host-{index}"), HostSpec::default());
+    let hosts: Vec<HostId> = (0..count).map(add).collect();
+    network.switch(&hosts, spec);
+    (network, hosts)
+}
+
+/// A way that costs next to nothing.
+fn fast() -> LinkSpec {
+    LinkSpec {
+        latency: Duration::from_micros(1),
+        cost_per_packet: Duration::ZERO,
+        ..LinkSpec::default()
+    }
+}
+
+async fn join() -> Cluster {
+    Cluster::join(ClusterConfig::new()).await.unwrap()
+}
+
+/// Runs `program` on each host; returns its results by rank, and the digest of the run.
+async fn all<R: Send + 'static, F: Future<Output = R> + Send + 'static>(
+    simulation: &Simulation,
+    hosts: &[HostId],
+    program: impl FnMut(usize) -> F,
+) -> Vec<R> {
+    let mut results = Vec::new();
+    for task in simulation.launch(hosts, program) {
+        results.push(task.await.unwrap());
+    }
+    results
+}
+
+#[test]
+fn a_cluster_joins_calls_and_ends() {
+    let once = || {
+        let (network, hosts) = switched(7, 5, LinkSpec::default());
+        run(network, async |simulation| {
+            let names = all(&simulation, &hosts, |rank| async move {
+                let cluster = join().await;
+                assert_eq!(cluster.rank() as usize, rank);
+                assert_eq!(cluster.members().len(), 5);
+                let _service = cluster
+                    .node()
+                    .serve("name", |(): ()| async {
+                        Ok::<_, String>(host::virtual_name().unwrap())
+                    })
+                    .unwrap();
+                cluster.barrier().await.unwrap();
+                let next = cluster.peer((rank as u32 + 1) % 5).await.unwrap();
+                let client = cluster.node().call_client::<(), String>(&next, "name").unwrap();
+                let name = client.call(&()).await.unwrap();
+                cluster.barrier().await.unwrap();
+                cluster.end(Duration::from_secs(5)).await.unwrap();
+                name
+            })
+            .await;
+            assert_eq!(names, ["host-1", "host-2", "host-3", "host-4", "host-0"]);
+            simulation.with(|network, now| (network.digest(), now))
+        })
+    };
+    assert_eq!(once(), once());
+}
+
+/// A registry with a function that takes this long.
+fn working(work: Duration) -> (Registry, Function<u64, u64>) {
+    let mut registry = Registry::new();
+    let function = registry.register("work", move |number: u64| {
+        host::spend(work);
+        number + 1
+    });
+    (registry, function)
+}
+
+/// Farms tasks of a millisecond out to `workers` hosts; returns the time of the run.
+fn farm(workers: usize, tasks: u64, prefetch: Prefetch) -> (Duration, u64) {
+    let (network, hosts) = switched(3, workers + 1, fast());
+    run(network, async |simulation| {
+        let times = all(&simulation, &hosts, |rank| async move {
+            let (registry, function) = working(MS);
+            let cluster = join().await;
+            let mut elapsed = Duration::ZERO;
+            if rank == 0 {
+                let builder = Farm::builder(registry).prefetch(prefetch);
+                let mut farm = builder.start_in(&cluster).await.unwrap();
+                let outcome = farm.run(&function, 0..tasks).await.unwrap();
+                assert_eq!(outcome.results, (1..=tasks).collect::<Vec<_>>());
+                let busy: Duration = outcome.stats.workers.iter().map(|it| it.busy).sum();
+                assert_eq!(busy, MS * tasks as u32);
+                elapsed = outcome.stats.elapsed;
+                farm.finish(Duration::from_secs(5)).await.unwrap();
+            } else {
+                serve_in(&cluster, &registry).await.unwrap();
+            }
+            cluster.end(Duration::from_secs(5)).await.unwrap();
+            elapsed
+        })
+        .await;
+        (times[0], simulation.with(|network, _| network.digest()))
+    })
+}
+
+#[test]
+fn a_farm_keeps_all_hosts_busy() {
+    let (elapsed, digest) = farm(8, 400, Prefetch::Fixed(2));
+    let ideal = MS * 400 / 8;
+    assert!(elapsed >= ideal && elapsed < ideal + ideal / 20, "{elapsed:?} of {ideal:?}");
+    assert_eq!(farm(8, 400, Prefetch::Fixed(2)), (elapsed, digest), "one run twice");
+    assert!(farm(8, 400, Prefetch::Auto).0 < ideal + ideal / 20);
+}
+
+#[test]
+fn a_farm_without_a_cluster_uses_its_own_host() {
+    let mut network = Network::new(1);
+    let host = network.add_host_of("many", HostSpec { cores: 4, ..HostSpec::default() });
+    let elapsed = run(network, async |simulation| {
+        let program = async {
+            let (registry, function) = working(MS);
+            let mut farm = Farm::builder(registry).start().await.unwrap();
+            assert_eq!(farm.workers().len(), 4);
+            let stats = farm.run(&function, 0..100).await.unwrap().stats;
+            farm.finish(Duration::from_secs(5)).await.unwrap();
+            stats.elapsed
+        };
+        simulation.on(host, program).await
+    });
+    let ideal = MS * 100 / 4;
+    assert!(elapsed >= ideal && elapsed < ideal + ideal / 20, "{elapsed:?} of {ideal:?}");
+}
+
+/// Sends 64 Ki elements through `nodes` nodes; returns the time of the run.
+fn cascade(nodes: usize, delta_bytes: Option<usize>) -> Duration {
+    let (network, hosts) = switched(5, nodes, LinkSpec::default());
+    let times = run(network, async |simulation| {
+        all(&simulation, &hosts, |rank| async move {
+            let cluster = join().await;
+            let mut elapsed = Duration::ZERO;
+            if rank == 0 {
+                let mut chain = Chain::gather(cluster.node(), nodes).await.unwrap();
+                let run = Run {
+                    number: 1,
+                    elements: 64 * 1024,
+                    compute: Compute::Trig,
+                    delta_bytes,
+                    verify: true,
+                };
+                let outcome = chain.run(&run).await.unwrap();
+                assert_eq!(outcome.difference, None);
+                elapsed = outcome.elapsed;
+                chain.end().await.unwrap();
+            } else {
+                patterns::serve_in(&cluster).await.unwrap();
+            }
+            cluster.end(Duration::from_secs(5)).await.unwrap();
+            elapsed
+        })
+        .await
+    });
+    times[0]
+}
+
+#[test]
+fn a_cascade_of_deltas_overlaps() {
+    let (whole, delta) = (cascade(6, None), cascade(6, Some(8 * 1024)));
+    // Six nodes compute 1.3 ms each, and 256 KiB cross five ways in 2.2 ms each.
+    assert!(whole > Duration::from_millis(18), "{whole:?}");
+    assert!(delta < whole / 4, "{delta:?} of {whole:?}");
+}
