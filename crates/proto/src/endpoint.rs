@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | can write | [`Endpoint::poll_output`] | writes [`Endpoint::unwritten`] and reports [`Endpoint::wrote`], or shuts its direction down |
 //! | has read | [`Endpoint::handle`] for each item, then [`Endpoint::heard`] | |
-//! | cannot write any more | [`Endpoint::write_failed`] | reads on |
+//! | cannot write any more | [`Endpoint::stop_writing`] | reads on |
 //! | cannot read any more | [`Endpoint::lost`] | drops the connection |
 //! | has nothing to do | [`Endpoint::poll`] | does what it returns |
 //! | has dialled | [`Endpoint::greeted`], [`Endpoint::answered`], [`Endpoint::dial_failed`] | says the word, goes on with the connection |
@@ -91,7 +91,7 @@ pub enum Output {
     Write,
     /// Let others run, then ask again.
     Yield(Yield),
-    /// Shut this direction of the connection down, then end with [`SessionEnd::Closed`].
+    /// Shut this direction of the connection down, then call [`Endpoint::stop_writing`].
     Shutdown,
     /// Nothing.
     Nothing,

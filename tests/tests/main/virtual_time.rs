@@ -86,8 +86,14 @@ fn working(work: Duration) -> (Registry, Function<u64, u64>) {
     (registry, function)
 }
 
-/// Farms tasks of a millisecond out to `workers` hosts; returns the time of the run.
+/// Farms tasks of a millisecond out to `workers` hosts; returns the time of the run, and the digest.
 fn farm(workers: usize, tasks: u64, prefetch: Prefetch) -> (Duration, u64) {
+    let (elapsed, digest, _) = farm_until(workers, tasks, prefetch);
+    (elapsed, digest)
+}
+
+/// Farms as [`farm`] does, and returns the end of the program as well.
+fn farm_until(workers: usize, tasks: u64, prefetch: Prefetch) -> (Duration, u64, Duration) {
     let (network, hosts) = switched(3, workers + 1, fast());
     run(network, async |simulation| {
         let times = all(&simulation, &hosts, |rank| async move {
@@ -110,7 +116,7 @@ fn farm(workers: usize, tasks: u64, prefetch: Prefetch) -> (Duration, u64) {
             elapsed
         })
         .await;
-        (times[0], simulation.with(|network, _| network.digest()))
+        (times[0], simulation.with(|network, _| network.digest()), simulation.now())
     })
 }
 
@@ -121,6 +127,15 @@ fn a_farm_keeps_all_hosts_busy() {
     assert!(elapsed >= ideal && elapsed < ideal + ideal / 20, "{elapsed:?} of {ideal:?}");
     assert_eq!(farm(8, 400, Prefetch::Fixed(2)), (elapsed, digest), "one run twice");
     assert!(farm(8, 400, Prefetch::Auto).0 < ideal + ideal / 20);
+}
+
+/// The manager hears the last word of every member: it waits for none that has gone.
+#[test]
+fn a_cluster_of_any_size_ends_at_once() {
+    for workers in 1..=12 {
+        let (elapsed, _, end) = farm_until(workers, 100, Prefetch::Fixed(2));
+        assert!(end < elapsed + 5 * MS, "{workers} workers: {end:?}, of it {elapsed:?} at work");
+    }
 }
 
 #[test]

@@ -195,10 +195,12 @@ impl Driver {
                 return Ok(Turn::Yield);
             }
             Output::Nothing => return Ok(Turn::Rest),
-            Output::Shutdown if transport.poll_shutdown(context).is_ready() => {
-                return Err(self.error(LinkCause::Closed));
+            Output::Shutdown => {
+                if transport.poll_shutdown(context).is_ready() {
+                    self.endpoint.stop_writing(now);
+                }
+                return Ok(Turn::Rest);
             }
-            Output::Shutdown => return Ok(Turn::Rest),
         }
         let bytes = self.endpoint.packet_bytes();
         let timed = self.endpoint.link.times_write(bytes).then(clock::now);
@@ -211,7 +213,7 @@ impl Driver {
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(error)) => {
                 self.write_error.get_or_insert(LinkCause::Io(Arc::new(error)));
-                self.endpoint.write_failed(now);
+                self.endpoint.stop_writing(now);
                 return Ok(Turn::Rest);
             }
         }

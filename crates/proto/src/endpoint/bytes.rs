@@ -162,6 +162,10 @@ impl Endpoint {
     #[inline]
     pub fn heard(&mut self, now: Time) -> Result<(), SessionEnd> {
         self.link.heard(now);
-        self.last_word.map_or(Ok(()), Err)
+        match self.last_word {
+            Some(_) if self.has_said_bye() => Err(SessionEnd::Closed),
+            Some(end) => Err(end),
+            None => Ok(()),
+        }
     }
 }

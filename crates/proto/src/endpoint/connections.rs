@@ -6,9 +6,13 @@ use crate::Time;
 use crate::resume::{Kind, Resume};
 
 impl Endpoint {
-    /// Notes that nothing can be written to the connection any more. It is still read for a while:
-    /// the peer's last word may tell more than the failed write.
-    pub fn write_failed(&mut self, now: Time) {
+    /// Notes that nothing can be written to the connection any more: a write failed, or this
+    /// direction is shut down. The connection is still read for a while.
+    ///
+    /// - After a failed write, the peer's last word may tell more.
+    /// - After a shutdown, the peer hangs up when it has the last packet. If this end hung up with
+    ///   bytes unread, its system would drop that packet.
+    pub fn stop_writing(&mut self, now: Time) {
         self.unwritable.get_or_insert(now.after(LAST_WORDS));
     }
 

@@ -118,9 +118,27 @@ fn a_close_drains_says_bye_shuts_down_and_leaves_nothing_to_report() {
     input(&mut one, &answer, NOW).unwrap();
     let (bye, then) = output(&mut one, &mut rings, NOW);
     assert_eq!(then, Output::Shutdown);
-    assert_eq!(one.end(SessionEnd::Closed), None);
+    one.stop_writing(NOW);
+    assert_eq!(one.poll(NOW), Action::Wait(NOW.after(LAST_WORDS)), "the peer hangs up first");
     assert_eq!(input(&mut other, &bye, NOW), Err(SessionEnd::ClosedByPeer));
     assert_eq!(other.end(SessionEnd::ClosedByPeer), None, "the peer knows");
+    assert_eq!(one.poll(NOW.after(LAST_WORDS)), Action::End(SessionEnd::Closed));
+    assert_eq!(one.end(SessionEnd::Closed), None);
+}
+
+#[test]
+fn two_that_close_at_once_both_have_closed() {
+    let mut ends = [endpoint(AfterLoss::Dial), endpoint(AfterLoss::Wait)];
+    let byes = ends.each_mut().map(|end| {
+        end.close(NOW);
+        let (bye, then) = output(end, &mut Rings::default(), NOW);
+        assert_eq!(then, Output::Shutdown);
+        end.stop_writing(NOW);
+        bye
+    });
+    for (end, bye) in ends.iter_mut().zip(byes.iter().rev()) {
+        assert_eq!(input(end, bye, NOW), Err(SessionEnd::Closed));
+    }
 }
 
 #[test]
@@ -228,7 +246,7 @@ fn a_connection_that_cannot_be_written_to_is_read_for_a_while() {
     open(&mut one, &mut rings, NOW);
     begin_to_write(&mut one, &mut rings);
     one.wrote(3);
-    one.write_failed(NOW);
+    one.stop_writing(NOW);
     assert_eq!(one.poll_output(&mut rings, NOW), Output::Nothing, "it is not written to again");
     let until = NOW.after(LAST_WORDS);
     assert_eq!(one.poll(NOW), Action::Wait(until));

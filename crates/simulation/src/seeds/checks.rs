@@ -143,16 +143,16 @@ impl World<'_> {
     pub(super) fn check_cause(&mut self, id: usize, over: SessionEnd) {
         let other = self.other(id);
         let other_over = other.and_then(|other| self.ends[other].over);
+        let other_closes = other.is_some_and(|other| self.ends[other].endpoint.has_said_bye());
         let good = match over {
             // The bye itself may be lost, and so may answers to the peer behind it.
             SessionEnd::Closed => {
                 let arrived = |sent: &Sent| sent.terminated || sent.acked == sent.messages;
                 self.ends[id].sent.iter().all(arrived)
             }
-            SessionEnd::ClosedByPeer => {
-                other.is_some_and(|other| self.ends[other].endpoint.has_said_bye())
-            }
-            SessionEnd::Forgotten => other.is_none() || other_over.is_some(),
+            SessionEnd::ClosedByPeer => other_closes,
+            // An end that has said bye takes no other connection.
+            SessionEnd::Forgotten => other.is_none() || other_over.is_some() || other_closes,
             SessionEnd::Restarted => {
                 let session = &self.sessions[self.ends[id].session];
                 let node = self.plan.pairs[session.pair].nodes[1];

@@ -4,7 +4,7 @@ use super::super::plan::Wrong;
 use super::super::world::{Event, World};
 use super::super::writing::{next_output, write_packet};
 use super::Turn;
-use chunkcomm_proto::endpoint::{Output, SessionEnd};
+use chunkcomm_proto::endpoint::Output;
 use chunkcomm_proto::limits::FRAGMENT_BYTES_MAX;
 use chunkcomm_proto::packet::{FRAGMENT_HEAD_BYTES, HEADER_BYTES};
 use std::time::Duration;
@@ -27,7 +27,10 @@ impl World<'_> {
             Output::Write if begins => self.packet_begins(id),
             Output::Write => {}
             Output::Shutdown => {
-                self.finish(id, SessionEnd::Closed);
+                let end = &mut self.ends[id];
+                let way = self.connections[connection].end(end.side);
+                self.network.finish(self.now, way);
+                end.endpoint.stop_writing(now);
                 return Turn::Rest;
             }
             Output::Nothing | Output::Yield(_) => {
@@ -62,7 +65,7 @@ impl World<'_> {
                 Turn::Rest
             }
             Err(_) => {
-                end.endpoint.write_failed(now);
+                end.endpoint.stop_writing(now);
                 Turn::Progress
             }
         }
