@@ -5,8 +5,8 @@
 //!
 //! Reading order: this file (wires, connections, events), [`hosts`] and [`cores`] (what hosts
 //! compute), [`spec`] (properties of a link), [`wires`] (interfaces and wires), [`connection`] (the
-//! ends' buffers), [`calls`] (a host's calls on connections), [`flow`] (the travel of a frame),
-//! [`faults`]; beside them [`schedule`], [`trace`].
+//! ends' buffers), [`calls`] (a host's calls on connections), [`io`] (the costs of packets),
+//! [`flow`] (the travel of a frame), [`faults`]; beside them [`schedule`], [`trace`].
 
 mod calls;
 mod connection;
@@ -14,6 +14,7 @@ mod cores;
 mod faults;
 mod flow;
 mod hosts;
+mod io;
 mod schedule;
 mod spec;
 #[cfg(test)]

@@ -100,7 +100,7 @@ impl Network {
             return Ok(0);
         }
         this.push_packet(parts, room);
-        self.enqueue(end);
+        self.handle_written(end, room);
         Ok(room)
     }
 
@@ -175,7 +175,7 @@ impl Network {
     pub fn leave(&mut self, now: Time, end: EndId) {
         self.advance(now);
         let Some(this) = self.end_mut(end) else { return };
-        let abrupt = this.has_unread() || this.life == Life::Opening;
+        let abrupt = this.has_unread() || this.has_unhandled() || this.life == Life::Opening;
         if this.life != Life::Gone {
             this.life = Life::Left;
         }

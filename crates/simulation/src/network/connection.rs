@@ -16,14 +16,21 @@ pub(super) enum Item {
     Agree,
     /// The port has no listener.
     Refuse,
-    /// The next bytes of the stream, this many.
-    Bytes(usize),
+    /// The next bytes of the stream.
+    Bytes(Frame),
     /// Nothing more is written.
     End,
     /// The connection is gone.
     Reset,
     /// The peer's reader has taken this many bytes in all.
     Consumed(u64),
+}
+
+/// The next bytes of a stream, all of one packet.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Frame {
+    pub(super) bytes: usize,
+    pub(super) ends_packet: bool,
 }
 
 /// Whether an end is still in use.
@@ -58,6 +65,8 @@ pub(super) struct End {
     /// arrive in order, up to some byte, or not at all.
     stream: VecDeque<u8>,
     packets: VecDeque<Packet>,
+    /// The last packets of these, which the host's I/O thread has not handled.
+    packets_held: usize,
     /// Bytes taken from the writer that have not left.
     waiting_bytes: usize,
     sent_bytes: u64,
@@ -68,6 +77,7 @@ pub(super) struct End {
     /// The end stands in its interface's queue, or the interface works on it.
     pub(super) queued: bool,
 
+    arrived: Arrived,
     unread_bytes: usize,
     consumed: u64,
     reported: u64,
@@ -80,6 +90,27 @@ pub(super) struct End {
     pub(super) stalled_until: Time,
     /// Bytes sent to this end that still arrive, if not all do.
     arrives_still: Option<usize>,
+}
+
+/// Bytes that arrived at a host whose I/O thread has not received them.
+#[derive(Debug, Default)]
+struct Arrived {
+    /// Bytes of a packet that has not arrived as a whole.
+    collected: usize,
+    /// Whether the thread has bytes of this packet.
+    begun: bool,
+    /// Bytes that the thread has, or will turn to.
+    handed: usize,
+    /// Whether nothing comes behind them.
+    end: bool,
+}
+
+/// Bytes for the I/O thread of the receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Portion {
+    pub(super) bytes: usize,
+    /// Whether these are the first bytes of a packet.
+    pub(super) begins: bool,
 }
 
 /// Two ends: the dialler's, then the acceptor's.
@@ -100,6 +131,7 @@ impl End {
             way,
             stream: VecDeque::new(),
             packets: VecDeque::new(),
+            packets_held: 0,
             waiting_bytes: 0,
             sent_bytes: 0,
             consumed_by_peer: 0,
@@ -107,6 +139,7 @@ impl End {
             finished: false,
             wants_room: false,
             queued: false,
+            arrived: Arrived::default(),
             unread_bytes: 0,
             consumed: 0,
             reported: 0,
@@ -157,7 +190,21 @@ impl End {
     }
 
     pub(super) fn has_frame(&self) -> bool {
-        !self.packets.is_empty() && self.window_left() > 0
+        self.packets.len() > self.packets_held && self.window_left() > 0
+    }
+
+    /// Holds the packet that was just written until the I/O thread has handled it.
+    pub(super) fn hold_last_packet(&mut self) {
+        self.packets_held += 1;
+    }
+
+    pub(super) fn has_held_packet(&self) -> bool {
+        self.packets_held > 0
+    }
+
+    /// Lets the first held packet go to the interface.
+    pub(super) fn release_packet(&mut self) {
+        self.packets_held = self.packets_held.saturating_sub(1);
     }
 
     /// Whether the next frame begins a packet, whose cost is due.
@@ -165,18 +212,22 @@ impl End {
         self.packets.front().is_some_and(|packet| !packet.begun)
     }
 
-    /// Takes the next frame, if there is one; returns its bytes.
-    pub(super) fn take_frame(&mut self) -> Option<usize> {
+    /// Takes the next frame, if there is one.
+    pub(super) fn take_frame(&mut self) -> Option<Frame> {
+        if !self.has_frame() {
+            return None;
+        }
         let most = self.window_left().min(self.way.spec.frame_bytes);
-        let packet = self.packets.front_mut().filter(|_| most > 0)?;
+        let packet = self.packets.front_mut()?;
         packet.begun = true;
-        let frame = most.min(packet.bytes);
-        packet.bytes -= frame;
-        if packet.bytes == 0 {
+        let bytes = most.min(packet.bytes);
+        packet.bytes -= bytes;
+        let ends_packet = packet.bytes == 0;
+        if ends_packet {
             self.packets.pop_front();
         }
-        self.sent_bytes += frame as u64;
-        Some(frame)
+        self.sent_bytes += bytes as u64;
+        Some(Frame { bytes, ends_packet })
     }
 
     /// Notes that a frame left. Returns true when a writer waits for room and there is enough.
@@ -209,6 +260,55 @@ impl End {
         debug_assert!(self.consumed_by_peer <= self.sent_bytes);
     }
 
+    /// Takes bytes that arrived in for the I/O thread. Returns those that it is to receive now: a
+    /// whole packet, or as much of a large one as is reported at once, so that the window moves on.
+    /// `is_last` is true at the end of a packet, or where the rest is lost.
+    pub(super) fn collect(&mut self, bytes: usize, is_last: bool) -> Option<Portion> {
+        let (step, arrived) = (self.report_step(), &mut self.arrived);
+        arrived.collected += bytes;
+        if !is_last && (arrived.collected as u64) < step {
+            return None;
+        }
+        let portion = Portion { bytes: arrived.collected, begins: !arrived.begun };
+        arrived.handed += arrived.collected;
+        arrived.collected = 0;
+        arrived.begun = !is_last;
+        Some(portion).filter(|portion| portion.bytes > 0)
+    }
+
+    /// Whether bytes arrived that the I/O thread has not received.
+    pub(super) fn has_unhandled(&self) -> bool {
+        self.unhandled_bytes() > 0
+    }
+
+    fn unhandled_bytes(&self) -> usize {
+        self.arrived.collected + self.arrived.handed
+    }
+
+    /// Returns how many of `bytes`, which the I/O thread has received, are still wanted.
+    pub(super) fn take_handled(&mut self, bytes: usize) -> usize {
+        let bytes = bytes.min(self.arrived.handed);
+        self.arrived.handed -= bytes;
+        bytes
+    }
+
+    /// Returns all bytes that the I/O thread has not received, which it will not.
+    pub(super) fn take_unhandled(&mut self) -> usize {
+        let bytes = self.unhandled_bytes();
+        self.arrived = Arrived::default();
+        bytes
+    }
+
+    /// Notes that nothing comes behind the arrived bytes.
+    pub(super) fn end_behind_unhandled(&mut self) {
+        self.arrived.end = true;
+    }
+
+    /// Returns true, once, when all bytes before the end of the stream are received.
+    pub(super) fn end_is_due(&mut self) -> bool {
+        !self.has_unhandled() && std::mem::take(&mut self.arrived.end)
+    }
+
     /// Notes arrived bytes; returns true when there were none to read before.
     pub(super) fn receive(&mut self, bytes: usize) -> bool {
         let first = self.unread_bytes == 0;
@@ -226,7 +326,7 @@ impl End {
 
     /// Returns the number of bytes that `peer` sent and that are not here yet.
     pub(super) fn missing_of(&self, peer: &End) -> usize {
-        let arrived = self.consumed + self.unread_bytes as u64;
+        let arrived = self.consumed + (self.unread_bytes + self.unhandled_bytes()) as u64;
         (peer.sent_bytes - arrived) as usize
     }
 
@@ -270,12 +370,15 @@ impl End {
     /// Returns the total to report to the peer's sender, once a quarter of the window was read
     /// since the last report. So the sender never waits for less than that.
     pub(super) fn take_report(&mut self) -> Option<u64> {
-        let step = (self.way.spec.window_bytes as u64).div_ceil(4);
-        if self.consumed - self.reported < step {
+        if self.consumed - self.reported < self.report_step() {
             return None;
         }
         self.reported = self.consumed;
         Some(self.consumed)
+    }
+
+    fn report_step(&self) -> u64 {
+        (self.way.spec.window_bytes as u64).div_ceil(4)
     }
 
     /// Forgets the bytes to send that are not on the wire.
@@ -283,6 +386,7 @@ impl End {
         let queued: usize = self.packets.iter().map(|packet| packet.bytes).sum();
         self.stream.truncate(self.stream.len() - queued);
         self.packets.clear();
+        self.packets_held = 0;
         self.waiting_bytes = 0;
     }
 
@@ -291,6 +395,7 @@ impl End {
         self.life = Life::Gone;
         self.clear_sending();
         self.unread_bytes = 0;
+        self.arrived = Arrived::default();
         self.held.clear();
     }
 

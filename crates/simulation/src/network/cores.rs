@@ -37,6 +37,8 @@ const _: () = assert!(
     (u64::MAX as u128) * PARTS * (SPEED_PERMILLE_MAX as u128) * (CORES_MAX as u128) < u128::MAX / 4
 );
 const _: () = assert!((u64::MAX as u128) * PICOS * PARTS < u128::MAX / (u32::MAX as u128) / 4);
+const _: () =
+    assert!((u64::MAX as u128) * PICOS * PARTS < u128::MAX / (SPEED_PERMILLE_MAX as u128) / 4);
 
 /// Work in parts of a picosecond of the reference machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +48,12 @@ impl Work {
     /// Returns the work that takes the reference machine this long.
     pub(super) fn of_nanos(nanos: u64) -> Work {
         Work(u128::from(nanos) * PICOS * PARTS)
+    }
+
+    /// Returns the work that takes cores of this speed `picos` picoseconds.
+    pub(super) fn at_speed(picos: u128, speed_permille: u32) -> Work {
+        let picos = picos.min(u128::from(u64::MAX) * PICOS);
+        Work((picos * u128::from(speed_permille) * PARTS).div_ceil(1_000))
     }
 }
 

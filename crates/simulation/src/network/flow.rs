@@ -1,7 +1,8 @@
 //! The travel of a frame: from an end's packets over an interface and a wire, then through time, to
 //! the other end.
 
-use super::connection::{Connection, End, Item, Life};
+use super::connection::{Connection, End, Frame, Item, Life, Portion};
+use super::io::Errand;
 use super::schedule::Step;
 use super::trace::{Arrival, Delivery};
 use super::wires::Sending;
@@ -67,7 +68,7 @@ impl Network {
             this.queued = false;
             return;
         };
-        let nanos = this.way.spec.wire_nanos(frame);
+        let nanos = this.way.spec.wire_nanos(frame.bytes);
         let wire = self.wires.interfaces[interface].wire;
         self.wires.wires[wire].busy = true;
         self.wires.interfaces[interface].state = Sending::OnWire(end, frame);
@@ -96,10 +97,10 @@ impl Network {
         }
     }
 
-    fn frame_left(&mut self, end: EndId, frame: usize) {
+    fn frame_left(&mut self, end: EndId, frame: Frame) {
         let Some(this) = self.end_mut(end) else { return };
         let interface = this.way.interface;
-        let tell = this.frame_left(frame);
+        let tell = this.frame_left(frame.bytes);
         this.queued = this.has_frame();
         let queued = this.queued;
         self.dispatch(end, Item::Bytes(frame));
@@ -135,7 +136,7 @@ impl Network {
         let jitter = if jitter == 0 { 0 } else { self.random.below(jitter + 1) };
         let mut at = after_nanos(self.now.after(way.spec.latency), jitter);
         if let (Some(port), Item::Bytes(frame)) = (way.port, &item) {
-            at = self.through_port(port, at, way.spec.wire_nanos(*frame));
+            at = self.through_port(port, at, way.spec.wire_nanos(frame.bytes));
         }
         let to = end.peer();
         if let Some(there) = self.end_mut(to) {
@@ -179,7 +180,12 @@ impl Network {
             (Item::Agree, Life::Opening) => self.handle_agree(end),
             (Item::Refuse, Life::Opening) => self.handle_refuse(end),
             (Item::End | Item::Consumed(_), _) if this.has_loss() => {}
-            (Item::Bytes(bytes), Life::Open) => self.handle_bytes(end, bytes),
+            (Item::Bytes(frame), Life::Open) => self.handle_bytes(end, frame),
+            (Item::End, Life::Open | Life::Left) if this.has_unhandled() => {
+                if let Some(this) = self.end_mut(end) {
+                    this.end_behind_unhandled();
+                }
+            }
             (Item::End, Life::Open | Life::Left) => self.handle_end(end),
             (Item::Reset, _) => self.handle_break(end),
             (Item::Consumed(total), Life::Open | Life::Left) => {
@@ -231,9 +237,20 @@ impl Network {
         self.forget_if_over(end);
     }
 
-    fn handle_bytes(&mut self, end: EndId, bytes: usize) {
+    fn handle_bytes(&mut self, end: EndId, frame: Frame) {
         let Some(this) = self.end_mut(end) else { return };
-        let bytes = this.before_loss(bytes);
+        let (host, bytes) = (this.host, this.before_loss(frame.bytes));
+        if self.packets_are_free(host) {
+            return self.make_readable(end, bytes);
+        }
+        let Some(this) = self.end_mut(end) else { return };
+        let is_last = frame.ends_packet || bytes < frame.bytes;
+        if let Some(Portion { bytes, begins }) = this.collect(bytes, is_last) {
+            self.give_errand(host, Errand::Receive { end, bytes, begins });
+        }
+    }
+
+    pub(super) fn make_readable(&mut self, end: EndId, bytes: usize) {
         if bytes == 0 {
             return;
         }
@@ -243,7 +260,7 @@ impl Network {
         }
     }
 
-    fn handle_end(&mut self, end: EndId) {
+    pub(super) fn handle_end(&mut self, end: EndId) {
         self.arrived(end, Arrival::End);
         let Some(this) = self.end_mut(end) else { return };
         this.ended = true;
@@ -262,6 +279,10 @@ impl Network {
             // The host has not heard of the connection yet.
             return this.vanish();
         }
+        // Nobody waits for the I/O thread any more.
+        let arrived = this.take_unhandled();
+        self.make_readable(end, arrived);
+        let Some(this) = self.end_mut(end) else { return };
         this.broken = true;
         this.clear_sending();
         this.held.clear();

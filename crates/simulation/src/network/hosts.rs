@@ -1,6 +1,7 @@
 //! Hosts, and the jobs that they compute.
 
 use super::cores::{Cores, Work};
+use super::io::{Costs, Errands};
 use super::{Event, FIRST_CHOSEN_PORT, HostId, Network};
 use chunkcomm_proto::Time;
 use std::time::Duration;
@@ -12,12 +13,28 @@ pub struct HostSpec {
     pub cores: u32,
     /// Speed of a core in thousandths of the reference machine's, 1000 by default.
     pub speed_permille: u32,
+    /// Time that the host spends on a packet before it goes to the interface, 0 by default. As the
+    /// other costs it is the time of this host on an idle core, whatever its speed.
+    pub send_cost_per_packet: Duration,
+    /// The same for each byte of the packet, in picoseconds; 0 by default.
+    pub send_picos_per_byte: u64,
+    /// Time that the host spends on an arrived packet before its bytes are readable, 0 by default.
+    pub receive_cost_per_packet: Duration,
+    /// The same for each byte of the packet, in picoseconds; 0 by default.
+    pub receive_picos_per_byte: u64,
 }
 
 impl Default for HostSpec {
-    /// One core of the reference machine.
+    /// One core of the reference machine, to which packets cost nothing.
     fn default() -> HostSpec {
-        HostSpec { cores: 1, speed_permille: 1000 }
+        HostSpec {
+            cores: 1,
+            speed_permille: 1000,
+            send_cost_per_packet: Duration::ZERO,
+            send_picos_per_byte: 0,
+            receive_cost_per_packet: Duration::ZERO,
+            receive_picos_per_byte: 0,
+        }
     }
 }
 
@@ -28,14 +45,25 @@ pub struct JobId {
     number: u64,
 }
 
-/// A host: whether it runs, and what it computes.
+/// A job on the cores of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Task {
+    Compute(JobId),
+    /// The I/O thread works on an errand.
+    Messages,
+}
+
+/// A host: whether it runs, and what it does.
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) name: String,
     pub(super) up: bool,
     pub(super) next_port: u16,
-    cores: Cores<JobId>,
+    pub(super) spec: HostSpec,
+    pub(super) cores: Cores<Task>,
     jobs_begun: u64,
+    pub(super) costs: Costs,
+    pub(super) errands: Errands,
 }
 
 /// Computing.
@@ -64,6 +92,9 @@ impl Network {
             next_port: FIRST_CHOSEN_PORT,
             cores: Cores::new(spec.cores, spec.speed_permille),
             jobs_begun: 0,
+            costs: Costs::of(&spec),
+            errands: Errands::default(),
+            spec,
         });
         self.wires.add_host(id);
         id
@@ -88,7 +119,7 @@ impl Network {
         this.jobs_begun += 1;
         if this.up {
             let nanos = u64::try_from(work.as_nanos()).unwrap_or(u64::MAX);
-            this.cores.add(now, job, Work::of_nanos(nanos));
+            this.cores.add(now, Task::Compute(job), Work::of_nanos(nanos));
             self.watch_cores(host);
         }
         job
@@ -97,29 +128,33 @@ impl Network {
     /// Ends a job before it is done. Nothing happens when it is done already.
     pub fn cancel(&mut self, now: Time, job: JobId) {
         self.advance(now);
-        if self.hosts[job.host.index()].cores.remove(now, job) {
+        if self.hosts[job.host.index()].cores.remove(now, Task::Compute(job)) {
             self.watch_cores(job.host);
         }
     }
 
-    /// Drops the jobs of a host that stops.
+    /// Drops the jobs of a host that stops, and its packets.
     pub(super) fn drop_jobs(&mut self, host: HostId) {
-        let now = self.now;
-        self.hosts[host.index()].cores.clear(now);
+        let (now, this) = (self.now, &mut self.hosts[host.index()]);
+        this.cores.clear(now);
+        this.errands.clear();
         self.watch_cores(host);
     }
 
     /// Handles the jobs that are done now.
     pub(super) fn handle_cores(&mut self, host: HostId) {
         let now = self.now;
-        while let Some(job) = self.hosts[host.index()].cores.take_done(now) {
-            self.tell(Event::Computed(job));
+        while let Some(task) = self.hosts[host.index()].cores.take_done(now) {
+            match task {
+                Task::Compute(job) => self.tell(Event::Computed(job)),
+                Task::Messages => self.handle_errand_done(host),
+            }
         }
         self.watch_cores(host);
     }
 
     /// Sets the host's alarm to the end of its next job.
-    fn watch_cores(&mut self, host: HostId) {
+    pub(super) fn watch_cores(&mut self, host: HostId) {
         let next = self.hosts[host.index()].cores.next_time();
         self.scheduled.set_alarm(host, next.filter(|at| *at < Time(u64::MAX)));
     }

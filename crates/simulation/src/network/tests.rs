@@ -1,5 +1,6 @@
 mod any_order;
 mod computing;
+mod costs;
 mod going_wrong;
 
 use super::*;

@@ -1,5 +1,6 @@
 //! The hosts' interfaces, the wires behind them, and the ways between hosts.
 
+use super::connection::Frame;
 use super::{EndId, HostId, LinkSpec};
 use chunkcomm_proto::Time;
 use std::collections::{BTreeMap, VecDeque};
@@ -47,8 +48,8 @@ pub(super) enum Sending {
     Preparing(EndId),
     /// The wire is taken by another interface.
     Waiting(EndId),
-    /// This many bytes are being put on the wire.
-    OnWire(EndId, usize),
+    /// The frame is being put on the wire.
+    OnWire(EndId, Frame),
 }
 
 /// A wire that carries one frame at a time.

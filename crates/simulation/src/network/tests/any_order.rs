@@ -28,6 +28,21 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     proptest::collection::vec(act, 1..80)
 }
 
+/// Hosts to which packets cost something in half of the cases.
+fn costs() -> impl Strategy<Value = HostSpec> {
+    let costs = (0..100u64, 0..500_000u64, 0..100u64, 0..500_000u64);
+    proptest::option::of(costs).prop_map(|costs| {
+        let (send, send_byte, receive, receive_byte) = costs.unwrap_or_default();
+        HostSpec {
+            send_cost_per_packet: Duration::from_micros(send),
+            send_picos_per_byte: send_byte,
+            receive_cost_per_packet: Duration::from_micros(receive),
+            receive_picos_per_byte: receive_byte,
+            ..HostSpec::default()
+        }
+    })
+}
+
 /// A connection that is written to and read at random.
 struct Streams {
     network: Network,
@@ -68,10 +83,12 @@ impl Streams {
 
 proptest! {
     #[test]
-    fn streams_are_whole_and_in_order_whatever_happens(seed in any::<u64>(), acts in acts()) {
+    fn streams_are_whole_and_in_order_whatever_happens(
+        seed in any::<u64>(), acts in acts(), costs in [costs(), costs()],
+    ) {
         let (mut network, spec) =
             (Network::new(seed), LinkSpec { jitter: Duration::from_micros(200), ..SLOW });
-        let (a, b) = (network.add_host("a"), network.add_host("b"));
+        let (a, b) = (network.add_host_of("a", costs[0]), network.add_host_of("b", costs[1]));
         network.shared_medium(&[a, b], spec);
         network.listen(b, 1).unwrap();
         let end = network.dial(Time(0), a, b, 1).unwrap();

@@ -5,7 +5,8 @@ use super::*;
 /// A network with one host of `cores` cores, at a time that is not 0.
 fn host(cores: u32, speed_permille: u32) -> (Network, HostId, Time) {
     let mut network = Network::new(7);
-    let host = network.add_host_of("host", HostSpec { cores, speed_permille });
+    let host =
+        network.add_host_of("host", HostSpec { cores, speed_permille, ..HostSpec::default() });
     let start = Time(12_345);
     assert_eq!(network.poll_event(start), None);
     (network, host, start)
@@ -48,7 +49,8 @@ fn equal_jobs_take_their_work_by_their_share_of_the_cores() {
 #[test]
 fn hosts_compute_side_by_side() {
     let (mut network, host, start) = host(1, 1000);
-    let other = network.add_host_of("other", HostSpec { cores: 1, speed_permille: 500 });
+    let other =
+        network.add_host_of("other", HostSpec { speed_permille: 500, ..HostSpec::default() });
     let jobs = [host, other].map(|host| network.compute(start, host, micros(300)));
     assert_eq!(done(&mut network, start), [(300, jobs[0]), (600, jobs[1])]);
 }
