@@ -52,8 +52,8 @@ pub mod seeds;
 mod socket;
 
 pub use network::{
-    Arrival, Delivery, EndId, Event, HostId, HostSpec, JobId, LinkSpec, Network, NetworkError,
-    Random, Read,
+    Arrival, Delivery, EndId, Event, ForeignLoad, HostId, HostSpec, JobId, LinkSpec, Network,
+    NetworkError, Random, Read,
 };
 
 pub use programs::{RUN_LIMIT, Simulation, run, run_within};

@@ -3,8 +3,8 @@
 //! the same seed and the same calls are the same. Whole programs run on it, or the machines of
 //! sessions alone.
 //!
-//! Reading order: this file (wires, connections, events), [`hosts`] and [`cores`] (what hosts
-//! compute), [`spec`] (properties of a link), [`wires`] (interfaces and wires), [`connection`] (the
+//! Reading order: this file (wires, connections, events), [`hosts`], [`cores`] and [`load`] (what
+//! hosts compute), [`spec`] (properties of a link), [`wires`] (interfaces and wires), [`connection`] (the
 //! ends' buffers), [`calls`] (a host's calls on connections), [`io`] (the costs of packets),
 //! [`flow`] (the travel of a frame), [`faults`]; beside them [`schedule`], [`trace`].
 
@@ -15,6 +15,7 @@ mod faults;
 mod flow;
 mod hosts;
 mod io;
+mod load;
 mod schedule;
 mod spec;
 #[cfg(test)]
@@ -24,6 +25,7 @@ mod wires;
 
 pub use chunkcomm_proto::random::Random;
 pub use hosts::{HostSpec, JobId};
+pub use load::ForeignLoad;
 pub use spec::LinkSpec;
 pub use trace::{Arrival, Delivery};
 

@@ -14,7 +14,8 @@
 //! time          0                      4                               8
 //! ```
 //!
-//! So a job that comes or goes costs O(log n), however many others there are.
+//! So a job that comes or goes costs O(log n), however many others there are. Foreign jobs, which
+//! never end, are only counted.
 
 use chunkcomm_proto::Time;
 use std::collections::BTreeMap;
@@ -37,8 +38,7 @@ const _: () = assert!(
     (u64::MAX as u128) * PARTS * (SPEED_PERMILLE_MAX as u128) * (CORES_MAX as u128) < u128::MAX / 4
 );
 const _: () = assert!((u64::MAX as u128) * PICOS * PARTS < u128::MAX / (u32::MAX as u128) / 4);
-const _: () =
-    assert!((u64::MAX as u128) * PICOS * PARTS < u128::MAX / (SPEED_PERMILLE_MAX as u128) / 4);
+const _: () = assert!(SPEED_PERMILLE_MAX as u128 / 1_000 <= PICOS);
 
 /// Work in parts of a picosecond of the reference machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,7 +52,8 @@ impl Work {
 
     /// Returns the work that takes cores of this speed `picos` picoseconds.
     pub(super) fn at_speed(picos: u128, speed_permille: u32) -> Work {
-        let picos = picos.min(u128::from(u64::MAX) * PICOS);
+        // At most half a year, so that the work fits as that of all of time does.
+        let picos = picos.min(u128::from(u64::MAX));
         Work((picos * u128::from(speed_permille) * PARTS).div_ceil(1_000))
     }
 }
@@ -71,6 +72,8 @@ pub(super) struct Cores<J> {
     /// Progress at `since`, the time of the last change.
     progress: u128,
     since: Time,
+    /// Jobs of others, which never end.
+    foreign: u32,
     jobs: BTreeMap<Place, J>,
     places: BTreeMap<J, Place>,
     added: u64,
@@ -91,6 +94,7 @@ impl<J: Copy + Ord> Cores<J> {
             speed_permille,
             progress: 0,
             since: Time(0),
+            foreign: 0,
             jobs: BTreeMap::new(),
             places: BTreeMap::new(),
             added: 0,
@@ -125,6 +129,14 @@ impl<J: Copy + Ord> Cores<J> {
         self.jobs.clear();
         self.places.clear();
         self.settle(now);
+    }
+
+    /// Sets the number of foreign jobs that share the cores from now on.
+    pub(super) fn set_foreign(&mut self, now: Time, jobs: u32) {
+        if jobs != self.foreign {
+            self.settle(now);
+            self.foreign = jobs;
+        }
     }
 
     /// Returns the time at which the next job is done, if nothing changes before; the end of time
@@ -162,10 +174,10 @@ impl<J: Copy + Ord> Cores<J> {
     }
 
     fn sharers(&self) -> u128 {
-        self.jobs.len() as u128
+        self.jobs.len() as u128 + u128::from(self.foreign)
     }
 
-    /// Returns the parts of work that all jobs together are given in a nanosecond.
+    /// Returns the parts of work that all jobs and foreign ones are given in a nanosecond.
     fn capacity(&self) -> u128 {
         let busy = self.sharers().min(u128::from(self.count));
         // A permille of a nanosecond is a picosecond.

@@ -2,6 +2,7 @@
 
 use super::cores::{Cores, Work};
 use super::io::{Costs, Errands};
+use super::load::{ForeignLoad, Load};
 use super::{Event, FIRST_CHOSEN_PORT, HostId, Network};
 use chunkcomm_proto::Time;
 use std::time::Duration;
@@ -22,6 +23,8 @@ pub struct HostSpec {
     pub receive_cost_per_packet: Duration,
     /// The same for each byte of the packet, in picoseconds; 0 by default.
     pub receive_picos_per_byte: u64,
+    /// Foreign load that comes and goes, none by default.
+    pub foreign: Option<ForeignLoad>,
 }
 
 impl Default for HostSpec {
@@ -34,6 +37,7 @@ impl Default for HostSpec {
             send_picos_per_byte: 0,
             receive_cost_per_packet: Duration::ZERO,
             receive_picos_per_byte: 0,
+            foreign: None,
         }
     }
 }
@@ -61,6 +65,7 @@ pub(super) struct Host {
     pub(super) next_port: u16,
     pub(super) spec: HostSpec,
     pub(super) cores: Cores<Task>,
+    pub(super) load: Load,
     jobs_begun: u64,
     pub(super) costs: Costs,
     pub(super) errands: Errands,
@@ -82,7 +87,8 @@ impl Network {
     /// # Panics
     ///
     /// The name is another host's. The host has no core or more than 4096, or a speed of 0 or of
-    /// more than a thousand times the reference machine's.
+    /// more than a thousand times the reference machine's. A mean of its foreign load is below a
+    /// microsecond.
     pub fn add_host_of(&mut self, name: &str, spec: HostSpec) -> HostId {
         assert!(self.host(name).is_none(), "there is a host {name} already");
         let id = HostId(u32::try_from(self.hosts.len()).expect("fewer than 4 Gi hosts"));
@@ -91,6 +97,7 @@ impl Network {
             up: true,
             next_port: FIRST_CHOSEN_PORT,
             cores: Cores::new(spec.cores, spec.speed_permille),
+            load: Load::new(spec.foreign, self.seed, id, self.now),
             jobs_begun: 0,
             costs: Costs::of(&spec),
             errands: Errands::default(),
@@ -114,6 +121,7 @@ impl Network {
     /// speed. A job ends at a whole nanosecond, rounded up.
     pub fn compute(&mut self, now: Time, host: HostId, work: Duration) -> JobId {
         self.advance(now);
+        self.apply_load(host);
         let this = &mut self.hosts[host.index()];
         let job = JobId { host, number: this.jobs_begun };
         this.jobs_begun += 1;
@@ -141,7 +149,7 @@ impl Network {
         self.watch_cores(host);
     }
 
-    /// Handles the jobs that are done now.
+    /// Handles the jobs that are done now, and changes of load.
     pub(super) fn handle_cores(&mut self, host: HostId) {
         let now = self.now;
         while let Some(task) = self.hosts[host.index()].cores.take_done(now) {
@@ -150,12 +158,7 @@ impl Network {
                 Task::Messages => self.handle_errand_done(host),
             }
         }
+        self.apply_load(host);
         self.watch_cores(host);
-    }
-
-    /// Sets the host's alarm to the end of its next job.
-    pub(super) fn watch_cores(&mut self, host: HostId) {
-        let next = self.hosts[host.index()].cores.next_time();
-        self.scheduled.set_alarm(host, next.filter(|at| *at < Time(u64::MAX)));
     }
 }

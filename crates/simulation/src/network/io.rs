@@ -111,6 +111,7 @@ impl Network {
                 self.hosts[host.index()].errands.queue.pop_front();
                 continue;
             }
+            self.apply_load(host);
             let (now, this) = (self.now, &mut self.hosts[host.index()]);
             this.errands.working = true;
             let work = Work::at_speed(this.costs.picos_of(&errand), this.spec.speed_permille);

@@ -19,7 +19,7 @@ pub(super) enum Step {
     Resume(EndId),
     /// A cut is noticed at an end.
     Break(EndId),
-    /// The host's alarm: a job is done.
+    /// The host's alarm: a job is done, or its foreign load changes.
     Cores(HostId),
 }
 

@@ -2,6 +2,7 @@ mod any_order;
 mod computing;
 mod costs;
 mod going_wrong;
+mod loaded;
 
 use super::*;
 use std::collections::BTreeMap;

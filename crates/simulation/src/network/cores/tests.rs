@@ -50,6 +50,16 @@ fn a_job_that_comes_later_slows_the_first_from_then_on() {
 }
 
 #[test]
+fn foreign_jobs_take_their_share_and_never_end() {
+    for (count, foreign, takes) in [(1, 1, 1200), (1, 2, 1800), (2, 1, 600), (2, 3, 1200)] {
+        let mut cores = Cores::new(count, 1000);
+        cores.set_foreign(Time(0), foreign);
+        cores.add(Time(0), 0, nanos(600));
+        assert_eq!(drain(&mut cores), [(takes, 0)], "{foreign} foreign on {count} cores");
+    }
+}
+
+#[test]
 fn a_job_that_goes_leaves_its_share_to_the_others() {
     let mut cores = Cores::new(1, 1000);
     cores.add(Time(0), 0, nanos(600));
@@ -72,6 +82,7 @@ fn no_work_is_done_at_once_and_endless_work_never() {
 enum Act {
     Add { nanos: u64 },
     Remove { job: usize },
+    Foreign { jobs: u32 },
     Pass { nanos: u64 },
 }
 
@@ -79,12 +90,13 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
         3 => (0..3_000u64).prop_map(|nanos| Act::Add { nanos }),
         1 => (0..40usize).prop_map(|job| Act::Remove { job }),
+        1 => (0..5u32).prop_map(|jobs| Act::Foreign { jobs }),
         3 => (0..2_000u64).prop_map(|nanos| Act::Pass { nanos }),
     ];
-    // The shares of 16 jobs are exact.
+    // The shares of 16 jobs are exact, with up to 4 foreign ones among them.
     let add = |act: &Act| matches!(act, Act::Add { .. });
     proptest::collection::vec(act, 1..40)
-        .prop_filter("at most 16 jobs", move |acts| acts.iter().filter(|it| add(it)).count() <= 16)
+        .prop_filter("at most 12 jobs", move |acts| acts.iter().filter(|it| add(it)).count() <= 12)
 }
 
 /// A job of the oracle: what is left of it, in parts.
@@ -100,6 +112,7 @@ struct Oracle {
     count: u128,
     speed: u128,
     now: u64,
+    foreign: u128,
     jobs: Vec<Slow>,
     /// Parts that the cores gave, and that the jobs needed.
     given: i128,
@@ -111,8 +124,12 @@ struct Oracle {
 impl Oracle {
     /// Parts that each job is given in a nanosecond.
     fn rate(&self) -> i128 {
-        let sharers = self.jobs.len() as u128;
+        let sharers = self.sharers();
         (sharers.min(self.count) * self.speed * PARTS / sharers) as i128
+    }
+
+    fn sharers(&self) -> u128 {
+        self.jobs.len() as u128 + self.foreign
     }
 
     fn give(&mut self, nanos: u64) {
@@ -163,7 +180,7 @@ proptest! {
     ) {
         let mut cores = Cores::new(count, speed);
         let mut oracle = Oracle {
-            count: u128::from(count), speed: u128::from(speed), now: 0, jobs: Vec::new(),
+            count: u128::from(count), speed: u128::from(speed), now: 0, foreign: 0, jobs: Vec::new(),
             given: 0, needed: 0, most: 0, done: Vec::new(),
         };
         let (mut done, mut added) = (Vec::new(), 0);
@@ -182,8 +199,11 @@ proptest! {
                     let left = i128::try_from(Work::of_nanos(nanos).0).unwrap();
                     oracle.jobs.push(Slow { job: added, left, begun: now, work: nanos });
                     oracle.needed += left;
-                    oracle.most = oracle.most.max(oracle.jobs.len() as u128);
                     added += 1;
+                }
+                Act::Foreign { jobs } => {
+                    cores.set_foreign(Time(now), jobs);
+                    oracle.foreign = u128::from(jobs);
                 }
                 Act::Remove { job } => {
                     let at = oracle.jobs.iter().position(|it| it.job == job);
@@ -197,6 +217,7 @@ proptest! {
                     oracle.pass(now + nanos);
                 }
             }
+            oracle.most = oracle.most.max(oracle.sharers());
             pass(&mut cores, oracle.now);
             oracle.pass(oracle.now);
         }

@@ -10,6 +10,7 @@ const COSTLY: HostSpec = HostSpec {
     send_picos_per_byte: 200_000,
     receive_cost_per_packet: Duration::from_micros(20),
     receive_picos_per_byte: 100_000,
+    foreign: None,
 };
 
 const FREE: HostSpec = HostSpec {
