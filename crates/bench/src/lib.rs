@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`message`] (the bytes sent), [`harness`] (two processes and slices),
 //! [`baseline`] (by hand), [`ours`] (with the library), [`flight`] (calls of either), [`fit`]
-//! (lines through figures), [`lab`] (faults), [`commands`] (rows), [`cli`].
+//! (lines through figures), [`lab`] (faults), [`lan`] (virtual time), [`commands`] (rows), [`cli`].
 
 pub mod baseline;
 pub mod cli;
@@ -16,6 +16,7 @@ pub mod fit;
 pub mod flight;
 pub mod harness;
 pub mod lab;
+pub mod lan;
 pub mod message;
 pub mod ours;
 pub mod stats;

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "virtual")]
+use chunkcomm_cluster::Cluster;
+#[cfg(feature = "virtual")]
+use chunkcomm_pipeline::patterns::{Chain, serve_in};
 use chunkcomm_pipeline::patterns::{Compute, Run, auto_delta_bytes};
 use clap::{Args, ValueEnum};
 
@@ -12,6 +16,7 @@ use crate::failure::{Doing, Failure};
 use crate::harness::near::Bench;
 use crate::harness::protocol::PolicyKind;
 use crate::harness::slices::{Contender, Outcome, Plan, Side, Slice, alternate, name_of};
+use crate::lan::Lan;
 use crate::ours::bandwidth::{BandwidthKind, Near};
 use crate::ours::chain::Head;
 use crate::stats::median;
@@ -43,8 +48,9 @@ pub struct DeltaArgs {
     /// Computation of every node on every element
     #[arg(long, value_enum, default_value_t = ComputeKind::Trig)]
     compute: ComputeKind,
-    /// Network between the nodes; real is this machine's
-    #[arg(long, value_enum, default_value_t = Lan::Real)]
+    /// Network between the nodes: real is this machine's, virtual:NAME or virtual:FILE one in virtual
+    /// time
+    #[arg(long, default_value = "real")]
     lan: Lan,
     /// Runs of each kind, whole and in deltas [default: as many as take some seconds]
     #[arg(long, value_name = "N", value_parser = values::count)]
@@ -73,12 +79,6 @@ enum ComputeKind {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Lan {
-    /// This machine's network.
-    Real,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Against {
     /// Ours: as many bytes as one large message, without a computation.
     Bandwidth,
@@ -90,6 +90,10 @@ enum Against {
 /// If the options do not go together, or the measurement fails.
 pub fn run(args: &DeltaArgs) -> Result<Verdict, Failure> {
     let nodes = args.nodes()?;
+    #[cfg(feature = "virtual")]
+    if let Lan::Virtual(spec) = &args.lan {
+        return args.run_virtually(spec, nodes);
+    }
     let setting = args.common.setting()?;
     let plan = Plan::new(args.repeat, 1, args.against.is_some())?;
     let mut bench = Bench::start_many(&setting, nodes - 1)?;
@@ -140,15 +144,7 @@ struct Runs {
 
 impl Runs {
     fn new(args: &DeltaArgs, head: Head, nodes: usize) -> Self {
-        let compute = match args.compute {
-            ComputeKind::Empty => Compute::Empty,
-            ComputeKind::Random => Compute::Random,
-            ComputeKind::Trig => Compute::Trig,
-        };
-        let delta_bytes = match args.delta {
-            Auto::Auto => auto_delta_bytes(compute, nodes, args.bytes),
-            Auto::Fixed(bytes) => bytes,
-        };
+        let (compute, delta_bytes) = (args.compute.compute(), args.delta_bytes(nodes));
         Self { head, elements: args.bytes / ELEMENT_BYTES, compute, delta_bytes, number: 0 }
     }
 
@@ -190,7 +186,58 @@ impl Runs {
     }
 }
 
+impl ComputeKind {
+    fn compute(self) -> Compute {
+        match self {
+            ComputeKind::Empty => Compute::Empty,
+            ComputeKind::Random => Compute::Random,
+            ComputeKind::Trig => Compute::Trig,
+        }
+    }
+}
+
 impl DeltaArgs {
+    /// Returns the bytes of an increment.
+    fn delta_bytes(&self, nodes: usize) -> usize {
+        match self.delta {
+            Auto::Auto => auto_delta_bytes(self.compute.compute(), nodes, self.bytes),
+            Auto::Fixed(bytes) => bytes,
+        }
+    }
+
+    /// Runs whole and in deltas on a virtual LAN, each once: a second run takes as long.
+    #[cfg(feature = "virtual")]
+    fn run_virtually(&self, spec: &str, nodes: usize) -> Result<Verdict, Failure> {
+        if self.against.is_some() {
+            return Err(Failure::Refused("--against: allowed with --lan real".to_owned()));
+        }
+        let run = Run {
+            number: 0,
+            elements: self.bytes / ELEMENT_BYTES,
+            compute: self.compute.compute(),
+            delta_bytes: None,
+            verify: true,
+        };
+        let args = (self.delta, self.bytes, run.compute);
+        let ran = crate::lan::run(spec, nodes, move |cluster| {
+            let run = run.clone();
+            async move {
+                let delta_bytes = match args {
+                    (Auto::Auto, bytes, compute) => auto_delta_bytes(compute, nodes, bytes),
+                    (Auto::Fixed(bytes), ..) => bytes,
+                };
+                both(&cluster, nodes, run, delta_bytes).await
+            }
+        })?;
+        let (whole, delta, delta_bytes) = ran.results[0];
+        let mut row = self.row_of(nodes, delta_bytes, whole, delta, whole / delta);
+        row.set("virtual_seconds", ran.virtual_seconds)
+            .set("real_seconds", ran.real_seconds)
+            .set("digest", format!("{:016x}", ran.digest))
+            .print(self.common.json);
+        Ok(Verdict::Fine)
+    }
+
     fn nodes(&self) -> Result<usize, Failure> {
         self.common.needs_this_host("delta")?;
         let usual = match self.pattern {
@@ -237,25 +284,66 @@ impl DeltaArgs {
         pairs: &Outcome,
         against: Option<&Outcome>,
     ) -> Row {
-        let delta_seconds = median_seconds(&pairs.ours);
-        let mut row = self.common.row("delta");
-        row.set("pattern", name_of(self.pattern))
-            .set("nodes", nodes)
-            .set("bytes", self.bytes)
-            .set("delta_bytes", delta_bytes)
-            .set("whole_seconds", median_seconds(&pairs.baseline))
-            .set("delta_seconds", delta_seconds)
-            .set("speedup", pairs.ratio(Slice::rate).median)
-            .set("bytes_per_second", self.bytes as f64 / delta_seconds)
-            .set("compute", name_of(self.compute))
-            .set("lan", name_of(self.lan))
-            .set("session", name_of(self.common.session));
+        let (whole, delta) = (median_seconds(&pairs.baseline), median_seconds(&pairs.ours));
+        let speedup = pairs.ratio(Slice::rate).median;
+        let mut row = self.row_of(nodes, delta_bytes, whole, delta, speedup);
         if let (Some(baseline), Some(outcome)) = (self.against, against) {
             set_ratio(&mut row, &name_of(baseline), outcome.ratio(Slice::rate));
             row.set("baseline_bytes_per_second", outcome.baseline_rate() * self.bytes as f64);
         }
         row
     }
+
+    fn row_of(
+        &self,
+        nodes: usize,
+        delta_bytes: usize,
+        whole_seconds: f64,
+        delta_seconds: f64,
+        speedup: f64,
+    ) -> Row {
+        let mut row = self.common.row("delta");
+        row.set("pattern", name_of(self.pattern))
+            .set("nodes", nodes)
+            .set("bytes", self.bytes)
+            .set("delta_bytes", delta_bytes)
+            .set("whole_seconds", whole_seconds)
+            .set("delta_seconds", delta_seconds)
+            .set("speedup", speedup)
+            .set("bytes_per_second", self.bytes as f64 / delta_seconds)
+            .set("compute", name_of(self.compute))
+            .set("lan", self.lan.to_string())
+            .set("session", name_of(self.common.session));
+        row
+    }
+}
+
+/// Runs both transfers through a chain of the cluster's nodes, and verifies the results. Returns the
+/// seconds of the whole buffer, those in deltas, and the bytes of an increment; zeros at all nodes
+/// but the first.
+#[cfg(feature = "virtual")]
+async fn both(
+    cluster: &Cluster,
+    nodes: usize,
+    run: Run,
+    delta_bytes: usize,
+) -> Result<(f64, f64, usize), Failure> {
+    if cluster.rank() > 0 {
+        serve_in(cluster).await.doing("serving the chain")?;
+        return Ok((0.0, 0.0, 0));
+    }
+    let mut chain = Chain::gather(cluster.node(), nodes).await.doing("gathering the chain")?;
+    let mut seconds = [0.0; 2];
+    for (number, delta_bytes) in [None, Some(delta_bytes)].into_iter().enumerate() {
+        let run = Run { number: number as u64, delta_bytes, ..run.clone() };
+        let outcome = chain.run(&run).await.doing("running a chain")?;
+        if let Some(difference) = outcome.difference {
+            return Err(Failure::broken("verifying the array", difference));
+        }
+        seconds[number] = outcome.elapsed.as_secs_f64();
+    }
+    chain.end().await.doing("ending the chain")?;
+    Ok((seconds[0], seconds[1], delta_bytes))
 }
 
 /// Returns the median time of one run, in seconds.

@@ -16,6 +16,9 @@ use crate::harness::machine;
 use crate::harness::near::Bench;
 use crate::harness::protocol::{OnOff, RuntimeKind, Transport};
 use crate::harness::slices::{Outcome, Plan, Side, Slice, alternate, name_of};
+use crate::lan::Lan;
+#[cfg(feature = "virtual")]
+use crate::ours::farm::farm_in;
 use crate::ours::farm::{FarmKind, Ready, start};
 use crate::table::Row;
 
@@ -58,6 +61,10 @@ pub struct FarmArgs {
     /// Tasks an assignment
     #[arg(long, value_name = "G", default_value = "1", value_parser = values::grain)]
     grain: u32,
+    /// Network between the nodes: real is this machine's, virtual:NAME or virtual:FILE one in virtual
+    /// time, where each worker is a host
+    #[arg(long, default_value = "real")]
+    lan: Lan,
     /// Baseline that is measured in the same run, and whose ratio is printed
     #[arg(long, value_enum, value_name = "BASELINE")]
     against: Option<Against>,
@@ -91,6 +98,10 @@ enum Against {
 /// If the options do not go together, or the measurement fails.
 pub fn run(args: &FarmArgs) -> Result<Verdict, Failure> {
     args.check()?;
+    #[cfg(feature = "virtual")]
+    if let Lan::Virtual(spec) = &args.lan {
+        return args.run_virtually(spec);
+    }
     let setting = args.common.setting()?;
     let mut plan = Plan::new(Some(args.tasks), 1, args.against.is_some())?;
     if args.against.is_none() {
@@ -166,6 +177,26 @@ impl FarmArgs {
         Ok(())
     }
 
+    /// Runs on a virtual LAN: the farmer on rank 0 of a cluster, the workers on the others.
+    #[cfg(feature = "virtual")]
+    fn run_virtually(&self, spec: &str) -> Result<Verdict, Failure> {
+        if self.against.is_some() {
+            return Err(Failure::Refused("--against: allowed with --lan real".to_owned()));
+        }
+        let (kind, tasks) = (self.kind()?, self.tasks);
+        let hosts = self.workers as usize + usize::from(self.model == ModelKind::B);
+        let ran = crate::lan::run(spec, hosts, move |cluster| {
+            let kind = kind.clone();
+            async move { farm_in(&cluster, &kind, tasks).await }
+        })?;
+        let mut row = self.row_of(tasks, ran.results[0]);
+        row.set("virtual_seconds", ran.virtual_seconds)
+            .set("real_seconds", ran.real_seconds)
+            .set("digest", format!("{:016x}", ran.digest))
+            .print(self.common.json);
+        Ok(Verdict::Fine)
+    }
+
     fn kind(&self) -> Result<FarmKind, Failure> {
         let listen = match self.common.transport {
             Transport::Tcp | Transport::Tls => "127.0.0.1:0".parse().doing("naming an address")?,
@@ -219,7 +250,16 @@ impl FarmArgs {
     }
 
     fn row(&self, outcome: &Outcome) -> Row {
-        let (tasks, seconds) = (outcome.messages() as f64, outcome.seconds());
+        let mut row = self.row_of(outcome.messages(), outcome.seconds());
+        if let Some(against) = self.against {
+            set_ratio(&mut row, &name_of(against), outcome.ratio(Slice::rate));
+            row.set("baseline_tasks_per_second", outcome.baseline_rate());
+        }
+        row
+    }
+
+    fn row_of(&self, count: u64, seconds: f64) -> Row {
+        let tasks = count as f64;
         let workers = self.workers as f64;
         let work_seconds = self.work.as_secs_f64();
         let prefetch = match self.prefetch {
@@ -227,7 +267,7 @@ impl FarmArgs {
             Auto::Fixed(depth) => depth.to_string(),
         };
         let mut row = self.common.row("farm");
-        row.set("tasks", outcome.messages())
+        row.set("tasks", count)
             .set("seconds", seconds)
             .set("tasks_per_second", tasks / seconds)
             .set("overhead_us_per_task", (seconds * workers / tasks - work_seconds) * 1e6)
@@ -238,11 +278,8 @@ impl FarmArgs {
             .set("workers_as", name_of(self.workers_as))
             .set("model", name_of(self.model))
             .set("prefetch", prefetch)
-            .set("grain", self.grain);
-        if let Some(against) = self.against {
-            set_ratio(&mut row, &name_of(against), outcome.ratio(Slice::rate));
-            row.set("baseline_tasks_per_second", outcome.baseline_rate());
-        }
+            .set("grain", self.grain)
+            .set("lan", self.lan.to_string());
         row
     }
 }

@@ -3,10 +3,12 @@
 use std::any::Any;
 use std::time::Duration;
 
-use chunkcomm::Address;
-use chunkcomm_cluster::Registry;
+use chunkcomm::{Address, host};
 use chunkcomm_cluster::registry::Function;
-use chunkcomm_farm::{Farm, Model, Prefetch, Runtime as FarmRuntime, WorkersAs, serve_if_started};
+use chunkcomm_cluster::{Cluster, Registry};
+use chunkcomm_farm::{
+    Farm, Model, Prefetch, Runtime as FarmRuntime, WorkersAs, serve_if_started, serve_in,
+};
 use tokio::runtime::Runtime;
 
 use crate::baseline::hand_farm::{answer, spin};
@@ -111,7 +113,7 @@ pub fn start(runtime: &Runtime, kind: &FarmKind) -> Result<Box<dyn Ready>, Failu
 struct Functions {
     registry: Registry,
     /// A `Function<M, u64>` for each type of message.
-    handles: Vec<Box<dyn Any>>,
+    handles: Vec<Box<dyn Any + Send + Sync>>,
 }
 
 impl Functions {
@@ -137,9 +139,68 @@ impl Functions {
 
 /// Returns the answer to a task; one whose check byte is wrong gets an answer that no task has.
 fn perform<M: Message>(task: &M, work: Duration) -> u64 {
-    spin(work);
+    if host::is_virtual() {
+        host::spend(work);
+    } else {
+        spin(work);
+    }
     let sequence = task.sequence();
     if task.is_stamped(sequence) { answer(sequence) } else { !answer(sequence) }
+}
+
+/// Farms `tasks` tasks of `bytes` bytes out and verifies the results; returns the seconds from the
+/// first assignment to the last result.
+async fn farm_out<M: Message>(
+    farm: &mut Farm,
+    function: &Function<M, u64>,
+    bytes: usize,
+    tasks: u64,
+) -> Result<f64, Failure> {
+    let mut answered = vec![false; tasks as usize];
+    let mut wrong = 0;
+    let given = (0..tasks).map(|sequence| {
+        let mut task = M::with_size(bytes);
+        task.stamp(sequence);
+        task
+    });
+    let take = |index: u64, value: u64| {
+        let slot = &mut answered[index as usize];
+        wrong += u64::from(*slot || value != answer(index));
+        *slot = true;
+    };
+    let started = host::Instant::now();
+    let stats = farm.run_as_completed(function, given, take).await;
+    let seconds = started.elapsed().as_secs_f64();
+    stats.doing("farming")?;
+    if wrong > 0 || answered.contains(&false) {
+        return Err(Failure::broken("farming", format!("{wrong} results are wrong")));
+    }
+    Ok(seconds)
+}
+
+/// Farms `tasks` tasks out in a cluster, from rank 0 to the others; returns the seconds of the run,
+/// 0 at the others.
+///
+/// # Errors
+/// If a worker is lost, or a result is wrong.
+pub async fn farm_in(cluster: &Cluster, kind: &FarmKind, tasks: u64) -> Result<f64, Failure> {
+    let functions = Functions::new(kind.work);
+    if cluster.rank() > 0 {
+        serve_in(cluster, &functions.registry).await.doing("serving the farm")?;
+        return Ok(0.0);
+    }
+    let builder = Farm::builder(functions.registry.clone())
+        .model(kind.model)
+        .prefetch(kind.prefetch)
+        .grain(kind.grain);
+    let mut farm = builder.start_in(cluster).await.doing("starting the farm")?;
+    let bytes = kind.task_bytes;
+    let seconds = with_message_of!(bytes, M => {
+        let function = functions.of::<M>();
+        farm_out(&mut farm, &function, bytes, tasks).await?
+    });
+    farm.finish(FINISH_DEADLINE).await.doing("ending the farm")?;
+    Ok(seconds)
 }
 
 struct Started<M: Message> {
@@ -150,27 +211,7 @@ struct Started<M: Message> {
 
 impl<M: Message> Ready for Started<M> {
     fn run(&mut self, runtime: &Runtime, tasks: u64) -> Result<f64, Failure> {
-        let bytes = self.bytes;
-        let mut answered = vec![false; tasks as usize];
-        let mut wrong = 0;
-        let given = (0..tasks).map(|sequence| {
-            let mut task = M::with_size(bytes);
-            task.stamp(sequence);
-            task
-        });
-        let take = |index: u64, value: u64| {
-            let slot = &mut answered[index as usize];
-            wrong += u64::from(*slot || value != answer(index));
-            *slot = true;
-        };
-        let started_ns = machine::now_ns();
-        let stats = runtime.block_on(self.farm.run_as_completed(&self.function, given, take));
-        let seconds = (machine::now_ns() - started_ns) as f64 / 1e9;
-        stats.doing("farming")?;
-        if wrong > 0 || answered.contains(&false) {
-            return Err(Failure::broken("farming", format!("{wrong} results are wrong")));
-        }
-        Ok(seconds)
+        runtime.block_on(farm_out(&mut self.farm, &self.function, self.bytes, tasks))
     }
 
     fn hold(&self, held: bool) {
