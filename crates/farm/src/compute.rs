@@ -3,7 +3,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::Duration;
 
 use chunkcomm::host::{self, Instant};
@@ -11,6 +10,7 @@ use chunkcomm::with_causes;
 use chunkcomm_cluster::registry::Entry;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::machine::start_thread;
 use crate::proto::wire::{self, Assignment};
 
 /// Runs the tasks of an assignment one after the other and writes the answer.
@@ -97,9 +97,7 @@ impl ComputeThread {
             Orders::Virtual(orders)
         } else {
             let (orders, ordered) = mpsc::channel();
-            thread::Builder::new()
-                .name("farm-compute".into())
-                .spawn(move || compute(&bench, &ordered))?;
+            start_thread("farm-compute".to_owned(), move || compute(&bench, &ordered))?;
             Orders::Thread(orders)
         };
         Ok(ComputeThread { orders, done, current_run })

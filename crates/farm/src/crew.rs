@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::thread;
 
 use chunkcomm::{Peer, host};
 use chunkcomm_cluster::cluster::Change;
@@ -14,10 +13,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
 use crate::error::{Loss, StartError};
+use crate::machine::{FIRST_INDEX, start_thread, work_blocking};
 use crate::name::WorkerName;
 use crate::proto::wire::Hello;
 use crate::settings::NodeSettings;
-use crate::worker::{FIRST_INDEX, Farmer, Post, Stopped, work, work_blocking};
+use crate::worker::{Farmer, Post, Stopped, work};
 
 /// All workers of a farm: first the threads, then the processes, then the nodes of a
 /// cluster. Dropping it kills and reaps the processes. A thread, and a node's service,
@@ -79,9 +79,8 @@ impl Crew {
         if host::is_virtual() {
             self.watch.spawn(host::here(async move { ended(work(&post, &registry).await) }));
         } else {
-            thread::Builder::new()
-                .name(format!("farm-worker-{index}"))
-                .spawn(move || ended(work_blocking(&post, &registry)))
+            let name = format!("farm-worker-{index}");
+            start_thread(name, move || ended(work_blocking(&post, &registry)))
                 .map_err(|source| StartError::Thread { worker: worker.clone(), source })?;
         }
         self.names.push(worker);

@@ -14,9 +14,6 @@
 
 use std::error::Error;
 use std::fmt;
-use std::pin::Pin;
-use std::process;
-use std::thread;
 use std::time::Duration;
 
 use chunkcomm::codec::{decode, encode_into_vec};
@@ -25,12 +22,10 @@ use chunkcomm::{
     Address, BytesReceiver, BytesSender, Node, Peer, SendError, TryRecvError, with_causes,
 };
 use chunkcomm_cluster::Registry;
-use chunkcomm_cluster::launch::{self, Token};
+use chunkcomm_cluster::launch::Token;
 use chunkcomm_cluster::registry::Entry;
-use tokio::runtime::Builder;
 
 use crate::compute::{ComputeThread, Computed, nanos, run_tasks, settle};
-use crate::name::WorkerName;
 use crate::proto::placement::{Place, Placement};
 use crate::proto::wire::{self, Hello, Reply, Setup};
 use crate::serving::ServeError;
@@ -41,12 +36,9 @@ use crate::settings::NodeSettings;
 /// waits for the answers to the first of them.
 const SLICE: Duration = Duration::from_micros(50);
 
-/// The exit status of a worker process that could not go on.
-const STATUS_FAILED: i32 = 1;
-
 /// Why a worker stopped: one line, with all sources.
 #[derive(Debug)]
-pub(crate) struct Stopped(String);
+pub(crate) struct Stopped(pub(crate) String);
 
 impl fmt::Display for Stopped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -78,62 +70,6 @@ pub(crate) struct Post {
     pub(crate) settings: NodeSettings,
     /// Whether the worker explains its node on a signal; a worker process does.
     pub(crate) explains: bool,
-}
-
-/// Serves the farm that started this process, and ends the process when the farm is
-/// done; returns at once when no farm started the process.
-///
-/// Call it first thing in `main`, with the registry that the farmer uses: worker processes are
-/// copies of the program, and go no further than this call. A worker that cannot go on prints
-/// the reason to stderr and ends with status 1. A worker that gets the signal `SIGUSR1` prints
-/// [`Node::explain`](chunkcomm::Node::explain) there and goes on. Its standard input is empty,
-/// its output and stderr are the farmer's.
-pub fn serve_if_started(registry: &Registry) {
-    let Some(settings) = std::env::var_os(NodeSettings::VARIABLE) else {
-        return;
-    };
-    let Some(place) = launch::child() else {
-        return;
-    };
-    let first = std::env::var(FIRST_INDEX).ok().and_then(|text| text.parse::<usize>().ok());
-    let index = first.unwrap_or_default() + place.index;
-    let stopped = match settings.to_string_lossy().parse::<NodeSettings>() {
-        Ok(settings) => {
-            let (farmer, token) = (Farmer::At(place.parent), place.token);
-            let post = Post { farmer, index, token, settings, explains: true };
-            serve_on_own_thread(&post, registry)
-        }
-        Err(error) => Err(Stopped(error.to_string())),
-    };
-    match stopped {
-        Ok(()) => process::exit(0),
-        Err(error) => {
-            eprintln!("{} stops: {error}", WorkerName::process(index, process::id()));
-            process::exit(STATUS_FAILED);
-        }
-    }
-}
-
-/// Name of the environment variable with the index of the first worker process: in model A
-/// the farmer's own worker comes before it.
-pub(crate) const FIRST_INDEX: &str = "CHUNKCOMM_FARM_FIRST";
-
-/// Works on a new thread: the caller may be inside a runtime, where another cannot be entered.
-fn serve_on_own_thread(post: &Post, registry: &Registry) -> Result<(), Stopped> {
-    thread::scope(|scope| {
-        let worker = thread::Builder::new()
-            .name("farm-worker".into())
-            .spawn_scoped(scope, || work_blocking(post, registry))?;
-        worker.join().unwrap_or_else(|_| Err(Stopped("the worker panicked".into())))
-    })
-}
-
-/// Works on a runtime of this thread's own, until the farmer is done.
-pub(crate) fn work_blocking(post: &Post, registry: &Registry) -> Result<(), Stopped> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    // On the heap, since `block_on` of any other future compiles all of its code three times.
-    let work: Pin<Box<dyn Future<Output = _>>> = Box::pin(work(post, registry));
-    runtime.block_on(work)
 }
 
 pub(crate) async fn work(post: &Post, registry: &Registry) -> Result<(), Stopped> {

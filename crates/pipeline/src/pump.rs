@@ -139,7 +139,7 @@ impl Pump {
         loop {
             // The end is read before the bytes, since all bytes are published before the end is.
             let last = coming.borrow_and_update().end.is_some() || coming.has_changed().is_err();
-            let since_sent = sent_at.map_or(Duration::MAX, |sent_at| sent_at.elapsed());
+            let since_sent = sent_at.map_or(Duration::MAX, Instant::elapsed);
             let since_sent_ns = u64::try_from(since_sent.as_nanos()).unwrap_or(u64::MAX);
             match self.sending.poll_send(reader.published(), last, since_sent_ns) {
                 Step::Send(range) => {

@@ -35,7 +35,7 @@ const CRATES: &[Floors] = &[
             &["transport", "log"],
             &["driver"],
             &["channel", "node"],
-            &["layer"],
+            &["host", "layer"],
         ],
         outside: &["lib", "bin"],
     },
@@ -71,7 +71,7 @@ const CRATES: &[Floors] = &[
         krate: "farm",
         floors: &[
             &["proto", "name", "settings"],
-            &["compute", "error", "stats", "serving", "worker"],
+            &["compute", "error", "stats", "serving", "worker", "machine"],
             &["crew", "link"],
             &["handshake", "run"],
             &["builder", "farm"],

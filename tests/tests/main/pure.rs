@@ -95,3 +95,79 @@ fn the_seeds_are_pure_and_have_no_order_by_chance() {
     let seeds = sources("simulation/src/seeds", 15);
     name_none_of(&[FORBIDDEN, UNORDERED].concat(), &seeds);
 }
+
+/// The ways around the host of `chunkcomm::host`: a simulation would not be the same run twice.
+const AROUND_THE_HOST: &[&str] = &[
+    "tokio::time",
+    "tokio::spawn",
+    "spawn_blocking",
+    "std::thread",
+    "thread::Builder",
+    "SystemTime",
+    "std::time::Instant",
+    "RandomState",
+    "HashMap",
+    "HashSet",
+    "getrandom::fill",
+    "process::id()",
+    "available_parallelism",
+    "env::var",
+];
+
+/// Folders and files about processes and threads of a real machine.
+const REAL_MACHINES: &[&str] = &[
+    "cluster/src/launch.rs",
+    "cluster/src/launch/",
+    "cluster/src/cluster/launch/",
+    "farm/src/machine.rs",
+    "pipeline/src/patterns/pin.rs",
+];
+
+/// Returns the lines of code of a source, without its tests and comments.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    code.lines().filter(|line| !line.trim_start().starts_with("//"))
+}
+
+/// The ways around the host in a source.
+fn ways_around(text: &str) -> Vec<String> {
+    let lines: Vec<&str> = code(text).collect();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let words = AROUND_THE_HOST.iter().filter(|word| line.contains(**word));
+        found.extend(words.map(|word| format!("{word}: {line}")));
+        let imports_instant = line.contains("use std::time::") && line.contains("Instant");
+        found.extend(imports_instant.then(|| format!("Instant: {line}")));
+        let unbiased = line.contains("select! {")
+            && lines.get(at + 1).is_none_or(|next| next.trim() != "biased;");
+        found.extend(unbiased.then(|| format!("select without biased: {line}")));
+    }
+    found
+}
+
+#[test]
+fn the_upper_crates_take_time_and_tasks_from_their_host() {
+    let folders = ["cluster/src", "farm/src", "pipeline/src"];
+    for source in folders.iter().flat_map(|folder| sources(folder, 10)) {
+        let path = source.to_str().unwrap().replace('\\', "/");
+        let real = REAL_MACHINES.iter().any(|place| path.contains(place));
+        if !real && !path.contains("/tests/") {
+            let found = ways_around(&read_to_string(&source).unwrap());
+            assert!(found.is_empty(), "{path}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_way_around_the_host_is_found() {
+    for planted in [
+        "let now = std::time::Instant::now();",
+        "use std::time::{Duration, Instant};",
+        "tokio::time::sleep(wait).await;",
+        "let map: HashMap<u64, u64> = HashMap::new();",
+        "tokio::select! {\n    a = b => {}",
+    ] {
+        assert!(!ways_around(planted).is_empty(), "{planted}");
+    }
+    assert_eq!(ways_around("tokio::select! {\n    biased;\n    a = b => {}"), [""; 0]);
+}

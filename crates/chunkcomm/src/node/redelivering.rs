@@ -243,7 +243,7 @@ impl Node {
         let peer = self.peer(nowhere);
         let (name, warned) = (name.to_owned(), AtomicBool::new(false));
         let following = Following { redelivery, stream, name, kind, print, warned };
-        tasks::spawn_on(&self.runtime(), following.follow(Arc::downgrade(&self.shared)));
+        tasks::spawn_on(self.runtime(), following.follow(Arc::downgrade(&self.shared)));
         Ok((end, peer))
     }
 }

@@ -4,7 +4,7 @@ mod building;
 mod following;
 mod leading;
 
-use super::launch::{Launcher, Meet, Place, Pmi, PmiError, Removed, ssh};
+use super::launch::{Launcher, Meet, Place, Pmi, PmiError, Removed, hostname, on_a_thread, ssh};
 use super::member::{self, Way};
 use super::processes::set_member;
 use super::{Cluster, ClusterConfig, End, JoinError, Refusal, Shared, State, WeakCluster};
@@ -100,11 +100,8 @@ impl Joining {
         &self,
         what: impl FnOnce() -> R + Send + 'static,
     ) -> Result<Option<R>, JoinError> {
-        let (told, tells) = tokio::sync::oneshot::channel();
         let system = |error| JoinError::System { what: "start a thread", error: Arc::new(error) };
-        let thread = std::thread::Builder::new().name("chunkcomm-join".to_owned());
-        // Nobody waits any more when the time is over.
-        thread.spawn(move || drop(told.send(what()))).map_err(system)?;
+        let tells = on_a_thread(what).map_err(system)?;
         let runtime = tokio::runtime::Handle::current();
         let done = clock::within(&runtime, super::left(self.until), tells).await;
         Ok(done.and_then(Result::ok))
@@ -117,7 +114,7 @@ impl Joining {
             rank: self.place.rank(),
             size: self.place.size(),
             incarnation: node.incarnation(),
-            host: building::hostname(),
+            host: hostname(),
             pid: host::process_id(),
             addresses: addresses.iter().map(Address::to_string).collect(),
             functions: self.config.functions.clone(),

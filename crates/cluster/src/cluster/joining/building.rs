@@ -1,24 +1,13 @@
 //! The node of a member: where it listens, and the addresses at which others reach it.
 
 use super::{JoinError, Joining};
-use crate::cluster::launch::{Launcher, PORTS_DEFAULT};
+use crate::cluster::launch::{Launcher, PORTS_DEFAULT, hostname};
 use crate::cluster::layer::ClusterLayer;
 use crate::moving::MovingLayer;
 use chunkcomm::layer::{given_name, set_versions, settings};
 use chunkcomm::{Address, Credential, Node, NodeBuilder, NodeError, host};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-
-/// The kernel's name of this machine.
-pub(super) fn hostname() -> String {
-    if let Some(name) = host::virtual_name() {
-        return name;
-    }
-    let told = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    let told = told.or_else(|| std::env::var("HOSTNAME").ok());
-    let name = told.as_deref().map(str::trim).filter(|name| !name.is_empty());
-    name.unwrap_or("localhost").to_owned()
-}
 
 /// The address of this machine from which packets to `there` leave; none is sent.
 pub(super) fn source_address(there: SocketAddr) -> io::Result<IpAddr> {

@@ -4,7 +4,8 @@ use super::building::{Built, listen_for};
 use super::{JoinError, Joining, Leftovers};
 use crate::cluster::keeper::{Keeper, Start};
 use crate::cluster::launch::{
-    MANAGER_SOCKET, Meeting, PORTS_DEFAULT, Pmi, Removed, private_folder, socket_folder, ssh,
+    MANAGER_SOCKET, Meeting, PORTS_DEFAULT, Pmi, Removed, hostname, private_folder, socket_folder,
+    ssh,
 };
 use crate::cluster::member::Way;
 use crate::cluster::{Cluster, State};
@@ -112,7 +113,7 @@ impl Joining {
     /// Leads nodes that were started over ssh. The first line on standard output reports the port
     /// to the process that started them.
     pub(super) async fn lead_as_told(self, credential: Credential) -> Result<Cluster, JoinError> {
-        let host = self.own_host().unwrap_or_else(super::building::hostname);
+        let host = self.own_host().unwrap_or_else(hostname);
         let ports = self.place.ports().unwrap_or(PORTS_DEFAULT);
         let candidates: Vec<Address> = ports.map(|port| listen_for(&host, port)).collect();
         let built = self.build(&candidates, Some(&credential), Some(&host)).await?;
