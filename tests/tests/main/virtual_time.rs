@@ -1,6 +1,6 @@
 //! Clusters, calls, farms and deltas as programs of virtual hosts, in virtual time.
 
-use chunkcomm::host;
+use chunkcomm::{BytesDuplex, host};
 use chunkcomm_cluster::prelude::*;
 use chunkcomm_cluster::{Cluster, ClusterConfig, Function, Registry};
 use chunkcomm_farm::{Farm, Prefetch, serve_in};
@@ -94,10 +94,20 @@ fn farm(workers: usize, tasks: u64, prefetch: Prefetch) -> (Duration, u64) {
 
 /// Farms as [`farm`] does, and returns the end of the program as well.
 fn farm_until(workers: usize, tasks: u64, prefetch: Prefetch) -> (Duration, u64, Duration) {
-    let (network, hosts) = switched(3, workers + 1, fast());
+    farm_of(workers, tasks, MS, prefetch, fast())
+}
+
+fn farm_of(
+    workers: usize,
+    tasks: u64,
+    work: Duration,
+    prefetch: Prefetch,
+    spec: LinkSpec,
+) -> (Duration, u64, Duration) {
+    let (network, hosts) = switched(3, workers + 1, spec);
     run(network, async |simulation| {
         let times = all(&simulation, &hosts, |rank| async move {
-            let (registry, function) = working(MS);
+            let (registry, function) = working(work);
             let cluster = join().await;
             let mut elapsed = Duration::ZERO;
             if rank == 0 {
@@ -106,7 +116,7 @@ fn farm_until(workers: usize, tasks: u64, prefetch: Prefetch) -> (Duration, u64,
                 let outcome = farm.run(&function, 0..tasks).await.unwrap();
                 assert_eq!(outcome.results, (1..=tasks).collect::<Vec<_>>());
                 let busy: Duration = outcome.stats.workers.iter().map(|it| it.busy).sum();
-                assert_eq!(busy, MS * tasks as u32);
+                assert_eq!(busy, work * tasks as u32);
                 elapsed = outcome.stats.elapsed;
                 farm.finish(Duration::from_secs(5)).await.unwrap();
             } else {
@@ -159,6 +169,11 @@ fn a_farm_without_a_cluster_uses_its_own_host() {
 
 /// Sends 64 Ki elements through `nodes` nodes; returns the time of the run.
 fn cascade(nodes: usize, delta_bytes: Option<usize>) -> Duration {
+    cascade_of(nodes, delta_bytes, 64 * 1024)
+}
+
+/// Sends elements through `nodes` nodes; returns the time of the run.
+fn cascade_of(nodes: usize, delta_bytes: Option<usize>, elements: usize) -> Duration {
     let (network, hosts) = switched(5, nodes, LinkSpec::default());
     let times = run(network, async |simulation| {
         all(&simulation, &hosts, |rank| async move {
@@ -166,13 +181,8 @@ fn cascade(nodes: usize, delta_bytes: Option<usize>) -> Duration {
             let mut elapsed = Duration::ZERO;
             if rank == 0 {
                 let mut chain = Chain::gather(cluster.node(), nodes).await.unwrap();
-                let run = Run {
-                    number: 1,
-                    elements: 64 * 1024,
-                    compute: Compute::Trig,
-                    delta_bytes,
-                    verify: true,
-                };
+                let run =
+                    Run { number: 1, elements, compute: Compute::Trig, delta_bytes, verify: true };
                 let outcome = chain.run(&run).await.unwrap();
                 assert_eq!(outcome.difference, None);
                 elapsed = outcome.elapsed;
@@ -194,4 +204,100 @@ fn a_cascade_of_deltas_overlaps() {
     // Six nodes compute 1.3 ms each, and 256 KiB cross five ways in 2.2 ms each.
     assert!(whole > Duration::from_millis(18), "{whole:?}");
     assert!(delta < whole / 4, "{delta:?} of {whole:?}");
+}
+
+/// Checks that a time is within 2 % of a closed form.
+fn agrees(what: &str, time: Duration, formula: f64) {
+    let ratio = time.as_secs_f64() / formula;
+    assert!((0.98..=1.02).contains(&ratio), "{what}: {time:?}, by the formula {formula} s");
+}
+
+/// Seconds of a byte on the wire.
+fn beta(spec: &LinkSpec) -> f64 {
+    1.0 / spec.bytes_per_second as f64
+}
+
+#[test]
+fn a_cascade_takes_the_time_of_the_formula() {
+    const BYTES: f64 = 4.0 * 1024.0 * 1024.0;
+    let spec = LinkSpec::default();
+    // Compute of a byte: 20 ns an element of 4 bytes.
+    let (c, beta) = (5e-9, beta(&spec));
+    for nodes in [4, 8] {
+        let p = f64::from(nodes);
+        let ways = (p - 1.0) * spec.latency.as_secs_f64();
+        let d = 16.0 * 1024.0;
+        let packets = BYTES / d * spec.cost_per_packet.as_secs_f64();
+        let delta = BYTES * f64::max(c, beta) + (p - 1.0) * (c + beta) * d + packets + ways;
+        let elements = 1024 * 1024;
+        agrees("delta", cascade_of(nodes as usize, Some(16 * 1024), elements), delta);
+        let whole = p * c * BYTES + (p - 1.0) * beta * BYTES + ways;
+        agrees("whole", cascade_of(nodes as usize, None, elements), whole);
+    }
+}
+
+#[test]
+fn a_farm_has_the_efficiency_of_the_formula() {
+    let spec = LinkSpec::default();
+    // An assignment and its answer have some 60 bytes each, with the headers of their packets.
+    let way = spec.latency + spec.cost_per_packet;
+    let overhead = 2.0 * (way.as_secs_f64() + 60.0 * beta(&spec));
+    for work in [Duration::from_micros(100), MS, 10 * MS] {
+        let (elapsed, ..) = farm_of(1, 100, work, Prefetch::Fixed(1), spec);
+        agrees("farm", elapsed, 100.0 * (work.as_secs_f64() + overhead));
+    }
+}
+
+#[test]
+fn messages_cost_their_hosts_time() {
+    const ROUNDS: u32 = 50;
+    let costs = HostSpec {
+        send_cost_per_packet: Duration::from_micros(63),
+        send_picos_per_byte: 25_000,
+        receive_cost_per_packet: Duration::from_micros(40),
+        receive_picos_per_byte: 10_000,
+        ..HostSpec::default()
+    };
+    let spec = LinkSpec { window_bytes: 1 << 20, ..LinkSpec::ETHERNET_100M };
+    let mut network = Network::new(1);
+    let hosts = ["left", "right"].map(|name| network.add_host_of(name, costs));
+    network.link(hosts[0], hosts[1], spec);
+    let (elapsed, bytes) = run(network, async |simulation| {
+        let mut ends = simulation.launch(&hosts, |rank| async move {
+            let cluster = join().await;
+            let peer = cluster.peer(1 - rank as u32).await.unwrap();
+            let mut duplex = match rank {
+                0 => cluster.node().open_duplex_bytes(&peer, "ball").await.unwrap(),
+                _ => cluster.node().accept_duplex_bytes("ball").await.unwrap().1,
+            };
+            let round = async |duplex: &mut BytesDuplex| {
+                if rank == 0 {
+                    duplex.sender().send_slice_now(&[7; 1000]).await.unwrap();
+                }
+                let ball = duplex.recv().await.unwrap().unwrap();
+                if rank == 1 {
+                    duplex.sender().send_slice_now(&ball).await.unwrap();
+                }
+            };
+            round(&mut duplex).await;
+            // The words of the joining have left meanwhile, and their acknowledgements.
+            host::sleep(Duration::from_secs(1)).await;
+            let (before, started) = (peer.stats(), host::Instant::now());
+            for _ in 0..ROUNDS {
+                round(&mut duplex).await;
+            }
+            let (elapsed, after) = (started.elapsed(), peer.stats());
+            let bytes = after.packet_bytes_sent - before.packet_bytes_sent;
+            let packets = after.packets_sent - before.packets_sent;
+            cluster.end(Duration::from_secs(5)).await.unwrap();
+            (elapsed, bytes as f64 / packets as f64)
+        });
+        let far = ends.pop().unwrap();
+        let near = ends.pop().unwrap().await.unwrap();
+        far.await.unwrap();
+        near
+    });
+    let each = costs.send_cost_per_packet + costs.receive_cost_per_packet + spec.cost_per_packet;
+    let way = (each + spec.latency).as_secs_f64() + bytes * (35e-9 + beta(&spec));
+    agrees("ping-pong", elapsed, 2.0 * way * f64::from(ROUNDS));
 }
