@@ -52,8 +52,8 @@ pub mod seeds;
 mod socket;
 
 pub use network::{
-    Arrival, Delivery, EndId, Event, ForeignLoad, HostId, HostSpec, JobId, LinkSpec, Network,
-    NetworkError, Random, Read,
+    Arrival, BridgeSpec, Delivery, EndId, Event, ForeignLoad, HostId, HostSpec, JobId, LinkSpec,
+    Network, NetworkError, Random, Read, SegmentId,
 };
 
 pub use programs::{RUN_LIMIT, Simulation, run, run_within};

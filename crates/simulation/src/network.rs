@@ -4,12 +4,17 @@
 //! sessions alone.
 //!
 //! Reading order: this file (wires, connections, events), [`hosts`], [`cores`] and [`load`] (what
-//! hosts compute), [`spec`] (properties of a link), [`wires`] (interfaces and wires), [`connection`] (the
-//! ends' buffers), [`calls`] (a host's calls on connections), [`io`] (the costs of packets),
+//! hosts compute), [`spec`] (properties of a link), [`wires`] (interfaces, wires, segments),
+//! [`contention`], [`ways`] and [`bridges`] (from segment to segment), [`connection`] (the ends'
+//! buffers), [`calls`] (a host's calls on connections), [`io`] and [`arrived`] (the costs of
+//! packets),
 //! [`flow`] (the travel of a frame), [`faults`]; beside them [`schedule`], [`trace`].
 
+mod arrived;
+mod bridges;
 mod calls;
 mod connection;
+mod contention;
 mod cores;
 mod faults;
 mod flow;
@@ -21,13 +26,15 @@ mod spec;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod ways;
 mod wires;
 
 pub use chunkcomm_proto::random::Random;
 pub use hosts::{HostSpec, JobId};
 pub use load::ForeignLoad;
-pub use spec::LinkSpec;
+pub use spec::{BridgeSpec, LinkSpec};
 pub use trace::{Arrival, Delivery};
+pub use wires::SegmentId;
 
 use chunkcomm_proto::Time;
 use connection::{Connection, End};
@@ -132,7 +139,7 @@ pub enum Read {
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NetworkError {
-    /// Neither link nor medium joins the two hosts.
+    /// Neither link nor segments join the two hosts.
     NoWay,
     /// The port has a listener already, or no port is left.
     PortTaken,
@@ -145,7 +152,7 @@ pub enum NetworkError {
 impl fmt::Display for NetworkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            NetworkError::NoWay => "no link or medium joins the two hosts",
+            NetworkError::NoWay => "no link or segments join the two hosts",
             NetworkError::PortTaken => "the port is taken",
             NetworkError::Broken => "the connection is broken",
             NetworkError::Finished => "the end was said to write nothing more",
@@ -259,25 +266,40 @@ impl Network {
     }
 
     /// Joins hosts by one wire that carries one frame of any sender at a time, as the first
-    /// Ethernet did (without collisions: hosts take turns).
+    /// Ethernet did. Hosts take turns; with [`LinkSpec::slot_time`] they lose the mean time of
+    /// collisions before a frame when several want to send.
     ///
     /// # Panics
     ///
     /// As [`Network::link`].
-    pub fn shared_medium(&mut self, hosts: &[HostId], spec: LinkSpec) {
+    pub fn shared_medium(&mut self, hosts: &[HostId], spec: LinkSpec) -> SegmentId {
         spec.check();
-        self.wires.shared_medium(hosts, spec);
+        self.wires.shared_medium(hosts, spec)
     }
 
     /// Joins hosts by a switch: each has a wire to it and one from it. A frame goes on while it
-    /// arrives; while the wire to its receiver is taken, it waits.
+    /// arrives; while the wire to its receiver is taken, or the whole switch is
+    /// ([`LinkSpec::total_bytes_per_second`]), it waits.
     ///
     /// # Panics
     ///
     /// As [`Network::link`].
-    pub fn switch(&mut self, hosts: &[HostId], spec: LinkSpec) {
+    pub fn switch(&mut self, hosts: &[HostId], spec: LinkSpec) -> SegmentId {
         spec.check();
-        self.wires.switch(hosts, spec);
+        self.wires.switch(hosts, spec)
+    }
+
+    /// Joins two segments by a bridge or router: hosts of one reach those of the other. Two hosts
+    /// with neither a link nor a common segment take the way over the fewest bridges; of several,
+    /// the one whose bridges were added first. Existing connections keep their ways.
+    ///
+    /// # Panics
+    ///
+    /// Nothing could pass: the rate or the queue is 0. The segments are one.
+    pub fn bridge(&mut self, a: SegmentId, b: SegmentId, spec: BridgeSpec) {
+        spec.check();
+        assert!(a != b, "a bridge joins two segments");
+        self.wires.bridge(a, b, spec);
     }
 }
 
@@ -356,6 +378,8 @@ impl Network {
         match step {
             Step::Prepared(interface) => self.handle_prepared(interface),
             Step::Sent(interface) => self.handle_sent(interface),
+            Step::Reach(traveller) => self.handle_reached(traveller),
+            Step::PassOn(traveller) => self.handle_pass_on(traveller),
             Step::Arrive(end, item) => self.handle_arrival(end, item),
             Step::Resume(end) => self.handle_resume(end),
             Step::Break(end) => self.handle_break(end),

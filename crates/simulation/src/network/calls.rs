@@ -175,7 +175,7 @@ impl Network {
     pub fn leave(&mut self, now: Time, end: EndId) {
         self.advance(now);
         let Some(this) = self.end_mut(end) else { return };
-        let abrupt = this.has_unread() || this.has_unhandled() || this.life == Life::Opening;
+        let abrupt = this.has_unread() || !this.arrived.is_empty() || this.life == Life::Opening;
         if this.life != Life::Gone {
             this.life = Life::Left;
         }

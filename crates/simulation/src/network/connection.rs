@@ -1,6 +1,7 @@
 //! A connection: two ends, each with its bytes to send and its received ones.
 
-use super::wires::Way;
+use super::arrived::Arrived;
+use super::ways::Way;
 use super::{HostId, Read};
 use bytes::BufMut;
 use chunkcomm_proto::Time;
@@ -77,7 +78,7 @@ pub(super) struct End {
     /// The end stands in its interface's queue, or the interface works on it.
     pub(super) queued: bool,
 
-    arrived: Arrived,
+    pub(super) arrived: Arrived,
     unread_bytes: usize,
     consumed: u64,
     reported: u64,
@@ -90,27 +91,6 @@ pub(super) struct End {
     pub(super) stalled_until: Time,
     /// Bytes sent to this end that still arrive, if not all do.
     arrives_still: Option<usize>,
-}
-
-/// Bytes that arrived at a host whose I/O thread has not received them.
-#[derive(Debug, Default)]
-struct Arrived {
-    /// Bytes of a packet that has not arrived as a whole.
-    collected: usize,
-    /// Whether the thread has bytes of this packet.
-    begun: bool,
-    /// Bytes that the thread has, or will turn to.
-    handed: usize,
-    /// Whether nothing comes behind them.
-    end: bool,
-}
-
-/// Bytes for the I/O thread of the receiver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Portion {
-    pub(super) bytes: usize,
-    /// Whether these are the first bytes of a packet.
-    pub(super) begins: bool,
 }
 
 /// Two ends: the dialler's, then the acceptor's.
@@ -212,15 +192,21 @@ impl End {
         self.packets.front().is_some_and(|packet| !packet.begun)
     }
 
-    /// Takes the next frame, if there is one.
-    pub(super) fn take_frame(&mut self) -> Option<Frame> {
-        if !self.has_frame() {
+    /// Returns the bytes of the next frame; 0 when there is none.
+    pub(super) fn next_frame_bytes(&self) -> usize {
+        let packet = self.packets.front().filter(|_| self.has_frame());
+        let most = self.window_left().min(self.way.spec.frame_bytes);
+        packet.map_or(0, |packet| most.min(packet.bytes))
+    }
+
+    /// Takes the next frame, if there is one, of at most `most` bytes.
+    pub(super) fn take_frame(&mut self, most: usize) -> Option<Frame> {
+        let bytes = self.next_frame_bytes().min(most);
+        if bytes == 0 {
             return None;
         }
-        let most = self.window_left().min(self.way.spec.frame_bytes);
         let packet = self.packets.front_mut()?;
         packet.begun = true;
-        let bytes = most.min(packet.bytes);
         packet.bytes -= bytes;
         let ends_packet = packet.bytes == 0;
         if ends_packet {
@@ -260,55 +246,6 @@ impl End {
         debug_assert!(self.consumed_by_peer <= self.sent_bytes);
     }
 
-    /// Takes bytes that arrived in for the I/O thread. Returns those that it is to receive now: a
-    /// whole packet, or as much of a large one as is reported at once, so that the window moves on.
-    /// `is_last` is true at the end of a packet, or where the rest is lost.
-    pub(super) fn collect(&mut self, bytes: usize, is_last: bool) -> Option<Portion> {
-        let (step, arrived) = (self.report_step(), &mut self.arrived);
-        arrived.collected += bytes;
-        if !is_last && (arrived.collected as u64) < step {
-            return None;
-        }
-        let portion = Portion { bytes: arrived.collected, begins: !arrived.begun };
-        arrived.handed += arrived.collected;
-        arrived.collected = 0;
-        arrived.begun = !is_last;
-        Some(portion).filter(|portion| portion.bytes > 0)
-    }
-
-    /// Whether bytes arrived that the I/O thread has not received.
-    pub(super) fn has_unhandled(&self) -> bool {
-        self.unhandled_bytes() > 0
-    }
-
-    fn unhandled_bytes(&self) -> usize {
-        self.arrived.collected + self.arrived.handed
-    }
-
-    /// Returns how many of `bytes`, which the I/O thread has received, are still wanted.
-    pub(super) fn take_handled(&mut self, bytes: usize) -> usize {
-        let bytes = bytes.min(self.arrived.handed);
-        self.arrived.handed -= bytes;
-        bytes
-    }
-
-    /// Returns all bytes that the I/O thread has not received, which it will not.
-    pub(super) fn take_unhandled(&mut self) -> usize {
-        let bytes = self.unhandled_bytes();
-        self.arrived = Arrived::default();
-        bytes
-    }
-
-    /// Notes that nothing comes behind the arrived bytes.
-    pub(super) fn end_behind_unhandled(&mut self) {
-        self.arrived.end = true;
-    }
-
-    /// Returns true, once, when all bytes before the end of the stream are received.
-    pub(super) fn end_is_due(&mut self) -> bool {
-        !self.has_unhandled() && std::mem::take(&mut self.arrived.end)
-    }
-
     /// Notes arrived bytes; returns true when there were none to read before.
     pub(super) fn receive(&mut self, bytes: usize) -> bool {
         let first = self.unread_bytes == 0;
@@ -326,7 +263,7 @@ impl End {
 
     /// Returns the number of bytes that `peer` sent and that are not here yet.
     pub(super) fn missing_of(&self, peer: &End) -> usize {
-        let arrived = self.consumed + (self.unread_bytes + self.unhandled_bytes()) as u64;
+        let arrived = self.consumed + (self.unread_bytes + self.arrived.bytes()) as u64;
         (peer.sent_bytes - arrived) as usize
     }
 
@@ -377,7 +314,8 @@ impl End {
         Some(self.consumed)
     }
 
-    fn report_step(&self) -> u64 {
+    /// Returns the bytes that are reported at once: a quarter of the window.
+    pub(super) fn report_step(&self) -> u64 {
         (self.way.spec.window_bytes as u64).div_ceil(4)
     }
 

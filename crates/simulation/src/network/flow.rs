@@ -1,14 +1,16 @@
 //! The travel of a frame: from an end's packets over an interface and a wire, then through time, to
 //! the other end.
 
-use super::connection::{Connection, End, Frame, Item, Life, Portion};
+use super::arrived::Portion;
+use super::bridges::{Room, Traveller};
+use super::connection::{Connection, End, Frame, Item, Life};
+use super::contention;
 use super::io::Errand;
 use super::schedule::Step;
 use super::trace::{Arrival, Delivery};
-use super::wires::Sending;
+use super::ways::Leg;
+use super::wires::{Cargo, Sending, Turn, after_nanos};
 use super::{EndId, Event, Network};
-use chunkcomm_proto::Time;
-use std::time::Duration;
 
 /// Sending.
 impl Network {
@@ -19,14 +21,24 @@ impl Network {
             return;
         }
         this.queued = true;
-        let interface = this.way.interface;
+        self.queue_again(end);
+    }
+
+    /// Queues an end at its interface that is marked as queued.
+    pub(super) fn queue_again(&mut self, end: EndId) {
+        let Some(this) = self.end_ref(end) else { return };
+        let interface = this.way.leg.interface;
         self.wires.interfaces[interface].queue.push_back(end);
         self.start(interface);
     }
 
     /// Begins with the next frame of an interface that is idle.
-    fn start(&mut self, interface: usize) {
+    pub(super) fn start(&mut self, interface: usize) {
         while matches!(self.wires.interfaces[interface].state, Sending::Idle) {
+            if let Some(&first) = self.wires.interfaces[interface].passing.front() {
+                self.pass(interface, first);
+                continue;
+            }
             let Some(end) = self.wires.interfaces[interface].queue.pop_front() else { return };
             let Some(this) = self.end_mut(end) else { continue };
             if !this.has_frame() {
@@ -34,53 +46,87 @@ impl Network {
                 continue;
             }
             let cost = this.way.spec.cost_per_packet;
-            if this.begins_packet() && !cost.is_zero() {
-                self.wires.interfaces[interface].state = Sending::Preparing(end);
+            let costs = this.begins_packet() && !cost.is_zero();
+            let Ok(room) = self.take_room(end) else { continue };
+            let turn = Turn::Own(end, room);
+            if costs {
+                self.wires.interfaces[interface].state = Sending::Preparing(turn);
                 self.scheduled.push(self.now.after(cost), Step::Prepared(interface));
             } else {
-                self.wait_for_wire(interface, end);
+                self.wait_for_wire(interface, turn);
             }
         }
     }
 
+    /// Passes on what is first at a bridge's interface. News need no wire.
+    fn pass(&mut self, interface: usize, first: Traveller) {
+        if first.bytes() > 0 {
+            self.wait_for_wire(interface, Turn::Passing);
+        } else {
+            self.wires.interfaces[interface].passing.pop_front();
+            self.depart(first);
+        }
+    }
+
     pub(super) fn handle_prepared(&mut self, interface: usize) {
-        if let Sending::Preparing(end) = self.wires.interfaces[interface].state {
-            self.wait_for_wire(interface, end);
+        if let Sending::Preparing(turn) = self.wires.interfaces[interface].state {
+            self.wait_for_wire(interface, turn);
             self.start(interface);
         }
     }
 
-    fn wait_for_wire(&mut self, interface: usize, end: EndId) {
+    fn wait_for_wire(&mut self, interface: usize, turn: Turn) {
         let wire = self.wires.interfaces[interface].wire;
         if self.wires.wires[wire].busy {
-            self.wires.interfaces[interface].state = Sending::Waiting(end);
+            self.wires.interfaces[interface].state = Sending::Waiting(turn);
             self.wires.wires[wire].waiting.push_back(interface);
         } else {
-            self.put_on_wire(interface, end);
+            self.put_on_wire(interface, turn);
         }
     }
 
     /// Takes the free wire, unless there is nothing left to send.
-    fn put_on_wire(&mut self, interface: usize, end: EndId) {
+    fn put_on_wire(&mut self, interface: usize, turn: Turn) {
         self.wires.interfaces[interface].state = Sending::Idle;
-        let Some(this) = self.end_mut(end) else { return };
-        let Some(frame) = this.take_frame() else {
-            this.queued = false;
-            return;
+        let Some((cargo, nanos)) = self.take_cargo(interface, turn) else { return };
+        let wire = &mut self.wires.wires[self.wires.interfaces[interface].wire];
+        wire.busy = true;
+        let lost = contention::lost_nanos(wire.waiting.len() + 1, wire.slot_nanos);
+        self.wires.interfaces[interface].state = Sending::OnWire(cargo);
+        let sent = after_nanos(self.now, nanos.saturating_add(lost));
+        self.scheduled.push(sent, Step::Sent(interface));
+    }
+
+    /// Takes the frame of a turn; returns it with the nanoseconds for which it holds the wire.
+    fn take_cargo(&mut self, interface: usize, turn: Turn) -> Option<(Cargo, u64)> {
+        let Turn::Own(end, room) = turn else {
+            let traveller = self.wires.interfaces[interface].passing.pop_front()?;
+            let nanos = self.leg_behind_relay(&traveller).spec.wire_nanos(traveller.bytes());
+            return Some((Cargo::Passing(traveller), nanos));
         };
-        let nanos = this.way.spec.wire_nanos(frame.bytes);
-        let wire = self.wires.interfaces[interface].wire;
-        self.wires.wires[wire].busy = true;
-        self.wires.interfaces[interface].state = Sending::OnWire(end, frame);
-        self.scheduled.push(after_nanos(self.now, nanos), Step::Sent(interface));
+        if let Some(this) = self.end_mut(end) {
+            if let Some(frame) = this.take_frame(room.map_or(usize::MAX, |room| room.bytes())) {
+                let nanos = this.way.leg.spec.wire_nanos(frame.bytes);
+                return Some((Cargo::Own(end, frame, room), nanos));
+            }
+            this.queued = false;
+        }
+        self.give_room_back(room);
+        None
     }
 
     pub(super) fn handle_sent(&mut self, interface: usize) {
         let state = &mut self.wires.interfaces[interface].state;
-        if let Sending::OnWire(end, frame) = std::mem::replace(state, Sending::Idle) {
-            self.frame_left(end, frame);
+        match std::mem::replace(state, Sending::Idle) {
+            Sending::OnWire(Cargo::Own(end, frame, room)) => self.frame_left(end, frame, room),
+            Sending::OnWire(Cargo::Passing(traveller)) => self.depart(traveller),
+            _ => {}
         }
         let wire = self.wires.interfaces[interface].wire;
+        if self.wires.wires[wire].slot_nanos > 0 {
+            // This host contends for the wire with the others, behind which it waits.
+            self.start(interface);
+        }
         self.wires.wires[wire].busy = false;
         // Waiting interfaces go before this host's next frame.
         self.give_wire(wire);
@@ -90,20 +136,22 @@ impl Network {
     fn give_wire(&mut self, wire: usize) {
         while !self.wires.wires[wire].busy {
             let Some(next) = self.wires.wires[wire].waiting.pop_front() else { return };
-            if let Sending::Waiting(end) = self.wires.interfaces[next].state {
-                self.put_on_wire(next, end);
+            if let Sending::Waiting(turn) = self.wires.interfaces[next].state {
+                self.put_on_wire(next, turn);
                 self.start(next);
             }
         }
     }
 
-    fn frame_left(&mut self, end: EndId, frame: Frame) {
-        let Some(this) = self.end_mut(end) else { return };
-        let interface = this.way.interface;
+    fn frame_left(&mut self, end: EndId, frame: Frame, room: Option<Room>) {
+        let Some(this) = self.end_mut(end) else { return self.give_room_back(room) };
+        let interface = this.way.leg.interface;
         let tell = this.frame_left(frame.bytes);
         this.queued = this.has_frame();
         let queued = this.queued;
-        self.dispatch(end, Item::Bytes(frame));
+        if !self.try_dispatch(end, Item::Bytes(frame)) {
+            self.give_room_back(room);
+        }
         if queued {
             self.wires.interfaces[interface].queue.push_back(end);
         }
@@ -126,34 +174,40 @@ impl Network {
 
     /// Sends `item` from `end` to its peer, behind all items on their way.
     pub(super) fn dispatch(&mut self, end: EndId, item: Item) {
-        let Some(Some(connection)) = self.connections.get(end.connection as usize) else { return };
+        self.try_dispatch(end, item);
+    }
+
+    /// As [`Network::dispatch`]; returns false when nothing is sent there any more.
+    fn try_dispatch(&mut self, end: EndId, item: Item) -> bool {
+        let Some(Some(connection)) = self.connections.get(end.connection as usize) else {
+            return false;
+        };
         let this = &connection.ends[usize::from(end.accepted)];
         if connection.severed || this.life == Life::Gone {
-            return;
+            return false;
         }
         let way = this.way;
-        let jitter = u64::try_from(way.spec.jitter.as_nanos()).unwrap_or(u64::MAX - 1);
-        let jitter = if jitter == 0 { 0 } else { self.random.below(jitter + 1) };
-        let mut at = after_nanos(self.now.after(way.spec.latency), jitter);
-        if let (Some(port), Item::Bytes(frame)) = (way.port, &item) {
-            at = self.through_port(port, at, way.spec.wire_nanos(frame.bytes));
+        match way.route {
+            None => self.send_to_end(end.peer(), item, &way.leg),
+            Some(route) => self.send_to_relay(Traveller::new(end.peer(), item, route), &way.leg),
         }
-        let to = end.peer();
+        true
+    }
+
+    /// Sends an item over the last leg of its way.
+    pub(super) fn send_to_end(&mut self, to: EndId, item: Item, leg: &Leg) {
+        let Some(jitter) = self.end_ref(to.peer()).map(|from| from.way.spec.jitter) else { return };
+        let jitter = u64::try_from(jitter.as_nanos()).unwrap_or(u64::MAX - 1);
+        let jitter = if jitter == 0 { 0 } else { self.random.below(jitter + 1) };
+        let mut at = after_nanos(self.now.after(leg.spec.latency), jitter);
+        if let Item::Bytes(frame) = &item {
+            at = self.wires.through(leg, at, frame.bytes);
+        }
         if let Some(there) = self.end_mut(to) {
             at = at.max(there.last_arrival);
             there.last_arrival = at;
             self.scheduled.push(at, Step::Arrive(to, item));
         }
-    }
-
-    /// Takes a turn for a frame at the switch's port to the receiver; returns when the last byte,
-    /// due at `at`, arrives. The frame goes on while it arrives, so it needs the port from `nanos`
-    /// before.
-    fn through_port(&mut self, port: usize, at: Time, nanos: u64) -> Time {
-        let free = self.wires.ports[port];
-        let at = at.max(after_nanos(free, nanos));
-        self.wires.ports[port] = at;
-        at
     }
 }
 
@@ -181,9 +235,9 @@ impl Network {
             (Item::Refuse, Life::Opening) => self.handle_refuse(end),
             (Item::End | Item::Consumed(_), _) if this.has_loss() => {}
             (Item::Bytes(frame), Life::Open) => self.handle_bytes(end, frame),
-            (Item::End, Life::Open | Life::Left) if this.has_unhandled() => {
+            (Item::End, Life::Open | Life::Left) if !this.arrived.is_empty() => {
                 if let Some(this) = self.end_mut(end) {
-                    this.end_behind_unhandled();
+                    this.arrived.end_behind();
                 }
             }
             (Item::End, Life::Open | Life::Left) => self.handle_end(end),
@@ -244,8 +298,9 @@ impl Network {
             return self.make_readable(end, bytes);
         }
         let Some(this) = self.end_mut(end) else { return };
+        let step = this.report_step();
         let is_last = frame.ends_packet || bytes < frame.bytes;
-        if let Some(Portion { bytes, begins }) = this.collect(bytes, is_last) {
+        if let Some(Portion { bytes, begins }) = this.arrived.collect(bytes, step, is_last) {
             self.give_errand(host, Errand::Receive { end, bytes, begins });
         }
     }
@@ -280,7 +335,7 @@ impl Network {
             return this.vanish();
         }
         // Nobody waits for the I/O thread any more.
-        let arrived = this.take_unhandled();
+        let arrived = this.arrived.take_all();
         self.make_readable(end, arrived);
         let Some(this) = self.end_mut(end) else { return };
         this.broken = true;
@@ -328,8 +383,4 @@ fn this_open(end: Option<&mut End>) {
     if let Some(end) = end {
         end.life = Life::Open;
     }
-}
-
-fn after_nanos(time: Time, nanos: u64) -> Time {
-    time.after(Duration::from_nanos(nanos))
 }

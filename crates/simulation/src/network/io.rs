@@ -123,7 +123,9 @@ impl Network {
     fn is_awaited(&self, errand: &Errand) -> bool {
         match *errand {
             Errand::Send { end, .. } => self.end_ref(end).is_some_and(End::has_held_packet),
-            Errand::Receive { end, .. } => self.end_ref(end).is_some_and(End::has_unhandled),
+            Errand::Receive { end, .. } => {
+                self.end_ref(end).is_some_and(|it| !it.arrived.is_empty())
+            }
         }
     }
 
@@ -147,10 +149,10 @@ impl Network {
     /// Makes bytes readable that the thread has received.
     fn handle_received(&mut self, end: EndId, bytes: usize) {
         let Some(this) = self.end_mut(end) else { return };
-        let bytes = this.take_handled(bytes);
+        let bytes = this.arrived.take_received(bytes);
         self.make_readable(end, bytes);
         let Some(this) = self.end_mut(end) else { return };
-        if this.end_is_due() && matches!(this.life, Life::Open | Life::Left) {
+        if this.arrived.end_is_due() && matches!(this.life, Life::Open | Life::Left) {
             self.handle_end(end);
         }
     }

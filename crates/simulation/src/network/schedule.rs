@@ -1,5 +1,6 @@
 //! The heap of steps to come.
 
+use super::bridges::Traveller;
 use super::connection::Item;
 use super::{EndId, HostId};
 use chunkcomm_proto::Time;
@@ -13,6 +14,10 @@ pub(super) enum Step {
     Prepared(usize),
     /// The interface's frame is on the wire.
     Sent(usize),
+    /// Something reaches a bridge.
+    Reach(Traveller),
+    /// A bridge has taken something in.
+    PassOn(Traveller),
     /// Something arrives at an end.
     Arrive(EndId, Item),
     /// Held items at an end may go on.

@@ -1,4 +1,4 @@
-//! The properties of a link, a medium or a switch.
+//! The properties of links, media, switches and bridges.
 
 use std::time::Duration;
 
@@ -33,6 +33,47 @@ pub struct LinkSpec {
     /// Bytes that one direction of a connection may have on the way and unread at its receiver, as
     /// the receiving buffer of a socket.
     pub window_bytes: usize,
+    /// Shared medium: time of a slot in which hosts contend for it, 51.2 us with Ethernet of 10
+    /// Mbit/s. A frame then waits for the mean time that the hosts lose to collisions before it. 0
+    /// by default: hosts take turns and lose nothing.
+    pub slot_time: Duration,
+    /// Switch: most payload in bytes a second over all its ports, as of a backplane or a memory
+    /// bus. `u64::MAX`, no limit, by default.
+    pub total_bytes_per_second: u64,
+}
+
+/// The properties of a bridge or router between two segments. Each direction has its own.
+///
+/// A frame is taken in as a whole, and then put on the other segment. On an idle way it takes
+/// bytes / `bytes_per_second` + `delay` more than the two segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BridgeSpec {
+    /// Time from the last byte of a frame until it can leave, 50 us by default.
+    pub delay: Duration,
+    /// Bytes a second that are taken in, one frame after another; `u64::MAX`, no limit, by default.
+    pub bytes_per_second: u64,
+    /// Bytes of frames in a direction that left their hosts and have not left the bridge, 64 KiB by
+    /// default. A frame that finds no room waits at its host. No frame is larger than this.
+    pub queue_bytes: usize,
+}
+
+impl BridgeSpec {
+    /// Panics on a spec that nothing could pass.
+    pub(super) fn check(&self) {
+        assert!(self.bytes_per_second > 0, "a bridge carries at least one byte a second");
+        assert!(self.queue_bytes > 0, "the queue of a bridge holds at least a byte");
+    }
+}
+
+impl Default for BridgeSpec {
+    /// A bridge as fast as its segments.
+    fn default() -> BridgeSpec {
+        BridgeSpec {
+            delay: Duration::from_micros(50),
+            bytes_per_second: u64::MAX,
+            queue_bytes: 64 * 1024,
+        }
+    }
 }
 
 /// Payload of a full frame of TCP over Ethernet.
@@ -58,6 +99,8 @@ impl LinkSpec {
         frame_bytes: ETHERNET_PAYLOAD_BYTES as usize,
         queue_bytes: 64 * 1024,
         window_bytes: 256 * 1024,
+        slot_time: Duration::ZERO,
+        total_bytes_per_second: u64::MAX,
     };
 
     /// Switched Ethernet of 100 Mbit/s: 11.9 MB/s, 60 us a packet, 60 us latency.
@@ -81,7 +124,8 @@ impl LinkSpec {
 
     /// Panics on a spec that nothing could pass.
     pub(super) fn check(&self) {
-        assert!(self.bytes_per_second > 0, "a link carries at least one byte a second");
+        let rates = [self.bytes_per_second, self.total_bytes_per_second];
+        assert!(!rates.contains(&0), "a link carries at least one byte a second");
         let sizes = [self.frame_bytes, self.queue_bytes, self.window_bytes];
         assert!(!sizes.contains(&0), "frames, queues and windows hold at least a byte");
         let limit = u32::MAX as usize;
@@ -90,12 +134,22 @@ impl LinkSpec {
 
     /// Returns the nanoseconds for which `bytes` hold the wire, rounded up.
     pub(super) fn wire_nanos(&self, bytes: usize) -> u64 {
-        if self.bytes_per_second == u64::MAX {
-            return 0;
-        }
-        let nanos = u128::from(bytes as u64) * 1_000_000_000;
-        u64::try_from(nanos.div_ceil(u128::from(self.bytes_per_second))).unwrap_or(u64::MAX)
+        rate_nanos(bytes, self.bytes_per_second)
     }
+
+    /// Returns the nanoseconds for which `bytes` hold the whole switch, rounded up.
+    pub(super) fn total_nanos(&self, bytes: usize) -> u64 {
+        rate_nanos(bytes, self.total_bytes_per_second)
+    }
+}
+
+/// Returns the nanoseconds of `bytes` at a rate, rounded up.
+pub(super) fn rate_nanos(bytes: usize, bytes_per_second: u64) -> u64 {
+    if bytes_per_second == u64::MAX {
+        return 0;
+    }
+    let nanos = u128::from(bytes as u64) * 1_000_000_000;
+    u64::try_from(nanos.div_ceil(u128::from(bytes_per_second))).unwrap_or(u64::MAX)
 }
 
 impl Default for LinkSpec {

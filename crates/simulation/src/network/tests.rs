@@ -1,8 +1,10 @@
 mod any_order;
+mod bridged;
 mod computing;
 mod costs;
 mod going_wrong;
 mod loaded;
+mod shared;
 
 use super::*;
 use std::collections::BTreeMap;
@@ -20,6 +22,8 @@ const SLOW: LinkSpec = LinkSpec {
     frame_bytes: 100,
     queue_bytes: 3000,
     window_bytes: 2000,
+    slot_time: Duration::ZERO,
+    total_bytes_per_second: u64::MAX,
 };
 
 /// A network whose readers read everything at once, except the lazy ones.

@@ -1,7 +1,9 @@
-//! The hosts' interfaces, the wires behind them, and the ways between hosts.
+//! The hosts' interfaces, the wires behind them, and the segments that the wires make up.
 
+use super::bridges::{Relay, Room, Traveller};
 use super::connection::Frame;
-use super::{EndId, HostId, LinkSpec};
+use super::ways::{Leg, Way};
+use super::{BridgeSpec, EndId, HostId, LinkSpec};
 use chunkcomm_proto::Time;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -15,23 +17,28 @@ const LOOPBACK: LinkSpec = LinkSpec {
     frame_bytes: 64 * 1024,
     queue_bytes: 256 * 1024,
     window_bytes: 1024 * 1024,
+    slot_time: Duration::ZERO,
+    total_bytes_per_second: u64::MAX,
 };
 
-/// The way of bytes from one end to the other.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Way {
-    pub(super) interface: usize,
-    /// Behind a switch: the port of the receiving host.
-    pub(super) port: Option<usize>,
-    pub(super) spec: LinkSpec,
+/// A shared medium or a switch of a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentId(u32);
+
+impl SegmentId {
+    pub(super) fn index(self) -> usize {
+        self.0 as usize
+    }
 }
 
-/// The part of a host that puts frames on a wire, one after another.
+/// The part of a host or of a bridge that puts frames on a wire, one after another.
 #[derive(Debug)]
 pub(super) struct Interface {
     pub(super) wire: usize,
     /// Ends with something to send, in turns.
     pub(super) queue: VecDeque<EndId>,
+    /// Of a bridge: frames and news that it passes on, in order.
+    pub(super) passing: VecDeque<Traveller>,
     pub(super) state: Sending,
 }
 
@@ -44,12 +51,28 @@ pub(super) struct Interface {
 #[derive(Debug)]
 pub(super) enum Sending {
     Idle,
-    /// The host spends the cost of a packet of this end.
-    Preparing(EndId),
+    /// The host spends the cost of a packet.
+    Preparing(Turn),
     /// The wire is taken by another interface.
-    Waiting(EndId),
-    /// The frame is being put on the wire.
-    OnWire(EndId, Frame),
+    Waiting(Turn),
+    /// A frame is being put on the wire.
+    OnWire(Cargo),
+}
+
+/// The next sender of an interface.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Turn {
+    /// An end of its host, with the room that was taken for its frame in the bridges of its way.
+    Own(EndId, Option<Room>),
+    /// The first frame that its bridge passes on.
+    Passing,
+}
+
+/// A frame on a wire.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Cargo {
+    Own(EndId, Frame, Option<Room>),
+    Passing(Traveller),
 }
 
 /// A wire that carries one frame at a time.
@@ -58,14 +81,42 @@ pub(super) struct Wire {
     pub(super) busy: bool,
     /// Interfaces that wait, in the order in which they came.
     pub(super) waiting: VecDeque<usize>,
+    /// Time of a slot in which senders contend for the wire; 0 when they take turns.
+    pub(super) slot_nanos: u64,
 }
 
-/// A host's place on a medium or a switch.
+/// A host's or a bridge's place on a segment.
 #[derive(Debug, Clone, Copy)]
-struct Attachment {
-    medium: usize,
-    interface: usize,
-    port: Option<usize>,
+pub(super) struct Attachment {
+    pub(super) segment: usize,
+    pub(super) interface: usize,
+    /// On a switch: the port to the attached.
+    pub(super) port: Option<usize>,
+}
+
+/// A shared medium or a switch.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) spec: LinkSpec,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// All stations share this wire.
+    Medium(usize),
+    /// All frames pass this port, when the switch as a whole has a limit.
+    Switch(Option<usize>),
+}
+
+impl Segment {
+    /// Returns the port that all frames of a switch pass, if it has a limit.
+    pub(super) fn fabric(&self) -> Option<usize> {
+        match self.kind {
+            Kind::Medium(_) => None,
+            Kind::Switch(fabric) => fabric,
+        }
+    }
 }
 
 /// The wiring of a network.
@@ -74,10 +125,16 @@ pub(super) struct Wires {
     pub(super) interfaces: Vec<Interface>,
     pub(super) wires: Vec<Wire>,
     /// Times at which the ports of switches are free again.
-    pub(super) ports: Vec<Time>,
-    links: BTreeMap<(HostId, HostId), Way>,
-    media: Vec<LinkSpec>,
-    attachments: Vec<Vec<Attachment>>,
+    ports: Vec<Time>,
+    pub(super) links: BTreeMap<(HostId, HostId), Way>,
+    pub(super) segments: Vec<Segment>,
+    /// The places of each host, in the order of the segments.
+    pub(super) attachments: Vec<Vec<Attachment>>,
+    /// The places of each bridge.
+    pub(super) bridges: Vec<[Attachment; 2]>,
+    /// Two of each bridge: from its first place to its second, and back.
+    pub(super) relays: Vec<Relay>,
+    pub(super) ways: super::ways::Known,
 }
 
 impl Wires {
@@ -93,55 +150,86 @@ impl Wires {
     }
 
     fn add_direction(&mut self, from: HostId, to: HostId, spec: LinkSpec) {
-        let wire = self.add_wire();
+        let wire = self.add_wire(0);
         let interface = self.add_interface(wire);
-        self.links.insert((from, to), Way { interface, port: None, spec });
+        let leg = Leg { interface, fabric: None, port: None, spec };
+        self.links.insert((from, to), Way { leg, spec, route: None });
     }
 
-    pub(super) fn shared_medium(&mut self, hosts: &[HostId], spec: LinkSpec) {
-        let medium = self.media.len();
-        self.media.push(spec);
-        let wire = self.add_wire();
+    pub(super) fn shared_medium(&mut self, hosts: &[HostId], spec: LinkSpec) -> SegmentId {
+        let slot_nanos = u64::try_from(spec.slot_time.as_nanos()).unwrap_or(u64::MAX);
+        let wire = self.add_wire(slot_nanos);
+        self.add_segment(hosts, Segment { spec, kind: Kind::Medium(wire) })
+    }
+
+    pub(super) fn switch(&mut self, hosts: &[HostId], spec: LinkSpec) -> SegmentId {
+        let fabric = (spec.total_bytes_per_second < u64::MAX).then(|| self.add_port());
+        self.add_segment(hosts, Segment { spec, kind: Kind::Switch(fabric) })
+    }
+
+    fn add_segment(&mut self, hosts: &[HostId], segment: Segment) -> SegmentId {
+        let id = SegmentId(u32::try_from(self.segments.len()).expect("fewer than 4 Gi segments"));
+        self.segments.push(segment);
         for host in hosts {
-            let interface = self.add_interface(wire);
-            self.attachments[host.index()].push(Attachment { medium, interface, port: None });
+            let place = self.attach(id);
+            self.attachments[host.index()].push(place);
         }
+        self.ways.forget();
+        id
     }
 
-    pub(super) fn switch(&mut self, hosts: &[HostId], spec: LinkSpec) {
-        let medium = self.media.len();
-        self.media.push(spec);
-        for host in hosts {
-            let wire = self.add_wire();
-            let interface = self.add_interface(wire);
-            let port = Some(self.ports.len());
-            self.ports.push(Time(0));
-            self.attachments[host.index()].push(Attachment { medium, interface, port });
-        }
+    pub(super) fn bridge(&mut self, a: SegmentId, b: SegmentId, spec: BridgeSpec) {
+        let places = [a, b].map(|segment| self.attach(segment));
+        self.bridges.push(places);
+        let [one, other] = places.map(|place| Relay::new(spec, place.interface));
+        self.relays.extend([other, one]);
+        self.ways.forget();
     }
 
-    fn add_wire(&mut self) -> usize {
-        self.wires.push(Wire::default());
+    fn attach(&mut self, segment: SegmentId) -> Attachment {
+        let (wire, port) = match self.segments[segment.index()].kind {
+            Kind::Medium(wire) => (wire, None),
+            Kind::Switch(_) => (self.add_wire(0), Some(self.add_port())),
+        };
+        Attachment { segment: segment.index(), interface: self.add_interface(wire), port }
+    }
+
+    fn add_wire(&mut self, slot_nanos: u64) -> usize {
+        self.wires.push(Wire { slot_nanos, ..Wire::default() });
         self.wires.len() - 1
     }
 
+    fn add_port(&mut self) -> usize {
+        self.ports.push(Time(0));
+        self.ports.len() - 1
+    }
+
     fn add_interface(&mut self, wire: usize) -> usize {
-        self.interfaces.push(Interface { wire, queue: VecDeque::new(), state: Sending::Idle });
+        let (queue, passing) = (VecDeque::new(), VecDeque::new());
+        self.interfaces.push(Interface { wire, queue, passing, state: Sending::Idle });
         self.interfaces.len() - 1
     }
 
-    /// Returns the way between two hosts: their link, else the first medium or switch that both are
-    /// attached to. Both directions are of one kind.
-    pub(super) fn way(&self, from: HostId, to: HostId) -> Option<Way> {
-        if let Some(way) = self.links.get(&(from, to)) {
-            return Some(*way);
+    /// Takes a turn for a frame in the switch of a leg; returns when the last byte, due at `at`,
+    /// arrives. The frame goes on while it arrives, so it needs a port from the time of its first
+    /// byte.
+    pub(super) fn through(&mut self, leg: &Leg, at: Time, bytes: usize) -> Time {
+        let nanos = leg.spec.wire_nanos(bytes);
+        let mut at = at;
+        if let Some(fabric) = leg.fabric {
+            let begins = Time(at.0.saturating_sub(nanos)).max(self.ports[fabric]);
+            let passed = after_nanos(begins, leg.spec.total_nanos(bytes));
+            self.ports[fabric] = passed;
+            at = at.max(passed);
         }
-        // Attachments are in the order in which the media were added.
-        let theirs = &self.attachments[to.index()];
-        self.attachments[from.index()].iter().find_map(|ours| {
-            let there = theirs.iter().find(|there| there.medium == ours.medium)?;
-            let spec = self.media[ours.medium];
-            Some(Way { interface: ours.interface, port: there.port, spec })
-        })
+        if let Some(port) = leg.port {
+            at = at.max(after_nanos(self.ports[port], nanos));
+            self.ports[port] = at;
+        }
+        at
     }
+}
+
+pub(super) fn after_nanos(time: Time, nanos: u64) -> Time {
+    time.after(Duration::from_nanos(nanos))
 }

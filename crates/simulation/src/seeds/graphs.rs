@@ -160,6 +160,7 @@ impl Graph {
             frame_bytes: random.pick(&[1460, 64 * 1024]),
             queue_bytes: random.pick(&[512, 8 * 1024, 256 * 1024]),
             window_bytes: random.pick(&[512, 8 * 1024, 256 * 1024]),
+            ..LinkSpec::default()
         }
     }
 

@@ -145,8 +145,12 @@ fn hosts(network: &mut Network, plan: &Plan) -> Vec<HostId> {
                 network.link(one, other, pair.spec);
             }
         }
-        Wiring::Medium => network.shared_medium(&hosts, plan.pairs[0].spec),
-        Wiring::Switch => network.switch(&hosts, plan.pairs[0].spec),
+        Wiring::Medium => {
+            network.shared_medium(&hosts, plan.pairs[0].spec);
+        }
+        Wiring::Switch => {
+            network.switch(&hosts, plan.pairs[0].spec);
+        }
     }
     for host in &hosts {
         network.listen(*host, PORT).expect("nobody else is there");

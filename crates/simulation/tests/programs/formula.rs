@@ -74,8 +74,12 @@ fn agrees(shape: Shape, spec: LinkSpec) {
     let hosts = ["left", "right", "idle", "other"].map(|name| network.add_host(name));
     match shape {
         Shape::Link => network.link(hosts[0], hosts[1], spec),
-        Shape::Medium => network.shared_medium(&hosts, spec),
-        Shape::Switch => network.switch(&hosts, spec),
+        Shape::Medium => {
+            network.shared_medium(&hosts, spec);
+        }
+        Shape::Switch => {
+            network.switch(&hosts, spec);
+        }
     }
     chunkcomm_simulation::run(network, async |simulation| {
         let (left, right) =

@@ -43,6 +43,45 @@ fn costs() -> impl Strategy<Value = HostSpec> {
     })
 }
 
+#[derive(Debug, Clone, Copy)]
+enum Shape {
+    Medium { slot_micros: u64 },
+    Switch { bytes_per_second: u64 },
+    Bridged { queue_bytes: usize },
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    prop_oneof![
+        (0..100u64).prop_map(|slot_micros| Shape::Medium { slot_micros }),
+        (300_000..3_000_000u64).prop_map(|bytes_per_second| Shape::Switch { bytes_per_second }),
+        (50..500usize).prop_map(|queue_bytes| Shape::Bridged { queue_bytes }),
+    ]
+}
+
+fn join(network: &mut Network, hosts: [HostId; 2], spec: LinkSpec, shape: Shape) {
+    match shape {
+        Shape::Medium { slot_micros } => {
+            let slot_time = Duration::from_micros(slot_micros);
+            network.shared_medium(&hosts, LinkSpec { slot_time, ..spec });
+        }
+        Shape::Switch { bytes_per_second } => {
+            let limit = LinkSpec { total_bytes_per_second: bytes_per_second, ..spec };
+            network.switch(&hosts, limit);
+        }
+        Shape::Bridged { queue_bytes } => {
+            // With a segment between that no host is on.
+            let bridge = BridgeSpec { queue_bytes, ..BridgeSpec::default() };
+            let segments = [
+                network.shared_medium(&hosts[..1], spec),
+                network.switch(&[], spec),
+                network.switch(&hosts[1..], spec),
+            ];
+            network.bridge(segments[0], segments[1], bridge);
+            network.bridge(segments[2], segments[1], bridge);
+        }
+    }
+}
+
 /// A connection that is written to and read at random.
 struct Streams {
     network: Network,
@@ -85,11 +124,12 @@ proptest! {
     #[test]
     fn streams_are_whole_and_in_order_whatever_happens(
         seed in any::<u64>(), acts in acts(), costs in [costs(), costs()],
+        shape in shapes(),
     ) {
         let (mut network, spec) =
             (Network::new(seed), LinkSpec { jitter: Duration::from_micros(200), ..SLOW });
         let (a, b) = (network.add_host_of("a", costs[0]), network.add_host_of("b", costs[1]));
-        network.shared_medium(&[a, b], spec);
+        join(&mut network, [a, b], spec, shape);
         network.listen(b, 1).unwrap();
         let end = network.dial(Time(0), a, b, 1).unwrap();
         let ends = [end, end.peer()];

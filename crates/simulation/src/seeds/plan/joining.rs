@@ -59,6 +59,7 @@ pub(super) fn link(random: &mut Random, pairs: u64) -> (LinkSpec, Duration) {
         frame_bytes: frame_bytes as usize,
         queue_bytes: queue_bytes as usize,
         window_bytes: window_bytes as usize,
+        ..LinkSpec::default()
     };
     // A queue holds up to four windows, each of which waits for its acknowledgements. Bytes that
     // earlier connections left on the way go first.
