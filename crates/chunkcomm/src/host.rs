@@ -305,8 +305,7 @@ pub fn is_virtual() -> bool {
 #[must_use]
 pub fn virtual_name() -> Option<String> {
     #[cfg(feature = "simulation")]
-    let name =
-        world::of_this_thread().zip(world::current_host()).map(|(world, host)| world.name_of(host));
+    let name = world::current_name();
     #[cfg(not(feature = "simulation"))]
     let name = None;
     name

@@ -107,9 +107,11 @@ impl Lan {
 
     /// Acts on the network at the present time, and wakes the tasks concerned.
     pub(crate) fn act<R>(&self, act: impl FnOnce(&mut State, Time) -> R) -> R {
+        // Asked without the lock: it may panic, and names the host then.
+        let now = (self.clock)();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // After the runtime's end its clock may have gone back.
-        let now = (self.clock)().max(state.network.now());
+        let now = now.max(state.network.now());
         let mut woken = Vec::new();
         state.pump(now, &mut woken);
         let done = act(&mut state, now);

@@ -48,8 +48,10 @@
 mod lan;
 mod network;
 mod programs;
+mod repeat;
 pub mod seeds;
 mod socket;
+mod watchdog;
 
 pub use network::{
     Arrival, BridgeSpec, Delivery, EndId, Event, ForeignLoad, HostId, HostSpec, JobId, LinkSpec,
@@ -57,3 +59,5 @@ pub use network::{
 };
 
 pub use programs::{RUN_LIMIT, Simulation, run, run_within};
+pub use repeat::{Differs, SEED_VARIABLE, check, each_seed};
+pub use watchdog::{STUCK_DEFAULT, STUCK_VARIABLE};

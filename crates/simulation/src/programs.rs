@@ -1,6 +1,7 @@
 //! The face for whole programs: a runtime whose clock is the model's.
 
 use crate::lan::{Lan, Shared};
+use crate::watchdog::{Doings, Watchdog};
 use crate::{HostId, Network};
 use chunkcomm::Address;
 use chunkcomm::layer::clock::{self, Alarm, Stretched};
@@ -49,9 +50,11 @@ pub fn run_within<T>(
     let mut builder = Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().expect("no system call fails");
     let _stretched = runtime.block_on(async { Stretched::begin() });
-    let simulation = Simulation { lan: Arc::clone(&lan) };
+    let doings = Arc::new(Doings::default());
+    let _watchdog = Watchdog::start(Arc::clone(&doings));
+    let simulation = Simulation { lan: Arc::clone(&lan), doings: Arc::clone(&doings) };
     let done = runtime.block_on(async {
-        tokio::spawn(move_on(Arc::downgrade(&lan)));
+        tokio::spawn(move_on(Arc::downgrade(&lan), doings));
         clock::within(&Handle::current(), limit, program(simulation)).await
     });
     drop(runtime);
@@ -59,13 +62,14 @@ pub fn run_within<T>(
 }
 
 /// Lets the network's events happen when they are due.
-async fn move_on(lan: Weak<Lan>) {
+async fn move_on(lan: Weak<Lan>, doings: Arc<Doings>) {
     let mut alarm = Alarm::default();
     poll_fn(|context| {
         let Some(lan) = lan.upgrade() else { return Poll::Ready(()) };
         loop {
-            let deadline = lan.poll_move(context);
-            if alarm.poll(context, deadline, clock::now()).is_pending() {
+            let (deadline, now) = (lan.poll_move(context), clock::now());
+            doings.moved(now.0);
+            if alarm.poll(context, deadline, now).is_pending() {
                 return Poll::Pending;
             }
         }
@@ -77,6 +81,7 @@ async fn move_on(lan: Weak<Lan>) {
 #[derive(Debug, Clone)]
 pub struct Simulation {
     lan: Arc<Lan>,
+    doings: Arc<Doings>,
 }
 
 impl Simulation {
@@ -131,8 +136,18 @@ impl Simulation {
     ///
     /// That of `future`.
     pub async fn on<F: Future>(&self, host: HostId, future: F) -> F::Output {
+        let program: Arc<str> = self
+            .lan
+            .with(|network, _| format!("a program of the host {}", network.host_name(host)).into());
         let mut future = pin!(future);
-        poll_fn(|context| world::on_host(host.number(), || future.as_mut().poll(context))).await
+        poll_fn(|context| {
+            self.doings.polls(&program);
+            world::on_host(host.number(), || {
+                self.doings.moved(clock::now().0);
+                future.as_mut().poll(context)
+            })
+        })
+        .await
     }
 
     /// Spawns `future` as a program of `host`.

@@ -157,7 +157,9 @@ mod stretch {
         LAST.set((elapsed, times));
         if times > SAME_MAX {
             LAST.set((elapsed, 0));
-            panic!("a task wakes itself for ever {elapsed} ns after the simulation began");
+            let host = crate::transport::world::current_name();
+            let whose = host.map_or_else(String::new, |host| format!(" of the host {host}"));
+            panic!("a task{whose} wakes itself for ever {elapsed} ns after the simulation began");
         }
         Some(Time(u64::try_from(elapsed).unwrap_or(u64::MAX)))
     }

@@ -127,6 +127,11 @@ pub(crate) fn current_host() -> Option<u32> {
     HOST.get()
 }
 
+/// Returns the name of the host whose program is being polled.
+pub(crate) fn current_name() -> Option<String> {
+    of_this_thread().zip(current_host()).map(|(world, host)| world.name_of(host))
+}
+
 /// Returns the host with this name, in the world of this thread.
 pub(super) fn host_named(name: &str) -> Option<u32> {
     current().ok()?.host(name)

@@ -7,6 +7,7 @@ mod cycles;
 mod faults;
 mod formula;
 mod lanes;
+mod repeated;
 
 use chunkcomm::{Node, Peer};
 use chunkcomm_simulation::{HostId, Simulation};

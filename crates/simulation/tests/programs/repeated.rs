@@ -1,0 +1,101 @@
+//! Runs by seed, programs that are not the same twice, and programs that stop time.
+
+use chunkcomm::host;
+use chunkcomm_simulation::{
+    HostId, LinkSpec, Network, SEED_VARIABLE, STUCK_VARIABLE, Simulation, check, each_seed, run,
+};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::{connect, node};
+
+fn pair(seed: u64) -> (Network, [HostId; 2]) {
+    let mut network = Network::new(seed);
+    let hosts = ["left", "right"].map(|name| network.add_host(name));
+    network.link(hosts[0], hosts[1], LinkSpec::default());
+    (network, hosts)
+}
+
+/// Sends a message of this many bytes between two nodes.
+async fn send(simulation: &Simulation, bytes: usize) {
+    let hosts = ["left", "right"];
+    let [left, right] = hosts.map(|name| simulation.with(|network, _| network.host(name).unwrap()));
+    let (left, right) = (node(simulation, left, "l").await, node(simulation, right, "r").await);
+    let peer = connect(&left, &right).await;
+    let mut sender = left.open_bytes(&peer, "bytes").await.unwrap();
+    sender.send_slice(&vec![7; bytes]).await.unwrap();
+    let (_, mut receiver) = right.accept_bytes("bytes").await.unwrap();
+    assert_eq!(receiver.recv().await.unwrap().unwrap().len(), bytes);
+}
+
+#[test]
+fn a_program_that_is_the_same_twice_passes_the_check() {
+    let result = check(
+        || pair(3).0,
+        async |simulation| {
+            send(&simulation, 100).await;
+            7
+        },
+    );
+    assert_eq!(result, Ok(7));
+}
+
+#[test]
+fn a_program_that_uses_something_of_the_real_world_does_not() {
+    static RUNS: AtomicU64 = AtomicU64::new(100);
+    let program = async |simulation: Simulation| {
+        // As a pid or the system's clock would be.
+        send(&simulation, RUNS.fetch_add(1, Ordering::Relaxed) as usize).await;
+    };
+    let differs = check(|| pair(3).0, program).unwrap_err();
+    assert_ne!(differs.first, differs.second);
+    let text = differs.to_string();
+    assert!(text.contains("from left to right after"), "{text}");
+}
+
+#[test]
+fn the_seed_that_fails_is_named() {
+    let mut seen = Vec::new();
+    each_seed(5..8, |seed| seen.push(seed));
+    let replayed = std::env::var(SEED_VARIABLE).is_ok();
+    assert!(replayed || seen == [5, 6, 7], "{seen:?}");
+}
+
+/// Variable of a copy of this test that stops time, by its way.
+const WAY: &str = "CHUNKCOMM_TEST_STOPS_TIME";
+
+/// Runs a copy of a test that stops time; returns what it said.
+fn said_by(way: &str, stuck_seconds: &str) -> String {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let command = command.args(["--exact", "repeated::a_program_that_stops_time_is_named"]);
+    let command =
+        command.env(WAY, way).env(STUCK_VARIABLE, stuck_seconds).env("RUST_BACKTRACE", "0");
+    let output = command.arg("--nocapture").output().unwrap();
+    assert!(!output.status.success());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+async fn stop_time(way: &str) {
+    host::sleep(Duration::from_micros(5)).await;
+    if way == "blocks" {
+        std::thread::sleep(Duration::from_secs(60));
+    }
+    loop {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn a_program_that_stops_time_is_named() {
+    if let Ok(way) = std::env::var(WAY) {
+        let (network, [left, _]) = pair(1);
+        run(network, async |simulation| simulation.on(left, stop_time(&way)).await);
+        return;
+    }
+    let said = said_by("blocks", "0.3");
+    assert!(said.contains("its time has stood at 5µs for 300ms of real time"), "{said}");
+    assert!(said.contains("a program of the host left"), "{said}");
+    let said = said_by("yields", "60");
+    assert!(said.contains("a task of the host left wakes itself for ever 5000 ns"), "{said}");
+}
