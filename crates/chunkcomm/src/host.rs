@@ -335,12 +335,13 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Returns the number of this process. In a simulation each host has one process, numbered from 1.
+/// Returns the number of this process. In a simulation it follows from the host, and from the
+/// number of processes that the host had before.
 #[must_use]
 pub fn process_id() -> u32 {
     #[cfg(feature = "simulation")]
-    if let Some(host) = world::of_this_thread().and_then(|_| world::current_host()) {
-        return host + 1;
+    if let Some(process) = world::current_process() {
+        return process.host + 1 + (process.number << 16);
     }
     std::process::id()
 }

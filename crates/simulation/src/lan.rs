@@ -16,6 +16,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+use tokio::task::AbortHandle;
 
 /// Number that separates the entropy of a simulation from its network's chance.
 const ENTROPY: u64 = 0x656e_7472_6f70_7921;
@@ -40,6 +41,8 @@ pub(crate) struct State {
     computing: BTreeMap<JobId, Computing>,
     /// The environment variables of the programs of each host.
     pub(crate) variables: BTreeMap<HostId, Vec<(String, String)>>,
+    /// The tasks of the programs of each host.
+    pub(crate) programs: BTreeMap<HostId, Vec<AbortHandle>>,
     /// The work of a call of each function, by its name.
     pub(crate) work: BTreeMap<String, Duration>,
     mover: Option<Waker>,
@@ -98,6 +101,7 @@ impl Lan {
             listening: BTreeMap::new(),
             computing: BTreeMap::new(),
             variables: BTreeMap::new(),
+            programs: BTreeMap::new(),
             work: BTreeMap::new(),
             mover: None,
             moves_at: None,
@@ -283,6 +287,19 @@ impl State {
                 }
             }
         }
+    }
+
+    /// Forgets the program of a host that has ended; returns its tasks.
+    pub(crate) fn forget(&mut self, host: HostId, now: Time) -> Vec<AbortHandle> {
+        self.listening.retain(|(at, _), _| *at != host);
+        self.computing.retain(|job, _| {
+            let is_left = job.host() != host;
+            if !is_left {
+                self.network.cancel(now, *job);
+            }
+            is_left
+        });
+        self.programs.remove(&host).unwrap_or_default()
     }
 
     fn dialled(&mut self, end: EndId, connected: bool, woken: &mut Vec<Waker>) {

@@ -5,7 +5,8 @@ use crate::watchdog::{Doings, Watchdog};
 use crate::{HostId, Network};
 use chunkcomm::Address;
 use chunkcomm::layer::clock::{self, Alarm, Stretched};
-use chunkcomm::layer::world;
+use chunkcomm::layer::world::{self, Process};
+use chunkcomm_proto::Time;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Weak};
@@ -100,7 +101,7 @@ impl Simulation {
     /// });
     /// assert_eq!(names, "b");
     /// ```
-    pub fn with<R>(&self, act: impl FnOnce(&mut Network, chunkcomm_proto::Time) -> R) -> R {
+    pub fn with<R>(&self, act: impl FnOnce(&mut Network, Time) -> R) -> R {
         self.lan.with(act)
     }
 
@@ -130,22 +131,25 @@ impl Simulation {
     }
 
     /// Runs `future` as a program of `host`: nodes built in it that listen nowhere dial from there.
-    /// Tasks that it spawns belong to no host; see [`Simulation::spawn_on`].
+    /// Tasks that it spawns by `chunkcomm::host::spawn` are of that host too. After
+    /// [`Simulation::kill`] and [`Simulation::crash`] the future is never ready.
     ///
     /// # Cancel safety
     ///
     /// That of `future`.
     pub async fn on<F: Future>(&self, host: HostId, future: F) -> F::Output {
+        let process = Process::of(host.number());
         let program: Arc<str> = self
             .lan
             .with(|network, _| format!("a program of the host {}", network.host_name(host)).into());
         let mut future = pin!(future);
         poll_fn(|context| {
             self.doings.polls(&program);
-            world::on_host(host.number(), || {
+            let polled = process.run(|| {
                 self.doings.moved(clock::now().0);
                 future.as_mut().poll(context)
-            })
+            });
+            polled.unwrap_or(Poll::Pending)
         })
         .await
     }
@@ -156,7 +160,9 @@ impl Simulation {
         F: Future<Output: Send> + Send + 'static,
     {
         let simulation = self.clone();
-        tokio::spawn(async move { simulation.on(host, future).await })
+        let task = tokio::spawn(async move { simulation.on(host, future).await });
+        self.lan.act(|state, _| state.programs.entry(host).or_default().push(task.abort_handle()));
+        task
     }
 
     /// Runs `program` once on each host, as a launcher does: with the environment variables by which
@@ -204,6 +210,35 @@ impl Simulation {
     /// `chunkcomm::host::spend`.
     pub fn set_work(&self, function: &str, work: Duration) {
         self.lan.act(|state, _| state.work.insert(function.to_owned(), work));
+    }
+
+    /// Kills the program of a host, as `kill -9` does: its tasks end where they are, and the system
+    /// closes its connections. Tasks of [`Simulation::spawn_on`] and [`Simulation::launch`] are
+    /// aborted. A program that is spawned on the host afterwards is another process.
+    pub fn kill(&self, host: HostId) {
+        self.end_program(host, Network::close);
+    }
+
+    /// Stops a host without a word, as a power failure does. Its peers hear nothing.
+    pub fn crash(&self, host: HostId) {
+        self.end_program(host, Network::crash);
+    }
+
+    /// Lets a host that was stopped run again. It answers connections of before by a reset. A program
+    /// is to be spawned on it.
+    pub fn restart(&self, host: HostId) {
+        self.with(|network, now| network.restart(now, host));
+    }
+
+    fn end_program(&self, host: HostId, end: fn(&mut Network, Time, HostId)) {
+        world::end_process(host.number());
+        let tasks = self.lan.act(|state, now| {
+            end(&mut state.network, now, host);
+            state.forget(host, now)
+        });
+        for task in tasks {
+            task.abort();
+        }
     }
 
     /// Returns the address of `port` on `host`. A node that listens at port 0 gets a port that the

@@ -32,5 +32,6 @@ mod stages;
 #[cfg(unix)]
 mod telemetry;
 mod types;
+mod virtual_faults;
 mod virtual_time;
 mod wordcount;

@@ -58,7 +58,7 @@ mod real {
 
 #[cfg(feature = "simulation")]
 mod simulated {
-    use crate::transport::world;
+    use crate::transport::world::{self, Process};
     use std::pin::Pin;
     use std::task::{Context, Poll};
 
@@ -66,7 +66,7 @@ mod simulated {
         /// A future of the host on which it was made.
         #[derive(Debug)]
         pub struct Here<F> {
-            host: Option<u32>,
+            process: Option<Process>,
             #[pin]
             future: F,
         }
@@ -74,11 +74,11 @@ mod simulated {
 
     /// Lets `future` run on the present host, whichever task polls it.
     pub fn here<F: Future>(future: F) -> Here<F> {
-        Here { host: world::current_host(), future }
+        Here { process: world::current_process(), future }
     }
 
     pub(super) fn here_at<F: Future>(home: crate::transport::Home, future: F) -> Here<F> {
-        Here { host: home.host(), future }
+        Here { process: home.host().map(Process::of), future }
     }
 
     impl<F: Future> Future for Here<F> {
@@ -86,8 +86,9 @@ mod simulated {
 
         fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
             let this = self.project();
-            match *this.host {
-                Some(host) => world::on_host(host, || this.future.poll(context)),
+            match *this.process {
+                // A process that has ended does nothing more.
+                Some(process) => process.run(|| this.future.poll(context)).unwrap_or(Poll::Pending),
                 None => this.future.poll(context),
             }
         }

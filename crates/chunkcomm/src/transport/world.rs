@@ -11,8 +11,10 @@ use std::time::Duration;
 thread_local! {
     /// The world of this thread.
     static CURRENT: RefCell<Option<Arc<dyn World>>> = const { RefCell::new(None) };
-    /// The host whose program is being polled.
-    static HOST: Cell<Option<u32>> = const { Cell::new(None) };
+    /// The process that is being polled.
+    static PROCESS: Cell<Option<Process>> = const { Cell::new(None) };
+    /// Number of the processes that ended on each host.
+    static ENDED: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
     /// Work that was declared and has not been waited for.
     static SPENT: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
@@ -76,7 +78,8 @@ impl Drop for Entered {
     fn drop(&mut self) {
         // The world may end other things when it is dropped.
         let before = CURRENT.with_borrow_mut(Option::take);
-        HOST.set(None);
+        PROCESS.set(None);
+        ENDED.with_borrow_mut(Vec::clear);
         SPENT.set(Duration::ZERO);
         drop(before);
     }
@@ -107,24 +110,62 @@ pub(crate) fn take_spent() -> Duration {
     SPENT.take()
 }
 
-/// Runs `act` as a program of `host`: nodes built in it that listen nowhere dial from there.
-pub fn on_host<R>(host: u32, act: impl FnOnce() -> R) -> R {
-    let _before = Before(HOST.replace(Some(host)));
-    act()
+/// A process of a virtual host. A host has one at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    /// The host's number.
+    pub host: u32,
+    /// The number of processes that the host had before.
+    pub number: u32,
 }
 
-/// The host whose program was polled before, restored when this is dropped: also by a panic.
-struct Before(Option<u32>);
+impl Process {
+    /// Returns the present process of a host.
+    #[must_use]
+    pub fn of(host: u32) -> Process {
+        let ended = ENDED.with_borrow(|ended| ended.get(host as usize).copied());
+        Process { host, number: ended.unwrap_or_default() }
+    }
+
+    /// Runs `act` as a part of this process: nodes built in it that listen nowhere dial from its
+    /// host. `None` when the process has ended.
+    pub fn run<R>(self, act: impl FnOnce() -> R) -> Option<R> {
+        if self != Process::of(self.host) {
+            return None;
+        }
+        let _before = Before(PROCESS.replace(Some(self)));
+        Some(act())
+    }
+}
+
+/// Ends the present process of a host: no task of it is polled any more.
+pub fn end_process(host: u32) {
+    ENDED.with_borrow_mut(|ended| {
+        let at = host as usize;
+        if ended.len() <= at {
+            ended.resize(at + 1, 0);
+        }
+        ended[at] += 1;
+    });
+}
+
+/// The process that was polled before, restored when this is dropped: also by a panic.
+struct Before(Option<Process>);
 
 impl Drop for Before {
     fn drop(&mut self) {
-        HOST.set(self.0);
+        PROCESS.set(self.0);
     }
+}
+
+/// Returns the process that is being polled.
+pub(crate) fn current_process() -> Option<Process> {
+    PROCESS.get()
 }
 
 /// Returns the host whose program is being polled.
 pub(crate) fn current_host() -> Option<u32> {
-    HOST.get()
+    current_process().map(|process| process.host)
 }
 
 /// Returns the name of the host whose program is being polled.

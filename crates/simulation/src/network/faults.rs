@@ -80,6 +80,15 @@ impl Network {
         }
     }
 
+    /// Closes the connections and listeners of a host, as its system does when a process ends.
+    pub fn close(&mut self, now: Time, host: HostId) {
+        self.advance(now);
+        self.listening.retain(|(at, _)| *at != host);
+        for end in self.ends_at(host) {
+            self.leave(now, end);
+        }
+    }
+
     /// Stops the host without a word: its ends, listeners and jobs are gone, and peers hear nothing.
     pub fn crash(&mut self, now: Time, host: HostId) {
         self.advance(now);

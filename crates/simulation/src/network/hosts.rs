@@ -49,6 +49,14 @@ pub struct JobId {
     number: u64,
 }
 
+impl JobId {
+    /// Returns the host of the job.
+    #[must_use]
+    pub fn host(self) -> HostId {
+        self.host
+    }
+}
+
 /// A job on the cores of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Task {

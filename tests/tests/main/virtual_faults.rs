@@ -1,0 +1,169 @@
+//! Clusters, calls and farms in virtual time while hosts die, links are cut and networks part.
+
+use chunkcomm::{host, with_causes};
+use chunkcomm_cluster::cluster::Change;
+use chunkcomm_cluster::prelude::*;
+use chunkcomm_cluster::{Cluster, ClusterConfig, Registry};
+use chunkcomm_farm::{Farm, serve_in};
+use chunkcomm_simulation::{HostId, LinkSpec, Network, Random, Simulation, each_seed, run};
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Time after which a member is dead whose connection is lost, and some more.
+const DEATH: Duration = Duration::from_secs(11);
+
+/// The same for a host that is off, when nothing waits for it: it is asked every 30 s.
+const SILENT_DEATH: Duration = Duration::from_secs(41);
+
+fn switched(seed: u64, count: usize) -> (Network, Vec<HostId>) {
+    let mut network = Network::new(seed);
+    let hosts: Vec<HostId> =
+        (0..count).map(|index| network.add_host(&format!("host-{index}"))).collect();
+    network.switch(&hosts, LinkSpec::default());
+    (network, hosts)
+}
+
+async fn join() -> Cluster {
+    Cluster::join(ClusterConfig::new()).await.unwrap()
+}
+
+/// The way in which a host ends.
+fn end(simulation: &Simulation, host: HostId, crashes: bool) {
+    if crashes {
+        simulation.crash(host);
+    } else {
+        simulation.kill(host);
+    }
+}
+
+#[test]
+fn a_dead_member_is_reported_by_all_others() {
+    each_seed(0..40, |seed| {
+        let mut random = Random::new(seed);
+        let size = 3 + random.below(6) as usize;
+        let victim = 1 + random.below(size as u64 - 1) as usize;
+        let (crashes, after) = (random.one_in(2), Duration::from_micros(random.below(50_000)));
+        let (network, hosts) = switched(seed, size);
+        run(network, async |simulation| {
+            let mut members = simulation.launch(&hosts, |rank| async move {
+                let cluster = join().await;
+                let mut changes = cluster.changes();
+                cluster.barrier().await.unwrap();
+                if rank == victim {
+                    return std::future::pending().await;
+                }
+                let started = host::Instant::now();
+                let died = loop {
+                    match changes.next().await {
+                        Some(Change::Died(death)) => break death,
+                        Some(_) => {}
+                        None => panic!("rank {rank} is a member no more: {:?}", cluster.ended()),
+                    }
+                };
+                assert_eq!(died.id.rank as usize, victim, "seed {seed}");
+                let told_after = started.elapsed();
+                cluster.end(DEATH).await.unwrap();
+                told_after
+            });
+            simulation.sleep(100 * MS + after).await;
+            end(&simulation, hosts[victim], crashes);
+            drop(members.remove(victim));
+            for member in members {
+                let told_after = member.await.unwrap();
+                // A killed process closes its connections; a host that is off says nothing.
+                let most = if crashes { SILENT_DEATH } else { DEATH };
+                assert!(told_after < most, "seed {seed}: told after {told_after:?}");
+            }
+        });
+    });
+}
+
+#[test]
+fn a_farm_names_the_worker_that_died_and_the_others_go_on() {
+    each_seed(0..30, |seed| {
+        let mut random = Random::new(seed);
+        let workers = 2 + random.below(5) as usize;
+        let victim = 1 + random.below(workers as u64) as usize;
+        let (crashes, after) = (random.one_in(2), Duration::from_micros(random.below(100_000)));
+        let (network, hosts) = switched(seed, workers + 1);
+        run(network, async |simulation| {
+            let mut members = simulation.launch(&hosts, |rank| async move {
+                let mut registry = Registry::new();
+                let function = registry.register("work", |number: u64| {
+                    host::spend(50 * MS);
+                    number
+                });
+                let cluster = join().await;
+                let mut said = String::new();
+                if rank == 0 {
+                    let mut farm = Farm::builder(registry).start_in(&cluster).await.unwrap();
+                    // More than can be done before the death.
+                    let ran = farm.run(&function, 0..1_000_000).await;
+                    said = with_causes(&ran.unwrap_err());
+                    drop(farm);
+                    // Its error names the assignments that the dead worker had.
+                    let _ = cluster.end(DEATH).await;
+                } else {
+                    // The farm is lost, which is an error here too.
+                    let _ = serve_in(&cluster, &registry).await;
+                    cluster.end(DEATH).await.unwrap();
+                }
+                said
+            });
+            simulation.sleep(100 * MS + after).await;
+            end(&simulation, hosts[victim], crashes);
+            drop(members.remove(victim));
+            let said = members.remove(0).await.unwrap();
+            assert!(said.contains(&format!("rank {victim}")), "seed {seed}: {said}");
+            for member in members {
+                member.await.unwrap();
+            }
+        });
+    });
+}
+
+#[test]
+fn messages_and_calls_survive_cuts_and_partitions() {
+    each_seed(0..30, |seed| {
+        let mut random = Random::new(seed);
+        let size = 2 + random.below(4) as usize;
+        let (network, hosts) = switched(seed, size);
+        run(network, async |simulation| {
+            let members = simulation.launch(&hosts, |rank| async move {
+                let cluster = join().await;
+                let serve = async |number: u64| Ok::<_, String>(number + 1);
+                let _service = cluster.node().serve("next", serve).unwrap();
+                cluster.barrier().await.unwrap();
+                let to = cluster.peer(((rank + 1) % size) as u32).await.unwrap();
+                let client = cluster.node().call_client::<u64, u64>(&to, "next").unwrap();
+                for number in 0..300 {
+                    assert_eq!(client.call(&number).await.unwrap(), number + 1);
+                    host::sleep(MS).await;
+                }
+                cluster.barrier().await.unwrap();
+                cluster.end(DEATH).await.unwrap();
+            });
+            // Faults that no session dies of: each lasts less than its silence.
+            for _ in 0..8 {
+                simulation.sleep(Duration::from_micros(random.below(40_000))).await;
+                let pick = |random: &mut Random| hosts[random.below(size as u64) as usize];
+                let (from, to) = (pick(&mut random), pick(&mut random));
+                if random.one_in(2) {
+                    simulation.with(|network, now| {
+                        for end in network.ends_of(from) {
+                            network.cut(now, end, Duration::ZERO, Duration::from_millis(3));
+                        }
+                    });
+                } else if from != to {
+                    simulation.with(|network, now| network.partition(now, from, to));
+                    simulation.sleep(Duration::from_millis(random.below(800))).await;
+                    simulation.with(|network, now| network.heal(now, from, to));
+                }
+            }
+            for member in members {
+                member.await.unwrap();
+            }
+        });
+    });
+}
