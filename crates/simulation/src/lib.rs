@@ -54,8 +54,9 @@ mod socket;
 mod watchdog;
 
 pub use network::{
-    Arrival, BridgeSpec, Delivery, EndId, Event, ForeignLoad, HostId, HostSpec, JobId, LinkSpec,
-    Network, NetworkError, Random, Read, SegmentId,
+    Arrival, BridgeBetween, BridgeSpec, Delivery, EndId, Event, ForeignLoad, HostGroup, HostId,
+    HostSpec, JobId, LinkSpec, Network, NetworkError, Random, Read, SegmentId, SegmentKind,
+    SegmentSpec, WorldError, WorldSpec,
 };
 
 pub use programs::{RUN_LIMIT, Simulation, run, run_within};

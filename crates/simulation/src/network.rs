@@ -7,8 +7,8 @@
 //! hosts compute), [`spec`] (properties of a link), [`wires`] (interfaces, wires, segments),
 //! [`contention`], [`ways`] and [`bridges`] (from segment to segment), [`connection`] (the ends'
 //! buffers), [`calls`] (a host's calls on connections), [`io`] and [`arrived`] (the costs of
-//! packets),
-//! [`flow`] (the travel of a frame), [`faults`]; beside them [`schedule`], [`trace`].
+//! packets), [`flow`] (the travel of a frame), [`faults`], [`world`] (descriptions); beside
+//! them [`schedule`], [`trace`].
 
 mod arrived;
 mod bridges;
@@ -28,6 +28,7 @@ mod tests;
 mod trace;
 mod ways;
 mod wires;
+mod world;
 
 pub use chunkcomm_proto::random::Random;
 pub use hosts::{HostSpec, JobId};
@@ -35,6 +36,7 @@ pub use load::ForeignLoad;
 pub use spec::{BridgeSpec, LinkSpec};
 pub use trace::{Arrival, Delivery};
 pub use wires::SegmentId;
+pub use world::{BridgeBetween, HostGroup, SegmentKind, SegmentSpec, WorldError, WorldSpec};
 
 use chunkcomm_proto::Time;
 use connection::{Connection, End};

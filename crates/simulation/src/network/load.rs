@@ -7,9 +7,6 @@ use std::time::Duration;
 /// Number that separates the chance of foreign load from the rest of a network's.
 const SALT: u64 = 0x6c6f_6164_2066_726f;
 
-/// Shortest mean of a load: a host looks at each of its changes.
-const MEAN_MIN: Duration = Duration::from_micros(1);
-
 /// Foreign load that comes and goes.
 ///
 /// A time with load and a time without follow each other. Each is drawn evenly between nothing
@@ -22,6 +19,11 @@ pub struct ForeignLoad {
     pub mean_on: Duration,
     /// Mean of a time without load, at least a microsecond.
     pub mean_off: Duration,
+}
+
+impl ForeignLoad {
+    /// Shortest mean: a host looks at each change of its load.
+    pub(super) const MEAN_MIN: Duration = Duration::from_micros(1);
 }
 
 /// The foreign load of a host.
@@ -50,10 +52,9 @@ impl Load {
     /// A mean is too short.
     pub(super) fn new(spec: Option<ForeignLoad>, seed: u64, host: HostId, now: Time) -> Load {
         let changing = spec.map(|spec| {
-            assert!(
-                spec.mean_on >= MEAN_MIN && spec.mean_off >= MEAN_MIN,
-                "the means of foreign load are at least {MEAN_MIN:?}"
-            );
+            let least = ForeignLoad::MEAN_MIN;
+            let fits = spec.mean_on >= least && spec.mean_off >= least;
+            assert!(fits, "the means of foreign load are at least {least:?}");
             let mut random = Random::fork(seed, SALT ^ u64::from(host.number()));
             let (on, off) = (nanos(spec.mean_on), nanos(spec.mean_off));
             let is_on = random.below(on.saturating_add(off)) < on;
