@@ -46,8 +46,9 @@ pub use world::{Ran, run};
 mod world {
     use std::time::{Duration, Instant};
 
+    use chunkcomm::with_causes;
     use chunkcomm_cluster::{Cluster, ClusterConfig};
-    use chunkcomm_simulation::{HostId, HostSpec, LinkSpec, Network};
+    use chunkcomm_simulation::load;
 
     use crate::failure::{Doing, Failure};
 
@@ -88,9 +89,13 @@ mod world {
         R: Send + 'static,
         F: Future<Output = Result<R, Failure>> + Send,
     {
-        let (network, hosts) = build(spec, count)?;
+        let world = load(spec).map_err(|error| {
+            Failure::Refused(format!("--lan virtual:{spec}: {}", with_causes(&error)))
+        })?;
+        let (network, hosts) = world.build(SEED, count);
         let began = Instant::now();
         let done = chunkcomm_simulation::run_within(network, LIMIT, async |simulation| {
+            simulation.set_work_of(&world);
             let programs = simulation.launch(&hosts, |_| {
                 let (program, simulation) = (program.clone(), simulation.clone());
                 async move {
@@ -117,18 +122,6 @@ mod world {
         let joined_seconds = joined.iter().max().map_or(0.0, Duration::as_secs_f64);
         let real_seconds = began.elapsed().as_secs_f64();
         Ok(Ran { results, digest, joined_seconds, virtual_seconds, real_seconds })
-    }
-
-    fn build(spec: &str, count: usize) -> Result<(Network, Vec<HostId>), Failure> {
-        let link = match spec {
-            "lan-1g" | "default" => LinkSpec::ETHERNET_1G,
-            _ => return Err(Failure::Refused(format!("--lan virtual:{spec}: there is none"))),
-        };
-        let mut network = Network::new(SEED);
-        let add = |index| network.add_host_of(&format!("host-{index}"), HostSpec::default());
-        let hosts: Vec<HostId> = (0..count).map(add).collect();
-        network.switch(&hosts, link);
-        Ok((network, hosts))
     }
 }
 

@@ -52,6 +52,7 @@ mod repeat;
 pub mod seeds;
 mod socket;
 mod watchdog;
+mod worlds;
 
 pub use network::{
     Arrival, BridgeBetween, BridgeSpec, Delivery, EndId, Event, ForeignLoad, HostGroup, HostId,
@@ -62,3 +63,4 @@ pub use network::{
 pub use programs::{RUN_LIMIT, Simulation, run, run_within};
 pub use repeat::{Differs, SEED_VARIABLE, check, each_seed};
 pub use watchdog::{STUCK_DEFAULT, STUCK_VARIABLE};
+pub use worlds::{LoadError, calibrate, load};

@@ -2,7 +2,7 @@
 
 use crate::lan::{Lan, Shared};
 use crate::watchdog::{Doings, Watchdog};
-use crate::{HostId, Network};
+use crate::{HostId, Network, WorldSpec};
 use chunkcomm::Address;
 use chunkcomm::layer::clock::{self, Alarm, Stretched};
 use chunkcomm::layer::world::{self, Process};
@@ -239,6 +239,12 @@ impl Simulation {
         for task in tasks {
             task.abort();
         }
+    }
+
+    /// Sets the work of all functions that the description of a world names.
+    pub fn set_work_of(&self, world: &WorldSpec) {
+        let work = world.work.clone();
+        self.lan.act(|state, _| state.work.extend(work));
     }
 
     /// Returns the address of `port` on `host`. A node that listens at port 0 gets a port that the

@@ -53,7 +53,12 @@ const CRATES: &[Floors] = &[
     },
     Floors {
         krate: "simulation",
-        floors: &[&["network"], &["lan", "socket"], &["programs", "seeds"]],
+        floors: &[
+            &["network", "watchdog"],
+            &["lan", "socket"],
+            &["programs", "seeds", "worlds"],
+            &["repeat"],
+        ],
         outside: &["lib", "bin"],
     },
     Floors {
