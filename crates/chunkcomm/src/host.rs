@@ -232,10 +232,9 @@ pub async fn compute<R: Send + 'static>(
     function: impl FnOnce() -> R + Send + 'static,
 ) -> R {
     if is_virtual() {
-        spend(work);
-        settle().await;
-        let result = function();
-        settle().await;
+        Work(work).done().await;
+        let (result, declared) = working(function);
+        declared.done().await;
         return result;
     }
     match tokio::task::spawn_blocking(function).await {
@@ -249,34 +248,47 @@ pub async fn compute<R: Send + 'static>(
 }
 
 /// Declares the work of the computation that calls this: the time that it takes on the reference
-/// machine. Nothing happens on a real machine.
+/// machine. Nothing happens on a real machine, and outside a computation.
 ///
 /// For functions of a farm and of [`compute`] whose work depends on their input. In a simulation
 /// their core is occupied for as long.
 pub fn spend(work: Duration) {
     #[cfg(feature = "simulation")]
-    if is_virtual() {
-        world::spend(work);
-    }
+    world::spend(work);
     #[cfg(not(feature = "simulation"))]
     let _ = work;
 }
 
-/// Occupies a core for the work that was declared by [`spend`] since the last call on this thread.
-/// Returns at once on a real machine.
+/// Runs `function`, a computation, here and now; returns the work that it declared by [`spend`] as
+/// well.
 ///
 /// For crates that run functions of others.
-///
-/// # Cancel safety
-///
-/// When the future is dropped, the rest of the work is not done.
-pub async fn settle() {
+#[inline]
+pub fn working<R>(function: impl FnOnce() -> R) -> (R, Work) {
     #[cfg(feature = "simulation")]
-    {
-        let work = world::take_spent();
-        if let (false, Some(world)) = (work.is_zero(), world::of_this_thread()) {
+    if is_virtual() {
+        let (result, work) = world::working(function);
+        return (result, Work(work));
+    }
+    (function(), Work(Duration::ZERO))
+}
+
+/// The work of a computation that has run; see [`working`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "in a simulation the work takes its time when it is awaited"]
+pub struct Work(Duration);
+
+impl Work {
+    /// Occupies a core for the work. Returns at once on a real machine.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the rest of the work is not done.
+    pub async fn done(self) {
+        #[cfg(feature = "simulation")]
+        if let (false, Some(world)) = (self.0.is_zero(), world::of_this_thread()) {
             let host = world::current_host().expect("a computation of a simulation is on a host");
-            world.compute(host, work).await;
+            world.compute(host, self.0).await;
         }
     }
 }

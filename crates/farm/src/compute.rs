@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use chunkcomm::host::{self, Instant};
+use chunkcomm::host::{self, Instant, Work};
 use chunkcomm::with_causes;
 use chunkcomm_cluster::registry::Entry;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -43,13 +43,18 @@ pub(crate) fn run_tasks(
     Instant::now()
 }
 
-/// In a simulation, occupies a core for the work that the tasks of an answer declared. Returns the
-/// end of the tasks, and writes their time into the answer.
-pub(crate) async fn settle(started: Instant, ended: Instant, answer: &mut [u8]) -> Instant {
+/// In a simulation, occupies a core for the work of the tasks of an answer. Returns the end of the
+/// tasks, and writes their time into the answer.
+pub(crate) async fn settle(
+    work: Work,
+    started: Instant,
+    ended: Instant,
+    answer: &mut [u8],
+) -> Instant {
     if !host::is_virtual() {
         return ended;
     }
-    host::settle().await;
+    work.done().await;
     let ended = Instant::now();
     if wire::is_done(answer) {
         wire::finish_answer(answer, nanos(ended - started));
@@ -143,9 +148,9 @@ struct Bench {
 }
 
 impl Bench {
-    /// Runs an assignment; returns its answer, and the time of its beginning. `None` for one of an
-    /// earlier run.
-    fn run(&self, bytes: &[u8]) -> Option<(Computed, Instant)> {
+    /// Runs an assignment; returns its answer, its work, and the time of its beginning. `None` for
+    /// one of an earlier run.
+    fn run(&self, bytes: &[u8]) -> Option<(Computed, Work, Instant)> {
         // The I/O loop has read the assignment before it handed it over.
         let assignment = wire::read_assignment(bytes).expect("an assignment was read once");
         if self.current_run.load(Ordering::Relaxed) != u64::from(assignment.run) {
@@ -154,14 +159,14 @@ impl Bench {
         let (function, count) = (assignment.function, assignment.count);
         let (mut answer, started) = (Vec::with_capacity(bytes.len()), Instant::now());
         let entry = &self.entries[function as usize];
-        let busy = run_tasks(entry, assignment, started, &mut answer) - started;
-        Some((Computed { answer, function, count, busy }, started))
+        let (ended, work) = host::working(|| run_tasks(entry, assignment, started, &mut answer));
+        Some((Computed { answer, function, count, busy: ended - started }, work, started))
     }
 }
 
 fn compute(bench: &Bench, orders: &mpsc::Receiver<Vec<u8>>) {
     while let Ok(bytes) = orders.recv() {
-        let Some((computed, _)) = bench.run(&bytes) else { continue };
+        let Some((computed, ..)) = bench.run(&bytes) else { continue };
         if bench.finished.send(computed).is_err() {
             return;
         }
@@ -170,8 +175,8 @@ fn compute(bench: &Bench, orders: &mpsc::Receiver<Vec<u8>>) {
 
 async fn compute_virtually(bench: Bench, mut orders: UnboundedReceiver<Vec<u8>>) {
     while let Some(bytes) = orders.recv().await {
-        let Some((mut computed, started)) = bench.run(&bytes) else { continue };
-        computed.busy = settle(started, started, &mut computed.answer).await - started;
+        let Some((mut computed, work, started)) = bench.run(&bytes) else { continue };
+        computed.busy = settle(work, started, started, &mut computed.answer).await - started;
         if bench.finished.send(computed).is_err() {
             return;
         }

@@ -17,7 +17,7 @@ use std::fmt;
 use std::time::Duration;
 
 use chunkcomm::codec::{decode, encode_into_vec};
-use chunkcomm::host::{self, Instant};
+use chunkcomm::host::{self, Instant, Work};
 use chunkcomm::{
     Address, BytesReceiver, BytesSender, Node, Peer, SendError, TryRecvError, with_causes,
 };
@@ -141,7 +141,7 @@ struct Workbench {
 /// State of an assignment that was taken.
 enum Taken {
     /// This many tasks of a function are done since then; the answer is to be sent.
-    Answered { function: u32, count: u32, ended: Instant },
+    Answered { function: u32, count: u32, ended: Instant, work: Work },
     /// The compute thread has the assignment.
     HandedOver,
 }
@@ -217,13 +217,14 @@ impl Desk {
             return Ok(Taken::HandedOver);
         }
         let (function, count) = (assignment.function, assignment.count);
-        let ended = run_tasks(&bench.entry, assignment, self.now, &mut self.answer);
-        Ok(Taken::Answered { function, count, ended })
+        let (now, answer) = (self.now, &mut self.answer);
+        let (ended, work) = host::working(|| run_tasks(&bench.entry, assignment, now, answer));
+        Ok(Taken::Answered { function, count, ended, work })
     }
 
     async fn answer(&mut self, taken: Taken) -> Result<(), ServeError> {
-        let Taken::Answered { function, count, ended } = taken else { return Ok(()) };
-        let ended = settle(self.now, ended, &mut self.answer).await;
+        let Taken::Answered { function, count, ended, work } = taken else { return Ok(()) };
+        let ended = settle(work, self.now, ended, &mut self.answer).await;
         if count > 0 {
             let placement = &mut self.benches[function as usize].placement;
             placement.handle_done(count, nanos(ended - self.now));

@@ -301,3 +301,19 @@ fn messages_cost_their_hosts_time() {
     let way = (each + spec.latency).as_secs_f64() + bytes * (35e-9 + beta(&spec));
     agrees("ping-pong", elapsed, 2.0 * way * f64::from(ROUNDS));
 }
+
+/// What a program computes beside is no part of the work of others.
+#[test]
+fn work_that_nobody_waits_for_takes_no_time() {
+    let mut network = Network::new(1);
+    let host = network.add_host("one");
+    let elapsed = run(network, async |simulation| {
+        let program = async {
+            host::spend(100 * MS);
+            host::compute(MS, || host::spend(2 * MS)).await;
+        };
+        simulation.on(host, program).await;
+        simulation.now()
+    });
+    assert_eq!(elapsed, 3 * MS);
+}

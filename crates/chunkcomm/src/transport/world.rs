@@ -15,8 +15,8 @@ thread_local! {
     static PROCESS: Cell<Option<Process>> = const { Cell::new(None) };
     /// Number of the processes that ended on each host.
     static ENDED: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
-    /// Work that was declared and has not been waited for.
-    static SPENT: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    /// Work that was declared by the computation that runs, if one does.
+    static SPENT: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
 /// Hosts, a network and randomness in the place of the system's, for the programs of a thread.
@@ -80,7 +80,7 @@ impl Drop for Entered {
         let before = CURRENT.with_borrow_mut(Option::take);
         PROCESS.set(None);
         ENDED.with_borrow_mut(Vec::clear);
-        SPENT.set(Duration::ZERO);
+        SPENT.set(None);
         drop(before);
     }
 }
@@ -100,14 +100,27 @@ fn current() -> io::Result<Arc<dyn World>> {
     of_this_thread().ok_or_else(none)
 }
 
-/// Adds `work` to that of the computation that runs on this thread.
+/// Adds `work` to that of the computation that runs on this thread, if one does.
 pub(crate) fn spend(work: Duration) {
-    SPENT.set(SPENT.get().saturating_add(work));
+    SPENT.set(SPENT.get().map(|spent| spent.saturating_add(work)));
 }
 
-/// Returns the work that was declared since the last call.
-pub(crate) fn take_spent() -> Duration {
-    SPENT.take()
+/// Runs a computation; returns the work that it declared as well.
+pub(crate) fn working<R>(function: impl FnOnce() -> R) -> (R, Duration) {
+    let outer = Outer(SPENT.replace(Some(Duration::ZERO)));
+    let result = function();
+    let spent = SPENT.get().unwrap_or_default();
+    drop(outer);
+    (result, spent)
+}
+
+/// The work of the computation around another one, restored when this is dropped: also by a panic.
+struct Outer(Option<Duration>);
+
+impl Drop for Outer {
+    fn drop(&mut self) {
+        SPENT.set(self.0);
+    }
 }
 
 /// A process of a virtual host. A host has one at a time.

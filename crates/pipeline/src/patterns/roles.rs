@@ -66,8 +66,8 @@ pub async fn run_head(
         let chunk = sender.next(run.grain()).expect("not at the end");
         if computes {
             let range = start..start + chunk.len();
-            run.compute.apply(input, range, chunk);
-            host::settle().await;
+            let ((), work) = host::working(|| run.compute.apply(input, range, chunk));
+            work.done().await;
         }
         sender.commit_and_yield().await?;
     }
@@ -107,8 +107,9 @@ pub async fn run_middle(
                 let start = sender.position();
                 let chunk = sender.next(run.grain().min(end - start)).expect("not at the end");
                 let range = start..start + chunk.len();
-                run.compute.apply(receiver.landed(), range, chunk);
-                host::settle().await;
+                let ((), work) =
+                    host::working(|| run.compute.apply(receiver.landed(), range, chunk));
+                work.done().await;
                 sender.commit_and_yield().await?;
             }
         }
@@ -139,8 +140,8 @@ pub async fn run_tail(node: &Node, run: &Run, arrays: &mut Arrays) -> Result<(),
             let range = start..end.min(start + run.grain());
             start = range.end;
             let chunk = &mut arrays.output[range.clone()];
-            run.compute.apply(receiver.landed(), range, chunk);
-            host::settle().await;
+            let ((), work) = host::working(|| run.compute.apply(receiver.landed(), range, chunk));
+            work.done().await;
             // Between two increments the runtime may take bytes that have arrived.
             tokio::task::yield_now().await;
         }
