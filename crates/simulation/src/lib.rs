@@ -55,9 +55,9 @@ mod watchdog;
 mod worlds;
 
 pub use network::{
-    Arrival, BridgeBetween, BridgeSpec, Delivery, EndId, Event, ForeignLoad, HostGroup, HostId,
-    HostSpec, JobId, LinkSpec, Network, NetworkError, Random, Read, SegmentId, SegmentKind,
-    SegmentSpec, WorldError, WorldSpec,
+    Activity, Arrival, BridgeBetween, BridgeSpec, Busy, Delivery, EndId, Event, ForeignLoad,
+    HostGroup, HostId, HostSpec, JobId, Lane, LinkSpec, Network, NetworkError, Random, Read,
+    SegmentId, SegmentKind, SegmentSpec, Span, Station, Timeline, WorldError, WorldSpec,
 };
 
 pub use programs::{RUN_LIMIT, Simulation, run, run_within};

@@ -8,7 +8,7 @@
 //! [`contention`], [`ways`] and [`bridges`] (from segment to segment), [`connection`] (the ends'
 //! buffers), [`calls`] (a host's calls on connections), [`io`] and [`arrived`] (the costs of
 //! packets), [`flow`] (the travel of a frame), [`faults`], [`world`] (descriptions); beside
-//! them [`schedule`], [`trace`].
+//! them [`schedule`], [`trace`], [`timeline`].
 
 mod arrived;
 mod bridges;
@@ -25,6 +25,7 @@ mod schedule;
 mod spec;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod trace;
 mod ways;
 mod wires;
@@ -34,6 +35,7 @@ pub use chunkcomm_proto::random::Random;
 pub use hosts::{HostSpec, JobId};
 pub use load::ForeignLoad;
 pub use spec::{BridgeSpec, LinkSpec};
+pub use timeline::{Activity, Busy, Lane, Span, Station, Timeline};
 pub use trace::{Arrival, Delivery};
 pub use wires::SegmentId;
 pub use world::{BridgeBetween, HostGroup, SegmentKind, SegmentSpec, WorldError, WorldSpec};
@@ -44,6 +46,7 @@ use hosts::Host;
 use schedule::{Schedule, Step};
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
+use timeline::Recorder;
 use trace::Trace;
 use wires::Wires;
 
@@ -215,9 +218,10 @@ pub struct Network {
     blocked: BTreeSet<(HostId, HostId)>,
     random: Random,
     trace: Trace,
+    recorder: Option<Box<Recorder>>,
 }
 
-/// Hosts and the wires that join them.
+/// The wires that join hosts.
 impl Network {
     /// Makes a network without hosts. Everything left to chance follows from `seed`.
     #[must_use]
@@ -234,6 +238,7 @@ impl Network {
             blocked: BTreeSet::new(),
             random: Random::new(seed),
             trace: Trace::default(),
+            recorder: None,
         }
     }
 
@@ -241,19 +246,6 @@ impl Network {
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
-    }
-
-    /// Returns the host with this name.
-    #[must_use]
-    pub fn host(&self, name: &str) -> Option<HostId> {
-        let at = self.hosts.iter().position(|host| host.name == name)?;
-        Some(HostId(at as u32))
-    }
-
-    /// Returns the host's name.
-    #[must_use]
-    pub fn host_name(&self, host: HostId) -> &str {
-        &self.hosts[host.index()].name
     }
 
     /// Joins two hosts in both directions; each direction has a wire of its own. Existing

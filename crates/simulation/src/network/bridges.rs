@@ -12,6 +12,7 @@
 use super::connection::Item;
 use super::schedule::Step;
 use super::spec::rate_nanos;
+use super::timeline::{Activity, Lane};
 use super::ways::Leg;
 use super::wires::after_nanos;
 use super::{BridgeSpec, EndId, Network};
@@ -24,6 +25,7 @@ pub(super) struct Relay {
     spec: BridgeSpec,
     /// The interface that puts frames on the segment beyond.
     interface: usize,
+    lane: Lane,
     /// Time at which it can take the next frame in.
     free_at: Time,
     /// Bytes of frames that left their hosts for it, and have not left it.
@@ -35,10 +37,11 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    pub(super) fn new(spec: BridgeSpec, interface: usize) -> Relay {
+    pub(super) fn new(spec: BridgeSpec, interface: usize, lane: Lane) -> Relay {
         Relay {
             spec,
             interface,
+            lane,
             free_at: Time(0),
             held_bytes: 0,
             frame_bytes: 1,
@@ -144,7 +147,12 @@ impl Network {
         let at = self.wires.ways.hops(traveller.route)[traveller.hop].relay;
         let relay = &mut self.wires.relays[at];
         let nanos = rate_nanos(traveller.bytes(), relay.spec.bytes_per_second);
-        relay.free_at = after_nanos(relay.free_at.max(self.now), nanos);
+        let begins = relay.free_at.max(self.now);
+        relay.free_at = after_nanos(begins, nanos);
+        if let Some(recorder) = &mut self.recorder {
+            let frame = Activity::Frame { to: traveller.to, bytes: traveller.bytes() };
+            recorder.add(relay.lane, frame, begins, relay.free_at);
+        }
         let passes_on = relay.free_at.after(relay.spec.delay);
         self.scheduled.push(passes_on, Step::PassOn(traveller));
     }
@@ -176,11 +184,22 @@ impl Network {
         }
     }
 
+    /// Takes a turn for a frame in the switch of a leg; returns when the last byte, due at `at`,
+    /// arrives.
+    pub(super) fn through(&mut self, leg: &Leg, at: Time, to: EndId, bytes: usize) -> Time {
+        let recorder = &mut self.recorder;
+        self.wires.through(leg, at, bytes, |lane, begin, end| {
+            if let Some(recorder) = recorder {
+                recorder.add(lane, Activity::Frame { to, bytes }, begin, end);
+            }
+        })
+    }
+
     /// Sends an item over `leg` to a relay. No jitter is added and all items take turns at the
     /// ports, so that they stay in order; the last leg has the jitter of the whole way.
     pub(super) fn send_to_relay(&mut self, traveller: Traveller, leg: &Leg) {
         let at = self.now.after(leg.spec.latency);
-        let at = self.wires.through(leg, at, traveller.bytes());
+        let at = self.through(leg, at, traveller.to, traveller.bytes());
         self.scheduled.push(at, Step::Reach(traveller));
     }
 }

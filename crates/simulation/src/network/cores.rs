@@ -19,6 +19,7 @@
 
 use chunkcomm_proto::Time;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Parts of a picosecond's work: a multiple of all numbers up to 16, so that the shares of up to
 /// 16 jobs are exact. With more jobs a change of their number loses less than a part.
@@ -41,7 +42,7 @@ const _: () = assert!((u64::MAX as u128) * PICOS * PARTS < u128::MAX / (u32::MAX
 const _: () = assert!(SPEED_PERMILLE_MAX as u128 / 1_000 <= PICOS);
 
 /// Work in parts of a picosecond of the reference machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Work(u128);
 
 impl Work {
@@ -55,6 +56,12 @@ impl Work {
         // At most half a year, so that the work fits as that of all of time does.
         let picos = picos.min(u128::from(u64::MAX));
         Work((picos * u128::from(speed_permille) * PARTS).div_ceil(1_000))
+    }
+
+    /// Returns the time that a core of this speed needs, rounded down.
+    pub(super) fn time_at(self, speed_permille: u32) -> Duration {
+        let nanos = self.0 / (u128::from(speed_permille) * PARTS);
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 }
 
@@ -74,7 +81,7 @@ pub(super) struct Cores<J> {
     since: Time,
     /// Jobs of others, which never end.
     foreign: u32,
-    jobs: BTreeMap<Place, J>,
+    jobs: BTreeMap<Place, (J, Work)>,
     places: BTreeMap<J, Place>,
     added: u64,
 }
@@ -111,24 +118,31 @@ impl<J: Copy + Ord> Cores<J> {
         self.settle(now);
         self.added += 1;
         let place = (self.progress + work.0, self.added);
-        self.jobs.insert(place, job);
+        self.jobs.insert(place, (job, work));
         let before = self.places.insert(job, place);
         debug_assert!(before.is_none(), "a job is there once");
     }
 
-    /// Drops a job; returns whether it was there.
-    pub(super) fn remove(&mut self, now: Time, job: J) -> bool {
-        let Some(place) = self.places.remove(&job) else { return false };
+    /// Drops a job; returns the work that was done on it, if it was there.
+    pub(super) fn remove(&mut self, now: Time, job: J) -> Option<Work> {
+        let done = self.done(now, job);
+        let place = self.places.remove(&job)?;
         self.settle(now);
         self.jobs.remove(&place);
-        true
+        done
     }
 
-    /// Drops all jobs.
-    pub(super) fn clear(&mut self, now: Time) {
-        self.jobs.clear();
-        self.places.clear();
-        self.settle(now);
+    /// Returns the work that is done on a job.
+    pub(super) fn done(&self, now: Time, job: J) -> Option<Work> {
+        let place = self.places.get(&job)?;
+        let (_, Work(work)) = self.jobs.get(place)?;
+        let left = place.0.saturating_sub(self.progress_at(now));
+        Some(Work(work.saturating_sub(left)))
+    }
+
+    /// Returns all jobs, in their order.
+    pub(super) fn jobs(&self) -> Vec<J> {
+        self.places.keys().copied().collect()
     }
 
     /// Sets the number of foreign jobs that share the cores from now on.
@@ -148,29 +162,29 @@ impl<J: Copy + Ord> Cores<J> {
         Some(Time(self.since.0.saturating_add(u64::try_from(nanos).unwrap_or(u64::MAX))))
     }
 
-    /// Takes a job that is done by `now`.
-    pub(super) fn take_done(&mut self, now: Time) -> Option<J> {
+    /// Takes a job that is done by `now`, and its work.
+    pub(super) fn take_done(&mut self, now: Time) -> Option<(J, Work)> {
         if self.next_time()? > now {
             return None;
         }
         self.settle(now);
-        let (_, job) = self.jobs.pop_first()?;
+        let (_, (job, work)) = self.jobs.pop_first()?;
         self.places.remove(&job);
-        Some(job)
+        Some((job, work))
     }
 
     /// Brings the progress up to `now`, before the number of jobs changes.
     fn settle(&mut self, now: Time) {
         debug_assert!(now >= self.since);
-        self.progress = match self.jobs.is_empty() {
-            // Nobody remembers it.
-            true => 0,
-            false => {
-                let nanos = u128::from(now.0 - self.since.0);
-                self.progress + nanos * self.capacity() / self.sharers()
-            }
-        };
+        // Without jobs nobody remembers it.
+        self.progress = if self.jobs.is_empty() { 0 } else { self.progress_at(now) };
         self.since = now;
+    }
+
+    /// Returns the progress at `now`, while there are jobs.
+    fn progress_at(&self, now: Time) -> u128 {
+        let nanos = u128::from(now.0 - self.since.0);
+        self.progress + nanos * self.capacity() / self.sharers()
     }
 
     fn sharers(&self) -> u128 {

@@ -7,6 +7,7 @@ use super::connection::{Connection, End, Frame, Item, Life};
 use super::contention;
 use super::io::Errand;
 use super::schedule::Step;
+use super::timeline::Activity;
 use super::trace::{Arrival, Delivery};
 use super::ways::Leg;
 use super::wires::{Cargo, Sending, Turn, after_nanos};
@@ -92,8 +93,14 @@ impl Network {
         let wire = &mut self.wires.wires[self.wires.interfaces[interface].wire];
         wire.busy = true;
         let lost = contention::lost_nanos(wire.waiting.len() + 1, wire.slot_nanos);
+        let begins = after_nanos(self.now, lost);
+        let sent = after_nanos(begins, nanos);
+        if let Some(recorder) = &mut self.recorder {
+            let (to, bytes) = cargo.receiver_and_bytes();
+            recorder.add(wire.lane, Activity::Contention, self.now, begins);
+            recorder.add(wire.lane, Activity::Frame { to, bytes }, begins, sent);
+        }
         self.wires.interfaces[interface].state = Sending::OnWire(cargo);
-        let sent = after_nanos(self.now, nanos.saturating_add(lost));
         self.scheduled.push(sent, Step::Sent(interface));
     }
 
@@ -201,7 +208,7 @@ impl Network {
         let jitter = if jitter == 0 { 0 } else { self.random.below(jitter + 1) };
         let mut at = after_nanos(self.now.after(leg.spec.latency), jitter);
         if let Item::Bytes(frame) = &item {
-            at = self.wires.through(leg, at, frame.bytes);
+            at = self.through(leg, at, to, frame.bytes);
         }
         if let Some(there) = self.end_mut(to) {
             at = at.max(there.last_arrival);

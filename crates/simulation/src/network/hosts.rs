@@ -3,6 +3,7 @@
 use super::cores::{Cores, Work};
 use super::io::{Costs, Errands};
 use super::load::{ForeignLoad, Load};
+use super::timeline::Activity;
 use super::{Event, FIRST_CHOSEN_PORT, HostId, Network};
 use chunkcomm_proto::Time;
 use std::time::Duration;
@@ -50,10 +51,16 @@ pub struct JobId {
 }
 
 impl JobId {
-    /// Returns the host of the job.
+    /// Returns the host that computes it.
     #[must_use]
     pub fn host(self) -> HostId {
         self.host
+    }
+
+    /// Returns the job's number: jobs of a host are counted from 0 as they begin.
+    #[must_use]
+    pub fn number(self) -> u64 {
+        self.number
     }
 }
 
@@ -79,7 +86,7 @@ pub(super) struct Host {
     pub(super) errands: Errands,
 }
 
-/// Computing.
+/// Hosts and their jobs.
 impl Network {
     /// Adds a host of one core, which reaches itself in 10 us.
     ///
@@ -121,6 +128,19 @@ impl Network {
         self.hosts[host.index()].cores.count()
     }
 
+    /// Returns the host with this name.
+    #[must_use]
+    pub fn host(&self, name: &str) -> Option<HostId> {
+        let at = self.hosts.iter().position(|host| host.name == name)?;
+        Some(HostId(at as u32))
+    }
+
+    /// Returns the host's name.
+    #[must_use]
+    pub fn host_name(&self, host: HostId) -> &str {
+        &self.hosts[host.index()].name
+    }
+
     /// Begins a job on `host`: as much computing as one idle core of the reference machine does in
     /// `work`. [`Computed`](Event::Computed) follows when it is done; nothing follows on a host
     /// that does not run.
@@ -136,6 +156,7 @@ impl Network {
         if this.up {
             let nanos = u64::try_from(work.as_nanos()).unwrap_or(u64::MAX);
             this.cores.add(now, Task::Compute(job), Work::of_nanos(nanos));
+            self.note_begin(host, Task::Compute(job), Activity::Computing(job));
             self.watch_cores(host);
         }
         job
@@ -144,23 +165,30 @@ impl Network {
     /// Ends a job before it is done. Nothing happens when it is done already.
     pub fn cancel(&mut self, now: Time, job: JobId) {
         self.advance(now);
-        if self.hosts[job.host.index()].cores.remove(now, Task::Compute(job)) {
+        let task = Task::Compute(job);
+        if let Some(done) = self.hosts[job.host.index()].cores.remove(now, task) {
+            self.note_end(job.host, task, done);
             self.watch_cores(job.host);
         }
     }
 
     /// Drops the jobs of a host that stops, and its packets.
     pub(super) fn drop_jobs(&mut self, host: HostId) {
-        let (now, this) = (self.now, &mut self.hosts[host.index()]);
-        this.cores.clear(now);
-        this.errands.clear();
+        let now = self.now;
+        for task in self.hosts[host.index()].cores.jobs() {
+            if let Some(done) = self.hosts[host.index()].cores.remove(now, task) {
+                self.note_end(host, task, done);
+            }
+        }
+        self.hosts[host.index()].errands.clear();
         self.watch_cores(host);
     }
 
     /// Handles the jobs that are done now, and changes of load.
     pub(super) fn handle_cores(&mut self, host: HostId) {
         let now = self.now;
-        while let Some(task) = self.hosts[host.index()].cores.take_done(now) {
+        while let Some((task, done)) = self.hosts[host.index()].cores.take_done(now) {
+            self.note_end(host, task, done);
             match task {
                 Task::Compute(job) => self.tell(Event::Computed(job)),
                 Task::Messages => self.handle_errand_done(host),

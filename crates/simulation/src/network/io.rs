@@ -12,6 +12,7 @@
 use super::connection::{End, Life};
 use super::cores::Work;
 use super::hosts::Task;
+use super::timeline::Activity;
 use super::{EndId, HostId, HostSpec, Network};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -116,6 +117,7 @@ impl Network {
             this.errands.working = true;
             let work = Work::at_speed(this.costs.picos_of(&errand), this.spec.speed_permille);
             this.cores.add(now, Task::Messages, work);
+            self.note_begin(host, Task::Messages, Activity::of(&errand));
             self.watch_cores(host);
         }
     }

@@ -2,6 +2,7 @@
 
 use super::bridges::{Relay, Room, Traveller};
 use super::connection::Frame;
+use super::timeline::{Lane, Station};
 use super::ways::{Leg, Way};
 use super::{BridgeSpec, EndId, HostId, LinkSpec};
 use chunkcomm_proto::Time;
@@ -75,14 +76,31 @@ pub(super) enum Cargo {
     Passing(Traveller),
 }
 
+impl Cargo {
+    pub(super) fn receiver_and_bytes(&self) -> (EndId, usize) {
+        match self {
+            Cargo::Own(end, frame, _) => (end.peer(), frame.bytes),
+            Cargo::Passing(traveller) => (traveller.to, traveller.bytes()),
+        }
+    }
+}
+
 /// A wire that carries one frame at a time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Wire {
+    pub(super) lane: Lane,
     pub(super) busy: bool,
     /// Interfaces that wait, in the order in which they came.
     pub(super) waiting: VecDeque<usize>,
     /// Time of a slot in which senders contend for the wire; 0 when they take turns.
     pub(super) slot_nanos: u64,
+}
+
+/// The wire of a switch to a station, or a switch as a whole.
+#[derive(Debug)]
+struct Port {
+    lane: Lane,
+    free_at: Time,
 }
 
 /// A host's or a bridge's place on a segment.
@@ -124,8 +142,7 @@ impl Segment {
 pub(super) struct Wires {
     pub(super) interfaces: Vec<Interface>,
     pub(super) wires: Vec<Wire>,
-    /// Times at which the ports of switches are free again.
-    ports: Vec<Time>,
+    ports: Vec<Port>,
     pub(super) links: BTreeMap<(HostId, HostId), Way>,
     pub(super) segments: Vec<Segment>,
     /// The places of each host, in the order of the segments.
@@ -150,7 +167,7 @@ impl Wires {
     }
 
     fn add_direction(&mut self, from: HostId, to: HostId, spec: LinkSpec) {
-        let wire = self.add_wire(0);
+        let wire = self.add_wire(Lane::Link { from, to }, 0);
         let interface = self.add_interface(wire);
         let leg = Leg { interface, fabric: None, port: None, spec };
         self.links.insert((from, to), Way { leg, spec, route: None });
@@ -158,20 +175,21 @@ impl Wires {
 
     pub(super) fn shared_medium(&mut self, hosts: &[HostId], spec: LinkSpec) -> SegmentId {
         let slot_nanos = u64::try_from(spec.slot_time.as_nanos()).unwrap_or(u64::MAX);
-        let wire = self.add_wire(slot_nanos);
+        let wire = self.add_wire(Lane::Medium(self.next_segment()), slot_nanos);
         self.add_segment(hosts, Segment { spec, kind: Kind::Medium(wire) })
     }
 
     pub(super) fn switch(&mut self, hosts: &[HostId], spec: LinkSpec) -> SegmentId {
-        let fabric = (spec.total_bytes_per_second < u64::MAX).then(|| self.add_port());
+        let lane = Lane::Switch(self.next_segment());
+        let fabric = (spec.total_bytes_per_second < u64::MAX).then(|| self.add_port(lane));
         self.add_segment(hosts, Segment { spec, kind: Kind::Switch(fabric) })
     }
 
     fn add_segment(&mut self, hosts: &[HostId], segment: Segment) -> SegmentId {
-        let id = SegmentId(u32::try_from(self.segments.len()).expect("fewer than 4 Gi segments"));
+        let id = self.next_segment();
         self.segments.push(segment);
         for host in hosts {
-            let place = self.attach(id);
+            let place = self.attach(id, Station::Host(*host));
             self.attachments[host.index()].push(place);
         }
         self.ways.forget();
@@ -179,28 +197,38 @@ impl Wires {
     }
 
     pub(super) fn bridge(&mut self, a: SegmentId, b: SegmentId, spec: BridgeSpec) {
-        let places = [a, b].map(|segment| self.attach(segment));
+        let number = self.bridges.len();
+        let places = [a, b].map(|segment| self.attach(segment, Station::Bridge(number)));
         self.bridges.push(places);
-        let [one, other] = places.map(|place| Relay::new(spec, place.interface));
+        let [one, other] = [(a, places[0]), (b, places[1])].map(|(segment, place)| {
+            Relay::new(spec, place.interface, Lane::Bridge(number, segment))
+        });
         self.relays.extend([other, one]);
         self.ways.forget();
     }
 
-    fn attach(&mut self, segment: SegmentId) -> Attachment {
+    fn next_segment(&self) -> SegmentId {
+        SegmentId(u32::try_from(self.segments.len()).expect("fewer than 4 Gi segments"))
+    }
+
+    fn attach(&mut self, segment: SegmentId, station: Station) -> Attachment {
         let (wire, port) = match self.segments[segment.index()].kind {
             Kind::Medium(wire) => (wire, None),
-            Kind::Switch(_) => (self.add_wire(0), Some(self.add_port())),
+            Kind::Switch(_) => {
+                let wire = self.add_wire(Lane::ToSwitch(segment, station), 0);
+                (wire, Some(self.add_port(Lane::FromSwitch(segment, station))))
+            }
         };
         Attachment { segment: segment.index(), interface: self.add_interface(wire), port }
     }
 
-    fn add_wire(&mut self, slot_nanos: u64) -> usize {
-        self.wires.push(Wire { slot_nanos, ..Wire::default() });
+    fn add_wire(&mut self, lane: Lane, slot_nanos: u64) -> usize {
+        self.wires.push(Wire { lane, busy: false, waiting: VecDeque::new(), slot_nanos });
         self.wires.len() - 1
     }
 
-    fn add_port(&mut self) -> usize {
-        self.ports.push(Time(0));
+    fn add_port(&mut self, lane: Lane) -> usize {
+        self.ports.push(Port { lane, free_at: Time(0) });
         self.ports.len() - 1
     }
 
@@ -212,19 +240,28 @@ impl Wires {
 
     /// Takes a turn for a frame in the switch of a leg; returns when the last byte, due at `at`,
     /// arrives. The frame goes on while it arrives, so it needs a port from the time of its first
-    /// byte.
-    pub(super) fn through(&mut self, leg: &Leg, at: Time, bytes: usize) -> Time {
+    /// byte. `note` is told when it holds which port.
+    pub(super) fn through(
+        &mut self,
+        leg: &Leg,
+        at: Time,
+        bytes: usize,
+        mut note: impl FnMut(Lane, Time, Time),
+    ) -> Time {
         let nanos = leg.spec.wire_nanos(bytes);
         let mut at = at;
         if let Some(fabric) = leg.fabric {
-            let begins = Time(at.0.saturating_sub(nanos)).max(self.ports[fabric]);
-            let passed = after_nanos(begins, leg.spec.total_nanos(bytes));
-            self.ports[fabric] = passed;
-            at = at.max(passed);
+            let port = &mut self.ports[fabric];
+            let begins = Time(at.0.saturating_sub(nanos)).max(port.free_at);
+            port.free_at = after_nanos(begins, leg.spec.total_nanos(bytes));
+            note(port.lane, begins, port.free_at);
+            at = at.max(port.free_at);
         }
         if let Some(port) = leg.port {
-            at = at.max(after_nanos(self.ports[port], nanos));
-            self.ports[port] = at;
+            let port = &mut self.ports[port];
+            at = at.max(after_nanos(port.free_at, nanos));
+            port.free_at = at;
+            note(port.lane, Time(at.0 - nanos), at);
         }
         at
     }

@@ -8,6 +8,7 @@ mod faults;
 mod formula;
 mod lanes;
 mod repeated;
+mod worlds;
 
 use chunkcomm::{Node, Peer};
 use chunkcomm_simulation::{HostId, Simulation};

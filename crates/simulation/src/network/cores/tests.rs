@@ -9,7 +9,7 @@ fn nanos(nanos: u64) -> Work {
 fn drain(cores: &mut Cores<usize>) -> Vec<(u64, usize)> {
     let mut done = Vec::new();
     while let Some(at) = cores.next_time() {
-        while let Some(job) = cores.take_done(at) {
+        while let Some((job, _)) = cores.take_done(at) {
             done.push((at.0, job));
         }
     }
@@ -64,8 +64,9 @@ fn a_job_that_goes_leaves_its_share_to_the_others() {
     let mut cores = Cores::new(1, 1000);
     cores.add(Time(0), 0, nanos(600));
     cores.add(Time(0), 1, nanos(600));
-    assert!(cores.remove(Time(400), 1));
-    assert!(!cores.remove(Time(400), 1));
+    assert_eq!(cores.done(Time(400), 0), Some(nanos(200)));
+    assert_eq!(cores.remove(Time(400), 1), Some(nanos(200)));
+    assert_eq!(cores.remove(Time(400), 1), None);
     assert_eq!(drain(&mut cores), [(800, 0)]);
 }
 
@@ -74,7 +75,7 @@ fn no_work_is_done_at_once_and_endless_work_never() {
     let mut cores = Cores::new(1, 1);
     cores.add(Time(5), 0, nanos(0));
     cores.add(Time(5), 1, nanos(u64::MAX));
-    assert_eq!(cores.take_done(Time(5)), Some(0));
+    assert_eq!(cores.take_done(Time(5)), Some((0, nanos(0))));
     assert_eq!(cores.next_time(), Some(Time(u64::MAX)));
 }
 
@@ -186,7 +187,7 @@ proptest! {
         let (mut done, mut added) = (Vec::new(), 0);
         let mut pass = |cores: &mut Cores<usize>, until: u64| {
             while let Some(at) = cores.next_time().filter(|at| at.0 <= until) {
-                while let Some(job) = cores.take_done(at) {
+                while let Some((job, _)) = cores.take_done(at) {
                     done.push((at.0, job));
                 }
             }
@@ -207,9 +208,13 @@ proptest! {
                 }
                 Act::Remove { job } => {
                     let at = oracle.jobs.iter().position(|it| it.job == job);
-                    prop_assert_eq!(cores.remove(Time(now), job), at.is_some());
+                    let done = cores.remove(Time(now), job);
+                    prop_assert_eq!(done.is_some(), at.is_some());
                     if let Some(at) = at {
-                        oracle.needed -= oracle.jobs.remove(at).left;
+                        let left = oracle.jobs.remove(at);
+                        let all = i128::try_from(Work::of_nanos(left.work).0).unwrap();
+                        prop_assert_eq!(done.unwrap().0 as i128, all - left.left.max(0));
+                        oracle.needed -= left.left;
                     }
                 }
                 Act::Pass { nanos } => {
