@@ -5,7 +5,9 @@ use clap::Args;
 use super::Verdict;
 use crate::cli::{Common, values};
 use crate::failure::Failure;
+#[cfg(feature = "virtual")]
 use crate::lan::Lan;
+use crate::lan::LanArgs;
 use crate::ours::cluster::{Times, start_and_end};
 use crate::stats::median;
 
@@ -19,10 +21,8 @@ pub struct ClusterArgs {
     /// Processes, this one counted
     #[arg(long, value_name = "N", default_value = "16", value_parser = values::nodes)]
     nodes: u32,
-    /// Network between the nodes: real is this machine's, virtual:NAME or virtual:FILE one in virtual
-    /// time
-    #[arg(long, default_value = "real")]
-    lan: Lan,
+    #[command(flatten)]
+    lan: LanArgs,
     /// Number of starts and ends; medians count
     #[arg(long, value_name = "N", default_value = "9", value_parser = values::count)]
     repeat: u64,
@@ -34,8 +34,9 @@ pub struct ClusterArgs {
 /// If a process does not start, or ends otherwise than in order.
 pub fn run(args: &ClusterArgs) -> Result<Verdict, Failure> {
     args.common.needs_this_host("cluster")?;
+    args.lan.check()?;
     #[cfg(feature = "virtual")]
-    if let Lan::Virtual(spec) = &args.lan {
+    if let Lan::Virtual(spec) = &args.lan.lan {
         return args.run_virtually(spec);
     }
     args.common.switch_off()?;
@@ -59,18 +60,15 @@ impl ClusterArgs {
     #[cfg(feature = "virtual")]
     fn run_virtually(&self, spec: &str) -> Result<Verdict, Failure> {
         let nodes = self.nodes as usize;
-        let ran = crate::lan::run(spec, nodes, |_cluster| async { Ok(()) })?;
+        let ran = crate::lan::run(&self.lan, spec, nodes, |_cluster| async { Ok(()) })?;
         let start = ran.joined_seconds;
         let mut row = self.common.row("cluster");
         row.set("nodes", self.nodes)
             .set("repeat", 1)
             .set("start_seconds", start)
             .set("end_seconds", ran.virtual_seconds - start)
-            .set("seconds", ran.virtual_seconds)
-            .set("lan", self.lan.to_string())
-            .set("real_seconds", ran.real_seconds)
-            .set("digest", format!("{:016x}", ran.digest))
-            .print(self.common.json);
+            .set("seconds", ran.virtual_seconds);
+        ran.print(row, &self.lan, self.common.json);
         Ok(Verdict::Fine)
     }
 }

@@ -16,7 +16,9 @@ use crate::failure::{Doing, Failure};
 use crate::harness::near::Bench;
 use crate::harness::protocol::PolicyKind;
 use crate::harness::slices::{Contender, Outcome, Plan, Side, Slice, alternate, name_of};
+#[cfg(feature = "virtual")]
 use crate::lan::Lan;
+use crate::lan::LanArgs;
 use crate::ours::bandwidth::{BandwidthKind, Near};
 use crate::ours::chain::Head;
 use crate::stats::median;
@@ -48,10 +50,8 @@ pub struct DeltaArgs {
     /// Computation of every node on every element
     #[arg(long, value_enum, default_value_t = ComputeKind::Trig)]
     compute: ComputeKind,
-    /// Network between the nodes: real is this machine's, virtual:NAME or virtual:FILE one in virtual
-    /// time
-    #[arg(long, default_value = "real")]
-    lan: Lan,
+    #[command(flatten)]
+    lan: LanArgs,
     /// Runs of each kind, whole and in deltas [default: as many as take some seconds]
     #[arg(long, value_name = "N", value_parser = values::count)]
     repeat: Option<u64>,
@@ -91,7 +91,7 @@ enum Against {
 pub fn run(args: &DeltaArgs) -> Result<Verdict, Failure> {
     let nodes = args.nodes()?;
     #[cfg(feature = "virtual")]
-    if let Lan::Virtual(spec) = &args.lan {
+    if let Lan::Virtual(spec) = &args.lan.lan {
         return args.run_virtually(spec, nodes);
     }
     let setting = args.common.setting()?;
@@ -219,7 +219,7 @@ impl DeltaArgs {
             verify: true,
         };
         let args = (self.delta, self.bytes, run.compute);
-        let ran = crate::lan::run(spec, nodes, move |cluster| {
+        let ran = crate::lan::run(&self.lan, spec, nodes, move |cluster| {
             let run = run.clone();
             async move {
                 let delta_bytes = match args {
@@ -230,16 +230,17 @@ impl DeltaArgs {
             }
         })?;
         let (whole, delta, delta_bytes) = ran.results[0];
-        let mut row = self.row_of(nodes, delta_bytes, whole, delta, whole / delta);
-        row.set("virtual_seconds", ran.virtual_seconds)
-            .set("real_seconds", ran.real_seconds)
-            .set("digest", format!("{:016x}", ran.digest))
-            .print(self.common.json);
+        ran.print(
+            self.row_of(nodes, delta_bytes, whole, delta, whole / delta),
+            &self.lan,
+            self.common.json,
+        );
         Ok(Verdict::Fine)
     }
 
     fn nodes(&self) -> Result<usize, Failure> {
         self.common.needs_this_host("delta")?;
+        self.lan.check()?;
         let usual = match self.pattern {
             Pattern::Pair => 2,
             Pattern::Cascade => 3,
@@ -312,7 +313,7 @@ impl DeltaArgs {
             .set("speedup", speedup)
             .set("bytes_per_second", self.bytes as f64 / delta_seconds)
             .set("compute", name_of(self.compute))
-            .set("lan", self.lan.to_string())
+            .set("lan", self.lan.lan.to_string())
             .set("session", name_of(self.common.session));
         row
     }

@@ -16,7 +16,9 @@ use crate::harness::machine;
 use crate::harness::near::Bench;
 use crate::harness::protocol::{OnOff, RuntimeKind, Transport};
 use crate::harness::slices::{Outcome, Plan, Side, Slice, alternate, name_of};
+#[cfg(feature = "virtual")]
 use crate::lan::Lan;
+use crate::lan::LanArgs;
 #[cfg(feature = "virtual")]
 use crate::ours::farm::farm_in;
 use crate::ours::farm::{FarmKind, Ready, start};
@@ -61,10 +63,8 @@ pub struct FarmArgs {
     /// Tasks an assignment
     #[arg(long, value_name = "G", default_value = "1", value_parser = values::grain)]
     grain: u32,
-    /// Network between the nodes: real is this machine's, virtual:NAME or virtual:FILE one in virtual
-    /// time, where each worker is a host
-    #[arg(long, default_value = "real")]
-    lan: Lan,
+    #[command(flatten)]
+    lan: LanArgs,
     /// Baseline that is measured in the same run, and whose ratio is printed
     #[arg(long, value_enum, value_name = "BASELINE")]
     against: Option<Against>,
@@ -99,7 +99,7 @@ enum Against {
 pub fn run(args: &FarmArgs) -> Result<Verdict, Failure> {
     args.check()?;
     #[cfg(feature = "virtual")]
-    if let Lan::Virtual(spec) = &args.lan {
+    if let Lan::Virtual(spec) = &args.lan.lan {
         return args.run_virtually(spec);
     }
     let setting = args.common.setting()?;
@@ -144,6 +144,7 @@ impl FarmArgs {
     fn check(&self) -> Result<(), Failure> {
         let refuse = |why: &str| Err(Failure::Refused(why.to_owned()));
         self.common.needs_this_host("farm")?;
+        self.lan.check()?;
         if self.workers > WORKER_COUNT_MAX as u64 {
             return refuse(&format!("--workers: allowed are 1 to {WORKER_COUNT_MAX}"));
         }
@@ -185,15 +186,11 @@ impl FarmArgs {
         }
         let (kind, tasks) = (self.kind()?, self.tasks);
         let hosts = self.workers as usize + usize::from(self.model == ModelKind::B);
-        let ran = crate::lan::run(spec, hosts, move |cluster| {
+        let ran = crate::lan::run(&self.lan, spec, hosts, move |cluster| {
             let kind = kind.clone();
             async move { farm_in(&cluster, &kind, tasks).await }
         })?;
-        let mut row = self.row_of(tasks, ran.results[0]);
-        row.set("virtual_seconds", ran.virtual_seconds)
-            .set("real_seconds", ran.real_seconds)
-            .set("digest", format!("{:016x}", ran.digest))
-            .print(self.common.json);
+        ran.print(self.row_of(tasks, ran.results[0]), &self.lan, self.common.json);
         Ok(Verdict::Fine)
     }
 
@@ -279,7 +276,7 @@ impl FarmArgs {
             .set("model", name_of(self.model))
             .set("prefetch", prefetch)
             .set("grain", self.grain)
-            .set("lan", self.lan.to_string());
+            .set("lan", self.lan.lan.to_string());
         row
     }
 }
