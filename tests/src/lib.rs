@@ -30,3 +30,7 @@ mod guide_of_pipelines {}
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/guide/operations.md")]
 mod guide_of_operations {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/guide/simulation.md")]
+mod guide_of_simulation {}

@@ -210,7 +210,7 @@ pub async fn yield_now() {
     tokio::task::yield_now().await;
 }
 
-pub use crate::driver::tasks::{Here, here, spawn, spawn_on};
+pub use crate::driver::tasks::{Here, here, is_virtual, spawn, spawn_on};
 
 /// Runs `function`, which computes, without keeping the tasks of this thread from running.
 ///
@@ -301,16 +301,6 @@ pub fn spend_call(function: &str) {
     }
     #[cfg(not(feature = "simulation"))]
     let _ = function;
-}
-
-/// Whether the program runs in a simulation.
-#[must_use]
-pub fn is_virtual() -> bool {
-    #[cfg(feature = "simulation")]
-    let is_virtual = world::is_entered();
-    #[cfg(not(feature = "simulation"))]
-    let is_virtual = false;
-    is_virtual
 }
 
 /// Returns the name of the virtual host; `None` on a real machine, and outside the host's programs.

@@ -37,11 +37,25 @@
 //! and [`Simulation::within`], not by `tokio::time`. Times within the network are exact to the
 //! nanosecond; a program learns of an event at the next microsecond.
 //!
-//! Everything runs on the thread that called [`run`]; other threads have no part in it. Computing
-//! takes no time of the model. A task that wakes itself for ever would stop time, so a panic ends
-//! it. Nodes with `io_thread` or `busy_poll` have no place here. Anything that asks the system
-//! makes a run differ from the one before: the clock, randomness, an unbiased `tokio::select!`, the
-//! order of a `HashMap`.
+//! Everything runs on the thread that called [`run`]; other threads have no part in it. A computation
+//! takes the time that it declares ([`chunkcomm::host`]), on the cores of its host. A task that wakes
+//! itself for ever would stop time, so a panic ends it; one that blocks the thread ends the process
+//! ([`STUCK_DEFAULT`]). Nodes with `io_thread` or `busy_poll` cannot be built here.
+//!
+//! Anything that asks the system makes a run differ from the one before: the clock, randomness, an
+//! unbiased `tokio::select!`, the order of a `HashMap`. [`chunkcomm::host`] has what to use in their
+//! place, and [`check`] finds the first delivery that differs.
+//!
+//! # What is where
+//!
+//! | to | names |
+//! |---|---|
+//! | describe hosts and networks | [`Network`], [`HostSpec`], [`LinkSpec`], [`BridgeSpec`], [`ForeignLoad`] |
+//! | take a world by its name or file | [`load`], [`WorldSpec`], [`calibrate`] |
+//! | run programs | [`run`], [`run_within`], [`Simulation`] |
+//! | run many seeds, or one twice | [`each_seed`], [`check`] |
+//! | see what happened | [`Timeline`], [`Network::digest`], [`Delivery`] |
+//! | run sessions alone, under faults | [`seeds`] |
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

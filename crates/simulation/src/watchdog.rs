@@ -20,7 +20,7 @@ pub const STUCK_DEFAULT: Duration = Duration::from_secs(120);
 /// Exit status of a process whose simulation is stuck: that of a panic.
 const STATUS_STUCK: i32 = 101;
 
-/// What a simulation does, for its watchdog.
+/// Virtual time and the last program of a simulation, for its watchdog.
 #[derive(Debug, Default)]
 pub(crate) struct Doings {
     /// Virtual time in nanoseconds.

@@ -13,6 +13,7 @@ mod farm_cluster;
 #[cfg(target_os = "linux")]
 mod farm_enemies;
 mod floors;
+mod guide_of_simulation;
 mod mandelbrot;
 #[cfg(unix)]
 mod mishaps;

@@ -302,7 +302,7 @@ fn messages_cost_their_hosts_time() {
     agrees("ping-pong", elapsed, 2.0 * way * f64::from(ROUNDS));
 }
 
-/// What a program computes beside is no part of the work of others.
+/// Work that a program declares beside a computation is no part of the work of others.
 #[test]
 fn work_that_nobody_waits_for_takes_no_time() {
     let mut network = Network::new(1);

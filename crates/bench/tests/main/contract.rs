@@ -224,7 +224,10 @@ fn budgets_run_all_at_tiny_sizes() {
     let err = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{err}", output.status);
     let out = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(out.lines().count(), 32 + usize::from(cfg!(feature = "peers")));
+    assert_eq!(
+        out.lines().count(),
+        32 + usize::from(cfg!(feature = "peers")) + 4 * usize::from(cfg!(feature = "virtual"))
+    );
     for line in out.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
         assert_keys(&row, &["name", "figure", "budget", "aim", "met"]);

@@ -13,6 +13,16 @@ use crate::transport::Home;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+/// Whether the program runs in a simulation.
+#[must_use]
+pub fn is_virtual() -> bool {
+    #[cfg(feature = "simulation")]
+    let is_virtual = crate::transport::world::is_entered();
+    #[cfg(not(feature = "simulation"))]
+    let is_virtual = false;
+    is_virtual
+}
+
 /// Spawns a task of the host that is `home`.
 pub(crate) fn spawn_at<F>(runtime: &Handle, home: Home, future: F) -> JoinHandle<F::Output>
 where

@@ -99,3 +99,15 @@ fn a_program_that_stops_time_is_named() {
     let said = said_by("yields", "60");
     assert!(said.contains("a task of the host left wakes itself for ever 5000 ns"), "{said}");
 }
+
+#[test]
+fn a_node_that_needs_a_thread_is_an_error() {
+    run(pair(1).0, async |_| {
+        let builders =
+            [chunkcomm::Node::builder().io_thread(), chunkcomm::Node::builder().busy_poll()];
+        for builder in builders {
+            let error = builder.build().await.unwrap_err().to_string();
+            assert!(error.contains("outside a simulation"), "{error}");
+        }
+    });
+}

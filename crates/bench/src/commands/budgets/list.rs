@@ -347,6 +347,42 @@ pub(super) static BUDGETS: &[Budget] = &[
         bound: Bound::AtMost(2.0),
         aim: 1.2,
     },
+    #[cfg(feature = "virtual")]
+    Budget {
+        name: "virtual-farm-300",
+        command: "farm --tasks 10000 --work 10ms --workers 300 --lan virtual:lan-1g",
+        quick: "--tasks 200 --workers 20",
+        key: "real_seconds",
+        bound: Bound::AtMost(40.0),
+        aim: 10.0,
+    },
+    #[cfg(feature = "virtual")]
+    Budget {
+        name: "virtual-cluster-1000",
+        command: "cluster --nodes 1000 --lan virtual:lan-1g",
+        quick: "--nodes 20",
+        key: "real_seconds",
+        bound: Bound::AtMost(60.0),
+        aim: 10.0,
+    },
+    #[cfg(feature = "virtual")]
+    Budget {
+        name: "virtual-cascade-29",
+        command: "delta --pattern cascade --nodes 29 --delta 20KiB --lan virtual:default",
+        quick: "--nodes 4 --bytes 256KiB",
+        key: "real_seconds",
+        bound: Bound::AtMost(40.0),
+        aim: 10.0,
+    },
+    #[cfg(feature = "virtual")]
+    Budget {
+        name: "virtual-cascade-regatta",
+        command: "delta --pattern cascade --nodes 29 --delta 20KiB --lan virtual:regatta",
+        quick: "--nodes 4 --bytes 256KiB",
+        key: "speedup",
+        bound: Bound::AtLeast(23.0),
+        aim: 25.0,
+    },
 ];
 
 #[cfg(test)]

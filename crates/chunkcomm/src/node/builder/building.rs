@@ -60,6 +60,10 @@ impl NodeBuilder {
         self.read_environment()?;
         let admission = self.admission()?;
         self.check(&admission)?;
+        if (self.io_thread || self.busy_poll) && tasks::is_virtual() {
+            let name = if self.io_thread { "io_thread" } else { "busy_poll" };
+            return Err(setting(name, "on", "outside a simulation, which has one thread"));
+        }
         let io_thread = if self.io_thread { Some(IoThread::start()?) } else { None };
         let runtime = match &io_thread {
             Some(thread) => thread.handle.clone(),

@@ -259,7 +259,7 @@ fn spans_of_a_lane_do_not_overlap_and_busy_times_are_theirs() {
         }
     }
     for (lane, busy) in timeline.busy() {
-        assert_eq!(busy.sum(), by_lane[&lane].iter().map(|span| span.busy).sum());
+        assert_eq!(busy.sum(), by_lane[&lane].iter().map(|span| span.busy).sum::<Duration>());
         assert!(busy.sum() <= timeline.duration());
     }
 }
