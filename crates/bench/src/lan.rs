@@ -118,15 +118,20 @@ mod world {
         pub virtual_seconds: f64,
         /// Real seconds of the run, of both where it was checked.
         pub real_seconds: f64,
+        /// Steps of the network, of one run.
+        pub steps: u64,
         timeline: Option<Timeline>,
     }
 
     impl<R> Ran<R> {
         /// Adds what every virtual row has, and prints it; then the table of the timeline.
         pub fn print(&self, mut row: Row, args: &LanArgs, json: bool) {
+            let runs = if args.check { 2.0 } else { 1.0 };
             row.set("lan", args.lan.to_string())
                 .set("virtual_seconds", self.virtual_seconds)
                 .set("real_seconds", self.real_seconds)
+                .set("steps", self.steps)
+                .set("steps_per_second", self.steps as f64 * runs / self.real_seconds)
                 .set("digest", format!("{:016x}", self.digest))
                 .print(json);
             if let (false, Some(timeline)) = (json, &self.timeline) {
@@ -140,6 +145,7 @@ mod world {
         results: Vec<Result<(Duration, R), Failure>>,
         digest: u64,
         end: Duration,
+        steps: u64,
         timeline: Option<Timeline>,
     }
 
@@ -183,6 +189,7 @@ mod world {
                 results,
                 digest: network.digest(),
                 end,
+                steps: network.steps(),
                 timeline: network.timeline(),
             })
         };
@@ -205,6 +212,7 @@ mod world {
             joined_seconds: joined.iter().max().map_or(0.0, Duration::as_secs_f64),
             virtual_seconds: done.end.as_secs_f64(),
             real_seconds,
+            steps: done.steps,
             timeline: done.timeline,
         })
     }

@@ -208,6 +208,7 @@ impl std::error::Error for NetworkError {}
 #[derive(Debug)]
 pub struct Network {
     seed: u64,
+    steps: u64,
     now: Time,
     scheduled: Schedule,
     ready: VecDeque<(Time, Event)>,
@@ -228,6 +229,7 @@ impl Network {
     pub fn new(seed: u64) -> Network {
         Network {
             seed,
+            steps: 0,
             now: Time(0),
             scheduled: Schedule::default(),
             ready: VecDeque::new(),
@@ -341,6 +343,13 @@ impl Network {
         self.now
     }
 
+    /// Returns the number of steps that happened: a frame is put on a wire, or arrives, a job is done.
+    /// By them the speed of a simulation is measured.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
     /// Returns a digest of all deliveries: where, when, how much.
     #[must_use]
     pub fn digest(&self) -> u64 {
@@ -369,6 +378,7 @@ impl Network {
 
     fn step(&mut self, at: Time, step: Step) {
         self.now = at;
+        self.steps += 1;
         match step {
             Step::Prepared(interface) => self.handle_prepared(interface),
             Step::Sent(interface) => self.handle_sent(interface),

@@ -1,8 +1,8 @@
 //! Clusters, calls, farms and deltas as programs of virtual hosts, in virtual time.
 
-use chunkcomm::{BytesDuplex, host};
+use chunkcomm::{BytesDuplex, Node, host};
 use chunkcomm_cluster::prelude::*;
-use chunkcomm_cluster::{Cluster, ClusterConfig, Function, Registry};
+use chunkcomm_cluster::{Cluster, ClusterConfig, Function, ReceivingPort, Registry, ValueWriter};
 use chunkcomm_farm::{Farm, Prefetch, serve_in};
 use chunkcomm_pipeline::patterns::{self, Chain, Compute, Run};
 use chunkcomm_simulation::{HostId, HostSpec, LinkSpec, Network, Simulation, run};
@@ -74,6 +74,51 @@ fn a_cluster_joins_calls_and_ends() {
         })
     };
     assert_eq!(once(), once());
+}
+
+/// Processes run on the hosts that they are asked of, with streams between them.
+#[test]
+fn processes_stream_between_hosts() {
+    let (network, hosts) = switched(7, 4, LinkSpec::default());
+    let sums = run(network, async |simulation| {
+        all(&simulation, &hosts, |rank| async move {
+            let mut registry = Registry::new();
+            type Ends = (ReceivingPort<u64>, ValueWriter<(String, u64)>);
+            let sum = registry.process("sum", |_, (numbers, total): Ends| async move {
+                let (mut numbers, mut sum) = (numbers.connect().await?, 0);
+                while let Some(number) = numbers.recv().await? {
+                    sum += host::compute(MS, move || number * number).await;
+                }
+                total.write(&(host::virtual_name().unwrap(), sum)).await?;
+                Ok(())
+            });
+            let node = Node::builder().processes(&registry);
+            let config = ClusterConfig::new().registry(&registry).node(node);
+            let cluster = Cluster::join(config).await.unwrap();
+            let mut totals = Vec::new();
+            if rank == 0 {
+                let mut running = Vec::new();
+                for to in 1..4 {
+                    let (numbers, sender) = cluster.node().receiving_port::<u64>().unwrap();
+                    let (writer, total) = cluster.node().value().unwrap();
+                    let process = cluster.instantiate(to, &sum, (numbers, writer)).await.unwrap();
+                    running.push((sender, total, process));
+                }
+                for (sender, total, process) in running {
+                    let mut sender = sender.connect().await.unwrap();
+                    sender.send_all(1..=10).await.unwrap();
+                    sender.close(MS * 5000).await.unwrap();
+                    totals.push(total.get().await.unwrap().clone());
+                    process.await.unwrap();
+                }
+            }
+            cluster.end(Duration::from_secs(5)).await.unwrap();
+            totals
+        })
+        .await
+    });
+    let expected: Vec<_> = (1..4).map(|host| (format!("host-{host}"), 385)).collect();
+    assert_eq!(sums[0], expected);
 }
 
 /// A registry with a function that takes this long.

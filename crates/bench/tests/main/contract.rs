@@ -259,6 +259,8 @@ fn a_missed_budget_is_exit_status_1() {
 
 #[test]
 fn what_cannot_be_is_refused_with_what_is_allowed() {
+    let virtual_time = cfg!(feature = "virtual");
+    let no_lan = if virtual_time { "neither a file nor a preset" } else { "--features virtual" };
     let cases: &[(&[&str], &str)] = &[
         (&["redistribute", "--json"], "allowed are stream, latency"),
         (&["stream", "--transport", "udp", "--json"], "[possible values: tcp, tls, unix, memory]"),
@@ -287,7 +289,9 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
         (&["farm", "--task-bytes", "1MiB", "--grain", "32"], "less than 1048576 bytes a task"),
         (&["farm", "--transport", "memory"], "--workers-as thread"),
         (&["delta", "--pattern", "ring"], "[possible values: pair, cascade]"),
-        (&["delta", "--lan", "virtual:x"], "[possible values: real]"),
+        (&["delta", "--lan", "virtual"], "allowed are real, virtual:NAME and virtual:FILE"),
+        (&["delta", "--lan", "virtual:x"], no_lan),
+        (&["farm", "--check"], "allowed with --lan virtual:NAME"),
         (&["delta", "--nodes", "3"], "2 to 2 nodes"),
         (&["delta", "--bytes", "5"], "multiples of 4"),
         (&["budgets", "--only", "nothing"], "stream-one"),

@@ -53,7 +53,7 @@ impl Node {
     ///
     /// ```
     /// # async fn example(node: chunkcomm::Node, address: chunkcomm::Address) {
-    /// let dialling = tasks::spawn(async move {
+    /// let dialling = tokio::spawn(async move {
     ///     node.connect_within(&address, std::time::Duration::MAX).await
     /// });
     /// // Something else; to stop it, `dialling.abort()`.
