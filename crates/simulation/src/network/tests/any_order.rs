@@ -164,3 +164,79 @@ proptest! {
         prop_assert_eq!(streams.read, [streams.written[1], streams.written[0]]);
     }
 }
+
+/// Hosts on one medium, with packets of each to the next.
+fn medium_loads() -> impl Strategy<Value = (u64, Vec<Vec<usize>>)> {
+    let packets = proptest::collection::vec(1..4000_usize, 1..12);
+    (0..200_u64, proptest::collection::vec(packets, 2..7))
+}
+
+proptest! {
+    /// While anybody has something to send, the medium carries a frame or is contended for. Nobody
+    /// starves: frames of hosts that all have more to send take turns.
+    #[test]
+    fn a_medium_conserves_its_work_and_starves_nobody((slot_us, loads) in medium_loads()) {
+        let spec = LinkSpec {
+            latency: Duration::ZERO,
+            cost_per_packet: Duration::ZERO,
+            bytes_per_second: 1_000_000,
+            frame_bytes: 1000,
+            slot_time: Duration::from_micros(slot_us),
+            queue_bytes: 1 << 20,
+            window_bytes: 1 << 20,
+            ..LinkSpec::ETHERNET_10M
+        };
+        let mut network = Network::new(1);
+        let hosts: Vec<HostId> =
+            (0..loads.len()).map(|at| network.add_host(&format!("h{at}"))).collect();
+        network.shared_medium(&hosts, spec);
+        let mut ends = Vec::new();
+        for (at, host) in hosts.iter().enumerate() {
+            let to = hosts[(at + 1) % hosts.len()];
+            network.listen(to, 80).unwrap();
+            ends.push(network.dial(Time(0), *host, to, 80).unwrap());
+        }
+        let mut start = Time(0);
+        while let Some((at, _)) = network.next_event() {
+            start = at;
+        }
+        network.keep_timeline(1 << 20);
+        network.keep_deliveries();
+        for (end, load) in ends.iter().zip(&loads) {
+            for bytes in load {
+                prop_assert_eq!(network.write(start, *end, &vec![7; *bytes]).unwrap(), *bytes);
+            }
+        }
+        while network.next_event().is_some() {}
+        let timeline = network.timeline().unwrap();
+        let busy: Duration = timeline.busy().map(|(_, busy)| busy.frames + busy.contention).sum();
+        let bytes: u64 = loads.iter().flatten().map(|bytes| *bytes as u64).sum();
+        let frames: Duration = timeline.busy().map(|(_, busy)| busy.frames).sum();
+        prop_assert_eq!(frames, Duration::from_micros(bytes));
+        let arrivals: Vec<_> = network
+            .deliveries()
+            .iter()
+            .filter_map(|it| match it.what {
+                Arrival::Bytes(bytes) => Some((it.at, it.from, bytes as usize)),
+                _ => None,
+            })
+            .collect();
+        let last = arrivals.last().unwrap().0;
+        // The medium is never idle before the last byte has passed.
+        prop_assert_eq!(Duration::from_nanos(last.0 - start.0), busy);
+        // Between two frames of a host that has more, each other one that has more sends at most one.
+        let mut left: Vec<usize> = loads.iter().map(|load| load.iter().sum()).collect();
+        let mut since = vec![vec![0; hosts.len()]; hosts.len()];
+        for (_, from, bytes) in arrivals {
+            let sender = hosts.iter().position(|host| *host == from).unwrap();
+            for (waiting, counts) in since.iter_mut().enumerate() {
+                if waiting != sender && left[waiting] > 0 {
+                    counts[sender] += 1;
+                    prop_assert!(counts[sender] <= 2, "host {} waits for {}", waiting, sender);
+                }
+            }
+            since[sender].fill(0);
+            left[sender] -= bytes;
+        }
+    }
+}
