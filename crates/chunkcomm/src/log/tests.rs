@@ -1,7 +1,14 @@
 use super::*;
+use crate::driver::keeping::Stream;
+use crate::driver::logging::Logger;
+use crate::driver::mail::LinkShared;
+use crate::driver::staging::{Settling, TxEnd, TxShared};
+use crate::driver::wakers::thread_waker;
+use crate::error::SendError;
 use crate::proto::message::{TAG_LARGE, prefix_bytes, write_prefix};
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Context;
 
 /// A directory that is removed at the end.
 struct Directory(PathBuf);
@@ -228,4 +235,35 @@ fn a_log_belongs_to_one_sender_and_one_type() {
         panic!("it is a file")
     };
     assert!(matches!(error.cause, LogCause::Io(_)), "{error}");
+}
+
+#[test]
+fn messages_that_cannot_be_stored_are_counted_for_the_node_that_closes() {
+    let directory = Directory::new();
+    let (mut log, _) = directory.open().unwrap();
+    append(&mut log, &[message(0)], 0);
+    drop(log);
+    let (mut log, recovered) = directory.open().unwrap();
+    let stream = Stream::new(7, 1000, true);
+    let settling = Settling::Kept(Arc::clone(&stream));
+    let shared = TxShared::new("events".into(), "bytes".into(), settling);
+    let link = LinkShared::undriven(1 << 16);
+    let (mut sender, _ring, tail) = TxEnd::logged(&link, &shared, &recovered);
+    shared.begin_with(0, 1);
+    sender.stage_slice(b"one").unwrap();
+    sender.stage_slice(b"two").unwrap();
+    // The next segment cannot be made.
+    log.file_bytes = SEGMENT_BYTES;
+    std::fs::remove_dir_all(&directory.0).unwrap();
+    stream.end();
+    let (link, known) = (Arc::clone(&link), Arc::clone(&shared));
+    Logger { link, shared: known, stream: Arc::clone(&stream), tail, log, stored: 1 }
+        .begin()
+        .unwrap();
+    let waker = thread_waker();
+    while stream.poll_log_closed(&mut Context::from_waker(&waker)).is_pending() {
+        std::thread::park();
+    }
+    assert!(matches!(sender.check_alive(), Err(SendError::Log(_))));
+    assert_eq!((shared.stored(), shared.storing()), (1, 3));
 }
