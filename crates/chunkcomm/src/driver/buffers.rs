@@ -103,3 +103,23 @@ impl ReadBuffers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_at_rest_gives_the_buffers_back_whose_slices_are_dropped() {
+        let node = Arc::new(Buffers::default());
+        let kept = |node: &Buffers| locked(&node.read[0]).len();
+        let mut buffers = ReadBuffers::new(Arc::clone(&node), 1 << 20);
+        let lent = Bytes::from(buffers.take());
+        let slice = lent.slice(..1);
+        buffers.lend(lent);
+        buffers.rest();
+        assert_eq!(kept(&node), 0, "a slice lies in an inbox");
+        drop(slice);
+        buffers.rest();
+        assert_eq!(kept(&node), 1);
+    }
+}
