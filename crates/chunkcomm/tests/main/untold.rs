@@ -88,6 +88,18 @@ fn what_was_accepted_on_a_refused_channel_is_said_when_its_sender_is_gone() {
 }
 
 #[test]
+fn a_refused_channel_that_sent_nothing_has_lost_nothing() {
+    on_both(|| async {
+        let pair = pair().await;
+        let sender: Sender<u64> = pair.b.open(&pair.peer, "idle").await.unwrap();
+        limited(pair.a.accept::<String>("idle")).await.unwrap_err();
+        pair.is_well("beside").await;
+        limited(pair.b.close(LATE)).await.unwrap();
+        drop(sender);
+    });
+}
+
+#[test]
 fn a_message_of_which_a_part_was_sent_to_who_refuses_it_is_in_the_account() {
     on_both(|| async {
         let pair = pair().await;
