@@ -7,10 +7,11 @@ use crate::driver::link::{Driver, DriverSetup};
 use crate::driver::mail::{Command, LinkShared};
 use crate::driver::reading::REST_AFTER;
 use crate::driver::staging::{Settling, Staged, TxEnd, TxShared};
+use crate::driver::taking::{Found, Next};
 use crate::driver::wakers::locked;
 use crate::error::{LinkCause, LinkError};
 use crate::proto::cycle::Board;
-use crate::proto::endpoint::AfterLoss;
+use crate::proto::endpoint::{Action, AfterLoss};
 use crate::proto::link::LinkConfig;
 use crate::proto::liveness::Silence;
 use crate::proto::outbox::OpenSpec;
@@ -21,6 +22,7 @@ use crate::proto::tuning::without::Without;
 #[cfg(target_os = "linux")]
 use crate::transport::Below;
 use crate::transport::Transport;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::pin::Pin;
@@ -28,6 +30,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
+
+/// Most bytes of a peer's that are read at a time.
+const FEW: usize = 1000;
 
 /// The bytes that there are to read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -38,6 +43,8 @@ enum Comes {
     Rest,
     /// Heartbeats, as fast as they are read.
     Much,
+    /// The bytes that a peer has written, a few at a time.
+    Packets,
 }
 
 /// Behaviour of a connection, and counts of the calls to it.
@@ -55,7 +62,11 @@ struct State {
     read: usize,
     /// Looks at the connection itself that found nothing.
     looks: u32,
-    written: usize,
+    written: Vec<u8>,
+    /// The peer's bytes that were not read, and the number of those that went straight to the
+    /// memory of a message.
+    packets: VecDeque<u8>,
+    direct: usize,
 }
 
 #[derive(Clone, Default)]
@@ -75,6 +86,13 @@ impl Transport for Scripted {
                 Comes::Nothing => 0,
                 Comes::Rest => missing.min(buffer.len()),
                 Comes::Much => buffer.len(),
+                Comes::Packets => {
+                    let bytes = buffer.len().min(state.packets.len()).min(FEW);
+                    for (byte, read) in buffer.iter_mut().zip(state.packets.drain(..bytes)) {
+                        *byte = read;
+                    }
+                    return if bytes == 0 { Poll::Pending } else { Poll::Ready(Ok(bytes)) };
+                }
             };
             if bytes == 0 {
                 return Poll::Pending;
@@ -106,7 +124,11 @@ impl Transport for Scripted {
         context: &mut Context<'_>,
         buffers: &mut [IoSliceMut<'_>; 2],
     ) -> Poll<io::Result<usize>> {
-        self.poll_read(context, &mut buffers[0])
+        let read = self.poll_read(context, &mut buffers[0]);
+        if let Poll::Ready(Ok(bytes)) = read {
+            self.with(|state| state.direct += bytes);
+        }
+        read
     }
 
     fn poll_write(
@@ -125,9 +147,9 @@ impl Transport for Scripted {
                     if later { io::ErrorKind::BrokenPipe } else { io::ErrorKind::ConnectionReset };
                 return Poll::Ready(Err(kind.into()));
             }
-            let bytes = buffers.iter().map(|buffer| buffer.len()).sum();
-            state.written += bytes;
-            Poll::Ready(Ok(bytes))
+            let before = state.written.len();
+            buffers.iter().for_each(|buffer| state.written.extend_from_slice(buffer));
+            Poll::Ready(Ok(state.written.len() - before))
         })
     }
 
@@ -141,13 +163,16 @@ impl Transport for Scripted {
     }
 }
 
-struct Nobody;
+/// Keeps the channels that the peer opens.
+#[derive(Default)]
+struct Opens(Mutex<Vec<Opened>>);
 
-impl Acceptor for Nobody {
+impl Acceptor for Opens {
     fn warn(&self, _what: &str) {}
 
     fn opened(&self, opened: Opened, _: u64) -> Result<(), Box<Opened>> {
-        Err(Box::new(opened))
+        locked(&self.0).push(opened);
+        Ok(())
     }
 
     fn described(&self, _: &Arc<LinkShared>, _: u32, _: &str) {}
@@ -165,7 +190,7 @@ fn link() -> Arc<LinkShared> {
     LinkShared::undriven(1 << 16)
 }
 
-fn driver(connection: &Scripted, shared: &Arc<LinkShared>) -> Driver {
+fn driver(connection: &Scripted, shared: &Arc<LinkShared>, opens: &Arc<Opens>) -> Driver {
     // Nothing is due while the test runs, however slowly.
     let long = Duration::from_secs(3600);
     let config = LinkConfig {
@@ -189,7 +214,7 @@ fn driver(connection: &Scripted, shared: &Arc<LinkShared>) -> Driver {
         config,
         after_loss: AfterLoss::End,
         redial: None,
-        acceptor: Arc::new(Nobody),
+        acceptor: Arc::<Opens>::clone(opens),
         buffers: Arc::default(),
         board: Arc::new(Mutex::new(Board::new(2, "we"))),
         one_thread: true,
@@ -210,6 +235,7 @@ struct Node {
     driver: Driver,
     connection: Scripted,
     sender: TxEnd,
+    opens: Arc<Opens>,
 }
 
 impl Node {
@@ -230,8 +256,9 @@ impl Node {
             let (end, ring) = TxEnd::new(&link, &shared, id);
             (Command::Open { id, spec, tx: Arc::clone(&shared), ring, back: None }, end)
         });
-        let mut node =
-            Node { driver: driver(&connection, &link), connection, sender: sender.unwrap() };
+        let (sender, opens) = (sender.unwrap(), Arc::default());
+        let driver = driver(&connection, &link, &opens);
+        let mut node = Node { driver, connection, sender, opens };
         // From full reads the driver learns that there is more to read. It has a larger buffer when
         // it needs one again.
         node.hear_much(false);
@@ -277,8 +304,18 @@ impl Node {
         self.connection.with(|state| state.comes = Comes::Nothing);
     }
 
+    /// Reads all that the peer has written.
+    fn hear(&mut self, peer: &Node) {
+        let packets = peer.connection.with(|state| std::mem::take(&mut state.written));
+        self.connection.with(|state| {
+            state.packets.extend(packets);
+            state.comes = Comes::Packets;
+        });
+        self.settle();
+    }
+
     fn written(&self) -> usize {
-        self.connection.with(|state| state.written)
+        self.connection.with(|state| state.written.len())
     }
 }
 
@@ -348,4 +385,59 @@ async fn a_connection_whose_write_has_failed_is_written_to_no_more_and_names_tha
     let ended = node.driver.channels.shared.ended().unwrap();
     let LinkCause::Io(error) = ended.cause() else { panic!("{ended}") };
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn a_driver_on_another_thread_looks_once_more_for_what_it_was_not_told_of() {
+    let mut node = Node::new(true);
+    let link = Arc::clone(&node.driver.channels.shared);
+    assert!(link.set_home(0), "as if it ran on another thread");
+    // The producer takes the channel for queued, as it may when it sees no fence.
+    node.sender.shared.set_queued();
+    node.say();
+    let written = node.written();
+    node.poll();
+    assert_eq!(node.written(), written, "it does not know of the word");
+    while node.driver.recheck.is_some() {
+        node.poll();
+    }
+    node.settle();
+    assert!(node.written() > written);
+}
+
+#[tokio::test]
+async fn the_report_calls_a_peer_silent_that_is_suspected() {
+    let mut node = Node::new(true);
+    let mut now = clock::now();
+    assert_eq!(node.driver.report(now).state, "connected");
+    for _ in 0..500 {
+        now = now.after(Duration::from_secs(60));
+        assert!(!matches!(node.driver.endpoint.poll(now), Action::End(_)));
+    }
+    assert_eq!(node.driver.report(now).state, "silent");
+}
+
+#[tokio::test]
+async fn a_large_message_goes_from_the_connection_straight_to_its_memory() {
+    let (mut from, mut to) = (Node::new(true), Node::new(true));
+    let message: Vec<u8> = (0..40_000u32).map(|at| at as u8).collect();
+    assert_eq!(from.sender.stage_bytes(&message.clone().into()).unwrap(), Staged::Done);
+    let got = (0..10_000).find_map(|_| {
+        from.settle();
+        to.hear(&from);
+        from.hear(&to);
+        let mut opened = locked(&to.opens.0);
+        let receiver = &mut opened.first_mut()?.receiver;
+        if !matches!(receiver.next(), Next::Message) {
+            return None;
+        }
+        match receiver.take()? {
+            Found::Large(bytes) => Some(bytes),
+            _ => None,
+        }
+    });
+    assert_eq!(got, Some(message));
+    // Some bytes come with the head of their packet, and the last ones are too few.
+    let direct = to.connection.with(|state| state.direct);
+    assert!((30_000..40_000).contains(&direct), "{direct}");
 }
