@@ -31,9 +31,6 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// Most bytes of a peer's that are read at a time.
-const FEW: usize = 1000;
-
 /// The bytes that there are to read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Comes {
@@ -43,8 +40,8 @@ enum Comes {
     Rest,
     /// Heartbeats, as fast as they are read.
     Much,
-    /// The bytes that a peer has written, a few at a time.
-    Packets,
+    /// The bytes that a peer has written, at most this number at a time.
+    Packets(usize),
 }
 
 /// Behaviour of a connection, and counts of the calls to it.
@@ -86,8 +83,8 @@ impl Transport for Scripted {
                 Comes::Nothing => 0,
                 Comes::Rest => missing.min(buffer.len()),
                 Comes::Much => buffer.len(),
-                Comes::Packets => {
-                    let bytes = buffer.len().min(state.packets.len()).min(FEW);
+                Comes::Packets(most) => {
+                    let bytes = buffer.len().min(state.packets.len()).min(most);
                     for (byte, read) in buffer.iter_mut().zip(state.packets.drain(..bytes)) {
                         *byte = read;
                     }
@@ -304,12 +301,12 @@ impl Node {
         self.connection.with(|state| state.comes = Comes::Nothing);
     }
 
-    /// Reads all that the peer has written.
-    fn hear(&mut self, peer: &Node) {
+    /// Reads all that the peer has written, at most `most` bytes at a time.
+    fn hear(&mut self, peer: &Node, most: usize) {
         let packets = peer.connection.with(|state| std::mem::take(&mut state.written));
         self.connection.with(|state| {
             state.packets.extend(packets);
-            state.comes = Comes::Packets;
+            state.comes = Comes::Packets(most);
         });
         self.settle();
     }
@@ -424,8 +421,8 @@ async fn a_large_message_goes_from_the_connection_straight_to_its_memory() {
     assert_eq!(from.sender.stage_bytes(&message.clone().into()).unwrap(), Staged::Done);
     let got = (0..10_000).find_map(|_| {
         from.settle();
-        to.hear(&from);
-        from.hear(&to);
+        to.hear(&from, 1000);
+        from.hear(&to, 1000);
         let mut opened = locked(&to.opens.0);
         let receiver = &mut opened.first_mut()?.receiver;
         if !matches!(receiver.next(), Next::Message) {
@@ -440,4 +437,26 @@ async fn a_large_message_goes_from_the_connection_straight_to_its_memory() {
     // Some bytes come with the head of their packet, and the last ones are too few.
     let direct = to.connection.with(|state| state.direct);
     assert!((30_000..40_000).contains(&direct), "{direct}");
+}
+
+#[tokio::test]
+async fn a_long_run_stays_in_the_buffer_that_it_was_read_to() {
+    let (mut from, mut to) = (Node::new(true), Node::new(true));
+    // The window grows until its messages fill a part of a buffer.
+    let slice = (0..10_000).find_map(|_| {
+        while from.sender.stage_slice(b"word").unwrap() == Staged::Done {}
+        from.settle();
+        to.hear(&from, usize::MAX);
+        let mut slice = None;
+        while let Some(opened) = locked(&to.opens.0).first_mut()
+            && let Some(found) = opened.receiver.take()
+        {
+            if let Found::SmallOf(bytes, _) = found {
+                slice = Some(bytes.len());
+            }
+        }
+        from.hear(&to, usize::MAX);
+        slice
+    });
+    assert!(slice.is_some_and(|bytes| bytes >= 2048), "{slice:?}");
 }
