@@ -118,6 +118,20 @@ fn the_driver_is_told_once_that_a_message_has_no_room() {
 }
 
 #[test]
+fn a_large_message_has_room_when_no_other_waits_and_the_ring_takes_its_mark() {
+    let mut rig = Rig::new();
+    assert!(rig.end.has_room_for_large());
+    let large = Bytes::from(vec![7; 100 * KIB]);
+    assert_eq!(rig.end.stage_large(&large).unwrap(), Staged::Done);
+    assert!(!rig.end.has_room_for_large(), "one waits");
+    rig.consumer.consume(1, 1);
+    assert_eq!(rig.end.shared.take_large(), large);
+    assert!(rig.end.has_room_for_large());
+    while rig.end.stage_slice(&[]).unwrap() == Staged::Done {}
+    assert!(!rig.end.has_room_for_large(), "the ring is full");
+}
+
+#[test]
 fn memory_to_encode_in_is_kept_up_to_a_size() {
     let mut rig = Rig::new();
     for (bytes, kept) in [(INLINE_BYTES_MAX, true), (8 * INLINE_BYTES_MAX, false)] {
