@@ -337,6 +337,25 @@ fn a_node_that_closes_stores_everything_and_sends_nothing_behind_its_ends() {
 }
 
 #[test]
+fn the_counters_of_a_sender_tell_what_its_log_has_written() {
+    on_one_thread(async {
+        for (fsync, syncs) in [(Fsync::Batched, 3), (Fsync::Never, 0)] {
+            let log = directory(&format!("counters-{fsync:?}"));
+            let b = Node::builder().build().await.unwrap();
+            let to = Redelivery::to(&anywhere()).log(&log, fsync);
+            let mut sender = b.open_redelivering::<Vec<u8>>("events", to).unwrap();
+            for _ in 0..3 {
+                sender.send(&vec![7; 1000]).await.unwrap();
+                limited(sender.sync_stored()).await.unwrap();
+            }
+            let stats = sender.stats();
+            assert_eq!(stats.log_syncs, syncs, "{fsync:?}");
+            assert!((3000..4000).contains(&stats.log_bytes), "{}", stats.log_bytes);
+        }
+    });
+}
+
+#[test]
 fn a_stream_whose_node_or_runtime_is_gone_says_so() {
     let log = directory("runtime");
     on_one_thread(async {
