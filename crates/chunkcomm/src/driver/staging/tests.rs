@@ -1,6 +1,8 @@
 use super::*;
+use crate::driver::keeping::{Keeping, Stream};
 use crate::driver::mail::Taken;
 use crate::proto::limits::{INLINE_BYTES_MAX, PACKET_OVERHEAD_BYTES};
+use crate::proto::packet::StreamStart;
 
 const KIB: usize = 1024;
 
@@ -97,6 +99,34 @@ fn a_channel_that_waits_for_credit_holds_no_more_when_packets_grow_and_shrink() 
         assert_eq!(rig.fill(256 * KIB), 0);
     }
     rig.take_all();
+}
+
+#[test]
+fn rings_that_keep_messages_count_in_the_bound_until_they_are_settled() {
+    // The second ring and three more.
+    let bytes_max = (4 + 16 + 64 + 256) * KIB;
+    for (settled, last) in [(true, 256 * KIB), (false, 255 * KIB)] {
+        let stream = Stream::new(1, bytes_max, false);
+        let settling = Settling::Kept(Arc::clone(&stream));
+        let shared = TxShared::new("numbers".into(), "bytes".into(), settling);
+        let link = LinkShared::undriven(1 << 18);
+        link.set_ring_bytes(256 * KIB);
+        let (mut end, mut consumer) = TxEnd::new(&link, &shared, 1);
+        let mut keeping = Keeping::new(stream, StreamStart { id: 1, first: 0, sent_before: 0 });
+        while end.ring_bytes() < 4 * KIB {
+            assert_eq!(end.stage_slice(&[7; 99]).unwrap(), Staged::Done);
+        }
+        while !consumer.is_empty() {
+            let (front, back, messages) = consumer.peek();
+            let bytes = front.len() + back.len();
+            keeping.consume(&mut consumer, bytes, messages);
+        }
+        if settled {
+            keeping.settle(end.accepted(), &shared);
+        }
+        while end.stage_slice(&[7; 99]).unwrap() == Staged::Done {}
+        assert_eq!(end.ring_bytes(), last, "settled: {settled}");
+    }
 }
 
 #[test]
