@@ -280,3 +280,26 @@ impl RxQueue {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copied_runs_are_joined_up_to_a_size() {
+        let shared = RxShared::new("numbers", 1);
+        let run = [0; COPIED_BYTES_MAX / 4];
+        for _ in 0..10 {
+            shared.put_copied(&run, 7).unwrap();
+        }
+        let sizes = shared.with_queue(|queue| {
+            let size = |run: &Run| match run {
+                Run::Copied { bytes, messages } => (bytes.len(), *messages),
+                Run::Shared { .. } | Run::Large { .. } => panic!("runs are copied"),
+            };
+            queue.runs.iter().map(size).collect::<Vec<_>>()
+        });
+        let full = (COPIED_BYTES_MAX, 4 * 7);
+        assert_eq!(sizes, [full, full, (COPIED_BYTES_MAX / 2, 2 * 7)]);
+    }
+}
