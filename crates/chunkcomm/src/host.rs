@@ -226,7 +226,8 @@ pub use crate::driver::tasks::{Here, here, is_virtual, spawn, spawn_on};
 ///
 /// # Panics
 ///
-/// When `function` does, and outside a tokio runtime.
+/// When `function` does, outside a tokio runtime, and in a simulation outside the programs of its
+/// hosts.
 pub async fn compute<R: Send + 'static>(
     work: Duration,
     function: impl FnOnce() -> R + Send + 'static,
@@ -281,13 +282,18 @@ pub struct Work(Duration);
 impl Work {
     /// Occupies a core for the work. Returns at once on a real machine.
     ///
+    /// # Panics
+    ///
+    /// In a simulation, outside the programs of its hosts.
+    ///
     /// # Cancel safety
     ///
     /// When the future is dropped, the rest of the work is not done.
     pub async fn done(self) {
         #[cfg(feature = "simulation")]
         if let (false, Some(world)) = (self.0.is_zero(), world::of_this_thread()) {
-            let host = world::current_host().expect("a computation of a simulation is on a host");
+            let host = world::current_host();
+            let host = host.expect("a program that computes is run on a host of the simulation");
             world.compute(host, self.0).await;
         }
     }

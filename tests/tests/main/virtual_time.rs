@@ -121,6 +121,15 @@ fn processes_stream_between_hosts() {
     assert_eq!(sums[0], expected);
 }
 
+#[test]
+fn a_cluster_needs_hosts_that_were_launched() {
+    let (network, hosts) = switched(1, 1, LinkSpec::default());
+    let error = run(network, async |simulation| {
+        simulation.on(hosts[0], Cluster::join(ClusterConfig::new())).await.unwrap_err()
+    });
+    assert!(error.to_string().contains("Simulation::launch"), "{error}");
+}
+
 /// A registry with a function that takes this long.
 fn working(work: Duration) -> (Registry, Function<u64, u64>) {
     let mut registry = Registry::new();

@@ -14,6 +14,7 @@ use crate::proto::cluster::membership::Membership;
 use chunkcomm::layer::{BoxFuture, clock, given_name};
 use chunkcomm::{Address, Credential, Node, Peer, host};
 use chunkcomm_proto::Time;
+use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -45,6 +46,10 @@ async fn join_it(config: ClusterConfig) -> Result<Cluster, JoinError> {
     let joining = Joining { config, place, within, until, credential };
     joining.config.check_nodes(&joining.place)?;
     match joining.place.meet.clone() {
+        Meet::Start if host::is_virtual() => Err(JoinError::System {
+            what: "start copies of a program in a simulation: Simulation::launch does",
+            error: Arc::new(io::ErrorKind::Unsupported.into()),
+        }),
         Meet::Start => match joining.config.hosts.clone() {
             Some(path) => ssh::supervise(&joining.config, &path, joining.credential.as_ref()).await,
             None => joining.start_copies().await,
