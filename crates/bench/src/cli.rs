@@ -148,6 +148,27 @@ impl Common {
         copy::prepare_without(&self.without)
     }
 
+    /// Refuses options of real processes, for nodes that are virtual hosts.
+    ///
+    /// # Errors
+    /// If one of them is set.
+    pub fn check_virtual(&self) -> Result<(), Failure> {
+        let plain = self.transport == Transport::Tcp
+            && self.runtime == RuntimeKind::Ambient
+            && self.threads == 1
+            && self.session == OnOff::On
+            && self.connect.is_none()
+            && self.without.is_empty();
+        if plain {
+            return Ok(());
+        }
+        Err(Failure::Refused(
+            "--lan virtual: the hosts have a network and a runtime of their own; --transport, \
+             --runtime, --threads, --session, --connect and --without are allowed with --lan real"
+                .to_owned(),
+        ))
+    }
+
     /// Returns the options as arguments, for a command that runs others.
     pub fn to_arguments(&self) -> Vec<String> {
         let mut arguments = vec![

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use clap::Args;
 
+use crate::cli::Common;
 use crate::failure::Failure;
 
 /// Options of commands whose nodes may be virtual.
@@ -25,11 +26,14 @@ pub struct LanArgs {
 }
 
 impl LanArgs {
-    /// Refuses options that only a virtual LAN has.
+    /// Refuses options that have no meaning on this network.
     ///
     /// # Errors
-    /// If one of them stands beside the real network.
-    pub fn check(&self) -> Result<(), Failure> {
+    /// If there is one.
+    pub fn check(&self, common: &Common) -> Result<(), Failure> {
+        if self.lan != Lan::Real {
+            return common.check_virtual();
+        }
         let virtual_only = self.trace.is_some() || self.check;
         if virtual_only && self.lan == Lan::Real {
             return Err(Failure::Refused(
@@ -127,7 +131,12 @@ mod world {
         /// Adds what every virtual row has, and prints it; then the table of the timeline.
         pub fn print(&self, mut row: Row, args: &LanArgs, json: bool) {
             let runs = if args.check { 2.0 } else { 1.0 };
-            row.set("lan", args.lan.to_string())
+            if args.check {
+                row.set("check", "same");
+            }
+            row.set("transport", "virtual")
+                .set("runtime", "virtual")
+                .set("lan", args.lan.to_string())
                 .set("virtual_seconds", self.virtual_seconds)
                 .set("real_seconds", self.real_seconds)
                 .set("steps", self.steps)
@@ -177,7 +186,6 @@ mod world {
             network
         };
         let programs = async |simulation: Simulation| {
-            simulation.set_work_of(&world);
             let hosts = hosts.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let tasks = simulation.launch(&hosts, |_| member(simulation.clone(), program.clone()));
             let mut results = Vec::new();
@@ -204,7 +212,8 @@ mod world {
         let results = done.results.into_iter().collect::<Result<Vec<_>, Failure>>()?;
         let (joined, results): (Vec<Duration>, _) = results.into_iter().unzip();
         if let (Some(path), Some(timeline)) = (&args.trace, &done.timeline) {
-            fs::write(path, timeline.to_trace_json()).doing("writing the timeline")?;
+            let doing = format!("writing the timeline to {}", path.display());
+            fs::write(path, timeline.to_trace_json()).doing(&doing)?;
         }
         Ok(Ran {
             results,

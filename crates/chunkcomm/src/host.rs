@@ -39,6 +39,7 @@ use std::fmt;
 use std::hash::{BuildHasher, DefaultHasher, Hasher};
 use std::io;
 use std::ops::{Add, AddAssign, Sub};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
@@ -120,7 +121,11 @@ pub async fn sleep(duration: Duration) {
 ///
 /// Safe.
 pub async fn sleep_until(deadline: Instant) {
-    clock::pause(deadline - Instant::now()).await;
+    // A timer of tokio would take a millisecond for no time.
+    match deadline - Instant::now() {
+        Duration::ZERO => tokio::task::coop::consume_budget().await,
+        left => clock::pause(left).await,
+    }
 }
 
 /// Waits for `future`, at most for `limit`.
@@ -161,7 +166,16 @@ pub fn timeout_at<F: Future>(
     deadline: Instant,
     future: F,
 ) -> impl Future<Output = Result<F::Output, Elapsed>> {
-    timeout(deadline - Instant::now(), future)
+    let limited = timeout(deadline - Instant::now(), future);
+    async move {
+        let mut limited = std::pin::pin!(limited);
+        std::future::poll_fn(|context| match limited.as_mut().poll(context) {
+            // A timer of tokio would take a millisecond for no time.
+            Poll::Pending if Instant::now() >= deadline => Poll::Ready(Err(Elapsed(()))),
+            polled => polled,
+        })
+        .await
+    }
 }
 
 /// Ticks at a fixed rate, made by [`interval`].
@@ -268,6 +282,7 @@ pub fn spend(work: Duration) {
 pub fn working<R>(function: impl FnOnce() -> R) -> (R, Work) {
     #[cfg(feature = "simulation")]
     if is_virtual() {
+        clock::moves();
         let (result, work) = world::working(function);
         return (result, Work(work));
     }
@@ -430,6 +445,20 @@ mod tests {
         for late in 1..=3 {
             assert_eq!(ticks.tick().await - first, Duration::from_secs(late));
         }
+    }
+
+    #[tokio::test]
+    async fn a_time_that_has_passed_is_not_waited_for() {
+        let started = std::time::Instant::now();
+        let mut ticks = interval(Duration::from_micros(10));
+        let past = Instant::now();
+        for _ in 0..1000 {
+            ticks.tick().await;
+            sleep_until(past).await;
+            assert!(timeout_at(past, std::future::pending::<()>()).await.is_err());
+        }
+        // By tokio's timers a second each.
+        assert!(started.elapsed() < Duration::from_millis(900), "{:?}", started.elapsed());
     }
 
     #[tokio::test(start_paused = true)]

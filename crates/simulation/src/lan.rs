@@ -5,10 +5,11 @@
 
 use crate::network::{EndId, Event, HostId, JobId, Network, NetworkError, Random};
 use crate::socket;
+use crate::watchdog::Doings;
 use chunkcomm::Address;
-use chunkcomm::layer::BoxFuture;
 use chunkcomm::layer::Listener;
 use chunkcomm::layer::world::{Connecting, World};
+use chunkcomm::layer::{BoxFuture, clock};
 use chunkcomm_proto::Time;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -16,7 +17,6 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::task::AbortHandle;
 
 /// Number that separates the entropy of a simulation from its network's chance.
 const ENTROPY: u64 = 0x656e_7472_6f70_7921;
@@ -28,6 +28,7 @@ pub(crate) struct Shared(pub(crate) Arc<Lan>);
 #[derive(Debug)]
 pub(crate) struct Lan {
     clock: fn() -> Time,
+    pub(crate) doings: Arc<Doings>,
     state: Mutex<State>,
 }
 
@@ -38,13 +39,11 @@ pub(crate) struct State {
     dialling: BTreeMap<EndId, Dialling>,
     waiting: BTreeMap<EndId, Waiting>,
     listening: BTreeMap<(HostId, u16), Listening>,
+    /// Number of listeners so far.
+    listeners: u64,
     computing: BTreeMap<JobId, Computing>,
     /// The environment variables of the programs of each host.
     pub(crate) variables: BTreeMap<HostId, Vec<(String, String)>>,
-    /// The tasks of the programs of each host.
-    pub(crate) programs: BTreeMap<HostId, Vec<AbortHandle>>,
-    /// The work of a call of each function, by its name.
-    pub(crate) work: BTreeMap<String, Duration>,
     mover: Option<Waker>,
     /// Time at which the mover comes by itself.
     moves_at: Option<Time>,
@@ -62,8 +61,10 @@ struct Waiting {
     writer: Option<Waker>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Listening {
+    /// Number of the listener: another one may have the port later.
+    number: u64,
     incoming: VecDeque<EndId>,
     waker: Option<Waker>,
 }
@@ -99,14 +100,13 @@ impl Lan {
             dialling: BTreeMap::new(),
             waiting: BTreeMap::new(),
             listening: BTreeMap::new(),
+            listeners: 0,
             computing: BTreeMap::new(),
             variables: BTreeMap::new(),
-            programs: BTreeMap::new(),
-            work: BTreeMap::new(),
             mover: None,
             moves_at: None,
         };
-        Arc::new(Lan { clock, state: Mutex::new(state) })
+        Arc::new(Lan { clock, doings: Arc::default(), state: Mutex::new(state) })
     }
 
     /// Acts on the network at the present time, and wakes the tasks concerned.
@@ -116,6 +116,7 @@ impl Lan {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // After the runtime's end its clock may have gone back.
         let now = now.max(state.network.now());
+        self.doings.moved(now.0);
         let mut woken = Vec::new();
         state.pump(now, &mut woken);
         let done = act(&mut state, now);
@@ -176,23 +177,28 @@ impl Lan {
         })
     }
 
-    /// Listens at a port of `host`; returns the host and the port.
-    pub(crate) fn listen(&self, host: &str, port: u16) -> io::Result<(HostId, u16)> {
+    /// Listens at a port of `host`; returns the host and the port, and the listener's number.
+    pub(crate) fn listen(&self, host: &str, port: u16) -> io::Result<((HostId, u16), u64)> {
         self.act(|state, _| {
             let host = state.network.host(host).ok_or(io::ErrorKind::AddrNotAvailable)?;
             let port = state.network.listen(host, port).map_err(error)?;
-            state.listening.insert((host, port), Listening::default());
-            Ok((host, port))
+            state.listeners += 1;
+            let number = state.listeners;
+            let (incoming, waker) = (VecDeque::new(), None);
+            state.listening.insert((host, port), Listening { number, incoming, waker });
+            Ok(((host, port), number))
         })
     }
 
     pub(crate) fn poll_accept(
         &self,
         at: (HostId, u16),
+        number: u64,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<EndId>> {
         self.act(|state, _| {
-            let Some(listening) = state.listening.get_mut(&at) else {
+            let listening = state.listening.get_mut(&at).filter(|it| it.number == number);
+            let Some(listening) = listening else {
                 return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
             };
             match listening.incoming.pop_front() {
@@ -205,11 +211,13 @@ impl Lan {
         })
     }
 
-    pub(crate) fn unlisten(&self, at: (HostId, u16)) {
+    pub(crate) fn unlisten(&self, at: (HostId, u16), number: u64) {
         self.act(|state, now| {
+            if state.listening.get(&at).is_none_or(|it| it.number != number) {
+                return;
+            }
             state.network.unlisten(at.0, at.1);
-            let left = state.listening.remove(&at).unwrap_or_default();
-            for end in left.incoming {
+            for end in state.listening.remove(&at).into_iter().flat_map(|left| left.incoming) {
                 state.network.leave(now, end);
             }
         });
@@ -243,6 +251,12 @@ impl Lan {
         });
     }
 
+    /// Returns the name of a host, unless the network is in use.
+    pub(crate) fn try_name(&self, host: HostId) -> Option<String> {
+        let state = self.state.try_lock().ok()?;
+        Some(state.network.host_name(host).to_owned())
+    }
+
     /// Returns the address of a port of `host`.
     pub(crate) fn address(&self, host: HostId, port: u16) -> Address {
         self.with(|network, _| Address::Simulated {
@@ -256,6 +270,7 @@ impl State {
     /// Handles the events up to `now`.
     fn pump(&mut self, now: Time, woken: &mut Vec<Waker>) {
         while let Some((_, event)) = self.network.poll_event(now) {
+            clock::moves();
             match event {
                 Event::Incoming { host, port, end } => {
                     match self.listening.get_mut(&(host, port)) {
@@ -289,8 +304,8 @@ impl State {
         }
     }
 
-    /// Forgets the program of a host that has ended; returns its tasks.
-    pub(crate) fn forget(&mut self, host: HostId, now: Time) -> Vec<AbortHandle> {
+    /// Forgets the program of a host that has ended.
+    pub(crate) fn forget(&mut self, host: HostId, now: Time) {
         self.listening.retain(|(at, _), _| *at != host);
         self.computing.retain(|job, _| {
             let is_left = job.host() != host;
@@ -299,7 +314,6 @@ impl State {
             }
             is_left
         });
-        self.programs.remove(&host).unwrap_or_default()
     }
 
     fn dialled(&mut self, end: EndId, connected: bool, woken: &mut Vec<Waker>) {
@@ -362,6 +376,13 @@ impl World for Shared {
         self.0.with(|network, _| network.host_name(HostId::of_number(host)).to_owned())
     }
 
+    fn runs(&self, host: Option<u32>) {
+        self.0.doings.runs(host);
+        if let Some(now) = clock::glance() {
+            self.0.doings.moved(now.0);
+        }
+    }
+
     fn cores(&self, host: u32) -> usize {
         self.0.with(|network, _| network.cores(HostId::of_number(host)) as usize)
     }
@@ -372,7 +393,7 @@ impl World for Shared {
     }
 
     fn work_of(&self, function: &str) -> Option<Duration> {
-        self.0.act(|state, _| state.work.get(function).copied())
+        self.0.with(|network, _| network.work_of(function))
     }
 
     fn compute(&self, host: u32, work: Duration) -> BoxFuture<'static, ()> {

@@ -44,8 +44,9 @@ use chunkcomm_proto::Time;
 use connection::{Connection, End};
 use hosts::Host;
 use schedule::{Schedule, Step};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
+use std::time::Duration;
 use timeline::Recorder;
 use trace::Trace;
 use wires::Wires;
@@ -209,6 +210,8 @@ impl std::error::Error for NetworkError {}
 pub struct Network {
     seed: u64,
     steps: u64,
+    /// The work of a call of each function, by its name.
+    work: BTreeMap<String, Duration>,
     now: Time,
     scheduled: Schedule,
     ready: VecDeque<(Time, Event)>,
@@ -230,6 +233,7 @@ impl Network {
         Network {
             seed,
             steps: 0,
+            work: BTreeMap::new(),
             now: Time(0),
             scheduled: Schedule::default(),
             ready: VecDeque::new(),
@@ -341,6 +345,20 @@ impl Network {
     #[must_use]
     pub fn now(&self) -> Time {
         self.now
+    }
+
+    /// Sets the work of one call of the function with this name: the time that it takes on the
+    /// reference machine. The functions of farms and others that are registered by a name take it,
+    /// beside what they declare by `chunkcomm::host::spend`. [`WorldSpec::build`] sets that of the
+    /// world.
+    pub fn set_work(&mut self, function: &str, work: Duration) {
+        self.work.insert(function.to_owned(), work);
+    }
+
+    /// Returns the work of one call of a function, if it is set.
+    #[must_use]
+    pub fn work_of(&self, function: &str) -> Option<Duration> {
+        self.work.get(function).copied()
     }
 
     /// Returns the number of steps that happened: a frame is put on a wire, or arrives, a job is done.

@@ -1,16 +1,17 @@
 //! The face for whole programs: a runtime whose clock is the model's.
 
 use crate::lan::{Lan, Shared};
-use crate::watchdog::{Doings, Watchdog};
-use crate::{HostId, Network, WorldSpec};
-use chunkcomm::Address;
+use crate::watchdog::Watchdog;
+use crate::{HostId, Network};
 use chunkcomm::layer::clock::{self, Alarm, Stretched};
 use chunkcomm::layer::world::{self, Process};
+use chunkcomm::{Address, host};
 use chunkcomm_proto::Time;
+use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinHandle;
@@ -31,7 +32,10 @@ pub const RUN_LIMIT: Duration = Duration::from_secs(3600);
 pub fn run<T>(network: Network, program: impl AsyncFnOnce(Simulation) -> T) -> T {
     match run_within(network, RUN_LIMIT, program) {
         Some(done) => done,
-        None => panic!("the simulated program did not end within {RUN_LIMIT:?} of its time"),
+        None => panic!(
+            "the simulated program did not end within {RUN_LIMIT:?} of its time: most probably \
+             everybody waits for somebody"
+        ),
     }
 }
 
@@ -45,31 +49,30 @@ pub fn run_within<T>(
     limit: Duration,
     program: impl AsyncFnOnce(Simulation) -> T,
 ) -> Option<T> {
+    assert!(!host::is_virtual(), "a simulation is run within another");
     let lan = Lan::new(network, clock::now);
-    // Dropped after the runtime, whose tasks end with it.
+    let _watchdog = Watchdog::start(&lan);
+    // These are dropped after the runtime, whose tasks end with it: also by a panic.
     let _entered = world::enter(Arc::new(Shared(Arc::clone(&lan))));
     let mut builder = Builder::new_current_thread();
-    let runtime = builder.enable_time().start_paused(true).build().expect("no system call fails");
-    let _stretched = runtime.block_on(async { Stretched::begin() });
-    let doings = Arc::new(Doings::default());
-    let _watchdog = Watchdog::start(Arc::clone(&doings));
-    let simulation = Simulation { lan: Arc::clone(&lan), doings: Arc::clone(&doings) };
-    let done = runtime.block_on(async {
-        tokio::spawn(move_on(Arc::downgrade(&lan), doings));
-        clock::within(&Handle::current(), limit, program(simulation)).await
-    });
-    drop(runtime);
-    done
+    let paused = builder.enable_time().start_paused(true).build().expect("no system call fails");
+    let _stretched = paused.block_on(async { Stretched::begin() });
+    let runtime = paused;
+    let simulation = Simulation { lan: Arc::clone(&lan), thread: thread::current().id() };
+    runtime.block_on(async {
+        tokio::spawn(move_on(Arc::downgrade(&lan)));
+        let program = clock::guarded(program(simulation));
+        clock::within(&Handle::current(), limit, program).await
+    })
 }
 
 /// Lets the network's events happen when they are due.
-async fn move_on(lan: Weak<Lan>, doings: Arc<Doings>) {
+async fn move_on(lan: Weak<Lan>) {
     let mut alarm = Alarm::default();
     poll_fn(|context| {
         let Some(lan) = lan.upgrade() else { return Poll::Ready(()) };
         loop {
             let (deadline, now) = (lan.poll_move(context), clock::now());
-            doings.moved(now.0);
             if alarm.poll(context, deadline, now).is_pending() {
                 return Poll::Pending;
             }
@@ -82,12 +85,12 @@ async fn move_on(lan: Weak<Lan>, doings: Arc<Doings>) {
 #[derive(Debug, Clone)]
 pub struct Simulation {
     lan: Arc<Lan>,
-    doings: Arc<Doings>,
+    thread: ThreadId,
 }
 
 impl Simulation {
     /// Changes or queries the network at the current time: adds hosts and links, injects faults,
-    /// reads the digest of what arrived.
+    /// reads the digest of what arrived. `act` calls nothing else of the simulation.
     ///
     /// ```
     /// # use chunkcomm_simulation::{LinkSpec, Network, run};
@@ -138,30 +141,27 @@ impl Simulation {
     ///
     /// That of `future`.
     pub async fn on<F: Future>(&self, host: HostId, future: F) -> F::Output {
-        let process = Process::of(host.number());
-        let program: Arc<str> = self
-            .lan
-            .with(|network, _| format!("a program of the host {}", network.host_name(host)).into());
-        let mut future = pin!(future);
-        poll_fn(|context| {
-            self.doings.polls(&program);
-            let polled = process.run(|| {
-                self.doings.moved(clock::now().0);
-                future.as_mut().poll(context)
-            });
-            polled.unwrap_or(Poll::Pending)
-        })
-        .await
+        Process::of(host.number()).owned(future).await
     }
 
-    /// Spawns `future` as a program of `host`.
+    /// Spawns `future` as a program of `host`. Several of one host are parts of one process.
+    ///
+    /// Await the handle, or let the program panic at an error: an error that it returns is seen
+    /// nowhere else.
+    ///
+    /// # Panics
+    ///
+    /// The host was stopped by [`Simulation::crash`] and is still off.
     pub fn spawn_on<F>(&self, host: HostId, future: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        let simulation = self.clone();
-        let task = tokio::spawn(async move { simulation.on(host, future).await });
-        self.lan.act(|state, _| state.programs.entry(host).or_default().push(task.abort_handle()));
+        let off = self
+            .with(|network, _| (!network.is_up(host)).then(|| network.host_name(host).to_owned()));
+        assert!(off.is_none(), "the host {} is off: restart it first", off.unwrap_or_default());
+        let process = Process::of(host.number());
+        let task = tokio::spawn(process.owned(future));
+        process.owns(task.abort_handle());
         task
     }
 
@@ -169,9 +169,11 @@ impl Simulation {
     /// `Cluster::join` of `chunkcomm-cluster` finds its rank and the others. The first host has
     /// rank 0, which listens at port 17700. Returns the tasks by rank.
     ///
+    /// A rank that was killed is started again by [`Simulation::spawn_on`]: its variables stay.
+    ///
     /// # Panics
     ///
-    /// There is no host.
+    /// There is no host, one stands there twice, or one is off.
     pub fn launch<F>(
         &self,
         hosts: &[HostId],
@@ -180,6 +182,8 @@ impl Simulation {
     where
         F: Future<Output: Send> + Send + 'static,
     {
+        let once: BTreeSet<_> = hosts.iter().collect();
+        assert_eq!(once.len(), hosts.len(), "a host has one rank");
         let manager = self.address(*hosts.first().expect("at least one host"), MANAGER_PORT);
         let each = hosts.iter().enumerate().map(|(rank, &host)| {
             let variables = [
@@ -205,21 +209,24 @@ impl Simulation {
         self.lan.act(|state, _| state.variables.insert(host, variables));
     }
 
-    /// Sets the work of one call of the function with this name: the time that it takes on the
-    /// reference machine. A function without one takes no time, beside what it declares itself by
-    /// `chunkcomm::host::spend`.
-    pub fn set_work(&self, function: &str, work: Duration) {
-        self.lan.act(|state, _| state.work.insert(function.to_owned(), work));
-    }
-
     /// Kills the program of a host, as `kill -9` does: its tasks end where they are, and the system
-    /// closes its connections. Tasks of [`Simulation::spawn_on`] and [`Simulation::launch`] are
-    /// aborted. A program that is spawned on the host afterwards is another process.
+    /// closes its connections. A program that is spawned on the host afterwards is another process.
+    ///
+    /// Tasks of plain `tokio::spawn` belong to no host, and go on.
+    ///
+    /// # Panics
+    ///
+    /// Outside the run of this simulation.
     pub fn kill(&self, host: HostId) {
         self.end_program(host, Network::close);
     }
 
-    /// Stops a host without a word, as a power failure does. Its peers hear nothing.
+    /// Stops a host without a word, as a power failure does. Its peers hear nothing. A program that
+    /// is spawned there before [`Simulation::restart`] is an error.
+    ///
+    /// # Panics
+    ///
+    /// Outside the run of this simulation.
     pub fn crash(&self, host: HostId) {
         self.end_program(host, Network::crash);
     }
@@ -231,20 +238,13 @@ impl Simulation {
     }
 
     fn end_program(&self, host: HostId, end: fn(&mut Network, Time, HostId)) {
-        world::end_process(host.number());
-        let tasks = self.lan.act(|state, now| {
+        let here = host::is_virtual() && thread::current().id() == self.thread;
+        assert!(here, "a host is stopped within the run of its simulation");
+        self.lan.act(|state, now| {
             end(&mut state.network, now, host);
-            state.forget(host, now)
+            state.forget(host, now);
         });
-        for task in tasks {
-            task.abort();
-        }
-    }
-
-    /// Sets the work of all functions that the description of a world names.
-    pub fn set_work_of(&self, world: &WorldSpec) {
-        let work = world.work.clone();
-        self.lan.act(|state, _| state.work.extend(work));
+        world::end_process(host.number());
     }
 
     /// Returns the address of `port` on `host`. A node that listens at port 0 gets a port that the

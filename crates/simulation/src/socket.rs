@@ -4,7 +4,8 @@ use crate::lan::{Lan, error};
 use crate::network::{EndId, HostId, Read};
 use chunkcomm::Address;
 #[cfg(target_os = "linux")]
-use chunkcomm::layer::{Below, BoxFuture, Listener, Transport};
+use chunkcomm::layer::Below;
+use chunkcomm::layer::{BoxFuture, Listener, Transport};
 use std::future::poll_fn;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -26,21 +27,22 @@ pub(crate) async fn connect(
 
 /// Listens at a port of a host; 0 chooses one.
 pub(crate) fn listen(lan: &Arc<Lan>, host: &str, port: u16) -> io::Result<Box<dyn Listener>> {
-    let (host, port) = lan.listen(host, port)?;
-    Ok(Box::new(Socketed { lan: Arc::clone(lan), host, port }))
+    let ((host, port), number) = lan.listen(host, port)?;
+    Ok(Box::new(Socketed { lan: Arc::clone(lan), host, port, number }))
 }
 
 struct Socketed {
     lan: Arc<Lan>,
     host: HostId,
     port: u16,
+    number: u64,
 }
 
 impl Listener for Socketed {
     fn accept(&self) -> BoxFuture<'_, io::Result<Box<dyn Transport>>> {
         Box::pin(async move {
             let at = (self.host, self.port);
-            let end = poll_fn(|context| self.lan.poll_accept(at, context)).await?;
+            let end = poll_fn(|context| self.lan.poll_accept(at, self.number, context)).await?;
             Ok(Box::new(Socket { lan: Arc::clone(&self.lan), end }) as Box<dyn Transport>)
         })
     }
@@ -52,7 +54,7 @@ impl Listener for Socketed {
 
 impl Drop for Socketed {
     fn drop(&mut self) {
-        self.lan.unlisten((self.host, self.port));
+        self.lan.unlisten((self.host, self.port), self.number);
     }
 }
 

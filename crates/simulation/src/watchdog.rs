@@ -3,11 +3,13 @@
 //! A task that blocks the thread of a simulation, or never waits, stops it for ever. Nothing can
 //! interrupt such a task, so the process ends with an error that names its host.
 
+use crate::HostId;
+use crate::lan::Lan;
 use std::env;
 use std::process;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -20,13 +22,13 @@ pub const STUCK_DEFAULT: Duration = Duration::from_secs(120);
 /// Exit status of a process whose simulation is stuck: that of a panic.
 const STATUS_STUCK: i32 = 101;
 
-/// Virtual time and the last program of a simulation, for its watchdog.
+/// Virtual time and the program that runs, for the watchdog.
 #[derive(Debug, Default)]
 pub(crate) struct Doings {
     /// Virtual time in nanoseconds.
     now: AtomicU64,
-    /// The program that was polled last.
-    program: Mutex<Option<Arc<str>>>,
+    /// The host whose program runs, counted from 1; 0 is the main program.
+    host: AtomicU32,
 }
 
 impl Doings {
@@ -34,20 +36,31 @@ impl Doings {
         self.now.store(now, Ordering::Relaxed);
     }
 
-    pub(crate) fn polls(&self, program: &Arc<str>) {
-        *self.program.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(program));
+    pub(crate) fn runs(&self, host: Option<u32>) {
+        self.host.store(host.map_or(0, |host| host + 1), Ordering::Relaxed);
     }
 
-    fn stuck(&self, limit: Duration) -> String {
-        let program = self.program.lock().unwrap_or_else(PoisonError::into_inner);
-        let program = program.as_deref().unwrap_or("the main program");
-        let now = Duration::from_nanos(self.now.load(Ordering::Relaxed));
-        format!(
-            "a simulation is stuck: its time has stood at {now:?} for {limit:?} of real time. The \
-             last program that ran is {program}. It blocks the thread, computes for too long, or \
-             never waits. {STUCK_VARIABLE} sets the limit"
-        )
+    /// The host whose program runs.
+    pub(crate) fn host(&self) -> Option<u32> {
+        self.host.load(Ordering::Relaxed).checked_sub(1)
     }
+}
+
+fn stuck(lan: &Lan, limit: Duration) -> String {
+    let host = lan.doings.host();
+    let program = host.map_or_else(
+        || "the main program, or a task of no host".to_owned(),
+        |host| match lan.try_name(HostId::of_number(host)) {
+            Some(name) => format!("the program of the host {name}"),
+            None => format!("the program of the host with number {host}"),
+        },
+    );
+    let now = Duration::from_nanos(lan.doings.now.load(Ordering::Relaxed));
+    format!(
+        "a simulation is stuck: its time has stood at {now:?} for {limit:?} of real time. It runs \
+         {program}, which blocks the thread, computes for too long, or never waits. \
+         {STUCK_VARIABLE} sets the limit"
+    )
 }
 
 /// Watches until it is dropped.
@@ -57,20 +70,28 @@ pub(crate) struct Watchdog {
 
 impl Watchdog {
     /// Starts the thread; without one nobody watches.
-    pub(crate) fn start(doings: Arc<Doings>) -> Watchdog {
+    ///
+    /// # Panics
+    ///
+    /// The variable holds no time.
+    pub(crate) fn start(lan: &Arc<Lan>) -> Watchdog {
         let (over, ended) = channel();
-        let set = env::var(STUCK_VARIABLE).ok().and_then(|text| text.parse().ok());
-        let limit = set.map_or(STUCK_DEFAULT, Duration::from_secs_f64);
+        let limit = env::var(STUCK_VARIABLE).map_or(STUCK_DEFAULT, |text| {
+            let seconds = text.parse().ok().map(Duration::try_from_secs_f64).and_then(Result::ok);
+            seconds.unwrap_or_else(|| panic!("{STUCK_VARIABLE}={text}: seconds are needed"))
+        });
+        let lan = Arc::downgrade(lan);
         let watch = move || {
-            let mut before = doings.now.load(Ordering::Relaxed);
+            let mut before = 0;
             loop {
                 match ended.recv_timeout(limit) {
                     Err(RecvTimeoutError::Timeout) => {}
                     Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
                 }
-                let now = doings.now.load(Ordering::Relaxed);
+                let Some(lan) = lan.upgrade() else { return };
+                let now = lan.doings.now.load(Ordering::Relaxed);
                 if now == before {
-                    eprintln!("{}", doings.stuck(limit));
+                    eprintln!("{}", stuck(&lan, limit));
                     process::exit(STATUS_STUCK);
                 }
                 before = now;

@@ -44,7 +44,9 @@ impl fmt::Display for LoadError {
                 let presets = presets.join(", ");
                 write!(f, "{name} is neither a file nor a preset, which are {presets}")
             }
-            LoadError::Io { path, .. } => write!(f, "{}", path.display()),
+            LoadError::Io { path, .. } => {
+                write!(f, "the world's file {} cannot be read or written", path.display())
+            }
             LoadError::World { path, .. } => write!(f, "{} describes no world", path.display()),
         }
     }
@@ -87,8 +89,8 @@ fn read(path: &Path) -> Result<WorldSpec, LoadError> {
 /// Measures a function once and writes its work into the world's file, under this name. Returns the
 /// work: what the file has already, if it has any. So runs on the world never measure.
 ///
-/// The machine of this process counts as the reference machine. The shortest of five runs counts.
-/// The file is written anew, without its comments.
+/// The machine of this process counts as the reference machine, and its build: measure in a release
+/// build. The shortest of five runs counts. The file is written anew, without its comments.
 ///
 /// ```no_run
 /// use chunkcomm_simulation::calibrate;
@@ -123,7 +125,10 @@ pub fn calibrate(
     let work = (0..RUNS).map(|_| once()).min().unwrap_or_default();
     world.work.insert(name.to_owned(), work);
     let io = |error| LoadError::Io { path: path.to_owned(), error: Arc::new(error) };
-    fs::write(path, world.to_toml()).map_err(io)?;
+    // Put in place as a whole: a reader sees the old file or the new one.
+    let mut new = path.as_os_str().to_owned();
+    new.push(format!(".new-{}", std::process::id()));
+    fs::write(&new, world.to_toml()).and_then(|()| fs::rename(&new, path)).map_err(io)?;
     Ok(work)
 }
 

@@ -34,7 +34,7 @@ pub struct ClusterArgs {
 /// If a process does not start, or ends otherwise than in order.
 pub fn run(args: &ClusterArgs) -> Result<Verdict, Failure> {
     args.common.needs_this_host("cluster")?;
-    args.lan.check()?;
+    args.lan.check(&args.common)?;
     #[cfg(feature = "virtual")]
     if let Lan::Virtual(spec) = &args.lan.lan {
         return args.run_virtually(spec);

@@ -240,7 +240,7 @@ impl DeltaArgs {
 
     fn nodes(&self) -> Result<usize, Failure> {
         self.common.needs_this_host("delta")?;
-        self.lan.check()?;
+        self.lan.check(&self.common)?;
         let usual = match self.pattern {
             Pattern::Pair => 2,
             Pattern::Cascade => 3,

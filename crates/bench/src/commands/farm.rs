@@ -144,7 +144,7 @@ impl FarmArgs {
     fn check(&self) -> Result<(), Failure> {
         let refuse = |why: &str| Err(Failure::Refused(why.to_owned()));
         self.common.needs_this_host("farm")?;
-        self.lan.check()?;
+        self.lan.check(&self.common)?;
         if self.workers > WORKER_COUNT_MAX as u64 {
             return refuse(&format!("--workers: allowed are 1 to {WORKER_COUNT_MAX}"));
         }
@@ -190,7 +190,9 @@ impl FarmArgs {
             let kind = kind.clone();
             async move { farm_in(&cluster, &kind, tasks).await }
         })?;
-        ran.print(self.row_of(tasks, ran.results[0]), &self.lan, self.common.json);
+        let mut row = self.row_of(tasks, ran.results[0]);
+        row.set("workers_as", "host");
+        ran.print(row, &self.lan, self.common.json);
         Ok(Verdict::Fine)
     }
 

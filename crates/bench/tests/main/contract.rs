@@ -260,6 +260,7 @@ fn a_missed_budget_is_exit_status_1() {
 #[test]
 fn what_cannot_be_is_refused_with_what_is_allowed() {
     let virtual_time = cfg!(feature = "virtual");
+    let no_threads = if virtual_time { "allowed with --lan real" } else { "--features virtual" };
     let no_lan = if virtual_time { "neither a file nor a preset" } else { "--features virtual" };
     let cases: &[(&[&str], &str)] = &[
         (&["redistribute", "--json"], "allowed are stream, latency"),
@@ -292,6 +293,7 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
         (&["delta", "--lan", "virtual"], "allowed are real, virtual:NAME and virtual:FILE"),
         (&["delta", "--lan", "virtual:x"], no_lan),
         (&["farm", "--check"], "allowed with --lan virtual:NAME"),
+        (&["farm", "--lan", "virtual:lan-1g", "--threads", "7"], no_threads),
         (&["delta", "--nodes", "3"], "2 to 2 nodes"),
         (&["delta", "--bytes", "5"], "multiples of 4"),
         (&["budgets", "--only", "nothing"], "stream-one"),

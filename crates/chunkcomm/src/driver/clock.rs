@@ -105,29 +105,35 @@ fn stretched(duration: Duration) -> Duration {
 }
 
 #[cfg(feature = "simulation")]
-pub use stretch::Stretched;
-#[cfg(feature = "simulation")]
 use stretch::stretched;
+#[cfg(feature = "simulation")]
+pub use stretch::{Stretched, glance, guarded, moves};
 
 /// Stretched time, for the thread on which a simulation runs.
 #[cfg(feature = "simulation")]
 mod stretch {
     use crate::proto::Time;
     use std::cell::Cell;
+    use std::future::Future;
+    use std::task::Waker;
     use std::time::Duration;
     use tokio::time::Instant;
 
     /// One microsecond of the model is a millisecond of tokio's clock, its step.
     const FACTOR: u32 = 1000;
 
-    /// Most questions for the time while it stands still. More come only from a task that wakes
-    /// itself for ever: then time would never go on.
+    /// Most questions for the time while nothing of the world moves. More come only from a task that
+    /// wakes itself for ever: then time would never go on.
     const SAME_MAX: u32 = 1_000_000;
 
     thread_local! {
         static EPOCH: Cell<Option<Instant>> = const { Cell::new(None) };
         /// The last answer, and the number of times that it was repeated.
         static LAST: Cell<(u128, u32)> = const { Cell::new((0, 0)) };
+        /// The fault of a task that stopped the time.
+        static STOPPED: Cell<Option<String>> = const { Cell::new(None) };
+        /// The main program.
+        static MAIN: Cell<Option<Waker>> = const { Cell::new(None) };
     }
 
     /// Stretches the time on this thread until it is dropped.
@@ -147,7 +153,39 @@ mod stretch {
     impl Drop for Stretched {
         fn drop(&mut self) {
             EPOCH.set(None);
+            STOPPED.set(None);
+            MAIN.set(None);
         }
+    }
+
+    /// Returns the time of the model, not as a question of a program.
+    #[must_use]
+    pub fn glance() -> Option<Time> {
+        let elapsed = EPOCH.get()?.elapsed().as_nanos() / u128::from(FACTOR);
+        u64::try_from(elapsed).ok().map(Time)
+    }
+
+    /// Notes that something moves, if not the time: a message, a task's end.
+    pub fn moves() {
+        LAST.set((LAST.get().0, 0));
+    }
+
+    /// Runs the main program of a simulation. A task that wakes itself for ever ends it.
+    ///
+    /// # Panics
+    ///
+    /// When such a task is found.
+    pub async fn guarded<F: Future>(program: F) -> F::Output {
+        let mut program = std::pin::pin!(program);
+        std::future::poll_fn(|context| {
+            MAIN.set(Some(context.waker().clone()));
+            let polled = program.as_mut().poll(context);
+            if let Some(why) = STOPPED.take() {
+                panic!("{why}");
+            }
+            polled
+        })
+        .await
     }
 
     pub(super) fn now() -> Option<Time> {
@@ -159,7 +197,15 @@ mod stretch {
             LAST.set((elapsed, 0));
             let host = crate::transport::world::current_name();
             let whose = host.map_or_else(String::new, |host| format!(" of the host {host}"));
-            panic!("a task{whose} wakes itself for ever {elapsed} ns after the simulation began");
+            let why = format!(
+                "a task{whose} wakes itself for ever {elapsed} ns after the simulation began"
+            );
+            // The panic ends this task, and the main program with it.
+            STOPPED.set(Some(why.clone()));
+            if let Some(main) = MAIN.take() {
+                main.wake();
+            }
+            panic!("{why}");
         }
         Some(Time(u64::try_from(elapsed).unwrap_or(u64::MAX)))
     }

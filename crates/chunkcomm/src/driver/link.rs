@@ -158,6 +158,8 @@ impl Driver {
         }
         let outcome = ready!(outcome);
         self.watch.heard(self.reader.gathered());
+        #[cfg(feature = "simulation")]
+        clock::moves();
         let heard = self.endpoint.heard(now);
         self.channels.note_acknowledged(&mut self.endpoint.link);
         match (outcome, heard) {

@@ -1,4 +1,4 @@
-//! Tasks that belong to the host on which they are spawned.
+//! Tasks that belong to the process that spawns them.
 
 #[cfg(not(feature = "simulation"))]
 use real::here_at;
@@ -28,18 +28,18 @@ pub(crate) fn spawn_at<F>(runtime: &Handle, home: Home, future: F) -> JoinHandle
 where
     F: Future<Output: Send> + Send + 'static,
 {
-    runtime.spawn(here_at(home, future))
+    spawn_here(runtime, here_at(home, future))
 }
 
-/// Spawns a task of the present host on `runtime`.
+/// Spawns a task of the present process on `runtime`.
 pub fn spawn_on<F>(runtime: &Handle, future: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
-    runtime.spawn(here(future))
+    spawn_here(runtime, here(future))
 }
 
-/// Spawns a task of the present host on the current runtime.
+/// Spawns a task of the present process on the current runtime.
 ///
 /// # Panics
 ///
@@ -48,47 +48,103 @@ pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
-    tokio::spawn(here(future))
+    spawn_here(&Handle::current(), here(future))
+}
+
+fn spawn_here<F>(runtime: &Handle, future: Here<F>) -> JoinHandle<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    #[cfg(feature = "simulation")]
+    if let Some(process) = future.process() {
+        let task = runtime.spawn(future);
+        process.owns(task.abort_handle());
+        return task;
+    }
+    runtime.spawn(future)
 }
 
 #[cfg(not(feature = "simulation"))]
 mod real {
-    /// A future of the present host.
-    pub type Here<F> = F;
-
-    /// Lets `future` run on the present host: on the only one.
-    pub fn here<F: Future>(future: F) -> Here<F> {
-        future
-    }
-
-    pub(super) fn here_at<F: Future>(_home: crate::transport::Home, future: F) -> Here<F> {
-        future
-    }
-}
-
-#[cfg(feature = "simulation")]
-mod simulated {
-    use crate::transport::world::{self, Process};
+    use crate::transport::Home;
     use std::pin::Pin;
     use std::task::{Context, Poll};
 
     pin_project_lite::pin_project! {
-        /// A future of the host on which it was made.
+        /// A future of the process that made it.
         #[derive(Debug)]
         pub struct Here<F> {
-            process: Option<Process>,
             #[pin]
             future: F,
         }
     }
 
-    /// Lets `future` run on the present host, whichever task polls it.
+    /// Lets `future` run as a part of the present process, whichever task polls it.
     pub fn here<F: Future>(future: F) -> Here<F> {
-        Here { process: world::current_process(), future }
+        Here { future }
     }
 
-    pub(super) fn here_at<F: Future>(home: crate::transport::Home, future: F) -> Here<F> {
-        Here { process: home.host().map(Process::of), future }
+    pub(super) fn here_at<F: Future>(_home: Home, future: F) -> Here<F> {
+        Here { future }
+    }
+
+    impl<F: Future> Future for Here<F> {
+        type Output = F::Output;
+
+        #[inline]
+        fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+            self.project().future.poll(context)
+        }
+    }
+}
+
+#[cfg(feature = "simulation")]
+mod simulated {
+    use crate::transport::Home;
+    use crate::transport::world::{self, Process};
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    pin_project_lite::pin_project! {
+        /// A future of the process that made it.
+        #[derive(Debug)]
+        pub struct Here<F> {
+            process: Option<Process>,
+            // Taken when this is dropped.
+            #[pin]
+            future: Option<F>,
+        }
+
+        impl<F> PinnedDrop for Here<F> {
+            fn drop(this: Pin<&mut Self>) {
+                let mut this = this.project();
+                // What the future drops is a part of its process.
+                let _within = this.process.map(Process::enter);
+                this.future.set(None);
+            }
+        }
+    }
+
+    impl Process {
+        /// Makes a future a part of this process, whichever task polls it.
+        pub fn owned<F: Future>(self, future: F) -> Here<F> {
+            Here { process: Some(self), future: Some(future) }
+        }
+    }
+
+    impl<F> Here<F> {
+        pub(super) fn process(&self) -> Option<Process> {
+            self.process
+        }
+    }
+
+    /// Lets `future` run as a part of the present process, whichever task polls it.
+    pub fn here<F: Future>(future: F) -> Here<F> {
+        Here { process: world::current_process(), future: Some(future) }
+    }
+
+    pub(super) fn here_at<F: Future>(home: Home, future: F) -> Here<F> {
+        Here { process: home.host().map(Process::of), future: Some(future) }
     }
 
     impl<F: Future> Future for Here<F> {
@@ -96,10 +152,11 @@ mod simulated {
 
         fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
             let this = self.project();
+            let future = this.future.as_pin_mut().expect("it is there until it is dropped");
             match *this.process {
                 // A process that has ended does nothing more.
-                Some(process) => process.run(|| this.future.poll(context)).unwrap_or(Poll::Pending),
-                None => this.future.poll(context),
+                Some(process) => process.run(|| future.poll(context)).unwrap_or(Poll::Pending),
+                None => future.poll(context),
             }
         }
     }

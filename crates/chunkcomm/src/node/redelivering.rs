@@ -200,6 +200,12 @@ impl Node {
             return Err(OpenError::Name { bytes: name.len() });
         }
         let id = super::channels::stream_id()?;
+        if let (Some((directory, _)), true) = (&redelivery.log, tasks::is_virtual()) {
+            let why = "a virtual host has no disk; keep the messages in memory there";
+            let error = std::io::Error::new(std::io::ErrorKind::Unsupported, why);
+            let cause = LogCause::Io(Arc::new(error));
+            return Err(OpenError::Log(LogError { path: directory.clone(), cause }));
+        }
         let log = redelivery.log.as_ref().map(|(directory, fsync)| {
             let identity = Identity { channel: name.to_owned(), fingerprint: print.hash };
             Log::open(directory, &identity, *fsync, id)

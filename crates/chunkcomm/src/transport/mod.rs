@@ -141,6 +141,8 @@ pub(crate) async fn connect(
 ) -> io::Result<Box<dyn Transport>> {
     #[cfg(not(feature = "simulation"))]
     let Home {} = home;
+    #[cfg(feature = "simulation")]
+    refuse_real(address)?;
     match address {
         Address::Tcp { host, port } => tcp::connect(host, *port, keep_alive).await,
         #[cfg(unix)]
@@ -153,8 +155,20 @@ pub(crate) async fn connect(
     }
 }
 
+/// Refuses the sockets of the system in a simulation.
+#[cfg(feature = "simulation")]
+fn refuse_real(address: &Address) -> io::Result<()> {
+    if world::is_entered() && matches!(address, Address::Tcp { .. } | Address::Unix(_)) {
+        let why = format!("{address} is not simulated; addresses of hosts are sim:host/port");
+        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+    }
+    Ok(())
+}
+
 /// Listens at `address`; `portable` leaves out features of Linux alone.
 pub(crate) async fn listen(address: &Address, portable: bool) -> io::Result<Box<dyn Listener>> {
+    #[cfg(feature = "simulation")]
+    refuse_real(address)?;
     match address {
         Address::Tcp { host, port } => tcp::listen(host, *port, portable).await,
         #[cfg(unix)]

@@ -3,18 +3,20 @@
 
 use super::{BoxFuture, Listener, Transport};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::AbortHandle;
 
 thread_local! {
     /// The world of this thread.
     static CURRENT: RefCell<Option<Arc<dyn World>>> = const { RefCell::new(None) };
     /// The process that is being polled.
     static PROCESS: Cell<Option<Process>> = const { Cell::new(None) };
-    /// Number of the processes that ended on each host.
-    static ENDED: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
+    /// The processes of each host that has had one.
+    static HOSTS: RefCell<BTreeMap<u32, HostTasks>> = const { RefCell::new(BTreeMap::new()) };
     /// Work that was declared by the computation that runs, if one does.
     static SPENT: Cell<Option<Duration>> = const { Cell::new(None) };
 }
@@ -27,6 +29,9 @@ pub trait World: Send + Sync {
 
     /// Returns the name of a host.
     fn name_of(&self, host: u32) -> String;
+
+    /// Learns which host's program runs from now on; `None` is the main program.
+    fn runs(&self, host: Option<u32>);
 
     /// Returns the number of a host's cores.
     fn cores(&self, host: u32) -> usize;
@@ -79,7 +84,7 @@ impl Drop for Entered {
         // The world may end other things when it is dropped.
         let before = CURRENT.with_borrow_mut(Option::take);
         PROCESS.set(None);
-        ENDED.with_borrow_mut(Vec::clear);
+        drop(HOSTS.take());
         SPENT.set(None);
         drop(before);
     }
@@ -136,8 +141,25 @@ impl Process {
     /// Returns the present process of a host.
     #[must_use]
     pub fn of(host: u32) -> Process {
-        let ended = ENDED.with_borrow(|ended| ended.get(host as usize).copied());
+        let ended = HOSTS.with_borrow(|hosts| hosts.get(&host).map(|host| host.ended));
         Process { host, number: ended.unwrap_or_default() }
+    }
+
+    /// Makes the process the present one until the guard is dropped.
+    pub(crate) fn enter(self) -> impl Drop {
+        Before(switch(Some(self)))
+    }
+
+    /// Notes a task, which ends with the process.
+    pub fn owns(self, task: AbortHandle) {
+        HOSTS.with_borrow_mut(|hosts| {
+            let host = hosts.entry(self.host).or_default();
+            if host.tasks.len() >= 2 * host.left.max(16) {
+                host.tasks.retain(|task| !task.is_finished());
+                host.left = host.tasks.len();
+            }
+            host.tasks.push(task);
+        });
     }
 
     /// Runs `act` as a part of this process: nodes built in it that listen nowhere dial from its
@@ -146,20 +168,41 @@ impl Process {
         if self != Process::of(self.host) {
             return None;
         }
-        let _before = Before(PROCESS.replace(Some(self)));
+        let _within = self.enter();
         Some(act())
     }
 }
 
-/// Ends the present process of a host: no task of it is polled any more.
+/// Ends the present process of a host: its tasks are aborted, and none of it is polled any more.
 pub fn end_process(host: u32) {
-    ENDED.with_borrow_mut(|ended| {
-        let at = host as usize;
-        if ended.len() <= at {
-            ended.resize(at + 1, 0);
-        }
-        ended[at] += 1;
+    let tasks = HOSTS.with_borrow_mut(|hosts| {
+        let host = hosts.entry(host).or_default();
+        host.ended += 1;
+        std::mem::take(&mut host.tasks)
     });
+    for task in tasks {
+        task.abort();
+    }
+}
+
+/// The tasks of a host's present process.
+#[derive(Debug, Default)]
+struct HostTasks {
+    /// The number of processes that ended.
+    ended: u32,
+    tasks: Vec<AbortHandle>,
+    /// The number of tasks that were left when ended ones were last removed.
+    left: usize,
+}
+
+/// Switches to another process, or to none; returns the one before.
+fn switch(process: Option<Process>) -> Option<Process> {
+    CURRENT.with_borrow(|world| {
+        if let Some(world) = world {
+            world.runs(process.map(|process| process.host));
+        }
+    });
+    PROCESS.replace(process)
 }
 
 /// The process that was polled before, restored when this is dropped: also by a panic.
@@ -167,7 +210,7 @@ struct Before(Option<Process>);
 
 impl Drop for Before {
     fn drop(&mut self) {
-        PROCESS.set(self.0);
+        switch(self.0);
     }
 }
 

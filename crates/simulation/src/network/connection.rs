@@ -5,6 +5,7 @@ use super::ways::Way;
 use super::{HostId, Read};
 use bytes::BufMut;
 use chunkcomm_proto::Time;
+use chunkcomm_proto::random::mix;
 use std::collections::VecDeque;
 use std::ops::Deref;
 
@@ -244,6 +245,28 @@ impl End {
     pub(super) fn peer_consumed(&mut self, total: u64) {
         self.consumed_by_peer = self.consumed_by_peer.max(total);
         debug_assert!(self.consumed_by_peer <= self.sent_bytes);
+    }
+
+    /// Returns a digest of this many written bytes, behind the first `skip` that are not read.
+    pub(super) fn content(&self, skip: usize, bytes: usize) -> u64 {
+        let (front, back) = self.stream.as_slices();
+        let end = (skip + bytes).min(self.stream.len());
+        let part = |slice: &[u8], at: usize| {
+            let from = skip.clamp(at, at + slice.len()) - at;
+            let to = end.clamp(at, at + slice.len()) - at;
+            (from, to)
+        };
+        let (first, second) = (part(front, 0), part(back, front.len()));
+        let mut digest = bytes as u64;
+        let bytes = front[first.0..first.1].iter().chain(&back[second.0..second.1]);
+        let mut word = 0_u64;
+        for (at, byte) in (1_usize..).zip(bytes) {
+            word = word << 8 | u64::from(*byte);
+            if at % 8 == 0 {
+                digest = mix(digest ^ word);
+            }
+        }
+        mix(digest ^ word)
     }
 
     /// Notes arrived bytes; returns true when there were none to read before.

@@ -103,6 +103,12 @@ impl Network {
         }
     }
 
+    /// Whether a host runs.
+    #[must_use]
+    pub fn is_up(&self, host: HostId) -> bool {
+        self.hosts[host.index()].up
+    }
+
     /// Lets the host run again, without its connections. A peer that still has one learns this when
     /// it sends, or had sent bytes that were not taken.
     pub fn restart(&mut self, now: Time, host: HostId) {

@@ -316,7 +316,8 @@ impl Network {
         if bytes == 0 {
             return;
         }
-        self.arrived(end, Arrival::Bytes(bytes as u32));
+        let content = self.content_of_next(end, bytes);
+        self.arrived_with(end, Arrival::Bytes(bytes as u32), content);
         if self.end_mut(end).is_some_and(|this| this.receive(bytes)) {
             self.tell(Event::Readable(end));
         }
@@ -357,9 +358,21 @@ impl Network {
     }
 
     fn arrived(&mut self, end: EndId, what: Arrival) {
+        self.arrived_with(end, what, 0);
+    }
+
+    fn arrived_with(&mut self, end: EndId, what: Arrival, content: u64) {
         if let Some(peer) = self.end_mut(end.peer()) {
             let from = peer.host;
-            self.trace.add(Delivery { at: self.now, from, end, what });
+            self.trace.add(Delivery { at: self.now, from, end, what, content });
+        }
+    }
+
+    /// Returns a digest of the next bytes that become readable at an end.
+    fn content_of_next(&self, end: EndId, bytes: usize) -> u64 {
+        match (self.end_ref(end), self.end_ref(end.peer())) {
+            (Some(this), Some(peer)) => peer.content(this.unread_bytes(), bytes),
+            _ => 0,
         }
     }
 

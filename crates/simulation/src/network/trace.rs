@@ -15,6 +15,8 @@ pub struct Delivery {
     pub end: EndId,
     /// The arrived thing.
     pub what: Arrival,
+    /// Digest of the arrived bytes; 0 without any.
+    pub content: u64,
 }
 
 /// The kinds of arrivals at an end of a connection.
@@ -66,7 +68,7 @@ impl Trace {
         };
         let end = u64::from(delivery.end.connection) << 1 | u64::from(delivery.end.accepted);
         let from = u64::from(delivery.from.0) << 33;
-        for word in [delivery.at.0, what, end ^ from] {
+        for word in [delivery.at.0, what, end ^ from, delivery.content] {
             self.digest = mix(self.digest ^ word);
         }
         if let Some(kept) = &mut self.kept {

@@ -45,8 +45,7 @@ pub struct WorldSpec {
     pub segments: Vec<SegmentSpec>,
     /// Bridges between them.
     pub bridges: Vec<BridgeBetween>,
-    /// Work of functions by their names, in time of the reference machine. The model does not use
-    /// it: the caller hands it to [`Network::compute`].
+    /// Work of functions by their names, in time of the reference machine ([`Network::set_work`]).
     pub work: BTreeMap<String, Duration>,
 }
 
@@ -146,6 +145,9 @@ impl WorldSpec {
     #[must_use]
     pub fn build(&self, seed: u64, hosts: usize) -> (Network, Vec<HostId>) {
         let mut network = Network::new(seed);
+        for (function, work) in &self.work {
+            network.set_work(function, *work);
+        }
         let mut ids = Vec::new();
         let mut on: BTreeMap<&str, Vec<HostId>> = BTreeMap::new();
         for (group, number) in self.places().take(hosts) {

@@ -19,14 +19,18 @@ fn pair(seed: u64) -> (Network, [HostId; 2]) {
 
 /// Sends a message of this many bytes between two nodes.
 async fn send(simulation: &Simulation, bytes: usize) {
+    send_all(simulation, vec![7; bytes]).await;
+}
+
+async fn send_all(simulation: &Simulation, message: Vec<u8>) {
     let hosts = ["left", "right"];
     let [left, right] = hosts.map(|name| simulation.with(|network, _| network.host(name).unwrap()));
     let (left, right) = (node(simulation, left, "l").await, node(simulation, right, "r").await);
     let peer = connect(&left, &right).await;
     let mut sender = left.open_bytes(&peer, "bytes").await.unwrap();
-    sender.send_slice(&vec![7; bytes]).await.unwrap();
+    sender.send_slice(&message).await.unwrap();
     let (_, mut receiver) = right.accept_bytes("bytes").await.unwrap();
-    assert_eq!(receiver.recv().await.unwrap().unwrap().len(), bytes);
+    assert_eq!(receiver.recv().await.unwrap().unwrap(), message);
 }
 
 #[test]
@@ -76,9 +80,9 @@ fn said_by(way: &str, stuck_seconds: &str) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-async fn stop_time(way: &str) {
+async fn stop_time(way: String) {
     host::sleep(Duration::from_micros(5)).await;
-    if way == "blocks" {
+    if way != "yields" {
         std::thread::sleep(Duration::from_secs(60));
     }
     loop {
@@ -89,13 +93,26 @@ async fn stop_time(way: &str) {
 #[test]
 fn a_program_that_stops_time_is_named() {
     if let Ok(way) = std::env::var(WAY) {
-        let (network, [left, _]) = pair(1);
-        run(network, async |simulation| simulation.on(left, stop_time(&way)).await);
+        let (network, [left, right]) = pair(1);
+        run(network, async |simulation| {
+            // Another program that was polled before.
+            simulation.on(right, host::sleep(Duration::from_micros(1))).await;
+            if way == "spawned" {
+                let task = async { host::spawn(stop_time(way)).await.unwrap() };
+                simulation.on(left, task).await;
+            } else {
+                // The program itself would wait for ever for the task that is found.
+                simulation.spawn_on(left, stop_time(way));
+                std::future::pending().await
+            }
+        });
         return;
     }
+    let said = said_by("spawned", "0.3");
+    assert!(said.contains("It runs the program of the host left"), "{said}");
     let said = said_by("blocks", "0.3");
     assert!(said.contains("its time has stood at 5µs for 300ms of real time"), "{said}");
-    assert!(said.contains("a program of the host left"), "{said}");
+    assert!(said.contains("It runs the program of the host left"), "{said}");
     let said = said_by("yields", "60");
     assert!(said.contains("a task of the host left wakes itself for ever 5000 ns"), "{said}");
 }
@@ -109,5 +126,83 @@ fn a_node_that_needs_a_thread_is_an_error() {
             let error = builder.build().await.unwrap_err().to_string();
             assert!(error.contains("outside a simulation"), "{error}");
         }
+    });
+}
+
+#[test]
+fn bytes_of_one_length_that_differ_are_found() {
+    static RUNS: AtomicU64 = AtomicU64::new(1);
+    let differs = check(
+        || pair(3).0,
+        async |simulation: Simulation| {
+            let content = RUNS.fetch_add(1, Ordering::Relaxed) as u8;
+            send_all(&simulation, vec![content; 100]).await;
+        },
+    );
+    assert!(differs.unwrap_err().first.contains("Bytes"));
+}
+
+#[test]
+fn a_killed_process_drops_its_tasks_and_its_successor_keeps_its_port() {
+    let (network, [left, right]) = pair(1);
+    run(network, async |simulation| {
+        let at = simulation.address(left, 7000);
+        let (held, mut ended) = tokio::sync::mpsc::channel::<()>(1);
+        let listen = async |at| chunkcomm::Node::builder().listen(at).build().await.unwrap();
+        let first = simulation.on(left, listen(at.clone())).await;
+        let waits = async {
+            host::spawn(async move {
+                let _held = held;
+                std::future::pending::<()>().await;
+            });
+        };
+        simulation.on(left, waits).await;
+        simulation.kill(left);
+        assert_eq!(ended.recv().await, None, "the task is dropped");
+        let second = simulation.on(left, listen(at)).await;
+        // Late, as by the end of a test.
+        drop(first);
+        simulation.sleep(Duration::from_millis(10)).await;
+        let right = node(&simulation, right, "right").await;
+        connect(&right, &second).await;
+    });
+}
+
+#[test]
+fn what_is_not_simulated_is_an_error_that_says_so() {
+    run(pair(1).0, async |simulation| {
+        let left = simulation.with(|network, _| network.host("left").unwrap());
+        let real = || chunkcomm::Node::builder().listen("127.0.0.1:0".parse().unwrap()).build();
+        let error = chunkcomm::with_causes(&simulation.on(left, real()).await.unwrap_err());
+        assert!(error.contains("sim:host/port"), "{error}");
+        let node = node(&simulation, left, "left").await;
+        let folder = std::env::temp_dir().join("no-log-here");
+        let log = chunkcomm::Redelivery::to(&"sim:right/1".parse().unwrap())
+            .log(folder, chunkcomm::Fsync::Never);
+        let error = node.open_redelivering::<u8>("log", log).unwrap_err();
+        assert!(chunkcomm::with_causes(&error).contains("no disk"), "{error}");
+    });
+}
+
+#[test]
+fn many_free_tasks_do_not_count_as_standing_still() {
+    let (network, [left, right]) = pair(1);
+    run(network, async |simulation| {
+        let (left, right) =
+            (node(&simulation, left, "left").await, node(&simulation, right, "right").await);
+        let peer = connect(&left, &right).await;
+        let mut sender = left.open::<u32>(&peer, "numbers").await.unwrap();
+        let (_, mut receiver) = right.accept::<u32>("numbers").await.unwrap();
+        let sends = async {
+            for number in 0..300_000 {
+                sender.send(&number).await.unwrap();
+            }
+        };
+        let receives = async {
+            for number in 0..300_000 {
+                assert_eq!(receiver.recv().await.unwrap(), Some(number));
+            }
+        };
+        tokio::join!(biased; sends, receives);
     });
 }

@@ -157,7 +157,7 @@ impl NodeBuilder {
         if self.age_bound_set {
             return Ok(());
         }
-        let Ok(text) = std::env::var(AGE_BOUND_VARIABLE) else { return Ok(()) };
+        let Some(text) = variable(AGE_BOUND_VARIABLE) else { return Ok(()) };
         let bound = text.parse::<u64>().ok().filter(|ms| (1..=60_000).contains(ms));
         let bound = bound.ok_or_else(|| {
             setting(AGE_BOUND_VARIABLE, &text, "a whole number of milliseconds from 1 to 60000")
@@ -167,7 +167,7 @@ impl NodeBuilder {
     }
 
     fn read_without(&mut self) -> Result<(), NodeError> {
-        let Ok(text) = std::env::var(WITHOUT_VARIABLE) else { return Ok(()) };
+        let Some(text) = variable(WITHOUT_VARIABLE) else { return Ok(()) };
         self.settings.without = text.parse().map_err(|_| {
             let names = Controller::ALL.map(|(_, name)| name).join(", ");
             setting(WITHOUT_VARIABLE, &text, format!("some of {names}, with commas between them"))
@@ -177,7 +177,8 @@ impl NodeBuilder {
 
     fn admission(&self) -> Result<Admission, NodeError> {
         let from = self.credential.clone().or_else(|| {
-            std::env::var_os(CREDENTIAL_FILE_VARIABLE).map(|path| CredentialFrom::File(path.into()))
+            let path = std::env::var_os(CREDENTIAL_FILE_VARIABLE).filter(|_| !tasks::is_virtual());
+            path.map(|path| CredentialFrom::File(path.into()))
         });
         let credential = match from {
             None => None,
@@ -215,4 +216,9 @@ impl NodeBuilder {
         hello.layers = layers;
         Ok(OwnHello { hello, layer_names })
     }
+}
+
+/// Returns a variable of this process. Those of the real one are none of a virtual host's.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|_| !tasks::is_virtual())
 }
