@@ -60,8 +60,8 @@ async fn work(options: Options) -> Result<(), Failure> {
     }
 }
 
-/// Serves as a node other than rank 0: answers rank 0 once, if asked. With `again` the node also
-/// answers the next rank 0.
+/// Serves as a node other than rank 0: answers rank 0, if asked, and waits for the end. Rank 0 may
+/// ask the others for long. With `again` the node also answers the next rank 0.
 async fn serve(cluster: &Cluster, again: bool) -> Result<(), Failure> {
     loop {
         let served = tokio::select! {
@@ -74,10 +74,11 @@ async fn serve(cluster: &Cluster, again: bool) -> Result<(), Failure> {
             },
         };
         match served {
+            Ok(()) => {}
             Err(error) if again && cluster.ended().is_none() => {
                 eprintln!("rank {}: {error}; another rank 0 is waited for", cluster.rank());
             }
-            served => return served,
+            Err(error) => return Err(error),
         }
     }
 }
