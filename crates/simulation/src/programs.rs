@@ -14,7 +14,7 @@ use std::task::Poll;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle, LocalSet};
 
 /// Port at which rank 0 of a launched cluster listens.
 const MANAGER_PORT: u16 = 17_700;
@@ -156,13 +156,18 @@ impl Simulation {
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        let off = self
-            .with(|network, _| (!network.is_up(host)).then(|| network.host_name(host).to_owned()));
-        assert!(off.is_none(), "the host {} is off: restart it first", off.unwrap_or_default());
-        let process = Process::of(host.number());
+        let process = self.process_of(host);
         let task = tokio::spawn(process.owned(future));
         process.owns(task.abort_handle());
         task
+    }
+
+    /// Returns the present process of a host that runs.
+    fn process_of(&self, host: HostId) -> Process {
+        let off = self
+            .with(|network, _| (!network.is_up(host)).then(|| network.host_name(host).to_owned()));
+        assert!(off.is_none(), "the host {} is off: restart it first", off.unwrap_or_default());
+        Process::of(host.number())
     }
 
     /// Runs `program` once on each host, as a launcher does: with the environment variables by which
@@ -182,19 +187,61 @@ impl Simulation {
     where
         F: Future<Output: Send> + Send + 'static,
     {
+        self.set_places(hosts);
+        let each = hosts.iter().enumerate();
+        each.map(|(rank, &host)| self.spawn_on(host, program(rank))).collect()
+    }
+
+    /// Runs `program` once on each host, as [`Simulation::launch`] does. Its futures need not be
+    /// [`Send`]. Returns the results by rank when all have ended: an error for a program that
+    /// panicked or was killed.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, the programs are dropped with it.
+    ///
+    /// # Panics
+    ///
+    /// There is no host.
+    pub async fn launch_local<F>(
+        &self,
+        hosts: &[HostId],
+        mut program: impl FnMut(usize) -> F,
+    ) -> Vec<Result<F::Output, JoinError>>
+    where
+        F: Future<Output: 'static> + 'static,
+    {
+        self.set_places(hosts);
+        let local = LocalSet::new();
+        let mut tasks = Vec::new();
+        for (rank, &host) in hosts.iter().enumerate() {
+            let process = self.process_of(host);
+            tasks.push(local.spawn_local(process.owned(program(rank))));
+            process.owns(tasks[rank].abort_handle());
+        }
+        let ends = async {
+            let mut results = Vec::new();
+            for task in tasks {
+                results.push(task.await);
+            }
+            results
+        };
+        local.run_until(ends).await
+    }
+
+    /// Tells the programs of each host the rank of the host, and where rank 0 listens.
+    fn set_places(&self, hosts: &[HostId]) {
         let once: BTreeSet<_> = hosts.iter().collect();
         assert_eq!(once.len(), hosts.len(), "a host has one rank");
         let manager = self.address(*hosts.first().expect("at least one host"), MANAGER_PORT);
-        let each = hosts.iter().enumerate().map(|(rank, &host)| {
+        for (rank, &host) in hosts.iter().enumerate() {
             let variables = [
                 ("CHUNKCOMM_RANK", rank.to_string()),
                 ("CHUNKCOMM_SIZE", hosts.len().to_string()),
                 ("CHUNKCOMM_MANAGER", manager.to_string()),
             ];
             self.set_variables(host, variables);
-            self.spawn_on(host, program(rank))
-        });
-        each.collect()
+        }
     }
 
     /// Sets the environment variables of the host's programs (`chunkcomm::host::variables`), in

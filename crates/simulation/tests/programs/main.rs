@@ -7,6 +7,7 @@ mod cycles;
 mod faults;
 mod formula;
 mod lanes;
+mod local;
 mod repeated;
 mod worlds;
 
