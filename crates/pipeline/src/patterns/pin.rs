@@ -1,7 +1,7 @@
 //! Processors for the nodes of a chain that share a machine.
 
 #[cfg(target_os = "linux")]
-use chunkcomm::portable_only;
+use chunkcomm::{host, portable_only};
 
 /// Pins this thread, and those that it starts from now on, to the processor for the node with
 /// `index` in a chain on this machine. Processors are given in turn, one to each node. Returns the
@@ -13,13 +13,13 @@ use chunkcomm::portable_only;
 /// pinned.
 ///
 /// Processes started from a pinned thread are pinned with it: start them before. Returns `None` and
-/// does nothing where the system cannot pin or refuses to, and where
-/// [only portable means](chunkcomm::portable_only) are to be used.
+/// does nothing where the system cannot pin or refuses to, where
+/// [only portable means](chunkcomm::portable_only) are to be used, and in a simulation.
 #[cfg(target_os = "linux")]
 pub fn pin(index: usize) -> Option<usize> {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-    if portable_only() {
+    if portable_only() || host::is_virtual() {
         return None;
     }
     let allowed = sched_getaffinity(None).ok()?;
