@@ -104,6 +104,12 @@ impl Policies {
 }
 
 impl TeamOptions {
+    /// Returns the options of the cluster.
+    #[must_use]
+    pub fn cluster(&self) -> &ClusterOptions {
+        &self.cluster
+    }
+
     /// Checks whether options that are each right go together.
     ///
     /// # Errors

@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
+use chunkcomm::host::timeout;
 use chunkcomm::with_causes;
 use chunkcomm_cluster::cluster::launch::{Launcher, PlaceError};
 use chunkcomm_cluster::cluster::{Change, Changes, Death, End, NodeId};
 use chunkcomm_cluster::{Cluster, ClusterConfig};
 use clap::Args;
-use tokio::time::timeout;
 
 use crate::command_line::{numbers, write_out};
+use crate::lan::{Lan, LanOptions, Refused};
 
 const NODES_MAX: u64 = 4096;
 
@@ -20,7 +21,7 @@ const NODES_MAX: u64 = 4096;
 pub const END_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Heading in the help, named at each option: set once, it would also cover a program's own options.
-const GROUP: &str = "Cluster";
+pub(crate) const GROUP: &str = "Cluster";
 
 /// Options that set up the cluster.
 #[derive(Args, Clone, Debug, Default)]
@@ -29,8 +30,8 @@ pub struct ClusterOptions {
     #[arg(long, value_name = "FILE", help_heading = GROUP)]
     pub hosts: Option<PathBuf>,
 
-    /// Number of nodes [default: the launcher's, the slots of the hosts file, or the number of
-    /// processors]
+    /// Number of nodes [default: the launcher's, the slots of the hosts file, the hosts of a virtual
+    /// LAN, or the number of processors]
     #[arg(long, value_name = "N", help_heading = GROUP, value_parser = numbers::<u32>(1..=NODES_MAX))]
     pub nodes: Option<u32>,
 
@@ -38,6 +39,9 @@ pub struct ClusterOptions {
     /// started on each host, and how to copy the program there
     #[arg(long, help_heading = GROUP)]
     pub explain_launch: bool,
+
+    #[command(flatten)]
+    pub(crate) lan: LanOptions,
 }
 
 impl ClusterOptions {
@@ -60,7 +64,31 @@ impl ClusterOptions {
     /// A variable of the launcher makes no sense.
     pub fn are_of_a_cluster(&self) -> Result<bool, PlaceError> {
         let told = self.hosts.is_some() || self.nodes.is_some() || self.explain_launch;
+        let told = told || self.lan.lan != Lan::Real;
         Ok(told || self.config().place()?.launcher() != Launcher::User)
+    }
+
+    /// Refuses a virtual LAN, for a program that cannot run on one.
+    ///
+    /// # Errors
+    /// The options are of a virtual LAN; the text says why there can be none.
+    pub fn needs_the_real_lan(&self, why: &str) -> Result<(), String> {
+        let is_real = self.lan.lan == Lan::Real && self.lan.trace.is_none();
+        if is_real { Ok(()) } else { Err(format!("{why}: allowed is --lan real, without --trace")) }
+    }
+
+    /// Refuses options that do not go with the network.
+    pub(crate) fn check_lan(&self) -> Result<(), Refused> {
+        let refuse = |why: &str| Err(Refused(why.to_owned()));
+        match self.lan.lan {
+            Lan::Real if self.lan.trace.is_some() => {
+                refuse("--trace writes virtual times: allowed with --lan virtual:NAME")
+            }
+            Lan::Virtual(_) if self.hosts.is_some() || self.explain_launch => {
+                refuse("--hosts and --explain-launch are for real hosts: allowed with --lan real")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Joins the cluster with these settings; with `--explain-launch` prints the explanation instead

@@ -23,19 +23,21 @@ where
     }
 }
 
-/// Parses the command line of this process; ends the process with status 2 where it is wrong.
+/// Parses the command line of this process into options that live as long as it; ends the process
+/// with status 2 where the line is wrong.
 ///
 /// A word such as `-1x4` counts as the value of the option before it, not as an option, so that the
 /// error says what is allowed there.
 #[must_use]
-pub fn parse<P: Parser>() -> P {
-    try_parse(std::env::args_os()).unwrap_or_else(|error| error.exit())
+pub fn parse<P: Parser>() -> &'static P {
+    parse_with(|_| Ok(()))
 }
 
 /// Parses as [`parse`] does and runs `check`, whose error says which options go together.
 #[must_use]
-pub fn parse_with<P: Parser>(check: impl FnOnce(&P) -> Result<(), String>) -> P {
-    try_parse_with(std::env::args_os(), check).unwrap_or_else(|error| error.exit())
+pub fn parse_with<P: Parser>(check: impl FnOnce(&P) -> Result<(), String>) -> &'static P {
+    let options = try_parse_with(std::env::args_os(), check);
+    Box::leak(Box::new(options.unwrap_or_else(|error| error.exit())))
 }
 
 /// Parses these words as [`parse_with`] does; the program's name comes first.

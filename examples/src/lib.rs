@@ -5,4 +5,6 @@
 pub mod by_policy;
 pub mod cluster_options;
 pub mod command_line;
+mod lan;
 pub mod program;
+pub mod thread;

@@ -10,14 +10,13 @@ mod report;
 
 use std::error::Error;
 use std::process::ExitCode;
-use std::time::Instant;
 
 use chunkcomm::Node;
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::End;
-use chunkcomm_examples::cluster_options::{ClusterOptions, end_led, end_served, first_death};
+use chunkcomm_examples::cluster_options::{end_led, end_served, first_death};
 use chunkcomm_examples::command_line::{parse_with, write_out};
-use chunkcomm_examples::program::{on_a_thread, run_program};
+use chunkcomm_examples::program::{run_program, timed_on_a_thread};
 use chunkcomm_pipeline::patterns::{Chain, Run, auto_delta_bytes, pin, sequential, serve_in};
 
 use options::{Delta, Options};
@@ -30,12 +29,13 @@ type Failure = Box<dyn Error>;
 
 fn main() -> ExitCode {
     let options = parse_with(Options::check);
-    run_program("cascade", work(&options))
+    run_program("cascade", &options.cluster, || work(options))
 }
 
-async fn work(options: &Options) -> Result<(), Failure> {
-    let is_told = ClusterOptions { explain_launch: false, ..options.cluster.clone() };
-    let is_told = is_told.are_of_a_cluster()?;
+async fn work(options: &'static Options) -> Result<(), Failure> {
+    let mut told = options.cluster.clone();
+    told.explain_launch = false;
+    let is_told = told.are_of_a_cluster()?;
     let config = options.cluster.config();
     let config = if is_told { config } else { config.nodes(NODES) };
     let Some(cluster) = options.cluster.join(config).await? else { return Ok(()) };
@@ -80,12 +80,8 @@ async fn lead(cluster: &Cluster, options: &Options) -> Result<(), Failure> {
 async fn measure(node: &Node, nodes: usize, options: &Options) -> Result<Measured, Failure> {
     let elements = options.size / size_of::<f32>();
     let compute = options.compute;
-    let sequential = on_a_thread(move || {
-        let start = Instant::now();
-        std::hint::black_box(sequential(compute, nodes, elements));
-        start.elapsed()
-    });
-    let sequential = sequential.await?;
+    let alone = move || drop(std::hint::black_box(sequential(compute, nodes, elements)));
+    let ((), sequential) = timed_on_a_thread(alone).await?;
     let delta_bytes = match options.delta {
         Delta::Bytes(bytes) => bytes,
         Delta::Auto => auto_delta_bytes(options.compute, nodes, options.size),

@@ -6,25 +6,27 @@
 //! sent. Nodes that gather messages and nodes that send each at once take turns
 //! ([`by_policy`](chunkcomm_examples::by_policy)), so that other load on the machines affects both.
 
+mod item;
 mod options;
 mod table;
 
 use chunkcomm_cluster::NodeExt;
 use std::error::Error;
 use std::process::ExitCode;
-use std::time::Instant;
 
+use chunkcomm::host::Instant;
 use chunkcomm_cluster::process::Failure;
 use chunkcomm_cluster::{Cluster, Process, ReceivingPort, Registry, SendingPort, ValueWriter};
 use chunkcomm_examples::by_policy::{Seats, Team};
 use chunkcomm_examples::command_line::{parse_with, write_out};
 use chunkcomm_examples::program::run_program;
+use chunkcomm_examples::thread::Thread;
 use serde::{Deserialize, Serialize};
 
+use item::{Item, item, item_nanos};
 use options::Options;
 use table::{Outcome, Row};
 
-type Item = Vec<u32>;
 type Ends = (ReceivingPort<Item>, SendingPort<Item>);
 
 /// Job of a caller.
@@ -39,15 +41,17 @@ struct Job {
 
 fn main() -> ExitCode {
     let options = parse_with(Options::check);
-    run_program("echo", work(&options))
+    run_program("echo", options.teams.cluster(), || work(options))
 }
 
-async fn work(options: &Options) -> Result<(), Box<dyn Error>> {
+async fn work(options: &'static Options) -> Result<(), Box<dyn Error>> {
     let mut registry = Registry::new();
     let echo = registry.process("echo", |_, (items, back): Ends| async move {
         // Both ports are connected before the first item comes.
         let (mut items, mut back) = (items.connect().await?, back.connect().await?);
+        let thread = Thread::default();
         while let Some(item) = items.recv().await? {
+            thread.work(|| 2 * item_nanos(&item)).await;
             back.send(&item).await?;
         }
         Ok(())
@@ -114,9 +118,10 @@ async fn call(cluster: &Cluster, echo: &Process<Ends>, job: &Job) -> Result<Outc
     let mut to_echo = to_echo.connect().await?;
     let peer = cluster.peer(job.helper).await?;
     let packets_before = peer.stats().message_packets_sent;
-    let begun = Instant::now();
+    let (begun, thread) = (Instant::now(), Thread::default());
     let sending = async {
         for item in &items {
+            thread.work(|| item_nanos(item)).await;
             to_echo.send(item).await?;
         }
         drop(to_echo);
@@ -125,7 +130,7 @@ async fn call(cluster: &Cluster, echo: &Process<Ends>, job: &Job) -> Result<Outc
     let taking = async {
         for (index, item) in items.iter().enumerate() {
             match back.recv().await? {
-                Some(same) if same == *item => {}
+                Some(same) if same == *item => thread.work(|| item_nanos(item)).await,
                 Some(_) => return Err(Failure::new(format!("item {index} came back changed"))),
                 None => return Err(Failure::new(format!("only {index} items came back"))),
             }
@@ -138,9 +143,4 @@ async fn call(cluster: &Cluster, echo: &Process<Ends>, job: &Job) -> Result<Outc
     }
     process.await?;
     Ok(Outcome { seconds, packets: peer.stats().message_packets_sent - packets_before })
-}
-
-/// Returns an item that differs from its neighbours.
-fn item(index: u32, words: u32) -> Item {
-    (0..words).map(|word| (index ^ (word << 16)).wrapping_mul(0x9E37_79B9)).collect()
 }

@@ -1,8 +1,8 @@
 //! The command line options of programs with a farm.
 
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::thread::available_parallelism;
 
+use chunkcomm::host;
 use chunkcomm_examples::command_line::numbers;
 use chunkcomm_farm::{FarmBuilder, Model, Prefetch, WORKER_COUNT_MAX, WorkersAs};
 use clap::{Args, ValueEnum};
@@ -77,8 +77,7 @@ fn parse_prefetch(text: &str) -> Result<PrefetchOption, String> {
 impl FarmOptions {
     /// Returns the number of workers, with the default filled in.
     pub(crate) fn worker_count(&self) -> usize {
-        let default = || available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        self.workers.unwrap_or_else(default).get().min(WORKER_COUNT_MAX)
+        self.workers.map_or_else(host::cores, NonZeroUsize::get).min(WORKER_COUNT_MAX)
     }
 
     /// Whether the options give the number or the kind of the workers: not for a farm whose workers

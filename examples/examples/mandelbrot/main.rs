@@ -16,7 +16,6 @@ mod report;
 mod view;
 
 use std::error::Error;
-use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -24,9 +23,8 @@ use chunkcomm_cluster::cluster::Death;
 use chunkcomm_cluster::{Cluster, Function, Registry};
 use chunkcomm_examples::cluster_options::{end_led, end_served, first_death};
 use chunkcomm_examples::command_line::{parse, write_out};
-use chunkcomm_examples::program::{failed, on_a_thread};
+use chunkcomm_examples::program::{failed, on_a_thread, run_program};
 use chunkcomm_farm::{Farm, Model, RunError, RunStats, StartError, serve_if_started, serve_in};
-use tokio::runtime::Builder;
 
 use options::Options;
 use progress::Progress;
@@ -37,8 +35,9 @@ const FINISH_DEADLINE: Duration = Duration::from_secs(10);
 
 type Failure = Box<dyn Error>;
 
+#[derive(Clone)]
 struct Program {
-    options: Options,
+    options: &'static Options,
     registry: Registry,
     render: Function<Tile, Steps>,
 }
@@ -48,24 +47,22 @@ fn main() -> ExitCode {
     let render = registry.register("render", render);
     serve_if_started(&registry); // a worker process that the farm started goes no further
 
-    match (Program { options: parse(), registry, render }).run() {
-        Ok(same) => ExitCode::from(u8::from(!same)),
-        Err(error) => failed("mandelbrot", &*error),
-    }
+    let options = parse::<Options>();
+    let in_a_cluster = match options.cluster.are_of_a_cluster() {
+        Ok(is_told) => is_told,
+        Err(error) => return failed("mandelbrot", &error),
+    };
+    options.check(in_a_cluster).unwrap_or_else(|error| error.exit());
+    let program = Program { options, registry, render };
+    run_program("mandelbrot", &options.cluster, || program.clone().work(in_a_cluster))
 }
 
 impl Program {
-    /// Returns false when the two pictures differ and the check was asked for.
-    fn run(&self) -> Result<bool, Failure> {
-        let in_a_cluster = self.options.cluster.are_of_a_cluster()?;
-        self.options.check(in_a_cluster).unwrap_or_else(|error| error.exit());
-        // On the heap, since `block_on` of any other future compiles all of its code three times.
-        let work: Pin<Box<dyn Future<Output = _>>> = if in_a_cluster {
-            Box::pin(self.work_in_cluster())
-        } else {
-            Box::pin(self.farm_out(None))
-        };
-        Builder::new_current_thread().enable_all().build()?.block_on(work)
+    /// Returns the exit status: 1 when the two pictures differ and the check was asked for.
+    async fn work(self, in_a_cluster: bool) -> Result<ExitCode, Failure> {
+        let done =
+            if in_a_cluster { self.work_in_cluster().await } else { self.farm_out(None).await };
+        Ok(ExitCode::from(u8::from(!done?)))
     }
 
     /// Works in a cluster: rank 0 is the farmer, the others are its workers.
@@ -83,11 +80,12 @@ impl Program {
     /// Renders twice, alone and with the farm, and writes the picture and the report; returns
     /// false when the two pictures differ and the check was asked for.
     async fn farm_out(&self, cluster: Option<&Cluster>) -> Result<bool, Failure> {
-        let options = &self.options;
+        let options = self.options;
         options.check_output()?;
         let view = options.view();
         let (sequential, sequential_time) = tokio::select! {
-            rendered = on_a_thread(move || render_alone(view)) => rendered?,
+            biased;
+            rendered = render_alone(view) => rendered?,
             death = first_death_in(cluster) => return Err(death.to_string().into()),
         };
 

@@ -1,7 +1,9 @@
 //! A progress bar on standard error, shown only when that is a terminal.
 
 use std::io::{IsTerminal as _, Write as _, stderr};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use chunkcomm::host::Instant;
 
 const BAR_WIDTH: usize = 40;
 

@@ -9,9 +9,9 @@ mod table;
 
 use std::error::Error;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use chunkcomm::{Node, Peer};
+use chunkcomm::{Node, Peer, host::Instant};
 use chunkcomm_cluster::Cluster;
 use chunkcomm_cluster::cluster::{End, Member};
 use chunkcomm_examples::cluster_options::{END_DEADLINE, death_of};
@@ -29,10 +29,11 @@ const BULK: &str = "nodes.bulk";
 type Failure = Box<dyn Error>;
 
 fn main() -> ExitCode {
-    run_program("nodes", work(parse()))
+    let options = parse::<Options>();
+    run_program("nodes", &options.cluster, || work(options))
 }
 
-async fn work(options: Options) -> Result<(), Failure> {
+async fn work(options: &'static Options) -> Result<(), Failure> {
     let config = options.cluster.config().rejoin_window(Duration::from_secs(options.rejoin));
     let Some(cluster) = options.cluster.join(config).await? else { return Ok(()) };
     let done = match cluster.rank() {
@@ -42,16 +43,12 @@ async fn work(options: Options) -> Result<(), Failure> {
             let is_member = |id| members.iter().any(|member| member.id == id);
             tokio::select! {
                 biased;
-                led = lead(&cluster, &members, &options) => led,
+                led = lead(&cluster, &members, options) => led,
                 death = death_of(is_member, changes) => Err(death.to_string().into()),
             }
         }
         _ => serve(&cluster, options.rejoin > 0).await,
     };
-    if cluster.rank() == 0 && done.is_ok() {
-        // A node that came too late for the table still waits to be asked.
-        cluster.finish();
-    }
     match (done, cluster.ended()) {
         (Ok(()), _) => Ok(cluster.end(END_DEADLINE).await?),
         // The end of the cluster is the cause of any other error.
@@ -110,7 +107,9 @@ async fn lead(cluster: &Cluster, members: &[Member], options: &Options) -> Resul
             measure(cluster.node(), &peer, member, options).await?
         });
     }
-    Ok(write_out(&table::text(&rows))?)
+    write_out(&table::text(&rows))?;
+    cluster.finish(); // all others wait to be asked, also those that came too late for the table
+    Ok(())
 }
 
 async fn measure(node: &Node, peer: &Peer, member: Member, told: &Options) -> Result<Row, Failure> {
@@ -118,6 +117,7 @@ async fn measure(node: &Node, peer: &Peer, member: Member, told: &Options) -> Re
     pings.flush().await?;
     // No channel reports an open that never comes; the end of the link does.
     let (_, mut answers) = tokio::select! {
+        biased;
         accepted = node.accept::<Answer>(PONG) => accepted?,
         lost = peer.closed() => return Err(lost.into()),
     };
@@ -134,8 +134,7 @@ async fn measure(node: &Node, peer: &Peer, member: Member, told: &Options) -> Re
         }
     }
     drop(pings);
-    let message = vec![7; 1 << 20];
-    let begun = Instant::now();
+    let (message, begun) = (vec![7; 1 << 20], Instant::now());
     let mut bulk = node.open_bytes(peer, BULK).await?;
     for _ in 0..told.mebibytes {
         bulk.send_slice(&message).await?;

@@ -9,6 +9,7 @@
 
 mod digest;
 mod options;
+mod sorting;
 mod table;
 mod ways;
 
@@ -20,7 +21,7 @@ use chunkcomm_cluster::process::Failure;
 use chunkcomm_cluster::{Cluster, Process, ReceivingPort, Registry, SendingPort};
 use chunkcomm_examples::by_policy::{Seats, Team};
 use chunkcomm_examples::command_line::{parse_with, write_out};
-use chunkcomm_examples::program::{on_a_thread, run_program};
+use chunkcomm_examples::program::run_program;
 use serde::{Deserialize, Serialize};
 
 use digest::Digest;
@@ -45,10 +46,10 @@ struct Job {
 
 fn main() -> ExitCode {
     let options = parse_with(Options::check);
-    run_program("parsort", work(&options))
+    run_program("parsort", options.teams.cluster(), || work(options))
 }
 
-async fn work(options: &Options) -> Result<(), Box<dyn Error>> {
+async fn work(options: &'static Options) -> Result<(), Box<dyn Error>> {
     let mut registry = Registry::new();
     let workers = Workers::register(&mut registry);
     let caller = registry.process("parsort.call", move |context, job: Job| {
@@ -132,13 +133,7 @@ async fn call(cluster: &Cluster, workers: &Workers, job: Job) -> Result<(), Fail
     let mut numbers = Vec::new();
     while from.recv_many(&mut numbers, usize::MAX).await? > 0 {}
     job.digest.check(&numbers)?;
-    let unsorted = numbers.clone();
-    let sorted = move || {
-        let mut sorted = unsorted;
-        sorted.sort_unstable();
-        sorted
-    };
-    let expected = on_a_thread(sorted).await.map_err(|error| Failure::new(error.to_string()))?;
+    let expected = sorting::sorted(numbers.clone()).await?;
     let numbers = numbers.into();
     for _ in 0..job.rounds {
         for &way in &job.ways {

@@ -3,17 +3,19 @@
 use chunkcomm_cluster::NodeExt;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
+use chunkcomm::host::{self, Instant};
 use chunkcomm::{Receiver, Sender};
 use chunkcomm_cluster::process::Failure;
 use chunkcomm_cluster::{
     Arriving, Cluster, Departing, Process, ProcessHandle, ReceivingPort, Registry, SendingPort,
 };
+use chunkcomm_examples::thread::Thread;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
+use super::sorting::{MERGED_NANOS, merge_nanos, sort};
 use super::table::Outcome;
 
 /// A way in which numbers travel.
@@ -54,7 +56,7 @@ impl Workers {
                 (from.connect().await?.into_receiver().await?, to.connect().await?);
             let mut numbers = Vec::new();
             while from.recv_many(&mut numbers, usize::MAX).await? > 0 {}
-            numbers.sort_unstable();
+            sort(&mut numbers, &Thread::default()).await;
             to.send_all(&numbers).await?;
             Ok(())
         });
@@ -65,7 +67,7 @@ impl Workers {
                 while let Some(chunk) = from.recv().await? {
                     numbers.extend(chunk);
                 }
-                numbers.sort_unstable();
+                sort(&mut numbers, &Thread::default()).await;
                 to.send_all(&numbers).await?;
                 Ok(())
             });
@@ -73,8 +75,9 @@ impl Workers {
             "parsort.both",
             |_, (from, to): Ends<Vec<i64>, Vec<i64>>| async move {
                 let (mut from, mut to) = (from.connect().await?, to.connect().await?);
+                let thread = Thread::default();
                 while let Some(mut chunk) = from.recv().await? {
-                    chunk.sort_unstable();
+                    sort(&mut chunk, &thread).await;
                     to.send(&chunk).await?;
                 }
                 Ok(())
@@ -212,7 +215,7 @@ where
     let (mut dealing, step) = (JoinSet::new(), to.len());
     for (first, to) in to.into_iter().enumerate() {
         let share = Share { numbers: Arc::clone(numbers), first, step };
-        dealing.spawn(send(to.connect().await?, share));
+        dealing.spawn(host::here(send(to.connect().await?, share)));
     }
     while let Some(dealt) = dealing.join_next().await {
         dealt.map_err(|error| Failure::new(error.to_string()))??;
@@ -249,10 +252,11 @@ async fn merge_streams(from: Vec<Arriving<i64>>, count: usize) -> Result<Vec<i64
             heads.push((first, receiver));
         }
     }
-    let mut sorted = Vec::with_capacity(count);
+    let (mut sorted, thread) = (Vec::with_capacity(count), Thread::default());
     while let Some(least) = (0..heads.len()).min_by_key(|&index| heads[index].0) {
         let (head, receiver) = &mut heads[least];
         sorted.push(*head);
+        thread.work(|| MERGED_NANOS).await;
         match receiver.recv().await? {
             Some(next) => *head = next,
             None => drop(heads.swap_remove(least)),
@@ -276,9 +280,12 @@ async fn merge_chunks(from: Vec<Arriving<Vec<i64>>>) -> Result<Vec<i64>, Failure
             }
         }
     }
+    let thread = Thread::default();
     for (_, chunks) in taking {
+        thread.work(|| merge_nanos(&chunks)).await;
         all.push(merge_tree(chunks));
     }
+    thread.work(|| merge_nanos(&all)).await;
     Ok(merge_tree(all))
 }
 

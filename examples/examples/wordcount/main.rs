@@ -11,30 +11,30 @@
 
 mod options;
 mod report;
+mod sending;
 mod tally;
 mod text;
 
 use chunkcomm_cluster::NodeBuilderExt;
 use chunkcomm_cluster::NodeExt;
 use std::error::Error;
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
 
+use chunkcomm::host::{self, Instant};
 use chunkcomm::{Node, Sender};
 use chunkcomm_cluster::process::ProcessError;
 use chunkcomm_cluster::{Arriving, Cluster, Process, ReceivingPort, Registry, SendingPort};
 use chunkcomm_examples::cluster_options::{end_led, end_served};
 use chunkcomm_examples::command_line::{parse, write_out};
-use chunkcomm_examples::program::{on_a_thread, run_program};
+use chunkcomm_examples::program::run_program;
+use chunkcomm_examples::thread::Thread;
 use tokio::task::JoinSet;
 
 use options::Options;
-use tally::Tally;
-use text::Sent;
+use sending::send;
+use tally::{COUNT_NANOS, Tally, line_nanos};
 
 type Failure = Box<dyn Error>;
-type Broken = Box<dyn Error + Send + Sync>;
 
 /// A word and its number of occurrences.
 type Count = (String, u64);
@@ -43,10 +43,10 @@ type Ends = (ReceivingPort<String>, SendingPort<Count>);
 
 fn main() -> ExitCode {
     let options = parse::<Options>();
-    run_program("wordcount", work(&options))
+    run_program("wordcount", &options.cluster, || work(options))
 }
 
-async fn work(options: &Options) -> Result<(), Failure> {
+async fn work(options: &'static Options) -> Result<(), Failure> {
     let mut registry = Registry::new();
     let counting = registry.process("wordcount.count", |_, ends| count(ends));
     let node = Node::builder().processes(&registry);
@@ -62,12 +62,14 @@ async fn work(options: &Options) -> Result<(), Failure> {
 /// Runs the process of a counting node.
 async fn count((lines, counts): Ends) -> Result<(), chunkcomm_cluster::process::Failure> {
     let mut lines = lines.connect().await?;
-    let mut tally = Tally::new();
+    let (mut tally, thread) = (Tally::default(), Thread::default());
     while let Some(line) = lines.recv().await? {
+        thread.work(|| line_nanos(&line)).await;
         tally::add(&mut tally, &line);
     }
     let mut counts = counts.connect().await?;
     for count in tally {
+        thread.work(|| COUNT_NANOS).await;
         counts.send(&count).await?;
     }
     Ok(())
@@ -90,7 +92,8 @@ async fn start(cluster: &Cluster, counting: &Process<Ends>) -> Result<Counting, 
     for rank in ranks.filter(|&rank| members.len() == 1 || rank != cluster.rank()) {
         let (lines, lines_here) = cluster.node().receiving_port()?;
         let (counts, counts_here) = cluster.node().sending_port()?;
-        all.ends.spawn(cluster.instantiate(rank, counting, (lines, counts)).await?);
+        let process = cluster.instantiate(rank, counting, (lines, counts)).await?;
+        all.ends.spawn(host::here(process));
         departing.push(lines_here);
         all.counts.push(counts_here);
     }
@@ -111,9 +114,10 @@ async fn lead(
     let nodes = lines.len();
     let counted = async {
         let sent = send(files.clone(), lines).await?;
-        let mut tally = Tally::new();
+        let (mut tally, thread) = (Tally::default(), Thread::default());
         for mut counts in counts {
             while let Some((word, times)) = counts.recv().await? {
+                thread.work(|| COUNT_NANOS).await;
                 *tally.entry(word).or_default() += times;
             }
         }
@@ -131,23 +135,4 @@ async fn lead(
         tally::check(files, sent.lines, &tally).await?;
     }
     Ok(())
-}
-
-/// Sends each line of the files to one of `to`, in turn, and ends the streams. Reading blocks, so a
-/// thread does it. When a process has failed meanwhile, the thread is not waited for.
-async fn send(files: Vec<PathBuf>, mut to: Vec<Sender<String>>) -> Result<Sent, Failure> {
-    let reading = on_a_thread(move || {
-        let mut turn = (0..to.len()).cycle();
-        let sent = text::all_lines(&files, |line| {
-            let next = turn.next().unwrap_or(0);
-            to[next].blocking_send(&line.to_owned()).map_err(Broken::from)
-        });
-        sent.map(|sent| (sent, to))
-    });
-    let (mut sent, to) = reading.await?.map_err(|broken| -> Failure { broken })?;
-    for mut lines in to {
-        lines.sync().await?;
-        sent.packets += lines.stats().packets;
-    }
-    Ok(sent)
 }

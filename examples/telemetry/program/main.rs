@@ -52,16 +52,14 @@ fn main() -> ExitCode {
     run_program_on_threads("telemetry", work(options))
 }
 
-async fn work(mut options: Options) -> Result<(), Failure> {
-    options.cluster.nodes.get_or_insert(NODES);
+async fn work(options: &'static Options) -> Result<(), Failure> {
     // Taken first, so that a signal in between is not lost.
     let asked = stop_signal()?;
-    let Some(cluster) = options.cluster.join(options.cluster.config()).await? else {
-        return Ok(());
-    };
+    let config = options.cluster.config().nodes(NODES);
+    let Some(cluster) = options.cluster.join(config).await? else { return Ok(()) };
     let done = match (cluster.size(), cluster.rank()) {
-        (NODES, 0) => serving::serve(&cluster, &options, asked).await,
-        (NODES, _) => write_events(&cluster, &options, asked).await,
+        (NODES, 0) => serving::serve(&cluster, options, asked).await,
+        (NODES, _) => write_events(&cluster, options, asked).await,
         (size, _) => Err(format!("{NODES} nodes are needed, there are {size}").into()),
     };
     let fatal = cluster.ended().filter(|end| !matches!(end, End::Finished { .. }));

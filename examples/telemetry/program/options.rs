@@ -44,6 +44,8 @@ fn http_address(text: &str) -> Result<SocketAddr, String> {
 impl Options {
     /// Checks whether options that are each right go together.
     pub(crate) fn check(&self) -> Result<(), String> {
+        self.cluster
+            .needs_the_real_lan("telemetry has HTTP clients, which no virtual host reaches")?;
         match self.cluster.nodes {
             Some(nodes) if nodes != NODES => {
                 Err(format!("--nodes {nodes}: allowed are {NODES}, service and collector"))

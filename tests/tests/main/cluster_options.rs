@@ -30,7 +30,7 @@ fn each_program_has_the_same_group() {
         lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
     };
     let first = group(&PROGRAMS[0]);
-    for option in ["--hosts <FILE>", "--nodes <N>", "--explain-launch"] {
+    for option in ["--hosts <FILE>", "--nodes <N>", "--explain-launch", "--lan <LAN>"] {
         assert!(first.contains(option), "{first}");
     }
     for program in &PROGRAMS[1..] {
@@ -82,7 +82,7 @@ fn each_program_starts_on_the_hosts_of_a_file() {
 }
 
 /// Options whose value may be any text.
-const FREE: [&str; 4] = ["--hosts", "--file", "--events", "--output"];
+const FREE: [&str; 5] = ["--hosts", "--file", "--events", "--output", "--trace"];
 
 /// Returns the options of a program that take a value, by its help.
 fn valued_options(program: &Example) -> Vec<String> {

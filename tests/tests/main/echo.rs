@@ -2,10 +2,10 @@
 
 use super::example::Example;
 
-const ECHO: Example = Example { name: "echo", file: env!("CARGO_BIN_EXE_echo-program") };
+pub(crate) const ECHO: Example = Example { name: "echo", file: env!("CARGO_BIN_EXE_echo-program") };
 
 /// Returns the cells of each row.
-fn rows(table: &str) -> Vec<Vec<&str>> {
+pub(crate) fn rows(table: &str) -> Vec<Vec<&str>> {
     let rows = table.lines().skip(2).map(|line| line.split_whitespace().collect::<Vec<_>>());
     rows.take_while(|row| row[0].parse::<u32>().is_ok()).collect()
 }

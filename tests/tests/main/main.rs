@@ -33,6 +33,7 @@ mod stages;
 #[cfg(unix)]
 mod telemetry;
 mod types;
+mod virtual_examples;
 mod virtual_faults;
 mod virtual_time;
 mod wordcount;

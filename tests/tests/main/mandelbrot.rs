@@ -9,7 +9,7 @@ use png::{BitDepth, ColorType, Decoder};
 
 use super::example::Example;
 
-const MANDELBROT: Example =
+pub(crate) const MANDELBROT: Example =
     Example { name: "mandelbrot", file: env!("CARGO_BIN_EXE_mandelbrot-program") };
 
 /// A path in the folder that cargo gives to integration tests.
@@ -19,13 +19,13 @@ fn path(name: &str) -> PathBuf {
 
 /// A picture: its sides and its pixels, row by row from the top.
 #[derive(PartialEq)]
-struct Picture {
+pub(crate) struct Picture {
     sides: (u32, u32),
     pixels: Vec<[u8; 3]>,
 }
 
 /// Renders with these further options; returns the picture and the report.
-fn rendered(name: &str, options: &[&str]) -> (Picture, String) {
+pub(crate) fn rendered(name: &str, options: &[&str]) -> (Picture, String) {
     let path = path(name);
     let _ = std::fs::remove_file(&path);
     let mut arguments = vec!["--no-progress", "--sequential-check", "--output"];

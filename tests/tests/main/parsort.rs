@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use super::example::Example;
 
-const PARSORT: Example = Example { name: "parsort", file: env!("CARGO_BIN_EXE_parsort-program") };
+pub(crate) const PARSORT: Example =
+    Example { name: "parsort", file: env!("CARGO_BIN_EXE_parsort-program") };
 
 /// Writes a file of this text in the folder that cargo gives to integration tests.
 fn file(name: &str, text: &str) -> String {
@@ -14,7 +15,7 @@ fn file(name: &str, text: &str) -> String {
 }
 
 /// Returns way, policy, messages and packets of each row.
-fn rows(table: &str) -> Vec<(String, String, u64, u64)> {
+pub(crate) fn rows(table: &str) -> Vec<(String, String, u64, u64)> {
     let rows = table.lines().skip(2).take_while(|line| !line.contains(": "));
     let row = |line: &str| {
         let cells: Vec<&str> = line.split("  ").filter(|cell| !cell.is_empty()).collect();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_wordcount-program");
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_wordcount-program");
 
 fn wordcount(arguments: &[&str], paths: &[&Path]) -> Output {
     Command::new(PROGRAM).args(arguments).args(paths).output().unwrap()
@@ -32,7 +32,7 @@ fn printed(output: &Output) -> (String, String) {
 }
 
 /// Returns a text with few frequent and many rare words, the same each time.
-fn long_text(lines: u64) -> String {
+pub(crate) fn long_text(lines: u64) -> String {
     let mut text = String::new();
     let mut state: u64 = 1;
     for _ in 0..lines {
