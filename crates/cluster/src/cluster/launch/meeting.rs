@@ -128,7 +128,8 @@ fn sweep(base: &Path) {
         };
         let fault = std::os::unix::net::UnixStream::connect(socket).err().map(|it| it.kind());
         let dead = match fault {
-            Some(ConnectionRefused) => true,
+            // A socket that was bound is not listened at yet, for a moment.
+            Some(ConnectionRefused) => !is_made_by_the_living(&path),
             // An entry without a socket is just being made, or its maker was killed meanwhile.
             Some(NotFound | NotADirectory) => meeting.is_some() || is_old(&path),
             _ => false,
@@ -137,6 +138,14 @@ fn sweep(base: &Path) {
             drop(Removed(path));
         }
     }
+}
+
+/// Whether the process that made a folder `PID-RANDOM` is still there. False where the system does not
+/// say.
+#[cfg(unix)]
+fn is_made_by_the_living(path: &Path) -> bool {
+    let pid = path.file_name().and_then(|name| name.to_str()?.split_once('-')?.0.parse().ok());
+    pid.is_some_and(|pid: u32| Path::new(&format!("/proc/{pid}")).exists())
 }
 
 /// Whether its last change is longer ago than the time it takes to make it.
@@ -210,6 +219,9 @@ mod tests {
         ages(&lives);
         let killed = folder("killed");
         drop(UnixListener::bind(killed.join(MANAGER_SOCKET)).unwrap());
+        // This process has bound its socket and is about to listen.
+        let bound = format!("{}-bound", std::process::id());
+        drop(UnixListener::bind(folder(&bound).join(MANAGER_SOCKET)).unwrap());
         // One of a process killed before it listened, and one of a process about to listen.
         ages(&folder("empty"));
         folder("new");
@@ -224,7 +236,7 @@ mod tests {
         let left = std::fs::read_dir(&base).unwrap().map(|it| it.unwrap().file_name());
         let mut left: Vec<_> = left.collect();
         left.sort_unstable();
-        assert_eq!(left, ["lives", "new"]);
+        assert_eq!(left, [&*bound, "lives", "new"]);
         std::fs::remove_dir_all(&base).unwrap();
     }
 }
