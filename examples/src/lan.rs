@@ -139,7 +139,6 @@ mod world {
         }
         let began = Instant::now();
         let ran = run_within(network, LIMIT, async |simulation: Simulation| {
-            simulation.set_work_of(&world);
             let results = simulation.launch_local(&hosts, |_| program()).await;
             let end = simulation.now();
             let known = |network: &mut chunkcomm_simulation::Network, _| {

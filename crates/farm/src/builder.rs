@@ -169,7 +169,7 @@ impl FarmBuilder {
     }
 
     /// Starts the workers and returns when all of them are connected and have the
-    /// same functions as the farmer.
+    /// same functions as the farmer. In a simulation all of them are tasks of the farmer's host.
     ///
     /// # Errors
     /// See [`StartError`]. After an error no worker process is left.

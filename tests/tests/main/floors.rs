@@ -54,8 +54,8 @@ const CRATES: &[Floors] = &[
     Floors {
         krate: "simulation",
         floors: &[
-            &["network", "watchdog"],
-            &["lan", "socket"],
+            &["network"],
+            &["lan", "socket", "watchdog"],
             &["programs", "seeds", "worlds"],
             &["repeat"],
         ],

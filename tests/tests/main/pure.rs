@@ -141,7 +141,10 @@ fn ways_around(text: &str) -> Vec<String> {
         let unbiased = line.contains("select! {")
             && lines.get(at + 1).is_none_or(|next| next.trim() != "biased;");
         found.extend(unbiased.then(|| format!("select without biased: {line}")));
-        let elsewhere = line.contains(".spawn(") && !line.contains("here(");
+        let is_task = line.contains(".spawn(")
+            && !line.contains("launcher.spawn(")
+            && !line.contains("self.spawn(");
+        let elsewhere = is_task && !line.contains("here(");
         found.extend(elsewhere.then(|| format!("a task of no host: {line}")));
     }
     found

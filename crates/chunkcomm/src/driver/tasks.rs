@@ -118,7 +118,7 @@ mod simulated {
         impl<F> PinnedDrop for Here<F> {
             fn drop(this: Pin<&mut Self>) {
                 let mut this = this.project();
-                // What the future drops is a part of its process.
+                // The drop of the future is a part of its process.
                 let _within = this.process.map(Process::enter);
                 this.future.set(None);
             }

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 impl Node {
     /// Ends all sessions, after all accepted messages are acknowledged. Nothing can be
-    /// opened or accepted afterwards.
+    /// opened or accepted afterwards. A peer hangs up first: one that is stopped, or whose thread
+    /// computes, makes this last up to 100 ms longer.
     ///
     /// # Errors
     ///

@@ -147,7 +147,9 @@ impl Process {
 
     /// Makes the process the present one until the guard is dropped.
     pub(crate) fn enter(self) -> impl Drop {
-        Before(switch(Some(self)))
+        let before = Before(PROCESS.replace(Some(self)));
+        runs();
+        before
     }
 
     /// Notes a task, which ends with the process.
@@ -195,14 +197,11 @@ struct HostTasks {
     left: usize,
 }
 
-/// Switches to another process, or to none; returns the one before.
-fn switch(process: Option<Process>) -> Option<Process> {
-    CURRENT.with_borrow(|world| {
-        if let Some(world) = world {
-            world.runs(process.map(|process| process.host));
-        }
-    });
-    PROCESS.replace(process)
+/// Lets the world learn which host's program runs.
+fn runs() {
+    if let Some(world) = of_this_thread() {
+        world.runs(current_host());
+    }
 }
 
 /// The process that was polled before, restored when this is dropped: also by a panic.
@@ -210,7 +209,8 @@ struct Before(Option<Process>);
 
 impl Drop for Before {
     fn drop(&mut self) {
-        switch(self.0);
+        PROCESS.set(self.0);
+        runs();
     }
 }
 

@@ -124,7 +124,8 @@ impl Registry {
         })
     }
 
-    /// As [`Registry::process`], for a process that computes: it runs on one of the runtime's
+    /// As [`Registry::process`], for a process that computes (in a simulation it cannot wait by
+    /// blocking calls, which panic there): it runs on one of the runtime's
     /// threads for blocking work, and uses the blocking calls of its ends. It cannot be ended from
     /// outside while it computes: [`ProcessContext::is_stopped`] and ends that are gone show it
     /// that it should end.
