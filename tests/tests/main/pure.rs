@@ -141,9 +141,9 @@ fn ways_around(text: &str) -> Vec<String> {
         let unbiased = line.contains("select! {")
             && lines.get(at + 1).is_none_or(|next| next.trim() != "biased;");
         found.extend(unbiased.then(|| format!("select without biased: {line}")));
-        let is_task = line.contains(".spawn(")
-            && !line.contains("launcher.spawn(")
-            && !line.contains("self.spawn(");
+        // Launchers and methods of that name spawn no tasks.
+        let others = ["launcher.spawn(", "self.spawn(", ".spawn(count)"];
+        let is_task = line.contains(".spawn(") && !others.iter().any(|other| line.contains(other));
         let elsewhere = is_task && !line.contains("here(");
         found.extend(elsewhere.then(|| format!("a task of no host: {line}")));
     }
