@@ -140,12 +140,12 @@ fn sweep(base: &Path) {
     }
 }
 
-/// Whether the process that made a folder `PID-RANDOM` is still there. False where the system does not
-/// say.
+/// Whether the process that made a folder `PID-RANDOM` is still there: one that ended has no program,
+/// even if nobody has waited for it. False where the system does not say.
 #[cfg(unix)]
 fn is_made_by_the_living(path: &Path) -> bool {
     let pid = path.file_name().and_then(|name| name.to_str()?.split_once('-')?.0.parse().ok());
-    pid.is_some_and(|pid: u32| Path::new(&format!("/proc/{pid}")).exists())
+    pid.is_some_and(|pid: u32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok())
 }
 
 /// Whether its last change is longer ago than the time it takes to make it.
