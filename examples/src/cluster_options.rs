@@ -13,7 +13,7 @@ use chunkcomm_cluster::{Cluster, ClusterConfig};
 use clap::Args;
 
 use crate::command_line::{numbers, write_out};
-use crate::lan::{Lan, LanOptions, Refused};
+use crate::lan::{LanOptions, Refused};
 
 const NODES_MAX: u64 = 4096;
 
@@ -64,7 +64,7 @@ impl ClusterOptions {
     /// A variable of the launcher makes no sense.
     pub fn are_of_a_cluster(&self) -> Result<bool, PlaceError> {
         let told = self.hosts.is_some() || self.nodes.is_some() || self.explain_launch;
-        let told = told || self.lan.lan != Lan::Real;
+        let told = told || self.lan.spec().is_some();
         Ok(told || self.config().place()?.launcher() != Launcher::User)
     }
 
@@ -73,18 +73,18 @@ impl ClusterOptions {
     /// # Errors
     /// The options are of a virtual LAN; the text says why there can be none.
     pub fn needs_the_real_lan(&self, why: &str) -> Result<(), String> {
-        let is_real = self.lan.lan == Lan::Real && self.lan.trace.is_none();
+        let is_real = self.lan.spec().is_none() && self.lan.trace.is_none();
         if is_real { Ok(()) } else { Err(format!("{why}: allowed is --lan real, without --trace")) }
     }
 
     /// Refuses options that do not go with the network.
     pub(crate) fn check_lan(&self) -> Result<(), Refused> {
         let refuse = |why: &str| Err(Refused(why.to_owned()));
-        match self.lan.lan {
-            Lan::Real if self.lan.trace.is_some() => {
+        match self.lan.spec() {
+            None if self.lan.trace.is_some() => {
                 refuse("--trace writes virtual times: allowed with --lan virtual:NAME")
             }
-            Lan::Virtual(_) if self.hosts.is_some() || self.explain_launch => {
+            Some(_) if self.hosts.is_some() || self.explain_launch => {
                 refuse("--hosts and --explain-launch are for real hosts: allowed with --lan real")
             }
             _ => Ok(()),

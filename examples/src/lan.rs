@@ -6,7 +6,6 @@
 use std::error::Error;
 use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::Args;
 
@@ -17,8 +16,8 @@ use crate::cluster_options::GROUP;
 pub(crate) struct LanOptions {
     /// Network between the nodes: real is that of the machines; virtual:NAME or virtual:FILE is a
     /// described one, on whose hosts the program runs in virtual time
-    #[arg(long, help_heading = GROUP, default_value_t)]
-    pub(crate) lan: Lan,
+    #[arg(long, help_heading = GROUP, default_value = "real", value_parser = lan)]
+    pub(crate) lan: String,
 
     /// Write the timeline of a virtual LAN to this file, for Perfetto or Chrome, and print how busy
     /// its hosts and wires were
@@ -26,35 +25,20 @@ pub(crate) struct LanOptions {
     pub(crate) trace: Option<PathBuf>,
 }
 
-/// The network between the nodes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) enum Lan {
-    /// That of the machines.
-    #[default]
-    Real,
-    /// One of the simulation: a preset's name, or the path of a file.
-    Virtual(String),
-}
-
-impl FromStr for Lan {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            None if text == "real" => Ok(Lan::Real),
-            Some(("virtual", spec)) if !spec.is_empty() => Ok(Lan::Virtual(spec.to_owned())),
-            _ => Err("allowed are real, virtual:NAME and virtual:FILE".to_owned()),
-        }
+impl LanOptions {
+    /// The preset or the file of a virtual LAN; `None` for the real one.
+    pub(crate) fn spec(&self) -> Option<&str> {
+        self.lan.strip_prefix("virtual:")
     }
 }
 
-impl fmt::Display for Lan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Lan::Real => f.write_str("real"),
-            Lan::Virtual(spec) => write!(f, "virtual:{spec}"),
-        }
+/// Parses the network between the nodes: real, or virtual with a preset's name or a file's path.
+fn lan(text: &str) -> Result<String, String> {
+    let spec = text.strip_prefix("virtual:");
+    if text == "real" || spec.is_some_and(|spec| !spec.is_empty()) {
+        return Ok(text.to_owned());
     }
+    Err("allowed are real, virtual:NAME and virtual:FILE".to_owned())
 }
 
 /// Error of options that do not go together, or of a LAN that there is not.
@@ -140,20 +124,17 @@ mod world {
         let began = Instant::now();
         let ran = run_within(network, LIMIT, async |simulation: Simulation| {
             let results = simulation.launch_local(&hosts, |_| program()).await;
-            let end = simulation.now();
-            let known = |network: &mut chunkcomm_simulation::Network, _| {
-                (network.digest(), network.timeline())
-            };
-            (results, end, simulation.with(known))
+            (results, simulation.report())
         });
-        let (results, end, (digest, timeline)) =
+        let (results, report) =
             ran.ok_or("the programs did not end in ten days of virtual time")?;
-        let (end, real) = (end.as_secs_f64(), began.elapsed().as_secs_f64());
+        let (end, real) = (report.time.as_secs_f64(), began.elapsed().as_secs_f64());
+        let digest = report.digest;
         eprintln!(
             "{name}: {count} hosts of virtual:{spec}, {end:.6} s of virtual time in {real:.3} s, \
              digest {digest:016x}"
         );
-        if let (Some(path), Some(timeline)) = (&options.lan.trace, timeline) {
+        if let (Some(path), Some(timeline)) = (&options.lan.trace, report.timeline) {
             eprint!("\n{}", timeline.to_table());
             let written = fs::write(path, timeline.to_trace_json());
             written.map_err(|error| format!("{}: {error}", path.display()))?;
@@ -172,11 +153,11 @@ mod tests {
 
     #[test]
     fn lans() {
-        for lan in ["real", "virtual:lan-1g", "virtual:a file:1"] {
-            assert_eq!(lan.parse::<Lan>().unwrap().to_string(), lan);
+        for right in ["real", "virtual:lan-1g", "virtual:a file:1"] {
+            assert_eq!(lan(right).unwrap(), right);
         }
         for wrong in ["", "virtual", "virtual:", "real:x", "other:x"] {
-            assert!(wrong.parse::<Lan>().unwrap_err().contains("allowed"), "{wrong}");
+            assert!(lan(wrong).unwrap_err().contains("allowed"), "{wrong}");
         }
     }
 }

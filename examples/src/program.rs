@@ -13,7 +13,7 @@ use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
 use crate::cluster_options::ClusterOptions;
-use crate::lan::{self, Lan, Refused};
+use crate::lan::{self, Refused};
 
 /// Exit status of a wrong command line.
 const STATUS_USAGE: u8 = 2;
@@ -54,10 +54,10 @@ where
 }
 
 fn run_on_lan(name: &str, options: &ClusterOptions, program: Program<'_>) -> ExitCode {
-    let done = match (options.check_lan(), &options.lan.lan) {
+    let done = match (options.check_lan(), options.lan.spec()) {
         (Err(refused), _) => Err(refused.into()),
-        (Ok(()), Lan::Real) => run(Builder::new_current_thread(), program()),
-        (Ok(()), Lan::Virtual(spec)) => lan::run(name, spec, options, program),
+        (Ok(()), None) => run(Builder::new_current_thread(), program()),
+        (Ok(()), Some(spec)) => lan::run(name, spec, options, program),
     };
     done.unwrap_or_else(|error| failed(name, &*error))
 }

@@ -1,8 +1,6 @@
 //! The network between the nodes of a measurement: this machine's, or a virtual one.
 
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::Args;
 
@@ -14,8 +12,8 @@ use crate::failure::Failure;
 pub struct LanArgs {
     /// Network between the nodes: real is this machine's, virtual:NAME or virtual:FILE one in virtual
     /// time, on which each node is a host
-    #[arg(long, default_value = "real")]
-    pub lan: Lan,
+    #[arg(long, default_value = "real", value_parser = lan)]
+    pub lan: String,
     /// Write the timeline of a virtual LAN to this file, for Perfetto or Chrome, and print how busy
     /// its hosts and wires were
     #[arg(long, value_name = "FILE")]
@@ -26,16 +24,21 @@ pub struct LanArgs {
 }
 
 impl LanArgs {
+    /// The preset or the file of a virtual LAN; `None` for the real one.
+    #[must_use]
+    pub fn spec(&self) -> Option<&str> {
+        self.lan.strip_prefix("virtual:")
+    }
+
     /// Refuses options that have no meaning on this network.
     ///
     /// # Errors
     /// If there is one.
     pub fn check(&self, common: &Common) -> Result<(), Failure> {
-        if self.lan != Lan::Real {
+        if self.spec().is_some() {
             return common.check_virtual();
         }
-        let virtual_only = self.trace.is_some() || self.check;
-        if virtual_only && self.lan == Lan::Real {
+        if self.trace.is_some() || self.check {
             return Err(Failure::Refused(
                 "--trace and --check need virtual time: allowed with --lan virtual:NAME".to_owned(),
             ));
@@ -44,39 +47,20 @@ impl LanArgs {
     }
 }
 
-/// The network between the nodes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lan {
-    /// This machine's network.
-    Real,
-    /// A network of the simulation, in virtual time: a preset's name, or the path of a file.
-    Virtual(String),
-}
-
-impl FromStr for Lan {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            None if text == "real" => Ok(Self::Real),
-            Some(("virtual", spec)) if !spec.is_empty() && cfg!(feature = "virtual") => {
-                Ok(Self::Virtual(spec.to_owned()))
-            }
-            Some(("virtual", spec)) if !spec.is_empty() => Err("virtual time needs a build with \
-                the feature: cargo run --release -p chunkcomm-bench --features virtual --bin \
-                chunkperf -- ..."
-                .to_owned()),
-            _ => Err("allowed are real, virtual:NAME and virtual:FILE".to_owned()),
+/// Parses the network between the nodes: real, or virtual with a preset's name or a file's path.
+///
+/// # Errors
+/// A text that says what is allowed.
+fn lan(text: &str) -> Result<String, String> {
+    match text.strip_prefix("virtual:") {
+        None if text == "real" => Ok(text.to_owned()),
+        Some(spec) if !spec.is_empty() && cfg!(feature = "virtual") => Ok(text.to_owned()),
+        Some(spec) if !spec.is_empty() => {
+            Err("virtual time needs a build with the feature: cargo \
+            run --release -p chunkcomm-bench --features virtual --bin chunkperf -- ..."
+                .to_owned())
         }
-    }
-}
-
-impl fmt::Display for Lan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Real => f.write_str("real"),
-            Self::Virtual(spec) => write!(f, "virtual:{spec}"),
-        }
+        _ => Err("allowed are real, virtual:NAME and virtual:FILE".to_owned()),
     }
 }
 
@@ -91,7 +75,7 @@ mod world {
 
     use chunkcomm::with_causes;
     use chunkcomm_cluster::{Cluster, ClusterConfig};
-    use chunkcomm_simulation::{Network, Simulation, Timeline, check, load, run_within};
+    use chunkcomm_simulation::{Network, Report, Simulation, check, load, run_within};
 
     use super::LanArgs;
     use crate::failure::{Doing, Failure};
@@ -114,17 +98,12 @@ mod world {
     pub struct Ran<R> {
         /// Results by rank.
         pub results: Vec<R>,
-        /// Digest of all deliveries: the same in each run.
-        pub digest: u64,
         /// Virtual seconds until all nodes were members.
         pub joined_seconds: f64,
-        /// Virtual seconds of the run.
-        pub virtual_seconds: f64,
         /// Real seconds of the run, of both where it was checked.
         pub real_seconds: f64,
-        /// Steps of the network, of one run.
-        pub steps: u64,
-        timeline: Option<Timeline>,
+        /// The virtual time, the digest and the timeline.
+        pub report: Report,
     }
 
     impl<R> Ran<R> {
@@ -136,26 +115,17 @@ mod world {
             }
             row.set("transport", "virtual")
                 .set("runtime", "virtual")
-                .set("lan", args.lan.to_string())
-                .set("virtual_seconds", self.virtual_seconds)
+                .set("lan", args.lan.as_str())
+                .set("virtual_seconds", self.report.time.as_secs_f64())
                 .set("real_seconds", self.real_seconds)
-                .set("steps", self.steps)
-                .set("steps_per_second", self.steps as f64 * runs / self.real_seconds)
-                .set("digest", format!("{:016x}", self.digest))
+                .set("steps", self.report.steps)
+                .set("steps_per_second", self.report.steps as f64 * runs / self.real_seconds)
+                .set("digest", format!("{:016x}", self.report.digest))
                 .print(json);
-            if let (false, Some(timeline)) = (json, &self.timeline) {
+            if let (false, Some(timeline)) = (json, &self.report.timeline) {
                 print!("\n{}", timeline.to_table());
             }
         }
-    }
-
-    /// Results of the programs of a run.
-    struct Done<R> {
-        results: Vec<Result<(Duration, R), Failure>>,
-        digest: u64,
-        end: Duration,
-        steps: u64,
-        timeline: Option<Timeline>,
     }
 
     /// Runs `program` on each of `count` hosts of a virtual LAN, as a member of a cluster.
@@ -192,37 +162,27 @@ mod world {
             for task in tasks {
                 results.push(task.await.doing("running a virtual program").and_then(|it| it));
             }
-            let end = simulation.now();
-            simulation.with(|network, _| Done {
-                results,
-                digest: network.digest(),
-                end,
-                steps: network.steps(),
-                timeline: network.timeline(),
-            })
+            (results, simulation.report())
         };
         let began = Instant::now();
-        let done = if args.check {
+        let (results, report) = if args.check {
             check(network, programs).doing("comparing two runs")?
         } else {
             let hung = || Failure::broken("running in virtual time", "ten days passed");
             run_within(network(), LIMIT, programs).ok_or_else(hung)?
         };
         let real_seconds = began.elapsed().as_secs_f64();
-        let results = done.results.into_iter().collect::<Result<Vec<_>, Failure>>()?;
+        let results = results.into_iter().collect::<Result<Vec<_>, Failure>>()?;
         let (joined, results): (Vec<Duration>, _) = results.into_iter().unzip();
-        if let (Some(path), Some(timeline)) = (&args.trace, &done.timeline) {
+        if let (Some(path), Some(timeline)) = (&args.trace, &report.timeline) {
             let doing = format!("writing the timeline to {}", path.display());
             fs::write(path, timeline.to_trace_json()).doing(&doing)?;
         }
         Ok(Ran {
             results,
-            digest: done.digest,
             joined_seconds: joined.iter().max().map_or(0.0, Duration::as_secs_f64),
-            virtual_seconds: done.end.as_secs_f64(),
             real_seconds,
-            steps: done.steps,
-            timeline: done.timeline,
+            report,
         })
     }
 
@@ -249,15 +209,13 @@ mod tests {
 
     #[test]
     fn lans() {
-        assert_eq!("real".parse(), Ok(Lan::Real));
+        assert_eq!(lan("real"), Ok("real".to_owned()));
         for wrong in ["", "virtual", "virtual:", "real:x", "other:x"] {
-            assert!(wrong.parse::<Lan>().is_err(), "{wrong}");
+            assert!(lan(wrong).is_err(), "{wrong}");
         }
-        let named = "virtual:lan-1g".parse::<Lan>();
-        if cfg!(feature = "virtual") {
-            assert_eq!(named.unwrap().to_string(), "virtual:lan-1g");
-        } else {
-            assert!(named.unwrap_err().contains("--features virtual"));
+        match lan("virtual:lan-1g") {
+            Ok(text) => assert!(cfg!(feature = "virtual") && text == "virtual:lan-1g"),
+            Err(told) => assert!(told.contains("--features virtual"), "{told}"),
         }
     }
 }

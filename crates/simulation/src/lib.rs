@@ -54,7 +54,7 @@
 //! | take a world by its name or file | [`load`], [`WorldSpec`], [`calibrate`] |
 //! | run programs | [`run`], [`run_within`], [`Simulation`] |
 //! | run many seeds, or one twice | [`each_seed`], [`check`] |
-//! | see what happened | [`Timeline`], [`Network::digest`], [`Delivery`] |
+//! | see what happened | [`Report`], [`Timeline`], [`Delivery`] |
 //! | run sessions alone, under faults | [`seeds`] |
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -74,7 +74,7 @@ pub use network::{
     SegmentId, SegmentKind, SegmentSpec, Span, Station, Timeline, WorldError, WorldSpec,
 };
 
-pub use programs::{RUN_LIMIT, Simulation, run, run_within};
+pub use programs::{RUN_LIMIT, Report, Simulation, run, run_within};
 pub use repeat::{Differs, SEED_VARIABLE, check, each_seed};
 pub use watchdog::{STUCK_DEFAULT, STUCK_VARIABLE};
 pub use worlds::{LoadError, calibrate, load};

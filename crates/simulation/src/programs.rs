@@ -2,16 +2,17 @@
 
 use crate::lan::{Lan, Shared};
 use crate::watchdog::Watchdog;
-use crate::{HostId, Network};
+use crate::{HostId, Network, Timeline};
 use chunkcomm::layer::clock::{self, Alarm, Stretched};
 use chunkcomm::layer::world::{self, Process};
 use chunkcomm::{Address, host};
 use chunkcomm_proto::Time;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
-use std::thread::{self, ThreadId};
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio::task::{JoinError, JoinHandle, LocalSet};
@@ -58,7 +59,8 @@ pub fn run_within<T>(
     let paused = builder.enable_time().start_paused(true).build().expect("no system call fails");
     let _stretched = paused.block_on(async { Stretched::begin() });
     let runtime = paused;
-    let simulation = Simulation { lan: Arc::clone(&lan), thread: thread::current().id() };
+    let _run = Run::begin();
+    let simulation = Simulation { lan: Arc::clone(&lan), run: RUN.get() };
     runtime.block_on(async {
         tokio::spawn(move_on(Arc::downgrade(&lan)));
         let program = clock::guarded(program(simulation));
@@ -85,7 +87,43 @@ async fn move_on(lan: Weak<Lan>) {
 #[derive(Debug, Clone)]
 pub struct Simulation {
     lan: Arc<Lan>,
-    thread: ThreadId,
+    /// Number of the run that it belongs to.
+    run: u64,
+}
+
+thread_local! {
+    /// Number of the run on this thread; 0 without one.
+    static RUN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A run on this thread, until it is dropped.
+struct Run;
+
+impl Run {
+    fn begin() -> Run {
+        static RUNS: AtomicU64 = AtomicU64::new(0);
+        RUN.set(RUNS.fetch_add(1, Ordering::Relaxed) + 1);
+        Run
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        RUN.set(0);
+    }
+}
+
+/// The outcome of a run so far, beside its results.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// Time of the model.
+    pub time: Duration,
+    /// Digest of all deliveries: the same in each run.
+    pub digest: u64,
+    /// Steps of the network ([`Network::steps`]).
+    pub steps: u64,
+    /// The timeline, if [`Network::keep_timeline`] asked for one.
+    pub timeline: Option<Timeline>,
 }
 
 impl Simulation {
@@ -112,6 +150,17 @@ impl Simulation {
     #[must_use]
     pub fn now(&self) -> Duration {
         Duration::from_nanos(clock::now().0)
+    }
+
+    /// Reports on the run so far.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        self.with(|network, now| Report {
+            time: Duration::from_nanos(now.0),
+            digest: network.digest(),
+            steps: network.steps(),
+            timeline: network.timeline(),
+        })
     }
 
     /// Waits in time of the model, in steps of a microsecond.
@@ -285,8 +334,7 @@ impl Simulation {
     }
 
     fn end_program(&self, host: HostId, end: fn(&mut Network, Time, HostId)) {
-        let here = host::is_virtual() && thread::current().id() == self.thread;
-        assert!(here, "a host is stopped within the run of its simulation");
+        assert_eq!(RUN.get(), self.run, "a host is stopped within the run of its simulation");
         self.lan.act(|state, now| {
             end(&mut state.network, now, host);
             state.forget(host, now);

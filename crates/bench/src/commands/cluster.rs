@@ -5,8 +5,6 @@ use clap::Args;
 use super::Verdict;
 use crate::cli::{Common, values};
 use crate::failure::Failure;
-#[cfg(feature = "virtual")]
-use crate::lan::Lan;
 use crate::lan::LanArgs;
 use crate::ours::cluster::{Times, start_and_end};
 use crate::stats::median;
@@ -36,7 +34,7 @@ pub fn run(args: &ClusterArgs) -> Result<Verdict, Failure> {
     args.common.needs_this_host("cluster")?;
     args.lan.check(&args.common)?;
     #[cfg(feature = "virtual")]
-    if let Lan::Virtual(spec) = &args.lan.lan {
+    if let Some(spec) = args.lan.spec() {
         return args.run_virtually(spec);
     }
     args.common.switch_off()?;
@@ -66,8 +64,8 @@ impl ClusterArgs {
         row.set("nodes", self.nodes)
             .set("repeat", 1)
             .set("start_seconds", start)
-            .set("end_seconds", ran.virtual_seconds - start)
-            .set("seconds", ran.virtual_seconds);
+            .set("end_seconds", ran.report.time.as_secs_f64() - start)
+            .set("seconds", ran.report.time.as_secs_f64());
         ran.print(row, &self.lan, self.common.json);
         Ok(Verdict::Fine)
     }

@@ -16,8 +16,6 @@ use crate::failure::{Doing, Failure};
 use crate::harness::near::Bench;
 use crate::harness::protocol::PolicyKind;
 use crate::harness::slices::{Contender, Outcome, Plan, Side, Slice, alternate, name_of};
-#[cfg(feature = "virtual")]
-use crate::lan::Lan;
 use crate::lan::LanArgs;
 use crate::ours::bandwidth::{BandwidthKind, Near};
 use crate::ours::chain::Head;
@@ -91,7 +89,7 @@ enum Against {
 pub fn run(args: &DeltaArgs) -> Result<Verdict, Failure> {
     let nodes = args.nodes()?;
     #[cfg(feature = "virtual")]
-    if let Lan::Virtual(spec) = &args.lan.lan {
+    if let Some(spec) = args.lan.spec() {
         return args.run_virtually(spec, nodes);
     }
     let setting = args.common.setting()?;
@@ -313,7 +311,7 @@ impl DeltaArgs {
             .set("speedup", speedup)
             .set("bytes_per_second", self.bytes as f64 / delta_seconds)
             .set("compute", name_of(self.compute))
-            .set("lan", self.lan.lan.to_string())
+            .set("lan", self.lan.lan.as_str())
             .set("session", name_of(self.common.session));
         row
     }

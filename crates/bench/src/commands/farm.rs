@@ -16,8 +16,6 @@ use crate::harness::machine;
 use crate::harness::near::Bench;
 use crate::harness::protocol::{OnOff, RuntimeKind, Transport};
 use crate::harness::slices::{Outcome, Plan, Side, Slice, alternate, name_of};
-#[cfg(feature = "virtual")]
-use crate::lan::Lan;
 use crate::lan::LanArgs;
 #[cfg(feature = "virtual")]
 use crate::ours::farm::farm_in;
@@ -99,7 +97,7 @@ enum Against {
 pub fn run(args: &FarmArgs) -> Result<Verdict, Failure> {
     args.check()?;
     #[cfg(feature = "virtual")]
-    if let Lan::Virtual(spec) = &args.lan.lan {
+    if let Some(spec) = args.lan.spec() {
         return args.run_virtually(spec);
     }
     let setting = args.common.setting()?;
@@ -278,7 +276,7 @@ impl FarmArgs {
             .set("model", name_of(self.model))
             .set("prefetch", prefetch)
             .set("grain", self.grain)
-            .set("lan", self.lan.lan.to_string());
+            .set("lan", self.lan.lan.as_str());
         row
     }
 }
