@@ -112,3 +112,60 @@ fn two_hundred_nodes() {
     println!("{size} nodes, {arrived} deliveries, {model:?} of the model in {:?}", began.elapsed());
     assert!(arrived > size * rounds as usize);
 }
+
+/// Most bytes that the model needs for a host and its connection, beside those of the programs.
+#[cfg(target_os = "linux")]
+const HOST_BYTES_MAX: usize = 200 * 1024;
+
+/// Bytes of memory that this process has now.
+#[cfg(target_os = "linux")]
+fn resident_bytes() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+/// A thousand hosts, each with a connection to the first over which 100 KiB were sent. Measured in a
+/// process of its own, whose memory no other test uses.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_host_needs_little_memory() {
+    const ALONE: &str = "CHUNKCOMM_TEST_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        let mut alone = std::process::Command::new(std::env::current_exe().unwrap());
+        let alone = alone.args(["--exact", "crowd::a_host_needs_little_memory", "--nocapture"]);
+        assert!(alone.env(ALONE, "1").status().unwrap().success());
+        return;
+    }
+    use chunkcomm_proto::Time;
+    use chunkcomm_simulation::Event;
+    const HOSTS: usize = 1000;
+    let before = resident_bytes();
+    let mut network = Network::new(1);
+    let hosts: Vec<_> = (0..HOSTS).map(|at| network.add_host(&format!("h{at}"))).collect();
+    network.switch(&hosts, LinkSpec::default());
+    network.listen(hosts[0], 80).unwrap();
+    for host in &hosts[1..] {
+        network.dial(Time(0), *host, hosts[0], 80).unwrap();
+    }
+    let mut buffer = vec![0; 1 << 20];
+    let mut read = 0;
+    while let Some((now, event)) = network.next_event() {
+        match event {
+            Event::Connected(end) => {
+                assert_eq!(network.write(now, end, &[7; 100 << 10]).unwrap(), 100 << 10);
+            }
+            Event::Readable(end) => {
+                if let chunkcomm_simulation::Read::Bytes(count) =
+                    network.read(now, end, &mut buffer).unwrap()
+                {
+                    read += count;
+                }
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(read, (HOSTS - 1) * (100 << 10));
+    let each = resident_bytes().saturating_sub(before) / HOSTS;
+    println!("{each} bytes a host");
+    assert!(each <= HOST_BYTES_MAX, "{each} bytes a host");
+}

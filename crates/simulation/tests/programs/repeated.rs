@@ -206,3 +206,84 @@ fn many_free_tasks_do_not_count_as_standing_still() {
         tokio::join!(biased; sends, receives);
     });
 }
+
+/// The message of the panic of `program`.
+fn panic_of(program: impl FnOnce() + std::panic::UnwindSafe) -> String {
+    let panic = std::panic::catch_unwind(program).unwrap_err();
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap()
+}
+
+#[test]
+fn mistakes_of_a_test_are_named() {
+    let on_a_host_that_is_off = || {
+        let (network, [left, _]) = pair(1);
+        run(network, async |simulation| {
+            simulation.crash(left);
+            simulation.spawn_on(left, async {});
+        });
+    };
+    assert_eq!(panic_of(on_a_host_that_is_off), "the host left is off: restart it first");
+    let a_host_twice = || {
+        let (network, [left, _]) = pair(1);
+        run(network, async |simulation| drop(simulation.launch(&[left, left], |_| async {})));
+    };
+    assert!(panic_of(a_host_twice).contains("a host has one rank"));
+    let within_another = || run(pair(1).0, async |_| run(pair(2).0, async |_| ()));
+    assert_eq!(panic_of(within_another), "a simulation is run within another");
+    let an_old_handle = || {
+        let old = run(pair(1).0, async |simulation| simulation);
+        let (network, [left, _]) = pair(2);
+        run(network, async |_| old.kill(left));
+    };
+    assert!(panic_of(an_old_handle).contains("within the run of its simulation"));
+    let nobody_comes = || run(pair(1).0, async |_| std::future::pending::<()>().await);
+    assert!(panic_of(nobody_comes).contains("everybody waits for somebody"));
+    let off_host = || run(pair(1).0, async |_| host::compute(Duration::from_secs(1), || ()).await);
+    assert!(panic_of(off_host).contains("is run on a host"));
+    // The thread is free for the next simulation.
+    run(pair(1).0, async |_| host::sleep(Duration::from_secs(1)).await);
+}
+
+#[test]
+fn waits_of_a_host_are_those_of_the_model() {
+    let (network, [left, _]) = pair(1);
+    let program = async {
+        let started = host::Instant::now();
+        let mut ticks = host::interval(Duration::from_micros(250));
+        for _ in 0..5 {
+            ticks.tick().await;
+        }
+        assert_eq!(started.elapsed(), Duration::from_millis(1));
+        host::sleep_until(started + Duration::from_secs(3600 / 2)).await;
+        let late = host::timeout(Duration::from_secs(1), std::future::pending::<()>()).await;
+        assert_eq!(late.unwrap_err().to_string(), "the time is over");
+        let past = host::timeout_at(started, std::future::pending::<()>()).await;
+        assert!(past.is_err());
+        assert_eq!(started.elapsed(), Duration::from_secs(1801));
+        (host::random().unwrap(), host::cores(), host::process_id())
+    };
+    let run_it = |network| run(network, async |simulation| simulation.on(left, program).await);
+    let (_, cores, pid) = run_it(network);
+    assert_eq!((cores, pid), (1, 1));
+    let randoms = [7, 7, 8].map(|seed| {
+        let (network, [left, _]) = pair(seed);
+        run(network, async |simulation| {
+            simulation.on(left, async { host::random().unwrap() }).await
+        })
+    });
+    assert!(randoms[0] == randoms[1] && randoms[0] != randoms[2], "{randoms:?}");
+}
+
+#[test]
+fn a_node_explains_itself() {
+    let (network, [left, right]) = pair(1);
+    run(network, async |simulation| {
+        let (left, right) =
+            (node(&simulation, left, "left").await, node(&simulation, right, "right").await);
+        let peer = connect(&left, &right).await;
+        let _sender = left.open::<u8>(&peer, "numbers").await.unwrap();
+        let text = left.explain().await.to_string();
+        assert!(text.contains("right: connected") && text.contains("\"numbers\""), "{text}");
+    });
+}

@@ -301,7 +301,8 @@ fn trace_events_are_json_with_a_lane_for_each_core_and_wire() {
         assert!(lanes.contains(&lane), "{lane} in {lanes:?}");
     }
     assert_eq!(lanes.len(), timeline.busy().count());
-    let spans: Vec<_> = events.iter().filter(|event| event["ph"] == "X").collect();
+    let times = events.iter().filter(|event| event["ph"] == "X");
+    let (waits, spans): (Vec<_>, Vec<_>) = times.partition(|event| event["name"] == "waiting");
     assert_eq!(spans.len(), timeline.spans().len());
     for (event, span) in spans.iter().zip(timeline.spans()) {
         let nanos = |key: &str| (event[key].as_f64().unwrap() * 1e3).round() as u64;
@@ -310,4 +311,18 @@ fn trace_events_are_json_with_a_lane_for_each_core_and_wire() {
     for name in ["computing", "sending", "receiving", "wire"] {
         assert!(spans.iter().any(|event| event["name"] == name), "{name}");
     }
+    // Jobs of a lane and its waits follow one another, without a gap.
+    let lane = |event: &serde_json::Value| (event["pid"].as_u64(), event["tid"].as_u64());
+    let first = spans.iter().find(|event| event["name"] == "computing").unwrap();
+    let mut times: Vec<(u64, u64)> = waits
+        .iter()
+        .chain(&spans)
+        .filter(|event| lane(event) == lane(first))
+        .map(|event| {
+            let nanos = |key: &str| (event[key].as_f64().unwrap() * 1e3).round() as u64;
+            (nanos("ts"), nanos("ts") + nanos("dur"))
+        })
+        .collect();
+    times.sort_unstable();
+    assert!(times.len() > 2 && times.windows(2).all(|pair| pair[0].1 == pair[1].0), "{times:?}");
 }

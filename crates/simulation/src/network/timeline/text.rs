@@ -2,6 +2,7 @@
 
 use super::{Activity, Busy, Lane, Station, Timeline};
 use crate::network::{EndId, HostId};
+use chunkcomm_proto::Time;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::time::Duration;
@@ -13,7 +14,8 @@ const WIRES: u32 = 0;
 impl Timeline {
     /// Returns the timeline as JSON in the Trace Event Format of Chrome, which Perfetto
     /// (<https://ui.perfetto.dev>) and `chrome://tracing` show. Each host is a process with a lane
-    /// for each core and for its I/O thread; the wires are another. Times are microseconds since the
+    /// for each core and for its I/O thread; the wires are another. Between two jobs a core is
+    /// shown as waiting. Times are microseconds since the
     /// beginning of the model.
     #[must_use]
     pub fn to_trace_json(&self) -> String {
@@ -33,8 +35,19 @@ impl Timeline {
         for (lane, (process, thread)) in &threads {
             events.name("thread_name", *process, *thread, &self.short_name(*lane))?;
         }
+        // A core that has computed waits until it computes again.
+        let mut computed: BTreeMap<Lane, Time> = BTreeMap::new();
         for span in &self.spans {
             let (process, thread) = threads[&span.lane];
+            if let Lane::Core { .. } = span.lane {
+                let since = computed.insert(span.lane, span.end).unwrap_or(self.begin);
+                if since < span.begin {
+                    let (begin, lasts) = (Micros(since.0), Micros(span.begin.0 - since.0));
+                    let start = events.begin()?;
+                    write!(start, "\"ph\":\"X\",\"pid\":{process},\"tid\":{thread},")?;
+                    write!(start, "\"ts\":{begin},\"dur\":{lasts},\"name\":\"waiting\"}}")?;
+                }
+            }
             let (begin, lasts) = (Micros(span.begin.0), Micros(span.end.0 - span.begin.0));
             let start = events.begin()?;
             write!(start, "\"ph\":\"X\",\"pid\":{process},\"tid\":{thread},")?;
