@@ -1,28 +1,28 @@
-//! A farm in which things go wrong: one task returns an error, one panics, and one worker is
-//! killed in the middle. The program reports each mishap, and gives every task an outcome.
+//! A farm in which things go wrong: one task returns an error, one panics, one ends its process,
+//! and one worker is killed in the middle. Every task has an outcome all the same.
 //!
 //! ```text
 //! cargo run --release --example mishaps
 //! ```
 //!
-//! The exit status is 1, since two tasks have no result.
+//! The exit status is 1, since three tasks have no result.
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use chunkcomm::with_causes;
 use chunkcomm_cluster::{Function, Registry};
-use chunkcomm_farm::{Farm, RunError, WorkerName, serve_if_started};
+use chunkcomm_farm::{Farm, Outcome, TaskError, WorkerName, serve_if_started};
 
 const TASKS: u64 = 20_000;
 const REFUSED: u64 = 3_000;
 const UNLUCKY: u64 = 7_000;
+const DEADLY: u64 = 11_000;
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The outcome of each task, by its number.
-type Outcomes = BTreeMap<u64, Result<u64, String>>;
+/// What became of the tasks: the farm's error, or what the function returned.
+type Outcomes = Outcome<Result<Result<u64, String>, TaskError>>;
 
 /// The number of steps by the rule of Collatz from a number to 1.
 fn steps(start: u64) -> Result<u64, String> {
@@ -30,6 +30,9 @@ fn steps(start: u64) -> Result<u64, String> {
         return Err(format!("refused, in process {}", std::process::id()));
     }
     assert!(start != UNLUCKY, "{start} is unlucky");
+    if start == DEADLY {
+        std::process::exit(9);
+    }
     Ok(collatz(start))
 }
 
@@ -62,40 +65,19 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the tasks without an outcome until none is left: a panic ends a run, a death also the
-/// farm.
 #[tokio::main(flavor = "current_thread")]
 async fn farm_out(
     registry: &Registry,
     function: &Function<u64, Result<u64, String>>,
 ) -> Result<Outcomes, Box<dyn Error>> {
-    let start = || Farm::builder(registry.clone()).workers(3).start();
-    let mut farm = start().await?;
+    let mut farm = Farm::builder(registry.clone()).workers(3).start().await?;
     let victim = farm.workers()[1].clone();
-    let mut outcomes = Outcomes::new();
-    loop {
-        let tasks: Vec<u64> = (0..TASKS).filter(|task| !outcomes.contains_key(task)).collect();
-        let run = farm.run_as_completed(function, tasks.iter().copied(), |index, outcome| {
-            outcomes.insert(tasks[index as usize], outcome);
-            if outcomes.len() as u64 == TASKS / 2 {
-                kill(&victim);
-            }
-        });
-        match run.await {
-            Ok(_) => break,
-            Err(RunError::Task { index, worker, text, .. }) => {
-                outcomes.insert(tasks[index as usize], Err(format!("{text}, at {worker}")));
-            }
-            Err(error @ RunError::Lost { .. }) => {
-                println!("{error}");
-                if let Err(error) = farm.finish(DEADLINE).await {
-                    println!("{error}");
-                }
-                farm = start().await?;
-            }
-            Err(error) => return Err(error.into()),
+    let tasks = (0..TASKS).inspect(|task| {
+        if *task == TASKS / 2 {
+            kill(&victim);
         }
-    }
+    });
+    let outcomes = farm.run_to_end(function, tasks).await?;
     farm.finish(DEADLINE).await?;
     Ok(outcomes)
 }
@@ -107,13 +89,26 @@ fn kill(victim: &WorkerName) {
     println!("killed {victim}: {}", killed.is_ok_and(|status| status.success()));
 }
 
-/// Prints the failures and checks the other outcomes; returns the number of failures.
+/// Prints the mishaps and checks the other outcomes; returns the number of tasks that failed.
 fn report(outcomes: &Outcomes) -> usize {
-    for (task, outcome) in outcomes {
-        match outcome {
-            Ok(steps) => assert_eq!(*steps, collatz(*task)),
-            Err(text) => println!("task {task}: {text}"),
+    let mut failed = 0;
+    for (task, outcome) in (0..).zip(&outcomes.results) {
+        let why = match outcome {
+            Ok(Ok(steps)) => {
+                assert_eq!(*steps, collatz(task));
+                continue;
+            }
+            Ok(Err(refused)) => refused.clone(),
+            Err(error) => with_causes(error),
+        };
+        println!("task {task}: {why}");
+        failed += 1;
+    }
+    for worker in &outcomes.stats.workers {
+        if let Some(loss) = &worker.lost {
+            println!("{} was lost: {loss}", worker.worker);
         }
     }
-    outcomes.values().filter(|outcome| outcome.is_err()).count()
+    println!("{} tasks were given out again", outcomes.stats.mishaps.reissued);
+    failed
 }

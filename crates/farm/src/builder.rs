@@ -11,20 +11,20 @@ use chunkcomm_cluster::{Cluster, Registry};
 
 use crate::crew::Crew;
 use crate::error::StartError;
-use crate::farm::Farm;
-use crate::handshake::shake_hands;
+use crate::farm::{Farm, Ways};
+use crate::proto::pace::Setting;
 use crate::serving::FARMER;
-use crate::settings::{Model, NodeSettings, Prefetch, Runtime, WorkersAs};
+use crate::settings::{Grain, Model, NodeSettings, Prefetch, Runtime, WORKER_COUNT_MAX, WorkersAs};
 use crate::worker::Farmer;
-
-/// Most workers that one farmer starts.
-pub const WORKER_COUNT_MAX: usize = 1024;
 
 /// The allowed numbers of workers, as an error's text names them.
 const WORKERS: &str = "1 to 1024";
 
 /// Default time in which the workers must report; one that does not is a mistake of the program.
 const START_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Default number of workers that die of a task before it is set aside.
+const DEATHS_MAX: u32 = 3;
 
 type Adjust = Box<dyn FnOnce(Launcher) -> Launcher + Send>;
 
@@ -45,7 +45,8 @@ pub struct FarmBuilder {
     workers_as: WorkersAs,
     model: Model,
     prefetch: Prefetch,
-    grain: u32,
+    grain: Grain,
+    deaths_max: u32,
     node: NodeSettings,
     explains: bool,
     listen: Option<Address>,
@@ -73,7 +74,8 @@ impl FarmBuilder {
             workers_as: WorkersAs::default(),
             model: Model::default(),
             prefetch: Prefetch::default(),
-            grain: 1,
+            grain: Grain::default(),
+            deaths_max: DEATHS_MAX,
             node: NodeSettings::default(),
             explains: false,
             listen: None,
@@ -101,18 +103,25 @@ impl FarmBuilder {
         self
     }
 
-    /// Sets the number of assignments that a worker holds; by default 2, double
-    /// buffering. A larger number hides a longer way to the worker, and leaves more
-    /// work with a slow worker at the end of a run.
+    /// Sets the number of assignments that a worker holds; measured by default. A larger number
+    /// hides a longer way to the worker. At the end of a run, workers that have nothing to do get
+    /// what others have not begun.
     pub fn prefetch(mut self, prefetch: Prefetch) -> FarmBuilder {
         self.prefetch = prefetch;
         self
     }
 
-    /// Sets the number of tasks in an assignment; 1 by default, at least 1. A larger
+    /// Sets the number of tasks in an assignment; measured by default. A larger
     /// number costs less a task and balances less well.
-    pub fn grain(mut self, tasks: u32) -> FarmBuilder {
-        self.grain = tasks;
+    pub fn grain(mut self, tasks: impl Into<Grain>) -> FarmBuilder {
+        self.grain = tasks.into();
+        self
+    }
+
+    /// Sets the number of workers that may die while they run the same task; 3 by default, at least
+    /// 1. The task is then set aside as [`TaskError::SetAside`](crate::TaskError::SetAside).
+    pub fn deaths_max(mut self, workers: u32) -> FarmBuilder {
+        self.deaths_max = workers;
         self
     }
 
@@ -192,10 +201,9 @@ impl FarmBuilder {
         if self.explains {
             node.explain_on_sigusr1().map_err(StartError::Signal)?;
         }
-        let (prefetch, grain, deadline) = (self.prefetch, self.grain, self.start_deadline);
-        let (mut crew, registry) = self.hire(&sizes, &node, &own_address)?;
-        let links = shake_hands(&node, &mut crew, &registry, deadline).await?;
-        Ok(Farm::new(node, registry, crew, links, prefetch, grain))
+        let (ways, deadline) = (self.ways(), self.start_deadline);
+        let (crew, registry) = self.hire(&sizes, &node, &own_address)?;
+        Farm::open(node, registry, crew, ways, deadline).await
     }
 
     /// Starts a farm on rank 0 of a cluster; the cluster's other present nodes are its
@@ -221,7 +229,7 @@ impl FarmBuilder {
         let own = usize::from(self.model == Model::A);
         let count = cluster.members().len().saturating_sub(1) + own;
         allowed("workers", count as u64, WORKERS, (1..=WORKER_COUNT_MAX).contains(&count))?;
-        let node = cluster.node().clone();
+        let (node, ways) = (cluster.node().clone(), self.ways());
         #[cfg(unix)]
         if self.explains {
             node.explain_on_sigusr1().map_err(StartError::Signal)?;
@@ -232,8 +240,7 @@ impl FarmBuilder {
             crew.hire_thread(Farmer::Here(node.clone()), self.node, &registry)?;
         }
         crew.hire_members(cluster);
-        let links = shake_hands(&node, &mut crew, &registry, self.start_deadline).await?;
-        Ok(Farm::new(node, registry, crew, links, self.prefetch, self.grain))
+        Farm::open(node, registry, crew, ways, self.start_deadline).await
     }
 
     /// Returns the kind of the workers. A simulation has no processes: all are tasks of a host.
@@ -281,8 +288,27 @@ impl FarmBuilder {
             Prefetch::Fixed(depth) => depth,
             Prefetch::Auto => 1,
         };
+        let grain = match self.grain {
+            Grain::Fixed(grain) => grain,
+            Grain::Auto => 1,
+        };
         allowed("prefetch", depth.into(), "1 or more", depth > 0)?;
-        allowed("grain", self.grain.into(), "1 or more", self.grain > 0)
+        allowed("grain", grain.into(), "1 or more", grain > 0)?;
+        allowed("deaths_max", self.deaths_max.into(), "1 or more", self.deaths_max > 0)
+    }
+
+    fn ways(&self) -> Ways {
+        Ways {
+            prefetch: match self.prefetch {
+                Prefetch::Fixed(depth) => Setting::Fixed(depth),
+                Prefetch::Auto => Setting::Auto,
+            },
+            grain: match self.grain {
+                Grain::Fixed(grain) => Setting::Fixed(grain),
+                Grain::Auto => Setting::Auto,
+            },
+            deaths_max: self.deaths_max,
+        }
     }
 
     fn sizes(&self) -> Result<Sizes, StartError> {

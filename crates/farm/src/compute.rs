@@ -1,183 +1,410 @@
-//! Runs tasks: the one function that does so, and the thread beside a worker's I/O
-//! loop.
+//! The tasks that a worker holds, and the threads that run them.
+//!
+//! ```text
+//!   assignments ──▶ queue ──▶ slice ──▶ I/O loop, for tiny tasks ──┐
+//!                     │         └─────▶ compute threads ───────────┤
+//!                     ▼                                            ▼
+//!                 given back                                    answers
+//! ```
+//!
+//! A runner takes the next few tasks of the oldest assignment, a *slice*, runs them and adds their
+//! results to its answer. The answer leaves when the assignment is done, after [`HOLD`], or when
+//! the runner has nothing to do: a farmer that is woken for each result would do little else.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-use chunkcomm::host::{self, Instant, Work};
+use bytes::Bytes;
+use chunkcomm::host::{self, Instant};
 use chunkcomm::with_causes;
 use chunkcomm_cluster::registry::Entry;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::machine::start_thread;
+use crate::proto::placement::{Place, Placement};
 use crate::proto::wire::{self, Assignment};
 
-/// Runs the tasks of an assignment one after the other and writes the answer.
-/// Returns the time at the end. The caller passes the time at the beginning,
-/// `started`, which it often has: for the smallest tasks reading the clock costs
-/// as much as the task.
-pub(crate) fn run_tasks(
-    entry: &Entry,
-    assignment: Assignment<'_>,
-    started: Instant,
-    answer: &mut Vec<u8>,
-) -> Instant {
-    wire::begin_answer(answer, &assignment);
-    let (run, mut index, mut inputs) = (assignment.run, assignment.first, assignment.inputs);
-    let failure = loop {
-        match inputs.next() {
-            Ok(Some(input)) => match wire::put_item(answer, |out| entry.call(input, out)) {
-                Ok(()) => index += 1,
-                Err(error) => break with_causes(&error),
-            },
-            Ok(None) => {
-                let ended = Instant::now();
-                wire::finish_answer(answer, nanos(ended - started));
-                return ended;
-            }
-            Err(wire::Malformed) => break "the assignment's bytes are not whole".to_owned(),
-        }
-    };
-    wire::write_failure(answer, run, index, &failure);
-    Instant::now()
+/// Longest time that a result waits for others to be sent with it, but for the task at work.
+const HOLD: Duration = Duration::from_millis(2);
+
+/// Bytes of results from which an answer leaves.
+const ANSWER_BYTES: usize = 256 << 10;
+
+/// Time of a slice on a compute thread, in nanoseconds: what is in a slice cannot be given back.
+const SLICE_NS: f64 = 250e3;
+
+/// Tasks of one assignment that are not begun.
+struct Piece {
+    run: u32,
+    function: u32,
+    first: u64,
+    count: u32,
+    /// Their inputs, each after its length.
+    items: Bytes,
 }
 
-/// In a simulation, occupies a core for the work of the tasks of an answer. Returns the end of the
-/// tasks, and writes their time into the answer.
-pub(crate) async fn settle(
-    work: Work,
-    started: Instant,
-    ended: Instant,
-    answer: &mut [u8],
-) -> Instant {
-    if !host::is_virtual() {
-        return ended;
+/// Tasks that are run one after the other.
+struct Slice {
+    tasks: Piece,
+    /// Whether the assignment has no more.
+    is_last: bool,
+}
+
+/// State that the runners of a worker share.
+struct Queue {
+    pieces: VecDeque<Piece>,
+    /// Where the tasks of each function run.
+    placements: Vec<Placement>,
+    threads: u32,
+    /// Number of the newest run: pieces of earlier ones are dropped.
+    run: u32,
+    closed: bool,
+}
+
+impl Queue {
+    /// Takes tasks of about this time in nanoseconds, if the next ones run at this place.
+    fn take(&mut self, place: Place, target_ns: f64) -> Option<Slice> {
+        let piece = self.pieces.front_mut()?;
+        let placement = &self.placements[piece.function as usize];
+        // Several threads are not helped by the loop.
+        let where_due = if self.threads == 1 { placement.place() } else { Place::Thread };
+        if where_due != place {
+            return None;
+        }
+        let fair = piece.count.div_ceil(self.threads);
+        let count = placement.tasks_in(target_ns).min(fair);
+        if count >= piece.count {
+            return self.pieces.pop_front().map(|tasks| Slice { tasks, is_last: true });
+        }
+        // What is wrong in the bytes after the end shows when they are run.
+        let bytes = wire::items_bytes(&piece.items, count).unwrap_or(piece.items.len());
+        let items = piece.items.split_to(bytes);
+        let tasks = Piece { count, items, ..*piece };
+        piece.first += u64::from(count);
+        piece.count -= count;
+        Some(Slice { tasks, is_last: false })
     }
+
+    fn give_back(&mut self, count: u64) -> Vec<(u64, u32)> {
+        let (mut left, mut given) = (count, Vec::new());
+        while let Some(piece) = self.pieces.back_mut().filter(|_| left > 0) {
+            let taken = u32::try_from(left).unwrap_or(u32::MAX).min(piece.count);
+            piece.count -= taken;
+            left -= u64::from(taken);
+            given.push((piece.first + u64::from(piece.count), taken));
+            if piece.count == 0 {
+                self.pieces.pop_back();
+            } else {
+                let bytes = wire::items_bytes(&piece.items, piece.count);
+                piece.items.truncate(bytes.unwrap_or(piece.items.len()));
+            }
+        }
+        given
+    }
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Wakes the compute threads; in a simulation, their tasks.
+    work: Condvar,
+    virtual_work: Notify,
+    entries: Vec<Entry>,
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().expect("nothing panics with the queue locked")
+    }
+
+    fn wake(&self) {
+        if host::is_virtual() {
+            self.virtual_work.notify_waiters();
+        } else {
+            self.work.notify_all();
+        }
+    }
+}
+
+/// The results of a runner that are not sent yet.
+#[derive(Default)]
+struct Report {
+    /// The answer so far; empty if there is none.
+    bytes: Vec<u8>,
+    run: u32,
+    first: u64,
+    count: u32,
+    busy: Duration,
+    begun: Option<Instant>,
+}
+
+impl Report {
+    /// Runs the tasks of a slice, and adds their results. Returns an answer that must leave before.
+    fn run(&mut self, entry: &Entry, slice: &Slice, started: Instant) -> Option<Vec<u8>> {
+        let tasks = &slice.tasks;
+        let follows = self.run == tasks.run && self.first + u64::from(self.count) == tasks.first;
+        let before = if follows { None } else { self.take() };
+        if self.begun.is_none() {
+            wire::begin_answer(&mut self.bytes, tasks.run, tasks.first);
+            (self.run, self.first, self.begun) = (tasks.run, tasks.first, Some(started));
+        }
+        let (run, function, first, count) = (tasks.run, tasks.function, tasks.first, tasks.count);
+        let items = &tasks.items[..];
+        let mut inputs = Assignment { run, function, first, count, items }.inputs();
+        for _ in 0..tasks.count {
+            let ran = match inputs.next() {
+                Ok(Some(input)) => wire::put_item(&mut self.bytes, |out| entry.call(input, out))
+                    .map_err(|error| with_causes(&error)),
+                _ => Err("the assignment's bytes are not whole".to_owned()),
+            };
+            if let Err(text) = ran {
+                wire::put_failure(&mut self.bytes, &text);
+            }
+        }
+        self.count += tasks.count;
+        before
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.bytes.len() >= ANSWER_BYTES || self.begun.is_some_and(|begun| now - begun >= HOLD)
+    }
+
+    /// Ends the answer and returns it, if there is one.
+    fn take(&mut self) -> Option<Vec<u8>> {
+        self.begun.take()?;
+        wire::finish_answer(&mut self.bytes, self.count, nanos(self.busy));
+        (self.count, self.busy) = (0, Duration::ZERO);
+        Some(std::mem::take(&mut self.bytes))
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The tasks of a worker, seen from its I/O loop. When this is dropped, the threads end after their
+/// current task; nobody waits for that.
+pub(crate) struct Bench {
+    shared: Arc<Shared>,
+    answered: UnboundedReceiver<Vec<u8>>,
+    /// Results of the tasks that the loop ran itself.
+    report: Report,
+    threads: u32,
+}
+
+impl Bench {
+    /// Starts this number of threads; an assignment names its function by the index in `entries`.
+    pub(crate) fn start(entries: Vec<Entry>, threads: u32) -> std::io::Result<Bench> {
+        let queue = Queue {
+            pieces: VecDeque::new(),
+            placements: vec![Placement::new(); entries.len()],
+            threads: threads.max(1),
+            run: 0,
+            closed: false,
+        };
+        let (work, virtual_work) = (Condvar::new(), Notify::new());
+        let shared = Arc::new(Shared { queue: Mutex::new(queue), work, virtual_work, entries });
+        let (answers, answered) = unbounded_channel();
+        let threads = threads.max(1);
+        for _ in 0..threads {
+            let (shared, answers) = (Arc::clone(&shared), answers.clone());
+            if host::is_virtual() {
+                host::spawn(compute_virtually(shared, answers));
+            } else {
+                start_thread("farm-compute".to_owned(), move || compute(&shared, &answers))?;
+            }
+        }
+        Ok(Bench { shared, answered, report: Report::default(), threads })
+    }
+
+    pub(crate) fn threads(&self) -> u32 {
+        self.threads
+    }
+
+    /// Takes an assignment; `false` if it names no function.
+    pub(crate) fn put(&mut self, assignment: &Assignment<'_>) -> bool {
+        let Assignment { run, function, first, count, items } = *assignment;
+        let mut queue = self.shared.queue();
+        if function as usize >= self.shared.entries.len() {
+            return false;
+        }
+        queue.enter(run);
+        if count > 0 {
+            let items = Bytes::copy_from_slice(items);
+            queue.pieces.push_back(Piece { run, function, first, count, items });
+        }
+        let placed =
+            queue.threads == 1 && queue.placements[function as usize].place() == Place::Loop;
+        drop(queue);
+        if !placed {
+            self.shared.wake();
+        }
+        true
+    }
+
+    /// Removes up to `count` tasks of this run that are not begun, and returns their ranges.
+    pub(crate) fn give_back(&mut self, run: u32, count: u64) -> Vec<(u64, u32)> {
+        let mut queue = self.shared.queue();
+        if count > 0 {
+            queue.enter(run);
+        }
+        queue.give_back(count)
+    }
+
+    /// Runs the next tasks here, for about this time, if they are tiny; returns whether it did, and
+    /// answers that must leave.
+    pub(crate) async fn run_here(&mut self, target: Duration) -> (bool, [Option<Vec<u8>>; 2]) {
+        let taken = self.shared.queue().take(Place::Loop, target.as_nanos() as f64);
+        let Some(slice) = taken else {
+            return (false, [self.report.take(), None]);
+        };
+        let (before, ended) = run_slice(&self.shared, &mut self.report, &slice).await;
+        let due = slice.is_last || self.report.is_due(ended);
+        (true, [before, if due { self.report.take() } else { None }])
+    }
+
+    /// Waits for the next answer of a compute thread.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub(crate) async fn answered(&mut self) -> Vec<u8> {
+        self.answered.recv().await.expect("the compute threads are there")
+    }
+
+    pub(crate) fn try_answered(&mut self) -> Option<Vec<u8>> {
+        self.answered.try_recv().ok()
+    }
+}
+
+impl Queue {
+    /// Begins a run: what an earlier one left is dropped.
+    fn enter(&mut self, run: u32) {
+        if self.run != run {
+            self.run = run;
+            self.pieces.clear();
+        }
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let mut queue = self.shared.queue();
+        queue.closed = true;
+        queue.pieces.clear();
+        drop(queue);
+        self.shared.wake();
+    }
+}
+
+/// Runs a slice, notes its time, and returns an answer that must leave before, and the end.
+async fn run_slice(
+    shared: &Shared,
+    report: &mut Report,
+    slice: &Slice,
+) -> (Option<Vec<u8>>, Instant) {
+    let (before, work, started) = begin_slice(shared, report, slice);
     work.done().await;
+    (before, end_slice(shared, report, slice, started))
+}
+
+fn begin_slice(
+    shared: &Shared,
+    report: &mut Report,
+    slice: &Slice,
+) -> (Option<Vec<u8>>, host::Work, Instant) {
+    let started = Instant::now();
+    let entry = &shared.entries[slice.tasks.function as usize];
+    let (before, work) = host::working(|| report.run(entry, slice, started));
+    (before, work, started)
+}
+
+fn end_slice(shared: &Shared, report: &mut Report, slice: &Slice, started: Instant) -> Instant {
     let ended = Instant::now();
-    if wire::is_done(answer) {
-        wire::finish_answer(answer, nanos(ended - started));
+    let busy = ended - started;
+    report.busy += busy;
+    let mut queue = shared.queue();
+    let placement = &mut queue.placements[slice.tasks.function as usize];
+    let place = placement.place();
+    placement.handle_done(slice.tasks.count, nanos(busy));
+    let moved = placement.place() == Place::Thread && place == Place::Loop;
+    drop(queue);
+    if moved {
+        shared.wake();
     }
     ended
 }
 
-pub(crate) fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+/// What a compute thread does next.
+enum Next {
+    Run(Slice),
+    Wait,
+    End,
 }
 
-/// An assignment that the thread has answered.
-pub(crate) struct Computed {
-    pub(crate) answer: Vec<u8>,
-    pub(crate) function: u32,
-    pub(crate) count: u32,
-    pub(crate) busy: Duration,
+fn next(queue: &mut Queue) -> Next {
+    match queue.take(Place::Thread, SLICE_NS) {
+        _ if queue.closed => Next::End,
+        Some(slice) => Next::Run(slice),
+        None => Next::Wait,
+    }
 }
 
-/// A number that no run has: with it the thread skips all assignments it still holds.
-const NO_RUN: u64 = u64::MAX;
-
-/// A thread that computes; in a simulation, a task that occupies a core. When this is dropped, the
-/// thread ends after its current task; nobody waits for that.
-pub(crate) struct ComputeThread {
-    orders: Orders,
-    done: UnboundedReceiver<Computed>,
-    current_run: Arc<AtomicU64>,
+/// Sends the answers; `false` if the worker has ended.
+fn send(answers: &UnboundedSender<Vec<u8>>, of: [Option<Vec<u8>>; 2]) -> bool {
+    of.into_iter().flatten().all(|answer| answers.send(answer).is_ok())
 }
 
-enum Orders {
-    Thread(mpsc::Sender<Vec<u8>>),
-    Virtual(UnboundedSender<Vec<u8>>),
-}
-
-impl ComputeThread {
-    /// Starts the thread; an assignment names its function by the index in `entries`.
-    pub(crate) fn start(entries: Vec<Entry>) -> std::io::Result<ComputeThread> {
-        let (finished, done) = unbounded_channel();
-        let current_run = Arc::new(AtomicU64::new(NO_RUN));
-        let bench = Bench { entries, finished, current_run: Arc::clone(&current_run) };
-        let orders = if host::is_virtual() {
-            let (orders, ordered) = unbounded_channel();
-            host::spawn(compute_virtually(bench, ordered));
-            Orders::Virtual(orders)
-        } else {
-            let (orders, ordered) = mpsc::channel();
-            start_thread("farm-compute".to_owned(), move || compute(&bench, &ordered))?;
-            Orders::Thread(orders)
+fn compute(shared: &Shared, answers: &UnboundedSender<Vec<u8>>) {
+    let mut report = Report::default();
+    loop {
+        let mut queue = shared.queue();
+        let slice = loop {
+            match next(&mut queue) {
+                Next::Run(slice) => break slice,
+                Next::End => return,
+                Next::Wait if report.begun.is_some() => {
+                    drop(queue);
+                    if !send(answers, [report.take(), None]) {
+                        return;
+                    }
+                    queue = shared.queue();
+                }
+                Next::Wait => {
+                    queue = shared.work.wait(queue).expect("nothing panics with the queue locked");
+                }
+            }
         };
-        Ok(ComputeThread { orders, done, current_run })
-    }
-
-    /// Hands an assignment over. From now on the thread skips assignments of earlier
-    /// runs that it has not begun, without an answer.
-    pub(crate) fn hand_over(&mut self, run: u32, assignment: Vec<u8>) {
-        self.current_run.store(run.into(), Ordering::Relaxed);
-        let sent = match &self.orders {
-            Orders::Thread(orders) => orders.send(assignment).is_ok(),
-            Orders::Virtual(orders) => orders.send(assignment).is_ok(),
-        };
-        // The thread ends only when this end is dropped: it catches panics of the
-        // functions and has none itself.
-        assert!(sent, "the compute thread is there");
-    }
-
-    /// Waits for the next answered assignment.
-    ///
-    /// # Cancel safety
-    /// Nothing is lost when the future is dropped.
-    pub(crate) async fn computed(&mut self) -> Computed {
-        self.done.recv().await.expect("the compute thread is there")
-    }
-
-    pub(crate) fn try_computed(&mut self) -> Option<Computed> {
-        self.done.try_recv().ok()
-    }
-}
-
-impl Drop for ComputeThread {
-    fn drop(&mut self) {
-        self.current_run.store(NO_RUN, Ordering::Relaxed);
-    }
-}
-
-/// The functions of a compute thread and the way of its answers.
-struct Bench {
-    entries: Vec<Entry>,
-    finished: UnboundedSender<Computed>,
-    current_run: Arc<AtomicU64>,
-}
-
-impl Bench {
-    /// Runs an assignment; returns its answer, its work, and the time of its beginning. `None` for
-    /// one of an earlier run.
-    fn run(&self, bytes: &[u8]) -> Option<(Computed, Work, Instant)> {
-        // The I/O loop has read the assignment before it handed it over.
-        let assignment = wire::read_assignment(bytes).expect("an assignment was read once");
-        if self.current_run.load(Ordering::Relaxed) != u64::from(assignment.run) {
-            return None;
-        }
-        let (function, count) = (assignment.function, assignment.count);
-        let (mut answer, started) = (Vec::with_capacity(bytes.len()), Instant::now());
-        let entry = &self.entries[function as usize];
-        let (ended, work) = host::working(|| run_tasks(entry, assignment, started, &mut answer));
-        Some((Computed { answer, function, count, busy: ended - started }, work, started))
-    }
-}
-
-fn compute(bench: &Bench, orders: &mpsc::Receiver<Vec<u8>>) {
-    while let Ok(bytes) = orders.recv() {
-        let Some((computed, ..)) = bench.run(&bytes) else { continue };
-        if bench.finished.send(computed).is_err() {
+        drop(queue);
+        let (before, _, started) = begin_slice(shared, &mut report, &slice);
+        let ended = end_slice(shared, &mut report, &slice, started);
+        let due = slice.is_last || report.is_due(ended);
+        if !send(answers, [before, if due { report.take() } else { None }]) {
             return;
         }
     }
 }
 
-async fn compute_virtually(bench: Bench, mut orders: UnboundedReceiver<Vec<u8>>) {
-    while let Some(bytes) = orders.recv().await {
-        let Some((mut computed, work, started)) = bench.run(&bytes) else { continue };
-        computed.busy = settle(work, started, started, &mut computed.answer).await - started;
-        if bench.finished.send(computed).is_err() {
+async fn compute_virtually(shared: Arc<Shared>, answers: UnboundedSender<Vec<u8>>) {
+    let mut report = Report::default();
+    loop {
+        // Created before the queue is looked at, so that no wake-up falls between the two.
+        let woken = shared.virtual_work.notified();
+        let found = next(&mut shared.queue());
+        let slice = match found {
+            Next::Run(slice) => slice,
+            Next::End => return,
+            Next::Wait => {
+                if !send(&answers, [report.take(), None]) {
+                    return;
+                }
+                woken.await;
+                continue;
+            }
+        };
+        let (before, ended) = run_slice(&shared, &mut report, &slice).await;
+        let due = slice.is_last || report.is_due(ended);
+        if !send(&answers, [before, if due { report.take() } else { None }]) {
             return;
         }
     }
@@ -186,7 +413,7 @@ async fn compute_virtually(bench: Bench, mut orders: UnboundedReceiver<Vec<u8>>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proto::wire::Answer;
+    use crate::proto::wire::{Answer, Item, Order};
     use chunkcomm_cluster::Registry;
 
     fn entries() -> Vec<Entry> {
@@ -198,56 +425,105 @@ mod tests {
         registry.entries().cloned().collect()
     }
 
-    fn assignment(run: u32, first: u64, numbers: &[u32]) -> Vec<u8> {
+    fn put(bench: &mut Bench, run: u32, first: u64, numbers: &[u32]) {
         let mut bytes = Vec::new();
         wire::begin_assignment(&mut bytes, run, 0, first);
         numbers.iter().for_each(|number| wire::put_value(&mut bytes, number).unwrap());
         wire::finish_assignment(&mut bytes, numbers.len() as u32);
-        bytes
+        let Ok(Order::Assign(assignment)) = wire::read_order(&bytes) else { panic!() };
+        assert!(bench.put(&assignment));
+    }
+
+    type Results = Vec<Result<f64, String>>;
+
+    fn read(answer: &[u8]) -> (u32, u64, Results) {
+        let Ok(Answer::Done { run, first, mut results, .. }) = wire::read_answer(answer) else {
+            panic!("{answer:?}")
+        };
+        let mut read = Vec::new();
+        while let Some(item) = results.next_result().unwrap() {
+            read.push(match item {
+                Item::Value(bytes) => Ok(f64::from_le_bytes(bytes.try_into().unwrap())),
+                Item::Failure(text) => Err(text.to_owned()),
+            });
+        }
+        (run, first, read)
+    }
+
+    /// Takes answers until they have this number of results.
+    async fn results(bench: &mut Bench, count: usize) -> Results {
+        let mut all = Vec::new();
+        while all.len() < count {
+            all.extend(read(&bench.answered().await).2);
+        }
+        all
     }
 
     #[tokio::test]
-    async fn the_thread_answers_with_results_and_times() {
-        let mut thread = ComputeThread::start(entries()).unwrap();
-        thread.hand_over(1, assignment(1, 5, &[2, 4]));
-        let computed = thread.computed().await;
-        assert_eq!((computed.function, computed.count), (0, 2));
-        match wire::read_answer(&computed.answer).unwrap() {
-            Answer::Done { run, first, count, busy_ns, mut results } => {
-                assert_eq!((run, first, count), (1, 5, 2));
-                assert_eq!(busy_ns, nanos(computed.busy));
-                assert_eq!(results.next(), Ok(Some(&0.5f64.to_le_bytes()[..])));
-                assert_eq!(results.next(), Ok(Some(&0.25f64.to_le_bytes()[..])));
-                assert_eq!(results.next(), Ok(None));
+    async fn the_threads_answer_and_a_panic_fails_its_task_alone() {
+        let mut bench = Bench::start(entries(), 1).unwrap();
+        put(&mut bench, 1, 5, &[2, 0, 4]);
+        let answers = results(&mut bench, 3).await;
+        let panicked = "function \"inverse\" panicked: no inverse of zero".to_owned();
+        assert_eq!(answers, [Ok(0.5), Err(panicked), Ok(0.25)]);
+    }
+
+    #[tokio::test]
+    async fn several_threads_share_an_assignment_and_the_loop_takes_none() {
+        let mut bench = Bench::start(entries(), 3).unwrap();
+        (0..20).for_each(|_| bench.shared.queue().placements[0].handle_done(1, 100));
+        for first in 0..10 {
+            put(&mut bench, 1, first * 100, &[4; 100]);
+            assert!(!bench.run_here(Duration::from_micros(50)).await.0);
+        }
+        assert_eq!(results(&mut bench, 1000).await, vec![Ok(0.25); 1000]);
+    }
+
+    /// A bench without threads, whose queue stays as it is.
+    fn bench_without_threads() -> Bench {
+        let mut bench = Bench::start(entries(), 1).unwrap();
+        let mut queue = bench.shared.queue();
+        queue.closed = true;
+        drop(queue);
+        bench.shared.wake();
+        bench.report = Report::default();
+        bench
+    }
+
+    #[tokio::test]
+    async fn what_is_given_back_is_the_end_of_the_queue() {
+        let mut bench = bench_without_threads();
+        put(&mut bench, 1, 0, &[1; 5]);
+        put(&mut bench, 1, 5, &[1; 3]);
+        assert_eq!(bench.give_back(1, 5), [(5, 3), (3, 2)]);
+        assert_eq!(bench.shared.queue().pieces[0].items.len(), 3 * 8);
+        assert_eq!(bench.give_back(1, u64::MAX), [(0, 3)]);
+        assert_eq!(bench.give_back(1, 1), []);
+    }
+
+    #[tokio::test]
+    async fn a_new_run_drops_what_an_earlier_one_left() {
+        let mut bench = bench_without_threads();
+        put(&mut bench, 1, 0, &[1; 5]);
+        assert_eq!(bench.give_back(0, 0), [], "a question about the round trip is of no run");
+        put(&mut bench, 2, 9, &[1]);
+        assert_eq!(bench.give_back(2, 100), [(9, 1)]);
+    }
+
+    #[tokio::test]
+    async fn tiny_tasks_run_in_the_loop_and_gather_in_an_answer() {
+        let mut bench = bench_without_threads();
+        (0..20).for_each(|_| bench.shared.queue().placements[0].handle_done(1, 100));
+        put(&mut bench, 1, 0, &[2; 50]);
+        let mut answers = Vec::new();
+        loop {
+            let (ran, sent) = bench.run_here(Duration::from_micros(1)).await;
+            answers.extend(sent.into_iter().flatten());
+            if !ran {
+                break;
             }
-            Answer::Failed { text, .. } => panic!("{text}"),
         }
-    }
-
-    #[tokio::test]
-    async fn a_panic_is_answered_with_index_and_message() {
-        let mut thread = ComputeThread::start(entries()).unwrap();
-        thread.hand_over(1, assignment(1, 5, &[2, 0, 4]));
-        match wire::read_answer(&thread.computed().await.answer).unwrap() {
-            Answer::Failed { run: 1, index: 6, text } => {
-                assert_eq!(text, "function \"inverse\" panicked: no inverse of zero");
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[tokio::test]
-    async fn what_an_earlier_run_left_is_passed_over() {
-        let mut thread = ComputeThread::start(entries()).unwrap();
-        // An assignment of run 1 not begun when run 2 begins: sent without `hand_over`.
-        thread.current_run.store(2, Ordering::Relaxed);
-        let Orders::Thread(orders) = &thread.orders else { panic!("a real thread") };
-        orders.send(assignment(1, 0, &[1])).unwrap();
-        thread.hand_over(2, assignment(2, 9, &[1]));
-        match wire::read_answer(&thread.computed().await.answer).unwrap() {
-            Answer::Done { run: 2, first: 9, .. } => {}
-            other => panic!("{other:?}"),
-        }
-        assert!(thread.try_computed().is_none());
+        let (run, first, results) = read(&answers[0]);
+        assert_eq!((run, first, results, answers.len()), (1, 0, vec![Ok(0.5); 50], 1));
     }
 }

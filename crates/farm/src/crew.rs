@@ -6,37 +6,45 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use chunkcomm::{Peer, host};
-use chunkcomm_cluster::cluster::Change;
-use chunkcomm_cluster::launch::{ChildExit, Children, Launcher, Token};
+use chunkcomm_cluster::cluster::{Change, Member, NodeId};
+use chunkcomm_cluster::launch::{ChildExit, Children, LaunchError, Launcher, Token};
 use chunkcomm_cluster::{Cluster, Registry};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
 use crate::error::{Loss, StartError};
+use crate::link::Link;
 use crate::machine::{FIRST_INDEX, start_thread, work_blocking};
 use crate::name::WorkerName;
 use crate::proto::wire::Hello;
 use crate::settings::NodeSettings;
 use crate::worker::{Farmer, Post, Stopped, work};
 
-/// All workers of a farm: first the threads, then the processes, then the nodes of a
-/// cluster. Dropping it kills and reaps the processes. A thread, and a node's service,
-/// ends after its current task, once the farmer's channels are closed.
+/// All workers of a farm, by index: threads, processes, nodes of a cluster. Dropping it kills and
+/// reaps the processes. A thread, and a node's service, ends after its current task, once the
+/// farmer's channels are closed.
 pub(crate) struct Crew {
-    /// Names of the workers, by index.
     names: Vec<WorkerName>,
+    /// The token by which a started worker is known; `None` for a node of a cluster.
+    tokens: Vec<Option<Token>>,
     token: Token,
-    /// Ends of threads and deaths of nodes, with the worker's index.
-    ends: UnboundedReceiver<(usize, Loss)>,
+    /// Ends of threads and deaths of nodes.
+    ends: UnboundedReceiver<(Gone, Loss)>,
     /// A sender held so that the receiver stays pending when all other senders are gone.
-    tells: UnboundedSender<(usize, Loss)>,
-    processes: Option<Children>,
+    tells: UnboundedSender<(Gone, Loss)>,
+    /// Starts the processes, also those that take the place of dead ones.
+    launcher: Option<Launcher>,
+    processes: Vec<Children>,
     /// The end of each worker that has ended, by index; for a node usually its death.
     ended: BTreeMap<usize, Loss>,
     /// The task that reports the deaths of nodes, and the workers of a simulation.
     watch: JoinSet<()>,
-    /// The cluster, kept alive as long as its nodes work here.
-    _cluster: Option<Cluster>,
+    cluster: Option<Cluster>,
+}
+
+enum Gone {
+    Thread(usize),
+    Node(NodeId),
 }
 
 impl Crew {
@@ -50,13 +58,15 @@ impl Crew {
         })?;
         Ok(Crew {
             names: Vec::new(),
+            tokens: Vec::new(),
             token,
             ends,
             tells,
-            processes: None,
+            launcher: None,
+            processes: Vec::new(),
             ended: BTreeMap::new(),
             watch: JoinSet::new(),
-            _cluster: None,
+            cluster: None,
         })
     }
 
@@ -69,12 +79,13 @@ impl Crew {
     ) -> Result<(), StartError> {
         let index = self.names.len();
         let worker = WorkerName::thread(index);
-        let post = Post { farmer, index, token: self.token, settings, explains: false };
+        let (token, threads) = (self.token, 1);
+        let post = Post { farmer, index, token, settings, threads, explains: false };
         let (registry, end) = (Arc::clone(registry), self.tells.clone());
         let ended = move |worked: Result<(), Stopped>| {
             let told = worked.err().map_or_else(String::new, |stopped| stopped.to_string());
             // A failed send means that the farm is gone, which is no matter.
-            let _ = end.send((index, Loss::Ended(told)));
+            let _ = end.send((Gone::Thread(index), Loss::Ended(told)));
         };
         if host::is_virtual() {
             self.watch.spawn(host::here(async move { ended(work(&post, &registry).await) }));
@@ -84,27 +95,36 @@ impl Crew {
                 .map_err(|source| StartError::Thread { worker: worker.clone(), source })?;
         }
         self.names.push(worker);
+        self.tokens.push(Some(token));
         Ok(())
     }
 
-    /// Starts worker processes, once.
+    /// Starts worker processes. The launcher also starts those that replace dead ones.
     pub(crate) fn hire_processes(
         &mut self,
         count: usize,
         settings: NodeSettings,
         launcher: Launcher,
     ) -> Result<(), StartError> {
+        self.launcher = Some(launcher.env(NodeSettings::VARIABLE, settings.to_string()));
+        self.launch(count).map_err(StartError::Launch)
+    }
+
+    fn launch(&mut self, count: usize) -> Result<(), LaunchError> {
+        let Some(launcher) = self.launcher.clone() else { return Ok(()) };
         let first = self.names.len();
-        let children = launcher
-            .env(NodeSettings::VARIABLE, settings.to_string())
-            .env(FIRST_INDEX, first.to_string())
-            .spawn(count)
-            .map_err(StartError::Launch)?;
+        let children = launcher.env(FIRST_INDEX, first.to_string()).spawn(count)?;
         for (at, &pid) in children.pids().iter().enumerate() {
             self.names.push(WorkerName::process(first + at, pid));
+            self.tokens.push(Some(children.token()));
         }
-        self.processes = Some(children);
+        self.processes.push(children);
         Ok(())
+    }
+
+    /// Starts a process in the place of a dead one. Returns whether there is one.
+    pub(crate) fn replace(&mut self, worker: &WorkerName) -> bool {
+        worker.pid.is_some() && self.launcher.is_some() && self.launch(1).is_ok()
     }
 
     /// Returns the names of the workers, by index.
@@ -112,66 +132,79 @@ impl Crew {
         &self.names
     }
 
-    /// Returns the worker that sent this hello over the link to this peer, if the farm has it.
-    pub(crate) fn known(&self, hello: &Hello, peer: &Peer) -> Option<&WorkerName> {
+    /// Returns the worker that sent this hello over the link to this peer, if the farm has it or
+    /// takes it.
+    pub(crate) fn known(&mut self, hello: &Hello, peer: &Peer) -> Option<WorkerName> {
         match *hello {
             Hello::Started { index, token } => {
-                let name = self.names.get(usize::try_from(index).ok()?)?;
-                let given = match (name.pid, &self.processes) {
-                    (Some(_), Some(children)) => children.token(),
-                    _ => self.token,
-                };
-                (given == token && name.member.is_none()).then_some(name)
+                let index = usize::try_from(index).ok()?;
+                (self.tokens.get(index)? == &Some(token)).then(|| self.names[index].clone())
             }
             Hello::Member => self.known_member(peer),
         }
     }
 
-    /// Returns the worker that is this node of the cluster, if the farm has it.
-    pub(crate) fn known_member(&self, peer: &Peer) -> Option<&WorkerName> {
-        self.names.iter().find(|name| {
-            name.member.as_ref().is_some_and(|it| it.id.incarnation == peer.incarnation())
-        })
+    /// Returns the worker that is this node of the cluster, which may have joined just now.
+    pub(crate) fn known_member(&mut self, peer: &Peer) -> Option<WorkerName> {
+        let cluster = self.cluster.as_ref()?;
+        let is_peer = |id: NodeId| id.incarnation == peer.incarnation();
+        let of = |name: &&WorkerName| name.member.as_ref().is_some_and(|member| is_peer(member.id));
+        if let Some(name) = self.names.iter().find(of) {
+            return Some(name.clone());
+        }
+        let member = cluster.members().into_iter().find(|member| is_peer(member.id))?;
+        self.hire_member(member);
+        self.names.last().cloned()
     }
 
-    /// Takes the other present nodes of a cluster as workers.
+    fn hire_member(&mut self, member: Member) {
+        self.names.push(WorkerName::member(self.names.len(), member));
+        self.tokens.push(None);
+    }
+
+    /// Takes the other present nodes of a cluster as workers, and those that join later.
     pub(crate) fn hire_members(&mut self, cluster: &Cluster) {
         // Subscribed before the members are read, so that no death falls between the two.
         let mut changes = cluster.changes();
-        let mut indices = BTreeMap::new();
         for member in cluster.members() {
             if member.id != cluster.id() {
-                let index = self.names.len();
-                indices.insert(member.id, index);
-                self.names.push(WorkerName::member(index, member));
+                self.hire_member(member);
             }
         }
         let tells = self.tells.clone();
         self.watch.spawn(host::here(async move {
             while let Some(change) = changes.next().await {
-                if let Change::Died(death) = change
-                    && let Some(&index) = indices.get(&death.id)
-                {
+                if let Change::Died(death) = change {
                     // A failed send means that the farm is gone, which is no matter.
-                    let _ = tells.send((index, Loss::Died(death)));
+                    let _ = tells.send((Gone::Node(death.id), Loss::Died(death)));
                 }
             }
         }));
-        self._cluster = Some(cluster.clone());
+        self.cluster = Some(cluster.clone());
     }
 
     /// Reports the end of each worker once, of a node only its death; pending when no
     /// worker is left.
     pub(crate) fn poll_ended(&mut self, context: &mut Context<'_>) -> Poll<(WorkerName, Loss)> {
-        if let Poll::Ready(Some((index, loss))) = self.ends.poll_recv(context) {
-            return Poll::Ready(self.note(index, loss));
+        while let Poll::Ready(Some((gone, loss))) = self.ends.poll_recv(context) {
+            let index = match gone {
+                Gone::Thread(index) => Some(index),
+                Gone::Node(id) => self
+                    .names
+                    .iter()
+                    .position(|name| name.member.as_ref().is_some_and(|member| member.id == id)),
+            };
+            if let Some(index) = index {
+                return Poll::Ready(self.note(index, loss));
+            }
         }
-        let exited = match &mut self.processes {
-            Some(children) => children.poll_exited(context),
-            None => Poll::Pending,
-        };
-        if let Poll::Ready(Some(exit)) = exited {
-            return Poll::Ready(self.note_exit(exit));
+        let mut at = 0;
+        while at < self.processes.len() {
+            match self.processes[at].poll_exited(context) {
+                Poll::Ready(Some(exit)) => return Poll::Ready(self.note_exit(exit)),
+                Poll::Ready(None) => drop(self.processes.swap_remove(at)),
+                Poll::Pending => at += 1,
+            }
         }
         Poll::Pending
     }
@@ -183,7 +216,8 @@ impl Crew {
     }
 
     fn note_exit(&mut self, exit: ChildExit) -> (WorkerName, Loss) {
-        let named = self.names.iter().find(|name| name.pid == Some(exit.pid));
+        // A number may be that of an older process too.
+        let named = self.names.iter().rfind(|name| name.pid == Some(exit.pid));
         let index = named.expect("a child is a worker").index;
         self.note(index, Loss::Exited(exit))
     }
@@ -198,9 +232,11 @@ impl Crew {
 
     /// Kills the worker processes that still run and reaps them.
     pub(crate) fn dismiss(&mut self) {
-        let Some(mut children) = self.processes.take() else { return };
-        while let Some(exit) = children.try_exited() {
-            self.note_exit(exit);
+        self.launcher = None;
+        for mut children in std::mem::take(&mut self.processes) {
+            while let Some(exit) = children.try_exited() {
+                self.note_exit(exit);
+            }
         }
         for name in self.names.iter().filter(|name| name.pid.is_some()) {
             self.ended.entry(name.index).or_insert(Loss::Dismissed);
@@ -211,6 +247,12 @@ impl Crew {
     pub(crate) fn is_running(&self) -> bool {
         let running = |name: &WorkerName| name.member.is_none() && self.how_ended(name).is_none();
         self.names.iter().any(running)
+    }
+
+    /// Whether a worker may become ready that has no link yet.
+    pub(crate) fn expects(&self, links: &[Link]) -> bool {
+        let met = |name: &WorkerName| links.iter().any(|link| link.name.index == name.index);
+        self.names.iter().any(|name| self.how_ended(name).is_none() && !met(name))
     }
 
     /// Returns how this worker ended, if it has.

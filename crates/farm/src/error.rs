@@ -30,7 +30,7 @@ pub enum Loss {
     Closed,
     /// The worker sent bytes that are no answer to any assignment of its own.
     Malformed,
-    /// The farm killed the worker's process when it lost another worker.
+    /// The farm had ended, and killed the worker's process.
     Dismissed,
     /// The worker had not ended after this time; a process was then killed.
     Late(Duration),
@@ -50,7 +50,7 @@ impl fmt::Display for Loss {
             Loss::Send(error) => error.fmt(f),
             Loss::Closed => f.write_str("it closed its channel"),
             Loss::Malformed => f.write_str("it sent what is no answer to any assignment"),
-            Loss::Dismissed => f.write_str("it was killed since another worker was lost"),
+            Loss::Dismissed => f.write_str("it was killed with the farm"),
             Loss::Late(waited) => {
                 write!(f, "it was still at work after {} s", waited.as_secs_f64())
             }
@@ -195,6 +195,93 @@ impl Error for StartError {
     }
 }
 
+/// Error of a task, in the place of its result.
+#[derive(Clone)]
+#[non_exhaustive]
+pub enum TaskError {
+    /// The task failed: it panicked, the worker could not decode its input, or its
+    /// result could not be encoded or was too large.
+    Failed {
+        /// Index of the task.
+        index: u64,
+        /// The function's name.
+        function: String,
+        /// The worker that ran the task.
+        worker: WorkerName,
+        /// The worker's reason, for instance a panic's message.
+        text: String,
+    },
+    /// Workers died while they ran the task, so it is not run again.
+    SetAside {
+        /// Index of the task.
+        index: u64,
+        /// The function's name.
+        function: String,
+        /// Number of workers that died.
+        deaths: u32,
+        /// The worker that died last.
+        worker: WorkerName,
+        /// How it was lost.
+        loss: Loss,
+        /// The task's input, as [`chunkcomm::codec`] encodes it.
+        input: Vec<u8>,
+    },
+    /// The result could not be decoded.
+    Result {
+        /// Index of the task.
+        index: u64,
+        /// The worker that ran the task.
+        worker: WorkerName,
+        /// The codec's error.
+        source: DecodeError,
+    },
+}
+
+impl TaskError {
+    /// Returns the index of the task.
+    #[must_use]
+    pub fn index(&self) -> u64 {
+        match *self {
+            TaskError::Failed { index, .. }
+            | TaskError::SetAside { index, .. }
+            | TaskError::Result { index, .. } => index,
+        }
+    }
+}
+
+impl fmt::Display for TaskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TaskError::Failed { index, function, worker, text } => {
+                write!(f, "task {index} of {function:?} failed at {worker}: {text}")
+            }
+            TaskError::SetAside { index, function, deaths, worker, loss, .. } => {
+                let plural = if *deaths == 1 { "" } else { "s" };
+                write!(
+                    f,
+                    "task {index} of {function:?} is set aside since {deaths} worker{plural} died \
+                     of it, {worker} last: {loss}"
+                )
+            }
+            TaskError::Result { index, worker, .. } => {
+                write!(f, "the result of task {index} from {worker} could not be decoded")
+            }
+        }
+    }
+}
+
+chunkcomm::debug_with_causes!(TaskError);
+
+impl Error for TaskError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            TaskError::Result { source, .. } => Some(source),
+            TaskError::SetAside { loss, .. } => loss.source(),
+            TaskError::Failed { .. } => None,
+        }
+    }
+}
+
 /// Error of a run that ended without all results. Beyond the results already handed
 /// on, it is not known which tasks were done.
 #[derive(Clone)]
@@ -212,27 +299,8 @@ pub enum RunError {
         /// The codec's error.
         source: EncodeError,
     },
-    /// A task failed: it panicked, the worker could not decode its input, or its
-    /// result could not be encoded or was too large. The farm can go on.
-    Task {
-        /// Index of the task.
-        index: u64,
-        /// The function's name.
-        function: String,
-        /// The worker that ran the task.
-        worker: WorkerName,
-        /// The worker's reason, for instance a panic's message.
-        text: String,
-    },
-    /// A result could not be decoded. The farm can go on.
-    Result {
-        /// Index of the task.
-        index: u64,
-        /// The worker that ran the task.
-        worker: WorkerName,
-        /// The codec's error.
-        source: DecodeError,
-    },
+    /// A task has no result. The farm can go on.
+    Task(TaskError),
     /// An assignment is larger than a message may be. The farm can go on.
     TooLarge {
         /// Index of the assignment's first task.
@@ -246,12 +314,12 @@ pub enum RunError {
         /// Most bytes that the worker takes: the setting `message_bytes_max` of its node.
         bytes_max: u64,
     },
-    /// A worker was lost, and with it the farm: further runs give the same error.
+    /// The last worker was lost, and with it the farm: further runs give the same error.
     Lost {
-        /// The worker.
+        /// The worker that was lost last.
         worker: WorkerName,
-        /// Number of assignments that the worker held and did not answer.
-        unanswered: u32,
+        /// Number of tasks that were given out and have no result.
+        unanswered: u64,
         /// How the worker was lost.
         loss: Loss,
     },
@@ -264,12 +332,7 @@ impl fmt::Display for RunError {
                 write!(f, "function {function:?} is not in the farm's registry")
             }
             RunError::Input { index, .. } => write!(f, "task {index} could not be encoded"),
-            RunError::Task { index, function, worker, text } => {
-                write!(f, "task {index} of {function:?} failed at {worker}: {text}")
-            }
-            RunError::Result { index, worker, .. } => {
-                write!(f, "the result of task {index} from {worker} could not be decoded")
-            }
+            RunError::Task(error) => error.fmt(f),
             RunError::TooLarge { index, count, worker, bytes, bytes_max } => {
                 match count {
                     1 => write!(f, "task {index} is too large")?,
@@ -284,7 +347,8 @@ impl fmt::Display for RunError {
                 let plural = if *unanswered == 1 { "" } else { "s" };
                 write!(
                     f,
-                    "{worker} was lost with {unanswered} assignment{plural} unanswered: {loss}"
+                    "no worker is left and {unanswered} task{plural} without a result: {worker} \
+                     was lost: {loss}"
                 )
             }
         }
@@ -297,15 +361,15 @@ impl Error for RunError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             RunError::Input { source, .. } => Some(source),
-            RunError::Result { source, .. } => Some(source),
+            RunError::Task(error) => error.source(),
             RunError::Lost { loss, .. } => loss.source(),
             _ => None,
         }
     }
 }
 
-/// Workers that did not end well when the farm was finished. The worker that a run lost
-/// comes first. Their processes are gone nevertheless.
+/// Workers that did not end well when the farm was finished, and that no run has reported as lost.
+/// Their processes are gone nevertheless.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct FinishError {
@@ -340,15 +404,16 @@ mod tests {
         let lost = RunError::Lost { worker, unanswered: 1, loss: Loss::Closed };
         assert_eq!(
             lost.to_string(),
-            "worker 3 (process 4242) was lost with 1 assignment unanswered: it closed its channel"
+            "no worker is left and 1 task without a result: worker 3 (process 4242) was lost: it \
+             closed its channel"
         );
         let worker = WorkerName::thread(0);
-        let failed = RunError::Task {
+        let failed = RunError::Task(TaskError::Failed {
             index: 17,
             function: "row".into(),
             worker,
             text: "function \"row\" panicked: no".into(),
-        };
+        });
         assert_eq!(
             failed.to_string(),
             "task 17 of \"row\" failed at worker 0 (thread): function \"row\" panicked: no"

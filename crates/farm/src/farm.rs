@@ -1,6 +1,8 @@
 //! The farm as its user holds it.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use chunkcomm::Node;
@@ -12,33 +14,39 @@ use serde::de::DeserializeOwned;
 
 use crate::builder::FarmBuilder;
 use crate::crew::Crew;
-use crate::error::{FinishError, Loss, RunError};
+use crate::error::{FinishError, Loss, RunError, StartError, TaskError};
+use crate::handshake::{Met, Reception};
 use crate::link::Link;
 use crate::name::WorkerName;
-use crate::proto::depth::MeasuredDepth;
-use crate::proto::schedule::Schedule;
-use crate::run::{Delivery, Plan, Run};
-use crate::settings::Prefetch;
-use crate::stats::{Outcome, RunStats, Traffic};
-
-/// Time to wait for the cause of a broken link. The farmer sees the break before the
-/// end of the process that caused it, and the cause is the better report.
-const CAUSE_WAIT: Duration = Duration::from_secs(2);
+use crate::proto::ledger::Counts;
+use crate::proto::pace::Setting;
+use crate::run::{Ended, Listed, Plan, Run, Sink, Source, Workers};
+use crate::stats::{Mishaps, Outcome, RunStats, Traffic};
 
 /// A year: stands in for a deadline that the clock cannot represent.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
+/// How a farm shares its tasks out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ways {
+    pub(crate) prefetch: Setting,
+    pub(crate) grain: Setting,
+    /// Number of workers that die of a task before it is set aside.
+    pub(crate) deaths_max: u32,
+}
+
 /// A farmer and its workers, ready to run tasks.
 ///
-/// A farm has one run at a time, always with the same workers. Dropping it kills and reaps
+/// A farm has one run at a time. A worker that dies is replaced if the farm started its process, and
+/// nodes that join the farm's cluster later work for it too. Dropping it kills and reaps
 /// the worker processes, and ends the service of a cluster's nodes;
 /// [`finish`](Farm::finish) lets them end by themselves.
 #[must_use = "a farm ends when it is dropped"]
 pub struct Farm {
     links: Vec<Link>,
     crew: Crew,
-    prefetch: Prefetch,
-    grain: u32,
+    reception: Reception,
+    ways: Ways,
     run: u32,
     lost: Option<RunError>,
     registry: Arc<Registry>,
@@ -59,18 +67,20 @@ impl Farm {
         FarmBuilder::new(registry)
     }
 
-    pub(crate) fn new(
+    /// Waits until all workers are ready.
+    pub(crate) async fn open(
         node: Node,
         registry: Arc<Registry>,
-        crew: Crew,
-        links: Vec<Link>,
-        prefetch: Prefetch,
-        grain: u32,
-    ) -> Farm {
-        Farm { links, crew, prefetch, grain, run: 0, lost: None, registry, _node: node }
+        mut crew: Crew,
+        ways: Ways,
+        deadline: Duration,
+    ) -> Result<Farm, StartError> {
+        let mut reception = Reception::open(node.clone(), Arc::clone(&registry));
+        let links = reception.meet_all(&mut crew, deadline).await?;
+        Ok(Farm { links, crew, reception, ways, run: 0, lost: None, registry, _node: node })
     }
 
-    /// Returns the names of the workers, by index.
+    /// Returns the names of the workers, by index, also of those that are lost.
     #[must_use]
     pub fn workers(&self) -> &[WorkerName] {
         self.crew.names()
@@ -78,12 +88,11 @@ impl Farm {
 
     /// Runs a function on every task and returns the results in the order of the tasks.
     ///
-    /// Takes a task from the iterator when a worker has room, not before.
-    /// Every task is run at most once; on success, exactly once.
+    /// Takes a task from the iterator when a worker has room, not before. A task may be run more
+    /// than once, when a worker dies or falls silent; one result of each is taken.
     ///
     /// # Errors
-    /// See [`RunError`]: the run ends at the first task that fails, or when a worker
-    /// is lost.
+    /// See [`RunError`]: the run ends at the first task that fails, or when no worker is left.
     ///
     /// # Cancel safety
     /// When the future is dropped, no further task is handed out. Tasks that workers
@@ -98,16 +107,41 @@ impl Farm {
         I: Serialize + DeserializeOwned + 'static,
         O: Serialize + DeserializeOwned + 'static,
     {
-        let tasks = tasks.into_iter();
-        let mut results = Vec::with_capacity(tasks.size_hint().0);
-        let stats = self.run_in_order(function, tasks, |_, result| results.push(result)).await?;
+        let tasks = Listed::new(tasks);
+        let mut results = Vec::with_capacity(tasks.left().unwrap_or_default() as usize);
+        let sink = only_results(|_, result| results.push(result));
+        let stats = self.drive(function, tasks, sink, true, true).await?;
+        Ok(Outcome { results, stats })
+    }
+
+    /// As [`run`](Farm::run), but a task that fails does not end the run: its error stands in the
+    /// place of its result.
+    ///
+    /// # Errors
+    /// See [`RunError`].
+    ///
+    /// # Cancel safety
+    /// As [`run`](Farm::run).
+    pub async fn run_to_end<I, O>(
+        &mut self,
+        function: &Function<I, O>,
+        tasks: impl IntoIterator<Item = I>,
+    ) -> Result<Outcome<Result<O, TaskError>>, RunError>
+    where
+        I: Serialize + DeserializeOwned + 'static,
+        O: Serialize + DeserializeOwned + 'static,
+    {
+        let tasks = Listed::new(tasks);
+        let mut results = Vec::with_capacity(tasks.left().unwrap_or_default() as usize);
+        let sink = |_, result| results.push(result);
+        let stats = self.drive(function, tasks, sink, true, false).await?;
         Ok(Outcome { results, stats })
     }
 
     /// Runs a function on every task and passes each result to `each` with its task's
     /// index, as soon as this result and all before it are there.
     ///
-    /// Results that are ahead of a slow task are held until then.
+    /// Results that are ahead of a slow task are held until then, at most a million of them.
     ///
     /// # Errors
     /// As [`run`](Farm::run); `each` was called for a prefix of the tasks.
@@ -124,7 +158,7 @@ impl Farm {
         I: Serialize + DeserializeOwned + 'static,
         O: Serialize + DeserializeOwned + 'static,
     {
-        self.drive(function, tasks.into_iter(), each, Delivery::in_order()).await
+        self.drive(function, Listed::new(tasks), only_results(each), true, true).await
     }
 
     /// Runs a function on every task and passes each result to `each` with its task's
@@ -145,15 +179,16 @@ impl Farm {
         I: Serialize + DeserializeOwned + 'static,
         O: Serialize + DeserializeOwned + 'static,
     {
-        self.drive(function, tasks.into_iter(), each, Delivery::as_completed()).await
+        self.drive(function, Listed::new(tasks), only_results(each), false, true).await
     }
 
     async fn drive<I, O>(
         &mut self,
         function: &Function<I, O>,
-        tasks: impl Iterator<Item = I>,
-        each: impl FnMut(u64, O),
-        delivery: Delivery<O>,
+        tasks: impl Source<Task = I>,
+        sink: impl Sink<O>,
+        in_order: bool,
+        stops: bool,
     ) -> Result<RunStats, RunError>
     where
         I: Serialize + DeserializeOwned + 'static,
@@ -162,25 +197,32 @@ impl Farm {
         if let Some(lost) = &self.lost {
             return Err(lost.clone());
         }
-        let id = self.function_id(function)?;
-        self.run = self.run.wrapping_add(1);
-        let (schedule, depths) = self.schedule();
-        let plan = Plan { run: self.run, function: id, grain: self.grain, schedule, depths };
-        let before = self.traffic();
-        let started = Instant::now();
-        let tasks = tasks.fuse();
-        let run = Run::new(&mut self.links, &mut self.crew, plan, function, tasks, each, delivery);
-        match run.drive().await {
-            Ok(workers) => Ok(RunStats {
-                tasks: workers.iter().map(|worker| worker.tasks).sum(),
-                elapsed: started.elapsed(),
-                workers,
-                traffic: self.traffic().with(&before, u64::saturating_sub),
-            }),
-            Err(RunError::Lost { worker, unanswered, loss }) => {
-                Err(self.give_up(worker, unanswered, loss).await)
+        let function_id = self.function_id(function)?;
+        self.run = self.run.wrapping_add(1).max(1);
+        let Ways { prefetch, grain, deaths_max } = self.ways;
+        let (run, before, started) = (self.run, self.traffic(), Instant::now());
+        let plan =
+            Plan { run, function: function_id, prefetch, grain, deaths_max, in_order, stops };
+        let Farm { links, crew, reception, .. } = self;
+        let workers = Workers { links, crew, reception };
+        match Run::new(workers, plan, function, tasks, sink).drive().await {
+            Ok(Ended { workers, counts }) => {
+                let Counts { reissued, returned, copied, dropped } = counts;
+                Ok(RunStats {
+                    tasks: workers.iter().map(|worker| worker.tasks).sum(),
+                    elapsed: started.elapsed(),
+                    workers,
+                    mishaps: Mishaps { reissued, returned, copied, dropped },
+                    traffic: self.traffic().with(&before, u64::saturating_sub),
+                })
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                if let RunError::Lost { .. } = error {
+                    self.crew.dismiss();
+                    self.lost = Some(error.clone());
+                }
+                Err(error)
+            }
         }
     }
 
@@ -194,45 +236,9 @@ impl Farm {
         found.and_then(|at| u32::try_from(at).ok()).ok_or_else(not_registered)
     }
 
-    fn schedule(&self) -> (Schedule, Option<Vec<MeasuredDepth>>) {
-        let mut schedule = Schedule::new(self.links.len());
-        let measured: Vec<_> =
-            self.links.iter().map(|link| MeasuredDepth::new(link.round_trip_ns)).collect();
-        for (worker, link) in self.links.iter().enumerate() {
-            let depth = match self.prefetch {
-                Prefetch::Fixed(depth) => depth,
-                Prefetch::Auto => measured[worker].depth(),
-            };
-            schedule.handle_joined(worker, depth);
-            if link.is_stalled() {
-                // An assignment of a cancelled run still waits.
-                schedule.handle_stalled(worker);
-            }
-        }
-        (schedule, (self.prefetch == Prefetch::Auto).then_some(measured))
-    }
-
     fn traffic(&self) -> Traffic {
         let each = self.links.iter().map(|link| Traffic::of(&link.peer().stats()));
         each.fold(Traffic::default(), |sum, one| sum.with(&one, u64::saturating_add))
-    }
-
-    /// Gives the farm up with its lost worker: finds the cause and ends the other workers.
-    async fn give_up(&mut self, worker: WorkerName, unanswered: u32, mut loss: Loss) -> RunError {
-        let deadline = Instant::now() + CAUSE_WAIT;
-        while !loss.is_a_cause() {
-            if let Some(cause) = self.crew.how_ended(&worker) {
-                loss = cause.clone();
-            } else if timeout_at(deadline, self.crew.ended()).await.is_err() {
-                break;
-            }
-        }
-        self.crew.note(worker.index, loss.clone());
-        self.crew.dismiss();
-        self.links.iter_mut().for_each(Link::end_tasks);
-        let error = RunError::Lost { worker, unanswered, loss };
-        self.lost = Some(error.clone());
-        error
     }
 
     /// Lets the workers end by themselves and returns as soon as all of them have. Processes
@@ -241,8 +247,8 @@ impl Farm {
     /// for. A process that is still there after `deadline` is killed.
     ///
     /// # Errors
-    /// [`FinishError`] names the workers that ended otherwise; the worker that a run lost comes
-    /// first. No process is left in any case.
+    /// [`FinishError`] names the workers that ended otherwise, but for those that a run has reported
+    /// as lost. No process is left in any case.
     ///
     /// # Cancel safety
     /// When the future is dropped, the worker processes are killed and reaped.
@@ -250,23 +256,47 @@ impl Farm {
         let now = Instant::now();
         let until = now.checked_add(deadline).unwrap_or(now + FOR_EVER);
         self.links.iter_mut().for_each(Link::end_tasks);
-        while self.crew.is_running() && timeout_at(until, self.crew.ended()).await.is_ok() {}
-        let lost = match &self.lost {
-            Some(RunError::Lost { worker, .. }) => Some(worker.index),
-            _ => None,
-        };
+        if self.crew.is_running() {
+            // One that is still to come is met, and ended.
+            let Farm { links, crew, reception, .. } = &mut self;
+            let all_ended = poll_fn(|context| {
+                while let Poll::Ready(met) = reception.poll_met(crew, context) {
+                    if let Met::Ready(mut link) = met {
+                        link.end_tasks();
+                        links.push(link);
+                    }
+                }
+                while crew.poll_ended(context).is_ready() {}
+                if crew.is_running() { Poll::Pending } else { Poll::Ready(()) }
+            });
+            let _ = timeout_at(until, all_ended).await;
+        }
+        self.reception.close();
         let nodes = self.links.iter_mut().filter(|link| link.name.member.is_some());
-        for link in nodes.filter(|link| Some(link.name.index) != lost) {
+        for link in nodes.filter(|link| link.lost.is_none()) {
             let ended = timeout_at(until, link.answers_end()).await;
             let how = ended.unwrap_or(Err(Loss::Late(deadline))).err().unwrap_or(Loss::Closed);
             self.crew.note(link.name.index, how);
         }
+        let reported = |name: &WorkerName| {
+            let of = |link: &&Link| link.name.index == name.index;
+            self.links.iter().find(of).is_some_and(|link| link.lost.is_some())
+        };
         let how = |name: &WorkerName| {
             let how = self.crew.how_ended(name).cloned().unwrap_or(Loss::Late(deadline));
-            (Some(name.index) == lost || !how.is_orderly()).then(|| (name.clone(), how))
+            (!how.is_orderly()).then(|| (name.clone(), how))
         };
-        let mut workers: Vec<_> = self.crew.names().iter().filter_map(how).collect();
-        workers.sort_by_key(|(name, _)| Some(name.index) != lost);
+        let names = self.crew.names().iter().filter(|name| !reported(name));
+        let workers: Vec<_> = names.filter_map(how).collect();
         if workers.is_empty() { Ok(()) } else { Err(FinishError { workers }) }
+    }
+}
+
+/// Hands results on; where it is used, the run ends at the first error.
+fn only_results<O>(mut each: impl FnMut(u64, O)) -> impl FnMut(u64, Result<O, TaskError>) {
+    move |index, result| {
+        if let Ok(result) = result {
+            each(index, result);
+        }
     }
 }

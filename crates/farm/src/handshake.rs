@@ -1,7 +1,10 @@
 //! The farmer meets its workers: checks who each is and whether it has the same
 //! functions, and measures how far away it is.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +13,7 @@ use chunkcomm::host::{Instant, here, timeout};
 use chunkcomm::{AcceptError, BytesDuplex, Node, Peer};
 use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::registry::Difference;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::crew::Crew;
@@ -17,11 +21,12 @@ use crate::error::{Loss, StartError};
 use crate::link::Link;
 use crate::name::WorkerName;
 use crate::proto::wire::{self, Hello, HelloError, Reply, Setup, VERSIONS};
+use crate::settings::WORKER_COUNT_MAX;
 
-/// Number of duplexes, beyond that of the workers, whose hello is awaited; one more closes the
-/// oldest. A worker sends its hello as it opens its duplex, so the oldest are silent strangers.
-/// With far fewer, a burst of strangers could push a worker out; more cost memory.
-const STRANGERS_MAX: usize = 256;
+/// Number of duplexes whose hello is awaited; one more closes the oldest. A worker sends its hello
+/// as it opens its duplex, so the oldest are silent strangers. With far fewer, a burst of strangers
+/// could push a worker out; more cost memory.
+const UNHEARD_MAX: usize = WORKER_COUNT_MAX + 256;
 
 /// Time in which an unwanted worker must hear that it is not wanted.
 const PARTING: Duration = Duration::from_secs(1);
@@ -30,8 +35,6 @@ const PARTING: Duration = Duration::from_secs(1);
 const PINGS: usize = 5;
 
 enum Greeted {
-    /// A peer that the farmer does not know; its duplex is closed again.
-    Stranger,
     /// The peer sent its hello; both sides use this version.
     Hello(Hello, u16, BytesDuplex),
     /// The peer speaks other versions.
@@ -44,106 +47,157 @@ enum Greeted {
     Differs(StartError, BytesDuplex),
 }
 
-/// Waits until every worker of the crew is ready; returns their links by index.
-pub(crate) async fn shake_hands(
-    node: &Node,
-    crew: &mut Crew,
-    registry: &Registry,
-    deadline: Duration,
-) -> Result<Vec<Link>, StartError> {
-    let mut links: Vec<Option<Link>> = crew.names().iter().map(|_| None).collect();
-    let all = meet_all(node, crew, registry, &mut links);
-    if let Ok(met) = timeout(deadline, all).await {
-        met?;
-        return Ok(links.into_iter().flatten().collect());
-    }
-    let absent = crew.names().iter().zip(&links).filter(|(_, link)| link.is_none());
-    Err(StartError::Late {
-        waited: deadline,
-        missing: absent.map(|(name, _)| name.clone()).collect(),
-    })
+/// Meets the workers, those that come later too.
+pub(crate) struct Reception {
+    registry: Arc<Registry>,
+    greetings: UnboundedReceiver<Greeted>,
+    greets: UnboundedSender<Greeted>,
+    /// Accepts duplexes and speaks with who opened them.
+    tasks: JoinSet<()>,
+    /// Indices of the workers that have said hello.
+    arrived: BTreeSet<usize>,
 }
 
-async fn meet_all(
-    node: &Node,
-    crew: &mut Crew,
-    registry: &Registry,
-    links: &mut [Option<Link>],
-) -> Result<(), StartError> {
-    let mut greetings = JoinSet::new();
-    let mut unheard: VecDeque<AbortHandle> = VecDeque::new();
-    let mut arrived = vec![false; links.len()];
-    while links.iter().any(Option::is_none) {
-        let greeted = tokio::select! {
-            biased;
-            Some(greeted) = greetings.join_next() => match greeted {
-                Err(error) if error.is_cancelled() => continue,
-                greeted => greeted.expect("a greeting does not panic"),
-            },
-            (worker, loss) = crew.ended() => return Err(StartError::Lost { worker, loss }),
-            accepted = node.accept_duplex_bytes(wire::DUPLEX) => {
-                match accepted {
-                    Ok((_, duplex)) => {
-                        unheard.retain(|greeting| !greeting.is_finished());
-                        if unheard.len() >= links.len() + STRANGERS_MAX {
-                            unheard.pop_front().inspect(AbortHandle::abort);
-                        }
-                        unheard.push_back(greetings.spawn(here(hear_hello(duplex))));
+/// What became of a worker that arrived.
+pub(crate) enum Met {
+    Ready(Link),
+    /// The farm does not have it; its duplex is closed when this is dropped.
+    Not(StartError, Option<BytesDuplex>),
+}
+
+impl Reception {
+    pub(crate) fn open(node: Node, registry: Arc<Registry>) -> Reception {
+        let (greets, greetings) = unbounded_channel();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(here(accept(node, greets.clone())));
+        Reception { registry, greetings, greets, tasks, arrived: BTreeSet::new() }
+    }
+
+    /// Takes no more workers: those that come wait for the next farm.
+    pub(crate) fn close(&mut self) {
+        self.tasks.abort_all();
+        self.greetings.close();
+    }
+
+    /// Returns a worker that has become ready, or that failed to.
+    pub(crate) fn poll_met(&mut self, crew: &mut Crew, context: &mut Context<'_>) -> Poll<Met> {
+        while let Poll::Ready(Some(greeted)) = self.greetings.poll_recv(context) {
+            match greeted {
+                Greeted::Hello(hello, version, duplex) => {
+                    let Some(name) = crew.known(&hello, duplex.peer()) else { continue };
+                    // A node may come again, when it had left.
+                    if self.arrived.insert(name.index) || name.member.is_some() {
+                        let setup = Setup { version, functions: self.registry.fingerprints() };
+                        let greets = self.greets.clone();
+                        self.tasks.spawn(here(async move {
+                            // A failed send means that the farm is gone, which is no matter.
+                            let _ = greets.send(make_ready(name, duplex, setup).await);
+                        }));
                     }
-                    // A stranger's channel of another kind.
-                    Err(AcceptError::Mismatch { .. }) => {}
-                    Err(error) => return Err(StartError::Accept(error)),
                 }
-                continue;
-            }
-        };
-        match greeted {
-            Greeted::Stranger => {}
-            Greeted::Hello(hello, version, duplex) => {
-                let known = crew.known(&hello, duplex.peer());
-                if let Some(name) = known.filter(|name| !arrived[name.index]) {
-                    arrived[name.index] = true;
-                    let setup = Setup { version, functions: registry.fingerprints() };
-                    greetings.spawn(here(make_ready(name.clone(), duplex, setup)));
+                Greeted::Versions(theirs, peer) => {
+                    // A peer that is no node of the cluster is a stranger.
+                    if let Some(worker) = crew.known_member(&peer) {
+                        let error = StartError::Versions { worker, ours: VERSIONS, theirs };
+                        return Poll::Ready(Met::Not(error, None));
+                    }
                 }
-            }
-            Greeted::Versions(theirs, peer) => {
-                // A peer that is no node of the cluster is a stranger.
-                if let Some(name) = crew.known_member(&peer) {
-                    let (worker, ours) = (name.clone(), VERSIONS);
-                    return Err(StartError::Versions { worker, ours, theirs });
+                Greeted::Ready(link) => return Poll::Ready(Met::Ready(link)),
+                Greeted::Failed(error) => return Poll::Ready(Met::Not(error, None)),
+                Greeted::Differs(error, duplex) => {
+                    return Poll::Ready(Met::Not(error, Some(duplex)));
                 }
-            }
-            Greeted::Ready(link) => {
-                let at = link.name.index;
-                links[at] = Some(link);
-            }
-            Greeted::Failed(error) => return Err(error),
-            Greeted::Differs(error, duplex) => {
-                // The worker may be gone by then, which is no matter.
-                let _ = duplex.close(PARTING).await;
-                return Err(error);
             }
         }
+        while let Poll::Ready(Some(_)) = self.tasks.poll_join_next(context) {}
+        Poll::Pending
     }
-    Ok(())
+
+    /// Waits until every worker of the crew is ready; returns their links by index.
+    pub(crate) async fn meet_all(
+        &mut self,
+        crew: &mut Crew,
+        deadline: Duration,
+    ) -> Result<Vec<Link>, StartError> {
+        let mut links: BTreeMap<usize, Link> = BTreeMap::new();
+        let meeting = async {
+            while links.len() < crew.names().len() {
+                let event = poll_fn(|context| {
+                    if let Poll::Ready(met) = self.poll_met(crew, context) {
+                        return Poll::Ready(Ok(met));
+                    }
+                    crew.poll_ended(context).map(Err)
+                });
+                match event.await {
+                    Ok(Met::Ready(link)) => drop(links.insert(link.name.index, link)),
+                    Ok(Met::Not(error, duplex)) => {
+                        if let Some(duplex) = duplex {
+                            // The worker may be gone by then, which is no matter.
+                            let _ = duplex.close(PARTING).await;
+                        }
+                        return Err(error);
+                    }
+                    Err((worker, loss)) => return Err(StartError::Lost { worker, loss }),
+                }
+            }
+            Ok(())
+        };
+        if let Ok(met) = timeout(deadline, meeting).await {
+            met?;
+            return Ok(links.into_values().collect());
+        }
+        let absent = crew.names().iter().filter(|name| !links.contains_key(&name.index));
+        Err(StartError::Late { waited: deadline, missing: absent.cloned().collect() })
+    }
 }
 
-/// Waits for a peer's hello; with any other message the peer is a stranger.
-async fn hear_hello(mut duplex: BytesDuplex) -> Greeted {
-    let Ok(Some(bytes)) = duplex.recv().await else {
-        return Greeted::Stranger;
-    };
+/// Accepts duplexes and hears who opened each.
+async fn accept(node: Node, greets: UnboundedSender<Greeted>) {
+    let mut hearing = JoinSet::new();
+    let mut unheard: VecDeque<AbortHandle> = VecDeque::new();
+    loop {
+        tokio::select! {
+            biased;
+            Some(_) = hearing.join_next() => {}
+            accepted = node.accept_duplex_bytes(wire::DUPLEX) => match accepted {
+                Ok((_, duplex)) => {
+                    unheard.retain(|greeting| !greeting.is_finished());
+                    if unheard.len() >= UNHEARD_MAX {
+                        unheard.pop_front().inspect(AbortHandle::abort);
+                    }
+                    let greets = greets.clone();
+                    unheard.push_back(hearing.spawn(here(async move {
+                        if let Some(greeted) = hear_hello(duplex).await {
+                            let _ = greets.send(greeted);
+                        }
+                    })));
+                }
+                // A stranger's channel of another kind.
+                Err(AcceptError::Mismatch { .. }) => {}
+                Err(error) => {
+                    let _ = greets.send(Greeted::Failed(StartError::Accept(error)));
+                    return;
+                }
+            },
+        }
+    }
+}
+
+/// Waits for a peer's hello; `None` for a stranger, whose duplex is closed again.
+async fn hear_hello(mut duplex: BytesDuplex) -> Option<Greeted> {
+    let bytes = duplex.recv().await.ok().flatten()?;
     match wire::read_hello(&bytes) {
-        Ok((hello, version)) => Greeted::Hello(hello, version, duplex),
-        Err(HelloError::Versions(theirs)) => Greeted::Versions(theirs, duplex.peer().clone()),
-        Err(HelloError::Malformed) => Greeted::Stranger,
+        Ok((hello, version)) => Some(Greeted::Hello(hello, version, duplex)),
+        Err(HelloError::Versions(theirs)) => Some(Greeted::Versions(theirs, duplex.peer().clone())),
+        Err(HelloError::Malformed) => None,
     }
 }
 
 async fn make_ready(name: WorkerName, mut duplex: BytesDuplex, setup: Setup) -> Greeted {
     match try_make_ready(&mut duplex, &setup).await {
-        Ok(round_trip_ns) => Greeted::Ready(Link::new(name, duplex, round_trip_ns)),
+        Ok((round_trip_ns, threads)) => {
+            Greeted::Ready(Link::new(name, duplex, round_trip_ns, threads))
+        }
         Err(Failure::Differs(difference)) => {
             Greeted::Differs(StartError::Differs { worker: name, difference }, duplex)
         }
@@ -156,24 +210,22 @@ enum Failure {
     Lost(Loss),
 }
 
-/// Returns the time of a round trip in nanoseconds.
-async fn try_make_ready(duplex: &mut BytesDuplex, setup: &Setup) -> Result<u64, Failure> {
+/// Returns the time of a round trip in nanoseconds, and the number of the worker's threads.
+async fn try_make_ready(duplex: &mut BytesDuplex, setup: &Setup) -> Result<(u64, u32), Failure> {
     let mut said = Vec::new();
     encode_into_vec(setup, &mut said).expect("names and numbers can be encoded");
-    match decode::<Reply>(&ask(duplex, &said).await?) {
-        Ok(Reply::Ready) => {}
+    let threads = match decode::<Reply>(&ask(duplex, &said).await?) {
+        Ok(Reply::Ready { threads }) => threads,
         Ok(Reply::Differs(difference)) => return Err(Failure::Differs(Box::new(difference))),
         Err(_) => return Err(Failure::Lost(Loss::Malformed)),
-    }
+    };
     let mut shortest = Duration::MAX;
-    let mut ping = Vec::new();
-    wire::begin_assignment(&mut ping, 0, 0, 0);
     for _ in 0..PINGS {
         let sent = Instant::now();
-        ask(duplex, &ping).await?;
+        ask(duplex, &wire::take_back(0, 0)).await?;
         shortest = shortest.min(sent.elapsed());
     }
-    Ok(u64::try_from(shortest.as_nanos()).unwrap_or(u64::MAX))
+    Ok((u64::try_from(shortest.as_nanos()).unwrap_or(u64::MAX), threads))
 }
 
 /// Sends a message and returns the next one of the worker.

@@ -105,11 +105,11 @@ mod settings;
 mod stats;
 mod worker;
 
-pub use builder::{FarmBuilder, WORKER_COUNT_MAX};
-pub use error::{FinishError, Loss, RunError, StartError};
+pub use builder::FarmBuilder;
+pub use error::{FinishError, Loss, RunError, StartError, TaskError};
 pub use farm::Farm;
 pub use machine::serve_if_started;
 pub use name::WorkerName;
-pub use serving::{ServeError, serve_in};
-pub use settings::{Model, Prefetch, Runtime, WorkersAs};
-pub use stats::{Outcome, RunStats, Traffic, WorkerStats};
+pub use serving::{ServeError, serve_in, serve_threads_in};
+pub use settings::{Grain, Model, Prefetch, Runtime, WORKER_COUNT_MAX, WorkersAs};
+pub use stats::{Mishaps, Outcome, RunStats, Traffic, WorkerStats};

@@ -19,6 +19,10 @@ use crate::name::WorkerName;
 pub(crate) struct Link {
     pub(crate) name: WorkerName,
     pub(crate) round_trip_ns: u64,
+    /// Number of threads on which the worker computes.
+    pub(crate) threads: u32,
+    /// Why the worker is lost, if it is.
+    pub(crate) lost: Option<Loss>,
     /// `None` after their end.
     tasks: Option<BytesSender>,
     /// The assignment that waits for room.
@@ -27,9 +31,22 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(name: WorkerName, duplex: BytesDuplex, round_trip_ns: u64) -> Link {
+    pub(crate) fn new(
+        name: WorkerName,
+        duplex: BytesDuplex,
+        round_trip_ns: u64,
+        threads: u32,
+    ) -> Link {
         let (tasks, answers, _) = duplex.split();
-        Link { name, round_trip_ns, tasks: Some(tasks), waiting: None, answers }
+        Link {
+            name,
+            round_trip_ns,
+            threads,
+            lost: None,
+            tasks: Some(tasks),
+            waiting: None,
+            answers,
+        }
     }
 
     pub(crate) fn peer(&self) -> &Peer {
@@ -54,6 +71,11 @@ impl Link {
         // Dropping the future takes the message back.
         self.waiting = Some(Bytes::copy_from_slice(assignment));
         self.poll_stalled(context)
+    }
+
+    /// Whether the worker is there as far as this end knows.
+    pub(crate) fn is_open(&self) -> bool {
+        self.tasks.is_some()
     }
 
     /// Whether an assignment waits for room.
@@ -100,6 +122,7 @@ impl Link {
     /// Ends the tasks, which makes the worker end.
     pub(crate) fn end_tasks(&mut self) {
         self.tasks = None;
+        self.waiting = None;
     }
 
     /// Waits until the worker has ended its answers, which it does after the tasks have

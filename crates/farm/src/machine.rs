@@ -41,7 +41,7 @@ pub fn serve_if_started(registry: &Registry) {
     let stopped = match settings.to_string_lossy().parse::<NodeSettings>() {
         Ok(settings) => {
             let (farmer, token) = (Farmer::At(place.parent), place.token);
-            let post = Post { farmer, index, token, settings, explains: true };
+            let post = Post { farmer, index, token, settings, threads: 1, explains: true };
             serve_on_own_thread(&post, registry)
         }
         Err(error) => Err(Stopped(error.to_string())),

@@ -4,23 +4,28 @@ use std::fmt;
 use std::io;
 
 use chunkcomm::codec::EncodeError;
+use chunkcomm::host;
 use chunkcomm::{OpenError, RecvError, SendError};
 use chunkcomm_cluster::cluster::{End, PeerError};
 use chunkcomm_cluster::registry::Difference;
 use chunkcomm_cluster::{Cluster, Registry};
 
 use crate::proto::wire::Hello;
-use crate::worker::serve;
+use crate::worker::{Served, serve};
 
 /// The rank that [`FarmBuilder::start_in`](crate::FarmBuilder::start_in) is called on.
 pub(crate) const FARMER: u32 = 0;
+
+/// Most threads of a worker.
+const THREADS_MAX: usize = 1024;
 
 /// Makes this node a worker of the farm that rank 0 starts with
 /// [`FarmBuilder::start_in`](crate::FarmBuilder::start_in). Returns when that farm is done,
 /// dropped or lost, or when the cluster is finished before.
 ///
-/// Call it on every rank but 0, with the registry that the farmer uses. The tasks run on this
-/// thread and on one of their own, see the crate's *Where tasks run*. After it has returned it
+/// Call it on every rank but 0, with the registry that the farmer uses. The tasks run on threads of
+/// their own, one for each core that this node has when it shares its host's cores with the nodes
+/// beside it; see the crate's *Where tasks run*. After it has returned it
 /// may be called again, for the next farm.
 ///
 /// # Errors
@@ -30,9 +35,35 @@ pub(crate) const FARMER: u32 = 0;
 /// When the future is dropped early, the farm has lost this worker. A farm that starts later
 /// fails when it finds the remains of this call.
 pub async fn serve_in(cluster: &Cluster, registry: &Registry) -> Result<(), ServeError> {
+    let members = cluster.members();
+    let me = members.iter().find(|member| member.id == cluster.id());
+    let here = members.iter().filter(|member| me.is_some_and(|me| me.host == member.host));
+    let threads = host::cores() / here.count().max(1);
+    serve_threads_in(cluster, registry, threads.max(1)).await
+}
+
+/// As [`serve_in`], with this number of threads that compute; at least 1.
+///
+/// # Errors
+/// See [`ServeError`].
+///
+/// # Cancel safety
+/// As [`serve_in`].
+pub async fn serve_threads_in(
+    cluster: &Cluster,
+    registry: &Registry,
+    threads: usize,
+) -> Result<(), ServeError> {
+    let threads = u32::try_from(threads.clamp(1, THREADS_MAX)).unwrap_or(1);
     let serving = async {
         let farmer = cluster.peer(FARMER).await.map_err(ServeError::Farmer)?;
-        serve(cluster.node(), &farmer, &Hello::Member, registry).await
+        loop {
+            let served = serve(cluster.node(), &farmer, &Hello::Member, registry, threads);
+            // The next farm may take it.
+            if let Served::Done = served.await? {
+                return Ok(());
+            }
+        }
     };
     let served = tokio::select! {
         biased;

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use chunkcomm::{Node, NodeBuilder, Policy};
 
+/// Most workers that one farmer starts.
+pub const WORKER_COUNT_MAX: usize = 1024;
+
 /// Whether the farmer's node works too (LAN farm study, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Model {
@@ -30,20 +33,31 @@ pub enum WorkersAs {
 }
 
 /// Number of unanswered assignments that a worker holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Prefetch {
     /// This number, at least 1. With 1 no assignment waits while one is at work; 2 is
     /// double buffering.
     Fixed(u32),
     /// A number that covers two round trips, from the round trip measured at the start
     /// and the time that tasks take; at least 2, and no more than 10 ms of work.
+    #[default]
     Auto,
 }
 
-impl Default for Prefetch {
-    /// Returns double buffering.
-    fn default() -> Prefetch {
-        Prefetch::Fixed(2)
+/// Number of tasks in an assignment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Grain {
+    /// This number, at least 1.
+    Fixed(u32),
+    /// As many as take 2 ms, from the time that tasks take on that worker; at most half of what is
+    /// left for it where the number of tasks is known (factoring). One task while nothing is known.
+    #[default]
+    Auto,
+}
+
+impl From<u32> for Grain {
+    fn from(tasks: u32) -> Grain {
+        Grain::Fixed(tasks)
     }
 }
 

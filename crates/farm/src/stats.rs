@@ -5,6 +5,7 @@ use std::time::Duration;
 use chunkcomm::FlushReason;
 use chunkcomm::stats::PeerStats;
 
+use crate::error::Loss;
 use crate::name::WorkerName;
 
 /// Statistics of one worker in a run.
@@ -15,11 +16,12 @@ pub struct WorkerStats {
     pub worker: WorkerName,
     /// Number of tasks whose results the worker gave.
     pub tasks: u64,
-    /// Number of assignments that the worker answered.
-    pub assignments: u64,
-    /// Time spent in the tasks themselves; for tasks of a few microseconds it includes
-    /// the sending of their results.
+    /// Number of messages that brought these results.
+    pub answers: u64,
+    /// Time spent in the tasks themselves, summed over the worker's threads.
     pub busy: Duration,
+    /// Why the worker is lost, if it is.
+    pub lost: Option<Loss>,
 }
 
 /// Messages and packets between the farmer and its workers in a run, counted at
@@ -95,6 +97,20 @@ fn ratio(above: u64, below: u64) -> f64 {
     if below == 0 { 0.0 } else { above as f64 / below as f64 }
 }
 
+/// What went otherwise than planned in a run, in numbers of tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Mishaps {
+    /// Given out again after the loss of their worker.
+    pub reissued: u64,
+    /// Given back by one worker for another that had nothing to do.
+    pub returned: u64,
+    /// Also given to a second worker, at the end of the run, while the first was silent.
+    pub copied: u64,
+    /// Results that came late or twice, and were dropped.
+    pub dropped: u64,
+}
+
 /// Report of a run: tasks, time, workers, packets.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -104,8 +120,10 @@ pub struct RunStats {
     /// Time from the first assignment to the last result. The start of the workers is
     /// not in it.
     pub elapsed: Duration,
-    /// Statistics of each worker, by index.
+    /// Statistics of each worker, in the order in which they came.
     pub workers: Vec<WorkerStats>,
+    /// Tasks that were lost, moved or done twice.
+    pub mishaps: Mishaps,
     /// Messages and packets between the farmer and all its workers.
     pub traffic: Traffic,
 }

@@ -1,23 +1,17 @@
 //! A worker: takes assignments, runs them, answers.
 //!
-//! ```text
-//!   tasks ──▶ I/O loop ──▶ tiny task: here ──────────────┐
-//!                ▲  │                                    ▼
-//!                │  └────▶ other: compute thread ──▶ answers
-//!                └──────────────┘ answer
-//! ```
-//!
-//! The loop is one async task beside the link's own. It runs tiny tasks itself, in slices, so
-//! that packets are read and written in between; `proto/placement.rs` decides which. It never
-//! stops taking answers from the compute thread, and the farmer never stops taking answers from
-//! it, so that two full channels cannot block each other.
+//! The I/O loop is one async task beside the link's own. It takes assignments and sends answers;
+//! `compute.rs` has what lies between. It runs tiny tasks itself, in slices, so that packets are
+//! read and written in between; `proto/placement.rs` decides which. It never stops taking answers
+//! from the compute threads, and the farmer never stops taking answers from it, so that two full
+//! channels cannot block each other.
 
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
 use chunkcomm::codec::{decode, encode_into_vec};
-use chunkcomm::host::{self, Instant, Work};
+use chunkcomm::host;
 use chunkcomm::{
     Address, BytesReceiver, BytesSender, Node, Peer, SendError, TryRecvError, with_causes,
 };
@@ -25,15 +19,12 @@ use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::launch::Token;
 use chunkcomm_cluster::registry::Entry;
 
-use crate::compute::{ComputeThread, Computed, nanos, run_tasks, settle};
-use crate::proto::placement::{Place, Placement};
-use crate::proto::wire::{self, Hello, Reply, Setup};
+use crate::compute::Bench;
+use crate::proto::wire::{self, Answer, Hello, Item, Order, Reply, Setup};
 use crate::serving::ServeError;
 use crate::settings::NodeSettings;
 
 /// Time that tasks run in the I/O loop before it looks after packets again.
-/// Shorter, and a packet holds few answers of tiny tasks; longer, and the farmer
-/// waits for the answers to the first of them.
 const SLICE: Duration = Duration::from_micros(50);
 
 /// Why a worker stopped: one line, with all sources.
@@ -68,6 +59,8 @@ pub(crate) struct Post {
     pub(crate) index: usize,
     pub(crate) token: Token,
     pub(crate) settings: NodeSettings,
+    /// Number of threads that compute.
+    pub(crate) threads: u32,
     /// Whether the worker explains its node on a signal; a worker process does.
     pub(crate) explains: bool,
 }
@@ -87,11 +80,19 @@ pub(crate) async fn work(post: &Post, registry: &Registry) -> Result<(), Stopped
         node.explain_on_sigusr1()?;
     }
     let hello = Hello::Started { token: post.token, index: post.index as u64 };
-    match serve(&node, &farmer, &hello, registry).await {
+    match serve(&node, &farmer, &hello, registry, post.threads).await {
         // The farmer reports the difference.
-        Ok(()) | Err(ServeError::Differs(_)) => Ok(()),
+        Ok(_) | Err(ServeError::Differs(_)) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// What became of a worker's service.
+pub(crate) enum Served {
+    /// The farm is done.
+    Done,
+    /// The farm ended, or was about to, before it knew the worker.
+    NotTaken,
 }
 
 /// Serves the farmer at the other end of this link, until its farm is done.
@@ -100,12 +101,21 @@ pub(crate) async fn serve(
     farmer: &Peer,
     hello: &Hello,
     registry: &Registry,
-) -> Result<(), ServeError> {
+    threads: u32,
+) -> Result<Served, ServeError> {
     let duplex = node.open_duplex_bytes(farmer, wire::DUPLEX).await?;
     let (mut answers, mut tasks, _) = duplex.split();
-    answers.send_slice_now(&wire::hello(hello)?).await?;
+    let said = answers.send_slice_now(&wire::hello(hello)?).await;
+    if let Err(error) = said
+        && !matches!(error, SendError::Terminated(_))
+    {
+        return Err(error.into());
+    }
     let Ok(Some(setup)) = tasks.recv().await else {
-        return Err(answers.closed().await.into());
+        return match answers.closed().await {
+            SendError::Terminated(_) => Ok(Served::NotTaken),
+            error => Err(error.into()),
+        };
     };
     let setup: Setup = decode(&setup).map_err(|_| ServeError::Malformed)?;
     if !(wire::VERSIONS.0..=wire::VERSIONS.1).contains(&setup.version) {
@@ -118,11 +128,12 @@ pub(crate) async fn serve(
         while matches!(tasks.recv().await, Ok(Some(_))) {}
         return Err(ServeError::Differs(Box::new(difference)));
     }
-    say(&mut answers, &Reply::Ready).await?;
     let entry = |name: &str| registry.lookup(name).expect("there is no difference").clone();
     let entries: Vec<Entry> = setup.functions.iter().map(|print| entry(&print.name)).collect();
-    let desk = Desk::new(answers, entries).map_err(ServeError::Thread)?;
-    desk.serve(tasks).await
+    let bench = Bench::start(entries, threads).map_err(ServeError::Thread)?;
+    say(&mut answers, &Reply::Ready { threads: bench.threads() }).await?;
+    Desk { answers, bench }.serve(tasks).await?;
+    Ok(Served::Done)
 }
 
 async fn say<T: serde::Serialize>(to: &mut BytesSender, word: &T) -> Result<(), ServeError> {
@@ -132,133 +143,119 @@ async fn say<T: serde::Serialize>(to: &mut BytesSender, word: &T) -> Result<(), 
     Ok(())
 }
 
-/// A function and where its tasks run.
-struct Workbench {
-    entry: Entry,
-    placement: Placement,
-}
-
-/// State of an assignment that was taken.
-enum Taken {
-    /// This many tasks of a function are done since then; the answer is to be sent.
-    Answered { function: u32, count: u32, ended: Instant, work: Work },
-    /// The compute thread has the assignment.
-    HandedOver,
-}
-
 /// State of a worker at work.
 struct Desk {
     answers: BytesSender,
-    benches: Vec<Workbench>,
-    thread: ComputeThread,
-    /// Buffer of the current answer, kept for its memory.
-    answer: Vec<u8>,
-    /// When the last task ended, or the wait for the next one. The clock is read once a
-    /// task, so that the time of a task in the loop includes the sending of the answer
-    /// before it.
-    now: Instant,
+    bench: Bench,
 }
 
 impl Desk {
-    fn new(answers: BytesSender, entries: Vec<Entry>) -> std::io::Result<Desk> {
-        let thread = ComputeThread::start(entries.clone())?;
-        let bench = |entry| Workbench { entry, placement: Placement::new() };
-        let benches = entries.into_iter().map(bench).collect();
-        Ok(Desk { answers, benches, thread, answer: Vec::new(), now: Instant::now() })
-    }
-
     /// Works until the farmer ends the tasks.
     async fn serve(mut self, mut tasks: BytesReceiver) -> Result<(), ServeError> {
         loop {
-            self.now = Instant::now();
-            let slice = self.now;
-            let all_taken = loop {
-                match tasks.try_recv_with(|assignment| self.take(assignment)) {
-                    Ok(taken) => self.answer(taken?).await?,
-                    Err(TryRecvError::Empty) => break true,
+            loop {
+                match tasks.try_recv_with(|order| self.take(order)) {
+                    Ok(given) => self.give_back(given?).await?,
+                    Err(TryRecvError::Empty) => break,
                     Err(TryRecvError::Ended) => return Ok(()),
                     Err(TryRecvError::Failed(error)) => return Err(error.into()),
                     Err(_) => return Err(ServeError::Malformed),
                 }
-                if self.now - slice >= SLICE {
-                    break false;
-                }
-            };
-            while let Some(computed) = self.thread.try_computed() {
-                self.pass_on(computed).await?;
             }
-            if !all_taken {
+            while let Some(answer) = self.bench.try_answered() {
+                self.send(answer).await?;
+            }
+            let (ran, answers) = self.bench.run_here(SLICE).await;
+            for answer in answers.into_iter().flatten() {
+                self.send(answer).await?;
+            }
+            if ran {
                 host::yield_now().await;
                 continue;
             }
             tokio::select! {
                 biased;
                 received = tasks.recv() => match received? {
-                    Some(assignment) => {
-                        self.now = Instant::now();
-                        let taken = self.take(&assignment)?;
-                        self.answer(taken).await?;
+                    Some(order) => {
+                        let given = self.take(&order)?;
+                        self.give_back(given).await?;
                     }
                     None => return Ok(()),
                 },
-                computed = self.thread.computed() => self.pass_on(computed).await?,
+                answer = self.bench.answered() => self.send(answer).await?,
             }
         }
     }
 
-    /// Runs an assignment here or hands it to the compute thread.
-    fn take(&mut self, bytes: &[u8]) -> Result<Taken, ServeError> {
-        let assignment = wire::read_assignment(bytes).map_err(|_| ServeError::Malformed)?;
-        let bench = self.benches.get_mut(assignment.function as usize);
-        let bench = bench.ok_or(ServeError::Malformed)?;
-        // An assignment without tasks only asks whether the worker is there.
-        if bench.placement.place() == Place::Thread && assignment.count > 0 {
-            self.thread.hand_over(assignment.run, bytes.to_vec());
-            return Ok(Taken::HandedOver);
+    /// Takes a message of the farmer; returns the tasks to give back, with their run.
+    fn take(&mut self, bytes: &[u8]) -> Result<Option<Given>, ServeError> {
+        match wire::read_order(bytes).map_err(|_| ServeError::Malformed)? {
+            Order::Assign(assignment) => {
+                if !self.bench.put(&assignment) {
+                    return Err(ServeError::Malformed);
+                }
+                Ok(None)
+            }
+            Order::TakeBack { run, count } => {
+                Ok(Some(Given { run, tasks: self.bench.give_back(run, count) }))
+            }
         }
-        let (function, count) = (assignment.function, assignment.count);
-        let (now, answer) = (self.now, &mut self.answer);
-        let (ended, work) = host::working(|| run_tasks(&bench.entry, assignment, now, answer));
-        Ok(Taken::Answered { function, count, ended, work })
     }
 
-    async fn answer(&mut self, taken: Taken) -> Result<(), ServeError> {
-        let Taken::Answered { function, count, ended, work } = taken else { return Ok(()) };
-        let ended = settle(work, self.now, ended, &mut self.answer).await;
-        if count > 0 {
-            let placement = &mut self.benches[function as usize].placement;
-            placement.handle_done(count, nanos(ended - self.now));
+    async fn give_back(&mut self, given: Option<Given>) -> Result<(), ServeError> {
+        let Some(Given { run, tasks }) = given else { return Ok(()) };
+        for (first, count) in tasks {
+            self.answers.send_slice(&wire::returned(run, first, count)).await?;
         }
-        self.now = ended;
-        self.send_answer().await
+        Ok(self.answers.send_slice(&wire::returned(run, 0, 0)).await?)
     }
 
-    /// Sends an answer of the compute thread.
-    async fn pass_on(&mut self, computed: Computed) -> Result<(), ServeError> {
-        let bench = &mut self.benches[computed.function as usize];
-        bench.placement.handle_done(computed.count, nanos(computed.busy));
-        self.answer = computed.answer;
-        self.send_answer().await
-    }
-
-    async fn send_answer(&mut self) -> Result<(), ServeError> {
-        let Err(error) = self.answers.send_slice(&self.answer).await else {
-            return Ok(());
-        };
-        if !matches!(error, SendError::TooLarge { .. }) {
-            return Err(error.into());
+    /// Sends an answer. Results too large to be sent together go one by one; one that is too large
+    /// by itself is its task's failure.
+    async fn send(&mut self, answer: Vec<u8>) -> Result<(), ServeError> {
+        match self.answers.send_slice(&answer).await {
+            Ok(()) => return Ok(()),
+            Err(SendError::TooLarge { .. }) => {}
+            Err(error) => return Err(error.into()),
         }
-        // An answer too large to be sent is the task's fault: the run ends, not the worker.
-        let Ok(wire::Answer::Done { run, first, count, .. }) = wire::read_answer(&self.answer)
+        let Ok(Answer::Done { run, first, count, busy_ns, mut results }) =
+            wire::read_answer(&answer)
         else {
-            return Err(error.into());
+            return Err(ServeError::Malformed);
         };
-        let results = match count {
-            1 => "its result".to_owned(),
-            _ => format!("the results of the {count} tasks from this one on"),
-        };
-        let text = format!("{results} could not be sent: {}", Stopped::from(error));
-        wire::write_failure(&mut self.answer, run, first, &text);
-        Ok(self.answers.send_slice(&self.answer).await?)
+        let mut one = Vec::new();
+        for task in first..first + u64::from(count) {
+            wire::begin_answer(&mut one, run, task);
+            match results.next_result().map_err(|_| ServeError::Malformed)? {
+                Some(Item::Value(value)) => {
+                    let written = wire::put_item(&mut one, |out| {
+                        out.extend_from_slice(value);
+                        Ok::<_, std::convert::Infallible>(())
+                    });
+                    let Ok(()) = written;
+                }
+                Some(Item::Failure(text)) => wire::put_failure(&mut one, text),
+                None => return Err(ServeError::Malformed),
+            }
+            let busy_ns = busy_ns / u64::from(count);
+            wire::finish_answer(&mut one, 1, busy_ns);
+            let error = match self.answers.send_slice(&one).await {
+                Ok(()) => continue,
+                Err(error @ SendError::TooLarge { .. }) => error,
+                Err(error) => return Err(error.into()),
+            };
+            let text = format!("its result could not be sent: {}", Stopped::from(error));
+            wire::begin_answer(&mut one, run, task);
+            wire::put_failure(&mut one, &text);
+            wire::finish_answer(&mut one, 1, busy_ns);
+            self.answers.send_slice(&one).await?;
+        }
+        Ok(())
     }
+}
+
+/// Tasks of a run that are given back: the first of each range, and their number.
+struct Given {
+    run: u32,
+    tasks: Vec<(u64, u32)>,
 }

@@ -6,8 +6,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use chunkcomm::codec::decode;
 use chunkcomm_farm::{
-    Farm, FarmBuilder, Loss, Model, Prefetch, RunError, Runtime, StartError, WorkersAs,
+    Farm, FarmBuilder, Grain, Loss, Model, Prefetch, RunError, Runtime, StartError, TaskError,
+    WorkersAs,
 };
 use chunkcomm_testkit::proc::{self, is_gone, wait_until_gone};
 use chunkcomm_tests::farm_tasks::{FEWER, FORGETS, Functions, Job, OTHER_TYPES, registry};
@@ -38,12 +40,12 @@ async fn results_are_those_of_the_tasks_in_every_shape_of_farm() {
     for workers_as in [WorkersAs::Process, WorkersAs::Thread] {
         for model in [Model::A, Model::B] {
             for prefetch in [1, 2, 8].map(Prefetch::Fixed).into_iter().chain([Prefetch::Auto]) {
-                for grain in [1, 7] {
+                for grain in [Grain::Fixed(1), Grain::Fixed(7), Grain::Auto] {
                     let (builder, functions) = builder();
                     let builder = builder.workers_as(workers_as).model(model);
                     let mut farm = builder.prefetch(prefetch).grain(grain).start().await.unwrap();
                     let outcome = farm.run(&functions.double, 0..100).await.unwrap();
-                    let shape = format!("{workers_as:?} {model:?} {prefetch:?} {grain}");
+                    let shape = format!("{workers_as:?} {model:?} {prefetch:?} {grain:?}");
                     let expected: Vec<u64> = (0..100).map(|number| number * 2).collect();
                     assert_eq!(outcome.results, expected, "{shape}");
 
@@ -51,10 +53,8 @@ async fn results_are_those_of_the_tasks_in_every_shape_of_farm() {
                     assert_eq!(stats.tasks, 100, "{shape}");
                     let by_worker = stats.workers.iter().map(|worker| worker.tasks);
                     assert_eq!(by_worker.sum::<u64>(), 100, "{shape}");
-                    let assignments = 100u64.div_ceil(grain.into());
-                    let answered = stats.workers.iter().map(|worker| worker.assignments);
-                    assert_eq!(answered.sum::<u64>(), assignments, "{shape}");
-                    assert!(stats.traffic.messages_sent <= assignments, "{shape}");
+                    let mishaps = stats.mishaps;
+                    assert_eq!((mishaps.reissued, mishaps.copied), (0, 0), "{shape}");
                     farm.finish(DEADLINE).await.unwrap();
                 }
             }
@@ -125,7 +125,9 @@ async fn a_task_that_panics_ends_the_run_with_its_message_and_index() {
         let (builder, functions) = builder();
         let mut farm = builder.workers_as(workers_as).grain(4).start().await.unwrap();
         let error = farm.run(&functions.unlucky, 0..1_000).await.unwrap_err();
-        let RunError::Task { index: 13, worker, .. } = &error else { panic!("{error}") };
+        let RunError::Task(TaskError::Failed { index: 13, worker, .. }) = &error else {
+            panic!("{error}")
+        };
         let text = "function \"unlucky\" panicked: 13 is unlucky";
         assert_eq!(error.to_string(), format!("task 13 of \"unlucky\" failed at {worker}: {text}"));
         // The farm goes on, whatever tasks the workers still held.
@@ -135,59 +137,96 @@ async fn a_task_that_panics_ends_the_run_with_its_message_and_index() {
 }
 
 #[tokio::test]
-async fn a_killed_worker_ends_the_run_with_its_name_and_nothing_is_left() {
-    let (builder, functions) = builder();
-    let mut farm = builder.workers(3).start().await.unwrap();
-    let (started, victim) = (pids(&farm), farm.workers()[1].clone());
-    let pid = started[1];
-    // The victim is killed when the last task is given out. It sleeps for an hour: only its death
-    // can end this.
-    let kill_at_last = |at: &u64| {
-        if *at == 2 {
-            kill(pid);
-        }
-    };
-    let tasks = (0..3).inspect(kill_at_last).map(|_| 3_600_000);
-    let ended = tokio::time::timeout(DEADLINE, farm.run(&functions.sleep, tasks)).await;
-    let error = ended.expect("a death is noticed").unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        format!(
-            "{victim} was lost with 1 assignment unanswered: \
-             its process ended: signal: 9 (SIGKILL)"
-        )
-    );
-    assert!(error.to_string().contains(&format!("worker 1 (process {})", started[1])));
-    assert!(started.iter().all(|&pid| is_gone(pid)), "the others are gone too: {started:?}");
-    let again = farm.run(&functions.double, [1]).await.unwrap_err();
-    assert_eq!(again.to_string(), error.to_string());
-    // Nobody is left to wait for, and no worker is reported as there.
-    let finished = farm.finish(DEADLINE).await.unwrap_err().to_string();
-    let dismissed = "it was killed since another worker was lost";
-    let expected = format!(
-        "the farm did not end well: {victim}: its process ended: signal: 9 (SIGKILL); \
-         worker 0 (process {}): {dismissed}; worker 2 (process {}): {dismissed}",
-        started[0], started[2]
-    );
-    assert_eq!(finished, expected);
+async fn the_tasks_of_a_killed_worker_are_run_by_others() {
+    for model in [Model::A, Model::B] {
+        let (builder, functions) = builder();
+        let mut farm = builder.workers(2).model(model).start().await.unwrap();
+        let victim = farm.workers()[1].clone();
+        let kill_in_the_middle = |at: &u64| {
+            if *at == 500 {
+                kill(victim.pid.unwrap());
+            }
+        };
+        let tasks = (0..1_000).inspect(kill_in_the_middle);
+        let outcome = farm.run(&functions.double, tasks).await.unwrap();
+        assert_eq!(outcome.results, (0..1_000).map(|number| number * 2).collect::<Vec<u64>>());
+        let lost = outcome.stats.workers.iter().find(|worker| worker.worker == victim).unwrap();
+        let told = lost.lost.as_ref().map(ToString::to_string);
+        // The run may be over before the death is told.
+        let told = told.as_deref().unwrap_or("its process ended: signal: 9 (SIGKILL)");
+        assert_eq!(told, "its process ended: signal: 9 (SIGKILL)");
+        farm.finish(DEADLINE).await.ok();
+    }
 }
 
 #[tokio::test]
-async fn a_worker_that_is_dead_before_the_run_ends_it() {
+async fn a_dead_process_is_replaced() {
     let (builder, functions) = builder();
-    let mut farm = builder.start().await.unwrap();
-    kill(farm.workers()[0].pid.unwrap());
-    let error = farm.run(&functions.sleep, [3_600_000; 2]).await.unwrap_err();
-    assert!(error.to_string().starts_with("worker 0 (process "), "{error}");
-    assert!(error.to_string().ends_with("SIGKILL)"), "{error}");
+    let mut farm = builder.workers(2).start().await.unwrap();
+    let started = pids(&farm);
+    started.iter().for_each(|&pid| kill(pid));
+    // Nobody of the first workers is left.
+    let outcome = farm.run(&functions.sleep, [5; 100]).await.unwrap();
+    assert!(outcome.results.iter().all(|pid| !started.contains(pid)), "{started:?}");
+    assert_eq!(farm.workers()[2].index, 2);
+    assert!(farm.workers().len() >= 3, "{:?}", farm.workers());
+    let all = pids(&farm);
+    farm.finish(DEADLINE).await.unwrap();
+    assert!(all.iter().all(|&pid| is_gone(pid)), "{all:?}");
 }
 
 #[tokio::test]
-async fn a_worker_that_exits_tells_its_status() {
+async fn a_task_that_ends_its_workers_is_set_aside_with_its_input() {
     let (builder, functions) = builder();
     let mut farm = builder.workers(1).start().await.unwrap();
     let error = farm.run(&functions.exit, [7]).await.unwrap_err();
-    assert!(error.to_string().ends_with("its process ended: exit status: 7"), "{error}");
+    let RunError::Task(TaskError::SetAside { index: 0, deaths: 3, worker, input, .. }) = &error
+    else {
+        panic!("{error}")
+    };
+    assert_eq!(decode::<i32>(input).unwrap(), 7);
+    let told = format!(
+        "task 0 of \"exit\" is set aside since 3 workers died of it, {worker} last: its process \
+         ended: exit status: 7"
+    );
+    assert_eq!(error.to_string(), told);
+    // An orderly end in the middle of a task is a loss all the same.
+    let error = farm.run(&functions.exit, [0]).await.unwrap_err();
+    assert!(error.to_string().ends_with("its process ended: exit status: 0"), "{error}");
+    // The farm goes on.
+    assert_eq!(farm.run(&functions.double, [3]).await.unwrap().results, [6]);
+    farm.finish(DEADLINE).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_run_to_the_end_has_an_outcome_for_every_task() {
+    let (builder, functions) = builder();
+    let mut farm = builder.deaths_max(1).start().await.unwrap();
+    let outcome = farm.run_to_end(&functions.unlucky, 0..100).await.unwrap();
+    for (task, result) in (0..).zip(&outcome.results) {
+        match result {
+            Ok(_) => assert!(task != 13),
+            Err(error) => assert_eq!((task, error.index()), (13, 13), "{error}"),
+        }
+    }
+    assert_eq!(outcome.results.len(), 100);
+    let outcome = farm.run_to_end(&functions.exit, [1, 2]).await.unwrap();
+    let aside =
+        |result: &Result<_, _>| matches!(result, Err(TaskError::SetAside { deaths: 1, .. }));
+    assert!(outcome.results.iter().all(aside));
+    farm.finish(DEADLINE).await.unwrap();
+}
+
+/// Of two workers one has two long tasks, the other has done its two short ones.
+#[tokio::test]
+async fn who_has_nothing_to_do_gets_what_another_has_not_begun() {
+    let (builder, functions) = builder();
+    let mut farm = builder.prefetch(Prefetch::Fixed(2)).grain(1).start().await.unwrap();
+    let started = std::time::Instant::now();
+    let outcome = farm.run(&functions.sleep, [2_000, 1, 2_000, 1]).await.unwrap();
+    assert_ne!(outcome.results[0], outcome.results[2], "by different workers");
+    assert!(outcome.stats.mishaps.returned > 0, "{:?}", started.elapsed());
+    farm.finish(DEADLINE).await.unwrap();
 }
 
 #[tokio::test]
@@ -202,23 +241,13 @@ async fn finishing_tells_the_truth_of_each_worker_and_waits_for_those_that_live(
         format!("the farm did not end well: {victim}: its process ended: signal: 9 (SIGKILL)");
     assert_eq!(error.to_string(), told);
 
-    // When a process is lost, a live thread is waited for, and not blamed.
+    // What a run has reported is not reported again.
     let (two, functions) = builder();
     let mut farm = two.workers(2).model(Model::A).start().await.unwrap();
-    let victim = farm.workers()[1].clone();
-    kill(victim.pid.unwrap());
-    farm.run(&functions.sleep, vec![1; 10_000]).await.unwrap_err();
-    let error = farm.finish(Duration::MAX).await.unwrap_err();
-    let told =
-        format!("the farm did not end well: {victim}: its process ended: signal: 9 (SIGKILL)");
-    assert_eq!(error.to_string(), told);
-
-    // An orderly end in the middle of a run is a loss all the same.
-    let (three, functions) = builder();
-    let mut farm = three.workers(1).start().await.unwrap();
-    farm.run(&functions.exit, [0]).await.unwrap_err();
-    let error = farm.finish(Duration::MAX).await.unwrap_err();
-    assert!(error.to_string().ends_with("its process ended: exit status: 0"), "{error}");
+    kill(farm.workers()[1].pid.unwrap());
+    let outcome = farm.run(&functions.sleep, vec![1; 1_000]).await.unwrap();
+    assert!(outcome.stats.workers[1].lost.is_some());
+    farm.finish(Duration::MAX).await.unwrap();
 }
 
 #[tokio::test]
@@ -394,7 +423,9 @@ async fn what_is_too_large_is_an_error_that_names_the_task() {
     let (builder, functions) = builder();
     let mut farm = builder.message_bytes_max(1 << 20).start().await.unwrap();
     let error = farm.run(&functions.bytes, [1, 2, 3 << 20, 4]).await.unwrap_err();
-    let RunError::Task { index: 2, text, .. } = &error else { panic!("{error}") };
+    let RunError::Task(TaskError::Failed { index: 2, text, .. }) = &error else {
+        panic!("{error}")
+    };
     let told = text.strip_prefix("its result could not be sent: a message of ").unwrap();
     let (bytes, told) = told.split_once(' ').unwrap();
     assert!((3 << 20..3 << 20 | 64).contains(&bytes.parse::<u64>().unwrap()), "{text}");

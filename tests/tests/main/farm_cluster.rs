@@ -7,7 +7,9 @@ use std::time::Duration;
 use super::nodes::free_address;
 use chunkcomm::Node;
 use chunkcomm_cluster::{Cluster, ClusterConfig};
-use chunkcomm_farm::{Farm, FarmBuilder, Loss, Model, Prefetch, RunError, StartError, serve_in};
+use chunkcomm_farm::{
+    Farm, FarmBuilder, Loss, Model, Prefetch, RunError, StartError, TaskError, serve_in,
+};
 use chunkcomm_testkit::{blocking, proc, until_some};
 use chunkcomm_tests::farm_tasks::{
     FEWER, FORGETS, Functions, OTHER_TYPES, OTHER_VERSION, registry,
@@ -102,7 +104,7 @@ async fn a_task_that_panics_names_the_node_and_the_farm_goes_on() {
     let mut farm = builder.grain(4).start_in(&cluster).await.unwrap();
     let error = farm.run(&functions.unlucky, 0..1_000).await.unwrap_err();
     let told = error.to_string();
-    assert!(matches!(error, RunError::Task { index: 13, .. }), "{told}");
+    assert!(matches!(error, RunError::Task(TaskError::Failed { index: 13, .. })), "{told}");
     assert!(told.contains("rank 1"), "{told}");
     assert_eq!(farm.run(&functions.double, 0..50).await.unwrap().results[49], 98);
     // Dropping the farm ends the nodes' service as finishing it does.
@@ -122,12 +124,11 @@ async fn tasks_to(peer: &str, node: &Node) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn a_killed_node_ends_the_run_with_its_rank_and_host_and_nobody_is_left() {
+async fn the_tasks_of_a_killed_node_are_run_by_others() {
     let (cluster, mut others) = cluster(4, &[]).await;
     let (builder, functions) = builder();
     let mut farm = builder.start_in(&cluster).await.unwrap();
     let (pid, name) = (others.pids()[1], farm.workers()[1].clone());
-    let host = name.member.as_ref().unwrap().host.clone();
     let node = cluster.node().clone();
     let (before, _) = tasks_to("rank-2", &node).await;
     let killer = tokio::spawn(async move {
@@ -135,25 +136,40 @@ async fn a_killed_node_ends_the_run_with_its_rank_and_host_and_nobody_is_left() 
         until_some(|| async { given().await.then_some(()) }).await;
         proc::signal(pid, Signal::KILL);
     });
-    // The others sleep for an hour: only the death can end this.
-    let ended = tokio::time::timeout(DEADLINE, farm.run(&functions.sleep, [3_600_000; 3])).await;
-    let error = ended.expect("a death is noticed").unwrap_err();
+    let ended = tokio::time::timeout(DEADLINE, farm.run(&functions.sleep, [20; 300])).await;
+    let outcome = ended.expect("a death is noticed").unwrap();
     killer.await.unwrap();
-    let told = error.to_string();
-    let start = format!("worker 1 (rank 2, process {pid} on {host}) was lost with 1 assignment ");
-    assert!(told.starts_with(&start), "{told}");
-    let RunError::Lost { loss: loss @ Loss::Died(death), .. } = &error else { panic!("{error:?}") };
+    assert_eq!(outcome.results.len(), 300);
+    let lost = &outcome.stats.workers[1];
+    assert_eq!(lost.worker, name);
+    let Some(Loss::Died(death)) = &lost.lost else { panic!("{:?}", lost.lost) };
     assert_eq!(death.id.rank, 2);
-    let again = farm.run(&functions.double, [1]).await.unwrap_err();
-    assert_eq!(again.to_string(), told);
-    // The others have ended their service and are not named.
-    let finished = farm.finish(DEADLINE).await.unwrap_err().to_string();
-    assert_eq!(finished, format!("the farm did not end well: {name}: {loss}"));
+    assert!(outcome.stats.mishaps.reissued > 0);
+    farm.finish(DEADLINE).await.unwrap();
     cluster.finish();
     cluster.end(DEADLINE).await.unwrap();
-    // A process does not wait for the thread of a task that takes an hour.
     others.0.remove(1);
     others.end(0, "");
+}
+
+#[tokio::test]
+async fn a_farm_whose_nodes_are_all_gone_names_the_last() {
+    let (cluster, others) = cluster(2, &[]).await;
+    let (builder, functions) = builder();
+    let mut farm = builder.start_in(&cluster).await.unwrap();
+    let pid = others.pids()[0];
+    let tasks = (0..2).inspect(|_| proc::signal(pid, Signal::KILL)).map(|_| 3_600_000);
+    let ended = tokio::time::timeout(DEADLINE, farm.run(&functions.sleep, tasks)).await;
+    let error = ended.expect("a death is noticed").unwrap_err();
+    let told = error.to_string();
+    assert!(told.starts_with("no worker is left and "), "{told}");
+    assert!(told.contains(&format!("worker 0 (rank 1, process {pid} on ")), "{told}");
+    let again = farm.run(&functions.double, [1]).await.unwrap_err();
+    assert_eq!(again.to_string(), told);
+    drop(farm);
+    cluster.finish();
+    // Its error names the messages that the dead node did not get.
+    let _ = cluster.end(DEADLINE).await;
 }
 
 /// Runs on several threads: the link of the dropped cluster ends while this thread waits.

@@ -14,13 +14,17 @@ fn each_mishap_is_told_by_worker_and_task_and_the_rest_is_done() {
         found.unwrap_or_else(|| panic!("no line starts with {start:?} in\n{told}"))
     };
     assert!(line("task 3000: ").starts_with("task 3000: refused, in process "), "{told}");
-    let panicked = "task 7000: function \"steps\" panicked: 7000 is unlucky, at worker ";
-    assert!(line("task 7000: ").starts_with(panicked), "{told}");
-    assert!(line("worker 1 (process ").ends_with("ended: signal: 9 (SIGKILL)"), "{told}");
-    let finished = line("the farm did not end well: ");
-    assert!(finished.starts_with("the farm did not end well: worker 1 (process "), "{told}");
-    assert!(!finished.contains("still at work"), "{told}");
-    assert!(line("2 of 20000 tasks failed").ends_with(" s"), "{told}");
+    let panicked = "task 7000 of \"steps\" failed at worker ";
+    assert!(line("task 7000: ").contains(panicked), "{told}");
+    assert!(
+        line("task 7000: ").ends_with("function \"steps\" panicked: 7000 is unlucky"),
+        "{told}"
+    );
+    let aside = "task 11000 of \"steps\" is set aside since 3 workers died of it, worker ";
+    assert!(line("task 11000: ").contains(aside), "{told}");
+    assert!(line("task 11000: ").ends_with("its process ended: exit status: 9"), "{told}");
+    assert!(line("worker 1 (process ").contains(" was lost: "), "{told}");
+    assert!(line("3 of 20000 tasks failed").ends_with(" s"), "{told}");
 }
 
 /// The program's file is gone when it starts its workers.

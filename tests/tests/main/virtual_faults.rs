@@ -1,6 +1,6 @@
 //! Clusters, calls and farms in virtual time while hosts die, links are cut and networks part.
 
-use chunkcomm::{host, with_causes};
+use chunkcomm::host;
 use chunkcomm_cluster::cluster::Change;
 use chunkcomm_cluster::prelude::*;
 use chunkcomm_cluster::{Cluster, ClusterConfig, Registry};
@@ -79,43 +79,46 @@ fn a_dead_member_is_reported_by_all_others() {
     });
 }
 
+/// Workers are killed, hosts lose power, and the last worker is spared.
 #[test]
-fn a_farm_names_the_worker_that_died_and_the_others_go_on() {
-    each_seed(0..30, |seed| {
+fn a_farm_loses_no_task_when_workers_die() {
+    each_seed(0..60, |seed| {
         let mut random = Random::new(seed);
         let workers = 2 + random.below(5) as usize;
-        let victim = 1 + random.below(workers as u64) as usize;
-        let (crashes, after) = (random.one_in(2), Duration::from_micros(random.below(100_000)));
+        let (tasks, longest) = (random.below(400), 1 + random.below(20));
         let (network, hosts) = switched(seed, workers + 1);
         run(network, async |simulation| {
             let mut members = simulation.launch(&hosts, |rank| async move {
                 let mut registry = Registry::new();
-                let function = registry.register("work", |number: u64| {
-                    host::spend(50 * MS);
-                    number
+                let function = registry.register("work", move |number: u64| {
+                    host::spend(MS * (1 + number % longest) as u32);
+                    number * 3
                 });
                 let cluster = join().await;
-                let mut said = String::new();
                 if rank == 0 {
-                    let mut farm = Farm::builder(registry).start_in(&cluster).await.unwrap();
-                    // More than can be done before the death.
-                    let ran = farm.run(&function, 0..1_000_000).await;
-                    said = with_causes(&ran.unwrap_err());
+                    // No task is to blame for so many deaths.
+                    let builder = Farm::builder(registry).deaths_max(100);
+                    let mut farm = builder.start_in(&cluster).await.unwrap();
+                    let outcome = farm.run(&function, 0..tasks).await.unwrap();
+                    let expected: Vec<_> = (0..tasks).map(|number| number * 3).collect();
+                    assert_eq!(outcome.results, expected, "seed {seed}");
                     drop(farm);
-                    // Its error names the assignments that the dead worker had.
-                    let _ = cluster.end(DEATH).await;
                 } else {
-                    // The farm is lost, which is an error here too.
+                    // The farm may be done before all have come to it.
                     let _ = serve_in(&cluster, &registry).await;
-                    cluster.end(DEATH).await.unwrap();
                 }
-                said
+                let _ = cluster.end(DEATH).await;
             });
-            simulation.sleep(100 * MS + after).await;
-            end(&simulation, hosts[victim], crashes);
-            drop(members.remove(victim));
-            let said = members.remove(0).await.unwrap();
-            assert!(said.contains(&format!("rank {victim}")), "seed {seed}: {said}");
+            simulation.sleep(100 * MS).await;
+            let mut alive: Vec<usize> = (1..=workers).collect();
+            while alive.len() > 1 && !random.one_in(4) {
+                simulation.sleep(Duration::from_micros(random.below(200_000))).await;
+                let victim = alive.swap_remove(random.below(alive.len() as u64) as usize);
+                end(&simulation, hosts[victim], random.one_in(2));
+            }
+            for rank in (1..=workers).rev().filter(|rank| !alive.contains(rank)) {
+                drop(members.remove(rank));
+            }
             for member in members {
                 member.await.unwrap();
             }

@@ -3,7 +3,7 @@
 use chunkcomm::{BytesDuplex, Node, host};
 use chunkcomm_cluster::prelude::*;
 use chunkcomm_cluster::{Cluster, ClusterConfig, Function, ReceivingPort, Registry, ValueWriter};
-use chunkcomm_farm::{Farm, Prefetch, serve_in};
+use chunkcomm_farm::{Farm, Grain, Prefetch, serve_in};
 use chunkcomm_pipeline::patterns::{self, Chain, Compute, Run};
 use chunkcomm_simulation::{HostId, HostSpec, LinkSpec, Network, Simulation, run};
 use std::time::Duration;
@@ -165,7 +165,11 @@ fn farm_of(
             let cluster = join().await;
             let mut elapsed = Duration::ZERO;
             if rank == 0 {
-                let builder = Farm::builder(registry).prefetch(prefetch);
+                let grain = match prefetch {
+                    Prefetch::Fixed(_) => Grain::Fixed(1),
+                    Prefetch::Auto => Grain::Auto,
+                };
+                let builder = Farm::builder(registry).prefetch(prefetch).grain(grain);
                 let mut farm = builder.start_in(&cluster).await.unwrap();
                 let outcome = farm.run(&function, 0..tasks).await.unwrap();
                 assert_eq!(outcome.results, (1..=tasks).collect::<Vec<_>>());

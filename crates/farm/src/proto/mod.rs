@@ -2,12 +2,12 @@
 //! Nothing here uses a socket, a task, a lock or a clock; a test of the workspace
 //! checks this.
 //!
-//! Reading order: [`schedule`] (the schedule of the tasks), [`order`] (results in the
-//! order of their tasks), [`wire`] (messages of farmer and worker), [`depth`] (how much
-//! work a worker holds), [`placement`] (where a worker runs a task).
+//! Reading order: [`ledger`] (who holds which tasks), [`order`] (results in the order of their
+//! tasks), [`wire`] (messages of farmer and worker), [`pace`] (how much work a worker holds),
+//! [`placement`] (where a worker runs a task).
 
-pub(crate) mod depth;
+pub(crate) mod ledger;
 pub(crate) mod order;
+pub(crate) mod pace;
 pub(crate) mod placement;
-pub(crate) mod schedule;
 pub(crate) mod wire;

@@ -1,4 +1,4 @@
-//! Puts results in the order of their tasks, and accepts each once.
+//! Puts results in the order of their tasks.
 //!
 //! A window of slots begins at the first task whose result was not handed on yet:
 //!
@@ -12,10 +12,6 @@
 
 use std::collections::VecDeque;
 
-/// A result of a task that was not assigned, or that already has a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NotExpected;
-
 /// Accepts results in any order and returns them in the order of their tasks.
 #[derive(Clone, Debug)]
 pub(crate) struct InOrder<T> {
@@ -28,27 +24,19 @@ impl<T> InOrder<T> {
         InOrder { base: 0, slots: VecDeque::new() }
     }
 
-    /// Takes the result of task `index`; `assigned` tasks were assigned so far.
+    /// Takes the result of task `index`, which was not given before.
     #[inline]
-    pub(crate) fn accept(
-        &mut self,
-        index: u64,
-        assigned: u64,
-        result: T,
-    ) -> Result<(), NotExpected> {
-        if index < self.base || index >= assigned {
-            return Err(NotExpected);
-        }
-        let at = (index - self.base) as usize;
+    pub(crate) fn accept(&mut self, index: u64, result: T) {
+        let at = index.checked_sub(self.base).expect("a result is accepted once") as usize;
         if at >= self.slots.len() {
             self.slots.resize_with(at + 1, || None);
         }
-        let slot = &mut self.slots[at];
-        if slot.is_some() {
-            return Err(NotExpected);
-        }
-        *slot = Some(result);
-        Ok(())
+        self.slots[at] = Some(result);
+    }
+
+    /// Number of tasks from the first without a result to the last with one.
+    pub(crate) fn window(&self) -> usize {
+        self.slots.len()
     }
 
     /// Returns the next result in order with its task's index, when it is there.
@@ -66,20 +54,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    #[test]
-    fn twice_or_unasked_is_refused() {
-        let mut order = InOrder::new();
-        assert_eq!(order.accept(0, 0, 'a'), Err(NotExpected));
-        order.accept(1, 2, 'b').unwrap();
-        assert_eq!(order.accept(1, 2, 'b'), Err(NotExpected));
-        assert_eq!(order.pop(), None);
-        order.accept(0, 2, 'a').unwrap();
-        assert_eq!(order.pop(), Some((0, 'a')));
-        assert_eq!(order.accept(0, 2, 'a'), Err(NotExpected), "handed on already");
-        assert_eq!(order.pop(), Some((1, 'b')));
-        assert_eq!(order.pop(), None);
-    }
-
     proptest! {
         #[test]
         fn any_order_in_gives_the_order_of_tasks(
@@ -88,7 +62,7 @@ mod tests {
             let mut order = InOrder::new();
             let mut out = Vec::new();
             for (taken, &index) in indices.iter().enumerate() {
-                order.accept(index, 60, index * 10).unwrap();
+                order.accept(index, index * 10);
                 out.extend(std::iter::from_fn(|| order.pop()));
                 // All that can be handed on is: a prefix of what was taken.
                 let prefix = (0..60).take_while(|task| indices[..=taken].contains(task)).count();

@@ -51,7 +51,13 @@ impl Placement {
         self.place
     }
 
-    /// Takes the time `busy_ns` of an assignment of `tasks` tasks.
+    /// Returns the number of tasks that take about `target_ns`, at least 1: 1 while nothing is known.
+    #[inline]
+    pub(crate) fn tasks_in(&self, target_ns: f64) -> u32 {
+        if self.samples == 0 { 1 } else { ((target_ns / self.mean_ns.max(1.0)) as u32).max(1) }
+    }
+
+    /// Takes the time `busy_ns` of `tasks` tasks that ran one after the other.
     #[inline]
     pub(crate) fn handle_done(&mut self, tasks: u32, busy_ns: u64) {
         let task_ns = busy_ns as f64 / f64::from(tasks.max(1));

@@ -4,17 +4,25 @@
 //!   worker ──▶ Hello                      who I am
 //!   farmer ──▶ Setup                      the functions, with their types
 //!   worker ──▶ Reply                      ready, or what differs
-//!   farmer ──▶ assignment, assignment ..
-//!   worker ──▶ answer, answer ..          one an assignment
+//!   farmer ──▶ assignment, take-back ..
+//!   worker ──▶ answer, return ..
 //!
-//!   assignment  run u32 | function u32 | first u64 | count u32 | count x (bytes u32 | input)
-//!   answer      run u32 | kind u8 | first u64 | count u32 | busy_ns u64
-//!               kind 0: count x (bytes u32 | result);  kind 1: text, first is the task's index
+//!   assignment  kind u8 0 | run u32 | function u32 | first u64 | count u32 | count x item
+//!   take-back   kind u8 1 | run u32 | count u64
+//!   answer      kind u8 0 | run u32 | first u64 | count u32 | busy_ns u64 | count x item
+//!   return      kind u8 1 | run u32 | first u64 | count u32
+//!   item        bytes u32 | encoded value; in an answer the highest bit of `bytes` marks
+//!               the text of a failure
 //! ```
 //!
-//! Integers are little-endian. Both carry the number of the run, which tells the rest of
-//! a cancelled run from the next run. Hello, Setup and Reply go through the codec. The
-//! others are written and read by hand, since each task has them.
+//! An answer covers any range of the tasks that the worker holds, so that a worker may gather the
+//! results of small assignments and need not keep those of a large one. A take-back asks for up to
+//! `count` tasks that are not begun: the worker returns them, and then an empty range. One for no
+//! task measures the round trip.
+//!
+//! Integers are little-endian. The number of the run tells the rest of a cancelled run from the
+//! next run. Hello, Setup and Reply go through the codec. The others are written and read by hand,
+//! since each task has them.
 //!
 //! The worker's first message begins with 4 bytes: the oldest and the newest version of this
 //! protocol that it speaks. These bytes and the form of Hello never change, so that two sides
@@ -29,7 +37,7 @@ use serde::{Deserialize, Serialize};
 /// Name of the duplex. Workers before version 4 open a channel of this name and are refused.
 pub(crate) const DUPLEX: &str = "farm.results";
 /// The versions that this code speaks, from the oldest to the newest.
-pub(crate) const VERSIONS: (u16, u16) = (4, 4);
+pub(crate) const VERSIONS: (u16, u16) = (5, 5);
 
 const _: () = assert!(VERSIONS.0 <= VERSIONS.1);
 
@@ -86,7 +94,10 @@ pub(crate) struct Setup {
 /// The worker's answer to the [`Setup`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Reply {
-    Ready,
+    /// The worker computes on this number of threads.
+    Ready {
+        threads: u32,
+    },
     Differs(Difference),
 }
 
@@ -124,6 +135,19 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Bytes before a value: its length.
+const LENGTH_BYTES: usize = 4;
+
+/// Marks the text of a failure in the place of a result.
+const FAILED: u32 = 1 << 31;
+
+/// A result, or the text of why there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Item<'a> {
+    Value(&'a [u8]),
+    Failure(&'a str),
+}
+
 /// Encoded values, each preceded by its length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Items<'a> {
@@ -132,7 +156,7 @@ pub(crate) struct Items<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// Returns the next value's bytes; `None` after the last.
+    /// Returns the next input's bytes; `None` after the last.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<&'a [u8]>, Malformed> {
         if self.left == 0 {
@@ -142,6 +166,32 @@ impl<'a> Items<'a> {
         let bytes = self.rest.u32()?;
         self.rest.bytes(bytes as usize).map(Some)
     }
+
+    /// Returns the next result or failure; `None` after the last.
+    #[inline]
+    pub(crate) fn next_result(&mut self) -> Result<Option<Item<'a>>, Malformed> {
+        if self.left == 0 {
+            return if self.rest.0.is_empty() { Ok(None) } else { Err(Malformed) };
+        }
+        self.left -= 1;
+        let bytes = self.rest.u32()?;
+        let value = self.rest.bytes((bytes & !FAILED) as usize)?;
+        if bytes & FAILED == 0 {
+            return Ok(Some(Item::Value(value)));
+        }
+        let text = std::str::from_utf8(value).map_err(|_| Malformed)?;
+        Ok(Some(Item::Failure(text)))
+    }
+}
+
+/// Returns the bytes that the first `count` items take up; `None` if there are fewer.
+pub(crate) fn items_bytes(items: &[u8], count: u32) -> Option<usize> {
+    let mut at = 0usize;
+    for _ in 0..count {
+        let length = items.get(at..)?.first_chunk::<LENGTH_BYTES>()?;
+        at = at.checked_add(LENGTH_BYTES + u32::from_le_bytes(*length) as usize)?;
+    }
+    (at <= items.len()).then_some(at)
 }
 
 /// Appends a length and its value.
@@ -153,15 +203,15 @@ pub(crate) fn put_item<E>(
     write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
 ) -> Result<(), E> {
     let at = out.len();
-    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&[0; LENGTH_BYTES]);
     if let Err(error) = write(out) {
         out.truncate(at);
         return Err(error);
     }
-    // A message has less than 4 GiB, so the cut length of a longer value is never
+    // A message has less than 2 GiB, so the cut length of a longer value is never
     // seen: sending it fails.
-    let bytes = (out.len() - at - 4) as u32;
-    out[at..at + 4].copy_from_slice(&bytes.to_le_bytes());
+    let bytes = (out.len() - at - LENGTH_BYTES) as u32 & !FAILED;
+    out[at..at + LENGTH_BYTES].copy_from_slice(&bytes.to_le_bytes());
     Ok(())
 }
 
@@ -169,6 +219,29 @@ pub(crate) fn put_item<E>(
 #[inline]
 pub(crate) fn put_value<T: Serialize>(out: &mut Vec<u8>, value: &T) -> Result<(), EncodeError> {
     put_item(out, |out| encode_into_vec(value, out).map(drop))
+}
+
+/// Bytes of the longest text of a failure: it must always fit in a message.
+const FAILURE_TEXT_BYTES_MAX: usize = 4096;
+
+/// Appends the text of a failure, cut to [`FAILURE_TEXT_BYTES_MAX`], in the place of a result.
+pub(crate) fn put_failure(out: &mut Vec<u8>, text: &str) {
+    let longest = text.len().min(FAILURE_TEXT_BYTES_MAX);
+    let end = (0..=longest).rev().find(|&at| text.is_char_boundary(at));
+    let text = &text.as_bytes()[..end.expect("0 is a boundary")];
+    out.extend_from_slice(&(text.len() as u32 | FAILED).to_le_bytes());
+    out.extend_from_slice(text);
+}
+
+/// A message of the farmer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Order<'a> {
+    Assign(Assignment<'a>),
+    /// Return up to this number of tasks that are not begun, those with the highest indices first.
+    TakeBack {
+        run: u32,
+        count: u64,
+    },
 }
 
 /// Tasks for a worker: `count` of them, with the indices from `first` on.
@@ -179,16 +252,30 @@ pub(crate) struct Assignment<'a> {
     pub(crate) function: u32,
     pub(crate) first: u64,
     pub(crate) count: u32,
-    pub(crate) inputs: Items<'a>,
+    /// The inputs, each after its length; not looked at yet.
+    pub(crate) items: &'a [u8],
 }
 
-const COUNT_AT: usize = 16;
+impl<'a> Assignment<'a> {
+    pub(crate) fn inputs(&self) -> Items<'a> {
+        Items { rest: Reader(self.items), left: self.count }
+    }
+}
+
+const ASSIGN: u8 = 0;
+const TAKE_BACK: u8 = 1;
+
+const COUNT_AT: usize = 17;
+
+/// Bytes of an assignment before its inputs.
+pub(crate) const ASSIGNMENT_HEAD: usize = COUNT_AT + 4;
 
 /// Begins an assignment; the inputs follow with [`put_value`], their number with
 /// [`finish_assignment`].
 #[inline]
 pub(crate) fn begin_assignment(out: &mut Vec<u8>, run: u32, function: u32, first: u64) {
     out.clear();
+    out.push(ASSIGN);
     out.extend_from_slice(&run.to_le_bytes());
     out.extend_from_slice(&function.to_le_bytes());
     out.extend_from_slice(&first.to_le_bytes());
@@ -201,85 +288,99 @@ pub(crate) fn finish_assignment(out: &mut [u8], count: u32) {
     out[COUNT_AT..COUNT_AT + 4].copy_from_slice(&count.to_le_bytes());
 }
 
-#[inline]
-pub(crate) fn read_assignment(bytes: &[u8]) -> Result<Assignment<'_>, Malformed> {
-    let mut reader = Reader(bytes);
-    let (run, function) = (reader.u32()?, reader.u32()?);
-    let (first, count) = (reader.u64()?, reader.u32()?);
-    // An index that overflows is never assigned.
-    first.checked_add(count.into()).ok_or(Malformed)?;
-    Ok(Assignment { run, function, first, count, inputs: Items { rest: reader, left: count } })
+/// Writes the first task and the number of tasks into a whole assignment.
+pub(crate) fn renumber_assignment(out: &mut [u8], first: u64, count: u32) {
+    out[COUNT_AT - 8..COUNT_AT].copy_from_slice(&first.to_le_bytes());
+    finish_assignment(out, count);
 }
 
-/// Outcome of an assignment.
+/// Encodes a request for tasks that are not begun.
+pub(crate) fn take_back(run: u32, count: u64) -> [u8; 13] {
+    let mut bytes = [TAKE_BACK; 13];
+    bytes[1..5].copy_from_slice(&run.to_le_bytes());
+    bytes[5..].copy_from_slice(&count.to_le_bytes());
+    bytes
+}
+
+#[inline]
+pub(crate) fn read_order(bytes: &[u8]) -> Result<Order<'_>, Malformed> {
+    let mut reader = Reader(bytes);
+    let [kind] = reader.array()?;
+    let run = reader.u32()?;
+    match kind {
+        ASSIGN => {
+            let function = reader.u32()?;
+            let (first, count) = (reader.u64()?, reader.u32()?);
+            // An index that overflows is never assigned.
+            first.checked_add(count.into()).ok_or(Malformed)?;
+            Ok(Order::Assign(Assignment { run, function, first, count, items: reader.0 }))
+        }
+        TAKE_BACK => {
+            let count = reader.u64()?;
+            if reader.0.is_empty() { Ok(Order::TakeBack { run, count }) } else { Err(Malformed) }
+        }
+        _ => Err(Malformed),
+    }
+}
+
+/// A message of a worker about the tasks of the range from `first` on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Answer<'a> {
-    /// All tasks of the assignment were done.
+    /// The tasks were run; each has a result or failed.
     Done { run: u32, first: u64, count: u32, busy_ns: u64, results: Items<'a> },
-    /// This task failed; the rest of the assignment was not tried.
-    Failed { run: u32, index: u64, text: &'a str },
+    /// The tasks were not begun and are given back. An empty range ends what a take-back asked for.
+    Returned { run: u32, first: u64, count: u32 },
 }
 
 const DONE: u8 = 0;
-const FAILED: u8 = 1;
+const RETURNED: u8 = 1;
+const ANSWER_COUNT_AT: usize = 13;
 const BUSY_AT: usize = 17;
 
-/// Begins the answer to an assignment; the results follow with [`put_item`], the
-/// time with [`finish_answer`].
+/// Bytes of an answer before its results.
+pub(crate) const ANSWER_HEAD: usize = BUSY_AT + 8;
+
+/// Begins the answer to tasks from `first` on; the results follow with [`put_item`] and
+/// [`put_failure`], their number and their time with [`finish_answer`].
 #[inline]
-pub(crate) fn begin_answer(out: &mut Vec<u8>, assignment: &Assignment<'_>) {
+pub(crate) fn begin_answer(out: &mut Vec<u8>, run: u32, first: u64) {
     out.clear();
-    put_answer_head(out, DONE, assignment.run, assignment.first, assignment.count);
-}
-
-/// Writes the time that the tasks took into an answer that was begun.
-#[inline]
-pub(crate) fn finish_answer(out: &mut [u8], busy_ns: u64) {
-    out[BUSY_AT..BUSY_AT + 8].copy_from_slice(&busy_ns.to_le_bytes());
-}
-
-/// Whether an answer says that all its tasks are done.
-pub(crate) fn is_done(answer: &[u8]) -> bool {
-    matches!(read_answer(answer), Ok(Answer::Done { .. }))
-}
-
-/// Bytes of the longest text of a failure: it must always fit in a message.
-const FAILURE_TEXT_BYTES_MAX: usize = 4096;
-
-/// Replaces `out` by an answer that reports the failure of task `index`.
-pub(crate) fn write_failure(out: &mut Vec<u8>, run: u32, index: u64, text: &str) {
-    out.clear();
-    put_answer_head(out, FAILED, run, index, 0);
-    let longest = text.len().min(FAILURE_TEXT_BYTES_MAX);
-    let end = (0..=longest).rev().find(|&at| text.is_char_boundary(at));
-    out.extend_from_slice(&text.as_bytes()[..end.expect("0 is a boundary")]);
-}
-
-#[inline]
-fn put_answer_head(out: &mut Vec<u8>, kind: u8, run: u32, first: u64, count: u32) {
+    out.push(DONE);
     out.extend_from_slice(&run.to_le_bytes());
-    out.push(kind);
     out.extend_from_slice(&first.to_le_bytes());
-    out.extend_from_slice(&count.to_le_bytes());
-    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(&[0; 12]);
+}
+
+/// Writes the number of tasks and the time that they took into an answer that was begun.
+#[inline]
+pub(crate) fn finish_answer(out: &mut [u8], count: u32, busy_ns: u64) {
+    out[ANSWER_COUNT_AT..BUSY_AT].copy_from_slice(&count.to_le_bytes());
+    out[BUSY_AT..ANSWER_HEAD].copy_from_slice(&busy_ns.to_le_bytes());
+}
+
+/// Encodes the return of tasks that were not begun.
+pub(crate) fn returned(run: u32, first: u64, count: u32) -> [u8; 17] {
+    let mut bytes = [RETURNED; 17];
+    bytes[1..5].copy_from_slice(&run.to_le_bytes());
+    bytes[5..13].copy_from_slice(&first.to_le_bytes());
+    bytes[13..].copy_from_slice(&count.to_le_bytes());
+    bytes
 }
 
 #[inline]
 pub(crate) fn read_answer(bytes: &[u8]) -> Result<Answer<'_>, Malformed> {
     let mut reader = Reader(bytes);
-    let run = reader.u32()?;
     let [kind] = reader.array()?;
-    let (first, count, busy_ns) = (reader.u64()?, reader.u32()?, reader.u64()?);
+    let run = reader.u32()?;
+    let (first, count) = (reader.u64()?, reader.u32()?);
+    first.checked_add(count.into()).ok_or(Malformed)?;
     match kind {
         DONE => {
-            first.checked_add(count.into()).ok_or(Malformed)?;
+            let busy_ns = reader.u64()?;
             let results = Items { rest: reader, left: count };
             Ok(Answer::Done { run, first, count, busy_ns, results })
         }
-        FAILED => {
-            let text = std::str::from_utf8(reader.0).map_err(|_| Malformed)?;
-            Ok(Answer::Failed { run, index: first, text })
-        }
+        RETURNED if reader.0.is_empty() => Ok(Answer::Returned { run, first, count }),
         _ => Err(Malformed),
     }
 }
@@ -289,7 +390,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn items(mut items: Items<'_>) -> Result<Vec<Vec<u8>>, Malformed> {
+    fn inputs(mut items: Items<'_>) -> Result<Vec<Vec<u8>>, Malformed> {
         let mut all = Vec::new();
         while let Some(item) = items.next()? {
             all.push(item.to_vec());
@@ -297,11 +398,30 @@ mod tests {
         Ok(all)
     }
 
+    fn results(mut items: Items<'_>) -> Result<Vec<Result<Vec<u8>, String>>, Malformed> {
+        let mut all = Vec::new();
+        while let Some(item) = items.next_result()? {
+            all.push(match item {
+                Item::Value(bytes) => Ok(bytes.to_vec()),
+                Item::Failure(text) => Err(text.to_owned()),
+            });
+        }
+        Ok(all)
+    }
+
+    fn assigned(bytes: &[u8]) -> Result<Assignment<'_>, Malformed> {
+        match read_order(bytes)? {
+            Order::Assign(assignment) => Ok(assignment),
+            Order::TakeBack { .. } => Err(Malformed),
+        }
+    }
+
     proptest! {
         #[test]
         fn assignments_and_answers_survive_their_bytes(
             run: u32, function: u32, first in 0..u64::MAX / 2, busy: u64,
             values in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..9),
+            fails: u16,
         ) {
             let mut bytes = vec![1, 2, 3];
             begin_assignment(&mut bytes, run, function, first);
@@ -309,35 +429,67 @@ mod tests {
                 put_item(&mut bytes, |out| { out.extend_from_slice(value); Ok::<_, ()>(()) }).unwrap();
             }
             finish_assignment(&mut bytes, values.len() as u32);
-            let assignment = read_assignment(&bytes).unwrap();
+            let assignment = assigned(&bytes).unwrap();
             prop_assert_eq!((assignment.run, assignment.function), (run, function));
             prop_assert_eq!((assignment.first, assignment.count as usize), (first, values.len()));
-            prop_assert_eq!(&items(assignment.inputs).unwrap(), &values);
+            prop_assert_eq!(&inputs(assignment.inputs()).unwrap(), &values);
+            let half = values.len() / 2;
+            let taken: usize = values[..half].iter().map(|value| value.len() + 4).sum();
+            prop_assert_eq!(items_bytes(assignment.items, half as u32), Some(taken));
+            prop_assert_eq!(items_bytes(assignment.items, values.len() as u32 + 1), None);
 
             let mut answer = Vec::new();
-            begin_answer(&mut answer, &assignment);
-            for value in &values {
-                put_item(&mut answer, |out| { out.extend_from_slice(value); Ok::<_, ()>(()) }).unwrap();
-            }
-            finish_answer(&mut answer, busy);
-            match read_answer(&answer).unwrap() {
-                Answer::Done { run: r, first: f, count, busy_ns, results } => {
-                    prop_assert_eq!((r, f, count, busy_ns), (run, first, values.len() as u32, busy));
-                    prop_assert_eq!(items(results).unwrap(), values);
+            begin_answer(&mut answer, run, first);
+            let outcome = |(at, value): (usize, &Vec<u8>)| match fails >> at & 1 {
+                0 => Ok(value.clone()),
+                _ => Err(format!("failure {at}")),
+            };
+            let outcomes: Vec<_> = values.iter().enumerate().map(outcome).collect();
+            for outcome in &outcomes {
+                match outcome {
+                    Ok(value) => put_item(&mut answer, |out| {
+                        out.extend_from_slice(value);
+                        Ok::<_, ()>(())
+                    }).unwrap(),
+                    Err(text) => put_failure(&mut answer, text),
                 }
-                Answer::Failed { .. } => prop_assert!(false, "nothing failed"),
+            }
+            finish_answer(&mut answer, values.len() as u32, busy);
+            match read_answer(&answer).unwrap() {
+                Answer::Done { run: r, first: f, count, busy_ns, results: items } => {
+                    prop_assert_eq!((r, f, count, busy_ns), (run, first, values.len() as u32, busy));
+                    prop_assert_eq!(results(items).unwrap(), outcomes);
+                }
+                Answer::Returned { .. } => prop_assert!(false, "nothing was returned"),
             }
         }
 
         #[test]
-        fn random_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            if let Ok(assignment) = read_assignment(&bytes) {
-                let _ = items(assignment.inputs);
+        fn random_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            bytes.iter_mut().take(1).for_each(|kind| *kind %= 3);
+            if let Ok(assignment) = assigned(&bytes) {
+                let _ = inputs(assignment.inputs());
+                let _ = items_bytes(assignment.items, assignment.count.min(100));
             }
-            if let Ok(Answer::Done { results, .. }) = read_answer(&bytes) {
-                let _ = items(results);
+            if let Ok(Answer::Done { results: items, .. }) = read_answer(&bytes) {
+                let _ = results(items);
             }
         }
+    }
+
+    #[test]
+    fn take_backs_and_returns_survive_their_bytes() {
+        let asked = take_back(7, u64::MAX);
+        assert!(matches!(read_order(&asked), Ok(Order::TakeBack { run: 7, count: u64::MAX })));
+        assert!(read_order(&asked[..12]).is_err());
+        assert!(read_order(&[&asked[..], &[0]].concat()).is_err());
+        let given = returned(7, 1 << 40, 3);
+        match read_answer(&given).unwrap() {
+            Answer::Returned { run: 7, first, count: 3 } => assert_eq!(first, 1 << 40),
+            other => panic!("{other:?}"),
+        }
+        assert!(read_answer(&given[..16]).is_err());
+        assert!(read_answer(&[&given[..], &[0]].concat()).is_err());
     }
 
     #[test]
@@ -376,23 +528,21 @@ mod tests {
         put_value(&mut bytes, &7u16).unwrap();
         finish_assignment(&mut bytes, 1);
         for cut in 0..bytes.len() {
-            let read = read_assignment(&bytes[..cut]).and_then(|read| items(read.inputs));
+            let read = assigned(&bytes[..cut]).and_then(|read| inputs(read.inputs()));
             assert_eq!(read, Err(Malformed), "{cut} bytes of {}", bytes.len());
         }
         bytes.push(0);
-        assert_eq!(items(read_assignment(&bytes).unwrap().inputs), Err(Malformed));
+        assert_eq!(inputs(assigned(&bytes).unwrap().inputs()), Err(Malformed));
     }
 
     #[test]
     fn a_failure_carries_its_text_cut_to_the_limit() {
         let mut bytes = Vec::new();
-        write_failure(&mut bytes, 5, 6, &"ö".repeat(3000));
-        match read_answer(&bytes).unwrap() {
-            Answer::Failed { run, index, text } => {
-                assert_eq!((run, index, text.len()), (5, 6, FAILURE_TEXT_BYTES_MAX));
-            }
-            Answer::Done { .. } => panic!("it failed"),
-        }
+        begin_answer(&mut bytes, 5, 6);
+        put_failure(&mut bytes, &"ö".repeat(3000));
+        finish_answer(&mut bytes, 1, 0);
+        let Ok(Answer::Done { results: items, .. }) = read_answer(&bytes) else { panic!() };
+        assert_eq!(results(items).unwrap(), [Err("ö".repeat(2048))]);
     }
 
     #[test]

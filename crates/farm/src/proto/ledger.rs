@@ -1,0 +1,651 @@
+//! Ledger of a run: who holds which tasks, and what becomes of those that come back.
+//!
+//! Tasks are numbered from 0 in the order of their source. An assignment is a *piece*: a range of
+//! tasks with their encoded inputs, which are kept until the results are accepted.
+//!
+//! ```text
+//!              assign                    answer of a holder
+//!   source ─────────────▶ held by a ─────────────────────────▶ accepted, once
+//!                          worker
+//!              reissue    ▲      │ lost, or given back
+//!   open ─────────────────┘◀─────┘            │ third death of its holders
+//!                                             ▼
+//!                                          set aside
+//! ```
+//!
+//! A worker holds at most its [`Share`]. Workers with room stand in a line and get one piece a
+//! turn, so that the first tasks are spread evenly. Open pieces go before new tasks. Nothing is
+//! accepted that nobody holds: what comes late or twice is counted and dropped.
+//!
+//! When nothing is left to give, a worker without tasks gets some that another has not begun
+//! ([`Ledger::poll_victim`]), and then a copy of what a silent one holds
+//! ([`Ledger::poll_straggler`]).
+//!
+//! Order of calls: `handle_*` for the events of the workers. Then [`Ledger::poll_free`] until it
+//! returns `None`, each time followed by [`Ledger::reissue`], and if that has nothing by
+//! [`Ledger::assign`] or [`Ledger::handle_source`].
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::wire;
+
+/// A death splits the piece at work into this many parts: one task of it is to blame.
+const PARTS: u32 = 64;
+
+/// A worker is silent when it has not answered for this many times the mean time of a task, and
+/// [`SILENCE_NS_MIN`] (Spark duplicates at 1.5 times the median).
+const SILENCE: f64 = 1.5;
+const SILENCE_NS_MIN: f64 = 50e6;
+
+/// Estimated work that is worth a way to another worker and back, in nanoseconds.
+const WORTH_NS: f64 = 500e3;
+
+/// Bytes of the largest buffer that is kept for the next assignment.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// An answer for tasks that were never assigned, or from a worker that has not joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotAsked;
+
+/// What a worker may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    /// Pieces, at least 1.
+    pub(crate) pieces: u32,
+    /// Tasks of a new piece, at least 1.
+    pub(crate) grain: u32,
+}
+
+/// What of an answer is accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Accepted {
+    All,
+    /// These tasks, in ascending order; the others came late or twice.
+    Some(Vec<Range<u64>>),
+}
+
+/// A task that is not run again: it was at work when this many workers died.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SetAside {
+    pub(crate) task: u64,
+    pub(crate) deaths: u32,
+    /// The encoded input.
+    pub(crate) input: Vec<u8>,
+}
+
+/// Index of a piece in the ledger's table.
+type Key = usize;
+
+#[derive(Clone, Debug, Default)]
+struct Piece {
+    first: u64,
+    count: u32,
+    /// Items at the beginning of the message that were accepted or split off.
+    skip: u32,
+    /// Number of workers that died with it at work.
+    deaths: u32,
+    /// The workers that hold it: none while it is open, two when it was copied.
+    holders: [Option<u32>; 2],
+    /// The assignment as it was sent.
+    message: Vec<u8>,
+}
+
+impl Piece {
+    fn tasks(&self) -> Range<u64> {
+        self.first..self.first + u64::from(self.count)
+    }
+
+    /// The encoded inputs of the tasks.
+    fn items(&self) -> &[u8] {
+        let items = &self.message[wire::ASSIGNMENT_HEAD..];
+        let from = wire::items_bytes(items, self.skip).expect("the farmer wrote the items");
+        let bytes = wire::items_bytes(&items[from..], self.count);
+        &items[from..from + bytes.expect("the farmer wrote the items")]
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Worker {
+    joined: bool,
+    in_line: bool,
+    /// Whether the last piece is not on its way yet; no other is given before.
+    stalled: bool,
+    /// Whether it was asked for tasks that it has not begun.
+    asked: bool,
+    /// Whether it had none when it was asked, and got no piece since.
+    barren: bool,
+    threads: u32,
+    share: Share,
+    task_ns: Option<f64>,
+    /// When it answered last, or got a piece while it had none.
+    heard_ns: u64,
+    tasks: u64,
+    pieces: VecDeque<Key>,
+}
+
+impl Worker {
+    fn has_room(&self) -> bool {
+        self.joined && !self.stalled && self.pieces.len() < self.share.pieces as usize
+    }
+
+    fn is_idle(&self) -> bool {
+        self.joined && !self.stalled && self.pieces.is_empty()
+    }
+
+    /// Number of tasks that it cannot have begun.
+    fn spare(&self) -> u64 {
+        self.tasks.saturating_sub(self.threads.into())
+    }
+}
+
+/// Counts of a run's mishaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// Tasks given out again after the loss of their worker.
+    pub(crate) reissued: u64,
+    /// Tasks that one worker gave back for another.
+    pub(crate) returned: u64,
+    /// Tasks that a second worker got while the first was silent.
+    pub(crate) copied: u64,
+    /// Results that came late or twice, and were dropped.
+    pub(crate) dropped: u64,
+}
+
+/// The assignments of one run.
+#[derive(Clone, Debug)]
+pub(crate) struct Ledger {
+    workers: Vec<Worker>,
+    /// Pieces by key; those of the keys in `free` are empty, and keep their buffers.
+    pieces: Vec<Piece>,
+    free: Vec<Key>,
+    /// Pieces that wait for a worker.
+    open: VecDeque<Key>,
+    line: VecDeque<usize>,
+    /// Number of tasks assigned so far.
+    next: u64,
+    /// Number of those that were neither accepted nor set aside.
+    unanswered: u64,
+    /// Whether the source has no task now.
+    dry: bool,
+    ended: bool,
+    deaths_max: u32,
+    busy_ns: f64,
+    answered: u64,
+    counts: Counts,
+}
+
+impl Ledger {
+    /// Returns a ledger without workers. A task is set aside when `deaths_max` workers died of it.
+    pub(crate) fn new(deaths_max: u32) -> Ledger {
+        Ledger {
+            workers: Vec::new(),
+            pieces: Vec::new(),
+            free: Vec::new(),
+            open: VecDeque::new(),
+            line: VecDeque::new(),
+            next: 0,
+            unanswered: 0,
+            dry: false,
+            ended: false,
+            deaths_max: deaths_max.max(1),
+            busy_ns: 0.0,
+            answered: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Adds a worker that computes on this number of threads; returns its index.
+    pub(crate) fn handle_joined(&mut self, share: Share, threads: u32) -> usize {
+        let worker = self.workers.len();
+        self.workers.push(Worker {
+            joined: true,
+            in_line: false,
+            stalled: false,
+            asked: false,
+            barren: false,
+            threads: threads.max(1),
+            share,
+            task_ns: None,
+            heard_ns: 0,
+            tasks: 0,
+            pieces: VecDeque::new(),
+        });
+        self.stand_in_line(worker);
+        worker
+    }
+
+    /// Takes an answer for `count` tasks from `first` on, which took `busy_ns` in all.
+    #[inline]
+    pub(crate) fn handle_answer(
+        &mut self,
+        worker: usize,
+        first: u64,
+        count: u32,
+        busy_ns: u64,
+        now_ns: u64,
+    ) -> Result<Accepted, NotAsked> {
+        let tasks = first..first + u64::from(count);
+        let teller = self.teller(worker, &tasks)?;
+        teller.heard_ns = now_ns;
+        self.busy_ns += busy_ns as f64;
+        self.answered += u64::from(count);
+        let accepted = match self.workers[worker].pieces.front() {
+            Some(&key) if self.pieces[key].first == first && self.pieces[key].count >= count => {
+                self.accept_front(key, count);
+                Accepted::All
+            }
+            _ => self.accept_anywhere(worker, &tasks),
+        };
+        self.stand_in_line(worker);
+        Ok(accepted)
+    }
+
+    /// Takes tasks that a worker gave back; an empty range ends what it gives.
+    pub(crate) fn handle_returned(
+        &mut self,
+        worker: usize,
+        first: u64,
+        count: u32,
+        now_ns: u64,
+    ) -> Result<(), NotAsked> {
+        let tasks = first..first + u64::from(count);
+        let teller = self.teller(worker, &tasks)?;
+        teller.heard_ns = now_ns;
+        if tasks.is_empty() {
+            let teller = &mut self.workers[worker];
+            teller.asked = false;
+            return Ok(());
+        }
+        self.workers[worker].barren = false;
+        for part in self.held_of(worker, &tasks) {
+            let key = self.carve(worker, &part);
+            self.counts.returned += part.end - part.start;
+            if self.let_go(key, worker) {
+                self.open.push_back(key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a lost worker. Its pieces are open again, but for tasks that are set aside, which
+    /// are returned.
+    pub(crate) fn handle_lost(&mut self, worker: usize) -> Vec<SetAside> {
+        let lost = &mut self.workers[worker];
+        lost.joined = false;
+        let (held, threads) = (lost.pieces.clone(), lost.threads as usize);
+        let mut aside = Vec::new();
+        for (at, key) in held.into_iter().enumerate() {
+            let last = self.let_go(key, worker);
+            let piece = &mut self.pieces[key];
+            // Workers begin the oldest piece first.
+            let to_blame = at < threads;
+            piece.deaths += u32::from(to_blame);
+            if !last {
+                continue;
+            }
+            if to_blame && piece.count == 1 && piece.deaths >= self.deaths_max {
+                aside.push(self.set_aside(key));
+                continue;
+            }
+            self.counts.reissued += u64::from(piece.count);
+            self.open.push_back(key);
+            if to_blame && piece.count > 1 {
+                let parts = if piece.deaths > 1 { piece.count } else { PARTS };
+                self.split(key, parts);
+            }
+        }
+        aside
+    }
+
+    /// Notes whether the source has a task now, and whether it has ended.
+    pub(crate) fn handle_source(&mut self, dry: bool, ended: bool) {
+        self.dry = dry;
+        self.ended = ended;
+    }
+
+    /// Whether the source has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Stops the assignments to a worker whose last one waits to be sent, until
+    /// [`handle_sent`](Ledger::handle_sent).
+    pub(crate) fn handle_stalled(&mut self, worker: usize) {
+        self.workers[worker].stalled = true;
+    }
+
+    /// Allows assignments to the worker again: the waiting one was sent.
+    pub(crate) fn handle_sent(&mut self, worker: usize) {
+        self.workers[worker].stalled = false;
+        self.stand_in_line(worker);
+    }
+
+    /// Sets what the worker may hold, and the mean time of its tasks.
+    pub(crate) fn set_share(&mut self, worker: usize, share: Share, task_ns: Option<f64>) {
+        let slot = &mut self.workers[worker];
+        (slot.share, slot.task_ns) = (share, task_ns);
+        self.stand_in_line(worker);
+    }
+
+    /// Returns the worker whose turn it is, while there may be tasks and a worker has room.
+    /// The worker stays first in line until it gets something.
+    pub(crate) fn poll_free(&mut self) -> Option<usize> {
+        if self.open.is_empty() && (self.ended || self.dry) {
+            return None;
+        }
+        if self.ended || self.dry {
+            // The last ones go to those who have nothing.
+            if let Some(at) = self.line.iter().position(|&at| self.workers[at].is_idle()) {
+                self.line.swap(0, at);
+            }
+        }
+        while let Some(&worker) = self.line.front() {
+            if self.workers[worker].has_room() {
+                return Some(worker);
+            }
+            self.workers[worker].in_line = false;
+            self.line.pop_front();
+        }
+        None
+    }
+
+    /// Returns the number of tasks that a new piece for this worker should have.
+    pub(crate) fn grain(&self, worker: usize) -> u32 {
+        self.workers[worker].share.grain.max(1)
+    }
+
+    /// Gives an open piece to the worker whose turn it is; returns its message. `None` if none is
+    /// open.
+    pub(crate) fn reissue(&mut self, now_ns: u64) -> Option<(u64, u32, &[u8])> {
+        let key = self.open.pop_front()?;
+        let worker = self.next_in_line();
+        self.rewrite(key);
+        self.hold(worker, key, now_ns);
+        let piece = &self.pieces[key];
+        Some((piece.first, piece.count, &piece.message))
+    }
+
+    /// Returns a buffer for the next assignment.
+    pub(crate) fn buffer(&mut self) -> Vec<u8> {
+        self.free.last().map_or_else(Vec::new, |&key| std::mem::take(&mut self.pieces[key].message))
+    }
+
+    /// Assigns the next `count` tasks, whose assignment is `message`, to the worker whose turn it
+    /// is. Returns the message.
+    pub(crate) fn assign(&mut self, count: u32, message: Vec<u8>, now_ns: u64) -> &[u8] {
+        let worker = self.next_in_line();
+        let piece = Piece { first: self.next, count, message, ..Piece::default() };
+        self.next += u64::from(count);
+        self.unanswered += u64::from(count);
+        let key = self.insert(piece);
+        self.hold(worker, key, now_ns);
+        &self.pieces[key].message
+    }
+
+    /// Returns a worker to ask for tasks that it has not begun, and their number, when another has
+    /// nothing to do.
+    pub(crate) fn poll_victim(&mut self) -> Option<(usize, u64)> {
+        if !self.open.is_empty() || !(self.ended || self.dry) || !self.any_idle() {
+            return None;
+        }
+        let worth = |worker: &Worker| worker.spare() as f64 * worker.task_ns.unwrap_or(f64::MAX);
+        let may = |worker: &Worker| {
+            let hears = worker.joined && !worker.stalled && !worker.asked && !worker.barren;
+            hears && worker.spare() > 0 && worth(worker) > WORTH_NS
+        };
+        let able = (0..self.workers.len()).filter(|&at| may(&self.workers[at]));
+        let victim =
+            able.max_by(|&a, &b| worth(&self.workers[a]).total_cmp(&worth(&self.workers[b])))?;
+        let worker = &mut self.workers[victim];
+        // Until it gives something or gets a piece, it has nothing to give.
+        (worker.asked, worker.barren) = (true, true);
+        Some((victim, worker.spare().div_ceil(2)))
+    }
+
+    /// Whether somebody has nothing to do while others hold tasks.
+    pub(crate) fn is_in_tail(&self) -> bool {
+        (self.ended || self.dry) && self.unanswered > 0 && self.any_idle()
+    }
+
+    /// Gives a copy of a silent worker's piece to a worker without tasks; returns that worker, the
+    /// piece's first task and number, and its message.
+    pub(crate) fn poll_straggler(&mut self, now_ns: u64) -> Option<(usize, u64, u32, &[u8])> {
+        if self.answered == 0 || !self.is_in_tail() || !self.open.is_empty() {
+            return None;
+        }
+        let mean_ns = self.busy_ns / self.answered as f64;
+        let patience = (SILENCE * mean_ns).max(SILENCE_NS_MIN);
+        let idle = self.workers.iter().position(Worker::is_idle)?;
+        let silent = |worker: &&Worker| {
+            worker.joined && now_ns.saturating_sub(worker.heard_ns) as f64 > patience
+        };
+        let alone = |key: &&Key| self.pieces[**key].holders[1].is_none();
+        let held = self.workers.iter().filter(silent).flat_map(|worker| &worker.pieces);
+        let key = *held.into_iter().find(alone)?;
+        self.counts.copied += u64::from(self.pieces[key].count);
+        self.rewrite(key);
+        self.hold(idle, key, now_ns);
+        let piece = &self.pieces[key];
+        Some((idle, piece.first, piece.count, &piece.message))
+    }
+
+    /// Returns the number of tasks assigned so far, which are those with lower indices.
+    pub(crate) fn assigned(&self) -> u64 {
+        self.next
+    }
+
+    /// Returns the number of tasks that were assigned and neither accepted nor set aside.
+    pub(crate) fn unanswered(&self) -> u64 {
+        self.unanswered
+    }
+
+    /// Number of workers that have joined and are not lost.
+    pub(crate) fn present(&self) -> usize {
+        self.workers.iter().filter(|worker| worker.joined).count()
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Whether nothing is left to assign and every task was accepted or set aside.
+    pub(crate) fn is_done(&self) -> bool {
+        self.ended && self.unanswered == 0
+    }
+
+    fn any_idle(&self) -> bool {
+        self.workers.iter().any(Worker::is_idle)
+    }
+
+    /// Returns the worker that tells something of these tasks.
+    #[inline]
+    fn teller(&mut self, worker: usize, tasks: &Range<u64>) -> Result<&mut Worker, NotAsked> {
+        let teller = self.workers.get_mut(worker).filter(|worker| worker.joined);
+        teller.filter(|_| tasks.end <= self.next).ok_or(NotAsked)
+    }
+
+    /// Accepts the first `count` tasks of a piece.
+    #[inline]
+    fn accept_front(&mut self, key: Key, count: u32) {
+        let piece = &mut self.pieces[key];
+        self.unanswered -= u64::from(count);
+        if piece.count == count {
+            self.remove(key);
+            return;
+        }
+        piece.first += u64::from(count);
+        piece.skip += count;
+        piece.count -= count;
+        for holder in piece.holders.into_iter().flatten() {
+            self.workers[holder as usize].tasks -= u64::from(count);
+        }
+    }
+
+    fn accept_anywhere(&mut self, worker: usize, tasks: &Range<u64>) -> Accepted {
+        let parts = self.held_of(worker, tasks);
+        let mut left = tasks.end - tasks.start;
+        for part in &parts {
+            let key = self.carve(worker, part);
+            let count = self.pieces[key].count;
+            self.accept_front(key, count);
+            left -= part.end - part.start;
+        }
+        self.counts.dropped += left;
+        if left == 0 { Accepted::All } else { Accepted::Some(parts) }
+    }
+
+    /// Returns those of these tasks that the worker holds, in ascending order.
+    fn held_of(&self, worker: usize, tasks: &Range<u64>) -> Vec<Range<u64>> {
+        let common = |&key: &Key| {
+            let held = self.pieces[key].tasks();
+            held.start.max(tasks.start)..held.end.min(tasks.end)
+        };
+        let held = self.workers[worker].pieces.iter().map(common);
+        let mut parts: Vec<_> = held.filter(|part| !part.is_empty()).collect();
+        parts.sort_by_key(|part| part.start);
+        parts
+    }
+
+    /// Makes these tasks, which lie in one piece that the worker holds, a piece of their own.
+    fn carve(&mut self, worker: usize, tasks: &Range<u64>) -> Key {
+        let has = |key: &&Key| self.pieces[**key].tasks().contains(&tasks.start);
+        let key = *self.workers[worker].pieces.iter().find(has).expect("the worker holds it");
+        let key = match (tasks.start - self.pieces[key].first) as u32 {
+            0 => key,
+            before => self.split_off(key, before),
+        };
+        let count = (tasks.end - tasks.start) as u32;
+        if count < self.pieces[key].count {
+            self.split_off(key, count);
+        }
+        key
+    }
+
+    /// Splits a piece after its first `at` tasks; returns the second part.
+    fn split_off(&mut self, key: Key, at: u32) -> Key {
+        let piece = &self.pieces[key];
+        let (head, items) = (&piece.message[..wire::ASSIGNMENT_HEAD], piece.items());
+        let from = wire::items_bytes(items, at).expect("the piece has more tasks");
+        let rest = Piece {
+            first: piece.first + u64::from(at),
+            count: piece.count - at,
+            skip: 0,
+            message: [head, &items[from..]].concat(),
+            ..*piece
+        };
+        let holders = piece.holders;
+        self.pieces[key].count = at;
+        let rest = self.insert(rest);
+        for holder in holders.into_iter().flatten() {
+            let pieces = &mut self.workers[holder as usize].pieces;
+            let after = pieces.iter().position(|&held| held == key).map_or(0, |at| at + 1);
+            pieces.insert(after, rest);
+        }
+        rest
+    }
+
+    /// Splits an open piece into about `parts` open pieces.
+    fn split(&mut self, mut key: Key, parts: u32) {
+        let each = self.pieces[key].count.div_ceil(parts).max(1);
+        while self.pieces[key].count > each {
+            key = self.split_off(key, each);
+            self.open.push_back(key);
+        }
+    }
+
+    /// Ends a worker's hold of a piece; returns whether nobody holds it now.
+    fn let_go(&mut self, key: Key, worker: usize) -> bool {
+        let piece = &mut self.pieces[key];
+        let slot = &mut self.workers[worker];
+        slot.pieces.retain(|&held| held != key);
+        slot.tasks -= u64::from(piece.count);
+        let others = piece.holders.into_iter().flatten().find(|&held| held as usize != worker);
+        piece.holders = [others, None];
+        others.is_none()
+    }
+
+    fn set_aside(&mut self, key: Key) -> SetAside {
+        let piece = &self.pieces[key];
+        let input = piece.items().get(4..).unwrap_or_default().to_vec();
+        let aside = SetAside { task: piece.first, deaths: piece.deaths, input };
+        self.unanswered -= 1;
+        self.remove(key);
+        aside
+    }
+
+    /// Writes the message of a piece anew, without what was accepted or split off.
+    fn rewrite(&mut self, key: Key) {
+        let piece = &self.pieces[key];
+        let message = [&piece.message[..wire::ASSIGNMENT_HEAD], piece.items()].concat();
+        let piece = &mut self.pieces[key];
+        (piece.message, piece.skip) = (message, 0);
+        wire::renumber_assignment(&mut piece.message, piece.first, piece.count);
+    }
+
+    #[inline]
+    fn hold(&mut self, worker: usize, key: Key, now_ns: u64) {
+        let piece = &mut self.pieces[key];
+        let free = piece.holders.iter_mut().find(|holder| holder.is_none());
+        *free.expect("a piece has at most two holders") = Some(worker as u32);
+        let slot = &mut self.workers[worker];
+        if slot.pieces.is_empty() {
+            slot.heard_ns = now_ns;
+        }
+        slot.tasks += u64::from(piece.count);
+        slot.pieces.push_back(key);
+        slot.barren = false;
+        self.stand_in_line(worker);
+    }
+
+    #[inline]
+    fn insert(&mut self, piece: Piece) -> Key {
+        match self.free.pop() {
+            Some(key) => {
+                self.pieces[key] = piece;
+                key
+            }
+            None => {
+                self.pieces.push(piece);
+                self.pieces.len() - 1
+            }
+        }
+    }
+
+    /// Removes a piece that is done with, from its holders too. Its buffer is kept.
+    #[inline]
+    fn remove(&mut self, key: Key) {
+        let piece = &mut self.pieces[key];
+        for holder in std::mem::take(&mut piece.holders).into_iter().flatten() {
+            let slot = &mut self.workers[holder as usize];
+            slot.tasks -= u64::from(piece.count);
+            match slot.pieces.front() {
+                Some(&front) if front == key => drop(slot.pieces.pop_front()),
+                _ => slot.pieces.retain(|&held| held != key),
+            }
+        }
+        piece.count = 0;
+        piece.skip = 0;
+        if piece.message.capacity() > KEPT_BYTES_MAX {
+            piece.message = Vec::new();
+        }
+        self.free.push(key);
+    }
+
+    fn next_in_line(&mut self) -> usize {
+        let worker = self.line.pop_front().expect("poll_free named a worker");
+        self.workers[worker].in_line = false;
+        worker
+    }
+
+    fn stand_in_line(&mut self, worker: usize) {
+        let slot = &mut self.workers[worker];
+        if slot.has_room() && !slot.in_line {
+            slot.in_line = true;
+            self.line.push_back(worker);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

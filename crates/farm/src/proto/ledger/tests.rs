@@ -1,0 +1,409 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const SHARE: Share = Share { pieces: 2, grain: 3 };
+
+/// Writes the assignment of tasks whose inputs are their own numbers.
+fn message(first: u64, count: u32) -> Vec<u8> {
+    let mut message = Vec::new();
+    wire::begin_assignment(&mut message, 1, 0, first);
+    (first..first + u64::from(count))
+        .for_each(|task| wire::put_value(&mut message, &task).unwrap());
+    wire::finish_assignment(&mut message, count);
+    message
+}
+
+/// Returns the tasks of an assignment, after a look at its inputs.
+fn tasks(message: &[u8]) -> Range<u64> {
+    let Ok(wire::Order::Assign(assignment)) = wire::read_order(message) else { panic!() };
+    let mut inputs = assignment.inputs();
+    let range = assignment.first..assignment.first + u64::from(assignment.count);
+    for task in range.clone() {
+        let input = inputs.next().unwrap().unwrap();
+        assert_eq!(chunkcomm::codec::decode::<u64>(input).unwrap(), task);
+    }
+    assert_eq!(inputs.next(), Ok(None));
+    range
+}
+
+/// Gives out one piece: an open one, or the next tasks below `end`.
+fn give(ledger: &mut Ledger, end: u64) -> Option<(usize, Range<u64>)> {
+    let worker = ledger.poll_free()?;
+    if let Some((_, _, message)) = ledger.reissue(0) {
+        return Some((worker, tasks(message)));
+    }
+    let first = ledger.assigned();
+    let count = u64::from(ledger.grain(worker)).min(end - first) as u32;
+    if first + u64::from(count) == end {
+        ledger.handle_source(false, true);
+    }
+    if count == 0 {
+        return None;
+    }
+    Some((worker, tasks(ledger.assign(count, message(first, count), 0))))
+}
+
+fn give_all(ledger: &mut Ledger, end: u64) -> Vec<(usize, Range<u64>)> {
+    std::iter::from_fn(|| give(ledger, end)).collect()
+}
+
+fn ledger(workers: usize) -> Ledger {
+    let mut ledger = Ledger::new(3);
+    for _ in 0..workers {
+        ledger.handle_joined(SHARE, 1);
+    }
+    ledger
+}
+
+#[test]
+fn the_first_tasks_are_spread_evenly() {
+    let mut ledger = ledger(2);
+    assert_eq!(give_all(&mut ledger, 99), [(0, 0..3), (1, 3..6), (0, 6..9), (1, 9..12)]);
+    assert_eq!(ledger.handle_answer(1, 3, 3, 9, 0), Ok(Accepted::All));
+    assert_eq!(give_all(&mut ledger, 99), [(1, 12..15)]);
+}
+
+#[test]
+fn a_stalled_worker_gets_nothing_until_its_assignment_is_sent() {
+    let mut ledger = ledger(1);
+    give(&mut ledger, 99).unwrap();
+    ledger.handle_stalled(0);
+    assert_eq!(ledger.poll_free(), None);
+    ledger.handle_sent(0);
+    assert_eq!(ledger.poll_free(), Some(0));
+}
+
+#[test]
+fn an_answer_may_cover_part_of_an_assignment_or_several() {
+    let mut ledger = ledger(1);
+    give_all(&mut ledger, 6);
+    assert_eq!(ledger.handle_answer(0, 1, 1, 9, 0), Ok(Accepted::All), "from the middle");
+    assert_eq!(ledger.handle_answer(0, 2, 3, 9, 0), Ok(Accepted::All), "across two");
+    assert_eq!(ledger.handle_answer(0, 0, 6, 9, 0), Ok(Accepted::Some(vec![0..1, 5..6])));
+    assert!(ledger.is_done());
+    assert_eq!(ledger.counts().dropped, 4);
+}
+
+#[test]
+fn what_was_never_assigned_or_comes_from_the_dead_is_refused() {
+    let mut ledger = ledger(1);
+    give_all(&mut ledger, 6);
+    assert_eq!(ledger.handle_answer(0, 5, 2, 9, 0), Err(NotAsked));
+    assert_eq!(ledger.handle_answer(7, 0, 1, 9, 0), Err(NotAsked));
+    ledger.handle_lost(0);
+    assert_eq!(ledger.handle_answer(0, 0, 1, 9, 0), Err(NotAsked));
+    assert_eq!(ledger.handle_returned(0, 0, 1, 0), Err(NotAsked));
+}
+
+#[test]
+fn the_tasks_of_a_lost_worker_go_to_others() {
+    let mut ledger = ledger(1);
+    give_all(&mut ledger, 6);
+    ledger.handle_answer(0, 0, 1, 9, 0).unwrap();
+    assert_eq!(ledger.handle_lost(0), []);
+    assert_eq!(give(&mut ledger, 6), None);
+    assert_eq!((ledger.present(), ledger.counts().reissued), (0, 5));
+    assert_eq!(ledger.handle_joined(Share { pieces: 9, grain: 3 }, 1), 1);
+    // The piece that was at work comes task by task.
+    assert_eq!(give_all(&mut ledger, 6), [(1, 1..2), (1, 2..3), (1, 3..6)]);
+}
+
+#[test]
+fn a_task_that_kills_three_workers_is_set_aside_alone() {
+    let mut ledger = Ledger::new(3);
+    let share = Share { pieces: 500, grain: 200 };
+    let mut done = Vec::new();
+    let mut aside = Vec::new();
+    while !ledger.is_done() {
+        let worker = ledger.handle_joined(share, 1);
+        'life: loop {
+            let given = give_all(&mut ledger, 400);
+            if given.is_empty() {
+                break;
+            }
+            for (_, range) in given {
+                for task in range {
+                    if task == 77 {
+                        aside.extend(ledger.handle_lost(worker));
+                        break 'life;
+                    }
+                    ledger.handle_answer(worker, task, 1, 9, 0).unwrap();
+                    done.push(task);
+                }
+            }
+        }
+    }
+    let mut input = Vec::new();
+    chunkcomm::codec::encode_into_vec(&77u64, &mut input).unwrap();
+    assert_eq!(aside, [SetAside { task: 77, deaths: 3, input }]);
+    done.sort_unstable();
+    assert_eq!(done, (0..400).filter(|&task| task != 77).collect::<Vec<_>>());
+}
+
+#[test]
+fn who_has_nothing_gets_half_of_what_another_has_not_begun() {
+    let mut ledger = ledger(2);
+    ledger.set_share(0, Share { pieces: 1, grain: 9 }, Some(1e9));
+    assert_eq!(give_all(&mut ledger, 9), [(0, 0..9)]);
+    assert_eq!(ledger.poll_victim(), Some((0, 4)));
+    assert_eq!(ledger.poll_victim(), None, "it was asked");
+    ledger.handle_returned(0, 5, 4, 0).unwrap();
+    ledger.handle_returned(0, 0, 0, 0).unwrap();
+    assert_eq!(give_all(&mut ledger, 9), [(1, 5..9)]);
+    ledger.handle_answer(1, 5, 4, 9, 0).unwrap();
+    assert_eq!(ledger.poll_victim(), Some((0, 2)));
+    ledger.handle_returned(0, 0, 0, 0).unwrap();
+    assert_eq!(ledger.poll_victim(), None, "it had nothing");
+    assert_eq!(ledger.counts().returned, 4);
+}
+
+#[test]
+fn what_is_soon_done_is_not_moved() {
+    let mut ledger = ledger(2);
+    ledger.set_share(0, Share { pieces: 1, grain: 9 }, Some(1e3));
+    give_all(&mut ledger, 9);
+    assert_eq!(ledger.poll_victim(), None);
+}
+
+#[test]
+fn a_silent_workers_piece_is_copied_and_the_first_result_counts() {
+    let mut ledger = ledger(2);
+    assert_eq!(give_all(&mut ledger, 6), [(0, 0..3), (1, 3..6)]);
+    ledger.handle_answer(1, 3, 3, 3_000_000, 1_000_000).unwrap();
+    assert_eq!(ledger.poll_straggler(2_000_000), None);
+    let (worker, first, count, message) = ledger.poll_straggler(60_000_000).unwrap();
+    assert_eq!((worker, first, count, tasks(message)), (1, 0, 3, 0..3));
+    assert_eq!(ledger.poll_straggler(200_000_000), None, "once");
+    assert_eq!(ledger.handle_answer(1, 0, 2, 9, 0), Ok(Accepted::All));
+    assert_eq!(ledger.handle_answer(0, 0, 3, 9, 0), Ok(Accepted::Some(vec![2..3])));
+    assert!(ledger.is_done());
+    assert_eq!(ledger.handle_answer(1, 2, 1, 9, 0), Ok(Accepted::Some(Vec::new())), "too late");
+}
+
+/// One thing that happens to a farm; the numbers choose among what there is.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Join {
+        pieces: u32,
+        grain: u32,
+        threads: u32,
+    },
+    Give,
+    /// A worker answers some of the tasks that it got.
+    Answer {
+        worker: usize,
+        piece: usize,
+        from: u32,
+        count: u32,
+    },
+    /// A worker gives back what it was asked for.
+    Return {
+        worker: usize,
+        count: u64,
+    },
+    Lose {
+        worker: usize,
+    },
+    Stall {
+        worker: usize,
+    },
+    Sent {
+        worker: usize,
+    },
+    Ask,
+    Copy {
+        later: u64,
+    },
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let worker = 0..64usize;
+    prop_oneof![
+        2 => (1..5u32, 1..9u32, 1..4u32)
+            .prop_map(|(pieces, grain, threads)| Event::Join { pieces, grain, threads }),
+        20 => Just(Event::Give),
+        20 => (worker.clone(), 0..8usize, 0..9u32, 1..9u32)
+            .prop_map(|(worker, piece, from, count)| Event::Answer { worker, piece, from, count }),
+        3 => (worker.clone(), 0..20u64).prop_map(|(worker, count)| Event::Return { worker, count }),
+        2 => worker.clone().prop_map(|worker| Event::Lose { worker }),
+        1 => worker.clone().prop_map(|worker| Event::Stall { worker }),
+        2 => worker.prop_map(|worker| Event::Sent { worker }),
+        3 => Just(Event::Ask),
+        3 => (0..1u64 << 40).prop_map(|later| Event::Copy { later }),
+    ]
+}
+
+/// A farm around the ledger: what each living worker got and has not answered or given back.
+struct World {
+    ledger: Ledger,
+    end: u64,
+    /// Ranges that the worker still has; it may have answered parts of them.
+    got: BTreeMap<usize, Vec<Range<u64>>>,
+    accepted: Vec<u32>,
+    aside: Vec<u64>,
+    now_ns: u64,
+}
+
+impl World {
+    fn alive(&self, at: usize) -> Option<usize> {
+        let count = self.got.len();
+        (count > 0).then(|| *self.got.keys().nth(at % count).unwrap())
+    }
+
+    fn answer(&mut self, worker: usize, range: Range<u64>) {
+        let count = (range.end - range.start) as u32;
+        let busy_ns = u64::from(count) * 1000;
+        let accepted =
+            self.ledger.handle_answer(worker, range.start, count, busy_ns, self.now_ns).unwrap();
+        let parts = match accepted {
+            Accepted::All => vec![range],
+            Accepted::Some(parts) => parts,
+        };
+        parts.into_iter().flatten().for_each(|task| self.accepted[task as usize] += 1);
+    }
+
+    fn happen(&mut self, event: Event) {
+        self.now_ns += 1_000_000;
+        match event {
+            Event::Join { pieces, grain, threads } => {
+                let worker = self.ledger.handle_joined(Share { pieces, grain }, threads);
+                self.got.insert(worker, Vec::new());
+            }
+            Event::Give => {
+                if let Some((worker, range)) = give(&mut self.ledger, self.end) {
+                    self.got.get_mut(&worker).expect("only the living get tasks").push(range);
+                }
+            }
+            Event::Answer { worker, piece, from, count } => {
+                let Some(worker) = self.alive(worker) else { return };
+                let held = self.got.get_mut(&worker).unwrap();
+                if held.is_empty() {
+                    return;
+                }
+                let at = piece % held.len();
+                let start = held[at].start + u64::from(from).min(held[at].end - held[at].start - 1);
+                let range = start..held[at].end.min(start + u64::from(count));
+                if range == held[at] {
+                    held.remove(at);
+                }
+                self.answer(worker, range);
+            }
+            Event::Return { worker, count } => {
+                let Some(worker) = self.alive(worker) else { return };
+                let mut left = count;
+                while let Some(range) = self.got.get_mut(&worker).unwrap().last_mut() {
+                    let taken = left.min(range.end - range.start);
+                    if taken == 0 {
+                        break;
+                    }
+                    range.end -= taken;
+                    left -= taken;
+                    let (first, empty) = (range.end, range.is_empty());
+                    if empty {
+                        self.got.get_mut(&worker).unwrap().pop();
+                    }
+                    let now_ns = self.now_ns;
+                    self.ledger.handle_returned(worker, first, taken as u32, now_ns).unwrap();
+                }
+                self.ledger.handle_returned(worker, 0, 0, self.now_ns).unwrap();
+            }
+            Event::Lose { worker } => {
+                let Some(worker) = self.alive(worker) else { return };
+                self.got.remove(&worker);
+                self.aside.extend(self.ledger.handle_lost(worker).iter().map(|aside| aside.task));
+            }
+            Event::Stall { worker } => {
+                let Some(worker) = self.alive(worker) else { return };
+                self.ledger.handle_stalled(worker);
+            }
+            Event::Sent { worker } => {
+                let Some(worker) = self.alive(worker) else { return };
+                self.ledger.handle_sent(worker);
+            }
+            Event::Ask => {
+                if let Some((worker, count)) = self.ledger.poll_victim() {
+                    assert!(count > 0 && self.got.contains_key(&worker));
+                }
+            }
+            Event::Copy { later } => {
+                if let Some((worker, _, _, message)) =
+                    self.ledger.poll_straggler(self.now_ns + later)
+                {
+                    let range = tasks(message);
+                    self.got.get_mut(&worker).unwrap().push(range);
+                }
+            }
+        }
+        self.check();
+    }
+
+    /// What each worker is said to hold is what the pieces say, and no piece is lost.
+    fn check(&self) {
+        let ledger = &self.ledger;
+        let mut held = vec![0; ledger.pieces.len()];
+        for (at, worker) in ledger.workers.iter().enumerate() {
+            let counts = worker.pieces.iter().map(|&key| u64::from(ledger.pieces[key].count));
+            assert_eq!(worker.tasks, counts.sum::<u64>());
+            for &key in &worker.pieces {
+                assert!(ledger.pieces[key].holders.contains(&Some(at as u32)));
+                held[key] += 1;
+            }
+        }
+        let mut unanswered = 0;
+        for (key, piece) in ledger.pieces.iter().enumerate() {
+            assert_eq!(piece.holders.iter().flatten().count(), held[key]);
+            let (open, free) = (ledger.open.contains(&key), ledger.free.contains(&key));
+            assert_eq!(u32::from(held[key] > 0) + u32::from(open) + u32::from(free), 1);
+            unanswered += u64::from(piece.count);
+        }
+        assert_eq!(unanswered, ledger.unanswered());
+        let done = self.accepted.iter().filter(|&&times| times == 1).count() + self.aside.len();
+        assert_eq!(done as u64 + unanswered, ledger.assigned());
+    }
+
+    /// A good worker does all that is left.
+    fn finish(&mut self) {
+        for worker in self.got.keys().copied().collect::<Vec<_>>() {
+            self.got.remove(&worker);
+            self.aside.extend(self.ledger.handle_lost(worker).iter().map(|aside| aside.task));
+        }
+        let share = Share { pieces: 4, grain: 7 };
+        let worker = self.ledger.handle_joined(share, 1);
+        loop {
+            let given = give_all(&mut self.ledger, self.end);
+            if given.is_empty() {
+                break;
+            }
+            for (to, range) in given {
+                assert_eq!(to, worker);
+                self.answer(worker, range);
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_task_is_accepted_once_whatever_happens(
+        events in prop::collection::vec(event(), 1..300),
+        end in 0..200u64,
+        deaths_max in 1..4u32,
+    ) {
+        let mut world = World {
+            ledger: Ledger::new(deaths_max),
+            end,
+            got: BTreeMap::new(),
+            accepted: vec![0; end as usize],
+            aside: Vec::new(),
+            now_ns: 0,
+        };
+        events.into_iter().for_each(|event| world.happen(event));
+        world.finish();
+        prop_assert!(world.ledger.is_done());
+        for (task, &times) in world.accepted.iter().enumerate() {
+            let aside = world.aside.iter().filter(|&&aside| aside == task as u64).count();
+            prop_assert_eq!(times as usize + aside, 1, "task {}", task);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! How much a worker holds, where it is measured.
+//!
+//! An assignment costs farmer and worker some 20 to 60 us, most of it the waking of the two: so it
+//! should take [`TARGET_NS`]. A worker holds k assignments of t seconds each. It stays busy while
+//! the answer to the first travels to the farmer and a new one back, when
+//! k >= 1 + (round trip + farmer's delay) / t. The farmer's delay is not measured, so the round
+//! trip counts twice. A worker holds at most about 10 ms of work: the others would miss more at the
+//! end of the run. (LAN farm study, section 4: double buffering is k = 2.)
+//!
+//! Near a known end assignments shrink: each has a half of what remains for its worker
+//! (factoring), so that all end at nearly the same time.
+
+use super::ledger::Share;
+
+/// Time that an assignment should take, in nanoseconds.
+const TARGET_NS: f64 = 2e6;
+/// Smallest depth, double buffering: with less a worker waits for every assignment.
+const DEPTH_MIN: f64 = 2.0;
+/// Largest depth: beyond it packets are full already and only memory is taken.
+const DEPTH_MAX: f64 = 4096.0;
+/// Most work worth holding at a worker, in nanoseconds.
+const HELD_NS_MAX: f64 = 10e6;
+/// An assignment has at most this many times as many tasks as the largest that was answered:
+/// the first tasks may be the short ones.
+const GROWTH: u32 = 4;
+/// Most tasks of an assignment.
+const GRAIN_MAX: u32 = 1 << 16;
+/// Weight of a new answer in the mean, which follows about the last 8 answers.
+const MEAN_SHARE: f64 = 1.0 / 8.0;
+
+/// A number that is set, or measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Setting {
+    Fixed(u32),
+    Auto,
+}
+
+/// Follows the time of a worker's tasks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    depth: Setting,
+    grain: Setting,
+    round_trip_ns: f64,
+    threads: f64,
+    task_ns: Option<f64>,
+    /// Most tasks of an assignment, by what was answered.
+    grown: u32,
+}
+
+impl Pace {
+    /// Begins with the round trip to the worker, measured when it joined, and its threads.
+    pub(crate) fn new(depth: Setting, grain: Setting, round_trip_ns: u64, threads: u32) -> Pace {
+        let threads = f64::from(threads.max(1));
+        Pace { depth, grain, round_trip_ns: round_trip_ns as f64, threads, task_ns: None, grown: 1 }
+    }
+
+    /// Takes the time `busy_ns` of this number of tasks.
+    #[inline]
+    pub(crate) fn handle_answer(&mut self, tasks: u32, busy_ns: u64) {
+        let task_ns = busy_ns as f64 / f64::from(tasks.max(1));
+        let mean = self.task_ns.map_or(task_ns, |mean| mean + (task_ns - mean) * MEAN_SHARE);
+        self.task_ns = Some(mean.max(1.0));
+        self.grown = self.grown.max(tasks.saturating_mul(GROWTH)).min(GRAIN_MAX);
+    }
+
+    /// Returns the number of tasks a second; 0 before the first answer.
+    pub(crate) fn speed(&self) -> f64 {
+        self.task_ns.map_or(0.0, |task_ns| 1e9 * self.threads / task_ns)
+    }
+
+    /// Returns the mean time of a task; `None` before the first answer.
+    pub(crate) fn task_ns(&self) -> Option<f64> {
+        self.task_ns
+    }
+
+    /// Returns what the worker may hold; `left` is the number of tasks, where it is known, that
+    /// remain for it.
+    #[inline]
+    pub(crate) fn share(&self, left: Option<u64>) -> Share {
+        let grain = match self.grain {
+            Setting::Fixed(grain) => grain,
+            Setting::Auto => {
+                let task_ns = self.task_ns.unwrap_or(f64::MAX);
+                let wanted = (TARGET_NS / task_ns) as u32;
+                let half =
+                    left.map_or(u32::MAX, |left| u32::try_from(left / 2).unwrap_or(u32::MAX));
+                wanted.min(self.grown).min(half).max(1)
+            }
+        };
+        let depth = match self.depth {
+            Setting::Fixed(depth) => depth,
+            Setting::Auto => self.measured_depth(grain),
+        };
+        Share { pieces: depth.max(1), grain: grain.max(1) }
+    }
+
+    fn measured_depth(&self, grain: u32) -> u32 {
+        let smallest = DEPTH_MIN.max(self.threads + 1.0);
+        let Some(task_ns) = self.task_ns else { return smallest as u32 };
+        // Several threads work off an assignment together, or several assignments.
+        let piece_ns = task_ns * f64::from(grain) / self.threads;
+        let wanted = 1.0 + (2.0 * self.round_trip_ns / piece_ns).ceil();
+        // A float too large for the integer becomes its maximum.
+        wanted.min(HELD_NS_MAX / piece_ns).min(DEPTH_MAX).max(smallest) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settled(depth: Setting, grain: Setting, round_trip_ns: u64, task_ns: u64) -> Share {
+        let mut pace = Pace::new(depth, grain, round_trip_ns, 1);
+        for _ in 0..50 {
+            let tasks = pace.share(None).grain;
+            pace.handle_answer(tasks, task_ns * u64::from(tasks));
+        }
+        pace.share(None)
+    }
+
+    const ONE: Setting = Setting::Fixed(1);
+
+    #[test]
+    fn with_one_task_an_assignment_the_depth_covers_two_round_trips() {
+        let depth =
+            |round_trip_ns, task_ns| settled(Setting::Auto, ONE, round_trip_ns, task_ns).pieces;
+        assert_eq!(Pace::new(Setting::Auto, ONE, 100_000, 1).share(None).pieces, 2);
+        assert_eq!(depth(100_000, 50_000_000), 2);
+        assert_eq!(depth(100_000, 1_000_000), 2);
+        assert_eq!(depth(100_000, 10_000), 21);
+        assert_eq!(depth(50_000, 200), 501);
+        assert_eq!(depth(100_000, 0), 4096);
+        assert_eq!(depth(u64::MAX, 1_000_000), 10, "10 ms of work");
+    }
+
+    #[test]
+    fn assignments_grow_to_their_target() {
+        let share = |task_ns| settled(Setting::Auto, Setting::Auto, 100_000, task_ns);
+        assert_eq!(share(10_000), Share { pieces: 2, grain: 200 });
+        assert_eq!(share(10_000_000), Share { pieces: 2, grain: 1 });
+        assert_eq!(share(1).grain, GRAIN_MAX);
+        let mut pace = Pace::new(Setting::Auto, Setting::Auto, 100_000, 1);
+        assert_eq!(pace.share(None).grain, 1);
+        pace.handle_answer(1, 1_000);
+        assert_eq!(pace.share(None).grain, 4, "not at once");
+    }
+
+    #[test]
+    fn assignments_shrink_near_the_end() {
+        let mut pace = Pace::new(Setting::Auto, Setting::Auto, 100_000, 1);
+        pace.handle_answer(1_000, 10_000_000);
+        let grain = |left| pace.share(Some(left)).grain;
+        assert_eq!((grain(1_000_000), grain(100), grain(1), grain(0)), (200, 50, 1, 1));
+    }
+
+    #[test]
+    fn the_mean_follows_a_change() {
+        let mut pace = Pace::new(Setting::Auto, ONE, 100_000, 1);
+        (0..100).for_each(|_| pace.handle_answer(1, 1_000_000));
+        assert_eq!(pace.share(None).pieces, 2);
+        (0..100).for_each(|_| pace.handle_answer(1, 10_000));
+        assert_eq!(pace.share(None).pieces, 21);
+    }
+
+    #[test]
+    fn more_threads_hold_more() {
+        let pace = Pace::new(Setting::Auto, Setting::Auto, 100_000, 4);
+        assert_eq!(pace.share(None), Share { pieces: 5, grain: 1 });
+    }
+}
