@@ -222,14 +222,6 @@ impl Crew {
         self.note(index, Loss::Exited(exit))
     }
 
-    /// Waits for the next end of a worker.
-    ///
-    /// # Cancel safety
-    /// Nothing is lost when the future is dropped.
-    pub(crate) async fn ended(&mut self) -> (WorkerName, Loss) {
-        std::future::poll_fn(|context| self.poll_ended(context)).await
-    }
-
     /// Kills the worker processes that still run and reaps them.
     pub(crate) fn dismiss(&mut self) {
         self.launcher = None;
