@@ -5,6 +5,11 @@
 pub mod by_policy;
 pub mod cluster_options;
 pub mod command_line;
+pub mod farm_options;
+pub mod farm_report;
+pub mod farming;
 mod lan;
+pub mod picture;
 pub mod program;
+pub mod progress;
 pub mod thread;

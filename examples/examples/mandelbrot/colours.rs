@@ -1,11 +1,9 @@
 //! Colours for numbers of steps.
 
 use std::f32::consts::TAU;
-use std::fs::File;
-use std::io::BufWriter;
 use std::path::Path;
 
-use png::{BitDepth, ColorType, Encoder, EncodingError};
+use chunkcomm_examples::picture::{self, Pixel};
 
 use super::view::View;
 
@@ -15,7 +13,7 @@ use super::view::View;
 /// Each channel is a cosine over the square root of the share, which spreads the many points
 /// that leave early. The colours go from deep blue outside, through white and amber, to dark
 /// red at the edge of the set.
-fn colour(steps: u16, most: u16) -> [u8; 3] {
+fn colour(steps: u16, most: u16) -> Pixel {
     if steps >= most {
         return [0; 3];
     }
@@ -31,14 +29,9 @@ fn colour(steps: u16, most: u16) -> [u8; 3] {
 ///
 /// # Errors
 /// When the file cannot be written.
-pub(crate) fn save(view: &View, steps: &[u16], path: &Path) -> Result<(), EncodingError> {
-    let mut file = Encoder::new(BufWriter::new(File::create(path)?), view.width, view.height);
-    file.set_color(ColorType::Rgb);
-    file.set_depth(BitDepth::Eight);
-    let mut image = file.write_header()?;
-    let pixels: Vec<u8> = steps.iter().flat_map(|&steps| colour(steps, view.iterations)).collect();
-    image.write_image_data(&pixels)?;
-    image.finish()
+pub(crate) fn save(view: &View, steps: &[u16], path: &Path) -> Result<(), String> {
+    let pixels: Vec<_> = steps.iter().map(|&steps| colour(steps, view.iterations)).collect();
+    picture::save((view.width, view.height), &pixels, path)
 }
 
 #[cfg(test)]

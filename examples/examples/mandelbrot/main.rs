@@ -9,29 +9,23 @@
 //! The workers are processes or threads that the farmer starts here; in a cluster they are its nodes.
 
 mod colours;
-mod farm_options;
 mod options;
-mod progress;
-mod report;
 mod view;
 
 use std::error::Error;
 use std::process::ExitCode;
-use std::time::Duration;
 
-use chunkcomm_cluster::cluster::Death;
 use chunkcomm_cluster::{Cluster, Function, Registry};
-use chunkcomm_examples::cluster_options::{end_led, end_served, first_death};
 use chunkcomm_examples::command_line::{parse, write_out};
+use chunkcomm_examples::farm_report::Report;
+use chunkcomm_examples::farming::{FINISH_DEADLINE, alone, start, work};
+use chunkcomm_examples::picture::check_output;
 use chunkcomm_examples::program::{failed, on_a_thread, run_program};
-use chunkcomm_farm::{Farm, Model, RunError, RunStats, StartError, serve_if_started, serve_in};
+use chunkcomm_examples::progress::Progress;
+use chunkcomm_farm::{Farm, RunError, RunStats, serve_if_started};
 
 use options::Options;
-use progress::Progress;
-use view::{Steps, Tile, render, render_alone};
-
-/// Time that the workers have to end once all is done.
-const FINISH_DEADLINE: Duration = Duration::from_secs(10);
+use view::{Steps, Tile, render};
 
 type Failure = Box<dyn Error>;
 
@@ -60,59 +54,35 @@ fn main() -> ExitCode {
 impl Program {
     /// Returns the exit status: 1 when the two pictures differ and the check was asked for.
     async fn work(self, in_a_cluster: bool) -> Result<ExitCode, Failure> {
-        let done =
-            if in_a_cluster { self.work_in_cluster().await } else { self.farm_out(None).await };
-        Ok(ExitCode::from(u8::from(!done?)))
-    }
-
-    /// Works in a cluster: rank 0 is the farmer, the others are its workers.
-    async fn work_in_cluster(&self) -> Result<bool, Failure> {
-        let config = self.options.cluster.config().registry(&self.registry);
-        let Some(cluster) = self.options.cluster.join(config).await? else { return Ok(true) };
-        if cluster.rank() > 0 {
-            serve_in(&cluster, &self.registry).await?;
-            return end_served(&cluster).await.map(|()| true);
-        }
-        let done = self.farm_out(Some(&cluster)).await;
-        end_led(&cluster, done).await
+        let farm_out = async |cluster: Option<&Cluster>| self.farm_out(cluster).await;
+        work(&self.options.cluster, &self.registry, in_a_cluster, farm_out).await
     }
 
     /// Renders twice, alone and with the farm, and writes the picture and the report; returns
     /// false when the two pictures differ and the check was asked for.
     async fn farm_out(&self, cluster: Option<&Cluster>) -> Result<bool, Failure> {
         let options = self.options;
-        options.check_output()?;
+        check_output(&options.output)?;
         let view = options.view();
-        let (sequential, sequential_time) = tokio::select! {
-            biased;
-            rendered = render_alone(view) => rendered?,
-            death = first_death_in(cluster) => return Err(death.to_string().into()),
-        };
+        let (sequential, sequential_time) = alone(cluster, move || view.render()).await?;
 
-        let mut farm = self.start(cluster).await?;
+        let mut farm = start(&options.farm, self.registry.clone(), cluster).await?;
         let (steps, stats) = self.render_with(&mut farm).await?;
         farm.finish(FINISH_DEADLINE).await?;
         let output = options.output.clone();
         let save = move || (colours::save(&view, &steps, &output), steps);
         let (saved, steps) = on_a_thread(save).await?;
-        saved.map_err(|error| format!("{}: {error}", options.output.display()))?;
+        saved?;
 
-        let mut report = report::of(options, cluster.is_some(), sequential_time, &stats);
-        let different = report.check(options, &steps, &sequential);
+        let mut report = Report::default();
+        let (width, height, iterations) = (view.width, view.height, view.iterations);
+        report.row("picture", format_args!("{width} x {height} pixels, {iterations} iterations"));
+        report.run(&options.farm, cluster.is_some(), Some(sequential_time), &stats);
+        report.row("written", options.output.display());
+        let different =
+            if options.sequential_check { report.check(&steps, &sequential) } else { 0 };
         write_out(report.text())?;
         Ok(different == 0)
-    }
-
-    async fn start(&self, cluster: Option<&Cluster>) -> Result<Farm, StartError> {
-        let farm = self.options.farm.apply(Farm::builder(self.registry.clone()));
-        #[cfg(unix)]
-        let farm = farm.explain_on_sigusr1();
-        match cluster {
-            None => farm.start().await,
-            // Without other nodes only the farmer can work.
-            Some(cluster) if cluster.size() == 1 => farm.model(Model::A).start_in(cluster).await,
-            Some(cluster) => farm.start_in(cluster).await,
-        }
     }
 
     async fn render_with(&self, farm: &mut Farm) -> Result<(Steps, RunStats), RunError> {
@@ -128,12 +98,5 @@ impl Program {
         };
         let stats = farm.run_as_completed(&self.render, tiles, place).await?;
         Ok((steps, stats))
-    }
-}
-
-async fn first_death_in(cluster: Option<&Cluster>) -> Death {
-    match cluster {
-        Some(cluster) => first_death(cluster).await,
-        None => std::future::pending().await,
     }
 }

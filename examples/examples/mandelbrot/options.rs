@@ -1,17 +1,15 @@
 //! The command line of the program.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use chunkcomm_examples::cluster_options::ClusterOptions;
 use chunkcomm_examples::command_line::numbers;
-use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
+use chunkcomm_examples::farm_options::FarmOptions;
+use chunkcomm_examples::farming;
+use chunkcomm_examples::picture::SIDE_MAX;
+use clap::Parser;
 
-use super::farm_options::FarmOptions;
 use super::view::{Region, View};
-
-/// Longest side of a picture, in pixels.
-const SIDE_MAX: u32 = 16_384;
 
 /// Most steps of a pixel, which has 16 bits for them.
 const ITERATIONS_MAX: u64 = u16::MAX as u64;
@@ -75,34 +73,7 @@ impl Options {
     /// # Errors
     /// An error as for a wrong command line.
     pub(crate) fn check(&self, in_a_cluster: bool) -> Result<(), clap::Error> {
-        let error = |kind, text: &str| Err(Options::command().error(kind, text));
-        if in_a_cluster && self.farm.tell_of_workers() {
-            let text = "the other nodes of a cluster are the workers: --workers and --workers-as \
-                        are allowed without one";
-            return error(ErrorKind::ArgumentConflict, text);
-        }
-        // In a cluster the picture is written on the machine of rank 0.
-        match self.check_output() {
-            Err(text) if !in_a_cluster => error(ErrorKind::ValueValidation, &text),
-            _ => Ok(()),
-        }
-    }
-
-    /// Checks the place of the picture's file, before anything is computed.
-    ///
-    /// # Errors
-    /// A text that says what is allowed.
-    pub(crate) fn check_output(&self) -> Result<(), String> {
-        let path = &self.output;
-        let folder = match path.parent() {
-            Some(folder) if folder != Path::new("") => folder,
-            _ => Path::new("."),
-        };
-        if path.is_dir() || path.file_name().is_none() || !folder.is_dir() {
-            let path = path.display();
-            return Err(format!("--output {path}: allowed is a file in a folder that exists"));
-        }
-        Ok(())
+        farming::check::<Options>(&self.farm, &self.output, in_a_cluster)
     }
 }
 

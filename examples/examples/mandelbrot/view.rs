@@ -1,14 +1,9 @@
 //! The picture: its part of the plane, and the steps of each of its points.
 
-use std::error::Error;
 use std::time::Duration;
 
 use chunkcomm::host;
-use chunkcomm_examples::program::timed_on_a_thread;
 use serde::{Deserialize, Serialize};
-
-/// Time of a sequential rendering above which it is not repeated.
-const REPEATED_BELOW: Duration = Duration::from_secs(1);
 
 /// A rectangle of the complex plane.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,23 +61,10 @@ impl View {
         self.width as usize * self.height as usize
     }
 
-    fn render(self) -> Steps {
+    /// Renders the picture without a farm.
+    pub(crate) fn render(self) -> Steps {
         render(Tile { view: self, first_row: 0, rows: self.height })
     }
-}
-
-/// Renders the picture without a farm and returns its time: the better of two where it is short. The
-/// first rendering pays for cold memory and a slow clock, which would pass for a speed-up of the farm.
-///
-/// # Errors
-/// The thread could not be started.
-pub(crate) async fn render_alone(view: View) -> Result<(Steps, Duration), Box<dyn Error>> {
-    let (steps, first) = timed_on_a_thread(move || view.render()).await?;
-    if first >= REPEATED_BELOW || host::is_virtual() {
-        return Ok((steps, first));
-    }
-    let (_, again) = timed_on_a_thread(move || view.render()).await?;
-    Ok((steps, first.min(again)))
 }
 
 /// Work of a step and of a pixel on a virtual host. Measured once: 480,000 pixels of 256 steps each

@@ -3,9 +3,10 @@
 use std::num::{NonZeroU32, NonZeroUsize};
 
 use chunkcomm::host;
-use chunkcomm_examples::command_line::numbers;
 use chunkcomm_farm::{FarmBuilder, Model, Prefetch, WORKER_COUNT_MAX, WorkersAs};
 use clap::{Args, ValueEnum};
+
+use crate::command_line::numbers;
 
 /// Largest grain that a farm takes.
 const GRAIN_MAX: u64 = u32::MAX as u64;
@@ -13,31 +14,31 @@ const GRAIN_MAX: u64 = u32::MAX as u64;
 /// Options that set up the farm.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Farm")]
-pub(crate) struct FarmOptions {
+pub struct FarmOptions {
     /// Number of workers, without a cluster [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = parse_workers)]
-    pub(crate) workers: Option<NonZeroUsize>,
+    pub workers: Option<NonZeroUsize>,
 
     /// Kind of the workers, without a cluster [default: process]
     #[arg(long, value_enum)]
-    pub(crate) workers_as: Option<WorkersAsOption>,
+    pub workers_as: Option<WorkersAsOption>,
 
     /// Whether the farmer works too (a) or only farms (b)
     #[arg(long, value_enum, ignore_case = true, default_value_t)]
-    pub(crate) model: ModelOption,
+    pub model: ModelOption,
 
     /// Assignments that a worker holds: 1 (no prefetch), 2 (double buffering), .., or auto
     #[arg(long, value_name = "K", value_parser = parse_prefetch, default_value = "2")]
-    pub(crate) prefetch: PrefetchOption,
+    pub prefetch: PrefetchOption,
 
     /// Tasks in an assignment
     #[arg(long, value_name = "G", value_parser = numbers::<u32>(1..=GRAIN_MAX), default_value_t = 1)]
-    pub(crate) grain: u32,
+    pub grain: u32,
 }
 
 /// See [`WorkersAs`].
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum WorkersAsOption {
+pub enum WorkersAsOption {
     /// Copies of this program
     #[default]
     Process,
@@ -47,7 +48,7 @@ pub(crate) enum WorkersAsOption {
 
 /// See [`Model`].
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum ModelOption {
+pub enum ModelOption {
     /// One of the workers is the farmer's own
     A,
     /// The farmer only farms
@@ -57,7 +58,10 @@ pub(crate) enum ModelOption {
 
 /// See [`Prefetch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PrefetchOption(pub Prefetch);
+pub struct PrefetchOption(
+    /// The setting.
+    pub Prefetch,
+);
 
 fn parse_workers(text: &str) -> Result<NonZeroUsize, String> {
     match text.parse::<NonZeroUsize>() {
@@ -76,18 +80,18 @@ fn parse_prefetch(text: &str) -> Result<PrefetchOption, String> {
 
 impl FarmOptions {
     /// Returns the number of workers, with the default filled in.
-    pub(crate) fn worker_count(&self) -> usize {
+    pub fn worker_count(&self) -> usize {
         self.workers.map_or_else(host::cores, NonZeroUsize::get).min(WORKER_COUNT_MAX)
     }
 
     /// Whether the options give the number or the kind of the workers: not for a farm whose workers
     /// are the nodes of a cluster.
-    pub(crate) fn tell_of_workers(&self) -> bool {
+    pub fn tell_of_workers(&self) -> bool {
         self.workers.is_some() || self.workers_as.is_some()
     }
 
     /// Sets the farm up by the options.
-    pub(crate) fn apply(&self, farm: FarmBuilder) -> FarmBuilder {
+    pub fn apply(&self, farm: FarmBuilder) -> FarmBuilder {
         farm.workers(self.worker_count())
             .workers_as(match self.workers_as.unwrap_or_default() {
                 WorkersAsOption::Process => WorkersAs::Process,
@@ -102,7 +106,7 @@ impl FarmOptions {
     }
 
     /// Returns a line for a report of `count` workers; `are_nodes`: they are nodes of a cluster.
-    pub(crate) fn describe(&self, count: usize, are_nodes: bool) -> String {
+    pub fn describe(&self, count: usize, are_nodes: bool) -> String {
         let kind = match self.workers_as.unwrap_or_default() {
             _ if are_nodes => "node",
             WorkersAsOption::Process => "process",

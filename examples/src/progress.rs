@@ -11,7 +11,8 @@ const BAR_WIDTH: usize = 40;
 const DRAWN_EVERY: Duration = Duration::from_millis(50);
 
 /// Line with the number of tasks done; gone when this is dropped.
-pub(crate) struct Progress {
+#[derive(Debug)]
+pub struct Progress {
     tasks: usize,
     done: usize,
     begun: Instant,
@@ -20,14 +21,16 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(tasks: usize, hidden: bool) -> Progress {
+    /// Begins to count the `tasks`; shows nothing when `hidden`, or when standard error is no terminal.
+    #[must_use]
+    pub fn new(tasks: usize, hidden: bool) -> Progress {
         let begun = Instant::now();
         let draw_at = (!hidden && stderr().is_terminal()).then_some(begun);
         Progress { tasks, done: 0, begun, draw_at }
     }
 
     /// Counts a task as done.
-    pub(crate) fn advance(&mut self) {
+    pub fn advance(&mut self) {
         self.done += 1;
         let now = Instant::now();
         if self.draw_at.is_some_and(|at| at <= now) {
