@@ -25,6 +25,7 @@ mod nodes_ssh;
 #[cfg(target_os = "linux")]
 mod nodes_ssh_ends;
 mod parsort;
+mod picture;
 mod pipeline;
 mod pure;
 #[cfg(unix)]

@@ -1,43 +1,16 @@
 //! The example program `mandelbrot`, run as its user runs it.
 
 use std::f32::consts::TAU;
-use std::fs::File;
-use std::io::BufReader;
-use std::path::PathBuf;
-
-use png::{BitDepth, ColorType, Decoder};
 
 use super::example::Example;
+use super::picture::{self, Picture, path};
 
 pub(crate) const MANDELBROT: Example =
     Example { name: "mandelbrot", file: env!("CARGO_BIN_EXE_mandelbrot-program") };
 
-/// A path in the folder that cargo gives to integration tests.
-fn path(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
-}
-
-/// A picture: its sides and its pixels, row by row from the top.
-#[derive(PartialEq)]
-pub(crate) struct Picture {
-    sides: (u32, u32),
-    pixels: Vec<[u8; 3]>,
-}
-
 /// Renders with these further options; returns the picture and the report.
 pub(crate) fn rendered(name: &str, options: &[&str]) -> (Picture, String) {
-    let path = path(name);
-    let _ = std::fs::remove_file(&path);
-    let mut arguments = vec!["--no-progress", "--sequential-check", "--output"];
-    arguments.push(path.to_str().unwrap());
-    arguments.extend(options);
-    let out = MANDELBROT.prints(&arguments);
-    let mut reader = Decoder::new(BufReader::new(File::open(&path).unwrap())).read_info().unwrap();
-    let mut bytes = vec![0; reader.output_buffer_size().unwrap()];
-    let info = reader.next_frame(&mut bytes).unwrap();
-    assert_eq!((info.color_type, info.bit_depth), (ColorType::Rgb, BitDepth::Eight));
-    let pixels = bytes.as_chunks().0.to_vec();
-    (Picture { sides: (info.width, info.height), pixels }, out)
+    picture::rendered(&MANDELBROT, name, &[&["--sequential-check"], options].concat())
 }
 
 /// Least and greatest real part, then imaginary part.
