@@ -4,12 +4,13 @@ use super::example::Example;
 use std::path::PathBuf;
 use std::process::Output;
 
-const PROGRAMS: [Example; 7] = [
+const PROGRAMS: [Example; 8] = [
     Example { name: "cascade", file: env!("CARGO_BIN_EXE_cascade-program") },
     Example { name: "echo", file: env!("CARGO_BIN_EXE_echo-program") },
     Example { name: "mandelbrot", file: env!("CARGO_BIN_EXE_mandelbrot-program") },
     Example { name: "nodes", file: env!("CARGO_BIN_EXE_nodes-program") },
     Example { name: "parsort", file: env!("CARGO_BIN_EXE_parsort-program") },
+    Example { name: "raytracer", file: env!("CARGO_BIN_EXE_raytracer-program") },
     Example { name: "telemetry", file: env!("CARGO_BIN_EXE_telemetry-program") },
     Example { name: "wordcount", file: env!("CARGO_BIN_EXE_wordcount-program") },
 ];

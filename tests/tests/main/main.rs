@@ -28,6 +28,7 @@ mod parsort;
 mod picture;
 mod pipeline;
 mod pure;
+mod raytracer;
 #[cfg(unix)]
 mod service;
 mod stages;

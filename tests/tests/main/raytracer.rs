@@ -1,0 +1,103 @@
+//! The example program `raytracer`, run as its user runs it.
+
+use super::example::Example;
+use super::picture::{Picture, path, rendered};
+
+const RAYTRACER: Example =
+    Example { name: "raytracer", file: env!("CARGO_BIN_EXE_raytracer-program") };
+
+/// Writes an OBJ file and returns its path.
+fn obj(name: &str, text: &str) -> String {
+    let path = path(name);
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// The report's line of this name, or an empty text.
+fn line<'a>(report: &'a str, name: &str) -> &'a str {
+    report.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim()
+}
+
+const SMALL: [&str; 4] = ["--width", "61", "--height", "47"];
+
+/// The whole picture is one task, which one worker renders row by row.
+fn sequential() -> Picture {
+    let options = ["--by", "tiles", "--tile", "64", "--workers", "1"];
+    let (picture, report) = rendered(&RAYTRACER, "ray-whole.png", &[&SMALL[..], &options].concat());
+    assert!(line(&report, "tasks").starts_with("1, "), "{report}");
+    assert_eq!(line(&report, "check"), "", "nobody asked for it");
+    assert_eq!(line(&report, "speed-up"), "", "nothing to compare with");
+    picture
+}
+
+#[test]
+fn lines_and_tiles_make_the_sequential_picture() {
+    let expected = sequential();
+    assert_eq!(expected.sides, (61, 47));
+    for (name, tasks, options) in [
+        ("ray-lines.png", "47, ", &["--by", "lines", "--workers", "2", "--grain", "3"][..]),
+        ("ray-tiles.png", "12, ", &["--by", "tiles", "--tile", "16", "--workers", "2"]),
+        (
+            "ray-threads.png",
+            "63, ",
+            &["--by=tiles", "--tile=7", "--workers-as=thread", "--model=a"],
+        ),
+        ("ray-nodes.png", "47, ", &["--nodes", "3", "--prefetch", "auto"]),
+        ("ray-virtual.png", "12, ", &["--lan=virtual:lan-1g", "--by=tiles", "--tile=16"]),
+    ] {
+        let (picture, report) =
+            rendered(&RAYTRACER, name, &[&SMALL[..], &["--check"], options].concat());
+        assert!(picture == expected, "{name} differs");
+        assert!(line(&report, "tasks").starts_with(tasks), "{name}: {report}");
+        let check = line(&report, "check");
+        assert_eq!(check, "0 pixels differ from the sequential picture", "{name}");
+        assert_ne!(line(&report, "speed-up"), "", "{name}: {report}");
+    }
+}
+
+/// A square that faces the eye: it fills the middle, and the sky is around it.
+#[test]
+fn a_file_is_rendered() {
+    let corners = "v -0.9 -1 0.4 # left\nv 0.9 -1 -0.4\nv 0.9 1 -0.4\nv -0.9 1 0.4\n";
+    let file = obj("square.obj", &format!("{corners}f -4 -3 -2 -1\n"));
+    let options = [&file, "--width", "40", "--height", "40", "--check", "--workers", "2"];
+    let (picture, report) = rendered(&RAYTRACER, "ray-square.png", &options);
+    assert!(line(&report, "picture").ends_with(", 2 triangles"), "{report}");
+    let at = |column: usize, row: usize| picture.pixels[row * 40 + column];
+    for (column, row) in [(0, 0), (39, 0), (0, 39), (39, 39)] {
+        let [red, green, blue] = at(column, row);
+        assert!(red < green && green < blue, "({column}, {row}) is not the sky");
+    }
+    let [red, green, blue] = at(20, 20);
+    assert!(red > green && green > blue, "the middle is not the square");
+}
+
+#[test]
+fn a_bad_file_is_told_with_its_line() {
+    for (name, text, told) in [
+        ("corner.obj", "v 0 0 0\n\n# two more\nf 1 2 3\n", ":4: f 1 2 3: vertex 2 does not exist"),
+        ("number.obj", "v 0 0 0\nv 1 one 0\n", ":2: v 1 one 0: one is no number"),
+        ("empty.obj", "v 0 0 0\n", ": no face is in this file"),
+    ] {
+        let file = obj(name, text);
+        for options in [&[&*file][..], &[&file, "--nodes", "2"]] {
+            let output = path("ray-none.png");
+            let mut command = RAYTRACER.command(options);
+            let output = command.arg("--output").arg(output).output().unwrap();
+            let error = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(1), "{error}");
+            assert!(error.starts_with(&format!("raytracer: {file}{told}")), "{error}");
+            assert_eq!(error.lines().count(), 1, "{error}");
+        }
+    }
+}
+
+#[test]
+fn bad_options_say_what_is_allowed_and_exit_with_2() {
+    RAYTRACER.refuses(&[
+        (["--width", "0"], "whole numbers from 1 to 16384"),
+        (["--by", "columns"], "lines, tiles"),
+        (["--output", "/nowhere/at/all.png"], "a file in a folder that exists"),
+        (["--workers=2", "--nodes=2"], "the other nodes of a cluster are the workers"),
+    ]);
+}
