@@ -1,10 +1,12 @@
-//! The example program `raytracer`, run as its user runs it.
+//! The example programs `raytracer`, `primes` and `nqueens`, run as their user runs them.
 
 use super::example::Example;
 use super::picture::{Picture, path, rendered};
 
 const RAYTRACER: Example =
     Example { name: "raytracer", file: env!("CARGO_BIN_EXE_raytracer-program") };
+const PRIMES: Example = Example { name: "primes", file: env!("CARGO_BIN_EXE_primes-program") };
+const NQUEENS: Example = Example { name: "nqueens", file: env!("CARGO_BIN_EXE_nqueens-program") };
 
 /// Writes an OBJ file and returns its path.
 fn obj(name: &str, text: &str) -> String {
@@ -100,4 +102,38 @@ fn bad_options_say_what_is_allowed_and_exit_with_2() {
         (["--output", "/nowhere/at/all.png"], "a file in a folder that exists"),
         (["--workers=2", "--nodes=2"], "the other nodes of a cluster are the workers"),
     ]);
+    PRIMES.refuses(&[(["--up-to", "0"], "whole numbers from 1 to 1000000000")]);
+    NQUEENS.refuses(&[(["--queens", "19"], "whole numbers from 1 to 18")]);
+}
+
+#[test]
+fn primes_are_counted() {
+    for (up_to, range, primes, tasks) in
+        [("1", "5", "0", "1, "), ("2", "1", "1", "2, "), ("100", "7", "25", "15, ")]
+    {
+        let report = PRIMES.prints(&["--up-to", up_to, "--range", range, "--workers", "2"]);
+        let told = format!("{primes} up to {up_to}, by ranges of {range} numbers");
+        assert_eq!(line(&report, "primes"), told);
+        assert_eq!(line(&report, "check"), format!("the sieve finds {primes}"));
+        assert!(line(&report, "tasks").starts_with(tasks), "{report}");
+    }
+    let report = PRIMES.prints(&["--up-to", "100000", "--grain", "3", "--prefetch", "auto"]);
+    assert!(line(&report, "primes").starts_with("9592 up to 100000"), "{report}");
+}
+
+#[test]
+fn queens_are_counted() {
+    // The tasks are the ways to fill the first rows.
+    for (queens, rows, solutions, tasks) in [
+        ("1", "0", "1", "1, "),
+        ("3", "3", "0", "0, "),
+        ("4", "4", "2", "2, "),
+        ("8", "2", "92", "42, "),
+        ("8", "18", "92", "92, "),
+    ] {
+        let report = NQUEENS.prints(&["--queens", queens, "--rows", rows, "--workers", "2"]);
+        assert_eq!(line(&report, "solutions"), format!("{solutions} with {queens} queens"));
+        assert_eq!(line(&report, "check"), format!("{solutions} are known"));
+        assert!(line(&report, "tasks").starts_with(tasks), "{report}");
+    }
 }
