@@ -16,6 +16,7 @@ use chunkcomm_bench::harness::protocol::{
     Api, LaneKind, NodeKind, Pace, PolicyKind, RuntimeKind, Transport,
 };
 use chunkcomm_bench::harness::slices::Contender;
+use chunkcomm_bench::harness::work::Work;
 use chunkcomm_bench::ours::farm::{self, FarmKind, start};
 use chunkcomm_bench::ours::{calls, latency, stream};
 use chunkcomm_farm::{Model, Prefetch, Runtime as FarmRuntime, WorkersAs};
@@ -151,7 +152,7 @@ fn farms(c: &mut Criterion) -> Result<(), Failure> {
     let mut bench = Bench::start(&setting())?;
     let kind = HandFarmKind {
         task_bytes: 16,
-        work: Duration::ZERO,
+        work_iterations: 0,
         prefetch: 64,
         workers: 1,
         threads: false,
@@ -165,7 +166,7 @@ fn farms(c: &mut Criterion) -> Result<(), Failure> {
     });
     let kind = FarmKind {
         task_bytes: 16,
-        work: Duration::ZERO,
+        work: Work::Iterations(0),
         workers: 1,
         workers_as: WorkersAs::Process,
         model: Model::B,

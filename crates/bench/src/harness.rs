@@ -13,3 +13,4 @@ pub mod protocol;
 pub mod slices;
 pub mod spinner;
 pub mod ticks;
+pub mod work;

@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::thread;
-use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use tokio::runtime::Runtime;
@@ -14,6 +13,7 @@ use crate::harness::far::{FarEnd, Opening};
 use crate::harness::machine::now_ns;
 use crate::harness::near::{Bench, EndId};
 use crate::harness::protocol::{End, Order, Place};
+use crate::harness::work::iterate;
 use crate::message::{stamp, verify};
 
 /// Bytes of a result: the task's number and its answer.
@@ -24,24 +24,13 @@ pub fn answer(number: u64) -> u64 {
     number.rotate_left(19) ^ 0x6368_756e_6b70_6572
 }
 
-/// Computes for `time`.
-pub fn spin(time: Duration) {
-    if time.is_zero() {
-        return;
-    }
-    let until_ns = now_ns() + time.as_nanos() as u64;
-    while now_ns() < until_ns {
-        std::hint::spin_loop();
-    }
-}
-
 /// Tasks and workers of the farm.
 #[derive(Debug, Clone, Copy)]
 pub struct HandFarmKind {
     /// Bytes of a task.
     pub task_bytes: usize,
-    /// Time that each task computes.
-    pub work: Duration,
+    /// Iterations that each task computes.
+    pub work_iterations: u64,
     /// Number of unanswered tasks that a worker holds.
     pub prefetch: usize,
     /// Number of workers.
@@ -186,8 +175,8 @@ impl Worker {
         let (id, wire) = if kind.threads {
             (None, thread_worker(&bench.place, kind)?)
         } else {
-            let work_ns = kind.work.as_nanos() as u64;
-            let end = End::HandWorker { task_bytes: kind.task_bytes, work_ns };
+            let HandFarmKind { task_bytes, work_iterations, .. } = kind;
+            let end = End::HandWorker { task_bytes, work_iterations };
             let connect = |_: &Runtime, place: &Place, address: &str| Wire::connect(place, address);
             let (id, wire) = bench.open_at(index, end, connect)?;
             (Some(id), wire)
@@ -209,7 +198,7 @@ fn thread_worker(place: &Place, kind: HandFarmKind) -> Result<Wire, Failure> {
     let listener = Listener::bind(place)?;
     let near = Wire::connect(place, &listener.address()?)?;
     let far = listener.accept()?;
-    let mut labour = Labour::new(far, kind.task_bytes, kind.work);
+    let mut labour = Labour::new(far, kind.task_bytes, kind.work_iterations);
     thread::spawn(move || {
         // The end of the connection ends the thread; the farmer reports the error.
         while labour.until_pause().is_ok() {}
@@ -223,25 +212,26 @@ struct Labour<S> {
     tasks: Unframer,
     results: Vec<u8>,
     task_bytes: usize,
-    work: Duration,
+    work_iterations: u64,
 }
 
 impl<S: Read + Write> Labour<S> {
-    fn new(wire: S, task_bytes: usize, work: Duration) -> Self {
+    fn new(wire: S, task_bytes: usize, work_iterations: u64) -> Self {
         let tasks = Unframer::for_messages_of(task_bytes);
-        Self { wire, tasks, results: Vec::new(), task_bytes, work }
+        Self { wire, tasks, results: Vec::new(), task_bytes, work_iterations }
     }
 
     /// Works until an empty task comes: all results of a read go back in one write.
     fn until_pause(&mut self) -> Result<(), Failure> {
         let mut paused = false;
         while !paused {
-            let (results, bytes, work) = (&mut self.results, self.task_bytes, self.work);
+            let (results, bytes) = (&mut self.results, self.task_bytes);
+            let iterations = self.work_iterations;
             self.tasks.read(&mut self.wire, |task| {
                 if task.is_empty() {
                     paused = true;
                 } else {
-                    append_framed(results, &perform(task, bytes, work)?);
+                    append_framed(results, &perform(task, bytes, iterations)?);
                 }
                 Ok(())
             })?;
@@ -252,7 +242,7 @@ impl<S: Read + Write> Labour<S> {
     }
 }
 
-fn perform(task: &[u8], bytes: usize, work: Duration) -> Result<[u8; RESULT_BYTES], Failure> {
+fn perform(task: &[u8], bytes: usize, iterations: u64) -> Result<[u8; RESULT_BYTES], Failure> {
     let wrong = || Failure::broken("working by hand", "a task has a wrong length or check byte");
     let number = u64::from_le_bytes(*task.first_chunk::<8>().ok_or_else(wrong)?);
     // A task of eight bytes has its check byte in the number.
@@ -260,7 +250,7 @@ fn perform(task: &[u8], bytes: usize, work: Duration) -> Result<[u8; RESULT_BYTE
     if task.len() != bytes || !verify(task, number) {
         return Err(wrong());
     }
-    spin(work);
+    iterate(iterations);
     let mut result = [0; RESULT_BYTES];
     result[..8].copy_from_slice(&number.to_le_bytes());
     result[8..].copy_from_slice(&answer(number).to_le_bytes());
@@ -277,12 +267,12 @@ struct FarWorker {
 /// If the connection is not made.
 pub fn far(
     task_bytes: usize,
-    work_ns: u64,
+    work_iterations: u64,
     mut opening: Opening<'_>,
 ) -> Result<Box<dyn FarEnd>, Failure> {
     let listener = Listener::bind(opening.place)?;
     opening.announce(listener.address()?)?;
-    let labour = Labour::new(listener.accept()?, task_bytes, Duration::from_nanos(work_ns));
+    let labour = Labour::new(listener.accept()?, task_bytes, work_iterations);
     Ok(Box::new(FarWorker { labour }))
 }
 

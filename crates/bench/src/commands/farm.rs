@@ -16,6 +16,7 @@ use crate::harness::machine;
 use crate::harness::near::Bench;
 use crate::harness::protocol::{OnOff, RuntimeKind, Transport};
 use crate::harness::slices::{Outcome, Plan, Side, Slice, alternate, name_of};
+use crate::harness::work::{Work, iterations_of};
 use crate::lan::LanArgs;
 #[cfg(feature = "virtual")]
 use crate::ours::farm::farm_in;
@@ -40,7 +41,7 @@ pub struct FarmArgs {
     /// Tasks of all counted slices
     #[arg(long, value_name = "N", default_value = "100000", value_parser = values::count)]
     tasks: u64,
-    /// Time that each task computes
+    /// Time that each task computes on a core of its own: a number of iterations, found at the start
     #[arg(long, value_name = "DUR", default_value = "0us", value_parser = values::duration)]
     work: Duration,
     /// Encoded bytes of a task, at least 8; a result has 8
@@ -106,11 +107,13 @@ pub fn run(args: &FarmArgs) -> Result<Verdict, Failure> {
         // Without a ratio to pair, all tasks are one run, as a user's are.
         plan.slices = 1;
     }
+    let work_iterations = iterations_of(args.work);
     let hand_processes =
         if args.against.is_some() && args.workers_as == As::Process { args.workers } else { 0 };
     let mut bench = Bench::start_many(&setting, hand_processes as usize)?;
-    let mut hand = args.hand_farm(&mut bench)?;
-    let mut ours = start(&bench.runtime, &args.kind()?)?;
+    let mut hand = args.hand_farm(&mut bench, work_iterations)?;
+    let kind = args.kind(Work::Iterations(work_iterations))?;
+    let mut ours = start(&bench.runtime, &kind)?;
     let held = args.common.runtime == RuntimeKind::BusyPoll && hand.is_some();
     let outcome = alternate(&plan, hand.is_some(), |side, count| {
         let seconds = match (side, &mut hand) {
@@ -121,7 +124,8 @@ pub fn run(args: &FarmArgs) -> Result<Verdict, Failure> {
     })?;
     ours.hold(false);
     ours.finish(&bench.runtime)?;
-    args.row(&outcome).print(args.common.json);
+    let mut row = args.row(&outcome);
+    row.set("work_iterations", work_iterations).print(args.common.json);
     Ok(Verdict::Fine)
 }
 
@@ -182,7 +186,7 @@ impl FarmArgs {
         if self.against.is_some() {
             return Err(Failure::Refused("--against: allowed with --lan real".to_owned()));
         }
-        let (kind, tasks) = (self.kind()?, self.tasks);
+        let (kind, tasks) = (self.kind(Work::Virtual(self.work))?, self.tasks);
         let hosts = self.workers as usize + usize::from(self.model == ModelKind::B);
         let ran = crate::lan::run(&self.lan, spec, hosts, move |cluster| {
             let kind = kind.clone();
@@ -194,7 +198,7 @@ impl FarmArgs {
         Ok(Verdict::Fine)
     }
 
-    fn kind(&self) -> Result<FarmKind, Failure> {
+    fn kind(&self, work: Work) -> Result<FarmKind, Failure> {
         let listen = match self.common.transport {
             Transport::Tcp | Transport::Tls => "127.0.0.1:0".parse().doing("naming an address")?,
             Transport::Unix => Address::Unix(socket_path()),
@@ -202,7 +206,7 @@ impl FarmArgs {
         };
         Ok(FarmKind {
             task_bytes: self.task_bytes,
-            work: self.work,
+            work,
             workers: self.workers as usize,
             workers_as: match self.workers_as {
                 As::Process => WorkersAs::Process,
@@ -226,7 +230,11 @@ impl FarmArgs {
         })
     }
 
-    fn hand_farm(&self, bench: &mut Bench) -> Result<Option<HandFarm>, Failure> {
+    fn hand_farm(
+        &self,
+        bench: &mut Bench,
+        work_iterations: u64,
+    ) -> Result<Option<HandFarm>, Failure> {
         if self.against.is_none() {
             return Ok(None);
         }
@@ -235,7 +243,7 @@ impl FarmArgs {
         }
         let kind = HandFarmKind {
             task_bytes: self.task_bytes,
-            work: self.work,
+            work_iterations,
             prefetch: match self.prefetch {
                 Auto::Auto => HAND_PREFETCH,
                 Auto::Fixed(depth) => usize::try_from(depth).unwrap_or(usize::MAX),
@@ -270,6 +278,7 @@ impl FarmArgs {
             .set("overhead_us_per_task", (seconds * workers / tasks - work_seconds) * 1e6)
             .set("efficiency", tasks * work_seconds / (seconds * workers))
             .set("work_us", work_seconds * 1e6)
+            .set("work_iterations", None::<u64>)
             .set("task_bytes", self.task_bytes)
             .set("workers", self.workers)
             .set("workers_as", name_of(self.workers_as))

@@ -127,8 +127,8 @@ fn open(end: End, opening: Opening<'_>) -> Result<Box<dyn FarEnd>, Failure> {
         #[cfg(not(feature = "peers"))]
         End::Tarpc { .. } => Err(baseline::no_tarpc()),
         End::Framed { bytes } => baseline::framed::far(bytes, opening),
-        End::HandWorker { task_bytes, work_ns } => {
-            baseline::hand_farm::far(task_bytes, work_ns, opening)
+        End::HandWorker { task_bytes, work_iterations } => {
+            baseline::hand_farm::far(task_bytes, work_iterations, opening)
         }
     }
 }

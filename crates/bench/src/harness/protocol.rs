@@ -197,8 +197,8 @@ pub enum End {
     HandWorker {
         /// Bytes of a task.
         task_bytes: usize,
-        /// Time that each task computes, in nanoseconds.
-        work_ns: u64,
+        /// Iterations that each task computes.
+        work_iterations: u64,
     },
 }
 

@@ -1,4 +1,4 @@
-//! A farm of tasks that spin for a set time and answer a number.
+//! A farm of tasks that compute a set number of iterations and answer a number.
 
 use std::any::Any;
 use std::time::Duration;
@@ -11,15 +11,16 @@ use chunkcomm_farm::{
 };
 use tokio::runtime::Runtime;
 
-use crate::baseline::hand_farm::{answer, spin};
+use crate::baseline::hand_farm::answer;
 use crate::failure::{Doing, Failure};
 use crate::harness::machine;
+use crate::harness::work::{Work, iterate};
 use crate::message::{Long, Message, Record, Short, Word};
 use crate::with_message_of;
 
-/// Environment variable with the nanoseconds that a task computes, for worker processes: they are
-/// copies of this program.
-const WORK_VARIABLE: &str = "CHUNKPERF_WORK_NS";
+/// Environment variable with the iterations that a task computes, for worker processes: they are
+/// copies of this program. The farmer alone finds the number, before there are workers.
+const WORK_VARIABLE: &str = "CHUNKPERF_WORK_ITERATIONS";
 
 /// Time for the workers to end in good order: 5 s.
 const FINISH_DEADLINE: Duration = Duration::from_secs(5);
@@ -29,8 +30,8 @@ const FINISH_DEADLINE: Duration = Duration::from_secs(5);
 pub struct FarmKind {
     /// Encoded bytes of a task.
     pub task_bytes: usize,
-    /// Time that each task computes.
-    pub work: Duration,
+    /// Computation of each task.
+    pub work: Work,
     /// Number of workers, in model A the farmer's own among them.
     pub workers: usize,
     /// Kind of the workers: processes or threads.
@@ -68,8 +69,8 @@ pub trait Ready {
 
 /// Serves as a worker and ends the process, in a worker's process; returns at once in all others.
 pub fn serve_if_worker() {
-    let work_ns = std::env::var(WORK_VARIABLE).ok().and_then(|text| text.parse().ok());
-    let work = Duration::from_nanos(work_ns.unwrap_or_default());
+    let iterations = std::env::var(WORK_VARIABLE).ok().and_then(|text| text.parse().ok());
+    let work = Work::Iterations(iterations.unwrap_or_default());
     serve_if_started(&Functions::new(work).registry);
 }
 
@@ -91,13 +92,17 @@ pub fn start(runtime: &Runtime, kind: &FarmKind) -> Result<Box<dyn Ready>, Failu
         .grain(kind.grain)
         .runtime(kind.runtime)
         .listen(kind.listen.clone());
-    let work_ns = kind.work.as_nanos().to_string();
+    let work = kind.work;
     let builder = builder.launcher(move |launcher| {
+        let launcher = match work {
+            Work::Iterations(iterations) => launcher.env(WORK_VARIABLE, iterations.to_string()),
+            Work::Virtual(_) => launcher,
+        };
         if !cores.is_empty() {
             // The first core is the farmer's.
             cores.rotate_left(1);
         }
-        launcher.env(WORK_VARIABLE, work_ns).cpus(cores)
+        launcher.cpus(cores)
     });
     let farm = runtime.block_on(builder.start()).doing("starting the farm")?;
     if pinned {
@@ -117,7 +122,7 @@ struct Functions {
 }
 
 impl Functions {
-    fn new(work: Duration) -> Self {
+    fn new(work: Work) -> Self {
         let mut functions = Self { registry: Registry::new(), handles: Vec::new() };
         functions.register::<Word>("spin-word", work);
         functions.register::<Short>("spin-short", work);
@@ -126,7 +131,7 @@ impl Functions {
         functions
     }
 
-    fn register<M: Message>(&mut self, name: &str, work: Duration) {
+    fn register<M: Message>(&mut self, name: &str, work: Work) {
         let function = self.registry.register(name, move |task: M| perform(&task, work));
         self.handles.push(Box::new(function));
     }
@@ -138,11 +143,10 @@ impl Functions {
 }
 
 /// Returns the answer to a task; one whose check byte is wrong gets an answer that no task has.
-fn perform<M: Message>(task: &M, work: Duration) -> u64 {
-    if host::is_virtual() {
-        host::spend(work);
-    } else {
-        spin(work);
+fn perform<M: Message>(task: &M, work: Work) -> u64 {
+    match work {
+        Work::Iterations(iterations) => iterate(iterations),
+        Work::Virtual(time) => host::spend(time),
     }
     let sequence = task.sequence();
     if task.is_stamped(sequence) { answer(sequence) } else { !answer(sequence) }
