@@ -105,14 +105,15 @@ pub fn run(args: &DeltaArgs) -> Result<Verdict, Failure> {
         None => None,
     };
     runs.verify(&bench)?;
-    let pairs = alternate(&plan, true, |side, count| match side {
-        Side::Ours => runs.slice(&bench, Transfer::Delta, count.messages),
+    let both = Side::against(true);
+    let pairs = alternate(&plan, both, |side, count| match side {
         Side::Baseline => runs.slice(&bench, Transfer::Whole, count.messages),
+        _ => runs.slice(&bench, Transfer::Delta, count.messages),
     })?;
     let against = match &mut bandwidth {
-        Some(bandwidth) => Some(alternate(&plan, true, |side, count| match side {
-            Side::Ours => runs.slice(&bench, Transfer::Delta, count.messages),
+        Some(bandwidth) => Some(alternate(&plan, both, |side, count| match side {
             Side::Baseline => bandwidth.slice(&mut bench, count.messages),
+            _ => runs.slice(&bench, Transfer::Delta, count.messages),
         })?),
         None => None,
     };

@@ -20,7 +20,8 @@ use crate::harness::work::{Work, iterations_of};
 use crate::lan::LanArgs;
 #[cfg(feature = "virtual")]
 use crate::ours::farm::farm_in;
-use crate::ours::farm::{FarmKind, Ready, start};
+use crate::ours::farm::{FarmKind, Ready, run_sequentially, start};
+use crate::stats::Ratio;
 use crate::table::Row;
 
 /// Prefetch of the hand-made farm if ours chooses its own.
@@ -102,9 +103,10 @@ pub fn run(args: &FarmArgs) -> Result<Verdict, Failure> {
         return args.run_virtually(spec);
     }
     let setting = args.common.setting()?;
+    let sides = args.sides();
     let mut plan = Plan::new(Some(args.tasks), 1, args.against.is_some())?;
-    if args.against.is_none() {
-        // Without a ratio to pair, all tasks are one run, as a user's are.
+    if sides.len() == 1 {
+        // Without a side to pair with, all tasks are one run, as a user's are.
         plan.slices = 1;
     }
     let work_iterations = iterations_of(args.work);
@@ -114,23 +116,24 @@ pub fn run(args: &FarmArgs) -> Result<Verdict, Failure> {
     let mut hand = args.hand_farm(&mut bench, work_iterations)?;
     let kind = args.kind(Work::Iterations(work_iterations))?;
     let mut ours = start(&bench.runtime, &kind)?;
-    let held = args.common.runtime == RuntimeKind::BusyPoll && hand.is_some();
-    let outcome = alternate(&plan, hand.is_some(), |side, count| {
+    let held = args.common.runtime == RuntimeKind::BusyPoll && sides.len() > 1;
+    let outcome = alternate(&plan, &sides, |side, count| {
+        let messages = count.messages;
         let seconds = match (side, &mut hand) {
-            (Side::Baseline, Some(hand)) => hand.run(&mut bench, count.messages)?,
-            _ => run_ours(&mut *ours, &bench, held, count.messages)?,
+            (Side::Baseline, Some(hand)) => hand.run(&mut bench, messages)?,
+            (Side::Sequential, _) => run_sequentially(&kind, messages)?,
+            _ => run_ours(&mut *ours, &bench, held, messages)?,
         };
-        Ok(Slice { messages: count.messages, seconds, cpu_ns: 0, samples_ns: Vec::new() })
+        Ok(Slice { messages, seconds, cpu_ns: 0, samples_ns: Vec::new() })
     })?;
     ours.hold(false);
     ours.finish(&bench.runtime)?;
-    let mut row = args.row(&outcome);
-    row.set("work_iterations", work_iterations).print(args.common.json);
+    args.row(&outcome, work_iterations).print(args.common.json);
     Ok(Verdict::Fine)
 }
 
 /// Runs ours; with `held` its workers stand still before and after. Workers that poll busily would
-/// take the core from the baseline's.
+/// take the core from the other sides.
 fn run_ours(ours: &mut dyn Ready, bench: &Bench, held: bool, tasks: u64) -> Result<f64, Failure> {
     if held {
         ours.hold(false);
@@ -142,7 +145,33 @@ fn run_ours(ours: &mut dyn Ready, bench: &Bench, held: bool, tasks: u64) -> Resu
     Ok(seconds)
 }
 
+/// Times of the counted tasks.
+struct Times {
+    tasks: u64,
+    /// Iterations of a task; `None` on a virtual LAN.
+    work_iterations: Option<u64>,
+    seconds: f64,
+    /// Cores that the workers had.
+    cores: f64,
+    /// Seconds of the same tasks on one core without a farm; `None` without work.
+    sequential_seconds: Option<f64>,
+    /// Sequential seconds by farm seconds, the median of the pairs; NaN without work.
+    speedup: f64,
+}
+
 impl FarmArgs {
+    /// Returns the sides that take turns. Tasks without work have no sequential time worth its name.
+    fn sides(&self) -> Vec<Side> {
+        let mut sides = vec![Side::Ours];
+        if !self.work.is_zero() {
+            sides.push(Side::Sequential);
+        }
+        if self.against.is_some() {
+            sides.push(Side::Baseline);
+        }
+        sides
+    }
+
     fn check(&self) -> Result<(), Failure> {
         let refuse = |why: &str| Err(Failure::Refused(why.to_owned()));
         self.common.needs_this_host("farm")?;
@@ -192,7 +221,17 @@ impl FarmArgs {
             let kind = kind.clone();
             async move { farm_in(&cluster, &kind, tasks).await }
         })?;
-        let mut row = self.row_of(tasks, ran.results[0]);
+        let work_seconds = self.work.as_secs_f64() * tasks as f64;
+        let sequential_seconds = (!self.work.is_zero()).then_some(work_seconds);
+        let seconds = ran.results[0];
+        let mut row = self.row_of(&Times {
+            tasks,
+            work_iterations: None,
+            seconds,
+            cores: self.workers as f64,
+            sequential_seconds,
+            speedup: sequential_seconds.map_or(f64::NAN, |sequential| sequential / seconds),
+        });
         row.set("workers_as", "host");
         ran.print(row, &self.lan, self.common.json);
         Ok(Verdict::Fine)
@@ -254,8 +293,17 @@ impl FarmArgs {
         HandFarm::open(bench, kind).map(Some)
     }
 
-    fn row(&self, outcome: &Outcome) -> Row {
-        let mut row = self.row_of(outcome.messages(), outcome.seconds());
+    fn row(&self, outcome: &Outcome, work_iterations: u64) -> Row {
+        let all = |slices: &[Slice]| slices.iter().map(|slice| slice.seconds).collect::<Vec<_>>();
+        let sequential = all(&outcome.sequential);
+        let mut row = self.row_of(&Times {
+            tasks: outcome.messages(),
+            work_iterations: Some(work_iterations),
+            seconds: outcome.seconds(),
+            cores: self.workers.min(machine::core_count() as u64) as f64,
+            sequential_seconds: (!sequential.is_empty()).then(|| sequential.iter().sum()),
+            speedup: Ratio::of_pairs(&sequential, &all(&outcome.ours)).median,
+        });
         if let Some(against) = self.against {
             set_ratio(&mut row, &name_of(against), outcome.ratio(Slice::rate));
             row.set("baseline_tasks_per_second", outcome.baseline_rate());
@@ -263,22 +311,22 @@ impl FarmArgs {
         row
     }
 
-    fn row_of(&self, count: u64, seconds: f64) -> Row {
-        let tasks = count as f64;
-        let workers = self.workers as f64;
-        let work_seconds = self.work.as_secs_f64();
+    fn row_of(&self, times: &Times) -> Row {
+        let Times { tasks, seconds, cores, sequential_seconds, .. } = *times;
+        let overhead_seconds = seconds * cores - sequential_seconds.unwrap_or_default();
         let prefetch = match self.prefetch {
             Auto::Auto => "auto".to_owned(),
             Auto::Fixed(depth) => depth.to_string(),
         };
         let mut row = self.common.row("farm");
-        row.set("tasks", count)
+        row.set("tasks", tasks)
             .set("seconds", seconds)
-            .set("tasks_per_second", tasks / seconds)
-            .set("overhead_us_per_task", (seconds * workers / tasks - work_seconds) * 1e6)
-            .set("efficiency", tasks * work_seconds / (seconds * workers))
-            .set("work_us", work_seconds * 1e6)
-            .set("work_iterations", None::<u64>)
+            .set("tasks_per_second", tasks as f64 / seconds)
+            .set("overhead_us_per_task", overhead_seconds * 1e6 / tasks as f64)
+            .set("efficiency", times.speedup / cores)
+            .set("sequential_seconds", sequential_seconds)
+            .set("work_us", self.work.as_secs_f64() * 1e6)
+            .set("work_iterations", times.work_iterations)
             .set("task_bytes", self.task_bytes)
             .set("workers", self.workers)
             .set("workers_as", name_of(self.workers_as))

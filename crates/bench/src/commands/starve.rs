@@ -66,11 +66,12 @@ pub fn run(args: &StarveArgs) -> Result<Verdict, Failure> {
         core: 0,
     };
     let mut ours = start(kind, &place)?;
-    let outcome = slices::alternate(&plan, args.against.is_some(), |side, count| {
+    let sides = Side::against(args.against.is_some());
+    let outcome = slices::alternate(&plan, sides, |side, count| {
         let started_ns = now_ns();
         let samples_ns = match side {
-            Side::Ours => ours.deliveries(count.messages)?,
             Side::Baseline => eventfd::deliveries(count.messages)?,
+            _ => ours.deliveries(count.messages)?,
         };
         let seconds = (now_ns() - started_ns) as f64 / 1e9;
         Ok(Slice { messages: count.messages, seconds, cpu_ns: 0, samples_ns })

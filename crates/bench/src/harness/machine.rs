@@ -75,6 +75,16 @@ pub fn cores() -> Vec<usize> {
     cores::list()
 }
 
+/// Returns the number of cores that this process was given.
+pub fn core_count() -> usize {
+    let reported = cores().len();
+    if reported > 0 {
+        reported
+    } else {
+        std::thread::available_parallelism().map_or(1, usize::from)
+    }
+}
+
 /// Keeps the calling thread, and the threads that it starts from now on, on one core: the
 /// `index`-th of the process's cores, counted round.
 pub fn pin(index: usize) {

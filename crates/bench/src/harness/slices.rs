@@ -170,6 +170,8 @@ pub struct Outcome {
     pub ours: Vec<Slice>,
     /// The baseline's, paired by index; empty without one.
     pub baseline: Vec<Slice>,
+    /// The sequential program's, paired by index; empty without one.
+    pub sequential: Vec<Slice>,
     /// Counters of our near end before and after the counted slices.
     pub stats: Option<(PeerStats, PeerStats)>,
 }
@@ -181,6 +183,15 @@ pub enum Side {
     Ours,
     /// The baseline.
     Baseline,
+    /// The same work without the library, by one thread.
+    Sequential,
+}
+
+impl Side {
+    /// Returns ours, and the baseline if there is one.
+    pub fn against(baseline: bool) -> &'static [Self] {
+        if baseline { &[Self::Ours, Self::Baseline] } else { &[Self::Ours] }
+    }
 }
 
 /// Warms both sides up and runs the counted slices.
@@ -195,15 +206,16 @@ pub fn run(
 ) -> Result<Outcome, Failure> {
     let against = baseline.is_some();
     let mut before = None;
-    let outcome = alternate(plan, against, |side, count| match (side, &mut baseline) {
-        (Side::Baseline, Some(baseline)) => baseline.slice(bench, count.messages),
-        _ => {
-            if count.first_counted {
-                before = ours.stats();
+    let outcome =
+        alternate(plan, Side::against(against), |side, count| match (side, &mut baseline) {
+            (Side::Baseline, Some(baseline)) => baseline.slice(bench, count.messages),
+            _ => {
+                if count.first_counted {
+                    before = ours.stats();
+                }
+                ours.slice(bench, count.messages)
             }
-            ours.slice(bench, count.messages)
-        }
-    })?;
+        })?;
     Ok(Outcome { stats: before.zip(ours.stats()), ..outcome })
 }
 
@@ -239,36 +251,29 @@ pub struct Count {
     pub first_counted: bool,
 }
 
-/// Warms both sides up and runs the counted slices; `slice` runs one slice of the given side. From
-/// pair to pair the order of the sides changes.
+/// Warms the sides up and runs the counted slices; `slice` runs one slice of the given side. From
+/// pair to pair the order of the sides is reversed.
 ///
 /// # Errors
 /// If a slice fails.
 pub fn alternate(
     plan: &Plan,
-    against: bool,
+    sides: &[Side],
     mut slice: impl FnMut(Side, Count) -> Result<Slice, Failure>,
 ) -> Result<Outcome, Failure> {
-    let ours_count = warm_up(plan, |count| slice(Side::Ours, count))?;
-    let baseline_count =
-        if against { warm_up(plan, |count| slice(Side::Baseline, count))? } else { 0 };
+    let mut order = Vec::new();
+    for &side in sides {
+        order.push((side, warm_up(plan, |count| slice(side, count))?));
+    }
     let mut outcome = Outcome::default();
     for index in 0..plan.slices {
-        let order = if index % 2 == 0 {
-            [Side::Ours, Side::Baseline]
-        } else {
-            [Side::Baseline, Side::Ours]
-        };
-        for side in order {
-            let (warm, into) = match side {
-                Side::Ours => (ours_count, &mut outcome.ours),
-                Side::Baseline if against => (baseline_count, &mut outcome.baseline),
-                Side::Baseline => continue,
-            };
+        for &(side, warm) in &order {
             let messages = plan.total.map_or(warm, |total| plan.share(total, index));
             let first_counted = side == Side::Ours && index == 0;
-            into.push(slice(side, Count { messages, first_counted })?);
+            let done = slice(side, Count { messages, first_counted })?;
+            outcome.of_mut(side).push(done);
         }
+        order.reverse();
     }
     Ok(outcome)
 }
@@ -302,11 +307,20 @@ impl Outcome {
     pub fn extend(&mut self, more: Self) {
         self.ours.extend(more.ours);
         self.baseline.extend(more.baseline);
+        self.sequential.extend(more.sequential);
         self.stats = match (self.stats, more.stats) {
             // Each part has a node of its own: its work is the difference of the sums.
             (Some(all), Some(more)) => Some((all.0.plus(&more.0), all.1.plus(&more.1))),
             (all, more) => all.or(more),
         };
+    }
+
+    fn of_mut(&mut self, side: Side) -> &mut Vec<Slice> {
+        match side {
+            Side::Ours => &mut self.ours,
+            Side::Baseline => &mut self.baseline,
+            Side::Sequential => &mut self.sequential,
+        }
     }
 
     /// Returns the number of our messages.
@@ -376,6 +390,27 @@ mod tests {
         assert_eq!(parts.iter().map(|part| part.slices).collect::<Vec<_>>(), [5, 5, 2]);
         assert_eq!(parts.iter().filter_map(|part| part.total).sum::<u64>(), 1003);
         assert!(Plan { total: None, ..plan }.parts(5).iter().all(|part| part.total.is_none()));
+    }
+
+    #[test]
+    fn sides_take_turns_in_either_order() {
+        let plan = Plan::new(Some(11), 1, true).unwrap();
+        let mut calls = Vec::new();
+        let sides = [Side::Ours, Side::Sequential, Side::Baseline];
+        let outcome = alternate(&plan, &sides, |side, count| {
+            calls.push((side, count.first_counted));
+            let messages = count.messages;
+            Ok(Slice { messages, seconds: 1.0, cpu_ns: 0, samples_ns: Vec::new() })
+        });
+        let outcome = outcome.unwrap();
+        let [first, second, third] = sides.map(|side| (side, false));
+        let counted = (Side::Ours, true);
+        assert_eq!(calls[..3], [first, second, third], "uncounted");
+        assert_eq!(calls[3..9], [counted, second, third, third, second, first]);
+        assert_eq!(calls.len(), 3 * (1 + plan.slices));
+        for slices in [&outcome.ours, &outcome.baseline, &outcome.sequential] {
+            assert_eq!((slices.len(), slices[0].messages, slices[1].messages), (10, 2, 1));
+        }
     }
 
     #[test]

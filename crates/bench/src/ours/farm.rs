@@ -1,7 +1,7 @@
 //! A farm of tasks that compute a set number of iterations and answer a number.
 
 use std::any::Any;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chunkcomm::{Address, host};
 use chunkcomm_cluster::registry::Function;
@@ -150,6 +150,27 @@ fn perform<M: Message>(task: &M, work: Work) -> u64 {
     }
     let sequence = task.sequence();
     if task.is_stamped(sequence) { answer(sequence) } else { !answer(sequence) }
+}
+
+/// Performs `tasks` tasks of the farm one after the other, on this thread; returns the seconds.
+///
+/// # Errors
+/// If a result is wrong.
+pub fn run_sequentially(kind: &FarmKind, tasks: u64) -> Result<f64, Failure> {
+    let started = Instant::now();
+    let wrong = with_message_of!(kind.task_bytes, M => {
+        let right = |sequence: &u64| {
+            let mut task = M::with_size(kind.task_bytes);
+            task.stamp(*sequence);
+            perform(&task, kind.work) == answer(*sequence)
+        };
+        (0..tasks).filter(|sequence| !right(sequence)).count()
+    });
+    let seconds = started.elapsed().as_secs_f64();
+    if wrong > 0 {
+        return Err(Failure::broken("working alone", format!("{wrong} results are wrong")));
+    }
+    Ok(seconds)
 }
 
 /// Farms `tasks` tasks of `bytes` bytes out and verifies the results; returns the seconds from the

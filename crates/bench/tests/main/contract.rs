@@ -183,6 +183,7 @@ fn farm_rows() {
     let many: &[&[&str]] = &[
         &["--against", "hand-farm", "--prefetch", "8"],
         &["--against", "hand-farm", "--workers", "2", "--work", "10us"],
+        &["--runtime", "busy-poll", "--work", "10us"],
         &["--against", "hand-farm", "--workers-as", "thread", "--transport", "unix"],
         &["--workers", "2", "--model", "a", "--task-bytes", "1024", "--prefetch", "auto"],
         &["--transport", "tls"],
@@ -192,6 +193,11 @@ fn farm_rows() {
         let row = row(&[&["farm", "--tasks", "200"], *options].concat());
         assert_keys(&row, &keys);
         assert_eq!(row["tasks"], 200, "{options:?}");
+        let works = options.contains(&"--work");
+        for key in ["efficiency", "sequential_seconds"] {
+            assert_eq!(row[key].is_number(), works, "{options:?}: {row}");
+        }
+        assert_eq!(row["work_iterations"].as_u64() > Some(0), works, "{options:?}: {row}");
     }
 }
 
