@@ -13,6 +13,7 @@ use crate::harness::far::{FarEnd, Opening};
 use crate::harness::machine::now_ns;
 use crate::harness::near::{Bench, EndId};
 use crate::harness::protocol::{End, Order, Place};
+use crate::harness::slices::{Contender, Slice};
 use crate::harness::work::iterate;
 use crate::message::{stamp, verify};
 
@@ -129,6 +130,13 @@ impl HandFarm {
         }
         worker.send()?;
         Ok(count)
+    }
+}
+
+impl Contender for HandFarm {
+    fn slice(&mut self, bench: &mut Bench, count: u64) -> Result<Slice, Failure> {
+        let seconds = self.run(bench, count)?;
+        Ok(Slice::timed(count, seconds))
     }
 }
 

@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 
 use super::{Verdict, set_ratio};
 use crate::baseline::hand_farm::{HandFarm, HandFarmKind};
+use crate::baseline::mpich::MpichFarm;
 use crate::baseline::wire::socket_path;
 use crate::cli::Common;
 use crate::cli::values::{self, Auto};
@@ -15,7 +16,7 @@ use crate::failure::{Doing, Failure};
 use crate::harness::machine;
 use crate::harness::near::Bench;
 use crate::harness::protocol::{OnOff, RuntimeKind, Transport};
-use crate::harness::slices::{Outcome, Plan, Side, Slice, alternate, name_of};
+use crate::harness::slices::{Contender, Outcome, Plan, Side, Slice, alternate, name_of};
 use crate::harness::work::{Work, iterations_of};
 use crate::lan::LanArgs;
 #[cfg(feature = "virtual")]
@@ -24,8 +25,8 @@ use crate::ours::farm::{FarmKind, Ready, run_sequentially, start};
 use crate::stats::Ratio;
 use crate::table::Row;
 
-/// Prefetch of the hand-made farm if ours chooses its own.
-const HAND_PREFETCH: usize = 64;
+/// Prefetch of a baseline if ours chooses its own.
+const BASELINE_PREFETCH: usize = 64;
 
 /// Most bytes of an assignment: it is one message, and this is the default limit of a node.
 const ASSIGNMENT_BYTES_MAX: u64 = 32 << 20;
@@ -90,6 +91,8 @@ enum ModelKind {
 enum Against {
     /// A farmer over blocking sockets that answers all results it finds in one write.
     HandFarm,
+    /// MPICH over TCP, which spins: a program of its own, compiled by mpicc.
+    Mpich,
 }
 
 /// Runs the command.
@@ -103,32 +106,30 @@ pub fn run(args: &FarmArgs) -> Result<Verdict, Failure> {
         return args.run_virtually(spec);
     }
     let setting = args.common.setting()?;
-    let sides = args.sides();
-    let mut plan = Plan::new(Some(args.tasks), 1, args.against.is_some())?;
-    if sides.len() == 1 {
-        // Without a side to pair with, all tasks are one run, as a user's are.
-        plan.slices = 1;
-    }
+    let plan = Plan::new(Some(args.tasks), 1, args.against.is_some())?;
     let work_iterations = iterations_of(args.work);
-    let hand_processes =
-        if args.against.is_some() && args.workers_as == As::Process { args.workers } else { 0 };
-    let mut bench = Bench::start_many(&setting, hand_processes as usize)?;
-    let mut hand = args.hand_farm(&mut bench, work_iterations)?;
+    let mut bench = Bench::start_many(&setting, args.hand_processes())?;
+    let (mut baseline, mut reason) = match args.baseline(&mut bench, work_iterations) {
+        Ok(baseline) => (baseline, None),
+        Err(failure) if args.against == Some(Against::Mpich) => (None, Some(failure.to_string())),
+        Err(failure) => return Err(failure),
+    };
     let kind = args.kind(Work::Iterations(work_iterations))?;
     let mut ours = start(&bench.runtime, &kind)?;
-    let held = args.common.runtime == RuntimeKind::BusyPoll && sides.len() > 1;
-    let outcome = alternate(&plan, &sides, |side, count| {
-        let messages = count.messages;
-        let seconds = match (side, &mut hand) {
-            (Side::Baseline, Some(hand)) => hand.run(&mut bench, messages)?,
-            (Side::Sequential, _) => run_sequentially(&kind, messages)?,
-            _ => run_ours(&mut *ours, &bench, held, messages)?,
-        };
-        Ok(Slice { messages, seconds, cpu_ns: 0, samples_ns: Vec::new() })
-    })?;
+    let mut outcome = args.measure(plan, &mut bench, &mut *ours, baseline.as_mut(), &kind);
+    if args.against == Some(Against::Mpich)
+        && baseline.is_some()
+        && let Err(failure) = &outcome
+    {
+        // MPICH's ranks may hang: ours has its row all the same.
+        reason = Some(failure.to_string());
+        ours.hold(false);
+        outcome = args.measure(plan, &mut bench, &mut *ours, None, &kind);
+    }
+    let outcome = outcome?;
     ours.hold(false);
     ours.finish(&bench.runtime)?;
-    args.row(&outcome, work_iterations).print(args.common.json);
+    args.row(&outcome, work_iterations, reason).print(args.common.json);
     Ok(Verdict::Fine)
 }
 
@@ -160,16 +161,33 @@ struct Times {
 }
 
 impl FarmArgs {
-    /// Returns the sides that take turns. Tasks without work have no sequential time worth its name.
-    fn sides(&self) -> Vec<Side> {
-        let mut sides = vec![Side::Ours];
+    /// Runs the sides in turns. Tasks without work have no sequential time worth its name.
+    fn measure(
+        &self,
+        mut plan: Plan,
+        bench: &mut Bench,
+        ours: &mut dyn Ready,
+        mut baseline: Option<&mut Box<dyn Contender>>,
+        kind: &FarmKind,
+    ) -> Result<Outcome, Failure> {
+        let mut sides = Side::against(baseline.is_some()).to_vec();
         if !self.work.is_zero() {
             sides.push(Side::Sequential);
         }
-        if self.against.is_some() {
-            sides.push(Side::Baseline);
+        if sides.len() == 1 {
+            // Without a side to pair with, all tasks are one run, as a user's are.
+            plan.slices = 1;
         }
-        sides
+        let held = self.common.runtime == RuntimeKind::BusyPoll && sides.len() > 1;
+        alternate(&plan, &sides, |side, count| {
+            let tasks = count.messages;
+            let seconds = match (side, &mut baseline) {
+                (Side::Baseline, Some(baseline)) => return baseline.slice(bench, tasks),
+                (Side::Sequential, _) => run_sequentially(kind, tasks)?,
+                _ => run_ours(ours, bench, held, tasks)?,
+            };
+            Ok(Slice::timed(tasks, seconds))
+        })
     }
 
     fn check(&self) -> Result<(), Failure> {
@@ -200,13 +218,28 @@ impl FarmArgs {
                  --workers-as thread is allowed with memory",
             );
         }
-        if self.against.is_some() {
-            self.common.needs_sockets("hand-farm")?;
-            if self.model == ModelKind::A {
-                return refuse("--against hand-farm: its farmer only farms, --model b is allowed");
-            }
+        self.check_against()
+    }
+
+    fn check_against(&self) -> Result<(), Failure> {
+        let Some(against) = self.against else { return Ok(()) };
+        let is_tcp = self.common.transport == Transport::Tcp;
+        let spins = self.common.runtime == RuntimeKind::BusyPoll;
+        let processes = self.workers_as == As::Process;
+        if against == Against::Mpich && !(is_tcp && spins && processes) {
+            return Err(Failure::Refused(
+                "--against mpich is allowed with --runtime busy-poll, --transport tcp and \
+                 --workers-as process: its processes spin over TCP"
+                    .to_owned(),
+            ));
         }
-        Ok(())
+        let name = name_of(against);
+        if self.model == ModelKind::A {
+            return Err(Failure::Refused(format!(
+                "--against {name}: its farmer only farms, --model b is allowed"
+            )));
+        }
+        self.common.needs_sockets(&name)
     }
 
     /// Runs on a virtual LAN: the farmer on rank 0 of a cluster, the workers on the others.
@@ -269,14 +302,18 @@ impl FarmArgs {
         })
     }
 
-    fn hand_farm(
+    /// Returns the far ends that the farm by hand needs.
+    fn hand_processes(&self) -> usize {
+        let by_hand = self.against == Some(Against::HandFarm);
+        if by_hand && self.workers_as == As::Process { self.workers as usize } else { 0 }
+    }
+
+    fn baseline(
         &self,
         bench: &mut Bench,
         work_iterations: u64,
-    ) -> Result<Option<HandFarm>, Failure> {
-        if self.against.is_none() {
-            return Ok(None);
-        }
+    ) -> Result<Option<Box<dyn Contender>>, Failure> {
+        let Some(against) = self.against else { return Ok(None) };
         if self.workers_as == As::Thread {
             machine::unpin();
         }
@@ -284,16 +321,21 @@ impl FarmArgs {
             task_bytes: self.task_bytes,
             work_iterations,
             prefetch: match self.prefetch {
-                Auto::Auto => HAND_PREFETCH,
+                Auto::Auto => BASELINE_PREFETCH,
                 Auto::Fixed(depth) => usize::try_from(depth).unwrap_or(usize::MAX),
             },
             workers: self.workers as usize,
             threads: self.workers_as == As::Thread,
         };
-        HandFarm::open(bench, kind).map(Some)
+        Ok(Some(match against {
+            Against::HandFarm => Box::new(HandFarm::open(bench, kind)?),
+            Against::Mpich => Box::new(MpichFarm::open(kind, self.work)?),
+        }))
     }
 
-    fn row(&self, outcome: &Outcome, work_iterations: u64) -> Row {
+    /// Returns the row; `missing` is the reason why there is no baseline although one was asked
+    /// for.
+    fn row(&self, outcome: &Outcome, work_iterations: u64, missing: Option<String>) -> Row {
         let all = |slices: &[Slice]| slices.iter().map(|slice| slice.seconds).collect::<Vec<_>>();
         let sequential = all(&outcome.sequential);
         let mut row = self.row_of(&Times {
@@ -307,6 +349,9 @@ impl FarmArgs {
         if let Some(against) = self.against {
             set_ratio(&mut row, &name_of(against), outcome.ratio(Slice::rate));
             row.set("baseline_tasks_per_second", outcome.baseline_rate());
+            if let Some(reason) = missing {
+                row.set("reason", reason);
+            }
         }
         row
     }

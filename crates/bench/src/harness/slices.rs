@@ -63,6 +63,11 @@ impl Slice {
         Self { messages, seconds: timing.seconds, cpu_ns: timing.cpu_ns, samples_ns }
     }
 
+    /// Makes a slice of which only the time is known.
+    pub fn timed(messages: u64, seconds: f64) -> Self {
+        Self { messages, seconds, cpu_ns: 0, samples_ns: Vec::new() }
+    }
+
     /// Returns the messages a second.
     pub fn rate(&self) -> f64 {
         self.messages as f64 / self.seconds
@@ -399,8 +404,7 @@ mod tests {
         let sides = [Side::Ours, Side::Sequential, Side::Baseline];
         let outcome = alternate(&plan, &sides, |side, count| {
             calls.push((side, count.first_counted));
-            let messages = count.messages;
-            Ok(Slice { messages, seconds: 1.0, cpu_ns: 0, samples_ns: Vec::new() })
+            Ok(Slice::timed(count.messages, 1.0))
         });
         let outcome = outcome.unwrap();
         let [first, second, third] = sides.map(|side| (side, false));

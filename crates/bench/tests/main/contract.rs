@@ -201,6 +201,20 @@ fn farm_rows() {
     }
 }
 
+/// The ratio is there, or the reason why not.
+#[test]
+fn farm_against_mpich() {
+    let options = ["--runtime", "busy-poll", "--against", "mpich", "--prefetch", "8"];
+    for more in [&["--tasks", "200"][..], &["--tasks", "40", "--work", "10us", "--task-bytes", "8"]]
+    {
+        let row = row(&[&["farm"][..], &options, more].concat());
+        assert_keys(&row, &["ratio", "ratio_low", "ratio_high", "baseline_tasks_per_second"]);
+        assert!(row["tasks_per_second"].is_number(), "{row}");
+        assert_eq!(row["baseline"], "mpich");
+        assert_ne!(row["ratio"].is_number(), row["reason"].is_string(), "{row}");
+    }
+}
+
 #[test]
 fn delta_rows() {
     let keys = [
@@ -295,6 +309,8 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
         (&["farm", "--task-bytes", "64MiB"], "at most 32 MiB"),
         (&["farm", "--task-bytes", "1MiB", "--grain", "32"], "less than 1048576 bytes a task"),
         (&["farm", "--transport", "memory"], "--workers-as thread"),
+        (&["farm", "--against", "mpich"], "--runtime busy-poll, --transport tcp and"),
+        (&["farm", "--against", "hand-farm", "--model", "a"], "--model b is allowed"),
         (&["delta", "--pattern", "ring"], "[possible values: pair, cascade]"),
         (&["delta", "--lan", "virtual"], "allowed are real, virtual:NAME and virtual:FILE"),
         (&["delta", "--lan", "virtual:x"], no_lan),
