@@ -235,6 +235,39 @@ pub(super) static BUDGETS: &[Budget] = &[
         aim: 2_000_000.0,
     },
     Budget {
+        name: "farm-mpich",
+        command: "farm --tasks 200000 --work 0us --task-bytes 16 --workers 1 \
+            --workers-as process --prefetch 8 --grain 1 --runtime busy-poll --against mpich",
+        quick: "--tasks 200",
+        key: "ratio",
+        bound: Bound::AtLeast(1.0),
+        aim: 2.0,
+    },
+    Budget {
+        name: "farm-10us",
+        command: "farm --tasks 120000 --work 10us --workers 2",
+        quick: "--tasks 1000",
+        key: "efficiency",
+        bound: Bound::AtLeast(0.8),
+        aim: 0.9,
+    },
+    Budget {
+        name: "farm-100us",
+        command: "farm --tasks 20000 --work 100us --workers 2",
+        quick: "--tasks 200",
+        key: "efficiency",
+        bound: Bound::AtLeast(0.95),
+        aim: 0.97,
+    },
+    Budget {
+        name: "farm-1ms",
+        command: "farm --tasks 2000 --work 1ms --workers 2",
+        quick: "--tasks 20",
+        key: "efficiency",
+        bound: Bound::AtLeast(0.98),
+        aim: 0.99,
+    },
+    Budget {
         name: "delta-pair",
         command: "delta --pattern pair --nodes 2 --bytes 4MiB --delta auto \
             --compute trig --lan real",
