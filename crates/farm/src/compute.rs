@@ -8,8 +8,9 @@
 //! ```
 //!
 //! A runner takes the next few tasks of the oldest assignment, a *slice*, runs them and adds their
-//! results to its answer. The answer leaves when the assignment is done, after [`HOLD`], or when
-//! the runner has nothing to do: a farmer that is woken for each result would do little else.
+//! results to its answer. The answer leaves at the end of an assignment when it has as many tasks
+//! as are left, so that new ones come before those are done; after [`HOLD`]; or when the runner has
+//! nothing to do. A farmer that is woken for each result would do little else.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -48,13 +49,15 @@ struct Piece {
 /// Tasks that are run one after the other.
 struct Slice {
     tasks: Piece,
-    /// Whether the assignment has no more.
-    is_last: bool,
+    /// Number of tasks that are then left, if the assignment has no more; for one thread.
+    left: Option<u64>,
 }
 
 /// State that the runners of a worker share.
 struct Queue {
     pieces: VecDeque<Piece>,
+    /// Number of tasks in them.
+    tasks: u64,
     /// Where the tasks of each function run.
     placements: Vec<Placement>,
     threads: u32,
@@ -75,8 +78,10 @@ impl Queue {
         }
         let fair = piece.count.div_ceil(self.threads);
         let count = placement.tasks_in(target_ns).min(fair);
-        if count >= piece.count {
-            return self.pieces.pop_front().map(|tasks| Slice { tasks, is_last: true });
+        self.tasks -= u64::from(count);
+        if count == piece.count {
+            let left = Some(self.tasks / u64::from(self.threads));
+            return self.pieces.pop_front().map(|tasks| Slice { tasks, left });
         }
         // What is wrong in the bytes after the end shows when they are run.
         let bytes = wire::items_bytes(&piece.items, count).unwrap_or(piece.items.len());
@@ -84,7 +89,7 @@ impl Queue {
         let tasks = Piece { count, items, ..*piece };
         piece.first += u64::from(count);
         piece.count -= count;
-        Some(Slice { tasks, is_last: false })
+        Some(Slice { tasks, left: None })
     }
 
     fn give_back(&mut self, count: u64) -> Vec<(u64, u32)> {
@@ -93,6 +98,7 @@ impl Queue {
             let taken = u32::try_from(left).unwrap_or(u32::MAX).min(piece.count);
             piece.count -= taken;
             left -= u64::from(taken);
+            self.tasks -= u64::from(taken);
             given.push((piece.first + u64::from(piece.count), taken));
             if piece.count == 0 {
                 self.pieces.pop_back();
@@ -166,8 +172,11 @@ impl Report {
         before
     }
 
-    fn is_due(&self, now: Instant) -> bool {
-        self.bytes.len() >= ANSWER_BYTES || self.begun.is_some_and(|begun| now - begun >= HOLD)
+    /// Whether the answer must leave after this slice.
+    fn is_due(&self, slice: &Slice, now: Instant) -> bool {
+        slice.left.is_some_and(|left| u64::from(self.count) >= left)
+            || self.bytes.len() >= ANSWER_BYTES
+            || self.begun.is_some_and(|begun| now - begun >= HOLD)
     }
 
     /// Ends the answer and returns it, if there is one.
@@ -198,6 +207,7 @@ impl Bench {
     pub(crate) fn start(entries: Vec<Entry>, threads: u32) -> std::io::Result<Bench> {
         let queue = Queue {
             pieces: VecDeque::new(),
+            tasks: 0,
             placements: vec![Placement::new(); entries.len()],
             threads: threads.max(1),
             run: 0,
@@ -233,6 +243,7 @@ impl Bench {
         if count > 0 {
             let items = Bytes::copy_from_slice(items);
             queue.pieces.push_back(Piece { run, function, first, count, items });
+            queue.tasks += u64::from(count);
         }
         let placed =
             queue.threads == 1 && queue.placements[function as usize].place() == Place::Loop;
@@ -260,7 +271,7 @@ impl Bench {
             return (false, [self.report.take(), None]);
         };
         let (before, ended) = run_slice(&self.shared, &mut self.report, &slice).await;
-        let due = slice.is_last || self.report.is_due(ended);
+        let due = self.report.is_due(&slice, ended);
         (true, [before, if due { self.report.take() } else { None }])
     }
 
@@ -278,11 +289,16 @@ impl Bench {
 }
 
 impl Queue {
+    fn clear(&mut self) {
+        self.pieces.clear();
+        self.tasks = 0;
+    }
+
     /// Begins a run: what an earlier one left is dropped.
     fn enter(&mut self, run: u32) {
         if self.run != run {
             self.run = run;
-            self.pieces.clear();
+            self.clear();
         }
     }
 }
@@ -291,7 +307,7 @@ impl Drop for Bench {
     fn drop(&mut self) {
         let mut queue = self.shared.queue();
         queue.closed = true;
-        queue.pieces.clear();
+        queue.clear();
         drop(queue);
         self.shared.wake();
     }
@@ -378,7 +394,7 @@ fn compute(shared: &Shared, answers: &UnboundedSender<Vec<u8>>) {
         drop(queue);
         let (before, _, started) = begin_slice(shared, &mut report, &slice);
         let ended = end_slice(shared, &mut report, &slice, started);
-        let due = slice.is_last || report.is_due(ended);
+        let due = report.is_due(&slice, ended);
         if !send(answers, [before, if due { report.take() } else { None }]) {
             return;
         }
@@ -403,7 +419,7 @@ async fn compute_virtually(shared: Arc<Shared>, answers: UnboundedSender<Vec<u8>
             }
         };
         let (before, ended) = run_slice(&shared, &mut report, &slice).await;
-        let due = slice.is_last || report.is_due(ended);
+        let due = report.is_due(&slice, ended);
         if !send(&answers, [before, if due { report.take() } else { None }]) {
             return;
         }

@@ -11,7 +11,7 @@ use std::fmt;
 use std::time::Duration;
 
 use chunkcomm::codec::{decode, encode_into_vec};
-use chunkcomm::host;
+use chunkcomm::host::{self, Instant};
 use chunkcomm::{
     Address, BytesReceiver, BytesSender, Node, Peer, SendError, TryRecvError, with_causes,
 };
@@ -165,11 +165,7 @@ impl Desk {
             while let Some(answer) = self.bench.try_answered() {
                 self.send(answer).await?;
             }
-            let (ran, answers) = self.bench.run_here(SLICE).await;
-            for answer in answers.into_iter().flatten() {
-                self.send(answer).await?;
-            }
-            if ran {
+            if self.run_tiny().await? {
                 host::yield_now().await;
                 continue;
             }
@@ -183,6 +179,24 @@ impl Desk {
                     None => return Ok(()),
                 },
                 answer = self.bench.answered() => self.send(answer).await?,
+            }
+        }
+    }
+
+    /// Runs tasks here for about a slice; `false` when none is to be run here.
+    async fn run_tiny(&mut self) -> Result<bool, ServeError> {
+        let begun = Instant::now();
+        loop {
+            let left = SLICE.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return Ok(true);
+            }
+            let (ran, answers) = self.bench.run_here(left).await;
+            for answer in answers.into_iter().flatten() {
+                self.send(answer).await?;
+            }
+            if !ran {
+                return Ok(false);
             }
         }
     }

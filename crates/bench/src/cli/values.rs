@@ -218,12 +218,11 @@ pub fn limit(text: &str) -> Result<f64, String> {
 ///
 /// # Errors
 /// A text that says what is allowed.
-pub fn grain(text: &str) -> Result<u32, String> {
+pub fn grain(text: &str) -> Result<Auto<u32>, String> {
     match text.parse() {
-        Ok(grain) if grain >= 1 => Ok(grain),
-        _ => {
-            Err("the grain is not measured by itself: allowed are whole numbers from 1".to_owned())
-        }
+        Ok(grain) if grain >= 1 => Ok(Auto::Fixed(grain)),
+        _ if text == "auto" => Ok(Auto::Auto),
+        _ => Err("allowed are auto and whole numbers from 1".to_owned()),
     }
 }
 

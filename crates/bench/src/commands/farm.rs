@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chunkcomm::Address;
-use chunkcomm_farm::{Model, Prefetch, Runtime as FarmRuntime, WORKER_COUNT_MAX, WorkersAs};
+use chunkcomm_farm::{Grain, Model, Prefetch, Runtime as FarmRuntime, WORKER_COUNT_MAX, WorkersAs};
 use clap::{Args, ValueEnum};
 
 use super::{Verdict, set_ratio};
@@ -58,12 +58,12 @@ pub struct FarmArgs {
     /// Whether the farmer's node also works (a) or not (b)
     #[arg(long, value_enum, default_value_t = ModelKind::B)]
     model: ModelKind,
-    /// Assignments that a worker holds, including the one at work; or auto
-    #[arg(long, value_name = "K|auto", default_value = "2", value_parser = values::auto_count)]
+    /// Assignments that a worker holds, including the one at work; auto measures
+    #[arg(long, value_name = "K|auto", default_value = "auto", value_parser = values::auto_count)]
     prefetch: Auto<u64>,
-    /// Tasks an assignment
-    #[arg(long, value_name = "G", default_value = "1", value_parser = values::grain)]
-    grain: u32,
+    /// Tasks an assignment; auto measures
+    #[arg(long, value_name = "G|auto", default_value = "auto", value_parser = values::grain)]
+    grain: Auto<u32>,
     #[command(flatten)]
     lan: LanArgs,
     /// Baseline that is measured in the same run, and whose ratio is printed
@@ -198,14 +198,17 @@ impl FarmArgs {
             return refuse(&format!("--workers: allowed are 1 to {WORKER_COUNT_MAX}"));
         }
         let task_bytes = (self.task_bytes as u64).saturating_add(HEADER_BYTES);
-        let assignment_bytes = task_bytes.saturating_mul(self.grain.into());
+        let grain = match self.grain {
+            Auto::Auto => 1,
+            Auto::Fixed(grain) => grain,
+        };
+        let assignment_bytes = task_bytes.saturating_mul(grain.into());
         if assignment_bytes.saturating_add(HEADER_BYTES) > ASSIGNMENT_BYTES_MAX {
-            let each = ASSIGNMENT_BYTES_MAX / u64::from(self.grain);
+            let each = ASSIGNMENT_BYTES_MAX / u64::from(grain);
             return refuse(&format!(
-                "--task-bytes {} with --grain {}: an assignment is a message of at most {} MiB, \
+                "--task-bytes {} with --grain {grain}: an assignment is a message of at most {} MiB, \
                  allowed are less than {each} bytes a task",
                 self.task_bytes,
-                self.grain,
                 ASSIGNMENT_BYTES_MAX >> 20,
             ));
         }
@@ -292,7 +295,10 @@ impl FarmArgs {
                 Auto::Auto => Prefetch::Auto,
                 Auto::Fixed(depth) => Prefetch::Fixed(u32::try_from(depth).unwrap_or(u32::MAX)),
             },
-            grain: self.grain,
+            grain: match self.grain {
+                Auto::Auto => Grain::Auto,
+                Auto::Fixed(grain) => Grain::Fixed(grain),
+            },
             runtime: match self.common.runtime {
                 RuntimeKind::Ambient => FarmRuntime::Ambient,
                 RuntimeKind::IoThread => FarmRuntime::IoThread,
@@ -363,6 +369,10 @@ impl FarmArgs {
             Auto::Auto => "auto".to_owned(),
             Auto::Fixed(depth) => depth.to_string(),
         };
+        let grain = match self.grain {
+            Auto::Auto => "auto".to_owned(),
+            Auto::Fixed(grain) => grain.to_string(),
+        };
         let mut row = self.common.row("farm");
         row.set("tasks", tasks)
             .set("seconds", seconds)
@@ -377,7 +387,7 @@ impl FarmArgs {
             .set("workers_as", name_of(self.workers_as))
             .set("model", name_of(self.model))
             .set("prefetch", prefetch)
-            .set("grain", self.grain)
+            .set("grain", grain)
             .set("lan", self.lan.lan.as_str());
         row
     }

@@ -7,7 +7,8 @@ use chunkcomm::{Address, host};
 use chunkcomm_cluster::registry::Function;
 use chunkcomm_cluster::{Cluster, Registry};
 use chunkcomm_farm::{
-    Farm, Model, Prefetch, Runtime as FarmRuntime, WorkersAs, serve_if_started, serve_in,
+    Farm, Grain, Model, Prefetch, Runtime as FarmRuntime, WorkersAs, serve_if_started,
+    serve_threads_in,
 };
 use tokio::runtime::Runtime;
 
@@ -41,7 +42,7 @@ pub struct FarmKind {
     /// Number of assignments that a worker holds.
     pub prefetch: Prefetch,
     /// Number of tasks an assignment.
-    pub grain: u32,
+    pub grain: Grain,
     /// Runtime that drives the nodes.
     pub runtime: FarmRuntime,
     /// Address on which the farmer listens.
@@ -211,7 +212,7 @@ async fn farm_out<M: Message>(
 pub async fn farm_in(cluster: &Cluster, kind: &FarmKind, tasks: u64) -> Result<f64, Failure> {
     let functions = Functions::new(kind.work);
     if cluster.rank() > 0 {
-        serve_in(cluster, &functions.registry).await.doing("serving the farm")?;
+        serve_threads_in(cluster, &functions.registry, 1).await.doing("serving the farm")?;
         return Ok(0.0);
     }
     let builder = Farm::builder(functions.registry.clone())
