@@ -27,8 +27,8 @@ use crate::machine::start_thread;
 use crate::proto::placement::{Place, Placement};
 use crate::proto::wire::{self, Assignment};
 
-/// Longest time that a result waits for others to be sent with it, but for the task at work.
-const HOLD: Duration = Duration::from_millis(2);
+/// Longest time that a result waits for others to be sent with it.
+pub(crate) const HOLD: Duration = Duration::from_millis(100);
 
 /// Bytes of results from which an answer leaves.
 const ANSWER_BYTES: usize = 256 << 10;
@@ -61,6 +61,8 @@ struct Queue {
     /// Where the tasks of each function run.
     placements: Vec<Placement>,
     threads: u32,
+    /// Number of compute threads that wait for tasks.
+    waiting: u32,
     /// Number of the newest run: pieces of earlier ones are dropped.
     run: u32,
     closed: bool,
@@ -121,7 +123,7 @@ struct Shared {
 
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().expect("nothing panics with the queue locked")
+        locked(&self.queue)
     }
 
     fn wake(&self) {
@@ -133,42 +135,28 @@ impl Shared {
     }
 }
 
-/// The results of a runner that are not sent yet.
+/// Results that a runner has and that are not sent yet.
 #[derive(Default)]
 struct Report {
-    /// The answer so far; empty if there is none.
+    /// The answer so far.
     bytes: Vec<u8>,
     run: u32,
     first: u64,
     count: u32,
     busy: Duration,
+    /// When it was begun; `None` if there is none.
     begun: Option<Instant>,
 }
 
 impl Report {
-    /// Runs the tasks of a slice, and adds their results. Returns an answer that must leave before.
-    fn run(&mut self, entry: &Entry, slice: &Slice, started: Instant) -> Option<Vec<u8>> {
-        let tasks = &slice.tasks;
+    /// Makes room for the results of these tasks: returns the answer that they do not continue.
+    fn begin(&mut self, tasks: &Piece, now: Instant) -> Option<Vec<u8>> {
         let follows = self.run == tasks.run && self.first + u64::from(self.count) == tasks.first;
         let before = if follows { None } else { self.take() };
         if self.begun.is_none() {
             wire::begin_answer(&mut self.bytes, tasks.run, tasks.first);
-            (self.run, self.first, self.begun) = (tasks.run, tasks.first, Some(started));
+            (self.run, self.first, self.begun) = (tasks.run, tasks.first, Some(now));
         }
-        let (run, function, first, count) = (tasks.run, tasks.function, tasks.first, tasks.count);
-        let items = &tasks.items[..];
-        let mut inputs = Assignment { run, function, first, count, items }.inputs();
-        for _ in 0..tasks.count {
-            let ran = match inputs.next() {
-                Ok(Some(input)) => wire::put_item(&mut self.bytes, |out| entry.call(input, out))
-                    .map_err(|error| with_causes(&error)),
-                _ => Err("the assignment's bytes are not whole".to_owned()),
-            };
-            if let Err(text) = ran {
-                wire::put_failure(&mut self.bytes, &text);
-            }
-        }
-        self.count += tasks.count;
         before
     }
 
@@ -176,7 +164,11 @@ impl Report {
     fn is_due(&self, slice: &Slice, now: Instant) -> bool {
         slice.left.is_some_and(|left| u64::from(self.count) >= left)
             || self.bytes.len() >= ANSWER_BYTES
-            || self.begun.is_some_and(|begun| now - begun >= HOLD)
+            || self.is_old(now)
+    }
+
+    fn is_old(&self, now: Instant) -> bool {
+        self.begun.is_some_and(|begun| now - begun >= HOLD)
     }
 
     /// Ends the answer and returns it, if there is one.
@@ -185,6 +177,22 @@ impl Report {
         wire::finish_answer(&mut self.bytes, self.count, nanos(self.busy));
         (self.count, self.busy) = (0, Duration::ZERO);
         Some(std::mem::take(&mut self.bytes))
+    }
+}
+
+/// Runs the tasks of a slice and appends their results.
+fn run_tasks(entry: &Entry, tasks: &Piece, results: &mut Vec<u8>) {
+    let (run, function, first, count) = (tasks.run, tasks.function, tasks.first, tasks.count);
+    let mut inputs = Assignment { run, function, first, count, items: &tasks.items }.inputs();
+    for _ in 0..count {
+        let ran = match inputs.next() {
+            Ok(Some(input)) => wire::put_item(results, |out| entry.call(input, out))
+                .map_err(|error| with_causes(&error)),
+            _ => Err("the assignment's bytes are not whole".to_owned()),
+        };
+        if let Err(text) = ran {
+            wire::put_failure(results, &text);
+        }
     }
 }
 
@@ -199,7 +207,8 @@ pub(crate) struct Bench {
     answered: UnboundedReceiver<Vec<u8>>,
     /// Results of the tasks that the loop ran itself.
     report: Report,
-    threads: u32,
+    /// Results of the compute threads.
+    reports: Vec<Arc<Mutex<Report>>>,
 }
 
 impl Bench {
@@ -210,26 +219,45 @@ impl Bench {
             tasks: 0,
             placements: vec![Placement::new(); entries.len()],
             threads: threads.max(1),
+            waiting: 0,
             run: 0,
             closed: false,
         };
         let (work, virtual_work) = (Condvar::new(), Notify::new());
         let shared = Arc::new(Shared { queue: Mutex::new(queue), work, virtual_work, entries });
         let (answers, answered) = unbounded_channel();
-        let threads = threads.max(1);
-        for _ in 0..threads {
+        let reports: Vec<_> = (0..threads.max(1)).map(|_| Arc::default()).collect();
+        for report in &reports {
             let (shared, answers) = (Arc::clone(&shared), answers.clone());
+            let runner = Runner { shared, answers, report: Arc::clone(report) };
             if host::is_virtual() {
-                host::spawn(compute_virtually(shared, answers));
+                host::spawn(runner.compute_virtually());
             } else {
-                start_thread("farm-compute".to_owned(), move || compute(&shared, &answers))?;
+                start_thread("farm-compute".to_owned(), move || runner.compute())?;
             }
         }
-        Ok(Bench { shared, answered, report: Report::default(), threads })
+        Ok(Bench { shared, answered, report: Report::default(), reports })
     }
 
     pub(crate) fn threads(&self) -> u32 {
-        self.threads
+        self.reports.len() as u32
+    }
+
+    /// Returns the answers of the compute threads that have waited for long: their runners are at
+    /// a task that takes long.
+    pub(crate) fn old_answers(&mut self) -> Vec<Vec<u8>> {
+        let now = Instant::now();
+        let old = |report: &Arc<Mutex<Report>>| {
+            let mut report = locked(report);
+            if report.is_old(now) { report.take() } else { None }
+        };
+        self.reports.iter().filter_map(old).collect()
+    }
+
+    /// Whether compute threads are at work.
+    pub(crate) fn is_at_work(&self) -> bool {
+        let queue = self.shared.queue();
+        queue.waiting < queue.threads
     }
 
     /// Takes an assignment; `false` if it names no function.
@@ -270,7 +298,15 @@ impl Bench {
         let Some(slice) = taken else {
             return (false, [self.report.take(), None]);
         };
-        let (before, ended) = run_slice(&self.shared, &mut self.report, &slice).await;
+        let started = Instant::now();
+        let before = self.report.begin(&slice.tasks, started);
+        let entry = &self.shared.entries[slice.tasks.function as usize];
+        let bytes = &mut self.report.bytes;
+        let ((), work) = host::working(|| run_tasks(entry, &slice.tasks, bytes));
+        work.done().await;
+        let ended = self.shared.measure(&slice.tasks, started);
+        self.report.count += slice.tasks.count;
+        self.report.busy += ended - started;
         let due = self.report.is_due(&slice, ended);
         (true, [before, if due { self.report.take() } else { None }])
     }
@@ -313,44 +349,6 @@ impl Drop for Bench {
     }
 }
 
-/// Runs a slice, notes its time, and returns an answer that must leave before, and the end.
-async fn run_slice(
-    shared: &Shared,
-    report: &mut Report,
-    slice: &Slice,
-) -> (Option<Vec<u8>>, Instant) {
-    let (before, work, started) = begin_slice(shared, report, slice);
-    work.done().await;
-    (before, end_slice(shared, report, slice, started))
-}
-
-fn begin_slice(
-    shared: &Shared,
-    report: &mut Report,
-    slice: &Slice,
-) -> (Option<Vec<u8>>, host::Work, Instant) {
-    let started = Instant::now();
-    let entry = &shared.entries[slice.tasks.function as usize];
-    let (before, work) = host::working(|| report.run(entry, slice, started));
-    (before, work, started)
-}
-
-fn end_slice(shared: &Shared, report: &mut Report, slice: &Slice, started: Instant) -> Instant {
-    let ended = Instant::now();
-    let busy = ended - started;
-    report.busy += busy;
-    let mut queue = shared.queue();
-    let placement = &mut queue.placements[slice.tasks.function as usize];
-    let place = placement.place();
-    placement.handle_done(slice.tasks.count, nanos(busy));
-    let moved = placement.place() == Place::Thread && place == Place::Loop;
-    drop(queue);
-    if moved {
-        shared.wake();
-    }
-    ended
-}
-
 /// What a compute thread does next.
 enum Next {
     Run(Slice),
@@ -358,72 +356,133 @@ enum Next {
     End,
 }
 
-fn next(queue: &mut Queue) -> Next {
-    match queue.take(Place::Thread, SLICE_NS) {
-        _ if queue.closed => Next::End,
-        Some(slice) => Next::Run(slice),
-        None => Next::Wait,
+impl Queue {
+    fn next(&mut self) -> Next {
+        match self.take(Place::Thread, SLICE_NS) {
+            _ if self.closed => Next::End,
+            Some(slice) => Next::Run(slice),
+            None => Next::Wait,
+        }
     }
 }
 
-/// Sends the answers; `false` if the worker has ended.
-fn send(answers: &UnboundedSender<Vec<u8>>, of: [Option<Vec<u8>>; 2]) -> bool {
-    of.into_iter().flatten().all(|answer| answers.send(answer).is_ok())
+/// A compute thread; in a simulation, a task that occupies a core.
+struct Runner {
+    shared: Arc<Shared>,
+    answers: UnboundedSender<Vec<u8>>,
+    report: Arc<Mutex<Report>>,
 }
 
-fn compute(shared: &Shared, answers: &UnboundedSender<Vec<u8>>) {
-    let mut report = Report::default();
-    loop {
-        let mut queue = shared.queue();
-        let slice = loop {
-            match next(&mut queue) {
-                Next::Run(slice) => break slice,
+impl Runner {
+    fn compute(&self) {
+        let mut results = Vec::new();
+        while let Some(slice) = self.wait_for_slice() {
+            let started = Instant::now();
+            self.shared.run(&slice.tasks, &mut results);
+            if !self.report(&slice, &mut results, started) {
+                return;
+            }
+        }
+    }
+
+    /// Waits for tasks; `None` when the worker ends.
+    fn wait_for_slice(&self) -> Option<Slice> {
+        let mut queue = self.shared.queue();
+        loop {
+            match queue.next() {
+                Next::Run(slice) => return Some(slice),
+                Next::End => return None,
+                Next::Wait => {}
+            }
+            // What was reported before is sent when there is nothing else to do.
+            drop(queue);
+            let answer = locked(&self.report).take();
+            let sent = answer.is_some();
+            if !self.send([answer, None]) {
+                return None;
+            }
+            queue = self.shared.queue();
+            if !sent {
+                queue.waiting += 1;
+                queue = self.shared.work.wait(queue).expect("nothing panics with the queue locked");
+                queue.waiting -= 1;
+            }
+        }
+    }
+
+    async fn compute_virtually(self) {
+        let mut results = Vec::new();
+        loop {
+            // Created before the queue is looked at, so that no wake-up falls between the two.
+            let woken = self.shared.virtual_work.notified();
+            let found = self.shared.queue().next();
+            let slice = match found {
+                Next::Run(slice) => slice,
                 Next::End => return,
-                Next::Wait if report.begun.is_some() => {
-                    drop(queue);
-                    if !send(answers, [report.take(), None]) {
+                Next::Wait => {
+                    let answer = locked(&self.report).take();
+                    if !self.send([answer, None]) {
                         return;
                     }
-                    queue = shared.queue();
+                    self.shared.queue().waiting += 1;
+                    woken.await;
+                    self.shared.queue().waiting -= 1;
+                    continue;
                 }
-                Next::Wait => {
-                    queue = shared.work.wait(queue).expect("nothing panics with the queue locked");
-                }
+            };
+            let started = Instant::now();
+            let ((), work) = host::working(|| self.shared.run(&slice.tasks, &mut results));
+            work.done().await;
+            if !self.report(&slice, &mut results, started) {
+                return;
             }
-        };
-        drop(queue);
-        let (before, _, started) = begin_slice(shared, &mut report, &slice);
-        let ended = end_slice(shared, &mut report, &slice, started);
-        let due = report.is_due(&slice, ended);
-        if !send(answers, [before, if due { report.take() } else { None }]) {
-            return;
         }
+    }
+
+    /// Reports the results of a slice; `false` if the worker has ended.
+    fn report(&self, slice: &Slice, results: &mut Vec<u8>, started: Instant) -> bool {
+        let ended = self.shared.measure(&slice.tasks, started);
+        let mut report = locked(&self.report);
+        let before = report.begin(&slice.tasks, ended);
+        report.bytes.extend_from_slice(results);
+        report.count += slice.tasks.count;
+        report.busy += ended - started;
+        let answer = if report.is_due(slice, ended) { report.take() } else { None };
+        drop(report);
+        results.clear();
+        self.send([before, answer])
+    }
+
+    /// Sends answers; `false` if the worker has ended.
+    fn send(&self, answers: [Option<Vec<u8>>; 2]) -> bool {
+        answers.into_iter().flatten().all(|answer| self.answers.send(answer).is_ok())
     }
 }
 
-async fn compute_virtually(shared: Arc<Shared>, answers: UnboundedSender<Vec<u8>>) {
-    let mut report = Report::default();
-    loop {
-        // Created before the queue is looked at, so that no wake-up falls between the two.
-        let woken = shared.virtual_work.notified();
-        let found = next(&mut shared.queue());
-        let slice = match found {
-            Next::Run(slice) => slice,
-            Next::End => return,
-            Next::Wait => {
-                if !send(&answers, [report.take(), None]) {
-                    return;
-                }
-                woken.await;
-                continue;
-            }
-        };
-        let (before, ended) = run_slice(&shared, &mut report, &slice).await;
-        let due = report.is_due(&slice, ended);
-        if !send(&answers, [before, if due { report.take() } else { None }]) {
-            return;
-        }
+impl Shared {
+    fn run(&self, tasks: &Piece, results: &mut Vec<u8>) {
+        run_tasks(&self.entries[tasks.function as usize], tasks, results);
     }
+
+    /// Notes the time of tasks that are done; returns the end.
+    fn measure(&self, tasks: &Piece, started: Instant) -> Instant {
+        let ended = Instant::now();
+        let mut queue = self.queue();
+        let placement = &mut queue.placements[tasks.function as usize];
+        let place = placement.place();
+        placement.handle_done(tasks.count, nanos(ended - started));
+        let leaves_loop = place == Place::Loop && placement.place() == Place::Thread;
+        let wakes = leaves_loop && queue.waiting > 0;
+        drop(queue);
+        if wakes {
+            self.wake();
+        }
+        ended
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("nothing panics with this locked")
 }
 
 #[cfg(test)]

@@ -475,7 +475,7 @@ where
     fn join(&mut self, link: &Link) {
         let Plan { prefetch, grain, .. } = self.plan;
         let pace = Pace::new(prefetch, grain, link.round_trip_ns, link.threads);
-        let worker = self.ledger.handle_joined(pace.share(None), link.threads);
+        let worker = self.ledger.handle_joined(pace.share(None, 1), link.threads);
         if link.is_stalled() {
             // An assignment of a cancelled run still waits.
             self.ledger.handle_stalled(worker);
@@ -532,7 +532,7 @@ where
         self.speed += speed - self.speeds[worker];
         self.speeds[worker] = speed;
         let left = self.left.map(|left| (left as f64 * speed / self.speed) as u64);
-        let (share, task_ns) = (pace.share(left), pace.task_ns());
+        let (share, task_ns) = (pace.share(left, self.ledger.present()), pace.task_ns());
         self.ledger.set_share(worker, share, task_ns);
     }
 

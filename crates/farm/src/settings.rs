@@ -49,7 +49,7 @@ pub enum Prefetch {
 pub enum Grain {
     /// This number, at least 1.
     Fixed(u32),
-    /// As many as take 2 ms, from the time that tasks take on that worker; at most half of what is
+    /// As many as take 10 ms, or 0.1 ms for each worker if that is more, from the time that tasks take on that worker; at most half of what is
     /// left for it where the number of tasks is known (factoring). One task while nothing is known.
     #[default]
     Auto,

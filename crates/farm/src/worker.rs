@@ -19,7 +19,7 @@ use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::launch::Token;
 use chunkcomm_cluster::registry::Entry;
 
-use crate::compute::Bench;
+use crate::compute::{Bench, HOLD};
 use crate::proto::wire::{self, Answer, Hello, Item, Order, Reply, Setup};
 use crate::serving::ServeError;
 use crate::settings::NodeSettings;
@@ -152,6 +152,7 @@ struct Desk {
 impl Desk {
     /// Works until the farmer ends the tasks.
     async fn serve(mut self, mut tasks: BytesReceiver) -> Result<(), ServeError> {
+        let mut look = Instant::now() + HOLD;
         loop {
             loop {
                 match tasks.try_recv_with(|order| self.take(order)) {
@@ -179,6 +180,12 @@ impl Desk {
                     None => return Ok(()),
                 },
                 answer = self.bench.answered() => self.send(answer).await?,
+                () = host::sleep_until(look), if self.bench.is_at_work() => {
+                    look = Instant::now() + HOLD;
+                    for answer in self.bench.old_answers() {
+                        self.send(answer).await?;
+                    }
+                }
             }
         }
     }

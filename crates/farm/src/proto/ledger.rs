@@ -13,6 +13,10 @@
 //!                                          set aside
 //! ```
 //!
+//! When a worker dies, any of its pieces may be the cause. So each becomes a *suspect*, which goes
+//! to a worker that holds nothing else: if that one dies too, the cause is in this piece. It is
+//! then split into its tasks.
+//!
 //! A worker holds at most its [`Share`]. Workers with room stand in a line and get one piece a
 //! turn, so that the first tasks are spread evenly. Open pieces go before new tasks. Nothing is
 //! accepted that nobody holds: what comes late or twice is counted and dropped.
@@ -30,7 +34,7 @@ use std::ops::Range;
 
 use super::wire;
 
-/// A death splits the piece at work into this many parts: one task of it is to blame.
+/// The first death splits a piece at work into this many parts, to find the task to blame.
 const PARTS: u32 = 64;
 
 /// A worker is silent when it has not answered for this many times the mean time of a task, and
@@ -83,7 +87,7 @@ struct Piece {
     count: u32,
     /// Items at the beginning of the message that were accepted or split off.
     skip: u32,
-    /// Number of workers that died with it at work.
+    /// Number of workers that died while they held it.
     deaths: u32,
     /// The workers that hold it: none while it is open, two when it was copied.
     holders: [Option<u32>; 2],
@@ -111,6 +115,8 @@ struct Worker {
     in_line: bool,
     /// Whether the last piece is not on its way yet; no other is given before.
     stalled: bool,
+    /// Whether it got nothing beside a suspect.
+    alone: bool,
     /// Whether it was asked for tasks that it has not begun.
     asked: bool,
     /// Whether it had none when it was asked, and got no piece since.
@@ -126,7 +132,8 @@ struct Worker {
 
 impl Worker {
     fn has_room(&self) -> bool {
-        self.joined && !self.stalled && self.pieces.len() < self.share.pieces as usize
+        let has_place = self.pieces.is_empty() || !self.alone;
+        has_place && self.joined && !self.stalled && self.pieces.len() < self.share.pieces as usize
     }
 
     fn is_idle(&self) -> bool {
@@ -161,7 +168,11 @@ pub(crate) struct Ledger {
     free: Vec<Key>,
     /// Pieces that wait for a worker.
     open: VecDeque<Key>,
+    /// Pieces that a worker held as it died, and that wait for one without any other.
+    suspects: VecDeque<Key>,
     line: VecDeque<usize>,
+    /// Number of workers that have joined and are not lost.
+    present: usize,
     /// Number of tasks assigned so far.
     next: u64,
     /// Number of those that were neither accepted nor set aside.
@@ -183,7 +194,9 @@ impl Ledger {
             pieces: Vec::new(),
             free: Vec::new(),
             open: VecDeque::new(),
+            suspects: VecDeque::new(),
             line: VecDeque::new(),
+            present: 0,
             next: 0,
             unanswered: 0,
             dry: false,
@@ -202,6 +215,7 @@ impl Ledger {
             joined: true,
             in_line: false,
             stalled: false,
+            alone: false,
             asked: false,
             barren: false,
             threads: threads.max(1),
@@ -211,6 +225,7 @@ impl Ledger {
             tasks: 0,
             pieces: VecDeque::new(),
         });
+        self.present += 1;
         self.stand_in_line(worker);
         worker
     }
@@ -262,7 +277,9 @@ impl Ledger {
             let key = self.carve(worker, &part);
             self.counts.returned += part.end - part.start;
             if self.let_go(key, worker) {
-                self.open.push_back(key);
+                let suspect = self.pieces[key].deaths > 0;
+                let waiting = if suspect { &mut self.suspects } else { &mut self.open };
+                waiting.push_back(key);
             }
         }
         Ok(())
@@ -272,27 +289,31 @@ impl Ledger {
     /// are returned.
     pub(crate) fn handle_lost(&mut self, worker: usize) -> Vec<SetAside> {
         let lost = &mut self.workers[worker];
-        lost.joined = false;
+        if !std::mem::take(&mut lost.joined) {
+            return Vec::new();
+        }
+        self.present -= 1;
         let (held, threads) = (lost.pieces.clone(), lost.threads as usize);
+        let is_certain = held.len() == 1;
         let mut aside = Vec::new();
         for (at, key) in held.into_iter().enumerate() {
             let last = self.let_go(key, worker);
             let piece = &mut self.pieces[key];
-            // Workers begin the oldest piece first.
-            let to_blame = at < threads;
-            piece.deaths += u32::from(to_blame);
+            piece.deaths += 1;
             if !last {
                 continue;
             }
-            if to_blame && piece.count == 1 && piece.deaths >= self.deaths_max {
+            if is_certain && piece.count == 1 && piece.deaths >= self.deaths_max {
                 aside.push(self.set_aside(key));
                 continue;
             }
             self.counts.reissued += u64::from(piece.count);
-            self.open.push_back(key);
-            if to_blame && piece.count > 1 {
-                let parts = if piece.deaths > 1 { piece.count } else { PARTS };
-                self.split(key, parts);
+            self.suspects.push_back(key);
+            if piece.deaths > 1 {
+                self.split(key, u32::MAX);
+            } else if at < threads {
+                // Workers begin the oldest piece first.
+                self.split(key, PARTS);
             }
         }
         aside
@@ -331,13 +352,16 @@ impl Ledger {
     /// Returns the worker whose turn it is, while there may be tasks and a worker has room.
     /// The worker stays first in line until it gets something.
     pub(crate) fn poll_free(&mut self) -> Option<usize> {
-        if self.open.is_empty() && (self.ended || self.dry) {
+        if !self.has_open() && (self.ended || self.dry) {
             return None;
         }
-        if self.ended || self.dry {
-            // The last ones go to those who have nothing.
-            if let Some(at) = self.line.iter().position(|&at| self.workers[at].is_idle()) {
-                self.line.swap(0, at);
+        if self.ended || self.dry || !self.suspects.is_empty() {
+            // The last ones, and the suspects, go to those who have nothing.
+            match self.line.iter().position(|&at| self.workers[at].is_idle()) {
+                Some(at) => self.line.swap(0, at),
+                None if self.suspects.is_empty() => {}
+                // Nobody would have nothing if all were given more.
+                None => return None,
             }
         }
         while let Some(&worker) = self.line.front() {
@@ -358,7 +382,7 @@ impl Ledger {
     /// Gives an open piece to the worker whose turn it is; returns its message. `None` if none is
     /// open.
     pub(crate) fn reissue(&mut self, now_ns: u64) -> Option<(u64, u32, &[u8])> {
-        let key = self.open.pop_front()?;
+        let key = self.suspects.pop_front().or_else(|| self.open.pop_front())?;
         let worker = self.next_in_line();
         self.rewrite(key);
         self.hold(worker, key, now_ns);
@@ -386,7 +410,7 @@ impl Ledger {
     /// Returns a worker to ask for tasks that it has not begun, and their number, when another has
     /// nothing to do.
     pub(crate) fn poll_victim(&mut self) -> Option<(usize, u64)> {
-        if !self.open.is_empty() || !(self.ended || self.dry) || !self.any_idle() {
+        if self.has_open() || !(self.ended || self.dry) || !self.any_idle() {
             return None;
         }
         let worth = |worker: &Worker| worker.spare() as f64 * worker.task_ns.unwrap_or(f64::MAX);
@@ -411,7 +435,7 @@ impl Ledger {
     /// Gives a copy of a silent worker's piece to a worker without tasks; returns that worker, the
     /// piece's first task and number, and its message.
     pub(crate) fn poll_straggler(&mut self, now_ns: u64) -> Option<(usize, u64, u32, &[u8])> {
-        if self.answered == 0 || !self.is_in_tail() || !self.open.is_empty() {
+        if self.answered == 0 || !self.is_in_tail() || self.has_open() {
             return None;
         }
         let mean_ns = self.busy_ns / self.answered as f64;
@@ -442,7 +466,7 @@ impl Ledger {
 
     /// Number of workers that have joined and are not lost.
     pub(crate) fn present(&self) -> usize {
-        self.workers.iter().filter(|worker| worker.joined).count()
+        self.present
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -452,6 +476,10 @@ impl Ledger {
     /// Whether nothing is left to assign and every task was accepted or set aside.
     pub(crate) fn is_done(&self) -> bool {
         self.ended && self.unanswered == 0
+    }
+
+    fn has_open(&self) -> bool {
+        !self.open.is_empty() || !self.suspects.is_empty()
     }
 
     fn any_idle(&self) -> bool {
@@ -545,12 +573,12 @@ impl Ledger {
         rest
     }
 
-    /// Splits an open piece into about `parts` open pieces.
+    /// Splits a suspect into about `parts`.
     fn split(&mut self, mut key: Key, parts: u32) {
         let each = self.pieces[key].count.div_ceil(parts).max(1);
         while self.pieces[key].count > each {
             key = self.split_off(key, each);
-            self.open.push_back(key);
+            self.suspects.push_back(key);
         }
     }
 
@@ -591,6 +619,7 @@ impl Ledger {
         let slot = &mut self.workers[worker];
         if slot.pieces.is_empty() {
             slot.heard_ns = now_ns;
+            slot.alone = piece.deaths > 0;
         }
         slot.tasks += u64::from(piece.count);
         slot.pieces.push_back(key);

@@ -1,7 +1,8 @@
 //! How much a worker holds, where it is measured.
 //!
-//! An assignment costs farmer and worker some 20 to 60 us, most of it the waking of the two: so it
-//! should take [`TARGET_NS`]. A worker holds k assignments of t seconds each. It stays busy while
+//! An assignment and its answer cost each side some 50 to 100 us, most of it to wake up. So an
+//! assignment should take [`TARGET_NS`], and [`FARMER_NS`] for each worker, since the farmer pays
+//! for all of them. A worker holds k assignments of t seconds each. It stays busy while
 //! the answer to the first travels to the farmer and a new one back, when
 //! k >= 1 + (round trip + farmer's delay) / t. The farmer's delay is not measured, so the round
 //! trip counts twice. A worker holds at most about 10 ms of work: the others would miss more at the
@@ -13,12 +14,14 @@
 use super::ledger::Share;
 
 /// Time that an assignment should take, in nanoseconds.
-const TARGET_NS: f64 = 2e6;
+const TARGET_NS: f64 = 10e6;
+/// The farmer's time for an assignment and its answer, in nanoseconds.
+const FARMER_NS: f64 = 100e3;
 /// Smallest depth, double buffering: with less a worker waits for every assignment.
 const DEPTH_MIN: f64 = 2.0;
 /// Largest depth: beyond it packets are full already and only memory is taken.
 const DEPTH_MAX: f64 = 4096.0;
-/// Most work worth holding at a worker, in nanoseconds.
+/// Most work worth holding at a worker, in nanoseconds, beyond double buffering.
 const HELD_NS_MAX: f64 = 10e6;
 /// An assignment has at most this many times as many tasks as the largest that was answered:
 /// the first tasks may be the short ones.
@@ -73,15 +76,16 @@ impl Pace {
         self.task_ns
     }
 
-    /// Returns what the worker may hold; `left` is the number of tasks, where it is known, that
-    /// remain for it.
+    /// Returns what the worker may hold, one of `workers`; `left` is the number of tasks, where it
+    /// is known, that remain for it.
     #[inline]
-    pub(crate) fn share(&self, left: Option<u64>) -> Share {
+    pub(crate) fn share(&self, left: Option<u64>, workers: usize) -> Share {
         let grain = match self.grain {
             Setting::Fixed(grain) => grain,
             Setting::Auto => {
                 let task_ns = self.task_ns.unwrap_or(f64::MAX);
-                let wanted = (TARGET_NS / task_ns) as u32;
+                let target = TARGET_NS.max(FARMER_NS * workers as f64) * self.threads;
+                let wanted = (target / task_ns) as u32;
                 let half =
                     left.map_or(u32::MAX, |left| u32::try_from(left / 2).unwrap_or(u32::MAX));
                 wanted.min(self.grown).min(half).max(1)
@@ -112,10 +116,10 @@ mod tests {
     fn settled(depth: Setting, grain: Setting, round_trip_ns: u64, task_ns: u64) -> Share {
         let mut pace = Pace::new(depth, grain, round_trip_ns, 1);
         for _ in 0..50 {
-            let tasks = pace.share(None).grain;
+            let tasks = pace.share(None, 1).grain;
             pace.handle_answer(tasks, task_ns * u64::from(tasks));
         }
-        pace.share(None)
+        pace.share(None, 1)
     }
 
     const ONE: Setting = Setting::Fixed(1);
@@ -124,7 +128,7 @@ mod tests {
     fn with_one_task_an_assignment_the_depth_covers_two_round_trips() {
         let depth =
             |round_trip_ns, task_ns| settled(Setting::Auto, ONE, round_trip_ns, task_ns).pieces;
-        assert_eq!(Pace::new(Setting::Auto, ONE, 100_000, 1).share(None).pieces, 2);
+        assert_eq!(Pace::new(Setting::Auto, ONE, 100_000, 1).share(None, 1).pieces, 2);
         assert_eq!(depth(100_000, 50_000_000), 2);
         assert_eq!(depth(100_000, 1_000_000), 2);
         assert_eq!(depth(100_000, 10_000), 21);
@@ -136,35 +140,38 @@ mod tests {
     #[test]
     fn assignments_grow_to_their_target() {
         let share = |task_ns| settled(Setting::Auto, Setting::Auto, 100_000, task_ns);
-        assert_eq!(share(10_000), Share { pieces: 2, grain: 200 });
-        assert_eq!(share(10_000_000), Share { pieces: 2, grain: 1 });
+        assert_eq!(share(10_000), Share { pieces: 2, grain: 1_000 });
+        assert_eq!(share(20_000_000), Share { pieces: 2, grain: 1 });
         assert_eq!(share(1).grain, GRAIN_MAX);
         let mut pace = Pace::new(Setting::Auto, Setting::Auto, 100_000, 1);
-        assert_eq!(pace.share(None).grain, 1);
+        pace.handle_answer(1_000, 1_000_000_000);
+        assert_eq!((pace.share(None, 100).grain, pace.share(None, 1_000).grain), (10, 100));
+        let mut pace = Pace::new(Setting::Auto, Setting::Auto, 100_000, 1);
+        assert_eq!(pace.share(None, 1).grain, 1);
         pace.handle_answer(1, 1_000);
-        assert_eq!(pace.share(None).grain, 4, "not at once");
+        assert_eq!(pace.share(None, 1).grain, 4, "not at once");
     }
 
     #[test]
     fn assignments_shrink_near_the_end() {
         let mut pace = Pace::new(Setting::Auto, Setting::Auto, 100_000, 1);
         pace.handle_answer(1_000, 10_000_000);
-        let grain = |left| pace.share(Some(left)).grain;
-        assert_eq!((grain(1_000_000), grain(100), grain(1), grain(0)), (200, 50, 1, 1));
+        let grain = |left| pace.share(Some(left), 1).grain;
+        assert_eq!((grain(1_000_000), grain(100), grain(1), grain(0)), (1_000, 50, 1, 1));
     }
 
     #[test]
     fn the_mean_follows_a_change() {
         let mut pace = Pace::new(Setting::Auto, ONE, 100_000, 1);
         (0..100).for_each(|_| pace.handle_answer(1, 1_000_000));
-        assert_eq!(pace.share(None).pieces, 2);
+        assert_eq!(pace.share(None, 1).pieces, 2);
         (0..100).for_each(|_| pace.handle_answer(1, 10_000));
-        assert_eq!(pace.share(None).pieces, 21);
+        assert_eq!(pace.share(None, 1).pieces, 21);
     }
 
     #[test]
     fn more_threads_hold_more() {
         let pace = Pace::new(Setting::Auto, Setting::Auto, 100_000, 4);
-        assert_eq!(pace.share(None), Share { pieces: 5, grain: 1 });
+        assert_eq!(pace.share(None, 1), Share { pieces: 5, grain: 1 });
     }
 }
