@@ -1,5 +1,5 @@
-//! Counts the ways to put N queens on a board of N x N so that none attacks another. The farmer puts
-//! the queens of the first rows; each placing of them is a task.
+//! Counts the ways to put N queens on a board of N x N so that none attacks another. A task
+//! puts one queen, and each way to do so is a further task; from a certain row on a task counts all.
 //!
 //! ```text
 //! cargo run --release --example nqueens -- --queens 14
@@ -50,7 +50,7 @@ struct Options {
     #[arg(long, value_name = "N", value_parser = numbers::<u32>(1..=QUEENS_MAX), default_value_t = 14)]
     queens: u32,
 
-    /// Rows that the farmer fills; the more, the more and the shorter are the tasks
+    /// Rows that tasks fill one by one; the more, the more and the shorter are the tasks
     #[arg(long, value_name = "N", value_parser = numbers::<u32>(0..=QUEENS_MAX), default_value_t = 3)]
     rows: u32,
 
@@ -63,6 +63,8 @@ struct Options {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct Board {
     side: u32,
+    /// Rows that tasks fill one by one.
+    split: u32,
     rows: u32,
     /// Columns with a queen.
     columns: u32,
@@ -86,18 +88,23 @@ impl Board {
     }
 }
 
-/// Counts the ways to fill the other rows of a board: the task of a worker.
-fn solutions(board: Board) -> u64 {
-    if board.rows == board.side { 1 } else { board.next().map(solutions).sum() }
+/// Counts the ways to fill the other rows of a board, or returns the boards with one more queen: the
+/// task of a worker.
+fn solve(board: Board) -> (u64, Vec<Board>) {
+    if board.rows < board.split { (0, board.next().collect()) } else { (count(board), Vec::new()) }
+}
+
+fn count(board: Board) -> u64 {
+    if board.rows == board.side { 1 } else { board.next().map(count).sum() }
 }
 
 fn main() -> ExitCode {
     let mut registry = Registry::new();
-    let count = registry.register("solutions", solutions);
+    let solve = registry.register("solve", solve);
     serve_if_started(&registry); // a worker process goes no further
 
     let options = parse::<Options>();
-    match farm_out(options, registry, &count) {
+    match farm_out(options, registry, &solve) {
         Ok(is_right) => ExitCode::from(u8::from(!is_right)),
         Err(error) => failed("nqueens", &*error),
     }
@@ -108,21 +115,20 @@ fn main() -> ExitCode {
 async fn farm_out(
     options: &Options,
     registry: Registry,
-    count: &Function<Board, u64>,
+    solve: &Function<Board, (u64, Vec<Board>)>,
 ) -> Result<bool, Box<dyn Error>> {
     let queens = options.queens;
-    let mut boards = vec![Board { side: queens, ..Board::default() }];
-    for _ in 0..options.rows.min(queens) {
-        boards = boards.into_iter().flat_map(Board::next).collect();
-    }
+    let split = options.rows.min(queens);
+    let empty = Board { side: queens, split, ..Board::default() };
     let mut farm = start(&options.farm, registry, None).await?;
-    let outcome = farm.run(count, boards).await?;
+    let mut found = 0;
+    let stats = farm.run_pool(solve, [empty], |count| found += count).await?;
     farm.finish(FINISH_DEADLINE).await?;
 
-    let (found, known) = (outcome.results.iter().sum::<u64>(), KNOWN[queens as usize - 1]);
+    let known = KNOWN[queens as usize - 1];
     let mut report = Report::default();
     report.row("solutions", format_args!("{found} with {queens} queens"));
-    report.run(&options.farm, false, None, &outcome.stats);
+    report.run(&options.farm, false, None, &stats);
     report.row("check", format_args!("{known} are known"));
     write_out(report.text())?;
     Ok(found == known)

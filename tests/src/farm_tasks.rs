@@ -64,6 +64,8 @@ pub struct Functions {
     pub bytes: Function<usize, Vec<u8>>,
     /// Returns the same bytes.
     pub echo: Function<Vec<u8>, Vec<u8>>,
+    /// Returns the number, and its two halves as further tasks while they are more than 0.
+    pub halves: Function<u64, (u64, Vec<u64>)>,
 }
 
 /// Returns a registry of all functions, and their handles.
@@ -96,6 +98,11 @@ pub fn registry() -> (Registry, Functions) {
         }),
         bytes: registry.register("bytes", |count: usize| vec![7; count]),
         echo: registry.register("echo", |bytes: Vec<u8>| bytes),
+        halves: registry.register("halves", |number: u64| {
+            let halves =
+                if number > 1 { vec![number / 2, number - number / 2] } else { Vec::new() };
+            (number, halves)
+        }),
     };
     (registry, functions)
 }

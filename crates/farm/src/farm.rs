@@ -9,6 +9,7 @@ use chunkcomm::Node;
 use chunkcomm::host::{Instant, timeout_at};
 use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::registry::Function;
+use futures_core::Stream;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -18,10 +19,12 @@ use crate::error::{FinishError, Loss, RunError, StartError, TaskError};
 use crate::handshake::{Met, Reception};
 use crate::link::Link;
 use crate::name::WorkerName;
-use crate::proto::ledger::Counts;
+use crate::pool::pool;
 use crate::proto::pace::Setting;
-use crate::run::{Ended, Listed, Plan, Run, Sink, Source, Workers};
-use crate::stats::{Mishaps, Outcome, RunStats, Traffic};
+use crate::results::{Results, Streamed, Waiting};
+use crate::run::{Listed, Plan, Run, Sink, Source, Workers};
+use crate::settings::Order;
+use crate::stats::{Outcome, RunStats};
 
 /// A year: stands in for a deadline that the clock cannot represent.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -110,7 +113,7 @@ impl Farm {
         let tasks = Listed::new(tasks);
         let mut results = Vec::with_capacity(tasks.left().unwrap_or_default() as usize);
         let sink = only_results(|_, result| results.push(result));
-        let stats = self.drive(function, tasks, sink, true, true).await?;
+        let stats = self.drive(function, tasks, sink, Order::Tasks, true).await?;
         Ok(Outcome { results, stats })
     }
 
@@ -134,7 +137,7 @@ impl Farm {
         let tasks = Listed::new(tasks);
         let mut results = Vec::with_capacity(tasks.left().unwrap_or_default() as usize);
         let sink = |_, result| results.push(result);
-        let stats = self.drive(function, tasks, sink, true, false).await?;
+        let stats = self.drive(function, tasks, sink, Order::Tasks, false).await?;
         Ok(Outcome { results, stats })
     }
 
@@ -158,7 +161,7 @@ impl Farm {
         I: Serialize + DeserializeOwned + 'static,
         O: Serialize + DeserializeOwned + 'static,
     {
-        self.drive(function, Listed::new(tasks), only_results(each), true, true).await
+        self.drive(function, Listed::new(tasks), only_results(each), Order::Tasks, true).await
     }
 
     /// Runs a function on every task and passes each result to `each` with its task's
@@ -179,17 +182,80 @@ impl Farm {
         I: Serialize + DeserializeOwned + 'static,
         O: Serialize + DeserializeOwned + 'static,
     {
-        self.drive(function, Listed::new(tasks), only_results(each), false, true).await
+        self.drive(function, Listed::new(tasks), only_results(each), Order::Completed, true).await
     }
 
-    async fn drive<I, O>(
+    /// Runs a function on every task of a stream, which may be endless and slow, and returns the
+    /// stream of the results: in the order of the tasks, or as they come. A task that fails does
+    /// not end the run.
+    ///
+    /// # Errors
+    /// See [`RunError`]; those of the run itself come in the stream.
+    pub fn stream<I, O, S>(
         &mut self,
         function: &Function<I, O>,
-        tasks: impl Source<Task = I>,
-        sink: impl Sink<O>,
-        in_order: bool,
+        tasks: S,
+        order: Order,
+    ) -> Result<Results<'_, I, O, S>, RunError>
+    where
+        I: Serialize + DeserializeOwned + 'static,
+        O: Serialize + DeserializeOwned + 'static,
+        S: Stream<Item = I>,
+    {
+        let tasks = Streamed::new(tasks);
+        let run = self.begin(function, tasks, Waiting::new(), order, false)?;
+        let before = run.traffic();
+        Ok(Results::new(run, before))
+    }
+
+    /// Runs tasks that create tasks, a *workpool*: the function returns a result and further tasks,
+    /// which are run in turn, the newest first. Passes each result to `each` as it comes.
+    ///
+    /// The further tasks of a task are taken with its result, so that each is run for it once. The
+    /// run is over when there is no task left.
+    ///
+    /// # Errors
+    /// As [`run`](Farm::run); `each` was called for the results accepted so far.
+    ///
+    /// # Cancel safety
+    /// As [`run`](Farm::run).
+    pub async fn run_pool<I, O>(
+        &mut self,
+        function: &Function<I, (O, Vec<I>)>,
+        tasks: impl IntoIterator<Item = I>,
+        each: impl FnMut(O),
+    ) -> Result<RunStats, RunError>
+    where
+        I: Serialize + DeserializeOwned + 'static,
+        O: Serialize + DeserializeOwned + 'static,
+    {
+        let (tasks, sink) = pool(tasks, each);
+        self.drive(function, tasks, sink, Order::Completed, true).await
+    }
+
+    async fn drive<I, O, T: Source<Task = I>, S: Sink<O>>(
+        &mut self,
+        function: &Function<I, O>,
+        tasks: T,
+        sink: S,
+        order: Order,
         stops: bool,
     ) -> Result<RunStats, RunError>
+    where
+        I: Serialize + DeserializeOwned + 'static,
+        O: Serialize + DeserializeOwned + 'static,
+    {
+        self.begin(function, tasks, sink, order, stops)?.drive().await
+    }
+
+    fn begin<I, O, T: Source<Task = I>, S: Sink<O>>(
+        &mut self,
+        function: &Function<I, O>,
+        tasks: T,
+        sink: S,
+        order: Order,
+        stops: bool,
+    ) -> Result<Run<'_, I, O, T, S>, RunError>
     where
         I: Serialize + DeserializeOwned + 'static,
         O: Serialize + DeserializeOwned + 'static,
@@ -200,30 +266,12 @@ impl Farm {
         let function_id = self.function_id(function)?;
         self.run = self.run.wrapping_add(1).max(1);
         let Ways { prefetch, grain, deaths_max } = self.ways;
-        let (run, before, started) = (self.run, self.traffic(), Instant::now());
+        let (run, in_order) = (self.run, order == Order::Tasks);
         let plan =
             Plan { run, function: function_id, prefetch, grain, deaths_max, in_order, stops };
-        let Farm { links, crew, reception, .. } = self;
-        let workers = Workers { links, crew, reception };
-        match Run::new(workers, plan, function, tasks, sink).drive().await {
-            Ok(Ended { workers, counts }) => {
-                let Counts { reissued, returned, copied, dropped } = counts;
-                Ok(RunStats {
-                    tasks: workers.iter().map(|worker| worker.tasks).sum(),
-                    elapsed: started.elapsed(),
-                    workers,
-                    mishaps: Mishaps { reissued, returned, copied, dropped },
-                    traffic: self.traffic().with(&before, u64::saturating_sub),
-                })
-            }
-            Err(error) => {
-                if let RunError::Lost { .. } = error {
-                    self.crew.dismiss();
-                    self.lost = Some(error.clone());
-                }
-                Err(error)
-            }
-        }
+        let Farm { links, crew, reception, lost, .. } = self;
+        let workers = Workers { links, crew, reception, lost };
+        Ok(Run::new(workers, plan, function.name(), tasks, sink))
     }
 
     /// Returns the function's index in the registry, by which the workers know it.
@@ -234,11 +282,6 @@ impl Farm {
         let found = self.registry.entries().position(|entry| entry.is(function));
         let not_registered = || RunError::NotRegistered { function: function.name().to_owned() };
         found.and_then(|at| u32::try_from(at).ok()).ok_or_else(not_registered)
-    }
-
-    fn traffic(&self) -> Traffic {
-        let each = self.links.iter().map(|link| Traffic::of(&link.peer().stats()));
-        each.fold(Traffic::default(), |sum, one| sum.with(&one, u64::saturating_add))
     }
 
     /// Lets the workers end by themselves and returns as soon as all of them have. Processes

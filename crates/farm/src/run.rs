@@ -13,7 +13,6 @@ use std::time::Duration;
 use chunkcomm::SendError;
 use chunkcomm::codec::decode;
 use chunkcomm::host::{self, Instant};
-use chunkcomm_cluster::registry::Function;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -25,7 +24,7 @@ use crate::proto::ledger::{Accepted, Counts, Ledger, NotAsked, SetAside};
 use crate::proto::order::InOrder;
 use crate::proto::pace::{Pace, Setting};
 use crate::proto::wire::{self, Answer, Item};
-use crate::stats::WorkerStats;
+use crate::stats::{Mishaps, Progress, RunStats, Traffic, WorkerStats};
 
 /// Bytes from which an assignment of measured grain takes no further task.
 const ASSIGNMENT_BYTES: usize = 128 << 10;
@@ -113,15 +112,24 @@ pub(crate) struct Workers<'a> {
     pub(crate) links: &'a mut Vec<Link>,
     pub(crate) crew: &'a mut Crew,
     pub(crate) reception: &'a mut Reception,
+    /// Why the farm can run nothing more.
+    pub(crate) lost: &'a mut Option<RunError>,
+}
+
+impl Workers<'_> {
+    pub(crate) fn traffic(&self) -> Traffic {
+        let each = self.links.iter().map(|link| Traffic::of(&link.peer().stats()));
+        each.fold(Traffic::default(), |sum, one| sum.with(&one, u64::saturating_add))
+    }
 }
 
 /// A run in progress.
-pub(crate) struct Run<'a, I, O, T, S> {
+pub(crate) struct Run<'a, I, O, T: Source<Task = I>, S> {
     workers: Workers<'a>,
     tasks: T,
     /// An encoded input, after its length, that did not fit in the last assignment.
     carried: Vec<u8>,
-    account: Account<'a, I, O, S>,
+    account: Account<O, S>,
     /// Set while workers without tasks wait for others.
     look: Option<Timer>,
     /// Workers whose link broke, with what that looked like, until the cause is known.
@@ -132,9 +140,10 @@ pub(crate) struct Run<'a, I, O, T, S> {
 type Timer = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Tasks and results of a run, and the statistics of its workers.
-struct Account<'a, I, O, S> {
+struct Account<O, S> {
     plan: Plan,
-    function: &'a Function<I, O>,
+    /// The function's name.
+    function: String,
     sink: S,
     order: InOrder<Result<O, TaskError>>,
     ledger: Ledger,
@@ -149,12 +158,6 @@ struct Account<'a, I, O, S> {
     left: Option<u64>,
 }
 
-/// What a run has to tell at its end.
-pub(crate) struct Ended {
-    pub(crate) workers: Vec<WorkerStats>,
-    pub(crate) counts: Counts,
-}
-
 impl<'a, I, O, T, S> Run<'a, I, O, T, S>
 where
     I: Serialize,
@@ -162,16 +165,10 @@ where
     T: Source<Task = I>,
     S: Sink<O>,
 {
-    pub(crate) fn new(
-        workers: Workers<'a>,
-        plan: Plan,
-        function: &'a Function<I, O>,
-        tasks: T,
-        sink: S,
-    ) -> Self {
+    pub(crate) fn new(workers: Workers<'a>, plan: Plan, function: &str, tasks: T, sink: S) -> Self {
         let mut account = Account {
             plan,
-            function,
+            function: function.to_owned(),
             sink,
             order: InOrder::new(),
             ledger: Ledger::new(plan.deaths_max),
@@ -196,14 +193,44 @@ where
     }
 
     /// Drives the run to its end.
-    pub(crate) async fn drive(mut self) -> Result<Ended, RunError> {
+    pub(crate) async fn drive(mut self) -> Result<RunStats, RunError> {
+        let (started, before) = (Instant::now(), self.workers.traffic());
         poll_fn(|context| self.poll(context)).await?;
-        Ok(Ended { workers: self.account.stats, counts: self.account.ledger.counts() })
+        Ok(self.report(started, &before))
+    }
+
+    pub(crate) fn report(&self, started: Instant, before: &Traffic) -> RunStats {
+        let Counts { reissued, returned, copied, dropped } = self.account.ledger.counts();
+        let workers = self.account.stats.clone();
+        RunStats {
+            tasks: workers.iter().map(|worker| worker.tasks).sum(),
+            elapsed: started.elapsed(),
+            workers,
+            mishaps: Mishaps { reissued, returned, copied, dropped },
+            traffic: self.workers.traffic().with(before, u64::saturating_sub),
+        }
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        let ledger = &self.account.ledger;
+        Progress {
+            given: ledger.assigned(),
+            unanswered: ledger.unanswered(),
+            left: self.tasks.left(),
+        }
+    }
+
+    pub(crate) fn traffic(&self) -> Traffic {
+        self.workers.traffic()
+    }
+
+    pub(crate) fn sink(&mut self) -> &mut S {
+        &mut self.account.sink
     }
 
     /// Runs one turn. Every link and the crew were polled until they were pending, so
     /// the next event wakes the context.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), RunError>> {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), RunError>> {
         self.account.look_at_clock();
         self.meet(context);
         for worker in 0..self.workers.links.len() {
@@ -440,7 +467,11 @@ where
             .rev()
             .find_map(|link| link.lost.clone().map(|loss| (link.name.clone(), loss)));
         let (worker, loss) = lost.expect("a farm begins with a worker");
-        Err(RunError::Lost { worker, unanswered: self.account.ledger.unanswered(), loss })
+        let unanswered = self.account.ledger.unanswered();
+        let error = RunError::Lost { worker, unanswered, loss };
+        self.workers.crew.dismiss();
+        *self.workers.lost = Some(error.clone());
+        Err(error)
     }
 }
 
@@ -463,7 +494,7 @@ impl From<NotAsked> for Refused {
     }
 }
 
-impl<I, O, S> Account<'_, I, O, S>
+impl<O, S> Account<O, S>
 where
     O: DeserializeOwned,
     S: Sink<O>,
@@ -558,7 +589,7 @@ where
                         }),
                         Item::Failure(text) => Err(TaskError::Failed {
                             index,
-                            function: self.function.name().to_owned(),
+                            function: self.function.clone(),
                             worker: name.clone(),
                             text: text.to_owned(),
                         }),
@@ -572,8 +603,7 @@ where
 
     fn set_aside(&mut self, aside: SetAside, worker: usize, loss: Loss) -> Result<(), RunError> {
         let SetAside { task: index, deaths, input } = aside;
-        let (function, worker) =
-            (self.function.name().to_owned(), self.stats[worker].worker.clone());
+        let (function, worker) = (self.function.clone(), self.stats[worker].worker.clone());
         let error = TaskError::SetAside { index, function, deaths, worker, loss, input };
         self.hand_on(index, Err(error))
     }

@@ -55,6 +55,16 @@ pub enum Grain {
     Auto,
 }
 
+/// Order of the results of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// That of the tasks. Results that are ahead of a slow task are held until then, at most a
+    /// million of them.
+    Tasks,
+    /// That in which they come.
+    Completed,
+}
+
 impl From<u32> for Grain {
     fn from(tasks: u32) -> Grain {
         Grain::Fixed(tasks)

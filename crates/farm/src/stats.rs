@@ -97,6 +97,18 @@ fn ratio(above: u64, below: u64) -> f64 {
     if below == 0 { 0.0 } else { above as f64 / below as f64 }
 }
 
+/// How far a run is, in numbers of tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Given to workers.
+    pub given: u64,
+    /// Of those, without a result yet.
+    pub unanswered: u64,
+    /// Still in the stream, where it tells its length exactly.
+    pub left: Option<u64>,
+}
+
 /// What went otherwise than planned in a run, in numbers of tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

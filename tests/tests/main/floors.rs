@@ -79,6 +79,7 @@ const CRATES: &[Floors] = &[
             &["compute", "error", "stats", "serving", "worker", "machine"],
             &["crew", "link"],
             &["handshake", "run"],
+            &["pool", "results"],
             &["builder", "farm"],
         ],
         outside: &["lib"],

@@ -1,0 +1,164 @@
+//! A run whose results its user takes one by one.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use chunkcomm::host::Instant;
+use futures_core::Stream;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::{RunError, TaskError};
+use crate::run::{Run, Sink, Source};
+use crate::stats::{Progress, RunStats, Traffic};
+
+/// Most results that wait for their user; the workers then get no further tasks.
+const WAITING_MAX: usize = 1 << 16;
+
+/// Number of results between two looks after the workers while results wait.
+const A_LOOK: u32 = 64;
+
+/// The results that nobody has taken yet.
+pub(crate) struct Waiting<O>(VecDeque<(u64, Result<O, TaskError>)>);
+
+impl<O> Waiting<O> {
+    pub(crate) fn new() -> Waiting<O> {
+        Waiting(VecDeque::new())
+    }
+}
+
+impl<O> Sink<O> for Waiting<O> {
+    fn take(&mut self, index: u64, result: Result<O, TaskError>) {
+        self.0.push_back((index, result));
+    }
+
+    fn has_room(&self) -> bool {
+        self.0.len() < WAITING_MAX
+    }
+}
+
+/// The tasks of a stream.
+pub(crate) struct Streamed<S>(Option<Pin<Box<S>>>);
+
+impl<S: Stream> Streamed<S> {
+    pub(crate) fn new(tasks: S) -> Streamed<S> {
+        Streamed(Some(Box::pin(tasks)))
+    }
+}
+
+impl<S: Stream> Source for Streamed<S> {
+    type Task = S::Item;
+
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<S::Item>> {
+        let Some(tasks) = &mut self.0 else { return Poll::Ready(None) };
+        let next = tasks.as_mut().poll_next(context);
+        if matches!(next, Poll::Ready(None)) {
+            self.0 = None;
+        }
+        next
+    }
+
+    fn left(&self) -> Option<u64> {
+        let Some(tasks) = &self.0 else { return Some(0) };
+        let (at_least, at_most) = tasks.size_hint();
+        (at_most == Some(at_least)).then_some(at_least as u64)
+    }
+}
+
+/// The results of [`Farm::stream`](crate::Farm::stream): a stream of the index of each task and its
+/// result.
+///
+/// The run goes on while the stream is polled: between two polls the workers do what they hold,
+/// some 20 ms of work each, and get nothing new. Up to 65,536 results wait here. Then, and while as
+/// many as a million results wait for that of an earlier task, the workers get no further tasks.
+///
+/// An item that is an error ends the stream; a task's own error stands in the place of its result.
+///
+/// Dropping the stream cancels the run, as dropping the future of [`Farm::run`](crate::Farm::run)
+/// does.
+#[must_use = "a run goes on while its results are taken"]
+pub struct Results<'a, I, O, S: Stream<Item = I>> {
+    run: Run<'a, I, O, Streamed<S>, Waiting<O>>,
+    started: Instant,
+    before: Traffic,
+    taken: u32,
+    /// The report, when the run has ended well.
+    stats: Option<RunStats>,
+    ended: bool,
+}
+
+impl<I, O, S: Stream<Item = I>> fmt::Debug for Results<'_, I, O, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Results").field("ended", &self.ended).finish_non_exhaustive()
+    }
+}
+
+// Nothing is pinned in place: the stream of the tasks has a box of its own.
+impl<I, O, S: Stream<Item = I>> Unpin for Results<'_, I, O, S> {}
+
+impl<'a, I, O, S> Results<'a, I, O, S>
+where
+    I: Serialize + DeserializeOwned + 'static,
+    O: Serialize + DeserializeOwned + 'static,
+    S: Stream<Item = I>,
+{
+    pub(crate) fn new(run: Run<'a, I, O, Streamed<S>, Waiting<O>>, before: Traffic) -> Self {
+        Results { run, started: Instant::now(), before, taken: 0, stats: None, ended: false }
+    }
+
+    /// Returns how far the run is.
+    pub fn progress(&self) -> Progress {
+        self.run.progress()
+    }
+
+    /// Returns the report of the run, once all results are there.
+    pub fn stats(&self) -> Option<&RunStats> {
+        self.stats.as_ref()
+    }
+
+    /// Waits for the next result.
+    ///
+    /// # Errors
+    /// The item is an error when the run ends without all results; see [`RunError`].
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub async fn next(&mut self) -> Option<Result<(u64, Result<O, TaskError>), RunError>> {
+        std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+}
+
+impl<I, O, S> Stream for Results<'_, I, O, S>
+where
+    I: Serialize + DeserializeOwned + 'static,
+    O: Serialize + DeserializeOwned + 'static,
+    S: Stream<Item = I>,
+{
+    type Item = Result<(u64, Result<O, TaskError>), RunError>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        this.taken = this.taken.wrapping_add(1);
+        let looks = this.run.sink().0.is_empty() || this.taken.is_multiple_of(A_LOOK);
+        if looks && !this.ended {
+            match this.run.poll(context) {
+                Poll::Ready(Ok(())) => {
+                    this.ended = true;
+                    this.stats = Some(this.run.report(this.started, &this.before));
+                }
+                Poll::Ready(Err(error)) => {
+                    this.ended = true;
+                    return Poll::Ready(Some(Err(error)));
+                }
+                Poll::Pending => {}
+            }
+        }
+        match this.run.sink().0.pop_front() {
+            Some(item) => Poll::Ready(Some(Ok(item))),
+            None if this.ended => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+}
