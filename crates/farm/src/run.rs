@@ -22,7 +22,7 @@ use crate::handshake::{Met, Reception};
 use crate::link::Link;
 use crate::proto::ledger::{Accepted, Counts, Ledger, NotAsked, SetAside};
 use crate::proto::order::InOrder;
-use crate::proto::pace::{Pace, Setting};
+use crate::proto::pace::{Growth, Pace, Setting};
 use crate::proto::wire::{self, Answer, Item};
 use crate::stats::{Mishaps, Progress, RunStats, Traffic, WorkerStats};
 
@@ -148,6 +148,7 @@ struct Account<O, S> {
     order: InOrder<Result<O, TaskError>>,
     ledger: Ledger,
     paces: Vec<Pace>,
+    growth: Growth,
     stats: Vec<WorkerStats>,
     /// Tasks a second of each worker, measured, and their sum.
     speeds: Vec<f64>,
@@ -173,6 +174,7 @@ where
             order: InOrder::new(),
             ledger: Ledger::new(plan.deaths_max),
             paces: Vec::new(),
+            growth: Growth::new(),
             stats: Vec::new(),
             speeds: Vec::new(),
             speed: 0.0,
@@ -506,7 +508,7 @@ where
     fn join(&mut self, link: &Link) {
         let Plan { prefetch, grain, .. } = self.plan;
         let pace = Pace::new(prefetch, grain, link.round_trip_ns, link.threads);
-        let worker = self.ledger.handle_joined(pace.share(None, 1), link.threads);
+        let worker = self.ledger.handle_joined(pace.share(self.growth, None, 1), link.threads);
         if link.is_stalled() {
             // An assignment of a cancelled run still waits.
             self.ledger.handle_stalled(worker);
@@ -557,13 +559,15 @@ where
         if (self.plan.prefetch, self.plan.grain) == (Setting::Fixed(1), Setting::Fixed(1)) {
             return;
         }
+        self.growth.handle_answer(count);
         let pace = &mut self.paces[worker];
         pace.handle_answer(count, busy_ns);
         let speed = pace.speed();
         self.speed += speed - self.speeds[worker];
         self.speeds[worker] = speed;
         let left = self.left.map(|left| (left as f64 * speed / self.speed) as u64);
-        let (share, task_ns) = (pace.share(left, self.ledger.present()), pace.task_ns());
+        let (share, task_ns) =
+            (pace.share(self.growth, left, self.ledger.present()), pace.task_ns());
         self.ledger.set_share(worker, share, task_ns);
     }
 

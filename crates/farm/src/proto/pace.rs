@@ -9,7 +9,7 @@
 //! end of the run. (LAN farm study, section 4: double buffering is k = 2.)
 //!
 //! Near a known end assignments shrink: each has a half of what remains for its worker
-//! (factoring), so that all end at nearly the same time.
+//! (factoring), so that all end at nearly the same time; but not more than the farmer can give out.
 
 use super::ledger::Share;
 
@@ -23,9 +23,11 @@ const DEPTH_MIN: f64 = 2.0;
 const DEPTH_MAX: f64 = 4096.0;
 /// Most work worth holding at a worker, in nanoseconds, beyond double buffering.
 const HELD_NS_MAX: f64 = 10e6;
+/// The smallest assignment at the end of a run, in shares of the farmer's time for all workers.
+const LAST: f64 = 0.25;
 /// An assignment has at most this many times as many tasks as the largest that was answered:
 /// the first tasks may be the short ones.
-const GROWTH: u32 = 4;
+const GROWTH: u32 = 16;
 /// Most tasks of an assignment.
 const GRAIN_MAX: u32 = 1 << 16;
 /// Weight of a new answer in the mean, which follows about the last 8 answers.
@@ -46,15 +48,29 @@ pub(crate) struct Pace {
     round_trip_ns: f64,
     threads: f64,
     task_ns: Option<f64>,
-    /// Most tasks of an assignment, by what was answered.
-    grown: u32,
+}
+
+/// Most tasks of an assignment, by the largest that any worker has answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Growth(u32);
+
+impl Growth {
+    pub(crate) fn new() -> Growth {
+        Growth(1)
+    }
+
+    /// Takes the number of tasks of an answer.
+    #[inline]
+    pub(crate) fn handle_answer(&mut self, tasks: u32) {
+        self.0 = self.0.max(tasks.saturating_mul(GROWTH)).min(GRAIN_MAX);
+    }
 }
 
 impl Pace {
     /// Begins with the round trip to the worker, measured when it joined, and its threads.
     pub(crate) fn new(depth: Setting, grain: Setting, round_trip_ns: u64, threads: u32) -> Pace {
         let threads = f64::from(threads.max(1));
-        Pace { depth, grain, round_trip_ns: round_trip_ns as f64, threads, task_ns: None, grown: 1 }
+        Pace { depth, grain, round_trip_ns: round_trip_ns as f64, threads, task_ns: None }
     }
 
     /// Takes the time `busy_ns` of this number of tasks.
@@ -63,7 +79,6 @@ impl Pace {
         let task_ns = busy_ns as f64 / f64::from(tasks.max(1));
         let mean = self.task_ns.map_or(task_ns, |mean| mean + (task_ns - mean) * MEAN_SHARE);
         self.task_ns = Some(mean.max(1.0));
-        self.grown = self.grown.max(tasks.saturating_mul(GROWTH)).min(GRAIN_MAX);
     }
 
     /// Returns the number of tasks a second; 0 before the first answer.
@@ -79,16 +94,17 @@ impl Pace {
     /// Returns what the worker may hold, one of `workers`; `left` is the number of tasks, where it
     /// is known, that remain for it.
     #[inline]
-    pub(crate) fn share(&self, left: Option<u64>, workers: usize) -> Share {
+    pub(crate) fn share(&self, growth: Growth, left: Option<u64>, workers: usize) -> Share {
         let grain = match self.grain {
             Setting::Fixed(grain) => grain,
             Setting::Auto => {
                 let task_ns = self.task_ns.unwrap_or(f64::MAX);
-                let target = TARGET_NS.max(FARMER_NS * workers as f64) * self.threads;
-                let wanted = (target / task_ns) as u32;
-                let half =
-                    left.map_or(u32::MAX, |left| u32::try_from(left / 2).unwrap_or(u32::MAX));
-                wanted.min(self.grown).min(half).max(1)
+                let farmer_ns = FARMER_NS * workers as f64 * self.threads;
+                let target = farmer_ns.max(TARGET_NS * self.threads);
+                let half = left.map_or(f64::MAX, |left| left as f64 / 2.0);
+                // Smaller ones at the end cost more than they balance.
+                let wanted = (target / task_ns).min(half.max(LAST * farmer_ns / task_ns));
+                (wanted as u32).clamp(1, growth.0)
             }
         };
         let depth = match self.depth {
@@ -114,12 +130,13 @@ mod tests {
     use super::*;
 
     fn settled(depth: Setting, grain: Setting, round_trip_ns: u64, task_ns: u64) -> Share {
-        let mut pace = Pace::new(depth, grain, round_trip_ns, 1);
+        let (mut pace, mut growth) = (Pace::new(depth, grain, round_trip_ns, 1), Growth::new());
         for _ in 0..50 {
-            let tasks = pace.share(None, 1).grain;
+            let tasks = pace.share(growth, None, 1).grain;
             pace.handle_answer(tasks, task_ns * u64::from(tasks));
+            growth.handle_answer(tasks);
         }
-        pace.share(None, 1)
+        pace.share(growth, None, 1)
     }
 
     const ONE: Setting = Setting::Fixed(1);
@@ -128,7 +145,10 @@ mod tests {
     fn with_one_task_an_assignment_the_depth_covers_two_round_trips() {
         let depth =
             |round_trip_ns, task_ns| settled(Setting::Auto, ONE, round_trip_ns, task_ns).pieces;
-        assert_eq!(Pace::new(Setting::Auto, ONE, 100_000, 1).share(None, 1).pieces, 2);
+        assert_eq!(
+            Pace::new(Setting::Auto, ONE, 100_000, 1).share(Growth::new(), None, 1).pieces,
+            2
+        );
         assert_eq!(depth(100_000, 50_000_000), 2);
         assert_eq!(depth(100_000, 1_000_000), 2);
         assert_eq!(depth(100_000, 10_000), 21);
@@ -145,33 +165,36 @@ mod tests {
         assert_eq!(share(1).grain, GRAIN_MAX);
         let mut pace = Pace::new(Setting::Auto, Setting::Auto, 100_000, 1);
         pace.handle_answer(1_000, 1_000_000_000);
-        assert_eq!((pace.share(None, 100).grain, pace.share(None, 1_000).grain), (10, 100));
+        let grain = |workers| pace.share(Growth(GRAIN_MAX), None, workers).grain;
+        assert_eq!((grain(100), grain(1_000)), (10, 100));
         let mut pace = Pace::new(Setting::Auto, Setting::Auto, 100_000, 1);
-        assert_eq!(pace.share(None, 1).grain, 1);
+        let mut growth = Growth::new();
+        assert_eq!(pace.share(growth, None, 1).grain, 1);
         pace.handle_answer(1, 1_000);
-        assert_eq!(pace.share(None, 1).grain, 4, "not at once");
+        growth.handle_answer(1);
+        assert_eq!(pace.share(growth, None, 1).grain, 16, "not at once");
     }
 
     #[test]
     fn assignments_shrink_near_the_end() {
         let mut pace = Pace::new(Setting::Auto, Setting::Auto, 100_000, 1);
         pace.handle_answer(1_000, 10_000_000);
-        let grain = |left| pace.share(Some(left), 1).grain;
-        assert_eq!((grain(1_000_000), grain(100), grain(1), grain(0)), (1_000, 50, 1, 1));
+        let grain = |left| pace.share(Growth(GRAIN_MAX), Some(left), 1).grain;
+        assert_eq!((grain(1_000_000), grain(100), grain(1), grain(0)), (1_000, 50, 2, 2));
     }
 
     #[test]
     fn the_mean_follows_a_change() {
         let mut pace = Pace::new(Setting::Auto, ONE, 100_000, 1);
         (0..100).for_each(|_| pace.handle_answer(1, 1_000_000));
-        assert_eq!(pace.share(None, 1).pieces, 2);
+        assert_eq!(pace.share(Growth::new(), None, 1).pieces, 2);
         (0..100).for_each(|_| pace.handle_answer(1, 10_000));
-        assert_eq!(pace.share(None, 1).pieces, 21);
+        assert_eq!(pace.share(Growth::new(), None, 1).pieces, 21);
     }
 
     #[test]
     fn more_threads_hold_more() {
         let pace = Pace::new(Setting::Auto, Setting::Auto, 100_000, 4);
-        assert_eq!(pace.share(None, 1), Share { pieces: 5, grain: 1 });
+        assert_eq!(pace.share(Growth::new(), None, 1), Share { pieces: 5, grain: 1 });
     }
 }
