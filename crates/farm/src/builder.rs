@@ -120,6 +120,11 @@ impl FarmBuilder {
 
     /// Sets the number of workers that may die while they run the same task; 3 by default, at least
     /// 1. The task is then set aside as [`TaskError::SetAside`](crate::TaskError::SetAside).
+    ///
+    /// A dead worker does not tell which task it ran. So each of its assignments is tried by a
+    /// worker that holds nothing else, and parted. With a smaller number than 3, a task that
+    /// shared its assignment may still cost up to 3 workers. Deaths of another cause count too:
+    /// choose a larger number where workers are often killed in the middle of long tasks.
     pub fn deaths_max(mut self, workers: u32) -> FarmBuilder {
         self.deaths_max = workers;
         self
@@ -167,8 +172,8 @@ impl FarmBuilder {
         self
     }
 
-    /// Adjusts the launcher of the worker processes: their arguments,
-    /// environment, processors, or another program.
+    /// Adjusts the launcher of the worker processes, also of those that replace dead ones: their
+    /// arguments, environment, processors, or another program.
     pub fn launcher(
         mut self,
         adjust: impl FnOnce(Launcher) -> Launcher + Send + 'static,
@@ -207,8 +212,8 @@ impl FarmBuilder {
     }
 
     /// Starts a farm on rank 0 of a cluster; the cluster's other present nodes are its
-    /// workers. Each of them must call [`serve_in`](crate::serve_in). In model A the
-    /// farmer's own worker comes before them.
+    /// workers. Each of them must call [`serve_in`](crate::serve_in). Nodes that join the cluster
+    /// later, and call it, become workers too. In model A the farmer's own worker comes first.
     ///
     /// A cluster has one farm at a time; the next one may be started when the first is done.
     ///

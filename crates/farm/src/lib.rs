@@ -3,8 +3,9 @@
 //!
 //! Tasks are functions of the program itself, registered by name. Workers are
 //! copies of the program as processes on this machine, threads, or the nodes of a
-//! [`Cluster`](chunkcomm_cluster::Cluster) on one or many machines. Messages go
-//! through [`chunkcomm`] channels, so that many tiny tasks share packets.
+//! [`Cluster`](chunkcomm_cluster::Cluster) on one or many machines. Many tiny tasks
+//! share a message, and messages share packets. How many share one is measured
+//! ([`Grain::Auto`], [`Prefetch::Auto`]).
 //!
 //! ```no_run
 //! use chunkcomm_cluster::Registry;
@@ -55,24 +56,49 @@
 //!
 //! # When a worker dies
 //!
-//! The run ends with an error that names the worker and how it ended. The name is the index
-//! and process id, in a cluster rank and host. The farm ends too, and its other worker
-//! processes are killed.
+//! Its tasks go to the other workers, and the run goes on. The farmer keeps the encoded input
+//! of each task until it has a result. A process that the farm started is replaced by another.
+//! Nodes that join the cluster later, and call [`serve_in`], work too.
 //!
-//! Nothing waits for ever, and no process is left, even when the farmer is killed. Tasks are
-//! not given to another worker yet: run those without a result on a new farm, as the example
-//! `mishaps` does.
+//! | what happens | the run |
+//! |---|---|
+//! | a task panics | [`Farm::run`] ends with [`RunError::Task`]; [`Farm::run_to_end`] and [`Farm::stream`] go on, with a [`TaskError`] in the place of the result |
+//! | a worker dies | other workers run its tasks; its [`WorkerStats::lost`] tells the cause |
+//! | three workers die of one task | the task has failed with [`TaskError::SetAside`], which has its input ([`FarmBuilder::deaths_max`]) |
+//! | a worker is silent at the end of a run | a worker without tasks gets a copy of what the silent one holds |
+//! | no worker is left, and none is to come | ends with [`RunError::Lost`], and so does each later run |
+//! | the farmer dies | is lost; no worker process is left |
 //!
-//! A silent worker process does not count as dead: it may compute. The farm waits for a
-//! stopped one (`SIGSTOP`) until it goes on. Give a run a timeout where that is too long:
-//! dropping the farm then ends all of it. In a cluster a silent node counts as dead.
+//! A task may therefore run more than once, even if nobody dies. One of its results is taken.
+//! So a function may change files or databases only in ways that bear repetition. [`Mishaps`]
+//! has the numbers of tasks that were given out again, moved and copied.
+//!
+//! A dead worker does not tell which task it ran. So each assignment that it held is given to a
+//! worker that holds nothing else. If that one dies too, the tasks go one by one. The neighbours
+//! of a task that kills are thus done.
+//!
+//! A silent worker process does not count as dead: it may compute. Without another worker the
+//! farm waits for a stopped one (`SIGSTOP`) until it goes on. In a cluster a node counts as dead
+//! after 10 s of silence.
+//!
+//! # What it does not do
+//!
+//! - Keep a journal: when the farmer dies, the results so far are lost.
+//! - Limit the time of a task. Give the run a timeout instead, and drop the farm to end its
+//!   worker processes.
+//! - Try a task again that panicked.
+//! - Share the farmer's work with sub-farmers: one farmer speaks with all workers.
 //!
 //! # Where tasks run
 //!
-//! A worker reads and writes packets in one thread and computes in another, so that a long
-//! task does not keep it from taking new work. For tasks of a few microseconds the way to
-//! the other thread would cost more than the task. So a function whose tasks take less than
-//! 20 us on average runs in the I/O loop, in slices of 50 us, until one turns out long.
+//! A worker reads and writes packets in one thread and computes in others, so that a long
+//! task does not keep it from taking new work. A worker that is a process or a thread has one
+//! thread that computes. A node of a cluster has one for each core that is its share of the
+//! host's ([`serve_in`], [`serve_threads_in`]).
+//!
+//! For tasks of a few microseconds the way to the other thread would cost more than the task.
+//! So a worker with one such thread runs functions whose tasks take less than 20 us on average
+//! in its I/O loop, in slices of 50 us, until one turns out long.
 //!
 //! A function that is short at first and then does not return for a second therefore holds
 //! up its worker's packets for that second, once. Nodes of a cluster are given up after 10 s
@@ -82,12 +108,19 @@
 //! # When not to use it
 //!
 //! Threads of one process that share memory are better served by a work-stealing
-//! pool.
+//! pool. Tasks may create tasks ([`Farm::run_pool`]). Tasks that wait for several other tasks of
+//! the same run need a scheduler with dependencies.
 //!
-//! Reading order: `farm` (what the user holds), `builder`, `handshake` (how workers
-//! arrive), `run` (one run), `link` and `crew` below it, `serving` (the node of a
-//! cluster as a worker), `worker` and `compute` on the other side, and `proto`, the
-//! decisions.
+//! # Reading order
+//!
+//! - `farm`: what the user holds. `builder` and `settings` set it up.
+//! - `handshake`: how workers arrive, also in the middle of a run. `crew` starts and replaces
+//!   them and hears how they ended; `link` is the way to one.
+//! - `run`: one run. It moves messages and asks `proto` what to do. `results` is a run as a
+//!   stream, `pool` one of tasks that create tasks.
+//! - `serving`, `machine`: a node of a cluster, or a process, as a worker.
+//! - `worker`, `compute`: the worker's I/O loop, and its threads.
+//! - `proto`: the decisions. `ledger` knows who holds which tasks.
 
 mod builder;
 mod compute;

@@ -19,21 +19,21 @@ pub(crate) const FARMER: u32 = 0;
 /// Most threads of a worker.
 const THREADS_MAX: usize = 1024;
 
-/// Makes this node a worker of the farm that rank 0 starts with
+/// Makes this node a worker of the farm that rank 0 starts, or has started, with
 /// [`FarmBuilder::start_in`](crate::FarmBuilder::start_in). Returns when that farm is done,
 /// dropped or lost, or when the cluster is finished before.
 ///
-/// Call it on every rank but 0, with the registry that the farmer uses. The tasks run on threads of
-/// their own, one for each core that this node has when it shares its host's cores with the nodes
-/// beside it; see the crate's *Where tasks run*. After it has returned it
+/// Call it on every rank but 0, with the registry that the farmer uses. The node computes on one
+/// thread for each core that is its share of the host's: cores over nodes of the cluster on that
+/// host, rounded down, at least 1. The crate's *Where tasks run* has more. After it has returned it
 /// may be called again, for the next farm.
 ///
 /// # Errors
 /// See [`ServeError`].
 ///
 /// # Cancel safety
-/// When the future is dropped early, the farm has lost this worker. A farm that starts later
-/// fails when it finds the remains of this call.
+/// When the future is dropped early, the farm has lost this worker, and gives its tasks to others.
+/// The node may call again. A farm that starts later fails when it finds the remains of this call.
 pub async fn serve_in(cluster: &Cluster, registry: &Registry) -> Result<(), ServeError> {
     let members = cluster.members();
     let me = members.iter().find(|member| member.id == cluster.id());
@@ -42,7 +42,7 @@ pub async fn serve_in(cluster: &Cluster, registry: &Registry) -> Result<(), Serv
     serve_threads_in(cluster, registry, threads.max(1)).await
 }
 
-/// As [`serve_in`], with this number of threads that compute; at least 1.
+/// Serves as [`serve_in`] does, with this number of threads that compute: 1 to 1024.
 ///
 /// # Errors
 /// See [`ServeError`].

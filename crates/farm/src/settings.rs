@@ -38,8 +38,9 @@ pub enum Prefetch {
     /// This number, at least 1. With 1 no assignment waits while one is at work; 2 is
     /// double buffering.
     Fixed(u32),
-    /// A number that covers two round trips, from the round trip measured at the start
-    /// and the time that tasks take; at least 2, and no more than 10 ms of work.
+    /// A number that covers two round trips, from the round trip measured when the worker came
+    /// and the time that tasks take: at least one more than the worker has threads, and beyond
+    /// that no more than 10 ms of work.
     #[default]
     Auto,
 }
@@ -49,8 +50,9 @@ pub enum Prefetch {
 pub enum Grain {
     /// This number, at least 1.
     Fixed(u32),
-    /// As many as take 10 ms, or 0.1 ms for each worker if that is more, from the time that tasks take on that worker; at most half of what is
-    /// left for it where the number of tasks is known (factoring). One task while nothing is known.
+    /// As many as take 10 ms, or 0.1 ms for each worker of the farm if that is more, by the time
+    /// that tasks take on that worker. Near the end of a known number of tasks half of what is left
+    /// for it (factoring), but 25 us for each worker or more. One task while nothing is known.
     #[default]
     Auto,
 }

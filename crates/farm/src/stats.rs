@@ -14,13 +14,13 @@ use crate::name::WorkerName;
 pub struct WorkerStats {
     /// Name of the worker.
     pub worker: WorkerName,
-    /// Number of tasks whose results the worker gave.
+    /// Number of tasks whose results the worker gave, those that were dropped among them.
     pub tasks: u64,
     /// Number of messages that brought these results.
     pub answers: u64,
     /// Time spent in the tasks themselves, summed over the worker's threads.
     pub busy: Duration,
-    /// Why the worker is lost, if it is.
+    /// Cause of the worker's loss; `None` while it is there.
     pub lost: Option<Loss>,
 }
 
@@ -109,7 +109,7 @@ pub struct Progress {
     pub left: Option<u64>,
 }
 
-/// What went otherwise than planned in a run, in numbers of tasks.
+/// Tasks of a run that were lost, moved or done twice, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mishaps {
@@ -127,14 +127,15 @@ pub struct Mishaps {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RunStats {
-    /// Number of tasks whose results were accepted.
+    /// Number of results that the workers gave. `mishaps.dropped` of them came late or twice;
+    /// tasks that were set aside are not in it.
     pub tasks: u64,
     /// Time from the first assignment to the last result. The start of the workers is
     /// not in it.
     pub elapsed: Duration,
-    /// Statistics of each worker, in the order in which they came.
+    /// Statistics of each worker, in the order in which they came, lost ones among them.
     pub workers: Vec<WorkerStats>,
-    /// Tasks that were lost, moved or done twice.
+    /// Numbers of tasks that were lost, moved or done twice.
     pub mishaps: Mishaps,
     /// Messages and packets between the farmer and all its workers.
     pub traffic: Traffic,
