@@ -21,7 +21,7 @@ const UNLUCKY: u64 = 7_000;
 const DEADLY: u64 = 11_000;
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What became of the tasks: the farm's error, or what the function returned.
+/// Outcome of each task: the farm's error, or the value that the function returned.
 type Outcomes = Outcome<Result<Result<u64, String>, TaskError>>;
 
 /// The number of steps by the rule of Collatz from a number to 1.

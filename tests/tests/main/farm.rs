@@ -240,7 +240,7 @@ async fn finishing_tells_the_truth_of_each_worker_and_waits_for_those_that_live(
         format!("the farm did not end well: {victim}: its process ended: signal: 9 (SIGKILL)");
     assert_eq!(error.to_string(), told);
 
-    // What a run has reported is not reported again.
+    // A loss that a run has reported is not reported again.
     let (two, functions) = builder();
     let mut farm = two.workers(2).model(Model::A).start().await.unwrap();
     kill(farm.workers()[1].pid.unwrap());

@@ -96,7 +96,7 @@ fn a_farm_loses_no_task_when_workers_die() {
                 });
                 let cluster = join().await;
                 if rank == 0 {
-                    // No task is to blame for so many deaths.
+                    // The nodes die at random: no task is to blame.
                     let builder = Farm::builder(registry).deaths_max(100);
                     let mut farm = builder.start_in(&cluster).await.unwrap();
                     let outcome = farm.run(&function, 0..tasks).await.unwrap();
