@@ -3,13 +3,10 @@
 use std::num::{NonZeroU32, NonZeroUsize};
 
 use chunkcomm::host;
-use chunkcomm_farm::{FarmBuilder, Model, Prefetch, WORKER_COUNT_MAX, WorkersAs};
+use chunkcomm_farm::{FarmBuilder, Grain, Model, Prefetch, WORKER_COUNT_MAX, WorkersAs};
 use clap::{Args, ValueEnum};
 
 use crate::command_line::numbers;
-
-/// Largest grain that a farm takes.
-const GRAIN_MAX: u64 = u32::MAX as u64;
 
 /// Options that set up the farm.
 #[derive(Args, Clone, Debug)]
@@ -28,12 +25,12 @@ pub struct FarmOptions {
     pub model: ModelOption,
 
     /// Assignments that a worker holds: 1 (no prefetch), 2 (double buffering), .., or auto
-    #[arg(long, value_name = "K", value_parser = parse_prefetch, default_value = "2")]
+    #[arg(long, value_name = "K", value_parser = parse_prefetch, default_value = "auto")]
     pub prefetch: PrefetchOption,
 
-    /// Tasks in an assignment
-    #[arg(long, value_name = "G", value_parser = numbers::<u32>(1..=GRAIN_MAX), default_value_t = 1)]
-    pub grain: u32,
+    /// Tasks in an assignment, or auto
+    #[arg(long, value_name = "G", value_parser = parse_grain, default_value = "auto")]
+    pub grain: GrainOption,
 }
 
 /// See [`WorkersAs`].
@@ -62,6 +59,21 @@ pub struct PrefetchOption(
     /// The setting.
     pub Prefetch,
 );
+
+/// See [`Grain`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrainOption(
+    /// The setting.
+    pub Grain,
+);
+
+fn parse_grain(text: &str) -> Result<GrainOption, String> {
+    match text.parse::<NonZeroU32>() {
+        Ok(count) => Ok(GrainOption(Grain::Fixed(count.get()))),
+        Err(_) if text == "auto" => Ok(GrainOption(Grain::Auto)),
+        Err(_) => Err("allowed are a number from 1 on, and auto".into()),
+    }
+}
 
 fn parse_workers(text: &str) -> Result<NonZeroUsize, String> {
     match text.parse::<NonZeroUsize>() {
@@ -102,7 +114,7 @@ impl FarmOptions {
                 ModelOption::B => Model::B,
             })
             .prefetch(self.prefetch.0)
-            .grain(self.grain)
+            .grain(self.grain.0)
     }
 
     /// Returns a line for a report of `count` workers; `are_nodes`: they are nodes of a cluster.
@@ -120,7 +132,10 @@ impl FarmOptions {
             Prefetch::Fixed(count) => count.to_string(),
             Prefetch::Auto => "auto".into(),
         };
-        let grain = self.grain;
+        let grain = match self.grain.0 {
+            Grain::Fixed(tasks) => tasks.to_string(),
+            Grain::Auto => "auto".to_owned(),
+        };
         format!("{count} x {kind}, prefetch {prefetch}, grain {grain}, model {model}")
     }
 }

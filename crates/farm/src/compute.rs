@@ -85,7 +85,7 @@ impl Queue {
             let left = Some(self.tasks / u64::from(self.threads));
             return self.pieces.pop_front().map(|tasks| Slice { tasks, left });
         }
-        // What is wrong in the bytes after the end shows when they are run.
+        // A fault in the bytes after the end shows when they are run.
         let bytes = wire::items_bytes(&piece.items, count).unwrap_or(piece.items.len());
         let items = piece.items.split_to(bytes);
         let tasks = Piece { count, items, ..*piece };
@@ -349,7 +349,7 @@ impl Drop for Bench {
     }
 }
 
-/// What a compute thread does next.
+/// The next step of a compute thread.
 enum Next {
     Run(Slice),
     Wait,
@@ -394,7 +394,7 @@ impl Runner {
                 Next::End => return None,
                 Next::Wait => {}
             }
-            // What was reported before is sent when there is nothing else to do.
+            // Results are sent when there is nothing else to do.
             drop(queue);
             let answer = locked(&self.report).take();
             let sent = answer.is_some();

@@ -58,7 +58,7 @@ pub(crate) struct Reception {
     arrived: BTreeSet<usize>,
 }
 
-/// What became of a worker that arrived.
+/// Outcome of a worker's arrival.
 pub(crate) enum Met {
     Ready(Link),
     /// The farm does not have it; its duplex is closed when this is dropped.

@@ -205,7 +205,7 @@ where
         let Counts { reissued, returned, copied, dropped } = self.account.ledger.counts();
         let workers = self.account.stats.clone();
         RunStats {
-            tasks: workers.iter().map(|worker| worker.tasks).sum(),
+            tasks: workers.iter().map(|worker| worker.tasks).sum::<u64>() - dropped,
             elapsed: started.elapsed(),
             workers,
             mishaps: Mishaps { reissued, returned, copied, dropped },

@@ -127,8 +127,8 @@ pub struct Mishaps {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RunStats {
-    /// Number of results that the workers gave. `mishaps.dropped` of them came late or twice;
-    /// tasks that were set aside are not in it.
+    /// Number of tasks whose results were accepted; those that failed are among them, those that
+    /// were set aside are not.
     pub tasks: u64,
     /// Time from the first assignment to the last result. The start of the workers is
     /// not in it.

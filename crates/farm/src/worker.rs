@@ -87,7 +87,7 @@ pub(crate) async fn work(post: &Post, registry: &Registry) -> Result<(), Stopped
     }
 }
 
-/// What became of a worker's service.
+/// Outcome of a worker's service.
 pub(crate) enum Served {
     /// The farm is done.
     Done,

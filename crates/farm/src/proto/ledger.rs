@@ -52,7 +52,7 @@ const KEPT_BYTES_MAX: usize = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotAsked;
 
-/// What a worker may hold.
+/// The most that a worker may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     /// Pieces, at least 1.
@@ -61,7 +61,7 @@ pub(crate) struct Share {
     pub(crate) grain: u32,
 }
 
-/// What of an answer is accepted.
+/// The tasks of an answer that are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Accepted {
     All,

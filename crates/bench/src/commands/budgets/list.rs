@@ -391,6 +391,24 @@ pub(super) static BUDGETS: &[Budget] = &[
     },
     #[cfg(feature = "virtual")]
     Budget {
+        name: "virtual-farm-1000",
+        command: "farm --tasks 500000 --work 10ms --workers 1000 --lan virtual:lan-1g",
+        quick: "--tasks 200 --workers 20",
+        key: "efficiency",
+        bound: Bound::AtLeast(0.95),
+        aim: 0.98,
+    },
+    #[cfg(feature = "virtual")]
+    Budget {
+        name: "virtual-farm-1000-short",
+        command: "farm --tasks 10000000 --work 500us --workers 1000 --lan virtual:lan-1g",
+        quick: "--tasks 2000 --workers 20",
+        key: "efficiency",
+        bound: Bound::AtLeast(0.90),
+        aim: 0.95,
+    },
+    #[cfg(feature = "virtual")]
+    Budget {
         name: "virtual-cluster-1000",
         command: "cluster --nodes 1000 --lan virtual:lan-1g",
         quick: "--nodes 20",

@@ -127,7 +127,7 @@ fn a_task_that_kills_three_workers_is_set_aside_alone() {
             if given.is_empty() {
                 break;
             }
-            // What is done before the death, and not answered yet, is lost with it.
+            // Results that were not sent before the death are lost with it.
             let tasks: Vec<_> = given.into_iter().flat_map(|(_, range)| range).collect();
             if tasks.contains(&77) {
                 aside.extend(ledger.handle_lost(worker));
@@ -343,7 +343,7 @@ impl World {
         self.check();
     }
 
-    /// What each worker is said to hold is what the pieces say, and no piece is lost.
+    /// Workers and pieces agree on who holds each task, and no piece is lost.
     fn check(&self) {
         let ledger = &self.ledger;
         let mut held = vec![0; ledger.pieces.len()];
