@@ -15,6 +15,8 @@ pub const OTHER_TYPES: &str = "FARM_TEST_OTHER_TYPES";
 pub const FEWER: &str = "FARM_TEST_FEWER";
 /// Makes `farm-program` forget to serve the farm that started it, or the farm of its cluster.
 pub const FORGETS: &str = "FARM_TEST_FORGETS";
+/// Number of worker processes, from index 1 on, that `farm-program` ends before they are ready.
+pub const STILLBORN: &str = "FARM_TEST_STILLBORN";
 /// Makes `farm-program` speak as a worker of another version in a cluster.
 pub const OTHER_VERSION: &str = "FARM_TEST_OTHER_VERSION";
 

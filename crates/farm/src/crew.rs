@@ -20,6 +20,10 @@ use crate::proto::wire::Hello;
 use crate::settings::NodeSettings;
 use crate::worker::{Farmer, Post, Stopped, work};
 
+/// Number of processes in a row that are replaced although they were never ready. A program that no
+/// longer starts must not be started for ever; a machine out of memory may kill a few.
+const UNREADY_MAX: u32 = 16;
+
 /// All workers of a farm, by index: threads, processes, nodes of a cluster. Dropping it kills and
 /// reaps the processes. A thread, and a node's service, ends after its current task, once the
 /// farmer's channels are closed.
@@ -34,6 +38,8 @@ pub(crate) struct Crew {
     tells: UnboundedSender<(Gone, Loss)>,
     /// Starts the processes, also those that take the place of dead ones.
     launcher: Option<Launcher>,
+    /// Processes that died in a row before they were ready.
+    unready: u32,
     processes: Vec<Children>,
     /// The end of each worker that has ended, by index; for a node usually its death.
     ended: BTreeMap<usize, Loss>,
@@ -63,6 +69,7 @@ impl Crew {
             ends,
             tells,
             launcher: None,
+            unready: 0,
             processes: Vec::new(),
             ended: BTreeMap::new(),
             watch: JoinSet::new(),
@@ -122,9 +129,17 @@ impl Crew {
         Ok(())
     }
 
-    /// Starts a process in the place of a dead one. Returns whether there is one.
-    pub(crate) fn replace(&mut self, worker: &WorkerName) -> bool {
-        worker.pid.is_some() && self.launcher.is_some() && self.launch(1).is_ok()
+    /// Starts a process in the place of a dead one, unless too many died in a row before they were
+    /// ready.
+    pub(crate) fn replace(&mut self, worker: &WorkerName, was_ready: bool) {
+        if worker.pid.is_none() {
+            return;
+        }
+        self.unready = if was_ready { 0 } else { self.unready + 1 };
+        if self.unready <= UNREADY_MAX {
+            // Where no process can be started, the others go on.
+            let _ = self.launch(1);
+        }
     }
 
     /// Returns the names of the workers, by index.

@@ -290,9 +290,10 @@ where
     /// Takes the ends of workers.
     fn note_ends(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         while let Poll::Ready((name, loss)) = self.workers.crew.poll_ended(context) {
+            let was_ready = self.workers.links.iter().any(|link| link.name == name);
+            self.workers.crew.replace(&name, was_ready);
             let is_it = |link: &Link| link.name == name && link.lost.is_none();
             if let Some(worker) = self.workers.links.iter().position(is_it) {
-                self.workers.crew.replace(&name);
                 self.bury(worker, loss)?;
             }
         }

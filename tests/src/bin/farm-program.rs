@@ -14,12 +14,18 @@ use chunkcomm_cluster::cluster::End;
 use chunkcomm_cluster::{Cluster, ClusterConfig};
 use chunkcomm_farm::{Farm, serve_if_started, serve_in};
 use chunkcomm_tests::farm_tasks::{
-    FORGETS, OTHER_TYPES, OTHER_VERSION, OtherJob, registry, sample_job, worker_registry,
+    FORGETS, OTHER_TYPES, OTHER_VERSION, OtherJob, STILLBORN, registry, sample_job, worker_registry,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 fn main() -> Result<(), Box<dyn Error>> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<usize>().ok());
+    if let (Some(first), Some(count)) = (number("CHUNKCOMM_FARM_FIRST"), number(STILLBORN))
+        && (1..=count).contains(&first)
+    {
+        std::process::exit(3);
+    }
     if std::env::var_os(FORGETS).is_none() {
         serve_if_started(&worker_registry());
     }

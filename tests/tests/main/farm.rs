@@ -7,12 +7,15 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use chunkcomm::codec::decode;
+use chunkcomm_cluster::launch::Launcher;
 use chunkcomm_farm::{
     Farm, FarmBuilder, Grain, Loss, Model, Prefetch, RunError, Runtime, StartError, TaskError,
     WorkersAs,
 };
 use chunkcomm_testkit::proc::{self, is_gone, wait_until_gone};
-use chunkcomm_tests::farm_tasks::{FEWER, FORGETS, Functions, Job, OTHER_TYPES, registry};
+use chunkcomm_tests::farm_tasks::{
+    FEWER, FORGETS, Functions, Job, OTHER_TYPES, STILLBORN, registry,
+};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_farm-program");
 
@@ -172,6 +175,28 @@ async fn a_dead_process_is_replaced() {
     let all = pids(&farm);
     farm.finish(DEADLINE).await.unwrap();
     assert!(all.iter().all(|&pid| is_gone(pid)), "{all:?}");
+}
+
+#[tokio::test]
+async fn a_process_that_dies_before_it_is_ready_is_replaced_too() {
+    let (builder, functions) = builder();
+    let stillborn = |launcher: Launcher| launcher.program(PROGRAM).env(STILLBORN, "3");
+    let mut farm = builder.workers(1).launcher(stillborn).start().await.unwrap();
+    kill(pids(&farm)[0]);
+    let outcome = farm.run(&functions.sleep, [5; 10]).await.unwrap();
+    assert!(outcome.results.iter().all(|&pid| pid == pids(&farm)[4]), "{:?}", farm.workers());
+    assert_eq!(farm.workers().len(), 5);
+}
+
+#[tokio::test]
+async fn processes_that_never_get_ready_are_not_replaced_for_ever() {
+    let (builder, functions) = builder();
+    let stillborn = |launcher: Launcher| launcher.program(PROGRAM).env(STILLBORN, "1000");
+    let mut farm = builder.workers(1).launcher(stillborn).start().await.unwrap();
+    kill(pids(&farm)[0]);
+    let error = farm.run(&functions.sleep, [5; 10]).await.unwrap_err();
+    assert!(matches!(error, RunError::Lost { .. }), "{error}");
+    assert_eq!(farm.workers().len(), 18);
 }
 
 #[tokio::test]
