@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chunkcomm::Address;
-use chunkcomm_farm::{Grain, Model, Prefetch, Runtime as FarmRuntime, WORKER_COUNT_MAX, WorkersAs};
+use chunkcomm_farm::{Grain, Model, Prefetch, WORKER_COUNT_MAX, WorkersAs};
 use clap::{Args, ValueEnum};
 
 use super::{Verdict, set_ratio};
@@ -21,7 +21,7 @@ use crate::harness::work::{Work, iterations_of};
 use crate::lan::LanArgs;
 #[cfg(feature = "virtual")]
 use crate::ours::farm::farm_in;
-use crate::ours::farm::{FarmKind, Ready, run_sequentially, start};
+use crate::ours::farm::{FarmKind, Ready, run_sequentially, runtime_of, start};
 use crate::stats::Ratio;
 use crate::table::Row;
 
@@ -299,11 +299,7 @@ impl FarmArgs {
                 Auto::Auto => Grain::Auto,
                 Auto::Fixed(grain) => Grain::Fixed(grain),
             },
-            runtime: match self.common.runtime {
-                RuntimeKind::Ambient => FarmRuntime::Ambient,
-                RuntimeKind::IoThread => FarmRuntime::IoThread,
-                RuntimeKind::BusyPoll => FarmRuntime::BusyPoll,
-            },
+            runtime: runtime_of(self.common.runtime),
             listen,
         })
     }

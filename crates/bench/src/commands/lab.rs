@@ -11,7 +11,7 @@ use crate::harness::protocol::{OnOff, Transport};
 use crate::harness::slices::name_of;
 use crate::harness::{far, machine};
 use crate::lab::stop::{self, Whom};
-use crate::lab::{Lab, Promises, corrupt, cuts, idle_links, namespaces, resumes, slow};
+use crate::lab::{Lab, Promises, corrupt, cuts, farm, idle_links, namespaces, resumes, slow};
 use crate::table::Row;
 
 /// Options of `chunkperf lab`.
@@ -37,6 +37,8 @@ enum Scenario {
     Corrupt(CorruptArgs),
     /// A network that is unplugged and destroys sockets, in namespaces (needs root)
     Namespaces(NamespacesArgs),
+    /// A farm whose worker processes are killed, or stopped for a while
+    Farm(FarmArgs),
     /// Any other word: refused with the names that are allowed.
     #[command(external_subcommand)]
     Other(Vec<String>),
@@ -179,6 +181,24 @@ struct NamespacesArgs {
     size: usize,
 }
 
+#[derive(Debug, Args)]
+struct FarmArgs {
+    #[command(flatten)]
+    lab: LabCommon,
+    /// Number of workers that are killed; each is replaced
+    #[arg(long, value_name = "N", default_value = "20", value_parser = values::times)]
+    kills: usize,
+    /// Number of workers that are stopped, each for up to a second
+    #[arg(long, value_name = "N", default_value = "5", value_parser = values::times)]
+    stops: usize,
+    /// Mean time between two faults
+    #[arg(long, value_name = "DUR", default_value = "100ms", value_parser = values::some_time)]
+    every: Duration,
+    /// Number of different tasks, of 50 us to 5 ms each; a run has a tenth of them to all
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = values::count)]
+    tasks: u64,
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -231,9 +251,16 @@ pub fn run(args: &LabArgs) -> Result<Verdict, Failure> {
         Scenario::Corrupt(args) => args.lab.scenario("corrupt", async |lab, promises, row| {
             corrupt::run(lab, args.sessions as usize, args.is_sealed(), promises, row).await
         }),
+        Scenario::Farm(args) => {
+            let &FarmArgs { kills, stops, every, tasks, .. } = args;
+            let plan = farm::Plan { kills, stops, every, tasks };
+            args.lab.scenario("farm", async |lab, promises, row| {
+                farm::run(lab, plan, promises, row).await
+            })
+        }
         Scenario::Other(words) => Err(Failure::Refused(format!(
             "the lab has no scenario '{}'; allowed are cuts, stop, idle-links, resumes, slow, \
-             corrupt and namespaces",
+             corrupt, namespaces and farm",
             words.first().map_or("", String::as_str)
         ))),
     }

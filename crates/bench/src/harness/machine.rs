@@ -122,10 +122,15 @@ pub fn become_idle() -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Stops a process that spins, or lets it continue.
+/// Stops a process, or lets it continue.
 pub fn hold(pid: u32, held: bool) {
     use rustix::process::Signal;
     signal(pid, if held { Signal::STOP } else { Signal::CONT });
+}
+
+/// Kills a process.
+pub fn kill(pid: u32) {
+    signal(pid, rustix::process::Signal::KILL);
 }
 
 /// Asks a process to end.

@@ -15,7 +15,9 @@ use tokio::runtime::Runtime;
 use crate::baseline::hand_farm::answer;
 use crate::failure::{Doing, Failure};
 use crate::harness::machine;
+use crate::harness::protocol::RuntimeKind;
 use crate::harness::work::{Work, iterate};
+use crate::lab;
 use crate::message::{Long, Message, Record, Short, Word};
 use crate::with_message_of;
 
@@ -72,7 +74,18 @@ pub trait Ready {
 pub fn serve_if_worker() {
     let iterations = std::env::var(WORK_VARIABLE).ok().and_then(|text| text.parse().ok());
     let work = Work::Iterations(iterations.unwrap_or_default());
-    serve_if_started(&Functions::new(work).registry);
+    let mut functions = Functions::new(work);
+    lab::farm::register(&mut functions.registry);
+    serve_if_started(&functions.registry);
+}
+
+/// Returns the farm's name of a runtime.
+pub fn runtime_of(kind: RuntimeKind) -> FarmRuntime {
+    match kind {
+        RuntimeKind::Ambient => FarmRuntime::Ambient,
+        RuntimeKind::IoThread => FarmRuntime::IoThread,
+        RuntimeKind::BusyPoll => FarmRuntime::BusyPoll,
+    }
 }
 
 /// Starts the workers.

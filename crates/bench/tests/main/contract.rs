@@ -338,6 +338,8 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
         (&["lab", "namespaces", "--outage", "0s"], "durations above 0"),
         (&["lab", "stop", "--for", "0s"], "durations above 0"),
         (&["lab", "slow", "--channels", "-1"], "whole numbers from 0 to 1000"),
+        (&["lab", "farm", "--kills", "0"], "whole numbers from 1"),
+        (&["lab", "farm", "--tasks", "x"], "whole numbers from 1"),
         (&["lab", "idle-links", "--watch", "0s"], "durations above 0"),
         (&["serve", "--listen", "foo"], "HOST:PORT"),
         (&["serve", "--listen", "0.0.0.0:0"], "--insecure-bind-beyond-loopback"),

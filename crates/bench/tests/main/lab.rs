@@ -152,6 +152,20 @@ fn sessions_survive_faults_of_the_network_or_the_reason_is_told() {
 }
 
 #[test]
+fn a_farm_survives_dead_and_stopped_workers() {
+    let options = ["--kills", "5", "--stops", "2", "--every", "50ms", "--tasks", "200"];
+    let row = &held("farm", &options)[0];
+    let figures = ["kills", "stops", "wrong", "workers_started"].map(|key| row[key].as_u64());
+    assert_eq!(figures, [Some(5), Some(2), Some(0), Some(3 + 5)], "{row}");
+    for key in ["runs", "tasks", "reissued"] {
+        assert!(row[key].as_u64().is_some_and(|count| count > 0), "{key} in {row}");
+    }
+    for key in ["returned", "copied", "dropped", "seconds"] {
+        assert!(row[key].is_number(), "{key} in {row}");
+    }
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_what_is_allowed() {
     let cases: &[(&[&str], &str)] = &[
         (&["lab"], "idle-links"),
