@@ -6,8 +6,6 @@ use chunkcomm::host;
 use chunkcomm_farm::{FarmBuilder, Grain, Model, Prefetch, WORKER_COUNT_MAX, WorkersAs};
 use clap::{Args, ValueEnum};
 
-use crate::command_line::numbers;
-
 /// Options that set up the farm.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Farm")]

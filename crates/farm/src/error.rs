@@ -222,7 +222,7 @@ pub enum TaskError {
         /// The worker that died last.
         worker: WorkerName,
         /// How it was lost.
-        loss: Loss,
+        loss: Box<Loss>,
         /// The task's input, as [`chunkcomm::codec`] encodes it.
         input: Vec<u8>,
     },

@@ -183,15 +183,12 @@ where
             left: tasks.left(),
         };
         workers.links.iter().for_each(|link| account.join(link));
-        Run {
-            workers,
-            tasks,
-            carried: Vec::new(),
-            account,
-            look: None,
-            broken: Vec::new(),
-            cause_wait: None,
-        }
+        // The cause of their end was not known when the run before ended.
+        let is_broken = |link: &Link| !link.is_open() && link.lost.is_none();
+        let broken = workers.links.iter().enumerate().filter(|(_, link)| is_broken(link));
+        let broken: Vec<_> = broken.map(|(worker, _)| (worker, Loss::Closed)).collect();
+        broken.iter().for_each(|&(worker, _)| account.ledger.handle_stalled(worker));
+        Run { workers, tasks, carried: Vec::new(), account, look: None, broken, cause_wait: None }
     }
 
     /// Drives the run to its end.
@@ -294,7 +291,7 @@ where
             self.workers.crew.replace(&name, was_ready);
             let is_it = |link: &Link| link.name == name && link.lost.is_none();
             if let Some(worker) = self.workers.links.iter().position(is_it) {
-                self.bury(worker, loss)?;
+                self.bury(worker, &loss)?;
             }
         }
         if self.broken.is_empty() {
@@ -305,7 +302,7 @@ where
         if wait.as_mut().poll(context).is_ready() {
             self.cause_wait = None;
             for (worker, loss) in std::mem::take(&mut self.broken) {
-                self.bury(worker, loss)?;
+                self.bury(worker, &loss)?;
             }
         }
         Ok(())
@@ -317,7 +314,7 @@ where
         let link = &mut self.workers.links[worker];
         let left = matches!(loss, Loss::Closed) && link.name.member.is_some();
         if loss.is_a_cause() || left {
-            return self.bury(worker, loss);
+            return self.bury(worker, &loss);
         }
         link.end_tasks();
         self.account.ledger.handle_stalled(worker);
@@ -326,7 +323,7 @@ where
     }
 
     /// Opens what a lost worker held for others.
-    fn bury(&mut self, worker: usize, loss: Loss) -> Result<(), RunError> {
+    fn bury(&mut self, worker: usize, loss: &Loss) -> Result<(), RunError> {
         self.broken.retain(|&(broken, _)| broken != worker);
         let link = &mut self.workers.links[worker];
         link.end_tasks();
@@ -609,6 +606,7 @@ where
     fn set_aside(&mut self, aside: SetAside, worker: usize, loss: Loss) -> Result<(), RunError> {
         let SetAside { task: index, deaths, input } = aside;
         let (function, worker) = (self.function.clone(), self.stats[worker].worker.clone());
+        let loss = Box::new(loss);
         let error = TaskError::SetAside { index, function, deaths, worker, loss, input };
         self.hand_on(index, Err(error))
     }

@@ -56,6 +56,10 @@ fn ledger(workers: usize) -> Ledger {
     ledger
 }
 
+fn some(tasks: Range<u64>) -> Accepted {
+    Accepted::Some(std::iter::once(tasks).collect())
+}
+
 #[test]
 fn the_first_tasks_are_spread_evenly() {
     let mut ledger = ledger(2);
@@ -181,7 +185,7 @@ fn a_silent_workers_piece_is_copied_and_the_first_result_counts() {
     assert_eq!((worker, first, count, tasks(message)), (1, 0, 3, 0..3));
     assert_eq!(ledger.poll_straggler(200_000_000), None, "once");
     assert_eq!(ledger.handle_answer(1, 0, 2, 9, 0), Ok(Accepted::All));
-    assert_eq!(ledger.handle_answer(0, 0, 3, 9, 0), Ok(Accepted::Some(vec![2..3])));
+    assert_eq!(ledger.handle_answer(0, 0, 3, 9, 0), Ok(some(2..3)));
     assert!(ledger.is_done());
     assert_eq!(ledger.handle_answer(1, 2, 1, 9, 0), Ok(Accepted::Some(Vec::new())), "too late");
 }
