@@ -123,13 +123,13 @@ fn primes_are_counted() {
 
 #[test]
 fn queens_are_counted() {
-    // The tasks are the ways to fill the first rows.
+    // The tasks are the ways to fill the first rows, and those to fill fewer.
     for (queens, rows, solutions, tasks) in [
         ("1", "0", "1", "1, "),
-        ("3", "3", "0", "0, "),
-        ("4", "4", "2", "2, "),
-        ("8", "2", "92", "42, "),
-        ("8", "18", "92", "92, "),
+        ("3", "3", "0", "6, "),
+        ("4", "4", "2", "17, "),
+        ("8", "2", "92", "51, "),
+        ("8", "18", "92", "2057, "),
     ] {
         let report = NQUEENS.prints(&["--queens", queens, "--rows", rows, "--workers", "2"]);
         assert_eq!(line(&report, "solutions"), format!("{solutions} with {queens} queens"));
