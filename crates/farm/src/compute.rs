@@ -226,17 +226,19 @@ impl Bench {
         let (work, virtual_work) = (Condvar::new(), Notify::new());
         let shared = Arc::new(Shared { queue: Mutex::new(queue), work, virtual_work, entries });
         let (answers, answered) = unbounded_channel();
-        let reports: Vec<_> = (0..threads.max(1)).map(|_| Arc::default()).collect();
-        for report in &reports {
-            let (shared, answers) = (Arc::clone(&shared), answers.clone());
-            let runner = Runner { shared, answers, report: Arc::clone(report) };
+        // When a thread cannot be started, dropping this ends those before it.
+        let mut bench = Bench { shared, answered, report: Report::default(), reports: Vec::new() };
+        for _ in 0..threads.max(1) {
+            let report = Arc::default();
+            bench.reports.push(Arc::clone(&report));
+            let runner = Runner { shared: bench.shared.clone(), answers: answers.clone(), report };
             if host::is_virtual() {
                 host::spawn(runner.compute_virtually());
             } else {
                 start_thread("farm-compute".to_owned(), move || runner.compute())?;
             }
         }
-        Ok(Bench { shared, answered, report: Report::default(), reports })
+        Ok(bench)
     }
 
     pub(crate) fn threads(&self) -> u32 {
@@ -257,7 +259,7 @@ impl Bench {
     /// Whether compute threads are at work.
     pub(crate) fn is_at_work(&self) -> bool {
         let queue = self.shared.queue();
-        queue.waiting < queue.threads
+        queue.tasks > 0 || queue.waiting < queue.threads
     }
 
     /// Takes an assignment; `false` if it names no function.
@@ -394,19 +396,19 @@ impl Runner {
                 Next::End => return None,
                 Next::Wait => {}
             }
-            // Results are sent when there is nothing else to do.
-            drop(queue);
-            let answer = locked(&self.report).take();
-            let sent = answer.is_some();
-            if !self.send([answer, None]) {
-                return None;
-            }
-            queue = self.shared.queue();
-            if !sent {
+            // Results are sent when there is nothing else to do. The queue stays locked until the
+            // wait, so that no wake-up falls between the two.
+            let Some(answer) = locked(&self.report).take() else {
                 queue.waiting += 1;
                 queue = self.shared.work.wait(queue).expect("nothing panics with the queue locked");
                 queue.waiting -= 1;
+                continue;
+            };
+            drop(queue);
+            if !self.send([Some(answer), None]) {
+                return None;
             }
+            queue = self.shared.queue();
         }
     }
 

@@ -224,6 +224,18 @@ impl Crew {
         Poll::Pending
     }
 
+    /// Records that a node of the cluster did not become a worker. It knows why: `serve_in` returns
+    /// the reason. A process ends with it.
+    pub(crate) fn note_refused(&mut self, error: &StartError) {
+        if let StartError::Lost { worker, .. }
+        | StartError::Versions { worker, .. }
+        | StartError::Differs { worker, .. } = error
+            && worker.member.is_some()
+        {
+            self.note(worker.index, Loss::Closed);
+        }
+    }
+
     /// Records how a worker ended.
     pub(crate) fn note(&mut self, index: usize, loss: Loss) -> (WorkerName, Loss) {
         self.ended.insert(index, loss.clone());

@@ -1,5 +1,6 @@
 //! The farm as its user holds it.
 
+use std::collections::BTreeSet;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -302,11 +303,25 @@ impl Farm {
         if self.crew.is_running() {
             // One that is still to come is met, and ended.
             let Farm { links, crew, reception, .. } = &mut self;
+            let mut drained = BTreeSet::new();
             let all_ended = poll_fn(|context| {
                 while let Poll::Ready(met) = reception.poll_met(crew, context) {
-                    if let Met::Ready(mut link) = met {
-                        link.end_tasks();
-                        links.push(link);
+                    match met {
+                        Met::Ready(mut link) => {
+                            link.end_tasks();
+                            links.push(link);
+                        }
+                        Met::Not(error, _) => crew.note_refused(&error),
+                    }
+                }
+                // A worker sees the end of the tasks when its answers are taken.
+                for (at, link) in links.iter_mut().enumerate() {
+                    while !drained.contains(&at) {
+                        match link.poll_answer(context, |_| ()) {
+                            Poll::Ready(Ok(())) => {}
+                            Poll::Ready(Err(_)) => drop(drained.insert(at)),
+                            Poll::Pending => break,
+                        }
                     }
                 }
                 while crew.poll_ended(context).is_ready() {}

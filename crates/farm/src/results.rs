@@ -87,6 +87,8 @@ pub struct Results<'a, I, O, S: Stream<Item = I>> {
     /// The report, when the run has ended well.
     stats: Option<RunStats>,
     ended: bool,
+    /// The error that comes after the results that were accepted before it.
+    failed: Option<RunError>,
 }
 
 impl<I, O, S: Stream<Item = I>> fmt::Debug for Results<'_, I, O, S> {
@@ -105,7 +107,15 @@ where
     S: Stream<Item = I>,
 {
     pub(crate) fn new(run: Run<'a, I, O, Streamed<S>, Waiting<O>>, before: Traffic) -> Self {
-        Results { run, started: Instant::now(), before, taken: 0, stats: None, ended: false }
+        Results {
+            run,
+            started: Instant::now(),
+            before,
+            taken: 0,
+            stats: None,
+            ended: false,
+            failed: None,
+        }
     }
 
     /// Returns how far the run is.
@@ -150,14 +160,14 @@ where
                 }
                 Poll::Ready(Err(error)) => {
                     this.ended = true;
-                    return Poll::Ready(Some(Err(error)));
+                    this.failed = Some(error);
                 }
                 Poll::Pending => {}
             }
         }
         match this.run.sink().0.pop_front() {
             Some(item) => Poll::Ready(Some(Ok(item))),
-            None if this.ended => Poll::Ready(None),
+            None if this.ended => Poll::Ready(this.failed.take().map(Err)),
             None => Poll::Pending,
         }
     }

@@ -242,6 +242,10 @@ where
             return Poll::Ready(Ok(()));
         }
         self.even_out(context)?;
+        if !self.broken.is_empty() {
+            // Some may have broken in this turn.
+            self.note_ends(context)?;
+        }
         self.check_for_workers()?;
         Poll::Pending
     }
@@ -249,10 +253,12 @@ where
     /// Takes workers that have become ready.
     fn meet(&mut self, context: &mut Context<'_>) {
         while let Poll::Ready(met) = self.workers.reception.poll_met(self.workers.crew, context) {
-            // One that failed knows why: it ends with the reason.
-            if let Met::Ready(link) = met {
-                self.account.join(&link);
-                self.workers.links.push(link);
+            match met {
+                Met::Ready(link) => {
+                    self.account.join(&link);
+                    self.workers.links.push(link);
+                }
+                Met::Not(error, _) => self.workers.crew.note_refused(&error),
             }
         }
     }
@@ -312,7 +318,8 @@ where
     /// soon, and is the better report.
     fn lose(&mut self, worker: usize, loss: Loss) -> Result<(), RunError> {
         let link = &mut self.workers.links[worker];
-        let left = matches!(loss, Loss::Closed) && link.name.member.is_some();
+        let closed = matches!(loss, Loss::Closed | Loss::Send(SendError::Terminated(_)));
+        let left = closed && link.name.member.is_some();
         if loss.is_a_cause() || left {
             return self.bury(worker, &loss);
         }
@@ -394,6 +401,9 @@ where
             return Ok((0, Vec::new()));
         }
         let grain = account.ledger.grain(worker);
+        let is_measured = account.plan.grain == Setting::Auto;
+        let taken = self.workers.links[worker].peer().message_bytes_max();
+        let bytes_max = ASSIGNMENT_BYTES.min(usize::try_from(taken).unwrap_or(usize::MAX));
         let first = account.ledger.assigned();
         let mut message = account.ledger.buffer();
         wire::begin_assignment(&mut message, account.plan.run, account.plan.function, first);
@@ -416,8 +426,7 @@ where
                 let index = first + u64::from(count);
                 RunError::Input { index, source }
             })?;
-            if account.plan.grain == Setting::Auto && message.len() > ASSIGNMENT_BYTES && count > 0
-            {
+            if is_measured && message.len() > bytes_max && count > 0 {
                 self.carried = message.split_off(at);
                 break;
             }
@@ -540,6 +549,9 @@ where
                 Ok(self.ledger.handle_returned(worker, first, count, self.now_ns)?)
             }
             Answer::Done { first, count, busy_ns, results, .. } => {
+                // Read once to its end: what is not whole is not accepted.
+                let mut whole = results;
+                while whole.next_result()?.is_some() {}
                 let now_ns = self.now_ns;
                 let accepted = self.ledger.handle_answer(worker, first, count, busy_ns, now_ns)?;
                 self.measure(worker, count, busy_ns);

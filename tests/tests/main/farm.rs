@@ -466,6 +466,16 @@ async fn what_is_too_large_is_an_error_that_names_the_task() {
 }
 
 #[tokio::test]
+async fn measured_assignments_stay_within_a_message() {
+    let (builder, functions) = builder();
+    let mut farm = builder.message_bytes_max(20_000).start().await.unwrap();
+    let task = |at: usize| vec![at as u8; 1 + at % 3 * 7_000];
+    let outcome = farm.run(&functions.echo, (0..2_000).map(task)).await.unwrap();
+    assert!(outcome.results.iter().enumerate().all(|(at, result)| *result == task(at)));
+    farm.finish(DEADLINE).await.unwrap();
+}
+
+#[tokio::test]
 async fn tiny_tasks_that_turn_out_long_are_done_too() {
     // The tasks move into the worker's I/O loop and out of it again.
     let (builder, functions) = builder();

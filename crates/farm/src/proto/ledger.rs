@@ -40,7 +40,10 @@ const PARTS: u32 = 64;
 /// A worker is silent when it has not answered for this many times the mean time of a task, and
 /// [`SILENCE_NS_MIN`] (Spark duplicates at 1.5 times the median).
 const SILENCE: f64 = 1.5;
-const SILENCE_NS_MIN: f64 = 50e6;
+const SILENCE_NS_MIN: f64 = 250e6;
+
+/// The time until a worker is silent while no task was answered yet.
+const SILENCE_NS_AT_FIRST: f64 = 5e9;
 
 /// Estimated work that is worth a way to another worker and back, in nanoseconds.
 const WORTH_NS: f64 = 500e3;
@@ -117,6 +120,8 @@ struct Worker {
     stalled: bool,
     /// Whether it got nothing beside a suspect.
     alone: bool,
+    /// Whether another answered what it holds, so that its own answer is still to come.
+    owes: bool,
     /// Whether it was asked for tasks that it has not begun.
     asked: bool,
     /// Whether it had none when it was asked, and got no piece since.
@@ -133,11 +138,15 @@ struct Worker {
 impl Worker {
     fn has_room(&self) -> bool {
         let has_place = self.pieces.is_empty() || !self.alone;
-        has_place && self.joined && !self.stalled && self.pieces.len() < self.share.pieces as usize
+        has_place
+            && self.joined
+            && !self.stalled
+            && !self.owes
+            && self.pieces.len() < self.share.pieces as usize
     }
 
     fn is_idle(&self) -> bool {
-        self.joined && !self.stalled && self.pieces.is_empty()
+        self.joined && !self.stalled && !self.owes && self.pieces.is_empty()
     }
 
     /// Number of tasks that it cannot have begun.
@@ -216,6 +225,7 @@ impl Ledger {
             in_line: false,
             stalled: false,
             alone: false,
+            owes: false,
             asked: false,
             barren: false,
             threads: threads.max(1),
@@ -252,6 +262,7 @@ impl Ledger {
             }
             _ => self.accept_anywhere(worker, &tasks),
         };
+        self.workers[worker].owes = false;
         self.stand_in_line(worker);
         Ok(accepted)
     }
@@ -267,9 +278,11 @@ impl Ledger {
         let tasks = first..first + u64::from(count);
         let teller = self.teller(worker, &tasks)?;
         teller.heard_ns = now_ns;
+        // It may have given back what another answered.
+        teller.owes = false;
         if tasks.is_empty() {
-            let teller = &mut self.workers[worker];
             teller.asked = false;
+            self.stand_in_line(worker);
             return Ok(());
         }
         self.workers[worker].barren = false;
@@ -282,6 +295,7 @@ impl Ledger {
                 waiting.push_back(key);
             }
         }
+        self.stand_in_line(worker);
         Ok(())
     }
 
@@ -435,18 +449,29 @@ impl Ledger {
     /// Gives a copy of a silent worker's piece to a worker without tasks; returns that worker, the
     /// piece's first task and number, and its message.
     pub(crate) fn poll_straggler(&mut self, now_ns: u64) -> Option<(usize, u64, u32, &[u8])> {
-        if self.answered == 0 || !self.is_in_tail() || self.has_open() {
+        if !self.is_in_tail() || self.has_open() {
             return None;
         }
-        let mean_ns = self.busy_ns / self.answered as f64;
-        let patience = (SILENCE * mean_ns).max(SILENCE_NS_MIN);
-        let idle = self.workers.iter().position(Worker::is_idle)?;
-        let silent = |worker: &&Worker| {
-            worker.joined && now_ns.saturating_sub(worker.heard_ns) as f64 > patience
+        let patience = match self.answered {
+            0 => SILENCE_NS_AT_FIRST,
+            answered => (SILENCE * self.busy_ns / answered as f64).max(SILENCE_NS_MIN),
         };
-        let alone = |key: &&Key| self.pieces[**key].holders[1].is_none();
-        let held = self.workers.iter().filter(silent).flat_map(|worker| &worker.pieces);
-        let key = *held.into_iter().find(alone)?;
+        let silent = |at: usize| {
+            let worker = &self.workers[at];
+            !worker.joined || now_ns.saturating_sub(worker.heard_ns) as f64 > patience
+        };
+        // The one that was heard last.
+        let able = (0..self.workers.len()).filter(|&at| self.workers[at].is_idle());
+        let idle = able.max_by_key(|&at| self.workers[at].heard_ns)?;
+        let all_silent = |key: &Key| {
+            self.pieces[*key].holders.iter().flatten().all(|&holder| silent(holder as usize))
+        };
+        let held = self.workers.iter().filter(|worker| worker.joined).flat_map(|it| &it.pieces);
+        let key = held.copied().find(all_silent)?;
+        if let [_, Some(second)] = self.pieces[key].holders {
+            self.let_go(key, second as usize);
+            self.workers[second as usize].owes = true;
+        }
         self.counts.copied += u64::from(self.pieces[key].count);
         self.rewrite(key);
         self.hold(idle, key, now_ns);
@@ -562,8 +587,10 @@ impl Ledger {
             message: [head, &items[from..]].concat(),
             ..*piece
         };
+        let message = [head, &items[..from]].concat();
+        let piece = &mut self.pieces[key];
         let holders = piece.holders;
-        self.pieces[key].count = at;
+        (piece.count, piece.skip, piece.message) = (at, 0, message);
         let rest = self.insert(rest);
         for holder in holders.into_iter().flatten() {
             let pieces = &mut self.workers[holder as usize].pieces;
@@ -574,11 +601,32 @@ impl Ledger {
     }
 
     /// Splits a suspect into about `parts`.
-    fn split(&mut self, mut key: Key, parts: u32) {
-        let each = self.pieces[key].count.div_ceil(parts).max(1);
-        while self.pieces[key].count > each {
-            key = self.split_off(key, each);
-            self.suspects.push_back(key);
+    fn split(&mut self, key: Key, parts: u32) {
+        let Piece { first, count, deaths, .. } = self.pieces[key];
+        let each = count.div_ceil(parts).max(1);
+        if count <= each {
+            return;
+        }
+        let (head, items) = {
+            let piece = &self.pieces[key];
+            (piece.message[..wire::ASSIGNMENT_HEAD].to_vec(), piece.items().to_vec())
+        };
+        let (mut before, mut at) = (0, 0);
+        while before < count {
+            let part = each.min(count - before);
+            let bytes = wire::items_bytes(&items[at..], part).expect("the piece has more tasks");
+            let message = [&head, &items[at..at + bytes]].concat();
+            if before == 0 {
+                let piece = &mut self.pieces[key];
+                (piece.count, piece.skip, piece.message) = (part, 0, message);
+            } else {
+                let first = first + u64::from(before);
+                let piece = Piece { first, count: part, deaths, message, ..Piece::default() };
+                let key = self.insert(piece);
+                self.suspects.push_back(key);
+            }
+            before += part;
+            at += bytes;
         }
     }
 
@@ -645,9 +693,12 @@ impl Ledger {
     #[inline]
     fn remove(&mut self, key: Key) {
         let piece = &mut self.pieces[key];
+        let copied = piece.holders[1].is_some();
         for holder in std::mem::take(&mut piece.holders).into_iter().flatten() {
             let slot = &mut self.workers[holder as usize];
             slot.tasks -= u64::from(piece.count);
+            // The one that answers just now owes nothing then.
+            slot.owes |= copied;
             match slot.pieces.front() {
                 Some(&front) if front == key => drop(slot.pieces.pop_front()),
                 _ => slot.pieces.retain(|&held| held != key),

@@ -181,13 +181,38 @@ fn a_silent_workers_piece_is_copied_and_the_first_result_counts() {
     assert_eq!(give_all(&mut ledger, 6), [(0, 0..3), (1, 3..6)]);
     ledger.handle_answer(1, 3, 3, 3_000_000, 1_000_000).unwrap();
     assert_eq!(ledger.poll_straggler(2_000_000), None);
-    let (worker, first, count, message) = ledger.poll_straggler(60_000_000).unwrap();
+    let (worker, first, count, message) = ledger.poll_straggler(300_000_000).unwrap();
     assert_eq!((worker, first, count, tasks(message)), (1, 0, 3, 0..3));
-    assert_eq!(ledger.poll_straggler(200_000_000), None, "once");
+    assert_eq!(ledger.poll_straggler(310_000_000), None, "once");
     assert_eq!(ledger.handle_answer(1, 0, 2, 9, 0), Ok(Accepted::All));
     assert_eq!(ledger.handle_answer(0, 0, 3, 9, 0), Ok(some(2..3)));
     assert!(ledger.is_done());
     assert_eq!(ledger.handle_answer(1, 2, 1, 9, 0), Ok(Accepted::Some(Vec::new())), "too late");
+}
+
+/// A stopped worker whose tasks another did looks as if it had nothing to do.
+#[test]
+fn a_copy_goes_to_a_worker_that_answers() {
+    let mut ledger = ledger(3);
+    assert_eq!(give_all(&mut ledger, 9), [(0, 0..3), (1, 3..6), (2, 6..9)]);
+    ledger.handle_answer(1, 3, 3, 3_000, 1_000_000).unwrap();
+    assert_eq!(ledger.poll_straggler(300_000_000).unwrap().0, 1);
+    ledger.handle_answer(1, 0, 3, 3_000, 301_000_000).unwrap();
+    assert_eq!(ledger.poll_straggler(600_000_000).unwrap().0, 1, "not to 0, which owes its answer");
+    ledger.handle_answer(1, 6, 3, 3_000, 601_000_000).unwrap();
+    assert!(ledger.is_done());
+}
+
+#[test]
+fn a_copy_is_made_before_any_task_was_answered_and_copied_again() {
+    let mut ledger = ledger(3);
+    assert_eq!(give_all(&mut ledger, 3), [(0, 0..3)]);
+    assert_eq!(ledger.poll_straggler(1_000_000_000), None);
+    assert_eq!(ledger.poll_straggler(6_000_000_000).unwrap().1, 0);
+    assert_eq!(ledger.poll_straggler(7_000_000_000), None, "the second is not silent yet");
+    let (third, ..) = ledger.poll_straggler(12_000_000_000).unwrap();
+    assert_eq!(ledger.handle_answer(third, 0, 3, 9, 0), Ok(Accepted::All));
+    assert!(ledger.is_done());
 }
 
 /// One thing that happens to a farm; the numbers choose among what there is.
