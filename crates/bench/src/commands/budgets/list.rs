@@ -218,8 +218,8 @@ pub(super) static BUDGETS: &[Budget] = &[
     },
     Budget {
         name: "farm-rate",
-        command: "farm --tasks 500000 --work 0us --task-bytes 16 --workers 1 \
-            --workers-as process --prefetch auto --grain 1",
+        command: "farm --tasks 5000000 --work 0us --task-bytes 16 --workers 1 \
+            --workers-as process",
         quick: FEW_TASKS,
         key: "tasks_per_second",
         bound: Bound::Printed,
