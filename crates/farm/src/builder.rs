@@ -11,10 +11,11 @@ use chunkcomm_cluster::{Cluster, Registry};
 
 use crate::crew::Crew;
 use crate::error::StartError;
-use crate::farm::{Farm, Ways};
-use crate::proto::pace::Setting;
+use crate::farm::Farm;
 use crate::serving::FARMER;
-use crate::settings::{Grain, Model, NodeSettings, Prefetch, Runtime, WORKER_COUNT_MAX, WorkersAs};
+use crate::settings::{
+    Grain, Model, NodeSettings, Prefetch, Runtime, WORKER_COUNT_MAX, Ways, WorkersAs,
+};
 use crate::worker::Farmer;
 
 /// The allowed numbers of workers, as an error's text names them.
@@ -289,31 +290,15 @@ impl FarmBuilder {
     }
 
     fn check(&self) -> Result<(), StartError> {
-        let depth = match self.prefetch {
-            Prefetch::Fixed(depth) => depth,
-            Prefetch::Auto => 1,
-        };
-        let grain = match self.grain {
-            Grain::Fixed(grain) => grain,
-            Grain::Auto => 1,
-        };
-        allowed("prefetch", depth.into(), "1 or more", depth > 0)?;
-        allowed("grain", grain.into(), "1 or more", grain > 0)?;
+        let (depth, grain) = (self.prefetch.fixed(), self.grain.fixed());
+        allowed("prefetch", depth.unwrap_or(1).into(), "1 or more", depth != Some(0))?;
+        allowed("grain", grain.unwrap_or(1).into(), "1 or more", grain != Some(0))?;
         allowed("deaths_max", self.deaths_max.into(), "1 or more", self.deaths_max > 0)
     }
 
     fn ways(&self) -> Ways {
-        Ways {
-            prefetch: match self.prefetch {
-                Prefetch::Fixed(depth) => Setting::Fixed(depth),
-                Prefetch::Auto => Setting::Auto,
-            },
-            grain: match self.grain {
-                Grain::Fixed(grain) => Setting::Fixed(grain),
-                Grain::Auto => Setting::Auto,
-            },
-            deaths_max: self.deaths_max,
-        }
+        let (prefetch, grain) = (self.prefetch.fixed(), self.grain.fixed());
+        Ways { prefetch, grain, deaths_max: self.deaths_max }
     }
 
     fn sizes(&self) -> Result<Sizes, StartError> {

@@ -14,6 +14,7 @@ use futures_core::Stream;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::account::Plan;
 use crate::builder::FarmBuilder;
 use crate::crew::Crew;
 use crate::error::{FinishError, Loss, RunError, StartError, TaskError};
@@ -21,23 +22,14 @@ use crate::handshake::{Met, Reception};
 use crate::link::Link;
 use crate::name::WorkerName;
 use crate::pool::pool;
-use crate::proto::pace::Setting;
 use crate::results::{Results, Streamed, Waiting};
-use crate::run::{Listed, Plan, Run, Sink, Source, Workers};
-use crate::settings::Order;
+use crate::run::{Run, Workers};
+use crate::settings::{Order, Ways};
 use crate::stats::{Outcome, RunStats};
+use crate::tasks::{Listed, Sink, Source};
 
 /// A year: stands in for a deadline that the clock cannot represent.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
-
-/// How a farm shares its tasks out.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ways {
-    pub(crate) prefetch: Setting,
-    pub(crate) grain: Setting,
-    /// Number of workers that die of a task before it is set aside.
-    pub(crate) deaths_max: u32,
-}
 
 /// A farmer and its workers, ready to run tasks.
 ///
@@ -204,9 +196,7 @@ impl Farm {
         S: Stream<Item = I>,
     {
         let tasks = Streamed::new(tasks);
-        let run = self.begin(function, tasks, Waiting::new(), order, false)?;
-        let before = run.traffic();
-        Ok(Results::new(run, before))
+        Ok(Results::new(self.begin(function, tasks, Waiting::new(), order, false)?))
     }
 
     /// Runs tasks that create tasks, a *workpool*: the function returns a result and further tasks,
@@ -266,10 +256,7 @@ impl Farm {
         }
         let function_id = self.function_id(function)?;
         self.run = self.run.wrapping_add(1).max(1);
-        let Ways { prefetch, grain, deaths_max } = self.ways;
-        let (run, in_order) = (self.run, order == Order::Tasks);
-        let plan =
-            Plan { run, function: function_id, prefetch, grain, deaths_max, in_order, stops };
+        let plan = Plan { run: self.run, function: function_id, ways: self.ways, order, stops };
         let Farm { links, crew, reception, lost, .. } = self;
         let workers = Workers { links, crew, reception, lost };
         Ok(Run::new(workers, plan, function.name(), tasks, sink))

@@ -116,12 +116,14 @@
 //! - `farm`: what the user holds. `builder` and `settings` set it up.
 //! - `handshake`: how workers arrive, also in the middle of a run. `crew` starts and replaces
 //!   them and hears how they ended; `link` is the way to one.
-//! - `run`: one run. It moves messages and asks `proto` what to do. `results` is a run as a
-//!   stream, `pool` one of tasks that create tasks.
+//! - `run`: one run. It moves messages; `account` asks `proto` what to do, and hands the results
+//!   on. `tasks` has the two ends, a source and a sink; `results` is a run as a stream, `pool` one
+//!   of tasks that create tasks.
 //! - `serving`, `machine`: a node of a cluster, or a process, as a worker.
 //! - `worker`, `compute`: the worker's I/O loop, and its threads.
 //! - `proto`: the decisions. `ledger` knows who holds which tasks.
 
+mod account;
 mod builder;
 mod compute;
 mod crew;
@@ -138,6 +140,7 @@ mod run;
 mod serving;
 mod settings;
 mod stats;
+mod tasks;
 mod worker;
 
 pub use builder::FarmBuilder;

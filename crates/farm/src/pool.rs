@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 use crate::error::TaskError;
-use crate::run::{Sink, Source};
+use crate::tasks::{Sink, Source};
 
 struct Pool<I> {
     /// Tasks to be given, the newest last.

@@ -5,14 +5,14 @@ use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use chunkcomm::host::Instant;
 use futures_core::Stream;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{RunError, TaskError};
-use crate::run::{Run, Sink, Source};
-use crate::stats::{Progress, RunStats, Traffic};
+use crate::run::Run;
+use crate::stats::{Progress, RunStats};
+use crate::tasks::{Sink, Source};
 
 /// Most results that wait for their user; the workers then get no further tasks.
 const WAITING_MAX: usize = 1 << 16;
@@ -81,8 +81,6 @@ impl<S: Stream> Source for Streamed<S> {
 #[must_use = "a run goes on while its results are taken"]
 pub struct Results<'a, I, O, S: Stream<Item = I>> {
     run: Run<'a, I, O, Streamed<S>, Waiting<O>>,
-    started: Instant,
-    before: Traffic,
     taken: u32,
     /// The report, when the run has ended well.
     stats: Option<RunStats>,
@@ -106,16 +104,8 @@ where
     O: Serialize + DeserializeOwned + 'static,
     S: Stream<Item = I>,
 {
-    pub(crate) fn new(run: Run<'a, I, O, Streamed<S>, Waiting<O>>, before: Traffic) -> Self {
-        Results {
-            run,
-            started: Instant::now(),
-            before,
-            taken: 0,
-            stats: None,
-            ended: false,
-            failed: None,
-        }
+    pub(crate) fn new(run: Run<'a, I, O, Streamed<S>, Waiting<O>>) -> Self {
+        Results { run, taken: 0, stats: None, ended: false, failed: None }
     }
 
     /// Returns how far the run is.
@@ -156,7 +146,7 @@ where
             match this.run.poll(context) {
                 Poll::Ready(Ok(())) => {
                     this.ended = true;
-                    this.stats = Some(this.run.report(this.started, &this.before));
+                    this.stats = Some(this.run.report());
                 }
                 Poll::Ready(Err(error)) => {
                     this.ended = true;

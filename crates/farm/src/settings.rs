@@ -57,6 +57,33 @@ pub enum Grain {
     Auto,
 }
 
+impl Prefetch {
+    pub(crate) fn fixed(self) -> Option<u32> {
+        match self {
+            Prefetch::Fixed(depth) => Some(depth),
+            Prefetch::Auto => None,
+        }
+    }
+}
+
+impl Grain {
+    pub(crate) fn fixed(self) -> Option<u32> {
+        match self {
+            Grain::Fixed(tasks) => Some(tasks),
+            Grain::Auto => None,
+        }
+    }
+}
+
+/// How a farm shares its tasks out; prefetch and grain are measured where they are `None`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ways {
+    pub(crate) prefetch: Option<u32>,
+    pub(crate) grain: Option<u32>,
+    /// Number of workers that die of a task before it is set aside.
+    pub(crate) deaths_max: u32,
+}
+
 /// Order of the results of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {

@@ -7,6 +7,7 @@ use chunkcomm::stats::PeerStats;
 
 use crate::error::Loss;
 use crate::name::WorkerName;
+pub use crate::proto::ledger::Mishaps;
 
 /// Statistics of one worker in a run.
 #[derive(Clone, Debug)]
@@ -107,20 +108,6 @@ pub struct Progress {
     pub unanswered: u64,
     /// Still in the stream, where it tells its length exactly.
     pub left: Option<u64>,
-}
-
-/// Tasks of a run that were lost, moved or done twice, in numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Mishaps {
-    /// Given out again after the loss of their worker.
-    pub reissued: u64,
-    /// Given back by one worker for another that had nothing to do.
-    pub returned: u64,
-    /// Also given to a second worker, at the end of the run, while the first was silent.
-    pub copied: u64,
-    /// Results that came late or twice, and were dropped.
-    pub dropped: u64,
 }
 
 /// Report of a run: tasks, time, workers, packets.

@@ -76,9 +76,10 @@ const CRATES: &[Floors] = &[
         krate: "farm",
         floors: &[
             &["proto", "name", "settings"],
-            &["compute", "error", "stats", "serving", "worker", "machine"],
+            &["compute", "error", "stats", "serving", "worker", "machine", "tasks"],
             &["crew", "link"],
-            &["handshake", "run"],
+            &["account", "handshake"],
+            &["run"],
             &["pool", "results"],
             &["builder", "farm"],
         ],

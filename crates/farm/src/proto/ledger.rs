@@ -32,7 +32,8 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::wire;
+use piece::{Key, Piece};
+use worker::Worker;
 
 /// The first death splits a piece at work into this many parts, to find the task to blame.
 const PARTS: u32 = 64;
@@ -81,91 +82,18 @@ pub(crate) struct SetAside {
     pub(crate) input: Vec<u8>,
 }
 
-/// Index of a piece in the ledger's table.
-type Key = usize;
-
-#[derive(Clone, Debug, Default)]
-struct Piece {
-    first: u64,
-    count: u32,
-    /// Items at the beginning of the message that were accepted or split off.
-    skip: u32,
-    /// Number of workers that died while they held it.
-    deaths: u32,
-    /// The workers that hold it: none while it is open, two when it was copied.
-    holders: [Option<u32>; 2],
-    /// The assignment as it was sent.
-    message: Vec<u8>,
-}
-
-impl Piece {
-    fn tasks(&self) -> Range<u64> {
-        self.first..self.first + u64::from(self.count)
-    }
-
-    /// The encoded inputs of the tasks.
-    fn items(&self) -> &[u8] {
-        let items = &self.message[wire::ASSIGNMENT_HEAD..];
-        let from = wire::items_bytes(items, self.skip).expect("the farmer wrote the items");
-        let bytes = wire::items_bytes(&items[from..], self.count);
-        &items[from..from + bytes.expect("the farmer wrote the items")]
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Worker {
-    joined: bool,
-    in_line: bool,
-    /// Whether the last piece is not on its way yet; no other is given before.
-    stalled: bool,
-    /// Whether it got nothing beside a suspect.
-    alone: bool,
-    /// Whether another answered what it holds, so that its own answer is still to come.
-    owes: bool,
-    /// Whether it was asked for tasks that it has not begun.
-    asked: bool,
-    /// Whether it had none when it was asked, and got no piece since.
-    barren: bool,
-    threads: u32,
-    share: Share,
-    task_ns: Option<f64>,
-    /// When it answered last, or got a piece while it had none.
-    heard_ns: u64,
-    tasks: u64,
-    pieces: VecDeque<Key>,
-}
-
-impl Worker {
-    fn has_room(&self) -> bool {
-        let has_place = self.pieces.is_empty() || !self.alone;
-        has_place
-            && self.joined
-            && !self.stalled
-            && !self.owes
-            && self.pieces.len() < self.share.pieces as usize
-    }
-
-    fn is_idle(&self) -> bool {
-        self.joined && !self.stalled && !self.owes && self.pieces.is_empty()
-    }
-
-    /// Number of tasks that it cannot have begun.
-    fn spare(&self) -> u64 {
-        self.tasks.saturating_sub(self.threads.into())
-    }
-}
-
-/// Counts of a run's mishaps.
+/// Tasks of a run that were lost, moved or done twice, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    /// Tasks given out again after the loss of their worker.
-    pub(crate) reissued: u64,
-    /// Tasks that one worker gave back for another.
-    pub(crate) returned: u64,
-    /// Tasks that a second worker got while the first was silent.
-    pub(crate) copied: u64,
+#[non_exhaustive]
+pub struct Mishaps {
+    /// Given out again after the loss of their worker.
+    pub reissued: u64,
+    /// Given back by one worker for another that had nothing to do.
+    pub returned: u64,
+    /// Also given to a second worker, at the end of the run, while the first was silent.
+    pub copied: u64,
     /// Results that came late or twice, and were dropped.
-    pub(crate) dropped: u64,
+    pub dropped: u64,
 }
 
 /// The assignments of one run.
@@ -192,7 +120,7 @@ pub(crate) struct Ledger {
     deaths_max: u32,
     busy_ns: f64,
     answered: u64,
-    counts: Counts,
+    mishaps: Mishaps,
 }
 
 impl Ledger {
@@ -213,28 +141,14 @@ impl Ledger {
             deaths_max: deaths_max.max(1),
             busy_ns: 0.0,
             answered: 0,
-            counts: Counts::default(),
+            mishaps: Mishaps::default(),
         }
     }
 
     /// Adds a worker that computes on this number of threads; returns its index.
     pub(crate) fn handle_joined(&mut self, share: Share, threads: u32) -> usize {
         let worker = self.workers.len();
-        self.workers.push(Worker {
-            joined: true,
-            in_line: false,
-            stalled: false,
-            alone: false,
-            owes: false,
-            asked: false,
-            barren: false,
-            threads: threads.max(1),
-            share,
-            task_ns: None,
-            heard_ns: 0,
-            tasks: 0,
-            pieces: VecDeque::new(),
-        });
+        self.workers.push(Worker::new(share, threads));
         self.present += 1;
         self.stand_in_line(worker);
         worker
@@ -255,13 +169,7 @@ impl Ledger {
         teller.heard_ns = now_ns;
         self.busy_ns += busy_ns as f64;
         self.answered += u64::from(count);
-        let accepted = match self.workers[worker].pieces.front() {
-            Some(&key) if self.pieces[key].first == first && self.pieces[key].count >= count => {
-                self.accept_front(key, count);
-                Accepted::All
-            }
-            _ => self.accept_anywhere(worker, &tasks),
-        };
+        let accepted = self.accept(worker, &tasks);
         self.workers[worker].owes = false;
         self.stand_in_line(worker);
         Ok(accepted)
@@ -288,7 +196,7 @@ impl Ledger {
         self.workers[worker].barren = false;
         for part in self.held_of(worker, &tasks) {
             let key = self.carve(worker, &part);
-            self.counts.returned += part.end - part.start;
+            self.mishaps.returned += part.end - part.start;
             if self.let_go(key, worker) {
                 let suspect = self.pieces[key].deaths > 0;
                 let waiting = if suspect { &mut self.suspects } else { &mut self.open };
@@ -321,7 +229,7 @@ impl Ledger {
                 aside.push(self.set_aside(key));
                 continue;
             }
-            self.counts.reissued += u64::from(piece.count);
+            self.mishaps.reissued += u64::from(piece.count);
             self.suspects.push_back(key);
             if piece.deaths > 1 {
                 self.split(key, u32::MAX);
@@ -398,7 +306,7 @@ impl Ledger {
     pub(crate) fn reissue(&mut self, now_ns: u64) -> Option<(u64, u32, &[u8])> {
         let key = self.suspects.pop_front().or_else(|| self.open.pop_front())?;
         let worker = self.next_in_line();
-        self.rewrite(key);
+        self.pieces[key].rewrite();
         self.hold(worker, key, now_ns);
         let piece = &self.pieces[key];
         Some((piece.first, piece.count, &piece.message))
@@ -472,8 +380,8 @@ impl Ledger {
             self.let_go(key, second as usize);
             self.workers[second as usize].owes = true;
         }
-        self.counts.copied += u64::from(self.pieces[key].count);
-        self.rewrite(key);
+        self.mishaps.copied += u64::from(self.pieces[key].count);
+        self.pieces[key].rewrite();
         self.hold(idle, key, now_ns);
         let piece = &self.pieces[key];
         Some((idle, piece.first, piece.count, &piece.message))
@@ -494,8 +402,8 @@ impl Ledger {
         self.present
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        self.counts
+    pub(crate) fn mishaps(&self) -> Mishaps {
+        self.mishaps
     }
 
     /// Whether nothing is left to assign and every task was accepted or set aside.
@@ -535,17 +443,37 @@ impl Ledger {
         }
     }
 
-    fn accept_anywhere(&mut self, worker: usize, tasks: &Range<u64>) -> Accepted {
-        let parts = self.held_of(worker, tasks);
-        let mut left = tasks.end - tasks.start;
+    /// Accepts those of these tasks that the worker holds.
+    fn accept(&mut self, worker: usize, tasks: &Range<u64>) -> Accepted {
+        let mut left = tasks.clone();
+        // Workers answer what they got first, in its order.
+        while let Some(&key) = self.workers[worker].pieces.front() {
+            if left.is_empty() || self.pieces[key].first != left.start {
+                break;
+            }
+            let there = left.end - left.start;
+            let count = self.pieces[key].count.min(u32::try_from(there).unwrap_or(u32::MAX));
+            self.accept_front(key, count);
+            left.start += u64::from(count);
+        }
+        if left.is_empty() {
+            return Accepted::All;
+        }
+        let mut parts = self.held_of(worker, &left);
+        let mut dropped = left.end - left.start;
         for part in &parts {
             let key = self.carve(worker, part);
-            let count = self.pieces[key].count;
-            self.accept_front(key, count);
-            left -= part.end - part.start;
+            self.accept_front(key, self.pieces[key].count);
+            dropped -= part.end - part.start;
         }
-        self.counts.dropped += left;
-        if left == 0 { Accepted::All } else { Accepted::Some(parts) }
+        self.mishaps.dropped += dropped;
+        if dropped == 0 {
+            return Accepted::All;
+        }
+        if left.start > tasks.start {
+            parts.insert(0, tasks.start..left.start);
+        }
+        Accepted::Some(parts)
     }
 
     /// Returns those of these tasks that the worker holds, in ascending order.
@@ -577,20 +505,8 @@ impl Ledger {
 
     /// Splits a piece after its first `at` tasks; returns the second part.
     fn split_off(&mut self, key: Key, at: u32) -> Key {
-        let piece = &self.pieces[key];
-        let (head, items) = (&piece.message[..wire::ASSIGNMENT_HEAD], piece.items());
-        let from = wire::items_bytes(items, at).expect("the piece has more tasks");
-        let rest = Piece {
-            first: piece.first + u64::from(at),
-            count: piece.count - at,
-            skip: 0,
-            message: [head, &items[from..]].concat(),
-            ..*piece
-        };
-        let message = [head, &items[..from]].concat();
         let piece = &mut self.pieces[key];
-        let holders = piece.holders;
-        (piece.count, piece.skip, piece.message) = (at, 0, message);
+        let (rest, holders) = (piece.split_off(at), piece.holders);
         let rest = self.insert(rest);
         for holder in holders.into_iter().flatten() {
             let pieces = &mut self.workers[holder as usize].pieces;
@@ -602,31 +518,10 @@ impl Ledger {
 
     /// Splits a suspect into about `parts`.
     fn split(&mut self, key: Key, parts: u32) {
-        let Piece { first, count, deaths, .. } = self.pieces[key];
-        let each = count.div_ceil(parts).max(1);
-        if count <= each {
-            return;
-        }
-        let (head, items) = {
-            let piece = &self.pieces[key];
-            (piece.message[..wire::ASSIGNMENT_HEAD].to_vec(), piece.items().to_vec())
-        };
-        let (mut before, mut at) = (0, 0);
-        while before < count {
-            let part = each.min(count - before);
-            let bytes = wire::items_bytes(&items[at..], part).expect("the piece has more tasks");
-            let message = [&head, &items[at..at + bytes]].concat();
-            if before == 0 {
-                let piece = &mut self.pieces[key];
-                (piece.count, piece.skip, piece.message) = (part, 0, message);
-            } else {
-                let first = first + u64::from(before);
-                let piece = Piece { first, count: part, deaths, message, ..Piece::default() };
-                let key = self.insert(piece);
-                self.suspects.push_back(key);
-            }
-            before += part;
-            at += bytes;
+        let each = self.pieces[key].count.div_ceil(parts).max(1);
+        for part in self.pieces[key].split(each) {
+            let key = self.insert(part);
+            self.suspects.push_back(key);
         }
     }
 
@@ -643,20 +538,10 @@ impl Ledger {
 
     fn set_aside(&mut self, key: Key) -> SetAside {
         let piece = &self.pieces[key];
-        let input = piece.items().get(4..).unwrap_or_default().to_vec();
-        let aside = SetAside { task: piece.first, deaths: piece.deaths, input };
+        let aside = SetAside { task: piece.first, deaths: piece.deaths, input: piece.input() };
         self.unanswered -= 1;
         self.remove(key);
         aside
-    }
-
-    /// Writes the message of a piece anew, without what was accepted or split off.
-    fn rewrite(&mut self, key: Key) {
-        let piece = &self.pieces[key];
-        let message = [&piece.message[..wire::ASSIGNMENT_HEAD], piece.items()].concat();
-        let piece = &mut self.pieces[key];
-        (piece.message, piece.skip) = (message, 0);
-        wire::renumber_assignment(&mut piece.message, piece.first, piece.count);
     }
 
     #[inline]
@@ -727,5 +612,7 @@ impl Ledger {
     }
 }
 
+mod piece;
 #[cfg(test)]
 mod tests;
+mod worker;

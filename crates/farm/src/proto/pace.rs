@@ -33,18 +33,12 @@ const GRAIN_MAX: u32 = 1 << 16;
 /// Weight of a new answer in the mean, which follows about the last 8 answers.
 const MEAN_SHARE: f64 = 1.0 / 8.0;
 
-/// A number that is set, or measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Setting {
-    Fixed(u32),
-    Auto,
-}
-
 /// Follows the time of a worker's tasks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    depth: Setting,
-    grain: Setting,
+    /// Set numbers; `None` is measured.
+    depth: Option<u32>,
+    grain: Option<u32>,
     round_trip_ns: f64,
     threads: f64,
     task_ns: Option<f64>,
@@ -68,7 +62,13 @@ impl Growth {
 
 impl Pace {
     /// Begins with the round trip to the worker, measured when it joined, and its threads.
-    pub(crate) fn new(depth: Setting, grain: Setting, round_trip_ns: u64, threads: u32) -> Pace {
+    /// Depth and grain are measured where they are not set.
+    pub(crate) fn new(
+        depth: Option<u32>,
+        grain: Option<u32>,
+        round_trip_ns: u64,
+        threads: u32,
+    ) -> Pace {
         let threads = f64::from(threads.max(1));
         Pace { depth, grain, round_trip_ns: round_trip_ns as f64, threads, task_ns: None }
     }
@@ -96,8 +96,8 @@ impl Pace {
     #[inline]
     pub(crate) fn share(&self, growth: Growth, left: Option<u64>, workers: usize) -> Share {
         let grain = match self.grain {
-            Setting::Fixed(grain) => grain,
-            Setting::Auto => {
+            Some(grain) => grain,
+            None => {
                 let task_ns = self.task_ns.unwrap_or(f64::MAX);
                 let farmer_ns = FARMER_NS * workers as f64 * self.threads;
                 let target = farmer_ns.max(TARGET_NS * self.threads);
@@ -108,8 +108,8 @@ impl Pace {
             }
         };
         let depth = match self.depth {
-            Setting::Fixed(depth) => depth,
-            Setting::Auto => self.measured_depth(grain),
+            Some(depth) => depth,
+            None => self.measured_depth(grain),
         };
         Share { pieces: depth.max(1), grain: grain.max(1) }
     }
@@ -129,7 +129,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    fn settled(depth: Setting, grain: Setting, round_trip_ns: u64, task_ns: u64) -> Share {
+    fn settled(depth: Option<u32>, grain: Option<u32>, round_trip_ns: u64, task_ns: u64) -> Share {
         let (mut pace, mut growth) = (Pace::new(depth, grain, round_trip_ns, 1), Growth::new());
         for _ in 0..50 {
             let tasks = pace.share(growth, None, 1).grain;
@@ -139,16 +139,12 @@ mod tests {
         pace.share(growth, None, 1)
     }
 
-    const ONE: Setting = Setting::Fixed(1);
+    const ONE: Option<u32> = Some(1);
 
     #[test]
     fn with_one_task_an_assignment_the_depth_covers_two_round_trips() {
-        let depth =
-            |round_trip_ns, task_ns| settled(Setting::Auto, ONE, round_trip_ns, task_ns).pieces;
-        assert_eq!(
-            Pace::new(Setting::Auto, ONE, 100_000, 1).share(Growth::new(), None, 1).pieces,
-            2
-        );
+        let depth = |round_trip_ns, task_ns| settled(None, ONE, round_trip_ns, task_ns).pieces;
+        assert_eq!(Pace::new(None, ONE, 100_000, 1).share(Growth::new(), None, 1).pieces, 2);
         assert_eq!(depth(100_000, 50_000_000), 2);
         assert_eq!(depth(100_000, 1_000_000), 2);
         assert_eq!(depth(100_000, 10_000), 21);
@@ -159,15 +155,15 @@ mod tests {
 
     #[test]
     fn assignments_grow_to_their_target() {
-        let share = |task_ns| settled(Setting::Auto, Setting::Auto, 100_000, task_ns);
+        let share = |task_ns| settled(None, None, 100_000, task_ns);
         assert_eq!(share(10_000), Share { pieces: 2, grain: 1_000 });
         assert_eq!(share(20_000_000), Share { pieces: 2, grain: 1 });
         assert_eq!(share(1).grain, GRAIN_MAX);
-        let mut pace = Pace::new(Setting::Auto, Setting::Auto, 100_000, 1);
+        let mut pace = Pace::new(None, None, 100_000, 1);
         pace.handle_answer(1_000, 1_000_000_000);
         let grain = |workers| pace.share(Growth(GRAIN_MAX), None, workers).grain;
         assert_eq!((grain(100), grain(1_000)), (10, 100));
-        let mut pace = Pace::new(Setting::Auto, Setting::Auto, 100_000, 1);
+        let mut pace = Pace::new(None, None, 100_000, 1);
         let mut growth = Growth::new();
         assert_eq!(pace.share(growth, None, 1).grain, 1);
         pace.handle_answer(1, 1_000);
@@ -177,7 +173,7 @@ mod tests {
 
     #[test]
     fn assignments_shrink_near_the_end() {
-        let mut pace = Pace::new(Setting::Auto, Setting::Auto, 100_000, 1);
+        let mut pace = Pace::new(None, None, 100_000, 1);
         pace.handle_answer(1_000, 10_000_000);
         let grain = |left| pace.share(Growth(GRAIN_MAX), Some(left), 1).grain;
         assert_eq!((grain(1_000_000), grain(100), grain(1), grain(0)), (1_000, 50, 2, 2));
@@ -185,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_mean_follows_a_change() {
-        let mut pace = Pace::new(Setting::Auto, ONE, 100_000, 1);
+        let mut pace = Pace::new(None, ONE, 100_000, 1);
         (0..100).for_each(|_| pace.handle_answer(1, 1_000_000));
         assert_eq!(pace.share(Growth::new(), None, 1).pieces, 2);
         (0..100).for_each(|_| pace.handle_answer(1, 10_000));
@@ -194,7 +190,7 @@ mod tests {
 
     #[test]
     fn more_threads_hold_more() {
-        let pace = Pace::new(Setting::Auto, Setting::Auto, 100_000, 4);
+        let pace = Pace::new(None, None, 100_000, 4);
         assert_eq!(pace.share(Growth::new(), None, 1), Share { pieces: 5, grain: 1 });
     }
 }

@@ -136,7 +136,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Bytes before a value: its length.
-const LENGTH_BYTES: usize = 4;
+pub(crate) const LENGTH_BYTES: usize = 4;
 
 /// Marks the text of a failure in the place of a result.
 const FAILED: u32 = 1 << 31;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::proto::wire;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -86,7 +87,7 @@ fn an_answer_may_cover_part_of_an_assignment_or_several() {
     assert_eq!(ledger.handle_answer(0, 2, 3, 9, 0), Ok(Accepted::All), "across two");
     assert_eq!(ledger.handle_answer(0, 0, 6, 9, 0), Ok(Accepted::Some(vec![0..1, 5..6])));
     assert!(ledger.is_done());
-    assert_eq!(ledger.counts().dropped, 4);
+    assert_eq!(ledger.mishaps().dropped, 4);
 }
 
 #[test]
@@ -107,7 +108,7 @@ fn the_tasks_of_a_lost_worker_go_to_others() {
     ledger.handle_answer(0, 0, 1, 9, 0).unwrap();
     assert_eq!(ledger.handle_lost(0), []);
     assert_eq!(give(&mut ledger, 6), None);
-    assert_eq!((ledger.present(), ledger.counts().reissued), (0, 5));
+    assert_eq!((ledger.present(), ledger.mishaps().reissued), (0, 5));
     assert_eq!(ledger.handle_joined(Share { pieces: 9, grain: 3 }, 1), 1);
     // The piece that was at work comes task by task, and each piece alone.
     for range in [1..2, 2..3, 3..6] {
@@ -164,7 +165,7 @@ fn who_has_nothing_gets_half_of_what_another_has_not_begun() {
     assert_eq!(ledger.poll_victim(), Some((0, 2)));
     ledger.handle_returned(0, 0, 0, 0).unwrap();
     assert_eq!(ledger.poll_victim(), None, "it had nothing");
-    assert_eq!(ledger.counts().returned, 4);
+    assert_eq!(ledger.mishaps().returned, 4);
 }
 
 #[test]
@@ -176,7 +177,7 @@ fn what_is_soon_done_is_not_moved() {
 }
 
 #[test]
-fn a_silent_workers_piece_is_copied_and_the_first_result_counts() {
+fn a_silent_workers_piece_is_copied_and_the_first_result_mishaps() {
     let mut ledger = ledger(2);
     assert_eq!(give_all(&mut ledger, 6), [(0, 0..3), (1, 3..6)]);
     ledger.handle_answer(1, 3, 3, 3_000_000, 1_000_000).unwrap();

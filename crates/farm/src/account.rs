@@ -1,0 +1,233 @@
+//! The account of a run: its ledger, what answers do to it, and the way of the results to their user.
+
+use std::time::Duration;
+
+use chunkcomm::codec::decode;
+use chunkcomm::host::Instant;
+use serde::de::DeserializeOwned;
+
+use crate::error::{Loss, RunError, TaskError};
+use crate::link::Link;
+use crate::proto::ledger::{Accepted, Ledger, NotAsked, SetAside};
+use crate::proto::order::InOrder;
+use crate::proto::pace::{Growth, Pace};
+use crate::proto::wire::{self, Answer, Item};
+use crate::settings::{Order, Ways};
+use crate::stats::WorkerStats;
+use crate::tasks::Sink;
+
+/// Most results that wait for that of an earlier task.
+const REORDERED_MAX: usize = 1 << 20;
+
+/// Settings of a run, fixed when it begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// The run's number, carried by each of its messages.
+    pub(crate) run: u32,
+    /// The function's index in the farmer's Setup.
+    pub(crate) function: u32,
+    pub(crate) ways: Ways,
+    pub(crate) order: Order,
+    /// Whether the first task that fails ends the run.
+    pub(crate) stops: bool,
+}
+
+/// Tasks and results of a run, and the statistics of its workers.
+pub(crate) struct Account<O, S> {
+    pub(crate) plan: Plan,
+    /// The function's name.
+    function: String,
+    pub(crate) sink: S,
+    order: InOrder<Result<O, TaskError>>,
+    pub(crate) ledger: Ledger,
+    paces: Vec<Pace>,
+    growth: Growth,
+    pub(crate) stats: Vec<WorkerStats>,
+    /// Tasks a second of each worker, measured, and their sum.
+    speeds: Vec<f64>,
+    speed: f64,
+    pub(crate) started: Instant,
+    /// Time since then, read once a turn.
+    pub(crate) now_ns: u64,
+    /// Number of tasks that the source still has, where it is known.
+    pub(crate) left: Option<u64>,
+}
+
+/// Why an answer was not taken.
+pub(crate) enum Refused {
+    Run(RunError),
+    /// The worker sent what nobody asked for.
+    Worker,
+}
+
+impl From<wire::Malformed> for Refused {
+    fn from(wire::Malformed: wire::Malformed) -> Refused {
+        Refused::Worker
+    }
+}
+
+impl From<NotAsked> for Refused {
+    fn from(NotAsked: NotAsked) -> Refused {
+        Refused::Worker
+    }
+}
+
+impl<O, S> Account<O, S>
+where
+    O: DeserializeOwned,
+    S: Sink<O>,
+{
+    pub(crate) fn new(plan: Plan, function: &str, sink: S, left: Option<u64>) -> Account<O, S> {
+        Account {
+            plan,
+            function: function.to_owned(),
+            sink,
+            order: InOrder::new(),
+            ledger: Ledger::new(plan.ways.deaths_max),
+            paces: Vec::new(),
+            growth: Growth::new(),
+            stats: Vec::new(),
+            speeds: Vec::new(),
+            speed: 0.0,
+            started: Instant::now(),
+            now_ns: 0,
+            left,
+        }
+    }
+
+    pub(crate) fn look_at_clock(&mut self) {
+        self.now_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    }
+
+    pub(crate) fn join(&mut self, link: &Link) {
+        let Ways { prefetch, grain, .. } = self.plan.ways;
+        let pace = Pace::new(prefetch, grain, link.round_trip_ns, link.threads);
+        let worker = self.ledger.handle_joined(pace.share(self.growth, None, 1), link.threads);
+        if link.is_stalled() {
+            // An assignment of a cancelled run still waits.
+            self.ledger.handle_stalled(worker);
+        }
+        if link.lost.is_some() {
+            self.ledger.handle_lost(worker);
+        }
+        self.paces.push(pace);
+        self.speeds.push(0.0);
+        self.stats.push(WorkerStats {
+            worker: link.name.clone(),
+            tasks: 0,
+            answers: 0,
+            busy: Duration::ZERO,
+            lost: link.lost.clone(),
+        });
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.order.window() < REORDERED_MAX && self.sink.has_room()
+    }
+
+    #[inline]
+    pub(crate) fn take_answer(&mut self, worker: usize, bytes: &[u8]) -> Result<(), Refused> {
+        match wire::read_answer(bytes)? {
+            // An answer of an earlier run, which was cancelled or failed.
+            Answer::Done { run, .. } | Answer::Returned { run, .. } if run != self.plan.run => {
+                Ok(())
+            }
+            Answer::Returned { first, count, .. } => {
+                Ok(self.ledger.handle_returned(worker, first, count, self.now_ns)?)
+            }
+            Answer::Done { first, count, busy_ns, results, .. } => {
+                // Read once to its end: what is not whole is not accepted.
+                let mut whole = results;
+                while whole.next_result()?.is_some() {}
+                let now_ns = self.now_ns;
+                let accepted = self.ledger.handle_answer(worker, first, count, busy_ns, now_ns)?;
+                self.measure(worker, count, busy_ns);
+                self.accept(worker, first, results, &accepted)
+            }
+        }
+    }
+
+    /// Counts the tasks of an answer, and sets what the worker may hold.
+    fn measure(&mut self, worker: usize, count: u32, busy_ns: u64) {
+        let stats = &mut self.stats[worker];
+        stats.tasks += u64::from(count);
+        stats.answers += 1;
+        stats.busy += Duration::from_nanos(busy_ns);
+        self.growth.handle_answer(count);
+        let pace = &mut self.paces[worker];
+        pace.handle_answer(count, busy_ns);
+        let speed = pace.speed();
+        self.speed += speed - self.speeds[worker];
+        self.speeds[worker] = speed;
+        let left = self.left.map(|left| (left as f64 * speed / self.speed) as u64);
+        let (share, task_ns) =
+            (pace.share(self.growth, left, self.ledger.present()), pace.task_ns());
+        self.ledger.set_share(worker, share, task_ns);
+    }
+
+    fn accept(
+        &mut self,
+        worker: usize,
+        first: u64,
+        mut results: wire::Items<'_>,
+        accepted: &Accepted,
+    ) -> Result<(), Refused> {
+        let mut index = first;
+        while let Some(item) = results.next_result()? {
+            let is_accepted = match accepted {
+                Accepted::All => true,
+                Accepted::Some(ranges) => ranges.iter().any(|range| range.contains(&index)),
+            };
+            if is_accepted {
+                let name = &self.stats[worker].worker;
+                let result =
+                    match item {
+                        Item::Value(bytes) => decode::<O>(bytes).map_err(|source| {
+                            TaskError::Result { index, worker: name.clone(), source }
+                        }),
+                        Item::Failure(text) => Err(TaskError::Failed {
+                            index,
+                            function: self.function.clone(),
+                            worker: name.clone(),
+                            text: text.to_owned(),
+                        }),
+                    };
+                self.hand_on(index, result).map_err(Refused::Run)?;
+            }
+            index += 1;
+        }
+        Ok(())
+    }
+
+    /// Notes the loss of a worker: opens its tasks for others.
+    pub(crate) fn lose(&mut self, worker: usize, loss: &Loss) -> Result<(), RunError> {
+        self.speed -= std::mem::take(&mut self.speeds[worker]);
+        for aside in self.ledger.handle_lost(worker) {
+            self.set_aside(aside, worker, loss.clone())?;
+        }
+        Ok(())
+    }
+
+    fn set_aside(&mut self, aside: SetAside, worker: usize, loss: Loss) -> Result<(), RunError> {
+        let SetAside { task: index, deaths, input } = aside;
+        let (function, worker) = (self.function.clone(), self.stats[worker].worker.clone());
+        let loss = Box::new(loss);
+        let error = TaskError::SetAside { index, function, deaths, worker, loss, input };
+        self.hand_on(index, Err(error))
+    }
+
+    #[inline]
+    fn hand_on(&mut self, index: u64, result: Result<O, TaskError>) -> Result<(), RunError> {
+        match result {
+            Err(error) if self.plan.stops => return Err(RunError::Task(error)),
+            result if self.plan.order == Order::Tasks => {
+                self.order.accept(index, result);
+                while let Some((index, result)) = self.order.pop() {
+                    self.sink.take(index, result);
+                }
+            }
+            result => self.sink.take(index, result),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! A worker, as the ledger sees it.
+
+use std::collections::VecDeque;
+
+use super::Share;
+use super::piece::Key;
+
+#[derive(Clone, Debug)]
+pub(super) struct Worker {
+    pub(super) joined: bool,
+    pub(super) in_line: bool,
+    /// Whether the last piece is not on its way yet; no other is given before.
+    pub(super) stalled: bool,
+    /// Whether it got nothing beside a suspect.
+    pub(super) alone: bool,
+    /// Whether another answered what it holds, so that its own answer is still to come.
+    pub(super) owes: bool,
+    /// Whether it was asked for tasks that it has not begun.
+    pub(super) asked: bool,
+    /// Whether it had none when it was asked, and got no piece since.
+    pub(super) barren: bool,
+    pub(super) threads: u32,
+    pub(super) share: Share,
+    pub(super) task_ns: Option<f64>,
+    /// When it answered last, or got a piece while it had none.
+    pub(super) heard_ns: u64,
+    pub(super) tasks: u64,
+    pub(super) pieces: VecDeque<Key>,
+}
+
+impl Worker {
+    pub(super) fn new(share: Share, threads: u32) -> Worker {
+        Worker {
+            joined: true,
+            in_line: false,
+            stalled: false,
+            alone: false,
+            owes: false,
+            asked: false,
+            barren: false,
+            threads: threads.max(1),
+            share,
+            task_ns: None,
+            heard_ns: 0,
+            tasks: 0,
+            pieces: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        let has_place = self.pieces.is_empty() || !self.alone;
+        has_place
+            && self.joined
+            && !self.stalled
+            && !self.owes
+            && self.pieces.len() < self.share.pieces as usize
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.joined && !self.stalled && !self.owes && self.pieces.is_empty()
+    }
+
+    /// Number of tasks that it cannot have begun.
+    pub(super) fn spare(&self) -> u64 {
+        self.tasks.saturating_sub(self.threads.into())
+    }
+}
