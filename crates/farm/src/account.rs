@@ -231,3 +231,32 @@ where
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::ledger::Share;
+
+    /// Of an answer that ends too early nothing is accepted: its tasks stay in the ledger.
+    #[test]
+    fn an_answer_that_is_not_whole_loses_no_task() {
+        let ways = Ways { prefetch: None, grain: None, deaths_max: 3 };
+        let plan = Plan { run: 1, function: 0, ways, order: Order::Tasks, stops: false };
+        let sink = |_: u64, _: Result<u64, TaskError>| panic!("nothing is accepted");
+        let mut account = Account::new(plan, "f", sink, None);
+        account.ledger.handle_joined(Share { pieces: 1, grain: 5 }, 1);
+        let mut message = Vec::new();
+        wire::begin_assignment(&mut message, 1, 0, 0);
+        (0..5u64).for_each(|task| wire::put_value(&mut message, &task).unwrap());
+        wire::finish_assignment(&mut message, 5);
+        assert_eq!(account.ledger.poll_free(), Some(0));
+        account.ledger.assign(5, message, 0);
+
+        let mut answer = Vec::new();
+        wire::begin_answer(&mut answer, 1, 0);
+        (0..3u64).for_each(|result| wire::put_value(&mut answer, &result).unwrap());
+        wire::finish_answer(&mut answer, 5, 1000);
+        assert!(matches!(account.take_answer(0, &answer), Err(Refused::Worker)));
+        assert_eq!(account.ledger.unanswered(), 5);
+    }
+}

@@ -545,6 +545,39 @@ mod tests {
         assert_eq!(answers, [Ok(0.5), Err(panicked), Ok(0.25)]);
     }
 
+    /// A task that comes just as the thread is about to wait.
+    #[tokio::test]
+    async fn no_wake_up_is_missed() {
+        let mut bench = Bench::start(entries(), 1).unwrap();
+        for first in 0..5_000 {
+            put(&mut bench, 1, first, &[4]);
+            let answered = tokio::time::timeout(Duration::from_secs(30), results(&mut bench, 1));
+            assert_eq!(answered.await.expect("the thread is awake"), [Ok(0.25)]);
+            // The loop would run it after some tiny ones.
+            bench.shared.queue().placements[0] = Placement::new();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_task_does_not_keep_back_the_results_before_it() {
+        let mut registry = Registry::new();
+        registry.register("sleep", |ms: u32| {
+            std::thread::sleep(Duration::from_millis(ms.into()));
+            f64::from(ms)
+        });
+        let mut bench = Bench::start(registry.entries().cloned().collect(), 1).unwrap();
+        put(&mut bench, 1, 0, &[0, 60_000]);
+        assert!(bench.is_at_work());
+        let old = loop {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            if let Some(old) = bench.old_answers().pop() {
+                break old;
+            }
+        };
+        assert_eq!(read(&old), (1, 0, vec![Ok(0.0)]));
+        assert!(bench.is_at_work() && bench.old_answers().is_empty());
+    }
+
     #[tokio::test]
     async fn several_threads_share_an_assignment_and_the_loop_takes_none() {
         let mut bench = Bench::start(entries(), 3).unwrap();
