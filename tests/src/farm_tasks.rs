@@ -56,6 +56,8 @@ pub struct Functions {
     pub unlucky: Function<u64, u64>,
     /// Computes for this number of microseconds; returns the process id.
     pub spin: Function<u64, u32>,
+    /// Computes for 2 ms; returns the square of the number.
+    pub square: Function<u64, u64>,
     /// Sleeps for this number of milliseconds; returns the process id.
     pub sleep: Function<u64, u32>,
     /// Ends its process with this status.
@@ -87,6 +89,11 @@ pub fn registry() -> (Registry, Functions) {
             let until = Instant::now() + Duration::from_micros(us);
             while Instant::now() < until {}
             std::process::id()
+        }),
+        square: registry.register("square", |number: u64| {
+            let until = Instant::now() + Duration::from_millis(2);
+            while Instant::now() < until {}
+            number * number
         }),
         sleep: registry.register("sleep", |ms: u64| {
             thread::sleep(Duration::from_millis(ms));

@@ -7,6 +7,7 @@ use chunkcomm::host::Instant;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Loss, RunError, TaskError};
+use crate::journal::Journal;
 use crate::link::Link;
 use crate::proto::ledger::{Accepted, Ledger, NotAsked, SetAside};
 use crate::proto::order::InOrder;
@@ -33,7 +34,7 @@ pub(crate) struct Plan {
 }
 
 /// Tasks and results of a run, and the statistics of its workers.
-pub(crate) struct Account<O, S> {
+pub(crate) struct Account<'a, O, S> {
     pub(crate) plan: Plan,
     /// The function's name.
     function: String,
@@ -51,6 +52,9 @@ pub(crate) struct Account<O, S> {
     pub(crate) now_ns: u64,
     /// Number of tasks that the source still has, where it is known.
     pub(crate) left: Option<u64>,
+    pub(crate) journal: Option<&'a mut Journal>,
+    /// Number of tasks whose results the journal had.
+    pub(crate) recalled: u64,
 }
 
 /// Why an answer was not taken.
@@ -72,12 +76,18 @@ impl From<NotAsked> for Refused {
     }
 }
 
-impl<O, S> Account<O, S>
+impl<'a, O, S> Account<'a, O, S>
 where
     O: DeserializeOwned,
     S: Sink<O>,
 {
-    pub(crate) fn new(plan: Plan, function: &str, sink: S, left: Option<u64>) -> Account<O, S> {
+    pub(crate) fn new(
+        plan: Plan,
+        function: &str,
+        sink: S,
+        left: Option<u64>,
+        journal: Option<&'a mut Journal>,
+    ) -> Account<'a, O, S> {
         Account {
             plan,
             function: function.to_owned(),
@@ -92,6 +102,8 @@ where
             started: Instant::now(),
             now_ns: 0,
             left,
+            journal,
+            recalled: 0,
         }
     }
 
@@ -172,13 +184,26 @@ where
         mut results: wire::Items<'_>,
         accepted: &Accepted,
     ) -> Result<(), Refused> {
+        let is_accepted = |index: u64| match accepted {
+            Accepted::All => true,
+            Accepted::Some(ranges) => ranges.iter().any(|range| range.contains(&index)),
+        };
+        if let Some(journal) = &mut self.journal {
+            let mut results = results;
+            let mut index = first;
+            while let Some(item) = results.next_result()? {
+                match item {
+                    _ if !is_accepted(index) => {}
+                    Item::Value(value) => journal.add(index, value),
+                    Item::Failure(_) => journal.skip(index),
+                }
+                index += 1;
+            }
+            journal.end_answer().map_err(|error| Refused::Run(error.into()))?;
+        }
         let mut index = first;
         while let Some(item) = results.next_result()? {
-            let is_accepted = match accepted {
-                Accepted::All => true,
-                Accepted::Some(ranges) => ranges.iter().any(|range| range.contains(&index)),
-            };
-            if is_accepted {
+            if is_accepted(index) {
                 let name = &self.stats[worker].worker;
                 let result =
                     match item {
@@ -199,6 +224,15 @@ where
         Ok(())
     }
 
+    /// Accepts the next task of the source, whose result the journal has.
+    pub(crate) fn recall(&mut self, result: &[u8]) -> Result<(), RunError> {
+        let index = self.ledger.skip();
+        self.recalled += 1;
+        let journal = self.journal.as_ref().expect("a journal gave the result");
+        let result = decode::<O>(result).map_err(|_| journal.no_result(index))?;
+        self.hand_on(index, Ok(result))
+    }
+
     /// Notes the loss of a worker: opens its tasks for others.
     pub(crate) fn lose(&mut self, worker: usize, loss: &Loss) -> Result<(), RunError> {
         self.speed -= std::mem::take(&mut self.speeds[worker]);
@@ -210,6 +244,9 @@ where
 
     fn set_aside(&mut self, aside: SetAside, worker: usize, loss: Loss) -> Result<(), RunError> {
         let SetAside { task: index, deaths, input } = aside;
+        if let Some(journal) = &mut self.journal {
+            journal.skip(index);
+        }
         let (function, worker) = (self.function.clone(), self.stats[worker].worker.clone());
         let loss = Box::new(loss);
         let error = TaskError::SetAside { index, function, deaths, worker, loss, input };
@@ -243,12 +280,12 @@ mod tests {
         let ways = Ways { prefetch: None, grain: None, deaths_max: 3 };
         let plan = Plan { run: 1, function: 0, ways, order: Order::Tasks, stops: false };
         let sink = |_: u64, _: Result<u64, TaskError>| panic!("nothing is accepted");
-        let mut account = Account::new(plan, "f", sink, None);
+        let mut account = Account::new(plan, "f", sink, None, None);
         account.ledger.handle_joined(Share { pieces: 1, grain: 5 }, 1);
         let mut message = Vec::new();
-        wire::begin_assignment(&mut message, 1, 0, 0);
+        wire::begin_assignment(&mut message, 1, 0);
         (0..5u64).for_each(|task| wire::put_value(&mut message, &task).unwrap());
-        wire::finish_assignment(&mut message, 5);
+        wire::number_assignment(&mut message, 0, 5);
         assert_eq!(account.ledger.poll_free(), Some(0));
         account.ledger.assign(5, message, 0);
 

@@ -1,6 +1,7 @@
 //! Sets a farm up and starts it.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use chunkcomm_cluster::{Cluster, Registry};
 use crate::crew::Crew;
 use crate::error::StartError;
 use crate::farm::Farm;
+use crate::journal::{Durability, Journal};
 use crate::serving::FARMER;
 use crate::settings::{
     Grain, Model, NodeSettings, Prefetch, Runtime, WORKER_COUNT_MAX, Ways, WorkersAs,
@@ -53,6 +55,7 @@ pub struct FarmBuilder {
     listen: Option<Address>,
     start_deadline: Duration,
     launcher: Option<Adjust>,
+    journal: Option<(PathBuf, Durability)>,
 }
 
 impl fmt::Debug for FarmBuilder {
@@ -82,6 +85,7 @@ impl FarmBuilder {
             listen: None,
             start_deadline: START_DEADLINE,
             launcher: None,
+            journal: None,
         }
     }
 
@@ -128,6 +132,24 @@ impl FarmBuilder {
     /// choose a larger number where workers are often killed in the middle of long tasks.
     pub fn deaths_max(mut self, workers: u32) -> FarmBuilder {
         self.deaths_max = workers;
+        self
+    }
+
+    /// Keeps accepted results in this file, which is made if it is not there: a program that is
+    /// started again with it goes on where the farmer died. None by default.
+    ///
+    /// The program must make the same runs in the same order, each with the same function. A task
+    /// whose input is in the journal gets the stored result, whatever its index; tasks with equal
+    /// inputs get one each. The further tasks of a pool are part of
+    /// the results. Tasks that failed or were set aside are run again. The run's
+    /// [`recalled`](crate::RunStats::recalled) counts the tasks that were not run.
+    ///
+    /// The farm appends to the file and never removes it: remove it when the results are safe
+    /// elsewhere. It needs 20 bytes a task more than the encoded results, and the farmer 40 bytes of
+    /// memory a stored result and 16 a task without one. Records at its end that are not whole are
+    /// cut off.
+    pub fn journal(mut self, path: impl Into<PathBuf>, durability: Durability) -> FarmBuilder {
+        self.journal = Some((path.into(), durability));
         self
     }
 
@@ -194,6 +216,7 @@ impl FarmBuilder {
     pub async fn start(self) -> Result<Farm, StartError> {
         self.check()?;
         let sizes = self.sizes()?;
+        let journal = self.open_journal()?;
         let own_address = memory_address();
         let mut builder = self.node.node().name("farmer");
         if sizes.threads + sizes.processes > 0 {
@@ -209,7 +232,7 @@ impl FarmBuilder {
         }
         let (ways, deadline) = (self.ways(), self.start_deadline);
         let (crew, registry) = self.hire(&sizes, &node, &own_address)?;
-        Farm::open(node, registry, crew, ways, deadline).await
+        Farm::open(node, registry, crew, ways, journal, deadline).await
     }
 
     /// Starts a farm on rank 0 of a cluster; the cluster's other present nodes are its
@@ -235,6 +258,7 @@ impl FarmBuilder {
         let own = usize::from(self.model == Model::A);
         let count = cluster.members().len().saturating_sub(1) + own;
         allowed("workers", count as u64, WORKERS, (1..=WORKER_COUNT_MAX).contains(&count))?;
+        let journal = self.open_journal()?;
         let (node, ways) = (cluster.node().clone(), self.ways());
         #[cfg(unix)]
         if self.explains {
@@ -246,7 +270,7 @@ impl FarmBuilder {
             crew.hire_thread(Farmer::Here(node.clone()), self.node, &registry)?;
         }
         crew.hire_members(cluster);
-        Farm::open(node, registry, crew, ways, self.start_deadline).await
+        Farm::open(node, registry, crew, ways, journal, self.start_deadline).await
     }
 
     /// Returns the kind of the workers. A simulation has no processes: all are tasks of a host.
@@ -294,6 +318,11 @@ impl FarmBuilder {
         allowed("prefetch", depth.unwrap_or(1).into(), "1 or more", depth != Some(0))?;
         allowed("grain", grain.unwrap_or(1).into(), "1 or more", grain != Some(0))?;
         allowed("deaths_max", self.deaths_max.into(), "1 or more", self.deaths_max > 0)
+    }
+
+    fn open_journal(&self) -> Result<Option<Journal>, StartError> {
+        let open = |(path, durability): &(PathBuf, _)| Journal::open(path, *durability);
+        self.journal.as_ref().map(open).transpose().map_err(StartError::Journal)
     }
 
     fn ways(&self) -> Ways {

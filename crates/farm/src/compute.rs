@@ -507,9 +507,9 @@ mod tests {
 
     fn put(bench: &mut Bench, run: u32, first: u64, numbers: &[u32]) {
         let mut bytes = Vec::new();
-        wire::begin_assignment(&mut bytes, run, 0, first);
+        wire::begin_assignment(&mut bytes, run, 0);
         numbers.iter().for_each(|number| wire::put_value(&mut bytes, number).unwrap());
-        wire::finish_assignment(&mut bytes, numbers.len() as u32);
+        wire::number_assignment(&mut bytes, first, numbers.len() as u32);
         let Ok(Order::Assign(assignment)) = wire::read_order(&bytes) else { panic!() };
         assert!(bench.put(&assignment));
     }

@@ -10,6 +10,7 @@ use chunkcomm_cluster::cluster::Death;
 use chunkcomm_cluster::launch::{ChildExit, LaunchError};
 use chunkcomm_cluster::registry::Difference;
 
+use crate::journal::JournalError;
 use crate::name::WorkerName;
 
 /// Cause of the loss of a worker.
@@ -97,6 +98,8 @@ pub enum StartError {
         /// The system's error.
         source: std::io::Error,
     },
+    /// The journal cannot be used.
+    Journal(JournalError),
     /// Workers could not be waited for.
     Accept(AcceptError),
     /// A worker ended before it was ready.
@@ -144,6 +147,7 @@ impl fmt::Display for StartError {
             }
             StartError::Launch(_) => f.write_str("the worker processes could not be started"),
             StartError::Thread { worker, .. } => write!(f, "{worker} could not be started"),
+            StartError::Journal(error) => error.fmt(f),
             StartError::Accept(_) => f.write_str("the farmer could not wait for its workers"),
             StartError::Lost { worker, loss } => {
                 write!(f, "{worker} was lost before it was ready: {loss}")?;
@@ -188,6 +192,7 @@ impl Error for StartError {
             StartError::Signal(source) => Some(source),
             StartError::Launch(source) => Some(source),
             StartError::Thread { source, .. } => Some(source),
+            StartError::Journal(error) => error.source(),
             StartError::Accept(source) => Some(source),
             StartError::Lost { loss, .. } => loss.source(),
             _ => None,
@@ -299,6 +304,8 @@ pub enum RunError {
         /// The codec's error.
         source: EncodeError,
     },
+    /// The journal could not be written, or is of another program. The farm can go on.
+    Journal(JournalError),
     /// A task has no result. The farm can go on.
     Task(TaskError),
     /// An assignment is larger than a message may be. The farm can go on.
@@ -332,6 +339,7 @@ impl fmt::Display for RunError {
                 write!(f, "function {function:?} is not in the farm's registry")
             }
             RunError::Input { index, .. } => write!(f, "task {index} could not be encoded"),
+            RunError::Journal(error) => error.fmt(f),
             RunError::Task(error) => error.fmt(f),
             RunError::TooLarge { index, count, worker, bytes, bytes_max } => {
                 match count {
@@ -361,10 +369,17 @@ impl Error for RunError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             RunError::Input { source, .. } => Some(source),
+            RunError::Journal(error) => error.source(),
             RunError::Task(error) => error.source(),
             RunError::Lost { loss, .. } => loss.source(),
             _ => None,
         }
+    }
+}
+
+impl From<JournalError> for RunError {
+    fn from(error: JournalError) -> RunError {
+        RunError::Journal(error)
     }
 }
 

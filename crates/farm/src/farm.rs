@@ -19,9 +19,11 @@ use crate::builder::FarmBuilder;
 use crate::crew::Crew;
 use crate::error::{FinishError, Loss, RunError, StartError, TaskError};
 use crate::handshake::{Met, Reception};
+use crate::journal::Journal;
 use crate::link::Link;
 use crate::name::WorkerName;
 use crate::pool::pool;
+use crate::proto::record::RunHead;
 use crate::results::{Results, Streamed, Waiting};
 use crate::run::{Run, Workers};
 use crate::settings::{Order, Ways};
@@ -46,6 +48,7 @@ pub struct Farm {
     run: u32,
     lost: Option<RunError>,
     registry: Arc<Registry>,
+    journal: Option<Journal>,
     /// The farmer's node; last, so that the channels are dropped before it.
     _node: Node,
 }
@@ -69,11 +72,22 @@ impl Farm {
         registry: Arc<Registry>,
         mut crew: Crew,
         ways: Ways,
+        journal: Option<Journal>,
         deadline: Duration,
     ) -> Result<Farm, StartError> {
         let mut reception = Reception::open(node.clone(), Arc::clone(&registry));
         let links = reception.meet_all(&mut crew, deadline).await?;
-        Ok(Farm { links, crew, reception, ways, run: 0, lost: None, registry, _node: node })
+        Ok(Farm {
+            links,
+            crew,
+            reception,
+            ways,
+            run: 0,
+            lost: None,
+            registry,
+            journal,
+            _node: node,
+        })
     }
 
     /// Returns the names of the workers, by index, also of those that are lost.
@@ -256,10 +270,16 @@ impl Farm {
         }
         let function_id = self.function_id(function)?;
         self.run = self.run.wrapping_add(1).max(1);
+        if let Some(journal) = &mut self.journal {
+            let entry = self.registry.lookup(function.name()).expect("it has an index");
+            let types = (entry.input().hash, entry.output().hash);
+            let name = function.name().to_owned();
+            journal.begin(&RunHead { run: self.run, types, function: name })?;
+        }
         let plan = Plan { run: self.run, function: function_id, ways: self.ways, order, stops };
-        let Farm { links, crew, reception, lost, .. } = self;
+        let Farm { links, crew, reception, lost, journal, .. } = self;
         let workers = Workers { links, crew, reception, lost };
-        Ok(Run::new(workers, plan, function.name(), tasks, sink))
+        Ok(Run::new(workers, plan, function.name(), tasks, sink, journal.as_mut()))
     }
 
     /// Returns the function's index in the registry, by which the workers know it.

@@ -67,7 +67,7 @@
 //! | three workers die of one task | the task has failed with [`TaskError::SetAside`], which has its input ([`FarmBuilder::deaths_max`]) |
 //! | a worker is silent at the end of a run | a worker without tasks gets a copy of what the silent one holds |
 //! | no worker is left, and none is to come | ends with [`RunError::Lost`], and so does each later run |
-//! | the farmer dies | is lost; no worker process is left |
+//! | the farmer dies | goes on when the program is started again with its journal ([`FarmBuilder::journal`]); else it is lost. No worker process is left |
 //!
 //! A task may therefore run more than once, even if nobody dies. One of its results is taken.
 //! So a function may change files or databases only in ways that bear repetition. [`Mishaps`]
@@ -83,7 +83,6 @@
 //!
 //! # What it does not do
 //!
-//! - Keep a journal: when the farmer dies, the results so far are lost.
 //! - Limit the time of a task. Give the run a timeout instead, and drop the farm to end its
 //!   worker processes.
 //! - Try a task again that panicked.
@@ -119,6 +118,7 @@
 //! - `run`: one run. It moves messages; `account` asks `proto` what to do, and hands the results
 //!   on. `tasks` has the two ends, a source and a sink; `results` is a run as a stream, `pool` one
 //!   of tasks that create tasks.
+//! - `journal`: the accepted results in a file, for a farmer that is started again.
 //! - `serving`, `machine`: a node of a cluster, or a process, as a worker.
 //! - `worker`, `compute`: the worker's I/O loop, and its threads.
 //! - `proto`: the decisions. `ledger` knows who holds which tasks.
@@ -130,6 +130,7 @@ mod crew;
 mod error;
 mod farm;
 mod handshake;
+mod journal;
 mod link;
 mod machine;
 mod name;
@@ -146,6 +147,7 @@ mod worker;
 pub use builder::FarmBuilder;
 pub use error::{FinishError, Loss, RunError, StartError, TaskError};
 pub use farm::Farm;
+pub use journal::{Durability, JournalCause, JournalError};
 pub use machine::serve_if_started;
 pub use name::WorkerName;
 pub use results::Results;

@@ -18,6 +18,7 @@ use crate::account::{Account, Plan, Refused};
 use crate::crew::Crew;
 use crate::error::{Loss, RunError};
 use crate::handshake::{Met, Reception};
+use crate::journal::Journal;
 use crate::link::Link;
 use crate::proto::wire;
 use crate::stats::{Progress, RunStats, Traffic};
@@ -32,6 +33,9 @@ const CAUSE_WAIT: Duration = Duration::from_secs(2);
 
 /// Time between two looks for silent workers at the end of a run.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Longest time that accepted results are in the journal and not permanent.
+const SYNC_WAIT: Duration = Duration::from_secs(1);
 
 /// The farm's side of a run: its workers, and how others come.
 pub(crate) struct Workers<'a> {
@@ -55,12 +59,15 @@ pub(crate) struct Run<'a, I, O, T: Source<Task = I>, S> {
     tasks: T,
     /// An encoded input, after its length, that did not fit in the last assignment.
     carried: Vec<u8>,
-    account: Account<O, S>,
+    /// The result of the task after those of the last assignment, from the journal.
+    recalled: Option<Vec<u8>>,
+    account: Account<'a, O, S>,
     /// Set while workers without tasks wait for others.
     look: Option<Timer>,
     /// Workers whose link broke, with what that looked like, until the cause is known.
     broken: Vec<(usize, Loss)>,
     cause_wait: Option<Timer>,
+    sync_wait: Option<Timer>,
     /// Traffic before the run.
     before: Traffic,
 }
@@ -74,8 +81,15 @@ where
     T: Source<Task = I>,
     S: Sink<O>,
 {
-    pub(crate) fn new(workers: Workers<'a>, plan: Plan, function: &str, tasks: T, sink: S) -> Self {
-        let mut account = Account::new(plan, function, sink, tasks.left());
+    pub(crate) fn new(
+        workers: Workers<'a>,
+        plan: Plan,
+        function: &str,
+        tasks: T,
+        sink: S,
+        journal: Option<&'a mut Journal>,
+    ) -> Self {
+        let mut account = Account::new(plan, function, sink, tasks.left(), journal);
         workers.links.iter().for_each(|link| account.join(link));
         // The cause of their end was not known when the run before ended.
         let is_broken = |link: &Link| !link.is_open() && link.lost.is_none();
@@ -87,10 +101,12 @@ where
             workers,
             tasks,
             carried: Vec::new(),
+            recalled: None,
             account,
             look: None,
             broken,
             cause_wait: None,
+            sync_wait: None,
         }
     }
 
@@ -107,6 +123,7 @@ where
             tasks: workers.iter().map(|worker| worker.tasks).sum::<u64>() - mishaps.dropped,
             elapsed: self.account.started.elapsed(),
             workers,
+            recalled: self.account.recalled,
             mishaps,
             traffic: self.workers.traffic().with(&self.before, u64::saturating_sub),
         }
@@ -137,8 +154,12 @@ where
         self.note_ends(context)?;
         self.give_out(context)?;
         if self.account.ledger.is_done() {
+            if let Some(journal) = &mut self.account.journal {
+                journal.end_run()?;
+            }
             return Poll::Ready(Ok(()));
         }
+        self.keep_journal(context)?;
         self.even_out(context)?;
         if !self.broken.is_empty() {
             // Some may have broken in this turn.
@@ -146,6 +167,20 @@ where
         }
         self.check_for_workers()?;
         Poll::Pending
+    }
+
+    /// Writes what was accepted in this turn, and makes it permanent in time.
+    fn keep_journal(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
+        let Some(journal) = &mut self.account.journal else { return Ok(()) };
+        if !journal.end_turn()? {
+            return Ok(());
+        }
+        let wait = self.sync_wait.get_or_insert_with(|| Box::pin(host::sleep(SYNC_WAIT)));
+        if wait.as_mut().poll(context).is_ready() {
+            self.sync_wait = None;
+            journal.sync()?;
+        }
+        Ok(())
     }
 
     /// Takes workers that have become ready.
@@ -289,20 +324,22 @@ where
         context: &mut Context<'_>,
     ) -> Result<(u32, Vec<u8>), RunError> {
         let account = &mut self.account;
-        if !account.has_room() {
-            account.ledger.handle_source(true, false);
-            return Ok((0, Vec::new()));
+        if let Some(result) = self.recalled.take() {
+            account.recall(&result)?;
         }
         let grain = account.ledger.grain(worker);
         let is_measured = account.plan.ways.grain.is_none();
         let taken = self.workers.links[worker].peer().message_bytes_max();
         let bytes_max = ASSIGNMENT_BYTES.min(usize::try_from(taken).unwrap_or(usize::MAX));
-        let first = account.ledger.assigned();
         let mut message = account.ledger.buffer();
-        wire::begin_assignment(&mut message, account.plan.run, account.plan.function, first);
+        wire::begin_assignment(&mut message, account.plan.run, account.plan.function);
         let mut count = u32::from(!self.carried.is_empty());
         message.append(&mut self.carried);
         while count < grain {
+            if count == 0 && !account.has_room() {
+                account.ledger.handle_source(true, false);
+                break;
+            }
             let task = match self.tasks.poll_next(context) {
                 Poll::Ready(Some(task)) => task,
                 Poll::Ready(None) => {
@@ -316,9 +353,20 @@ where
             };
             let at = message.len();
             wire::put_value(&mut message, &task).map_err(|source| {
-                let index = first + u64::from(count);
+                let index = account.ledger.assigned() + u64::from(count);
                 RunError::Input { index, source }
             })?;
+            if let Some(journal) = &mut account.journal
+                && let Some(result) = journal.meet(&message[at + wire::LENGTH_BYTES..])?
+            {
+                message.truncate(at);
+                if count > 0 {
+                    self.recalled = Some(result);
+                    break;
+                }
+                account.recall(&result)?;
+                continue;
+            }
             if is_measured && message.len() > bytes_max && count > 0 {
                 self.carried = message.split_off(at);
                 break;
@@ -326,7 +374,7 @@ where
             count += 1;
         }
         account.left = self.tasks.left();
-        wire::finish_assignment(&mut message, count);
+        wire::number_assignment(&mut message, account.ledger.assigned(), count);
         Ok((count, message))
     }
 

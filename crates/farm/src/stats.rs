@@ -117,6 +117,8 @@ pub struct RunStats {
     /// Number of tasks whose results were accepted; those that failed are among them, those that
     /// were set aside are not.
     pub tasks: u64,
+    /// Number of tasks whose results were in the journal of an earlier farmer; not among `tasks`.
+    pub recalled: u64,
     /// Time from the first assignment to the last result. The start of the workers is
     /// not in it.
     pub elapsed: Duration,

@@ -3,6 +3,7 @@
 //! - Started by hand it is a farmer: it prints the process ids of its workers and then waits for a
 //!   task that takes an hour.
 //! - `farm-program open ADDRESS` opens a channel of jobs to the node there and prints how it ended.
+//! - `farm-program journal FILE` runs squares and a pool with a journal, and prints what came out.
 //! - `farm-program serve` works for the farms of the cluster that its environment names.
 
 use std::error::Error;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use chunkcomm::{Node, SendError};
 use chunkcomm_cluster::cluster::End;
 use chunkcomm_cluster::{Cluster, ClusterConfig};
-use chunkcomm_farm::{Farm, serve_if_started, serve_in};
+use chunkcomm_farm::{Durability, Farm, serve_if_started, serve_in};
 use chunkcomm_tests::farm_tasks::{
     FORGETS, OTHER_TYPES, OTHER_VERSION, OtherJob, STILLBORN, registry, sample_job, worker_registry,
 };
@@ -49,6 +50,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{how}: {error}");
         return Ok(());
     }
+    if word.as_deref() == Some("journal") {
+        return runtime.block_on(keep_journal(&words.next().ok_or("no file")?));
+    }
     let (registry, functions) = registry();
     runtime.block_on(async {
         let mut farm = Farm::builder(registry).workers(2).start().await?;
@@ -59,6 +63,25 @@ fn main() -> Result<(), Box<dyn Error>> {
         farm.run(&functions.sleep, [3_600_000; 2]).await?;
         Ok(())
     })
+}
+
+/// Runs 300 squares and the halves of 300; prints the number of tasks that were not run, the sum of
+/// the squares, and the number and the sum of the halves.
+async fn keep_journal(file: &str) -> Result<(), Box<dyn Error>> {
+    let (registry, functions) = registry();
+    let builder = Farm::builder(registry).workers(2).journal(file, Durability::None);
+    let mut farm = builder.start().await?;
+    let squares = farm.run(&functions.square, 0..300).await?;
+    let (mut count, mut sum) = (0, 0);
+    let pool = farm.run_pool(&functions.halves, [300], |number| {
+        count += 1;
+        sum += number;
+    });
+    let pool = pool.await?;
+    println!("recalled {} {}", squares.stats.recalled, pool.recalled);
+    println!("{} {count} {sum}", squares.results.iter().sum::<u64>());
+    farm.finish(Duration::from_secs(10)).await?;
+    Ok(())
 }
 
 /// Sends a value over a channel of its type until the other side ends the channel; returns the

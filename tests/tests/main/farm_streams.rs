@@ -13,7 +13,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 use tokio::time::timeout;
 
 /// The tasks that are sent through a channel.
-struct Sent(Receiver<u64>);
+pub(crate) struct Sent(pub(crate) Receiver<u64>);
 
 impl Stream for Sent {
     type Item = u64;

@@ -76,7 +76,7 @@ const CRATES: &[Floors] = &[
         krate: "farm",
         floors: &[
             &["proto", "name", "settings"],
-            &["compute", "error", "stats", "serving", "worker", "machine", "tasks"],
+            &["compute", "error", "journal", "stats", "serving", "worker", "machine", "tasks"],
             &["crew", "link"],
             &["account", "handshake"],
             &["run"],

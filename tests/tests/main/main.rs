@@ -12,6 +12,7 @@ mod farm;
 mod farm_cluster;
 #[cfg(target_os = "linux")]
 mod farm_enemies;
+mod farm_journal;
 mod farm_streams;
 mod floors;
 mod guide_of_simulation;

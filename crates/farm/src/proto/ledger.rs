@@ -329,6 +329,12 @@ impl Ledger {
         &self.pieces[key].message
     }
 
+    /// Numbers the next task, which needs no worker; returns its index.
+    pub(crate) fn skip(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
+    }
+
     /// Returns a worker to ask for tasks that it has not begun, and their number, when another has
     /// nothing to do.
     pub(crate) fn poll_victim(&mut self) -> Option<(usize, u64)> {

@@ -4,10 +4,11 @@
 //!
 //! Reading order: [`ledger`] (who holds which tasks), [`order`] (results in the order of their
 //! tasks), [`wire`] (messages of farmer and worker), [`pace`] (how much work a worker holds),
-//! [`placement`] (where a worker runs a task).
+//! [`placement`] (where a worker runs a task), [`record`] (a journal's bytes).
 
 pub(crate) mod ledger;
 pub(crate) mod order;
 pub(crate) mod pace;
 pub(crate) mod placement;
+pub(crate) mod record;
 pub(crate) mod wire;

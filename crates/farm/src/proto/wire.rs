@@ -270,28 +270,21 @@ const COUNT_AT: usize = 17;
 /// Bytes of an assignment before its inputs.
 pub(crate) const ASSIGNMENT_HEAD: usize = COUNT_AT + 4;
 
-/// Begins an assignment; the inputs follow with [`put_value`], their number with
-/// [`finish_assignment`].
+/// Begins an assignment; the inputs follow with [`put_value`], and then [`number_assignment`].
 #[inline]
-pub(crate) fn begin_assignment(out: &mut Vec<u8>, run: u32, function: u32, first: u64) {
+pub(crate) fn begin_assignment(out: &mut Vec<u8>, run: u32, function: u32) {
     out.clear();
     out.push(ASSIGN);
     out.extend_from_slice(&run.to_le_bytes());
     out.extend_from_slice(&function.to_le_bytes());
-    out.extend_from_slice(&first.to_le_bytes());
-    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&[0; 12]);
 }
 
-/// Writes the number of inputs into an assignment that was begun.
+/// Writes the first task and the number of tasks into an assignment.
 #[inline]
-pub(crate) fn finish_assignment(out: &mut [u8], count: u32) {
-    out[COUNT_AT..COUNT_AT + 4].copy_from_slice(&count.to_le_bytes());
-}
-
-/// Writes the first task and the number of tasks into a whole assignment.
-pub(crate) fn renumber_assignment(out: &mut [u8], first: u64, count: u32) {
+pub(crate) fn number_assignment(out: &mut [u8], first: u64, count: u32) {
     out[COUNT_AT - 8..COUNT_AT].copy_from_slice(&first.to_le_bytes());
-    finish_assignment(out, count);
+    out[COUNT_AT..COUNT_AT + 4].copy_from_slice(&count.to_le_bytes());
 }
 
 /// Encodes a request for tasks that are not begun.
@@ -424,11 +417,11 @@ mod tests {
             fails: u16,
         ) {
             let mut bytes = vec![1, 2, 3];
-            begin_assignment(&mut bytes, run, function, first);
+            begin_assignment(&mut bytes, run, function);
             for value in &values {
                 put_item(&mut bytes, |out| { out.extend_from_slice(value); Ok::<_, ()>(()) }).unwrap();
             }
-            finish_assignment(&mut bytes, values.len() as u32);
+            number_assignment(&mut bytes, first, values.len() as u32);
             let assignment = assigned(&bytes).unwrap();
             prop_assert_eq!((assignment.run, assignment.function), (run, function));
             prop_assert_eq!((assignment.first, assignment.count as usize), (first, values.len()));
@@ -524,9 +517,9 @@ mod tests {
     #[test]
     fn a_cut_or_longer_message_is_malformed() {
         let mut bytes = Vec::new();
-        begin_assignment(&mut bytes, 1, 2, 3);
+        begin_assignment(&mut bytes, 1, 2);
         put_value(&mut bytes, &7u16).unwrap();
-        finish_assignment(&mut bytes, 1);
+        number_assignment(&mut bytes, 3, 1);
         for cut in 0..bytes.len() {
             let read = assigned(&bytes[..cut]).and_then(|read| inputs(read.inputs()));
             assert_eq!(read, Err(Malformed), "{cut} bytes of {}", bytes.len());

@@ -72,7 +72,7 @@ impl Piece {
     /// Writes the message anew, without what was accepted or split off.
     pub(super) fn rewrite(&mut self) {
         (self.message, self.skip) = (self.with_items(self.items()), 0);
-        wire::renumber_assignment(&mut self.message, self.first, self.count);
+        wire::number_assignment(&mut self.message, self.first, self.count);
     }
 }
 

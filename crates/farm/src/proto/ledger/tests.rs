@@ -8,10 +8,10 @@ const SHARE: Share = Share { pieces: 2, grain: 3 };
 /// Writes the assignment of tasks whose inputs are their own numbers.
 fn message(first: u64, count: u32) -> Vec<u8> {
     let mut message = Vec::new();
-    wire::begin_assignment(&mut message, 1, 0, first);
+    wire::begin_assignment(&mut message, 1, 0);
     (first..first + u64::from(count))
         .for_each(|task| wire::put_value(&mut message, &task).unwrap());
-    wire::finish_assignment(&mut message, count);
+    wire::number_assignment(&mut message, first, count);
     message
 }
 

@@ -1,0 +1,384 @@
+//! The journal of a farm: a file with the results that were accepted, for a farmer that is started
+//! again.
+//!
+//! A result is found by the digest of its task's input, not by its index. So the tasks may come in
+//! another order, as those of a pool do. Equal tasks take one stored result each.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::error::Error;
+use std::fmt;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::proto::record::{self, Record, RunHead};
+
+/// Bytes from which results are written within a turn.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// Largest payload; a longer one is damage.
+const PAYLOAD_BYTES_MAX: u32 = 1 << 31;
+
+/// Moment from which accepted results survive a crash of the farmer's machine. They survive the end
+/// of its process, also by SIGKILL, once they are written: after each turn of the farmer, which
+/// takes what has come.
+///
+/// Lost results are computed again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When the system writes them to the disk.
+    None,
+    /// At most a second later, and at the end of the run.
+    #[default]
+    Batched,
+    /// Before they are passed to the user. Each answer of a worker then waits for the disk.
+    Sync,
+}
+
+/// The journal of a farm cannot be used.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct JournalError {
+    /// The file.
+    pub path: PathBuf,
+    /// The cause.
+    pub cause: JournalCause,
+}
+
+/// A cause that keeps a journal from being used.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum JournalCause {
+    /// The file cannot be made, read or written.
+    Io(Arc<io::Error>),
+    /// Another farm has it open, in this process or in another one.
+    InUse,
+    /// The file is something else, or a journal of another version.
+    NotAJournal,
+    /// A run of this number had another function, or other types.
+    OtherRun {
+        /// Number of the run in its program, from 1.
+        run: u32,
+        /// Name of the function that it had.
+        function: String,
+    },
+    /// A result is no value of the function's type.
+    Result {
+        /// Index of the task.
+        index: u64,
+    },
+}
+
+impl fmt::Display for JournalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.cause {
+            JournalCause::Io(_) => write!(f, "the journal {path} cannot be read or written"),
+            JournalCause::InUse => write!(f, "the journal {path} is in use by another farm"),
+            JournalCause::NotAJournal => {
+                write!(f, "the file {path} is no journal of this version of the farm")
+            }
+            JournalCause::OtherRun { run, function } => write!(
+                f,
+                "the journal {path} is of another program: its run {run} had function \
+                 {function:?}, or that name with other types"
+            ),
+            JournalCause::Result { index } => {
+                write!(f, "the journal {path} has a result for task {index} that cannot be decoded")
+            }
+        }
+    }
+}
+
+chunkcomm::debug_with_causes!(JournalError);
+
+impl Error for JournalError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &self.cause {
+            JournalCause::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Results of a run that an earlier farmer accepted, and that were not taken yet: by digest the
+/// latest of them, and for each the one before it with the same digest.
+#[derive(Default)]
+struct Known {
+    latest: BTreeMap<u128, u32>,
+    results: Vec<Place>,
+}
+
+struct Place {
+    at: u64,
+    bytes: u32,
+    before: Option<u32>,
+}
+
+impl Known {
+    fn put(&mut self, digest: u128, at: u64, bytes: u32) {
+        let Ok(number) = u32::try_from(self.results.len()) else { return };
+        let before = self.latest.insert(digest, number);
+        self.results.push(Place { at, bytes, before });
+    }
+
+    fn take(&mut self, digest: u128) -> Option<(u64, u32)> {
+        let number = self.latest.get_mut(&digest)?;
+        let Place { at, bytes, before } = self.results[*number as usize];
+        match before {
+            Some(before) => *number = before,
+            None => drop(self.latest.remove(&digest)),
+        }
+        Some((at, bytes))
+    }
+}
+
+/// Digests of the inputs of tasks, from the first without a result on.
+#[derive(Default)]
+struct Inputs {
+    base: u64,
+    window: VecDeque<u128>,
+}
+
+impl Inputs {
+    /// Stands in for the digest of a task that has its result.
+    const TAKEN: u128 = 0;
+
+    fn take(&mut self, index: u64) -> Option<u128> {
+        let at = usize::try_from(index.checked_sub(self.base)?).ok()?;
+        let digest = std::mem::replace(self.window.get_mut(at)?, Self::TAKEN);
+        while self.window.front() == Some(&Self::TAKEN) {
+            self.window.pop_front();
+            self.base += 1;
+        }
+        Some(digest)
+    }
+}
+
+/// A journal that is open.
+pub(crate) struct Journal {
+    path: PathBuf,
+    durability: Durability,
+    /// Locked while the journal is open; writes at its end.
+    file: File,
+    /// Reads the results of earlier farmers.
+    reader: BufReader<File>,
+    /// The runs that are in the file, with their results.
+    runs: BTreeMap<u32, (RunHead, Known)>,
+    /// Number of the run that goes on, and its tasks.
+    run: u32,
+    inputs: Inputs,
+    /// Records that are not written yet.
+    buffer: Vec<u8>,
+    /// Place of the record of results in it that is not finished.
+    open: Option<usize>,
+    /// Whether the system has bytes that may not be permanent.
+    unsynced: bool,
+}
+
+impl Journal {
+    /// Opens the journal, or makes it. A last record that is not whole is cut off.
+    pub(crate) fn open(path: &Path, durability: Durability) -> Result<Journal, JournalError> {
+        let failed = |cause| JournalError { path: path.to_owned(), cause };
+        let io = |error: io::Error| failed(JournalCause::Io(Arc::new(error)));
+        let options =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).clone();
+        let mut file = options.open(path).map_err(io)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(failed(JournalCause::InUse)),
+            Err(TryLockError::Error(error)) => return Err(io(error)),
+        }
+        let length = file.metadata().map_err(io)?.len();
+        let mut reader = BufReader::with_capacity(BUFFER_BYTES, File::open(path).map_err(io)?);
+        let mut runs = BTreeMap::new();
+        let mut end = 0;
+        if length >= record::MAGIC.len() as u64 {
+            let mut magic = record::MAGIC;
+            reader.read_exact(&mut magic).map_err(io)?;
+            if magic != record::MAGIC {
+                return Err(failed(JournalCause::NotAJournal));
+            }
+            end = read_runs(&mut reader, length, &mut runs).map_err(io)?;
+        }
+        file.set_len(end).map_err(io)?;
+        file.seek(SeekFrom::Start(end)).map_err(io)?;
+        if end == 0 {
+            file.write_all(&record::MAGIC).map_err(io)?;
+        }
+        // The buffer may hold bytes beyond the end.
+        reader.seek(SeekFrom::Start(0)).map_err(io)?;
+        Ok(Journal {
+            path: path.to_owned(),
+            durability,
+            file,
+            reader,
+            runs,
+            run: 0,
+            inputs: Inputs::default(),
+            buffer: Vec::new(),
+            open: None,
+            unsynced: false,
+        })
+    }
+
+    fn failed(&self, cause: JournalCause) -> JournalError {
+        JournalError { path: self.path.clone(), cause }
+    }
+
+    fn io(&self, error: io::Error) -> JournalError {
+        self.failed(JournalCause::Io(Arc::new(error)))
+    }
+
+    /// Returns the error of a stored result that is no value of its type.
+    pub(crate) fn no_result(&self, index: u64) -> JournalError {
+        self.failed(JournalCause::Result { index })
+    }
+
+    /// Begins a run, whose results may be known in part.
+    pub(crate) fn begin(&mut self, head: &RunHead) -> Result<(), JournalError> {
+        self.close_record();
+        (self.run, self.inputs) = (head.run, Inputs::default());
+        if let Some((known, _)) = self.runs.get(&head.run)
+            && known != head
+        {
+            let (run, function) = (head.run, known.function.clone());
+            return Err(self.failed(JournalCause::OtherRun { run, function }));
+        }
+        record::put_run(&mut self.buffer, head);
+        Ok(())
+    }
+
+    /// Takes the encoded input of the run's next task; returns the task's encoded result, if it is
+    /// known.
+    pub(crate) fn meet(&mut self, input: &[u8]) -> Result<Option<Vec<u8>>, JournalError> {
+        let digest = record::digest(input);
+        let known = self.runs.get_mut(&self.run).and_then(|(_, known)| known.take(digest));
+        let Some((at, bytes)) = known else {
+            self.inputs.window.push_back(digest);
+            return Ok(None);
+        };
+        self.inputs.window.push_back(Inputs::TAKEN);
+        let mut value = vec![0; bytes as usize];
+        let read = self
+            .reader
+            .stream_position()
+            .and_then(|position| self.reader.seek_relative(at as i64 - position as i64))
+            .and_then(|()| self.reader.read_exact(&mut value));
+        read.map_err(|error| self.io(error))?;
+        Ok(Some(value))
+    }
+
+    /// Adds the accepted result of a task.
+    #[inline]
+    pub(crate) fn add(&mut self, index: u64, value: &[u8]) {
+        let Some(digest) = self.inputs.take(index) else { return };
+        if self.open.is_none() {
+            self.open = Some(record::begin_results(&mut self.buffer));
+        }
+        record::put_result(&mut self.buffer, digest, value);
+    }
+
+    /// Notes that a task has failed, which is not written: it is run again.
+    pub(crate) fn skip(&mut self, index: u64) {
+        self.inputs.take(index);
+    }
+
+    /// Ends the results of an answer: they may be passed on.
+    #[inline]
+    pub(crate) fn end_answer(&mut self) -> Result<(), JournalError> {
+        if self.durability == Durability::Sync {
+            self.write()?;
+            return self.sync();
+        }
+        if self.buffer.len() >= BUFFER_BYTES { self.write() } else { Ok(()) }
+    }
+
+    /// Ends a turn of the farmer; returns whether [`sync`](Journal::sync) is due within a second.
+    pub(crate) fn end_turn(&mut self) -> Result<bool, JournalError> {
+        self.write()?;
+        Ok(self.unsynced && self.durability != Durability::None)
+    }
+
+    /// Ends a run.
+    pub(crate) fn end_run(&mut self) -> Result<(), JournalError> {
+        if self.end_turn()? { self.sync() } else { Ok(()) }
+    }
+
+    fn close_record(&mut self) {
+        if let Some(at) = self.open.take() {
+            record::finish(&mut self.buffer, at);
+        }
+    }
+
+    fn write(&mut self) -> Result<(), JournalError> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        self.close_record();
+        self.file.write_all(&self.buffer).map_err(|error| self.io(error))?;
+        self.buffer.clear();
+        self.unsynced = true;
+        Ok(())
+    }
+
+    /// Makes permanent what is written.
+    pub(crate) fn sync(&mut self) -> Result<(), JournalError> {
+        if std::mem::take(&mut self.unsynced) {
+            self.file.sync_data().map_err(|error| self.io(error))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Journal {
+    /// Writes what a cancelled run accepted last.
+    fn drop(&mut self) {
+        // Lost results are computed again.
+        let _ = self.end_run();
+    }
+}
+
+/// Reads the records up to the first that is not whole; returns the end of the whole ones.
+fn read_runs(
+    reader: &mut impl Read,
+    length: u64,
+    runs: &mut BTreeMap<u32, (RunHead, Known)>,
+) -> io::Result<u64> {
+    let mut end = record::MAGIC.len() as u64;
+    let mut run = 0;
+    let mut payload = Vec::new();
+    loop {
+        let mut head = [0; record::HEAD];
+        if length - end < head.len() as u64 {
+            return Ok(end);
+        }
+        reader.read_exact(&mut head)?;
+        let (bytes, sum) = record::read_head(head);
+        let begin = end + head.len() as u64;
+        if bytes > PAYLOAD_BYTES_MAX || length - begin < u64::from(bytes) {
+            return Ok(end);
+        }
+        payload.resize(bytes as usize, 0);
+        reader.read_exact(&mut payload)?;
+        if crc32fast::hash(&payload) != sum {
+            return Ok(end);
+        }
+        match record::read(&payload) {
+            Some(Record::Run(head)) => {
+                run = head.run;
+                runs.entry(run).or_insert_with(|| (head, Known::default()));
+            }
+            Some(Record::Results(results)) => {
+                let Some((_, known)) = runs.get_mut(&run) else { return Ok(end) };
+                results.for_each(|(digest, at, bytes)| known.put(digest, begin + at as u64, bytes));
+            }
+            None => return Ok(end),
+        }
+        end = begin + u64::from(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! Records of a journal, as bytes.
+//!
+//! ```text
+//!   journal   magic 8 bytes | record ..
+//!   record    bytes u32 | CRC-32 of the payload u32 | payload
+//!   payload   kind u8 0 | run u32 | input u64 | output u64 | function's name
+//!             kind u8 1 | result ..                          of the run begun last
+//!   result    digest of the input u128 | bytes u32 | encoded result
+//! ```
+//!
+//! Integers are little-endian. `input` and `output` are the hashes of the types.
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+use std::hash::Hasher;
+
+/// The first bytes of a journal; the last one is the version.
+pub(crate) const MAGIC: [u8; 8] = *b"farmlog\x01";
+
+/// Bytes of a record before its payload.
+pub(crate) const HEAD: usize = 8;
+
+/// Bytes of a result before its value.
+pub(crate) const RESULT_HEAD: usize = 20;
+
+const RUN: u8 = 0;
+const RESULTS: u8 = 1;
+
+/// The run that the results after this record belong to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RunHead {
+    /// Number of the run in its program, from 1.
+    pub(crate) run: u32,
+    /// Hashes of the types of input and result.
+    pub(crate) types: (u64, u64),
+    pub(crate) function: String,
+}
+
+/// A payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Record<'a> {
+    Run(RunHead),
+    Results(Results<'a>),
+}
+
+/// Digest of an encoded input, by which its result is found again.
+#[inline]
+pub(crate) fn digest(input: &[u8]) -> u128 {
+    let mut hasher = SipHasher13::new();
+    hasher.write(input);
+    hasher.finish128().as_u128()
+}
+
+/// Appends a record that begins a run.
+pub(crate) fn put_run(out: &mut Vec<u8>, head: &RunHead) {
+    let at = begin(out, RUN);
+    out.extend_from_slice(&head.run.to_le_bytes());
+    out.extend_from_slice(&head.types.0.to_le_bytes());
+    out.extend_from_slice(&head.types.1.to_le_bytes());
+    out.extend_from_slice(head.function.as_bytes());
+    finish(out, at);
+}
+
+/// Begins a record of results; returns its place, for [`finish`].
+pub(crate) fn begin_results(out: &mut Vec<u8>) -> usize {
+    begin(out, RESULTS)
+}
+
+/// Appends a result to the record that was begun.
+#[inline]
+pub(crate) fn put_result(out: &mut Vec<u8>, digest: u128, value: &[u8]) {
+    out.extend_from_slice(&digest.to_le_bytes());
+    // A message has less than 2 GiB, and so has a value.
+    out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+    out.extend_from_slice(value);
+}
+
+fn begin(out: &mut Vec<u8>, kind: u8) -> usize {
+    let at = out.len();
+    out.extend_from_slice(&[0; HEAD]);
+    out.push(kind);
+    at
+}
+
+/// Ends the record that was begun at this place.
+pub(crate) fn finish(out: &mut [u8], at: usize) {
+    let payload = &out[at + HEAD..];
+    let (bytes, sum) = (payload.len() as u32, crc32fast::hash(payload));
+    out[at..at + 4].copy_from_slice(&bytes.to_le_bytes());
+    out[at + 4..at + HEAD].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// Returns the number of bytes and the checksum of the payload that follows this head.
+pub(crate) fn read_head(head: [u8; HEAD]) -> (u32, u32) {
+    let [a, b, c, d, e, f, g, h] = head;
+    (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]))
+}
+
+/// Reads a payload whose checksum is right; `None` if it is of no known form.
+pub(crate) fn read(payload: &[u8]) -> Option<Record<'_>> {
+    match payload.split_first()? {
+        (&RUN, rest) => {
+            let (run, rest) = rest.split_first_chunk()?;
+            let (input, rest) = rest.split_first_chunk()?;
+            let (output, name) = rest.split_first_chunk()?;
+            let types = (u64::from_le_bytes(*input), u64::from_le_bytes(*output));
+            let function = std::str::from_utf8(name).ok()?.to_owned();
+            Some(Record::Run(RunHead { run: u32::from_le_bytes(*run), types, function }))
+        }
+        (&RESULTS, rest) => Some(Record::Results(Results { rest, at: 1 })),
+        _ => None,
+    }
+}
+
+/// The results of a record, in the order in which they were accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Results<'a> {
+    rest: &'a [u8],
+    /// Place of the rest in the payload.
+    at: usize,
+}
+
+impl Iterator for Results<'_> {
+    /// Digest of the input, place of the value in the payload, and its bytes.
+    type Item = (u128, usize, u32);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (digest, rest) = self.rest.split_first_chunk()?;
+        let (bytes, rest) = rest.split_first_chunk()?;
+        let bytes = u32::from_le_bytes(*bytes);
+        self.rest = rest.get(bytes as usize..)?;
+        let at = self.at + RESULT_HEAD;
+        self.at = at + bytes as usize;
+        Some((u128::from_le_bytes(*digest), at, bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn payload(record: &[u8]) -> &[u8] {
+        let (head, payload) = record.split_first_chunk().unwrap();
+        let (bytes, sum) = read_head(*head);
+        assert_eq!((bytes as usize, sum), (payload.len(), crc32fast::hash(payload)));
+        payload
+    }
+
+    proptest! {
+        #[test]
+        fn records_go_there_and_back(
+            run: u32, types: (u64, u64), function in "\\PC{0,20}",
+            values in prop::collection::vec((any::<u128>(), prop::collection::vec(any::<u8>(), 0..9)), 0..20),
+        ) {
+            let head = RunHead { run, types, function };
+            let mut out = Vec::new();
+            put_run(&mut out, &head);
+            prop_assert_eq!(read(payload(&out)), Some(Record::Run(head)));
+
+            let mut out = Vec::new();
+            let at = begin_results(&mut out);
+            values.iter().for_each(|(digest, value)| put_result(&mut out, *digest, value));
+            finish(&mut out, at);
+            let payload = payload(&out);
+            let Some(Record::Results(results)) = read(payload) else { panic!() };
+            let found: Vec<_> = results
+                .map(|(digest, at, bytes)| (digest, payload[at..at + bytes as usize].to_vec()))
+                .collect();
+            prop_assert_eq!(found, values);
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..99)) {
+            if let Some(Record::Results(results)) = read(&bytes) {
+                for (_, at, length) in results {
+                    prop_assert!(at + length as usize <= bytes.len());
+                }
+            }
+        }
+    }
+
+    /// A journal outlives the program that wrote it, so the digest must never change.
+    #[test]
+    fn the_digest_stays() {
+        assert_eq!(digest(b"seventeen"), 294_698_329_304_231_172_154_499_464_071_285_934_637);
+        assert_ne!(digest(b""), digest(b"\0"));
+    }
+}
