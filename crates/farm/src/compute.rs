@@ -12,7 +12,6 @@
 //! as are left, so that new ones come before those are done; after [`HOLD`]; or when the runner has
 //! nothing to do. A farmer that is woken for each result would do little else.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -23,95 +22,17 @@ use chunkcomm_cluster::registry::Entry;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use self::queue::{Next, Piece, Queue, Slice};
+use self::report::Report;
 use crate::machine::start_thread;
-use crate::proto::placement::{Place, Placement};
+use crate::proto::placement::Place;
 use crate::proto::wire::{self, Assignment};
+
+mod queue;
+mod report;
 
 /// Longest time that a result waits for others to be sent with it.
 pub(crate) const HOLD: Duration = Duration::from_millis(100);
-
-/// Bytes of results from which an answer leaves.
-const ANSWER_BYTES: usize = 256 << 10;
-
-/// Time of a slice on a compute thread, in nanoseconds: what is in a slice cannot be given back.
-const SLICE_NS: f64 = 250e3;
-
-/// Tasks of one assignment that are not begun.
-struct Piece {
-    run: u32,
-    function: u32,
-    first: u64,
-    count: u32,
-    /// Their inputs, each after its length.
-    items: Bytes,
-}
-
-/// Tasks that are run one after the other.
-struct Slice {
-    tasks: Piece,
-    /// Number of tasks that are then left, if the assignment has no more; for one thread.
-    left: Option<u64>,
-}
-
-/// State that the runners of a worker share.
-struct Queue {
-    pieces: VecDeque<Piece>,
-    /// Number of tasks in them.
-    tasks: u64,
-    /// Where the tasks of each function run.
-    placements: Vec<Placement>,
-    threads: u32,
-    /// Number of compute threads that wait for tasks.
-    waiting: u32,
-    /// Number of the newest run: pieces of earlier ones are dropped.
-    run: u32,
-    closed: bool,
-}
-
-impl Queue {
-    /// Takes tasks of about this time in nanoseconds, if the next ones run at this place.
-    fn take(&mut self, place: Place, target_ns: f64) -> Option<Slice> {
-        let piece = self.pieces.front_mut()?;
-        let placement = &self.placements[piece.function as usize];
-        // Several threads are not helped by the loop.
-        let where_due = if self.threads == 1 { placement.place() } else { Place::Thread };
-        if where_due != place {
-            return None;
-        }
-        let fair = piece.count.div_ceil(self.threads);
-        let count = placement.tasks_in(target_ns).min(fair);
-        self.tasks -= u64::from(count);
-        if count == piece.count {
-            let left = Some(self.tasks / u64::from(self.threads));
-            return self.pieces.pop_front().map(|tasks| Slice { tasks, left });
-        }
-        // A fault in the bytes after the end shows when they are run.
-        let bytes = wire::items_bytes(&piece.items, count).unwrap_or(piece.items.len());
-        let items = piece.items.split_to(bytes);
-        let tasks = Piece { count, items, ..*piece };
-        piece.first += u64::from(count);
-        piece.count -= count;
-        Some(Slice { tasks, left: None })
-    }
-
-    fn give_back(&mut self, count: u64) -> Vec<(u64, u32)> {
-        let (mut left, mut given) = (count, Vec::new());
-        while let Some(piece) = self.pieces.back_mut().filter(|_| left > 0) {
-            let taken = u32::try_from(left).unwrap_or(u32::MAX).min(piece.count);
-            piece.count -= taken;
-            left -= u64::from(taken);
-            self.tasks -= u64::from(taken);
-            given.push((piece.first + u64::from(piece.count), taken));
-            if piece.count == 0 {
-                self.pieces.pop_back();
-            } else {
-                let bytes = wire::items_bytes(&piece.items, piece.count);
-                piece.items.truncate(bytes.unwrap_or(piece.items.len()));
-            }
-        }
-        given
-    }
-}
 
 struct Shared {
     queue: Mutex<Queue>,
@@ -132,51 +53,6 @@ impl Shared {
         } else {
             self.work.notify_all();
         }
-    }
-}
-
-/// Results that a runner has and that are not sent yet.
-#[derive(Default)]
-struct Report {
-    /// The answer so far.
-    bytes: Vec<u8>,
-    run: u32,
-    first: u64,
-    count: u32,
-    busy: Duration,
-    /// When it was begun; `None` if there is none.
-    begun: Option<Instant>,
-}
-
-impl Report {
-    /// Makes room for the results of these tasks: returns the answer that they do not continue.
-    fn begin(&mut self, tasks: &Piece, now: Instant) -> Option<Vec<u8>> {
-        let follows = self.run == tasks.run && self.first + u64::from(self.count) == tasks.first;
-        let before = if follows { None } else { self.take() };
-        if self.begun.is_none() {
-            wire::begin_answer(&mut self.bytes, tasks.run, tasks.first);
-            (self.run, self.first, self.begun) = (tasks.run, tasks.first, Some(now));
-        }
-        before
-    }
-
-    /// Whether the answer must leave after this slice.
-    fn is_due(&self, slice: &Slice, now: Instant) -> bool {
-        slice.left.is_some_and(|left| u64::from(self.count) >= left)
-            || self.bytes.len() >= ANSWER_BYTES
-            || self.is_old(now)
-    }
-
-    fn is_old(&self, now: Instant) -> bool {
-        self.begun.is_some_and(|begun| now - begun >= HOLD)
-    }
-
-    /// Ends the answer and returns it, if there is one.
-    fn take(&mut self) -> Option<Vec<u8>> {
-        self.begun.take()?;
-        wire::finish_answer(&mut self.bytes, self.count, nanos(self.busy));
-        (self.count, self.busy) = (0, Duration::ZERO);
-        Some(std::mem::take(&mut self.bytes))
     }
 }
 
@@ -214,15 +90,7 @@ pub(crate) struct Bench {
 impl Bench {
     /// Starts this number of threads; an assignment names its function by the index in `entries`.
     pub(crate) fn start(entries: Vec<Entry>, threads: u32) -> std::io::Result<Bench> {
-        let queue = Queue {
-            pieces: VecDeque::new(),
-            tasks: 0,
-            placements: vec![Placement::new(); entries.len()],
-            threads: threads.max(1),
-            waiting: 0,
-            run: 0,
-            closed: false,
-        };
+        let queue = Queue::new(entries.len(), threads.max(1));
         let (work, virtual_work) = (Condvar::new(), Notify::new());
         let shared = Arc::new(Shared { queue: Mutex::new(queue), work, virtual_work, entries });
         let (answers, answered) = unbounded_channel();
@@ -326,21 +194,6 @@ impl Bench {
     }
 }
 
-impl Queue {
-    fn clear(&mut self) {
-        self.pieces.clear();
-        self.tasks = 0;
-    }
-
-    /// Begins a run: what an earlier one left is dropped.
-    fn enter(&mut self, run: u32) {
-        if self.run != run {
-            self.run = run;
-            self.clear();
-        }
-    }
-}
-
 impl Drop for Bench {
     fn drop(&mut self) {
         let mut queue = self.shared.queue();
@@ -348,23 +201,6 @@ impl Drop for Bench {
         queue.clear();
         drop(queue);
         self.shared.wake();
-    }
-}
-
-/// The next step of a compute thread.
-enum Next {
-    Run(Slice),
-    Wait,
-    End,
-}
-
-impl Queue {
-    fn next(&mut self) -> Next {
-        match self.take(Place::Thread, SLICE_NS) {
-            _ if self.closed => Next::End,
-            Some(slice) => Next::Run(slice),
-            None => Next::Wait,
-        }
     }
 }
 

@@ -1,0 +1,57 @@
+//! The answer that a runner gathers.
+
+use std::time::Duration;
+
+use chunkcomm::host::Instant;
+
+use super::queue::{Piece, Slice};
+use super::{HOLD, nanos};
+use crate::proto::wire;
+
+/// Bytes of results from which an answer leaves.
+const ANSWER_BYTES: usize = 256 << 10;
+
+/// Results that a runner has and that are not sent yet.
+#[derive(Default)]
+pub(super) struct Report {
+    /// The answer so far.
+    pub(super) bytes: Vec<u8>,
+    pub(super) run: u32,
+    pub(super) first: u64,
+    pub(super) count: u32,
+    pub(super) busy: Duration,
+    /// When it was begun; `None` if there is none.
+    pub(super) begun: Option<Instant>,
+}
+
+impl Report {
+    /// Makes room for the results of these tasks: returns the answer that they do not continue.
+    pub(super) fn begin(&mut self, tasks: &Piece, now: Instant) -> Option<Vec<u8>> {
+        let follows = self.run == tasks.run && self.first + u64::from(self.count) == tasks.first;
+        let before = if follows { None } else { self.take() };
+        if self.begun.is_none() {
+            wire::begin_answer(&mut self.bytes, tasks.run, tasks.first);
+            (self.run, self.first, self.begun) = (tasks.run, tasks.first, Some(now));
+        }
+        before
+    }
+
+    /// Whether the answer must leave after this slice.
+    pub(super) fn is_due(&self, slice: &Slice, now: Instant) -> bool {
+        slice.left.is_some_and(|left| u64::from(self.count) >= left)
+            || self.bytes.len() >= ANSWER_BYTES
+            || self.is_old(now)
+    }
+
+    pub(super) fn is_old(&self, now: Instant) -> bool {
+        self.begun.is_some_and(|begun| now - begun >= HOLD)
+    }
+
+    /// Ends the answer and returns it, if there is one.
+    pub(super) fn take(&mut self) -> Option<Vec<u8>> {
+        self.begun.take()?;
+        wire::finish_answer(&mut self.bytes, self.count, nanos(self.busy));
+        (self.count, self.busy) = (0, Duration::ZERO);
+        Some(std::mem::take(&mut self.bytes))
+    }
+}
