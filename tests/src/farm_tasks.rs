@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::registry::Function;
+use chunkcomm_farm::RegistryExt as _;
 use serde::{Deserialize, Serialize};
 
 /// Makes `farm-program` register [`OtherJob`] in place of [`Job`].
@@ -60,6 +61,8 @@ pub struct Functions {
     pub square: Function<u64, u64>,
     /// Sleeps for this number of milliseconds; returns the process id.
     pub sleep: Function<u64, u32>,
+    /// Waits until it is cancelled; returns its index and its attempt.
+    pub patient: Function<(), (u64, u32)>,
     /// Ends its process with this status.
     pub exit: Function<i32, ()>,
     /// Reads standard input to its end; returns the bytes.
@@ -98,6 +101,12 @@ pub fn registry() -> (Registry, Functions) {
         sleep: registry.register("sleep", |ms: u64| {
             thread::sleep(Duration::from_millis(ms));
             std::process::id()
+        }),
+        patient: registry.register_task("patient", |task, ()| {
+            while !task.is_cancelled() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            (task.index(), task.attempt())
         }),
         exit: registry.register("exit", |status: i32| std::process::exit(status)),
         input: registry.register("input", |()| {

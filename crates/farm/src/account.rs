@@ -55,6 +55,8 @@ pub(crate) struct Account<'a, O, S> {
     pub(crate) journal: Option<&'a mut Journal>,
     /// Number of tasks whose results the journal had.
     pub(crate) recalled: u64,
+    /// Workers that are at a task that has not ended in time, and that task.
+    pub(crate) late: Vec<(usize, u64)>,
 }
 
 /// Why an answer was not taken.
@@ -104,6 +106,7 @@ where
             left,
             journal,
             recalled: 0,
+            late: Vec::new(),
         }
     }
 
@@ -120,7 +123,7 @@ where
             self.ledger.handle_stalled(worker);
         }
         if link.lost.is_some() {
-            self.ledger.handle_lost(worker);
+            self.ledger.handle_lost(worker, false);
         }
         self.paces.push(pace);
         self.speeds.push(0.0);
@@ -129,6 +132,7 @@ where
             tasks: 0,
             answers: 0,
             busy: Duration::ZERO,
+            timed_out: 0,
             lost: link.lost.clone(),
         });
     }
@@ -141,9 +145,12 @@ where
     pub(crate) fn take_answer(&mut self, worker: usize, bytes: &[u8]) -> Result<(), Refused> {
         match wire::read_answer(bytes)? {
             // An answer of an earlier run, which was cancelled or failed.
-            Answer::Done { run, .. } | Answer::Returned { run, .. } if run != self.plan.run => {
+            Answer::Done { run, .. } | Answer::Late { run, .. } | Answer::Returned { run, .. }
+                if run != self.plan.run =>
+            {
                 Ok(())
             }
+            Answer::Late { index, .. } => self.take_late(worker, index),
             Answer::Returned { first, count, .. } => {
                 Ok(self.ledger.handle_returned(worker, first, count, self.now_ns)?)
             }
@@ -233,10 +240,30 @@ where
         self.hand_on(index, Ok(result))
     }
 
-    /// Notes the loss of a worker: opens its tasks for others.
-    pub(crate) fn lose(&mut self, worker: usize, loss: &Loss) -> Result<(), RunError> {
+    /// Takes the word that a task has not ended in time.
+    fn take_late(&mut self, worker: usize, index: u64) -> Result<(), Refused> {
+        let limit = self.plan.ways.limit.ok_or(Refused::Worker)?;
+        let after_ns = limit.timeout_ns.saturating_add(limit.grace_ns);
+        let accepted = self.ledger.handle_answer(worker, index, 1, after_ns, self.now_ns)?;
+        self.stats[worker].tasks += 1;
+        self.stats[worker].timed_out += 1;
+        self.late.push((worker, index));
+        if accepted != Accepted::All {
+            return Ok(());
+        }
+        if let Some(journal) = &mut self.journal {
+            journal.skip(index);
+        }
+        let (function, worker) = (self.function.clone(), self.stats[worker].worker.clone());
+        let after = Duration::from_nanos(after_ns);
+        let error = TaskError::TimedOut { index, function, worker, after };
+        self.hand_on(index, Err(error)).map_err(Refused::Run)
+    }
+
+    /// Notes the loss of a worker: opens its tasks for others, which are not to `blame` or may be.
+    pub(crate) fn lose(&mut self, worker: usize, loss: &Loss, blame: bool) -> Result<(), RunError> {
         self.speed -= std::mem::take(&mut self.speeds[worker]);
-        for aside in self.ledger.handle_lost(worker) {
+        for aside in self.ledger.handle_lost(worker, blame) {
             self.set_aside(aside, worker, loss.clone())?;
         }
         Ok(())
@@ -277,7 +304,7 @@ mod tests {
     /// Of an answer that ends too early nothing is accepted: its tasks stay in the ledger.
     #[test]
     fn an_answer_that_is_not_whole_loses_no_task() {
-        let ways = Ways { prefetch: None, grain: None, deaths_max: 3 };
+        let ways = Ways { prefetch: None, grain: None, deaths_max: 3, limit: None };
         let plan = Plan { run: 1, function: 0, ways, order: Order::Tasks, stops: false };
         let sink = |_: u64, _: Result<u64, TaskError>| panic!("nothing is accepted");
         let mut account = Account::new(plan, "f", sink, None, None);

@@ -14,6 +14,7 @@ use crate::crew::Crew;
 use crate::error::StartError;
 use crate::farm::Farm;
 use crate::journal::{Durability, Journal};
+use crate::proto::wire::Limit;
 use crate::serving::FARMER;
 use crate::settings::{
     Grain, Model, NodeSettings, Prefetch, Runtime, WORKER_COUNT_MAX, Ways, WorkersAs,
@@ -28,6 +29,9 @@ const START_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Default number of workers that die of a task before it is set aside.
 const DEATHS_MAX: u32 = 3;
+
+/// Default time from a task's time-out until it is given up.
+const GRACE: Duration = Duration::from_secs(1);
 
 type Adjust = Box<dyn FnOnce(Launcher) -> Launcher + Send>;
 
@@ -50,6 +54,8 @@ pub struct FarmBuilder {
     prefetch: Prefetch,
     grain: Grain,
     deaths_max: u32,
+    timeout: Option<Duration>,
+    grace: Duration,
     node: NodeSettings,
     explains: bool,
     listen: Option<Address>,
@@ -80,6 +86,8 @@ impl FarmBuilder {
             prefetch: Prefetch::default(),
             grain: Grain::default(),
             deaths_max: DEATHS_MAX,
+            timeout: None,
+            grace: GRACE,
             node: NodeSettings::default(),
             explains: false,
             listen: None,
@@ -132,6 +140,29 @@ impl FarmBuilder {
     /// choose a larger number where workers are often killed in the middle of long tasks.
     pub fn deaths_max(mut self, workers: u32) -> FarmBuilder {
         self.deaths_max = workers;
+        self
+    }
+
+    /// Sets the longest time that a task may run; none by default. Then
+    /// [`TaskContext::is_cancelled`](crate::TaskContext::is_cancelled) is true for it, and after the
+    /// [grace](FarmBuilder::task_grace) it has failed with
+    /// [`TaskError::TimedOut`](crate::TaskError::TimedOut). The time is that of one attempt.
+    ///
+    /// A process that the farm started is then replaced; its other tasks go to others. A thread of a
+    /// node or of this process cannot be ended: it goes on beside another that takes its place. A
+    /// node with 64 such threads stops its service.
+    ///
+    /// Workers look after their tasks a few times in the shorter of time and grace, and each 100 ms
+    /// at least. Tiny tasks then run in a thread of their own, which costs some microseconds a slice.
+    pub fn task_timeout(mut self, timeout: Duration) -> FarmBuilder {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Sets the time that a task has to end after its [time-out](FarmBuilder::task_timeout); 1 s by
+    /// default. A result that comes until then counts.
+    pub fn task_grace(mut self, grace: Duration) -> FarmBuilder {
+        self.grace = grace;
         self
     }
 
@@ -327,7 +358,10 @@ impl FarmBuilder {
 
     fn ways(&self) -> Ways {
         let (prefetch, grain) = (self.prefetch.fixed(), self.grain.fixed());
-        Ways { prefetch, grain, deaths_max: self.deaths_max }
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let grace_ns = nanos(self.grace);
+        let limit = self.timeout.map(|timeout| Limit { timeout_ns: nanos(timeout), grace_ns });
+        Ways { prefetch, grain, deaths_max: self.deaths_max, limit }
     }
 
     fn sizes(&self) -> Result<Sizes, StartError> {

@@ -24,9 +24,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use self::queue::{Next, Piece, Queue, Slice};
 use self::report::Report;
+use crate::context::{Long, Work, run_each};
 use crate::machine::start_thread;
 use crate::proto::placement::Place;
-use crate::proto::wire::{self, Assignment};
+use crate::proto::wire::{self, Assignment, Limit};
 
 mod queue;
 mod report;
@@ -34,17 +35,32 @@ mod report;
 /// Longest time that a result waits for others to be sent with it.
 pub(crate) const HOLD: Duration = Duration::from_millis(100);
 
+/// Shortest time between two looks after the compute threads.
+const LOOK_MIN: Duration = Duration::from_millis(1);
+
+/// Most threads of a worker at tasks that were given up.
+const STUCK_MAX: usize = 64;
+
 struct Shared {
     queue: Mutex<Queue>,
     /// Wakes the compute threads; in a simulation, their tasks.
     work: Condvar,
     virtual_work: Notify,
     entries: Vec<Entry>,
+    /// Time of a task, and the moment from which it is counted.
+    limit: Option<Limit>,
+    started: Instant,
 }
 
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         locked(&self.queue)
+    }
+
+    /// Returns the time in nanoseconds, if the time of tasks is limited.
+    #[inline]
+    fn clock(&self) -> u64 {
+        if self.limit.is_some() { nanos(self.started.elapsed()) } else { 0 }
     }
 
     fn wake(&self) {
@@ -56,24 +72,18 @@ impl Shared {
     }
 }
 
-/// Runs the tasks of a slice and appends their results.
-fn run_tasks(entry: &Entry, tasks: &Piece, results: &mut Vec<u8>) {
-    let (run, function, first, count) = (tasks.run, tasks.function, tasks.first, tasks.count);
-    let mut inputs = Assignment { run, function, first, count, items: &tasks.items }.inputs();
-    for _ in 0..count {
-        let ran = match inputs.next() {
-            Ok(Some(input)) => wire::put_item(results, |out| entry.call(input, out))
-                .map_err(|error| with_causes(&error)),
-            _ => Err("the assignment's bytes are not whole".to_owned()),
-        };
-        if let Err(text) = ran {
-            wire::put_failure(results, &text);
-        }
-    }
-}
-
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A runner, seen from the I/O loop.
+#[derive(Default)]
+struct Seat {
+    /// Its results.
+    report: Arc<Mutex<Report>>,
+    work: Arc<Work>,
+    /// The tasks of its slice: their run, the first, and their number.
+    slice: Arc<Mutex<(u32, u64, u32)>>,
 }
 
 /// The tasks of a worker, seen from its I/O loop. When this is dropped, the threads end after their
@@ -81,47 +91,130 @@ fn nanos(duration: Duration) -> u64 {
 pub(crate) struct Bench {
     shared: Arc<Shared>,
     answered: UnboundedReceiver<Vec<u8>>,
+    answers: UnboundedSender<Vec<u8>>,
     /// Results of the tasks that the loop ran itself.
     report: Report,
-    /// Results of the compute threads.
-    reports: Vec<Arc<Mutex<Report>>>,
+    work: Arc<Work>,
+    seats: Vec<Seat>,
+    /// Runners that were given up at a task that did not end.
+    stuck: Vec<Arc<Work>>,
 }
 
 impl Bench {
     /// Starts this number of threads; an assignment names its function by the index in `entries`.
-    pub(crate) fn start(entries: Vec<Entry>, threads: u32) -> std::io::Result<Bench> {
-        let queue = Queue::new(entries.len(), threads.max(1));
+    pub(crate) fn start(
+        entries: Vec<Entry>,
+        threads: u32,
+        limit: Option<Limit>,
+    ) -> std::io::Result<Bench> {
+        let threads = threads.max(1);
+        // Several threads are not helped by the loop, and a loop that runs a task sees no time-out.
+        let queue = Queue::new(entries.len(), threads, threads == 1 && limit.is_none());
         let (work, virtual_work) = (Condvar::new(), Notify::new());
-        let shared = Arc::new(Shared { queue: Mutex::new(queue), work, virtual_work, entries });
+        let (queue, started) = (Mutex::new(queue), Instant::now());
+        let shared = Shared { queue, work, virtual_work, entries, limit, started };
         let (answers, answered) = unbounded_channel();
         // When a thread cannot be started, dropping this ends those before it.
-        let mut bench = Bench { shared, answered, report: Report::default(), reports: Vec::new() };
-        for _ in 0..threads.max(1) {
-            let report = Arc::default();
-            bench.reports.push(Arc::clone(&report));
-            let runner = Runner { shared: bench.shared.clone(), answers: answers.clone(), report };
-            if host::is_virtual() {
-                host::spawn(runner.compute_virtually());
-            } else {
-                start_thread("farm-compute".to_owned(), move || runner.compute())?;
-            }
+        let mut bench = Bench {
+            shared: Arc::new(shared),
+            answered,
+            answers,
+            report: Report::default(),
+            work: Arc::default(),
+            seats: Vec::new(),
+            stuck: Vec::new(),
+        };
+        for _ in 0..threads {
+            let seat = bench.seat()?;
+            bench.seats.push(seat);
         }
         Ok(bench)
     }
 
-    pub(crate) fn threads(&self) -> u32 {
-        self.reports.len() as u32
+    /// Starts a runner.
+    fn seat(&self) -> std::io::Result<Seat> {
+        let Seat { report, work, slice } = Seat::default();
+        let runner = Runner {
+            shared: self.shared.clone(),
+            answers: self.answers.clone(),
+            report: report.clone(),
+            work: work.clone(),
+            slice: slice.clone(),
+        };
+        if host::is_virtual() {
+            host::spawn(runner.compute_virtually());
+        } else {
+            start_thread("farm-compute".to_owned(), move || runner.compute())?;
+        }
+        Ok(Seat { report, work, slice })
     }
 
-    /// Returns the answers of the compute threads that have waited for long: their runners are at
-    /// a task that takes long.
-    pub(crate) fn old_answers(&mut self) -> Vec<Vec<u8>> {
+    pub(crate) fn threads(&self) -> u32 {
+        self.seats.len() as u32
+    }
+
+    /// Returns the time until [`look`](Bench::look) is due again.
+    pub(crate) fn look_after(&self) -> Duration {
+        let Some(limit) = self.shared.limit else { return HOLD };
+        let shorter = Duration::from_nanos(limit.timeout_ns.min(limit.grace_ns) / 4);
+        shorter.clamp(LOOK_MIN, HOLD)
+    }
+
+    /// Looks after the compute threads. Returns the answers that have waited for long, whose runners
+    /// are at a task that takes long, and words about tasks that are late.
+    ///
+    /// # Errors
+    /// When a thread cannot be replaced, or too many do not end.
+    pub(crate) fn look(&mut self) -> std::io::Result<Vec<Vec<u8>>> {
         let now = Instant::now();
-        let old = |report: &Arc<Mutex<Report>>| {
-            let mut report = locked(report);
-            if report.is_old(now) { report.take() } else { None }
-        };
-        self.reports.iter().filter_map(old).collect()
+        let mut messages = Vec::new();
+        for at in 0..self.seats.len() {
+            let mut report = locked(&self.seats[at].report);
+            let old = if report.is_old(now) { report.take() } else { None };
+            drop(report);
+            messages.extend(old);
+            let Some((limit, long)) = self.shared.limit.zip(self.seats[at].work.now()) else {
+                continue;
+            };
+            let for_ns = self.shared.clock().saturating_sub(long.begun_ns);
+            if for_ns >= limit.timeout_ns.saturating_add(limit.grace_ns) {
+                let seat = self.seat()?;
+                let seat = std::mem::replace(&mut self.seats[at], seat);
+                self.give_up(&seat, long, &mut messages)?;
+            } else if for_ns >= limit.timeout_ns {
+                self.seats[at].work.cancel(long.serial);
+            }
+        }
+        Ok(messages)
+    }
+
+    /// Gives a runner up. Another one has its place; its other tasks are given back.
+    fn give_up(
+        &mut self,
+        seat: &Seat,
+        long: Long,
+        messages: &mut Vec<Vec<u8>>,
+    ) -> std::io::Result<()> {
+        seat.work.abandon();
+        messages.extend(locked(&seat.report).take());
+        let (run, first, count) = *locked(&seat.slice);
+        // Those of a task that has just ended are another slice's, perhaps: that one is run here.
+        if (first..first + u64::from(count)).contains(&long.index) {
+            messages.push(wire::late(run, long.index).to_vec());
+            let before = (first, (long.index - first) as u32);
+            let after = (long.index + 1, count - before.1 - 1);
+            for (first, count) in [before, after].into_iter().filter(|&(_, count)| count > 0) {
+                messages.push(wire::returned(run, first, count).to_vec());
+            }
+        }
+        // An ended runner has dropped its part.
+        self.stuck.retain(|work| Arc::strong_count(work) > 1);
+        self.stuck.push(seat.work.clone());
+        if self.stuck.len() > STUCK_MAX {
+            let text = format!("{STUCK_MAX} tasks do not end");
+            return Err(std::io::Error::other(text));
+        }
+        Ok(())
     }
 
     /// Whether compute threads are at work.
@@ -132,19 +225,20 @@ impl Bench {
 
     /// Takes an assignment; `false` if it names no function.
     pub(crate) fn put(&mut self, assignment: &Assignment<'_>) -> bool {
-        let Assignment { run, function, first, count, items } = *assignment;
+        let Assignment { run, function, first, count, attempt, items } = *assignment;
         let mut queue = self.shared.queue();
         if function as usize >= self.shared.entries.len() {
             return false;
         }
-        queue.enter(run);
+        if queue.enter(run) {
+            self.seats.iter().for_each(|seat| seat.work.cancel_now());
+        }
         if count > 0 {
             let items = Bytes::copy_from_slice(items);
-            queue.pieces.push_back(Piece { run, function, first, count, items });
+            queue.pieces.push_back(Piece { run, function, first, count, attempt, items });
             queue.tasks += u64::from(count);
         }
-        let placed =
-            queue.threads == 1 && queue.placements[function as usize].place() == Place::Loop;
+        let placed = queue.loops && queue.placements[function as usize].place() == Place::Loop;
         drop(queue);
         if !placed {
             self.shared.wake();
@@ -155,8 +249,8 @@ impl Bench {
     /// Removes up to `count` tasks of this run that are not begun, and returns their ranges.
     pub(crate) fn give_back(&mut self, run: u32, count: u64) -> Vec<(u64, u32)> {
         let mut queue = self.shared.queue();
-        if count > 0 {
-            queue.enter(run);
+        if count > 0 && queue.enter(run) {
+            self.seats.iter().for_each(|seat| seat.work.cancel_now());
         }
         queue.give_back(count)
     }
@@ -170,9 +264,8 @@ impl Bench {
         };
         let started = Instant::now();
         let before = self.report.begin(&slice.tasks, started);
-        let entry = &self.shared.entries[slice.tasks.function as usize];
-        let bytes = &mut self.report.bytes;
-        let ((), work) = host::working(|| run_tasks(entry, &slice.tasks, bytes));
+        let (shared, bytes) = (&self.shared, &mut self.report.bytes);
+        let ((), work) = host::working(|| shared.run(&slice.tasks, bytes, &self.work));
         work.done().await;
         let ended = self.shared.measure(&slice.tasks, started);
         self.report.count += slice.tasks.count;
@@ -200,6 +293,7 @@ impl Drop for Bench {
         queue.closed = true;
         queue.clear();
         drop(queue);
+        self.seats.iter().for_each(|seat| seat.work.cancel_now());
         self.shared.wake();
     }
 }
@@ -209,6 +303,8 @@ struct Runner {
     shared: Arc<Shared>,
     answers: UnboundedSender<Vec<u8>>,
     report: Arc<Mutex<Report>>,
+    work: Arc<Work>,
+    slice: Arc<Mutex<(u32, u64, u32)>>,
 }
 
 impl Runner {
@@ -216,11 +312,17 @@ impl Runner {
         let mut results = Vec::new();
         while let Some(slice) = self.wait_for_slice() {
             let started = Instant::now();
-            self.shared.run(&slice.tasks, &mut results);
+            self.note(&slice);
+            self.shared.run(&slice.tasks, &mut results, &self.work);
             if !self.report(&slice, &mut results, started) {
                 return;
             }
         }
+    }
+
+    fn note(&self, slice: &Slice) {
+        let Piece { run, first, count, .. } = slice.tasks;
+        *locked(&self.slice) = (run, first, count);
     }
 
     /// Waits for tasks; `None` when the worker ends.
@@ -269,16 +371,24 @@ impl Runner {
                 }
             };
             let started = Instant::now();
-            let ((), work) = host::working(|| self.shared.run(&slice.tasks, &mut results));
+            self.note(&slice);
+            let (shared, tasks) = (&self.shared, &slice.tasks);
+            let ((), work) = host::working(|| shared.run(tasks, &mut results, &self.work));
+            // Their time passes now, and is that of the first.
+            self.work.begin(tasks.first, shared.clock());
             work.done().await;
+            self.work.end();
             if !self.report(&slice, &mut results, started) {
                 return;
             }
         }
     }
 
-    /// Reports the results of a slice; `false` if the worker has ended.
+    /// Reports the results of a slice; `false` if the worker has ended, or has given this runner up.
     fn report(&self, slice: &Slice, results: &mut Vec<u8>, started: Instant) -> bool {
+        if self.work.is_abandoned() {
+            return false;
+        }
         let ended = self.shared.measure(&slice.tasks, started);
         let mut report = locked(&self.report);
         let before = report.begin(&slice.tasks, ended);
@@ -298,8 +408,22 @@ impl Runner {
 }
 
 impl Shared {
-    fn run(&self, tasks: &Piece, results: &mut Vec<u8>) {
-        run_tasks(&self.entries[tasks.function as usize], tasks, results);
+    /// Runs tasks and appends their results.
+    fn run(&self, tasks: &Piece, results: &mut Vec<u8>, work: &Arc<Work>) {
+        let entry = &self.entries[tasks.function as usize];
+        let &Piece { run, function, first, count, attempt, ref items } = tasks;
+        let mut inputs = Assignment { run, function, first, count, attempt, items }.inputs();
+        let run_next = || {
+            let ran = match inputs.next() {
+                Ok(Some(input)) => wire::put_item(results, |out| entry.call(input, out))
+                    .map_err(|error| with_causes(&error)),
+                _ => Err("the assignment's bytes are not whole".to_owned()),
+            };
+            if let Err(text) = ran {
+                wire::put_failure(results, &text);
+            }
+        };
+        run_each(work, (first, count, attempt), || self.clock(), run_next);
     }
 
     /// Notes the time of tasks that are done; returns the end.
@@ -377,7 +501,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_threads_answer_and_a_panic_fails_its_task_alone() {
-        let mut bench = Bench::start(entries(), 1).unwrap();
+        let mut bench = Bench::start(entries(), 1, None).unwrap();
         put(&mut bench, 1, 5, &[2, 0, 4]);
         let answers = results(&mut bench, 3).await;
         let panicked = "function \"inverse\" panicked: no inverse of zero".to_owned();
@@ -388,7 +512,7 @@ mod tests {
     #[tokio::test]
     async fn no_wake_up_is_missed() {
         for round in 0..1_000 {
-            let mut bench = Bench::start(entries(), 1).unwrap();
+            let mut bench = Bench::start(entries(), 1, None).unwrap();
             for first in 0..10 {
                 (0..(round + first) % 50).for_each(|_| std::hint::spin_loop());
                 put(&mut bench, 1, first, &[4]);
@@ -408,24 +532,53 @@ mod tests {
             std::thread::sleep(Duration::from_millis(ms.into()));
             f64::from(ms)
         });
-        let mut bench = Bench::start(registry.entries().cloned().collect(), 1).unwrap();
+        let mut bench = Bench::start(registry.entries().cloned().collect(), 1, None).unwrap();
         put(&mut bench, 1, 0, &[0, 60_000]);
         assert!(bench.is_at_work());
         let put_at = Instant::now();
         let old = loop {
             tokio::time::sleep(Duration::from_millis(10)).await;
-            if let Some(old) = bench.old_answers().pop() {
+            if let Some(old) = bench.look().unwrap().pop() {
                 break old;
             }
             assert!(put_at.elapsed() < DEADLINE, "the first result is kept back");
         };
         assert_eq!(read(&old), (1, 0, vec![Ok(0.0)]));
-        assert!(bench.is_at_work() && bench.old_answers().is_empty());
+        assert!(bench.is_at_work() && bench.look().unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_task_that_does_not_end_loses_its_thread_and_no_other_task() {
+        let mut registry = Registry::new();
+        registry.register("sleep", |ms: u32| {
+            std::thread::sleep(Duration::from_millis(ms.into()));
+            f64::from(ms)
+        });
+        let limit = Limit { timeout_ns: 1_000_000_000, grace_ns: 1_000_000 };
+        let entries = registry.entries().cloned().collect();
+        let mut bench = Bench::start(entries, 1, Some(limit)).unwrap();
+        // Tasks known as short share a slice.
+        (0..99).for_each(|_| bench.shared.queue().placements[0].handle_done(1, 1_000));
+        put(&mut bench, 1, 5, &[0, 0, 3_600_000, 0]);
+        let put_at = Instant::now();
+        let messages = loop {
+            tokio::time::sleep(bench.look_after()).await;
+            let messages = bench.look().unwrap();
+            if !messages.is_empty() {
+                break messages;
+            }
+            assert!(put_at.elapsed() < DEADLINE, "the task goes on");
+        };
+        let expected = [wire::late(1, 7), wire::returned(1, 5, 2), wire::returned(1, 8, 1)];
+        assert_eq!(messages, expected);
+        put(&mut bench, 1, 5, &[0, 0]);
+        assert_eq!(results(&mut bench, 2).await, [Ok(0.0), Ok(0.0)]);
+        assert_eq!((bench.stuck.len(), bench.look().unwrap().len()), (1, 0));
     }
 
     #[tokio::test]
     async fn several_threads_share_an_assignment_and_the_loop_takes_none() {
-        let mut bench = Bench::start(entries(), 3).unwrap();
+        let mut bench = Bench::start(entries(), 3, None).unwrap();
         (0..20).for_each(|_| bench.shared.queue().placements[0].handle_done(1, 100));
         for first in 0..10 {
             put(&mut bench, 1, first * 100, &[4; 100]);
@@ -436,7 +589,7 @@ mod tests {
 
     /// A bench without threads, whose queue stays as it is.
     fn bench_without_threads() -> Bench {
-        let mut bench = Bench::start(entries(), 1).unwrap();
+        let mut bench = Bench::start(entries(), 1, None).unwrap();
         let mut queue = bench.shared.queue();
         queue.closed = true;
         drop(queue);

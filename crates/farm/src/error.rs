@@ -33,6 +33,11 @@ pub enum Loss {
     Malformed,
     /// The farm had ended, and killed the worker's process.
     Dismissed,
+    /// The worker's process was at a task that did not end in time, and was ended.
+    Stuck {
+        /// Index of the task.
+        task: u64,
+    },
     /// The worker had not ended after this time; a process was then killed.
     Late(Duration),
 }
@@ -52,6 +57,7 @@ impl fmt::Display for Loss {
             Loss::Closed => f.write_str("it closed its channel"),
             Loss::Malformed => f.write_str("it sent what is no answer to any assignment"),
             Loss::Dismissed => f.write_str("it was killed with the farm"),
+            Loss::Stuck { task } => write!(f, "it was ended at task {task}, which took too long"),
             Loss::Late(waited) => {
                 write!(f, "it was still at work after {} s", waited.as_secs_f64())
             }
@@ -231,6 +237,17 @@ pub enum TaskError {
         /// The task's input, as [`chunkcomm::codec`] encodes it.
         input: Vec<u8>,
     },
+    /// The task did not end in its time and its grace.
+    TimedOut {
+        /// Index of the task.
+        index: u64,
+        /// The function's name.
+        function: String,
+        /// The worker that ran the task.
+        worker: WorkerName,
+        /// Time and grace together.
+        after: Duration,
+    },
     /// The result could not be decoded.
     Result {
         /// Index of the task.
@@ -249,6 +266,7 @@ impl TaskError {
         match *self {
             TaskError::Failed { index, .. }
             | TaskError::SetAside { index, .. }
+            | TaskError::TimedOut { index, .. }
             | TaskError::Result { index, .. } => index,
         }
     }
@@ -268,6 +286,10 @@ impl fmt::Display for TaskError {
                      of it, {worker} last: {loss}"
                 )
             }
+            TaskError::TimedOut { index, function, worker, after } => {
+                let after = after.as_secs_f64();
+                write!(f, "task {index} of {function:?} did not end at {worker} in {after} s")
+            }
             TaskError::Result { index, worker, .. } => {
                 write!(f, "the result of task {index} from {worker} could not be decoded")
             }
@@ -282,7 +304,7 @@ impl Error for TaskError {
         match self {
             TaskError::Result { source, .. } => Some(source),
             TaskError::SetAside { loss, .. } => loss.source(),
-            TaskError::Failed { .. } => None,
+            TaskError::Failed { .. } | TaskError::TimedOut { .. } => None,
         }
     }
 }

@@ -75,7 +75,7 @@ impl Farm {
         journal: Option<Journal>,
         deadline: Duration,
     ) -> Result<Farm, StartError> {
-        let mut reception = Reception::open(node.clone(), Arc::clone(&registry));
+        let mut reception = Reception::open(node.clone(), Arc::clone(&registry), ways.limit);
         let links = reception.meet_all(&mut crew, deadline).await?;
         Ok(Farm {
             links,

@@ -20,7 +20,7 @@ use crate::crew::Crew;
 use crate::error::{Loss, StartError};
 use crate::link::Link;
 use crate::name::WorkerName;
-use crate::proto::wire::{self, Hello, HelloError, Reply, Setup, VERSIONS};
+use crate::proto::wire::{self, Hello, HelloError, Limit, Reply, Setup, VERSIONS};
 use crate::settings::WORKER_COUNT_MAX;
 
 /// Number of duplexes whose hello is awaited; one more closes the oldest. A worker sends its hello
@@ -50,6 +50,7 @@ enum Greeted {
 /// Meets the workers, those that come later too.
 pub(crate) struct Reception {
     registry: Arc<Registry>,
+    limit: Option<Limit>,
     greetings: UnboundedReceiver<Greeted>,
     greets: UnboundedSender<Greeted>,
     /// Accepts duplexes and speaks with who opened them.
@@ -66,11 +67,11 @@ pub(crate) enum Met {
 }
 
 impl Reception {
-    pub(crate) fn open(node: Node, registry: Arc<Registry>) -> Reception {
+    pub(crate) fn open(node: Node, registry: Arc<Registry>, limit: Option<Limit>) -> Reception {
         let (greets, greetings) = unbounded_channel();
         let mut tasks = JoinSet::new();
         tasks.spawn(here(accept(node, greets.clone())));
-        Reception { registry, greetings, greets, tasks, arrived: BTreeSet::new() }
+        Reception { registry, limit, greetings, greets, tasks, arrived: BTreeSet::new() }
     }
 
     /// Takes no more workers: those that come wait for the next farm.
@@ -87,7 +88,8 @@ impl Reception {
                     let Some(name) = crew.known(&hello, duplex.peer()) else { continue };
                     // A node may come again, when it had left.
                     if self.arrived.insert(name.index) || name.member.is_some() {
-                        let setup = Setup { version, functions: self.registry.fingerprints() };
+                        let (functions, limit) = (self.registry.fingerprints(), self.limit);
+                        let setup = Setup { version, functions, limit };
                         let greets = self.greets.clone();
                         self.tasks.spawn(here(async move {
                             // A failed send means that the farm is gone, which is no matter.

@@ -64,6 +64,7 @@
 //! |---|---|
 //! | a task panics | [`Farm::run`] ends with [`RunError::Task`]; [`Farm::run_to_end`] and [`Farm::stream`] go on, with a [`TaskError`] in the place of the result |
 //! | a worker dies | other workers run its tasks; its [`WorkerStats::lost`] tells the cause |
+//! | a task does not end in time ([`FarmBuilder::task_timeout`]) | the task has failed with [`TaskError::TimedOut`]; a process that the farm started is replaced |
 //! | three workers die of one task | the task has failed with [`TaskError::SetAside`], which has its input ([`FarmBuilder::deaths_max`]) |
 //! | a worker is silent at the end of a run | a worker without tasks gets a copy of what the silent one holds |
 //! | no worker is left, and none is to come | ends with [`RunError::Lost`], and so does each later run |
@@ -83,8 +84,6 @@
 //!
 //! # What it does not do
 //!
-//! - Limit the time of a task. Give the run a timeout instead, and drop the farm to end its
-//!   worker processes.
 //! - Try a task again that panicked.
 //! - Share the farmer's work with sub-farmers: one farmer speaks with all workers.
 //!
@@ -120,12 +119,14 @@
 //!   of tasks that create tasks.
 //! - `journal`: the accepted results in a file, for a farmer that is started again.
 //! - `serving`, `machine`: a node of a cluster, or a process, as a worker.
-//! - `worker`, `compute`: the worker's I/O loop, and its threads.
+//! - `worker`, `compute`: the worker's I/O loop, and its threads. `context` is the task that a thread
+//!   runs, as its function sees it.
 //! - `proto`: the decisions. `ledger` knows who holds which tasks.
 
 mod account;
 mod builder;
 mod compute;
+mod context;
 mod crew;
 mod error;
 mod farm;
@@ -145,6 +146,7 @@ mod tasks;
 mod worker;
 
 pub use builder::FarmBuilder;
+pub use context::{RegistryExt, TaskContext};
 pub use error::{FinishError, Loss, RunError, StartError, TaskError};
 pub use farm::Farm;
 pub use journal::{Durability, JournalCause, JournalError};

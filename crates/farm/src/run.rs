@@ -151,6 +151,7 @@ where
             self.take_answers(worker, context)?;
             self.send_stalled(worker, context)?;
         }
+        self.retire_late()?;
         self.note_ends(context)?;
         self.give_out(context)?;
         if self.account.ledger.is_done() {
@@ -194,6 +195,16 @@ where
                 Met::Not(error, _) => self.workers.crew.note_refused(&error),
             }
         }
+    }
+
+    /// Ends worker processes that are at a task that has not ended in time.
+    fn retire_late(&mut self) -> Result<(), RunError> {
+        while let Some((worker, task)) = self.account.late.pop() {
+            if self.workers.links[worker].name.pid.is_some() {
+                self.bury(worker, &Loss::Stuck { task })?;
+            }
+        }
+        Ok(())
     }
 
     fn take_answers(&mut self, worker: usize, context: &mut Context<'_>) -> Result<(), RunError> {
@@ -271,7 +282,9 @@ where
         if link.lost.replace(loss.clone()).is_some() {
             return Ok(());
         }
-        self.account.lose(worker, loss)
+        // A worker that left, or was ended, did not die of its tasks.
+        let blame = !matches!(loss, Loss::Closed | Loss::Stuck { .. });
+        self.account.lose(worker, loss, blame)
     }
 
     fn give_out(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {

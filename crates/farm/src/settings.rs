@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use chunkcomm::{Node, NodeBuilder, Policy};
 
+use crate::proto::wire::Limit;
+
 /// Most workers that one farmer starts.
 pub const WORKER_COUNT_MAX: usize = 1024;
 
@@ -82,6 +84,8 @@ pub(crate) struct Ways {
     pub(crate) grain: Option<u32>,
     /// Number of workers that die of a task before it is set aside.
     pub(crate) deaths_max: u32,
+    /// Time of a task.
+    pub(crate) limit: Option<Limit>,
 }
 
 /// Order of the results of a run.

@@ -21,6 +21,8 @@ pub struct WorkerStats {
     pub answers: u64,
     /// Time spent in the tasks themselves, summed over the worker's threads.
     pub busy: Duration,
+    /// Number of its tasks that did not end in time. Each still has a thread, if the worker is there.
+    pub timed_out: u64,
     /// Cause of the worker's loss; `None` while it is there.
     pub lost: Option<Loss>,
 }

@@ -19,7 +19,7 @@ use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::launch::Token;
 use chunkcomm_cluster::registry::Entry;
 
-use crate::compute::{Bench, HOLD};
+use crate::compute::Bench;
 use crate::proto::wire::{self, Answer, Hello, Item, Order, Reply, Setup};
 use crate::serving::ServeError;
 use crate::settings::NodeSettings;
@@ -130,7 +130,7 @@ pub(crate) async fn serve(
     }
     let entry = |name: &str| registry.lookup(name).expect("there is no difference").clone();
     let entries: Vec<Entry> = setup.functions.iter().map(|print| entry(&print.name)).collect();
-    let bench = Bench::start(entries, threads).map_err(ServeError::Thread)?;
+    let bench = Bench::start(entries, threads, setup.limit).map_err(ServeError::Thread)?;
     say(&mut answers, &Reply::Ready { threads: bench.threads() }).await?;
     Desk { answers, bench }.serve(tasks).await?;
     Ok(Served::Done)
@@ -152,7 +152,7 @@ struct Desk {
 impl Desk {
     /// Works until the farmer ends the tasks.
     async fn serve(mut self, mut tasks: BytesReceiver) -> Result<(), ServeError> {
-        let mut look = Instant::now() + HOLD;
+        let mut look = Instant::now() + self.bench.look_after();
         loop {
             loop {
                 match tasks.try_recv_with(|order| self.take(order)) {
@@ -181,8 +181,8 @@ impl Desk {
                 },
                 answer = self.bench.answered() => self.send(answer).await?,
                 () = host::sleep_until(look), if self.bench.is_at_work() => {
-                    look = Instant::now() + HOLD;
-                    for answer in self.bench.old_answers() {
+                    look = Instant::now() + self.bench.look_after();
+                    for answer in self.bench.look().map_err(ServeError::Thread)? {
                         self.send(answer).await?;
                     }
                 }

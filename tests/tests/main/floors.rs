@@ -76,7 +76,10 @@ const CRATES: &[Floors] = &[
         krate: "farm",
         floors: &[
             &["proto", "name", "settings"],
-            &["compute", "error", "journal", "stats", "serving", "worker", "machine", "tasks"],
+            &[
+                "compute", "context", "error", "journal", "stats", "serving", "worker", "machine",
+                "tasks",
+            ],
             &["crew", "link"],
             &["account", "handshake"],
             &["run"],

@@ -14,6 +14,7 @@ mod farm_cluster;
 mod farm_enemies;
 mod farm_journal;
 mod farm_streams;
+mod farm_timeouts;
 mod floors;
 mod guide_of_simulation;
 mod mandelbrot;

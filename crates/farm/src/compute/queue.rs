@@ -23,6 +23,8 @@ pub(super) struct Piece {
     pub(super) function: u32,
     pub(super) first: u64,
     pub(super) count: u32,
+    /// How often they were given out before.
+    pub(super) attempt: u32,
     /// Their inputs, each after its length.
     pub(super) items: Bytes,
 }
@@ -42,6 +44,8 @@ pub(super) struct Queue {
     /// Where the tasks of each function run.
     pub(super) placements: Vec<Placement>,
     pub(super) threads: u32,
+    /// Whether tiny tasks run in the I/O loop.
+    pub(super) loops: bool,
     /// Number of compute threads that wait for tasks.
     pub(super) waiting: u32,
     /// Number of the newest run: pieces of earlier ones are dropped.
@@ -50,12 +54,13 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(functions: usize, threads: u32) -> Queue {
+    pub(super) fn new(functions: usize, threads: u32, loops: bool) -> Queue {
         Queue {
             pieces: VecDeque::new(),
             tasks: 0,
             placements: vec![Placement::new(); functions],
             threads,
+            loops,
             waiting: 0,
             run: 0,
             closed: false,
@@ -66,8 +71,7 @@ impl Queue {
     pub(super) fn take(&mut self, place: Place, target_ns: f64) -> Option<Slice> {
         let piece = self.pieces.front_mut()?;
         let placement = &self.placements[piece.function as usize];
-        // Several threads are not helped by the loop.
-        let where_due = if self.threads == 1 { placement.place() } else { Place::Thread };
+        let where_due = if self.loops { placement.place() } else { Place::Thread };
         if where_due != place {
             return None;
         }
@@ -110,12 +114,14 @@ impl Queue {
         self.tasks = 0;
     }
 
-    /// Begins a run: what an earlier one left is dropped.
-    pub(super) fn enter(&mut self, run: u32) {
-        if self.run != run {
+    /// Begins a run: what an earlier one left is dropped. Returns whether it is another run.
+    pub(super) fn enter(&mut self, run: u32) -> bool {
+        let is_other = self.run != run;
+        if is_other {
             self.run = run;
             self.clear();
         }
+        is_other
     }
 
     pub(super) fn next(&mut self) -> Next {

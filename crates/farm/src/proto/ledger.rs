@@ -198,9 +198,7 @@ impl Ledger {
             let key = self.carve(worker, &part);
             self.mishaps.returned += part.end - part.start;
             if self.let_go(key, worker) {
-                let suspect = self.pieces[key].deaths > 0;
-                let waiting = if suspect { &mut self.suspects } else { &mut self.open };
-                waiting.push_back(key);
+                self.open_again(key);
             }
         }
         self.stand_in_line(worker);
@@ -208,8 +206,8 @@ impl Ledger {
     }
 
     /// Removes a lost worker. Its pieces are open again, but for tasks that are set aside, which
-    /// are returned.
-    pub(crate) fn handle_lost(&mut self, worker: usize) -> Vec<SetAside> {
+    /// are returned: none if the tasks are not to `blame`.
+    pub(crate) fn handle_lost(&mut self, worker: usize, blame: bool) -> Vec<SetAside> {
         let lost = &mut self.workers[worker];
         if !std::mem::take(&mut lost.joined) {
             return Vec::new();
@@ -221,8 +219,13 @@ impl Ledger {
         for (at, key) in held.into_iter().enumerate() {
             let last = self.let_go(key, worker);
             let piece = &mut self.pieces[key];
-            piece.deaths += 1;
+            piece.deaths += u32::from(blame);
             if !last {
+                continue;
+            }
+            if !blame {
+                self.mishaps.reissued += u64::from(self.pieces[key].count);
+                self.open_again(key);
                 continue;
             }
             if is_certain && piece.count == 1 && piece.deaths >= self.deaths_max {
@@ -540,6 +543,12 @@ impl Ledger {
         let others = piece.holders.into_iter().flatten().find(|&held| held as usize != worker);
         piece.holders = [others, None];
         others.is_none()
+    }
+
+    fn open_again(&mut self, key: Key) {
+        let suspect = self.pieces[key].deaths > 0;
+        let waiting = if suspect { &mut self.suspects } else { &mut self.open };
+        waiting.push_back(key);
     }
 
     fn set_aside(&mut self, key: Key) -> SetAside {

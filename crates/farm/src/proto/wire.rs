@@ -7,10 +7,11 @@
 //!   farmer ──▶ assignment, take-back ..
 //!   worker ──▶ answer, return ..
 //!
-//!   assignment  kind u8 0 | run u32 | function u32 | first u64 | count u32 | count x item
+//!   assignment  kind u8 0 | run u32 | function u32 | first u64 | count u32 | attempt u32 | count x item
 //!   take-back   kind u8 1 | run u32 | count u64
 //!   answer      kind u8 0 | run u32 | first u64 | count u32 | busy_ns u64 | count x item
 //!   return      kind u8 1 | run u32 | first u64 | count u32
+//!   late        kind u8 2 | run u32 | index u64 | 1 u32
 //!   item        bytes u32 | encoded value; in an answer the highest bit of `bytes` marks
 //!               the text of a failure
 //! ```
@@ -18,7 +19,7 @@
 //! An answer covers any range of the tasks that the worker holds, so that a worker may gather the
 //! results of small assignments and need not keep those of a large one. A take-back asks for up to
 //! `count` tasks that are not begun: the worker returns them, and then an empty range. One for no
-//! task measures the round trip.
+//! task measures the round trip. A task is late that has not ended in its time and its grace.
 //!
 //! Integers are little-endian. The number of the run tells the rest of a cancelled run from the
 //! next run. Hello, Setup and Reply go through the codec. The others are written and read by hand,
@@ -37,7 +38,7 @@ use serde::{Deserialize, Serialize};
 /// Name of the duplex. Workers before version 4 open a channel of this name and are refused.
 pub(crate) const DUPLEX: &str = "farm.results";
 /// The versions that this code speaks, from the oldest to the newest.
-pub(crate) const VERSIONS: (u16, u16) = (5, 5);
+pub(crate) const VERSIONS: (u16, u16) = (6, 6);
 
 const _: () = assert!(VERSIONS.0 <= VERSIONS.1);
 
@@ -89,6 +90,16 @@ pub(crate) struct Setup {
     /// Version that both sides use.
     pub(crate) version: u16,
     pub(crate) functions: Vec<FunctionFingerprint>,
+    pub(crate) limit: Option<Limit>,
+}
+
+/// Time of a task, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Limit {
+    /// Until the task is asked to end.
+    pub(crate) timeout_ns: u64,
+    /// From then until it is given up.
+    pub(crate) grace_ns: u64,
 }
 
 /// The worker's answer to the [`Setup`].
@@ -252,6 +263,8 @@ pub(crate) struct Assignment<'a> {
     pub(crate) function: u32,
     pub(crate) first: u64,
     pub(crate) count: u32,
+    /// How often the tasks were given out before.
+    pub(crate) attempt: u32,
     /// The inputs, each after its length; not looked at yet.
     pub(crate) items: &'a [u8],
 }
@@ -266,9 +279,10 @@ const ASSIGN: u8 = 0;
 const TAKE_BACK: u8 = 1;
 
 const COUNT_AT: usize = 17;
+const ATTEMPT_AT: usize = COUNT_AT + 4;
 
 /// Bytes of an assignment before its inputs.
-pub(crate) const ASSIGNMENT_HEAD: usize = COUNT_AT + 4;
+pub(crate) const ASSIGNMENT_HEAD: usize = ATTEMPT_AT + 4;
 
 /// Begins an assignment; the inputs follow with [`put_value`], and then [`number_assignment`].
 #[inline]
@@ -277,7 +291,7 @@ pub(crate) fn begin_assignment(out: &mut Vec<u8>, run: u32, function: u32) {
     out.push(ASSIGN);
     out.extend_from_slice(&run.to_le_bytes());
     out.extend_from_slice(&function.to_le_bytes());
-    out.extend_from_slice(&[0; 12]);
+    out.extend_from_slice(&[0; 16]);
 }
 
 /// Writes the first task and the number of tasks into an assignment.
@@ -285,6 +299,11 @@ pub(crate) fn begin_assignment(out: &mut Vec<u8>, run: u32, function: u32) {
 pub(crate) fn number_assignment(out: &mut [u8], first: u64, count: u32) {
     out[COUNT_AT - 8..COUNT_AT].copy_from_slice(&first.to_le_bytes());
     out[COUNT_AT..COUNT_AT + 4].copy_from_slice(&count.to_le_bytes());
+}
+
+/// Writes how often the tasks of an assignment were given out before.
+pub(crate) fn set_attempt(out: &mut [u8], attempt: u32) {
+    out[ATTEMPT_AT..ASSIGNMENT_HEAD].copy_from_slice(&attempt.to_le_bytes());
 }
 
 /// Encodes a request for tasks that are not begun.
@@ -303,10 +322,11 @@ pub(crate) fn read_order(bytes: &[u8]) -> Result<Order<'_>, Malformed> {
     match kind {
         ASSIGN => {
             let function = reader.u32()?;
-            let (first, count) = (reader.u64()?, reader.u32()?);
+            let (first, count, attempt) = (reader.u64()?, reader.u32()?, reader.u32()?);
             // An index that overflows is never assigned.
             first.checked_add(count.into()).ok_or(Malformed)?;
-            Ok(Order::Assign(Assignment { run, function, first, count, items: reader.0 }))
+            let items = reader.0;
+            Ok(Order::Assign(Assignment { run, function, first, count, attempt, items }))
         }
         TAKE_BACK => {
             let count = reader.u64()?;
@@ -321,12 +341,15 @@ pub(crate) fn read_order(bytes: &[u8]) -> Result<Order<'_>, Malformed> {
 pub(crate) enum Answer<'a> {
     /// The tasks were run; each has a result or failed.
     Done { run: u32, first: u64, count: u32, busy_ns: u64, results: Items<'a> },
+    /// The task has not ended in time, and its result is not waited for.
+    Late { run: u32, index: u64 },
     /// The tasks were not begun and are given back. An empty range ends what a take-back asked for.
     Returned { run: u32, first: u64, count: u32 },
 }
 
 const DONE: u8 = 0;
 const RETURNED: u8 = 1;
+const LATE: u8 = 2;
 const ANSWER_COUNT_AT: usize = 13;
 const BUSY_AT: usize = 17;
 
@@ -353,7 +376,16 @@ pub(crate) fn finish_answer(out: &mut [u8], count: u32, busy_ns: u64) {
 
 /// Encodes the return of tasks that were not begun.
 pub(crate) fn returned(run: u32, first: u64, count: u32) -> [u8; 17] {
-    let mut bytes = [RETURNED; 17];
+    about(RETURNED, run, first, count)
+}
+
+/// Encodes that a task has not ended in time.
+pub(crate) fn late(run: u32, index: u64) -> [u8; 17] {
+    about(LATE, run, index, 1)
+}
+
+fn about(kind: u8, run: u32, first: u64, count: u32) -> [u8; 17] {
+    let mut bytes = [kind; 17];
     bytes[1..5].copy_from_slice(&run.to_le_bytes());
     bytes[5..13].copy_from_slice(&first.to_le_bytes());
     bytes[13..].copy_from_slice(&count.to_le_bytes());
@@ -373,6 +405,7 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<Answer<'_>, Malformed> {
             let results = Items { rest: reader, left: count };
             Ok(Answer::Done { run, first, count, busy_ns, results })
         }
+        LATE if reader.0.is_empty() && count == 1 => Ok(Answer::Late { run, index: first }),
         RETURNED if reader.0.is_empty() => Ok(Answer::Returned { run, first, count }),
         _ => Err(Malformed),
     }
@@ -453,7 +486,7 @@ mod tests {
                     prop_assert_eq!((r, f, count, busy_ns), (run, first, values.len() as u32, busy));
                     prop_assert_eq!(results(items).unwrap(), outcomes);
                 }
-                Answer::Returned { .. } => prop_assert!(false, "nothing was returned"),
+                other => prop_assert!(false, "{other:?}"),
             }
         }
 
@@ -481,6 +514,7 @@ mod tests {
             Answer::Returned { run: 7, first, count: 3 } => assert_eq!(first, 1 << 40),
             other => panic!("{other:?}"),
         }
+        assert!(matches!(read_answer(&late(7, 9)), Ok(Answer::Late { run: 7, index: 9 })));
         assert!(read_answer(&given[..16]).is_err());
         assert!(read_answer(&[&given[..], &[0]].concat()).is_err());
     }

@@ -13,6 +13,8 @@ pub(super) struct Piece {
     pub(super) count: u32,
     /// Items at the beginning of the message that were accepted.
     pub(super) skip: u32,
+    /// How often it was given out before.
+    pub(super) attempt: u32,
     /// Number of workers that died while they held it.
     pub(super) deaths: u32,
     /// The workers that hold it: none while it is open, two when it was copied.
@@ -69,10 +71,12 @@ impl Piece {
         parts
     }
 
-    /// Writes the message anew, without what was accepted or split off.
+    /// Writes the message anew for the next attempt, without what was accepted or split off.
     pub(super) fn rewrite(&mut self) {
+        self.attempt += 1;
         (self.message, self.skip) = (self.with_items(self.items()), 0);
         wire::number_assignment(&mut self.message, self.first, self.count);
+        wire::set_attempt(&mut self.message, self.attempt);
     }
 }
 

@@ -96,7 +96,7 @@ fn what_was_never_assigned_or_comes_from_the_dead_is_refused() {
     give_all(&mut ledger, 6);
     assert_eq!(ledger.handle_answer(0, 5, 2, 9, 0), Err(NotAsked));
     assert_eq!(ledger.handle_answer(7, 0, 1, 9, 0), Err(NotAsked));
-    ledger.handle_lost(0);
+    ledger.handle_lost(0, true);
     assert_eq!(ledger.handle_answer(0, 0, 1, 9, 0), Err(NotAsked));
     assert_eq!(ledger.handle_returned(0, 0, 1, 0), Err(NotAsked));
 }
@@ -106,7 +106,7 @@ fn the_tasks_of_a_lost_worker_go_to_others() {
     let mut ledger = ledger(1);
     give_all(&mut ledger, 6);
     ledger.handle_answer(0, 0, 1, 9, 0).unwrap();
-    assert_eq!(ledger.handle_lost(0), []);
+    assert_eq!(ledger.handle_lost(0, true), []);
     assert_eq!(give(&mut ledger, 6), None);
     assert_eq!((ledger.present(), ledger.mishaps().reissued), (0, 5));
     assert_eq!(ledger.handle_joined(Share { pieces: 9, grain: 3 }, 1), 1);
@@ -135,7 +135,7 @@ fn a_task_that_kills_three_workers_is_set_aside_alone() {
             // Results that were not sent before the death are lost with it.
             let tasks: Vec<_> = given.into_iter().flat_map(|(_, range)| range).collect();
             if tasks.contains(&77) {
-                aside.extend(ledger.handle_lost(worker));
+                aside.extend(ledger.handle_lost(worker, true));
                 break 'life;
             }
             for task in tasks {
@@ -346,7 +346,8 @@ impl World {
             Event::Lose { worker } => {
                 let Some(worker) = self.alive(worker) else { return };
                 self.got.remove(&worker);
-                self.aside.extend(self.ledger.handle_lost(worker).iter().map(|aside| aside.task));
+                self.aside
+                    .extend(self.ledger.handle_lost(worker, true).iter().map(|aside| aside.task));
             }
             Event::Stall { worker } => {
                 let Some(worker) = self.alive(worker) else { return };
@@ -402,7 +403,7 @@ impl World {
     fn finish(&mut self) {
         for worker in self.got.keys().copied().collect::<Vec<_>>() {
             self.got.remove(&worker);
-            self.aside.extend(self.ledger.handle_lost(worker).iter().map(|aside| aside.task));
+            self.aside.extend(self.ledger.handle_lost(worker, true).iter().map(|aside| aside.task));
         }
         let share = Share { pieces: 4, grain: 7 };
         let worker = self.ledger.handle_joined(share, 1);

@@ -1,0 +1,289 @@
+//! The task that a thread runs, as its function and its worker see it.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+
+use chunkcomm_cluster::Registry;
+use chunkcomm_cluster::registry::Function;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// The task that runs: its index, its attempt, and whether it should end.
+///
+/// Functions registered with [`RegistryExt::register_task`] get it.
+#[derive(Clone)]
+pub struct TaskContext {
+    index: u64,
+    attempt: u32,
+    serial: u64,
+    work: Arc<Work>,
+}
+
+impl fmt::Debug for TaskContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskContext")
+            .field("index", &self.index)
+            .field("attempt", &self.attempt)
+            .field("is_cancelled", &self.is_cancelled())
+            .finish()
+    }
+}
+
+impl TaskContext {
+    /// Returns the index of the task in its run.
+    #[must_use]
+    pub fn index(&self) -> u64 {
+        self.index
+    }
+
+    /// Returns how often the task was given out before: 0 for a task whose worker did not die and
+    /// that was neither moved nor copied. More than one attempt may run at a time.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// Whether the task should end: its [time](crate::FarmBuilder::task_timeout) is over, another run
+    /// has begun, or the farm has ended. A function that runs for long looks here, and returns the
+    /// best that it has, or panics. A result that comes within the grace counts.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.work.cancelled.load(Ordering::Relaxed) == self.serial
+    }
+}
+
+/// Registration of functions that get a [`TaskContext`].
+pub trait RegistryExt {
+    /// Registers a function as [`Registry::register`] does. Outside of a farm it gets a context of
+    /// task 0 that is never cancelled.
+    ///
+    /// ```
+    /// use chunkcomm_cluster::Registry;
+    /// use chunkcomm_farm::RegistryExt;
+    ///
+    /// let mut registry = Registry::new();
+    /// let best = registry.register_task("best", |task, seconds: u64| {
+    ///     let mut best = 0;
+    ///     for step in 0..seconds * 1_000_000 {
+    ///         if task.is_cancelled() {
+    ///             break; // the best so far
+    ///         }
+    ///         best = best.max(step ^ 0x5555);
+    ///     }
+    ///     best
+    /// });
+    /// ```
+    ///
+    /// # Panics
+    /// As [`Registry::register`].
+    fn register_task<I, O>(
+        &mut self,
+        name: &str,
+        function: impl Fn(&TaskContext, I) -> O + Send + Sync + 'static,
+    ) -> Function<I, O>
+    where
+        I: Serialize + DeserializeOwned + 'static,
+        O: Serialize + DeserializeOwned + 'static;
+}
+
+impl RegistryExt for Registry {
+    fn register_task<I, O>(
+        &mut self,
+        name: &str,
+        function: impl Fn(&TaskContext, I) -> O + Send + Sync + 'static,
+    ) -> Function<I, O>
+    where
+        I: Serialize + DeserializeOwned + 'static,
+        O: Serialize + DeserializeOwned + 'static,
+    {
+        self.register(name, move |input| function(&CURRENT.with(Current::context), input))
+    }
+}
+
+thread_local! {
+    static CURRENT: Current = const {
+        Current { work: RefCell::new(None), index: Cell::new(0), attempt: Cell::new(0), serial: Cell::new(1) }
+    };
+}
+
+/// The task of this thread.
+struct Current {
+    work: RefCell<Option<Arc<Work>>>,
+    index: Cell<u64>,
+    attempt: Cell<u32>,
+    serial: Cell<u64>,
+}
+
+impl Current {
+    fn context(&self) -> TaskContext {
+        TaskContext {
+            index: self.index.get(),
+            attempt: self.attempt.get(),
+            serial: self.serial.get(),
+            work: self.work.borrow().clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// Runs tasks on this thread, one after the other, each with its context. `run` gets the offset of
+/// each task from the first, `clock` gives its start.
+#[inline]
+pub(crate) fn run_each(
+    work: &Arc<Work>,
+    (first, count, attempt): (u64, u32, u32),
+    clock: impl Fn() -> u64,
+    mut run: impl FnMut(),
+) {
+    CURRENT.with(|current| {
+        current.work.replace(Some(work.clone()));
+        current.attempt.set(attempt);
+        for index in first..first + u64::from(count) {
+            current.index.set(index);
+            current.serial.set(work.begin(index, clock()));
+            run();
+        }
+        work.end();
+        current.work.replace(None);
+    });
+}
+
+/// A task that runs for long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Long {
+    pub(crate) serial: u64,
+    pub(crate) index: u64,
+    pub(crate) begun_ns: u64,
+}
+
+/// The state of a runner, for the eyes of others.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    /// Odd while a task runs; another number for each task.
+    serial: AtomicU64,
+    index: AtomicU64,
+    begun_ns: AtomicU64,
+    /// Serial of the task that should end.
+    cancelled: AtomicU64,
+    /// Whether nobody waits for the runner any more.
+    abandoned: AtomicBool,
+}
+
+impl Work {
+    /// Notes that the next task begins; returns its serial.
+    #[inline]
+    pub(crate) fn begin(&self, index: u64, now_ns: u64) -> u64 {
+        // Only the runner writes these.
+        let serial = (self.serial.load(Ordering::Relaxed) | 1) + 1;
+        self.serial.store(serial, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.index.store(index, Ordering::Relaxed);
+        self.begun_ns.store(now_ns, Ordering::Relaxed);
+        self.serial.store(serial + 1, Ordering::Release);
+        serial + 1
+    }
+
+    /// Notes that no task runs.
+    #[inline]
+    pub(crate) fn end(&self) {
+        let serial = (self.serial.load(Ordering::Relaxed) | 1) + 1;
+        self.serial.store(serial, Ordering::Release);
+    }
+
+    /// Returns the task that runs, if one does.
+    pub(crate) fn now(&self) -> Option<Long> {
+        let serial = self.serial.load(Ordering::Acquire);
+        let (index, begun_ns) =
+            (self.index.load(Ordering::Relaxed), self.begun_ns.load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        let same = self.serial.load(Ordering::Relaxed) == serial;
+        (serial % 2 == 1 && same).then_some(Long { serial, index, begun_ns })
+    }
+
+    /// Asks the task that runs to end.
+    pub(crate) fn cancel(&self, serial: u64) {
+        self.cancelled.store(serial, Ordering::Relaxed);
+    }
+
+    /// Asks the task that runs to end, if one does.
+    pub(crate) fn cancel_now(&self) {
+        if let Some(long) = self.now() {
+            self.cancel(long.serial);
+        }
+    }
+
+    pub(crate) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chunkcomm::codec::encode_into_vec;
+
+    #[test]
+    fn a_function_sees_its_task_and_is_told_to_end() {
+        let mut registry = Registry::new();
+        registry.register_task("who", |task: &TaskContext, (): ()| {
+            (task.index(), task.attempt(), task.is_cancelled())
+        });
+        let entry = registry.lookup("who").unwrap().clone();
+        let work = Arc::new(Work::default());
+        let mut seen = Vec::new();
+        run_each(
+            &work,
+            (7, 3, 2),
+            || 5,
+            || {
+                let long = work.now().unwrap();
+                assert_eq!(long.begun_ns, 5);
+                if long.index == 8 {
+                    work.cancel(long.serial);
+                }
+                let mut out = Vec::new();
+                entry.call(&[], &mut out).unwrap();
+                seen.push(out);
+            },
+        );
+        let encoded = |index: u64, cancelled: bool| {
+            let mut bytes = Vec::new();
+            encode_into_vec(&(index, 2u32, cancelled), &mut bytes).unwrap();
+            bytes
+        };
+        assert_eq!(seen, [encoded(7, false), encoded(8, true), encoded(9, false)]);
+        assert_eq!(work.now(), None);
+        // A late word is for nobody.
+        work.cancel_now();
+
+        let mut out = Vec::new();
+        entry.call(&[], &mut out).unwrap();
+        assert_eq!(out.last(), Some(&0), "outside of a farm nothing is cancelled");
+    }
+
+    #[test]
+    fn a_task_is_seen_whole_or_not_at_all() {
+        let work = Arc::new(Work::default());
+        let runner = work.clone();
+        let running = std::thread::spawn(move || {
+            for number in 1..200_000 {
+                runner.begin(number, number);
+                if number % 3 == 0 {
+                    runner.end();
+                }
+            }
+            runner.end();
+        });
+        while !running.is_finished() {
+            if let Some(long) = work.now() {
+                assert_eq!(long.index, long.begun_ns);
+            }
+        }
+        running.join().unwrap();
+    }
+}
