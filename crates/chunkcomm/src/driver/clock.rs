@@ -4,6 +4,7 @@
 //! microsecond of the model. Everything here converts.
 
 use crate::proto::Time;
+use crate::proto::limits::ACK_DELAY_MS;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::OnceLock;
@@ -24,8 +25,23 @@ pub fn now() -> Time {
     Time(u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// One timer that is moved as rarely as possible: to move a deadline to a later time costs nothing
-/// until the earlier one has come.
+/// Time before a timer goes off from which a later deadline moves it: half the delay of an
+/// acknowledgement, 5 ms. While packets pass more often than that, no timer wakes the thread.
+/// - less: a timer goes off between two packets, and nothing is due then
+/// - more: the timer of a busy link is moved more often
+const SOON: Duration = Duration::from_millis(ACK_DELAY_MS / 2);
+
+/// Longest time from now to which such a timer is moved: 10 ms, the delay of an acknowledgement.
+/// The deadline after the next packet is then no earlier. A timer for an earlier time wakes the
+/// thread at once, which must learn when to wake.
+const PUT_OFF: Duration = Duration::from_millis(ACK_DELAY_MS);
+
+/// Step of tokio's timers.
+const STEP: Duration = Duration::from_millis(1);
+
+/// One timer that is moved as rarely as possible. A deadline that moves to a later time costs
+/// nothing until the timer would soon go off. Then the timer is moved, too: a thread that wakes
+/// for nothing takes a core from the thread that computes there.
 #[derive(Default)]
 pub struct Alarm {
     sleep: Option<Pin<Box<Sleep>>>,
@@ -45,8 +61,15 @@ impl Alarm {
             return Poll::Ready(());
         }
         match self.armed_for {
-            // The timer wakes the task before the deadline, which is when to look again.
-            Some(armed) if now < armed && armed <= deadline => return Poll::Pending,
+            Some(armed) if now < armed && armed <= deadline => {
+                if armed > now.after(SOON) || armed.after(STEP) > deadline {
+                    // The timer wakes the task before the deadline, which is when to look again.
+                    return Poll::Pending;
+                }
+                // A timer that is reset to a later time still wakes its thread at the earlier one.
+                self.sleep = None;
+                self.arm(deadline.min(now.after(PUT_OFF)), now);
+            }
             _ => self.arm(deadline, now),
         }
         if self.poll_sleep(context) {
@@ -212,5 +235,62 @@ mod stretch {
 
     pub(crate) fn stretched(duration: Duration) -> Duration {
         if EPOCH.get().is_some() { duration.saturating_mul(FACTOR) } else { duration }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn parks() -> u64 {
+        Handle::current().metrics().worker_park_count(0)
+    }
+
+    /// Lets a packet pass after each `gap`, and returns how often the thread slept meanwhile. Each
+    /// packet puts the deadline off by `delay`.
+    async fn sleeps(gap: Duration, delay: Duration) -> u64 {
+        let mut alarm = Alarm::default();
+        let before = parks();
+        for _ in 0..100 {
+            poll_fn(|context| {
+                let now = now();
+                assert!(alarm.poll(context, Some(now.after(delay)), now).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+            tokio::time::sleep(gap).await;
+        }
+        parks() - before
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_timer_of_a_busy_link_wakes_nothing() {
+        for gap in 1..10 {
+            let without = sleeps(gap * MS, 1000 * gap * MS).await;
+            let with = sleeps(gap * MS, 10 * MS).await;
+            assert!(with < without + 5, "a packet each {gap} ms: {with} sleeps, {without} without");
+        }
+        let [without, with] = [sleeps(30 * MS, 5000 * MS).await, sleeps(30 * MS, 10 * MS).await];
+        assert!(with >= without + 100, "a quiet link needs its timer: {with}, {without} without");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_timer_that_was_put_off_goes_off_at_its_deadline() {
+        let mut alarm = Alarm::default();
+        let (begun, start) = (now(), Instant::now());
+        for (passed, due) in [(0, 10), (4, 10), (8, 18), (17, 300)] {
+            tokio::time::sleep_until(start + passed * MS).await;
+            poll_fn(|context| {
+                assert!(alarm.poll(context, Some(begun.after(due * MS)), now()).is_pending());
+                Poll::Ready(())
+            })
+            .await;
+        }
+        poll_fn(|context| alarm.poll(context, Some(begun.after(300 * MS)), now())).await;
+        let passed = Duration::from_nanos(now().0 - begun.0);
+        assert!((300 * MS..302 * MS).contains(&passed), "{passed:?}");
     }
 }
