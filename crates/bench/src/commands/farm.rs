@@ -2,17 +2,15 @@
 
 use std::time::Duration;
 
-use chunkcomm::Address;
 use chunkcomm_farm::{Grain, Model, Prefetch, WORKER_COUNT_MAX, WorkersAs};
 use clap::{Args, ValueEnum};
 
 use super::{Verdict, set_ratio};
 use crate::baseline::hand_farm::{HandFarm, HandFarmKind};
 use crate::baseline::mpich::MpichFarm;
-use crate::baseline::wire::socket_path;
 use crate::cli::Common;
 use crate::cli::values::{self, Auto};
-use crate::failure::{Doing, Failure};
+use crate::failure::Failure;
 use crate::harness::machine;
 use crate::harness::near::Bench;
 use crate::harness::protocol::{OnOff, RuntimeKind, Transport};
@@ -21,7 +19,7 @@ use crate::harness::work::{Work, iterations_of};
 use crate::lan::LanArgs;
 #[cfg(feature = "virtual")]
 use crate::ours::farm::farm_in;
-use crate::ours::farm::{FarmKind, Ready, run_sequentially, runtime_of, start};
+use crate::ours::farm::{FarmKind, Ready, farmer_address, run_sequentially, runtime_of, start};
 use crate::stats::Ratio;
 use crate::table::Row;
 
@@ -274,11 +272,6 @@ impl FarmArgs {
     }
 
     fn kind(&self, work: Work) -> Result<FarmKind, Failure> {
-        let listen = match self.common.transport {
-            Transport::Tcp | Transport::Tls => "127.0.0.1:0".parse().doing("naming an address")?,
-            Transport::Unix => Address::Unix(socket_path()),
-            Transport::Memory => Address::Memory(format!("chunkperf-{}", std::process::id())),
-        };
         Ok(FarmKind {
             task_bytes: self.task_bytes,
             work,
@@ -300,7 +293,7 @@ impl FarmArgs {
                 Auto::Fixed(grain) => Grain::Fixed(grain),
             },
             runtime: runtime_of(self.common.runtime),
-            listen,
+            listen: farmer_address(self.common.transport)?,
         })
     }
 

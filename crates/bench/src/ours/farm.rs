@@ -13,16 +13,17 @@ use chunkcomm_farm::{
 use tokio::runtime::Runtime;
 
 use crate::baseline::hand_farm::answer;
+use crate::baseline::wire::socket_path;
 use crate::failure::{Doing, Failure};
 use crate::harness::machine;
-use crate::harness::protocol::RuntimeKind;
-use crate::harness::work::{Work, iterate};
+use crate::harness::protocol::{RuntimeKind, Transport};
+use crate::harness::work::{Work, exponential, iterate};
 use crate::lab;
 use crate::message::{Long, Message, Record, Short, Word};
 use crate::with_message_of;
 
-/// Environment variable with the iterations that a task computes, for worker processes: they are
-/// copies of this program. The farmer alone finds the number, before there are workers.
+/// Environment variable with the computation of a task, for worker processes: they are copies of
+/// this program. The farmer alone finds the iterations, before there are workers.
 const WORK_VARIABLE: &str = "CHUNKPERF_WORK_ITERATIONS";
 
 /// Time for the workers to end in good order: 5 s.
@@ -72,9 +73,8 @@ pub trait Ready {
 
 /// Serves as a worker and ends the process, in a worker's process; returns at once in all others.
 pub fn serve_if_worker() {
-    let iterations = std::env::var(WORK_VARIABLE).ok().and_then(|text| text.parse().ok());
-    let work = Work::Iterations(iterations.unwrap_or_default());
-    let mut functions = Functions::new(work);
+    let work = std::env::var(WORK_VARIABLE).ok().and_then(|text| Work::from_text(&text));
+    let mut functions = Functions::new(work.unwrap_or(Work::Iterations(0)));
     lab::farm::register(&mut functions.registry);
     serve_if_started(&functions.registry);
 }
@@ -86,6 +86,18 @@ pub fn runtime_of(kind: RuntimeKind) -> FarmRuntime {
         RuntimeKind::IoThread => FarmRuntime::IoThread,
         RuntimeKind::BusyPoll => FarmRuntime::BusyPoll,
     }
+}
+
+/// Returns an address on which a farmer can be reached by this transport.
+///
+/// # Errors
+/// If there is none.
+pub fn farmer_address(transport: Transport) -> Result<Address, Failure> {
+    Ok(match transport {
+        Transport::Tcp | Transport::Tls => "127.0.0.1:0".parse().doing("naming an address")?,
+        Transport::Unix => Address::Unix(socket_path()),
+        Transport::Memory => Address::Memory(format!("chunkperf-{}", std::process::id())),
+    })
 }
 
 /// Starts the workers.
@@ -108,9 +120,9 @@ pub fn start(runtime: &Runtime, kind: &FarmKind) -> Result<Box<dyn Ready>, Failu
         .listen(kind.listen.clone());
     let work = kind.work;
     let builder = builder.launcher(move |launcher| {
-        let launcher = match work {
-            Work::Iterations(iterations) => launcher.env(WORK_VARIABLE, iterations.to_string()),
-            Work::Virtual(_) => launcher,
+        let launcher = match work.to_text() {
+            Some(text) => launcher.env(WORK_VARIABLE, text),
+            None => launcher,
         };
         if !cores.is_empty() {
             // The first core is the farmer's.
@@ -158,11 +170,12 @@ impl Functions {
 
 /// Returns the answer to a task; one whose check byte is wrong gets an answer that no task has.
 fn perform<M: Message>(task: &M, work: Work) -> u64 {
+    let sequence = task.sequence();
     match work {
         Work::Iterations(iterations) => iterate(iterations),
+        Work::Exponential(mean) => iterate(exponential(mean, sequence)),
         Work::Virtual(time) => host::spend(time),
     }
-    let sequence = task.sequence();
     if task.is_stamped(sequence) { answer(sequence) } else { !answer(sequence) }
 }
 

@@ -201,6 +201,21 @@ fn farm_rows() {
     }
 }
 
+#[test]
+fn farm_sweep_rows() {
+    let works = ["farm-sweep", "--quick", "--works", "10us"];
+    for more in [&["--workers", "1"][..], &["--transport", "unix"]] {
+        let row = row(&[&works[..], more].concat());
+        assert_keys(&row, &["tasks", "tasks_per_second", "best_prefetch", "best_grain", "met"]);
+        assert_keys(&row, AGAINST_KEYS);
+        // Three openings of a pair each.
+        assert_eq!((&row["work"], &row["tasks"]), (&"10us".into(), &60.into()), "{row}");
+        assert!(row["settings"].as_u64() > Some(1), "{row}");
+    }
+    let output = chunkperf(&["farm-sweep", "--quick", "--works", "1us,mix:20us", "--json"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 2);
+}
+
 /// The ratio is there, or the reason why not.
 #[test]
 fn farm_against_mpich() {
@@ -246,7 +261,7 @@ fn budgets_run_all_at_tiny_sizes() {
     let out = String::from_utf8(output.stdout).unwrap();
     assert_eq!(
         out.lines().count(),
-        36 + usize::from(cfg!(feature = "peers")) + 4 * usize::from(cfg!(feature = "virtual"))
+        42 + usize::from(cfg!(feature = "peers")) + 6 * usize::from(cfg!(feature = "virtual"))
     );
     for line in out.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
@@ -311,6 +326,8 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
         (&["farm", "--transport", "memory"], "--workers-as thread"),
         (&["farm", "--against", "mpich"], "--runtime busy-poll, --transport tcp and"),
         (&["farm", "--against", "hand-farm", "--model", "a"], "--model b is allowed"),
+        (&["farm-sweep", "--works", "mix:"], "mix:DUR for a mix of lengths"),
+        (&["farm-sweep", "--transport", "memory"], "tcp, tls and unix are allowed"),
         (&["delta", "--pattern", "ring"], "[possible values: pair, cascade]"),
         (&["delta", "--lan", "virtual"], "allowed are real, virtual:NAME and virtual:FILE"),
         (&["delta", "--lan", "virtual:x"], no_lan),
