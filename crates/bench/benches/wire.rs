@@ -174,6 +174,7 @@ fn farms(c: &mut Criterion) -> Result<(), Failure> {
         grain: Grain::Fixed(1),
         runtime: FarmRuntime::Ambient,
         listen: "127.0.0.1:0".parse().expect("an address"),
+        journal: None,
     };
     let mut ours = start(&bench.runtime, &kind)?;
     group.bench_function("ours", |b| {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chunkcomm_farm::{Grain, Model, Prefetch, WORKER_COUNT_MAX, WorkersAs};
+use chunkcomm_farm::{Durability, Grain, Model, Prefetch, WORKER_COUNT_MAX, WorkersAs};
 use clap::{Args, ValueEnum};
 
 use super::{Verdict, set_ratio};
@@ -62,6 +62,9 @@ pub struct FarmArgs {
     /// Tasks an assignment; auto measures
     #[arg(long, value_name = "G|auto", default_value = "auto", value_parser = values::grain)]
     grain: Auto<u32>,
+    /// Whether the farmer keeps a journal, and when its results are permanent
+    #[arg(long, value_enum, default_value_t = JournalKind::Off)]
+    journal: JournalKind,
     #[command(flatten)]
     lan: LanArgs,
     /// Baseline that is measured in the same run, and whose ratio is printed
@@ -86,7 +89,21 @@ enum ModelKind {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum JournalKind {
+    /// There is none.
+    Off,
+    /// Never made permanent.
+    None,
+    /// Permanent after a second at most.
+    Batched,
+    /// Permanent before a result counts.
+    Sync,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Against {
+    /// The same farm without a journal.
+    Plain,
     /// A farmer over blocking sockets that answers all results it finds in one write.
     HandFarm,
     /// MPICH over TCP, which spins: a program of its own, compiled by mpicc.
@@ -142,6 +159,15 @@ fn run_ours(ours: &mut dyn Ready, bench: &Bench, held: bool, tasks: u64) -> Resu
         ours.hold(true);
     }
     Ok(seconds)
+}
+
+/// A farm of ours as the baseline.
+struct PlainFarm(Box<dyn Ready>);
+
+impl Contender for PlainFarm {
+    fn slice(&mut self, bench: &mut Bench, count: u64) -> Result<Slice, Failure> {
+        Ok(Slice::timed(count, self.0.run(&bench.runtime, count)?))
+    }
 }
 
 /// Times of the counted tasks.
@@ -234,6 +260,11 @@ impl FarmArgs {
                     .to_owned(),
             ));
         }
+        if against == Against::Plain {
+            let keeps = self.journal != JournalKind::Off;
+            let refused = "--against plain is allowed with a --journal: it is the farm without one";
+            return if keeps { Ok(()) } else { Err(Failure::Refused(refused.to_owned())) };
+        }
         let name = name_of(against);
         if self.model == ModelKind::A {
             return Err(Failure::Refused(format!(
@@ -246,6 +277,9 @@ impl FarmArgs {
     /// Runs on a virtual LAN: the farmer on rank 0 of a cluster, the workers on the others.
     #[cfg(feature = "virtual")]
     fn run_virtually(&self, spec: &str) -> Result<Verdict, Failure> {
+        if self.journal != JournalKind::Off {
+            return Err(Failure::Refused("--journal: allowed with --lan real".to_owned()));
+        }
         if self.against.is_some() {
             return Err(Failure::Refused("--against: allowed with --lan real".to_owned()));
         }
@@ -294,6 +328,12 @@ impl FarmArgs {
             },
             runtime: runtime_of(self.common.runtime),
             listen: farmer_address(self.common.transport)?,
+            journal: match self.journal {
+                JournalKind::Off => None,
+                JournalKind::None => Some(Durability::None),
+                JournalKind::Batched => Some(Durability::Batched),
+                JournalKind::Sync => Some(Durability::Sync),
+            },
         })
     }
 
@@ -312,7 +352,21 @@ impl FarmArgs {
         if self.workers_as == As::Thread {
             machine::unpin();
         }
-        let kind = HandFarmKind {
+        Ok(Some(match against {
+            Against::Plain => {
+                let kind = self.kind(Work::Iterations(work_iterations))?;
+                let plain = FarmKind { journal: None, ..kind };
+                Box::new(PlainFarm(start(&bench.runtime, &plain)?))
+            }
+            Against::HandFarm => Box::new(HandFarm::open(bench, self.hand_kind(work_iterations))?),
+            Against::Mpich => {
+                Box::new(MpichFarm::open(self.hand_kind(work_iterations), self.work)?)
+            }
+        }))
+    }
+
+    fn hand_kind(&self, work_iterations: u64) -> HandFarmKind {
+        HandFarmKind {
             task_bytes: self.task_bytes,
             work_iterations,
             prefetch: match self.prefetch {
@@ -321,11 +375,7 @@ impl FarmArgs {
             },
             workers: self.workers as usize,
             threads: self.workers_as == As::Thread,
-        };
-        Ok(Some(match against {
-            Against::HandFarm => Box::new(HandFarm::open(bench, kind)?),
-            Against::Mpich => Box::new(MpichFarm::open(kind, self.work)?),
-        }))
+        }
     }
 
     /// Returns the row; `missing` is the reason why there is no baseline although one was asked
@@ -377,6 +427,7 @@ impl FarmArgs {
             .set("model", name_of(self.model))
             .set("prefetch", prefetch)
             .set("grain", grain)
+            .set("journal", name_of(self.journal))
             .set("lan", self.lan.lan.as_str());
         row
     }

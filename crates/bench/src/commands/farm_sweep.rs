@@ -189,6 +189,7 @@ impl FarmSweepArgs {
             grain: Grain::Auto,
             runtime: runtime_of(self.common.runtime),
             listen: farmer_address(self.common.transport)?,
+            journal: None,
         })
     }
 

@@ -1,13 +1,14 @@
 //! A farm of tasks that compute a set number of iterations and answer a number.
 
 use std::any::Any;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use chunkcomm::{Address, host};
 use chunkcomm_cluster::registry::Function;
 use chunkcomm_cluster::{Cluster, Registry};
 use chunkcomm_farm::{
-    Farm, Grain, Model, Prefetch, Runtime as FarmRuntime, WorkersAs, serve_if_started,
+    Durability, Farm, Grain, Model, Prefetch, Runtime as FarmRuntime, WorkersAs, serve_if_started,
     serve_threads_in,
 };
 use tokio::runtime::Runtime;
@@ -50,6 +51,8 @@ pub struct FarmKind {
     pub runtime: FarmRuntime,
     /// Address on which the farmer listens.
     pub listen: Address,
+    /// Whether the farmer keeps a journal, and when it is permanent.
+    pub journal: Option<Durability>,
 }
 
 /// A farm with its workers, ready to run.
@@ -130,13 +133,19 @@ pub fn start(runtime: &Runtime, kind: &FarmKind) -> Result<Box<dyn Ready>, Failu
         }
         launcher.cpus(cores)
     });
+    let journal = kind.journal.map(|durability| (JournalFile::new(), durability));
+    let builder = match &journal {
+        Some((file, durability)) => builder.journal(&file.0, *durability),
+        None => builder,
+    };
     let farm = runtime.block_on(builder.start()).doing("starting the farm")?;
     if pinned {
         machine::pin(0);
     }
     let bytes = kind.task_bytes;
     with_message_of!(bytes, M => {
-        Ok(Box::new(Started::<M> { farm, function: functions.of(), bytes }))
+        let function = functions.of();
+        Ok(Box::new(Started::<M> { farm, function, bytes, _journal: journal.map(|(file, _)| file) }))
     })
 }
 
@@ -259,6 +268,23 @@ struct Started<M: Message> {
     farm: Farm,
     function: Function<M, u64>,
     bytes: usize,
+    _journal: Option<JournalFile>,
+}
+
+/// A journal in the system's folder for temporary files, removed at the end.
+struct JournalFile(PathBuf);
+
+impl JournalFile {
+    fn new() -> Self {
+        Self(std::env::temp_dir().join(format!("chunkperf-{}.journal", std::process::id())))
+    }
+}
+
+impl Drop for JournalFile {
+    fn drop(&mut self) {
+        // It may not have been made.
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 impl<M: Message> Ready for Started<M> {

@@ -244,6 +244,15 @@ pub(super) static BUDGETS: &[Budget] = &[
         aim: 2.0,
     },
     Budget {
+        name: "farm-journal",
+        command: "farm --tasks 5000000 --work 0us --task-bytes 16 --workers 1 \
+            --journal batched --against plain",
+        quick: FEW_TASKS,
+        key: "ratio",
+        bound: Bound::AtLeast(0.4),
+        aim: 0.7,
+    },
+    Budget {
         name: "farm-10us",
         command: "farm --tasks 120000 --work 10us --workers 2",
         quick: "--tasks 1000",
