@@ -1,4 +1,5 @@
-//! Counts primes with a farm: each task is a range of numbers, tried one by one. A sieve checks the sum.
+//! Counts primes with a farm: workers try the numbers of ranges one by one, and add up the counts of
+//! neighbouring ranges; the farmer adds up the rest. A sieve checks the sum.
 //!
 //! ```text
 //! cargo run --release --example primes -- --up-to 5000000 --range 10000
@@ -7,13 +8,13 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use chunkcomm_cluster::{Function, Registry};
+use chunkcomm_cluster::Registry;
 use chunkcomm_examples::command_line::{numbers, parse, write_out};
 use chunkcomm_examples::farm_options::FarmOptions;
 use chunkcomm_examples::farm_report::Report;
 use chunkcomm_examples::farming::{FINISH_DEADLINE, start};
 use chunkcomm_examples::program::failed;
-use chunkcomm_farm::serve_if_started;
+use chunkcomm_farm::{MapReduce, RegistryExt as _, serve_if_started};
 use clap::Parser;
 
 /// A byte each is the memory of the sieve.
@@ -27,7 +28,7 @@ struct Options {
     #[arg(long, value_name = "N", value_parser = numbers::<u64>(1..=NUMBER_MAX), default_value_t = 5_000_000)]
     up_to: u64,
 
-    /// Numbers in a task
+    /// Numbers in a range
     #[arg(long, value_name = "N", value_parser = numbers::<u64>(1..=NUMBER_MAX), default_value_t = 10_000)]
     range: u64,
 
@@ -36,7 +37,7 @@ struct Options {
     farm: FarmOptions,
 }
 
-/// Counts the primes of a range by trial division: the task of a worker.
+/// Counts the primes of a range by trial division.
 fn primes_in((first, last): (u64, u64)) -> u64 {
     (first..=last).filter(|number| is_prime(*number)).count() as u64
 }
@@ -65,7 +66,7 @@ fn sieved(last: u64) -> u64 {
 
 fn main() -> ExitCode {
     let mut registry = Registry::new();
-    let count = registry.register("primes", primes_in);
+    let count = registry.register_map_reduce("primes", primes_in, |one, next| one + next);
     serve_if_started(&registry); // a worker process goes no further
 
     let options = parse::<Options>();
@@ -80,19 +81,19 @@ fn main() -> ExitCode {
 async fn farm_out(
     options: &Options,
     registry: Registry,
-    count: &Function<(u64, u64), u64>,
+    count: &MapReduce<(u64, u64), u64>,
 ) -> Result<bool, Box<dyn Error>> {
     let Options { up_to, range, .. } = *options;
     let mut farm = start(&options.farm, registry, None).await?;
     let firsts = (1..=up_to).step_by(range as usize);
     let ranges = firsts.map(|first| (first, up_to.min(first + range - 1)));
-    let outcome = farm.run(count, ranges).await?;
+    let counted = farm.map_reduce(count, ranges).await?;
     farm.finish(FINISH_DEADLINE).await?;
 
-    let (primes, expected) = (outcome.results.iter().sum::<u64>(), sieved(up_to));
+    let (primes, expected) = (counted.value.unwrap_or(0), sieved(up_to));
     let mut report = Report::default();
     report.row("primes", format_args!("{primes} up to {up_to}, by ranges of {range} numbers"));
-    report.run(&options.farm, false, None, &outcome.stats);
+    report.run(&options.farm, false, None, &counted.stats);
     report.row("check", format_args!("the sieve finds {expected}"));
     write_out(report.text())?;
     Ok(primes == expected)

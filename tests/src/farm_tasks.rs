@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::registry::Function;
-use chunkcomm_farm::RegistryExt as _;
+use chunkcomm_farm::{DivideAndConquer, Divided, MapReduce, RegistryExt as _};
 use serde::{Deserialize, Serialize};
 
 /// Makes `farm-program` register [`OtherJob`] in place of [`Job`].
@@ -71,6 +71,10 @@ pub struct Functions {
     pub bytes: Function<usize, Vec<u8>>,
     /// Returns the same bytes.
     pub echo: Function<Vec<u8>, Vec<u8>>,
+    /// Joins the numbers, each with a blank after it, in their order; fails at a million.
+    pub words: MapReduce<u32, String>,
+    /// Sorts by merging.
+    pub sort: DivideAndConquer<Vec<u32>, Vec<u32>>,
     /// Returns the number, and its two halves as further tasks while they are more than 0.
     pub halves: Function<u64, (u64, Vec<u64>)>,
 }
@@ -116,6 +120,26 @@ pub fn registry() -> (Registry, Functions) {
         }),
         bytes: registry.register("bytes", |count: usize| vec![7; count]),
         echo: registry.register("echo", |bytes: Vec<u8>| bytes),
+        words: registry.register_map_reduce(
+            "words",
+            |number: u32| {
+                assert!(number != 1_000_000, "{number} is too large");
+                format!("{number} ")
+            },
+            |one, next| one + &next,
+        ),
+        sort: registry.register_divide_and_conquer(
+            "sort",
+            |mut numbers: Vec<u32>| {
+                if numbers.len() > 100 {
+                    let thirds = numbers.chunks(numbers.len().div_ceil(3));
+                    return Divided::Parts(thirds.map(<[u32]>::to_vec).collect());
+                }
+                numbers.sort_unstable();
+                Divided::Solved(numbers)
+            },
+            |parts| parts.into_iter().fold(Vec::new(), |one, next| merged(&one, &next)),
+        ),
         halves: registry.register("halves", |number: u64| {
             let halves =
                 if number > 1 { vec![number / 2, number - number / 2] } else { Vec::new() };
@@ -123,6 +147,17 @@ pub fn registry() -> (Registry, Functions) {
         }),
     };
     (registry, functions)
+}
+
+/// Merges two sorted lists.
+fn merged<'a>(mut one: &'a [u32], mut next: &'a [u32]) -> Vec<u32> {
+    let mut all = Vec::with_capacity(one.len() + next.len());
+    while let (Some(a), Some(b)) = (one.first(), next.first()) {
+        let from = if a <= b { &mut one } else { &mut next };
+        all.push(from[0]);
+        *from = &from[1..];
+    }
+    [&all, one, next].concat()
 }
 
 /// Returns the registry of `farm-program`: all functions, or others if a variable says so.

@@ -5,14 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-use chunkcomm_cluster::Registry;
-use chunkcomm_cluster::registry::Function;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-
 /// The task that runs: its index, its attempt, and whether it should end.
 ///
-/// Functions registered with [`RegistryExt::register_task`] get it.
+/// Functions registered with [`RegistryExt::register_task`](crate::RegistryExt::register_task) get it.
 #[derive(Clone)]
 pub struct TaskContext {
     index: u64,
@@ -54,52 +49,9 @@ impl TaskContext {
     }
 }
 
-/// Registration of functions that get a [`TaskContext`].
-pub trait RegistryExt {
-    /// Registers a function as [`Registry::register`] does. Outside of a farm it gets a context of
-    /// task 0 that is never cancelled.
-    ///
-    /// ```
-    /// use chunkcomm_cluster::Registry;
-    /// use chunkcomm_farm::RegistryExt;
-    ///
-    /// let mut registry = Registry::new();
-    /// let best = registry.register_task("best", |task, seconds: u64| {
-    ///     let mut best = 0;
-    ///     for step in 0..seconds * 1_000_000 {
-    ///         if task.is_cancelled() {
-    ///             break; // the best so far
-    ///         }
-    ///         best = best.max(step ^ 0x5555);
-    ///     }
-    ///     best
-    /// });
-    /// ```
-    ///
-    /// # Panics
-    /// As [`Registry::register`].
-    fn register_task<I, O>(
-        &mut self,
-        name: &str,
-        function: impl Fn(&TaskContext, I) -> O + Send + Sync + 'static,
-    ) -> Function<I, O>
-    where
-        I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static;
-}
-
-impl RegistryExt for Registry {
-    fn register_task<I, O>(
-        &mut self,
-        name: &str,
-        function: impl Fn(&TaskContext, I) -> O + Send + Sync + 'static,
-    ) -> Function<I, O>
-    where
-        I: Serialize + DeserializeOwned + 'static,
-        O: Serialize + DeserializeOwned + 'static,
-    {
-        self.register(name, move |input| function(&CURRENT.with(Current::context), input))
-    }
+/// Returns the context of the task that runs on this thread.
+pub(crate) fn current() -> TaskContext {
+    CURRENT.with(Current::context)
 }
 
 thread_local! {
@@ -225,7 +177,9 @@ impl Work {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RegistryExt;
     use chunkcomm::codec::encode_into_vec;
+    use chunkcomm_cluster::Registry;
 
     #[test]
     fn a_function_sees_its_task_and_is_told_to_end() {

@@ -399,6 +399,25 @@ impl Error for RunError {
     }
 }
 
+impl RunError {
+    /// Returns the error of a run whose tasks are groups of inputs: an index is that of a group's
+    /// first input.
+    pub(crate) fn in_groups_of(mut self, size: usize) -> RunError {
+        match &mut self {
+            RunError::Input { index, .. }
+            | RunError::TooLarge { index, .. }
+            | RunError::Task(
+                TaskError::Failed { index, .. }
+                | TaskError::SetAside { index, .. }
+                | TaskError::TimedOut { index, .. }
+                | TaskError::Result { index, .. },
+            ) => *index *= size as u64,
+            _ => {}
+        }
+        self
+    }
+}
+
 impl From<JournalError> for RunError {
     fn from(error: JournalError) -> RunError {
         RunError::Journal(error)

@@ -18,6 +18,7 @@ use crate::account::Plan;
 use crate::builder::FarmBuilder;
 use crate::crew::Crew;
 use crate::error::{FinishError, Loss, RunError, StartError, TaskError};
+use crate::functions::{DivideAndConquer, MapReduce, Unsolved};
 use crate::handshake::{Met, Reception};
 use crate::journal::Journal;
 use crate::link::Link;
@@ -27,8 +28,8 @@ use crate::proto::record::RunHead;
 use crate::results::{Results, Streamed, Waiting};
 use crate::run::{Run, Workers};
 use crate::settings::{Order, Ways};
-use crate::stats::{Outcome, RunStats};
-use crate::tasks::{Listed, Sink, Source};
+use crate::stats::{Outcome, Reduced, RunStats};
+use crate::tasks::{Groups, Listed, Sink, Source};
 
 /// A year: stands in for a deadline that the clock cannot represent.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -236,6 +237,67 @@ impl Farm {
     {
         let (tasks, sink) = pool(tasks, each);
         self.drive(function, tasks, sink, Order::Completed, true).await
+    }
+
+    /// Maps every input and reduces the results to one, in the order of the inputs; `None` without an
+    /// input. Workers get groups of neighbours and reduce each, so that the farmer has one result a
+    /// group. Where the number of inputs is known there are 64 groups a worker, or more, of 1024 inputs
+    /// at most; else groups have 16.
+    ///
+    /// # Errors
+    /// As [`run`](Farm::run); the index of a task is that of the first input of its group.
+    ///
+    /// # Cancel safety
+    /// As [`run`](Farm::run).
+    pub async fn map_reduce<I, O>(
+        &mut self,
+        function: &MapReduce<I, O>,
+        inputs: impl IntoIterator<Item = I>,
+    ) -> Result<Reduced<O>, RunError>
+    where
+        I: Serialize + DeserializeOwned + 'static,
+        O: Serialize + DeserializeOwned + 'static,
+    {
+        let groups = Groups::new(inputs, self.links.len());
+        let size = groups.size();
+        let mut value = None;
+        let each = |_, part| {
+            value = Some(match value.take() {
+                Some(value) => (function.reduce)(value, part),
+                None => part,
+            });
+        };
+        let (sink, function) = (only_results(each), &function.function);
+        let stats = self.drive(function, groups, sink, Order::Tasks, true).await;
+        let stats = stats.map_err(|error| error.in_groups_of(size))?;
+        Ok(Reduced { value, stats })
+    }
+
+    /// Solves a problem: workers divide it and its parts until they are small, and solve those; the
+    /// solutions are put together here.
+    ///
+    /// The parts of a problem are taken with its accepted result, as in [`run_pool`](Farm::run_pool).
+    /// The newest part is solved first, so that few wait. A panic of the closure that puts solutions
+    /// together comes out here.
+    ///
+    /// # Errors
+    /// As [`run`](Farm::run).
+    ///
+    /// # Cancel safety
+    /// As [`run`](Farm::run).
+    pub async fn divide_and_conquer<I, O>(
+        &mut self,
+        function: &DivideAndConquer<I, O>,
+        problem: I,
+    ) -> Result<Reduced<O>, RunError>
+    where
+        I: Serialize + DeserializeOwned + 'static,
+        O: Serialize + DeserializeOwned + 'static,
+    {
+        let mut unsolved = Unsolved::new(&*function.conquer);
+        let each = |(place, step)| unsolved.take(place, step);
+        let stats = self.run_pool(&function.function, [(Vec::new(), problem)], each).await?;
+        Ok(Reduced { value: unsolved.solution, stats })
     }
 
     async fn drive<I, O, T: Source<Task = I>, S: Sink<O>>(

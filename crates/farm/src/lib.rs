@@ -106,7 +106,7 @@
 //! # When not to use it
 //!
 //! Threads of one process that share memory are better served by a work-stealing
-//! pool. Tasks may create tasks ([`Farm::run_pool`]). Tasks that wait for several other tasks of
+//! pool. Tasks may create tasks ([`Farm::run_pool`], [`Farm::divide_and_conquer`]). Tasks that wait for several other tasks of
 //! the same run need a scheduler with dependencies.
 //!
 //! # Reading order
@@ -119,6 +119,7 @@
 //!   of tasks that create tasks.
 //! - `journal`: the accepted results in a file, for a farmer that is started again.
 //! - `serving`, `machine`: a node of a cluster, or a process, as a worker.
+//! - `functions`: functions that see their task, map and reduce, divide and conquer.
 //! - `worker`, `compute`: the worker's I/O loop, and its threads. `context` is the task that a thread
 //!   runs, as its function sees it.
 //! - `proto`: the decisions. `ledger` knows who holds which tasks.
@@ -130,6 +131,7 @@ mod context;
 mod crew;
 mod error;
 mod farm;
+mod functions;
 mod handshake;
 mod journal;
 mod link;
@@ -146,13 +148,14 @@ mod tasks;
 mod worker;
 
 pub use builder::FarmBuilder;
-pub use context::{RegistryExt, TaskContext};
+pub use context::TaskContext;
 pub use error::{FinishError, Loss, RunError, StartError, TaskError};
 pub use farm::Farm;
+pub use functions::{DivideAndConquer, Divided, MapReduce, RegistryExt};
 pub use journal::{Durability, JournalCause, JournalError};
 pub use machine::serve_if_started;
 pub use name::WorkerName;
 pub use results::Results;
 pub use serving::{ServeError, serve_in, serve_threads_in};
 pub use settings::{Grain, Model, Order, Prefetch, Runtime, WORKER_COUNT_MAX, WorkersAs};
-pub use stats::{Mishaps, Outcome, Progress, RunStats, Traffic, WorkerStats};
+pub use stats::{Mishaps, Outcome, Progress, Reduced, RunStats, Traffic, WorkerStats};

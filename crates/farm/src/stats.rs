@@ -156,6 +156,16 @@ pub struct Outcome<O> {
     pub stats: RunStats,
 }
 
+/// The one result of a run, and the run's report.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Reduced<O> {
+    /// The result; `None` without an input.
+    pub value: Option<O>,
+    /// Report of the run. A task is a group of inputs, or a problem to divide.
+    pub stats: RunStats,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -39,6 +39,49 @@ impl<T: Iterator> Source for Listed<T> {
     }
 }
 
+/// Inputs of an iterator in groups of neighbours, each a task.
+pub(crate) struct Groups<T> {
+    inputs: Listed<T>,
+    size: usize,
+}
+
+/// Inputs of a group where their number is not known.
+const GROUP: usize = 16;
+
+/// Most inputs of a group.
+const GROUP_MAX: usize = 1024;
+
+/// Groups for each worker where the number of inputs is known.
+const GROUPS_EACH: usize = 64;
+
+impl<T: Iterator> Groups<T> {
+    pub(crate) fn new(inputs: impl IntoIterator<IntoIter = T>, workers: usize) -> Groups<T> {
+        let inputs = Listed::new(inputs);
+        let size = inputs.left().map_or(GROUP, |left| {
+            let each = left / (GROUPS_EACH * workers.max(1)) as u64;
+            usize::try_from(each).unwrap_or(GROUP_MAX).clamp(1, GROUP_MAX)
+        });
+        Groups { inputs, size }
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+}
+
+impl<T: Iterator> Source for Groups<T> {
+    type Task = Vec<T::Item>;
+
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Option<Vec<T::Item>>> {
+        let group: Vec<_> = self.inputs.0.by_ref().take(self.size).collect();
+        Poll::Ready((!group.is_empty()).then_some(group))
+    }
+
+    fn left(&self) -> Option<u64> {
+        self.inputs.left().map(|left| left.div_ceil(self.size as u64))
+    }
+}
+
 /// Where the results of a run go.
 pub(crate) trait Sink<O> {
     fn take(&mut self, index: u64, result: Result<O, TaskError>);

@@ -77,7 +77,15 @@ const CRATES: &[Floors] = &[
         floors: &[
             &["proto", "name", "settings"],
             &[
-                "compute", "context", "error", "journal", "stats", "serving", "worker", "machine",
+                "compute",
+                "context",
+                "error",
+                "functions",
+                "journal",
+                "stats",
+                "serving",
+                "worker",
+                "machine",
                 "tasks",
             ],
             &["crew", "link"],
