@@ -66,6 +66,14 @@ enum Command {
     /// A node process of the lab, started by it.
     #[command(name = crate::lab::node::NODE_COMMAND, hide = true)]
     LabNode,
+    /// A farmer of the lab, started by it.
+    #[command(name = crate::lab::farmer::FARMER_COMMAND, hide = true)]
+    LabFarmer {
+        /// Its journal
+        journal: std::path::PathBuf,
+        /// Number of its tasks
+        tasks: u64,
+    },
     /// Runs every budget and reports which are met.
     Budgets(commands::budgets::BudgetsArgs),
     /// The far end for measurements from another host.
@@ -262,6 +270,9 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Sweep(args) => commands::sweep::run(&args),
         Command::Lab(args) => commands::lab::run(&args),
         Command::LabNode => crate::lab::node::serve(),
+        Command::LabFarmer { journal, tasks } => {
+            crate::lab::farmer::farm_out(&journal, tasks).map(|()| Verdict::Fine)
+        }
         Command::Budgets(args) => commands::budgets::run(&args),
         Command::Serve(args) => commands::serve::run(&args),
         Command::Far(args) => commands::serve::far(&args),

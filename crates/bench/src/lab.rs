@@ -7,12 +7,14 @@
 //!
 //! Reading order: [`chunkcomm_testkit::proxy`] (faults of connections), [`node`] and [`processes`] (both sides of a
 //! node process), [`checks`] (a receiver's checks), then the scenarios: [`cuts`], [`stop`],
-//! [`resumes`], [`idle_links`], [`slow`], [`corrupt`], [`namespaces`], [`farm`].
+//! [`resumes`], [`idle_links`], [`slow`], [`corrupt`], [`namespaces`], [`farm`],
+//! [`farmer`].
 
 pub mod checks;
 pub mod corrupt;
 pub mod cuts;
 pub mod farm;
+pub mod farmer;
 pub mod idle_links;
 pub mod namespaces;
 pub mod node;

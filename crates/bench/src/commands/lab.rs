@@ -11,7 +11,9 @@ use crate::harness::protocol::{OnOff, Transport};
 use crate::harness::slices::name_of;
 use crate::harness::{far, machine};
 use crate::lab::stop::{self, Whom};
-use crate::lab::{Lab, Promises, corrupt, cuts, farm, idle_links, namespaces, resumes, slow};
+use crate::lab::{
+    Lab, Promises, corrupt, cuts, farm, farmer, idle_links, namespaces, resumes, slow,
+};
 use crate::table::Row;
 
 /// Options of `chunkperf lab`.
@@ -39,6 +41,8 @@ enum Scenario {
     Namespaces(NamespacesArgs),
     /// A farm whose worker processes are killed, or stopped for a while
     Farm(FarmArgs),
+    /// A farmer that is killed, and started again with its journal
+    Farmer(FarmerArgs),
     /// Any other word: refused with the names that are allowed.
     #[command(external_subcommand)]
     Other(Vec<String>),
@@ -199,6 +203,21 @@ struct FarmArgs {
     tasks: u64,
 }
 
+#[derive(Debug, Args)]
+struct FarmerArgs {
+    #[command(flatten)]
+    lab: LabCommon,
+    /// Number of farmers that are killed
+    #[arg(long, value_name = "N", default_value = "10", value_parser = values::times)]
+    kills: usize,
+    /// Mean time from a farmer's start to its death
+    #[arg(long, value_name = "DUR", default_value = "300ms", value_parser = values::some_time)]
+    every: Duration,
+    /// Tasks of a run, of 50 us to 5 ms each
+    #[arg(long, value_name = "N", default_value = "2000", value_parser = values::count)]
+    tasks: u64,
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -258,9 +277,16 @@ pub fn run(args: &LabArgs) -> Result<Verdict, Failure> {
                 farm::run(lab, plan, promises, row).await
             })
         }
+        Scenario::Farmer(args) => {
+            let &FarmerArgs { kills, every, tasks, .. } = args;
+            let plan = farmer::Plan { kills, every, tasks };
+            args.lab.scenario("farmer", async |lab, promises, row| {
+                farmer::run(lab, plan, promises, row).await
+            })
+        }
         Scenario::Other(words) => Err(Failure::Refused(format!(
             "the lab has no scenario '{}'; allowed are cuts, stop, idle-links, resumes, slow, \
-             corrupt, namespaces and farm",
+             corrupt, namespaces, farm and farmer",
             words.first().map_or("", String::as_str)
         ))),
     }

@@ -55,7 +55,7 @@ pub fn register(registry: &mut Registry) -> Function<u64, (u64, u32)> {
 
 /// Computes a task. Most tasks take some 100 us, the shortest 50 us, the longest 5 ms, on a core
 /// that does 600 iterations a microsecond.
-fn compute(task: u64) -> u64 {
+pub(super) fn compute(task: u64) -> u64 {
     let mut random = Random::new(task);
     let iterations = random.range(30_000, 94_000) << random.below(6);
     let mut state = mix(task) | 1;

@@ -187,6 +187,7 @@ fn farm_rows() {
         &["--against", "hand-farm", "--workers-as", "thread", "--transport", "unix"],
         &["--workers", "2", "--model", "a", "--task-bytes", "1024", "--prefetch", "auto"],
         &["--transport", "tls"],
+        &["--journal", "sync", "--against", "plain"],
         &["--workers-as", "thread", "--transport", "memory", "--grain", "5", "--task-bytes", "9"],
     ];
     for options in many {
@@ -324,6 +325,7 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
         (&["farm", "--task-bytes", "64MiB"], "at most 32 MiB"),
         (&["farm", "--task-bytes", "1MiB", "--grain", "32"], "less than 1048576 bytes a task"),
         (&["farm", "--transport", "memory"], "--workers-as thread"),
+        (&["farm", "--against", "plain"], "with a --journal"),
         (&["farm", "--against", "mpich"], "--runtime busy-poll, --transport tcp and"),
         (&["farm", "--against", "hand-farm", "--model", "a"], "--model b is allowed"),
         (&["farm-sweep", "--works", "mix:"], "mix:DUR for a mix of lengths"),

@@ -166,6 +166,16 @@ fn a_farm_survives_dead_and_stopped_workers() {
 }
 
 #[test]
+fn a_farmer_goes_on_from_its_journal() {
+    let row = &held("farmer", &["--kills", "4", "--every", "150ms", "--tasks", "200"])[0];
+    assert_eq!((row["kills"].as_u64(), row["wrong"].as_u64()), (Some(4), Some(0)), "{row}");
+    for key in ["runs", "tasks"] {
+        assert!(row[key].as_u64().is_some_and(|count| count > 0), "{key} in {row}");
+    }
+    assert!(row["recalled"].is_number(), "{row}");
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_what_is_allowed() {
     let cases: &[(&[&str], &str)] = &[
         (&["lab"], "idle-links"),

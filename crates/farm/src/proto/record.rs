@@ -10,8 +10,7 @@
 //!
 //! Integers are little-endian. `input` and `output` are the hashes of the types.
 
-use siphasher::sip128::{Hasher128, SipHasher13};
-use std::hash::Hasher;
+use siphasher::sip128::SipHasher13;
 
 /// The first bytes of a journal; the last one is the version.
 pub(crate) const MAGIC: [u8; 8] = *b"farmlog\x01";
@@ -45,9 +44,7 @@ pub(crate) enum Record<'a> {
 /// Digest of an encoded input, by which its result is found again.
 #[inline]
 pub(crate) fn digest(input: &[u8]) -> u128 {
-    let mut hasher = SipHasher13::new();
-    hasher.write(input);
-    hasher.finish128().as_u128()
+    SipHasher13::new().hash(input).as_u128()
 }
 
 /// Appends a record that begins a run.
@@ -68,9 +65,12 @@ pub(crate) fn begin_results(out: &mut Vec<u8>) -> usize {
 /// Appends a result to the record that was begun.
 #[inline]
 pub(crate) fn put_result(out: &mut Vec<u8>, digest: u128, value: &[u8]) {
-    out.extend_from_slice(&digest.to_le_bytes());
+    let mut head = [0; RESULT_HEAD];
+    head[..16].copy_from_slice(&digest.to_le_bytes());
     // A message has less than 2 GiB, and so has a value.
-    out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+    head[16..].copy_from_slice(&(value.len() as u32).to_le_bytes());
+    out.reserve(RESULT_HEAD + value.len());
+    out.extend_from_slice(&head);
     out.extend_from_slice(value);
 }
 
