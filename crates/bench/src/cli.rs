@@ -51,6 +51,8 @@ enum Command {
     Starve(commands::starve::StarveArgs),
     /// Tasks from a farmer to workers and their results back.
     Farm(commands::farm::FarmArgs),
+    /// Memory of a farmer in which many tasks wait.
+    FarmQueue(commands::farm_queue::FarmQueueArgs),
     /// A farm without a setting against fixed prefetch and grain, over lengths of tasks.
     FarmSweep(commands::farm_sweep::FarmSweepArgs),
     /// Times in which a cluster of processes on this machine starts and ends.
@@ -263,6 +265,7 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Idle(args) => commands::idle::run(&args),
         Command::Starve(args) => commands::starve::run(&args),
         Command::Farm(args) => commands::farm::run(&args),
+        Command::FarmQueue(args) => commands::farm_queue::run(&args),
         Command::FarmSweep(args) => commands::farm_sweep::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),
         Command::Delta(args) => commands::delta::run(&args),
@@ -278,7 +281,8 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Far(args) => commands::serve::far(&args),
         Command::Other(words) => Err(Failure::Refused(format!(
             "there is no command '{}'; allowed are stream, latency, bandwidth, calls, idle, \
-             starve, farm, farm-sweep, cluster, delta, model, sweep, lab, budgets and serve",
+             starve, farm, farm-queue, farm-sweep, cluster, delta, model, sweep, lab, budgets and \
+             serve",
             words.first().map_or("", String::as_str)
         ))),
     }

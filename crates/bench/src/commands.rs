@@ -6,6 +6,7 @@ pub mod calls;
 pub mod cluster;
 pub mod delta;
 pub mod farm;
+pub mod farm_queue;
 pub mod farm_sweep;
 pub mod idle;
 pub mod lab;

@@ -1,5 +1,7 @@
 //! A farm of tasks that compute a set number of iterations and answer a number.
 
+mod queue;
+
 use std::any::Any;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -22,6 +24,8 @@ use crate::harness::work::{Work, exponential, iterate};
 use crate::lab;
 use crate::message::{Long, Message, Record, Short, Word};
 use crate::with_message_of;
+
+pub use queue::{Queue, bytes_of_queue};
 
 /// Environment variable with the computation of a task, for worker processes: they are copies of
 /// this program. The farmer alone finds the iterations, before there are workers.
@@ -109,6 +113,20 @@ pub fn farmer_address(transport: Transport) -> Result<Address, Failure> {
 /// If they do not start.
 pub fn start(runtime: &Runtime, kind: &FarmKind) -> Result<Box<dyn Ready>, Failure> {
     let functions = Functions::new(kind.work);
+    let journal = kind.journal.map(|durability| (JournalFile::new(), durability));
+    let farm = open(runtime, kind, &functions, journal.as_ref())?;
+    let (bytes, _journal) = (kind.task_bytes, journal.map(|(file, _)| file));
+    with_message_of!(bytes, M => {
+        Ok(Box::new(Started::<M> { farm, function: functions.of(), bytes, _journal }))
+    })
+}
+
+fn open(
+    runtime: &Runtime,
+    kind: &FarmKind,
+    functions: &Functions,
+    journal: Option<&(JournalFile, Durability)>,
+) -> Result<Farm, Failure> {
     let mut cores = machine::cores();
     let pinned = kind.workers_as == WorkersAs::Process;
     // Children may be pinned only to the cores that their parent may use at that moment.
@@ -133,8 +151,7 @@ pub fn start(runtime: &Runtime, kind: &FarmKind) -> Result<Box<dyn Ready>, Failu
         }
         launcher.cpus(cores)
     });
-    let journal = kind.journal.map(|durability| (JournalFile::new(), durability));
-    let builder = match &journal {
+    let builder = match journal {
         Some((file, durability)) => builder.journal(&file.0, *durability),
         None => builder,
     };
@@ -142,17 +159,13 @@ pub fn start(runtime: &Runtime, kind: &FarmKind) -> Result<Box<dyn Ready>, Failu
     if pinned {
         machine::pin(0);
     }
-    let bytes = kind.task_bytes;
-    with_message_of!(bytes, M => {
-        let function = functions.of();
-        Ok(Box::new(Started::<M> { farm, function, bytes, _journal: journal.map(|(file, _)| file) }))
-    })
+    Ok(farm)
 }
 
 /// Functions of every copy of the program, one for each type of task.
 struct Functions {
     registry: Registry,
-    /// A `Function<M, u64>` for each type of message.
+    /// A `Function<M, u64>` for each type of message, and one for pools.
     handles: Vec<Box<dyn Any + Send + Sync>>,
 }
 
@@ -169,9 +182,13 @@ impl Functions {
     fn register<M: Message>(&mut self, name: &str, work: Work) {
         let function = self.registry.register(name, move |task: M| perform(&task, work));
         self.handles.push(Box::new(function));
+        let pool = move |task: M| (perform(&task, work), Vec::<M>::new());
+        let pool = self.registry.register(&format!("{name}-in-pool"), pool);
+        self.handles.push(Box::new(pool));
     }
 
-    fn of<M: Message>(&self) -> Function<M, u64> {
+    /// Returns the function from messages to numbers, or that of a pool.
+    fn of<M: Message, O: 'static>(&self) -> Function<M, O> {
         let found = self.handles.iter().find_map(|handle| handle.downcast_ref());
         Function::clone(found.expect("every type of message is registered"))
     }
@@ -257,7 +274,7 @@ pub async fn farm_in(cluster: &Cluster, kind: &FarmKind, tasks: u64) -> Result<f
     let mut farm = builder.start_in(cluster).await.doing("starting the farm")?;
     let bytes = kind.task_bytes;
     let seconds = with_message_of!(bytes, M => {
-        let function = functions.of::<M>();
+        let function = functions.of::<M, u64>();
         farm_out(&mut farm, &function, bytes, tasks).await?
     });
     farm.finish(FINISH_DEADLINE).await.doing("ending the farm")?;

@@ -217,6 +217,19 @@ fn farm_sweep_rows() {
     assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 2);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn farm_queue_rows() {
+    for (queue, grain) in [("held", Some(4)), ("pool", None)] {
+        let tasks = ["--tasks", "100000", "--queue", queue, "--grain", "4"];
+        let row = row(&[&["farm-queue"], &tasks[..]].concat());
+        assert_keys(&row, &["task_bytes", "bytes", "bytes_per_task"]);
+        assert_eq!((&row["tasks"], &row["grain"]), (&100_000.into(), &grain.into()));
+        // The tasks are there: each has at least its 16 bytes.
+        assert!(row["bytes_per_task"].as_f64() > Some(12.0), "{row}");
+    }
+}
+
 /// The ratio is there, or the reason why not.
 #[test]
 fn farm_against_mpich() {
@@ -262,7 +275,7 @@ fn budgets_run_all_at_tiny_sizes() {
     let out = String::from_utf8(output.stdout).unwrap();
     assert_eq!(
         out.lines().count(),
-        42 + usize::from(cfg!(feature = "peers")) + 6 * usize::from(cfg!(feature = "virtual"))
+        44 + usize::from(cfg!(feature = "peers")) + 6 * usize::from(cfg!(feature = "virtual"))
     );
     for line in out.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
@@ -328,6 +341,8 @@ fn what_cannot_be_is_refused_with_what_is_allowed() {
         (&["farm", "--against", "plain"], "with a --journal"),
         (&["farm", "--against", "mpich"], "--runtime busy-poll, --transport tcp and"),
         (&["farm", "--against", "hand-farm", "--model", "a"], "--model b is allowed"),
+        (&["farm-queue", "--grain", "4294967296"], "allowed are 1 to 4294967295"),
+        (&["farm-queue", "--transport", "memory"], "tcp, tls and unix are allowed"),
         (&["farm-sweep", "--works", "mix:"], "mix:DUR for a mix of lengths"),
         (&["farm-sweep", "--transport", "memory"], "tcp, tls and unix are allowed"),
         (&["delta", "--pattern", "ring"], "[possible values: pair, cascade]"),

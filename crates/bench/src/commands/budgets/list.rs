@@ -325,6 +325,22 @@ pub(super) static BUDGETS: &[Budget] = &[
         aim: 1.0,
     },
     Budget {
+        name: "farm-queue-held",
+        command: "farm-queue --tasks 1000000 --task-bytes 16 --queue held --grain 1",
+        quick: FEW_TASKS,
+        key: "bytes_per_task",
+        bound: Bound::AtMost(200.0),
+        aim: 64.0,
+    },
+    Budget {
+        name: "farm-queue-pool",
+        command: "farm-queue --tasks 1000000 --task-bytes 16 --queue pool",
+        quick: FEW_TASKS,
+        key: "bytes_per_task",
+        bound: Bound::AtMost(200.0),
+        aim: 64.0,
+    },
+    Budget {
         name: "delta-pair",
         command: "delta --pattern pair --nodes 2 --bytes 4MiB --delta auto \
             --compute trig --lan real",
