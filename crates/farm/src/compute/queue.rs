@@ -125,8 +125,10 @@ impl Queue {
     }
 
     pub(super) fn next(&mut self) -> Next {
+        if self.closed {
+            return Next::End;
+        }
         match self.take(Place::Thread, SLICE_NS) {
-            _ if self.closed => Next::End,
             Some(slice) => Next::Run(slice),
             None => Next::Wait,
         }
