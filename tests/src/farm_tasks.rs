@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::registry::Function;
-use chunkcomm_farm::{DivideAndConquer, Divided, MapReduce, RegistryExt as _};
+use chunkcomm_farm::{DivideAndConquer, Divided, MapReduce, RegistryExt as _, Shared};
 use serde::{Deserialize, Serialize};
 
 /// Makes `farm-program` register [`OtherJob`] in place of [`Job`].
@@ -71,6 +71,8 @@ pub struct Functions {
     pub bytes: Function<usize, Vec<u8>>,
     /// Returns the same bytes.
     pub echo: Function<Vec<u8>, Vec<u8>>,
+    /// Returns the number at a place of a shared list.
+    pub pick: Function<(Shared<Vec<u64>>, u64), u64>,
     /// Joins the numbers, each with a blank after it, in their order; fails at a million.
     pub words: MapReduce<u32, String>,
     /// Sorts by merging.
@@ -120,6 +122,9 @@ pub fn registry() -> (Registry, Functions) {
         }),
         bytes: registry.register("bytes", |count: usize| vec![7; count]),
         echo: registry.register("echo", |bytes: Vec<u8>| bytes),
+        pick: registry.register("pick", |(list, at): (Shared<Vec<u64>>, u64)| {
+            list.get()[usize::try_from(at).unwrap_or(usize::MAX)]
+        }),
         words: registry.register_map_reduce(
             "words",
             |number: u32| {

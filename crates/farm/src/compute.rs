@@ -28,6 +28,7 @@ use crate::context::{Long, Work, run_each};
 use crate::machine::start_thread;
 use crate::proto::placement::Place;
 use crate::proto::wire::{self, Assignment, Limit};
+use crate::shared::Values;
 
 mod queue;
 mod report;
@@ -77,7 +78,6 @@ fn nanos(duration: Duration) -> u64 {
 }
 
 /// A runner, seen from the I/O loop.
-#[derive(Default)]
 struct Seat {
     /// Its results.
     report: Arc<Mutex<Report>>,
@@ -95,6 +95,7 @@ pub(crate) struct Bench {
     /// Results of the tasks that the loop ran itself.
     report: Report,
     work: Arc<Work>,
+    values: Arc<Values>,
     seats: Vec<Seat>,
     /// Runners that were given up at a task that did not end.
     stuck: Vec<Arc<Work>>,
@@ -114,13 +115,15 @@ impl Bench {
         let (queue, started) = (Mutex::new(queue), Instant::now());
         let shared = Shared { queue, work, virtual_work, entries, limit, started };
         let (answers, answered) = unbounded_channel();
+        let values = Arc::<Values>::default();
         // When a thread cannot be started, dropping this ends those before it.
         let mut bench = Bench {
             shared: Arc::new(shared),
             answered,
             answers,
             report: Report::default(),
-            work: Arc::default(),
+            work: Arc::new(Work::new(values.clone())),
+            values,
             seats: Vec::new(),
             stuck: Vec::new(),
         };
@@ -133,7 +136,8 @@ impl Bench {
 
     /// Starts a runner.
     fn seat(&self) -> std::io::Result<Seat> {
-        let Seat { report, work, slice } = Seat::default();
+        let work = Arc::new(Work::new(self.values.clone()));
+        let (report, slice) = (Arc::<Mutex<Report>>::default(), Arc::<Mutex<_>>::default());
         let runner = Runner {
             shared: self.shared.clone(),
             answers: self.answers.clone(),
@@ -147,6 +151,11 @@ impl Bench {
             start_thread("farm-compute".to_owned(), move || runner.compute())?;
         }
         Ok(Seat { report, work, slice })
+    }
+
+    /// The shared values.
+    pub(crate) fn values(&self) -> &Values {
+        &self.values
     }
 
     pub(crate) fn threads(&self) -> u32 {

@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
+use crate::shared::Values;
+
 /// The task that runs: its index, its attempt, and whether it should end.
 ///
 /// Functions registered with [`RegistryExt::register_task`](crate::RegistryExt::register_task) get it.
@@ -47,6 +49,11 @@ impl TaskContext {
     pub fn is_cancelled(&self) -> bool {
         self.work.cancelled.load(Ordering::Relaxed) == self.serial
     }
+}
+
+/// Returns the shared values of the worker whose task runs on this thread.
+pub(crate) fn current_values() -> Option<Arc<Values>> {
+    CURRENT.with(|current| current.work.borrow().as_ref().map(|work| work.values.clone()))
 }
 
 /// Returns the context of the task that runs on this thread.
@@ -120,9 +127,15 @@ pub(crate) struct Work {
     cancelled: AtomicU64,
     /// Whether nobody waits for the runner any more.
     abandoned: AtomicBool,
+    /// The worker's.
+    values: Arc<Values>,
 }
 
 impl Work {
+    pub(crate) fn new(values: Arc<Values>) -> Work {
+        Work { values, ..Work::default() }
+    }
+
     /// Notes that the next task begins; returns its serial.
     #[inline]
     pub(crate) fn begin(&self, index: u64, now_ns: u64) -> u64 {

@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use chunkcomm::Node;
+use chunkcomm::codec::EncodeError;
 use chunkcomm::host::{Instant, timeout_at};
 use chunkcomm_cluster::Registry;
 use chunkcomm_cluster::registry::Function;
@@ -28,6 +29,7 @@ use crate::proto::record::RunHead;
 use crate::results::{Results, Streamed, Waiting};
 use crate::run::{Run, Workers};
 use crate::settings::{Order, Ways};
+use crate::shared::{Shared, Sharing};
 use crate::stats::{Outcome, Reduced, RunStats};
 use crate::tasks::{Groups, Listed, Sink, Source};
 
@@ -50,6 +52,7 @@ pub struct Farm {
     lost: Option<RunError>,
     registry: Arc<Registry>,
     journal: Option<Journal>,
+    sharing: Sharing,
     /// The farmer's node; last, so that the channels are dropped before it.
     _node: Node,
 }
@@ -87,6 +90,7 @@ impl Farm {
             lost: None,
             registry,
             journal,
+            sharing: Sharing::default(),
             _node: node,
         })
     }
@@ -95,6 +99,38 @@ impl Farm {
     #[must_use]
     pub fn workers(&self) -> &[WorkerName] {
         self.crew.names()
+    }
+
+    /// Makes a value that many tasks read: it is encoded once, and sent once to each worker. The
+    /// tasks' inputs name it ([`Shared`]).
+    ///
+    /// The farmer and each worker keep the value, and the farmer its encoded bytes, until all
+    /// handles are dropped and a run begins.
+    ///
+    /// ```no_run
+    /// # async fn example(registry: chunkcomm_cluster::Registry) -> Result<(), Box<dyn std::error::Error>> {
+    /// # let mut registry = registry;
+    /// use chunkcomm_farm::{Farm, Shared};
+    /// use std::sync::Arc;
+    ///
+    /// let find = registry.register("find", |(words, text): (Shared<Vec<String>>, String)| {
+    ///     words.get().iter().filter(|word| text.contains(*word)).count()
+    /// });
+    /// let mut farm = Farm::builder(registry).start().await?;
+    /// let words = farm.share(Arc::new(vec!["farm".to_owned(), "field".to_owned()]))?;
+    /// let texts = ["a field".to_owned(), "a sea".to_owned()];
+    /// let counts = farm.run(&find, texts.map(|text| (words.clone(), text))).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The value cannot be encoded.
+    pub fn share<T>(&mut self, value: Arc<T>) -> Result<Shared<T>, EncodeError>
+    where
+        T: Serialize + DeserializeOwned + Send + Sync + 'static,
+    {
+        self.sharing.share(value)
     }
 
     /// Runs a function on every task and returns the results in the order of the tasks.
@@ -339,8 +375,10 @@ impl Farm {
             journal.begin(&RunHead { run: self.run, types, function: name })?;
         }
         let plan = Plan { run: self.run, function: function_id, ways: self.ways, order, stops };
-        let Farm { links, crew, reception, lost, journal, .. } = self;
-        let workers = Workers { links, crew, reception, lost };
+        let forgotten = self.sharing.sweep();
+        self.links.iter_mut().for_each(|link| link.forget(&forgotten));
+        let Farm { links, crew, reception, lost, journal, sharing, .. } = self;
+        let workers = Workers { links, crew, reception, sharing, lost };
         Ok(Run::new(workers, plan, function.name(), tasks, sink, journal.as_mut()))
     }
 

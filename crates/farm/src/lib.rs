@@ -120,6 +120,7 @@
 //! - `journal`: the accepted results in a file, for a farmer that is started again.
 //! - `serving`, `machine`: a node of a cluster, or a process, as a worker.
 //! - `functions`: functions that see their task, map and reduce, divide and conquer.
+//! - `shared`: values that many tasks read.
 //! - `worker`, `compute`: the worker's I/O loop, and its threads. `context` is the task that a thread
 //!   runs, as its function sees it.
 //! - `proto`: the decisions. `ledger` knows who holds which tasks.
@@ -143,6 +144,7 @@ mod results;
 mod run;
 mod serving;
 mod settings;
+mod shared;
 mod stats;
 mod tasks;
 mod worker;
@@ -158,4 +160,5 @@ pub use name::WorkerName;
 pub use results::Results;
 pub use serving::{ServeError, serve_in, serve_threads_in};
 pub use settings::{Grain, Model, Order, Prefetch, Runtime, WORKER_COUNT_MAX, WorkersAs};
+pub use shared::Shared;
 pub use stats::{Mishaps, Outcome, Progress, Reduced, RunStats, Traffic, WorkerStats};

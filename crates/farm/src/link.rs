@@ -5,6 +5,7 @@
 //! its answers fit, and neither would go on. So the farmer polls both directions. A
 //! waiting assignment lives here and not in the future of a run, which may be dropped.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, ready};
@@ -14,6 +15,7 @@ use chunkcomm::{BytesDuplex, BytesReceiver, BytesSender, Peer, SendError, TryRec
 
 use crate::error::Loss;
 use crate::name::WorkerName;
+use crate::shared::Sharing;
 
 /// The duplex to a worker that is ready.
 pub(crate) struct Link {
@@ -25,8 +27,10 @@ pub(crate) struct Link {
     pub(crate) lost: Option<Loss>,
     /// `None` after their end.
     tasks: Option<BytesSender>,
-    /// The assignment that waits for room.
-    waiting: Option<Bytes>,
+    /// Messages that wait for room; the last one is the assignment.
+    waiting: VecDeque<Bytes>,
+    /// Number of the next shared value that the worker does not have.
+    known: u64,
     answers: BytesReceiver,
 }
 
@@ -44,7 +48,8 @@ impl Link {
             threads,
             lost: None,
             tasks: Some(tasks),
-            waiting: None,
+            waiting: VecDeque::new(),
+            known: 0,
             answers,
         }
     }
@@ -53,24 +58,41 @@ impl Link {
         self.answers.peer()
     }
 
-    /// Sends an assignment. No other may be waiting. When it is pending the assignment waits for
-    /// room, and [`Link::poll_stalled`] reports when it is accepted.
+    /// Sends an assignment, after the shared values that the worker does not have. No other may be
+    /// waiting. When it is pending the assignment waits for room, and [`Link::poll_stalled`] reports
+    /// when it is accepted.
     #[inline]
     pub(crate) fn send(
         &mut self,
         assignment: &[u8],
+        sharing: &Sharing,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), SendError>> {
-        let Some(tasks) = self.tasks.as_mut().filter(|_| self.waiting.is_none()) else {
+        let Some(tasks) = self.tasks.as_mut().filter(|_| self.waiting.is_empty()) else {
             unreachable!("no assignment is given to a worker while one waits");
         };
-        let sent = pin!(tasks.send_slice(assignment)).poll(context);
-        if sent.is_ready() {
-            return sent;
+        if self.known == sharing.next() {
+            let sent = pin!(tasks.send_slice(assignment)).poll(context);
+            if sent.is_ready() {
+                return sent;
+            }
+            // Dropping the future takes the message back.
+        } else {
+            let (bytes, bytes_max) = (assignment.len() as u64, self.peer().message_bytes_max());
+            if bytes > bytes_max {
+                return Poll::Ready(Err(SendError::TooLarge { bytes, bytes_max }));
+            }
+            self.waiting.extend(sharing.news(&mut self.known));
         }
-        // Dropping the future takes the message back.
-        self.waiting = Some(Bytes::copy_from_slice(assignment));
+        self.waiting.push_back(Bytes::copy_from_slice(assignment));
         self.poll_stalled(context)
+    }
+
+    /// Lets the worker forget shared values, as soon as there is room.
+    pub(crate) fn forget(&mut self, messages: &[Bytes]) {
+        if self.is_open() {
+            self.waiting.extend(messages.iter().cloned());
+        }
     }
 
     /// Whether the worker is there as far as this end knows.
@@ -80,21 +102,26 @@ impl Link {
 
     /// Whether an assignment waits for room.
     pub(crate) fn is_stalled(&self) -> bool {
-        self.waiting.is_some()
+        !self.waiting.is_empty()
     }
 
-    /// Ready when the assignment that waits is accepted; pending when none waits.
+    /// Ready when all that waits is accepted; pending when nothing waits.
     pub(crate) fn poll_stalled(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), SendError>> {
-        let (Some(tasks), Some(assignment)) = (&mut self.tasks, &self.waiting) else {
+        let Some(tasks) = self.tasks.as_mut().filter(|_| !self.waiting.is_empty()) else {
             return Poll::Pending;
         };
-        let ready = ready!(tasks.poll_ready(context));
-        let sent = ready.and_then(|()| tasks.start_send(assignment.clone()));
-        self.waiting = None;
-        Poll::Ready(sent)
+        while let Some(message) = self.waiting.front() {
+            let ready = ready!(tasks.poll_ready(context));
+            if let Err(error) = ready.and_then(|()| tasks.start_send(message.clone())) {
+                self.waiting.clear();
+                return Poll::Ready(Err(error));
+            }
+            self.waiting.pop_front();
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Passes the next answer to `look`, without a copy where it lies whole in the
@@ -122,7 +149,7 @@ impl Link {
     /// Ends the tasks, which makes the worker end.
     pub(crate) fn end_tasks(&mut self) {
         self.tasks = None;
-        self.waiting = None;
+        self.waiting.clear();
     }
 
     /// Waits until the worker has ended its answers, which it does after the tasks have

@@ -21,6 +21,7 @@ use crate::handshake::{Met, Reception};
 use crate::journal::Journal;
 use crate::link::Link;
 use crate::proto::wire;
+use crate::shared::Sharing;
 use crate::stats::{Progress, RunStats, Traffic};
 use crate::tasks::{Sink, Source};
 
@@ -42,6 +43,7 @@ pub(crate) struct Workers<'a> {
     pub(crate) links: &'a mut Vec<Link>,
     pub(crate) crew: &'a mut Crew,
     pub(crate) reception: &'a mut Reception,
+    pub(crate) sharing: &'a Sharing,
     /// Why the farm can run nothing more.
     pub(crate) lost: &'a mut Option<RunError>,
 }
@@ -294,7 +296,9 @@ where
             let link = &mut self.workers.links[worker];
             let now_ns = self.account.now_ns;
             let sent = match self.account.ledger.reissue(now_ns) {
-                Some((first, count, message)) => (first, count, link.send(message, context)),
+                Some((first, count, message)) => {
+                    (first, count, link.send(message, self.workers.sharing, context))
+                }
                 None => {
                     let first = self.account.ledger.assigned();
                     let (count, message) = self.write_assignment(worker, context)?;
@@ -303,7 +307,7 @@ where
                     }
                     let link = &mut self.workers.links[worker];
                     let message = self.account.ledger.assign(count, message, now_ns);
-                    (first, count, link.send(message, context))
+                    (first, count, link.send(message, self.workers.sharing, context))
                 }
             };
             self.note_sent(worker, sent)?;
@@ -395,7 +399,7 @@ where
     fn even_out(&mut self, context: &mut Context<'_>) -> Result<(), RunError> {
         while let Some((victim, count)) = self.account.ledger.poll_victim() {
             let order = wire::take_back(self.account.plan.run, count);
-            let sent = self.workers.links[victim].send(&order, context);
+            let sent = self.workers.links[victim].send(&order, self.workers.sharing, context);
             self.note_sent(victim, (0, 0, sent))?;
         }
         if !self.account.ledger.is_in_tail() {
@@ -412,7 +416,7 @@ where
             let now_ns = self.account.now_ns;
             while let Some(found) = self.account.ledger.poll_straggler(now_ns) {
                 let (worker, first, count, message) = found;
-                let sent = self.workers.links[worker].send(message, context);
+                let sent = self.workers.links[worker].send(message, self.workers.sharing, context);
                 self.note_sent(worker, (first, count, sent))?;
             }
         }

@@ -217,6 +217,16 @@ impl Desk {
                 }
                 Ok(None)
             }
+            Order::Value(part) => {
+                if !self.bench.values().put(&part) {
+                    return Err(ServeError::Malformed);
+                }
+                Ok(None)
+            }
+            Order::Forget { digest } => {
+                self.bench.values().forget(digest);
+                Ok(None)
+            }
             Order::TakeBack { run, count } => {
                 Ok(Some(Given { run, tasks: self.bench.give_back(run, count) }))
             }

@@ -6,8 +6,8 @@
 //! cargo run --release --example raytracer -- teapot.obj
 //! ```
 //!
-//! A task carries the place of its scene, not the scene: each process builds it once, for its first
-//! task.
+//! The scene is shared: the farmer reads the file, and sends the scene once to each worker. A task
+//! has its name and an area.
 
 mod built_in;
 mod obj;
@@ -20,6 +20,7 @@ mod view;
 
 use std::error::Error;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chunkcomm_cluster::{Cluster, Function, Registry};
@@ -32,21 +33,22 @@ use chunkcomm_examples::progress::Progress;
 use chunkcomm_farm::{Farm, RunStats, serve_if_started};
 
 use options::Options;
+use scene::Scene;
 use view::{Area, Pixels, Task, areas, render};
 
 type Failure = Box<dyn Error>;
-type Rendered = Result<Pixels, String>;
 
 #[derive(Clone)]
 struct Program {
     options: &'static Options,
     registry: Registry,
-    render: Function<Task, Rendered>,
+    render: Function<Task, Pixels>,
 }
 
 fn main() -> ExitCode {
     let mut registry = Registry::new();
-    let render = registry.register("render", |task: Task| render(&task));
+    let render =
+        registry.register("render", |(scene, sides, area): Task| render(&scene.get(), sides, area));
     serve_if_started(&registry); // a worker process that the farm started goes no further
 
     let options = parse::<Options>();
@@ -73,14 +75,14 @@ impl Program {
         let options = self.options;
         check_output(&options.output)?;
         let (source, sides) = (options.source(), options.sides());
-        let scene = on_a_thread(move || source.scene()).await??;
+        let scene = Arc::new(on_a_thread(move || source.scene()).await??);
         let sequential = match options.check {
-            true => Some(self.render_alone(cluster).await?),
+            true => Some(render_alone(cluster, scene.clone(), sides).await?),
             false => None,
         };
 
         let mut farm = start(&options.farm, self.registry.clone(), cluster).await?;
-        let (pixels, stats) = self.render_with(&mut farm).await?;
+        let (pixels, stats) = self.render_with(&mut farm, scene.clone()).await?;
         farm.finish(FINISH_DEADLINE).await?;
         let save = move || (save(sides, &pixels, &options.output), pixels);
         let (saved, pixels) = on_a_thread(save).await?;
@@ -101,36 +103,32 @@ impl Program {
         Ok(different == 0)
     }
 
-    async fn render_alone(&self, cluster: Option<&Cluster>) -> Result<(Pixels, Duration), Failure> {
-        let (width, height) = self.options.sides();
-        let whole = self.task(Area { left: 0, top: 0, width, height });
-        let (rendered, time) = alone(cluster, move || render(&whole)).await?;
-        Ok((rendered?, time))
-    }
-
-    async fn render_with(&self, farm: &mut Farm) -> Result<(Pixels, RunStats), Failure> {
+    async fn render_with(
+        &self,
+        farm: &mut Farm,
+        scene: Arc<Scene>,
+    ) -> Result<(Pixels, RunStats), Failure> {
         let (width, height) = self.options.sides();
         let areas = areas((width, height), self.options.area_sides());
         let mut pixels = vec![[0; 3]; width as usize * height as usize];
         let mut progress = Progress::new(areas.len(), self.options.no_progress);
-        let mut failed = None;
-        let place = |index, rendered: Rendered| {
-            match rendered {
-                Ok(part) => areas[index as usize].place(&part, &mut pixels, width),
-                Err(error) => failed = Some(error),
-            }
+        let place = |index, part: Pixels| {
+            areas[index as usize].place(&part, &mut pixels, width);
             progress.advance();
         };
-        let tasks = areas.iter().map(|area| self.task(*area));
+        let scene = farm.share(scene)?;
+        let tasks = areas.iter().map(|area| (scene.clone(), (width, height), *area));
         let stats = farm.run_as_completed(&self.render, tasks, place).await?;
         drop(progress);
-        match failed {
-            None => Ok((pixels, stats)),
-            Some(error) => Err(error.into()),
-        }
+        Ok((pixels, stats))
     }
+}
 
-    fn task(&self, area: Area) -> Task {
-        Task { source: self.options.source(), sides: self.options.sides(), area }
-    }
+async fn render_alone(
+    cluster: Option<&Cluster>,
+    scene: Arc<Scene>,
+    sides: (u32, u32),
+) -> Result<(Pixels, Duration), Failure> {
+    let whole = Area { left: 0, top: 0, width: sides.0, height: sides.1 };
+    alone(cluster, move || render(&scene, sides, whole)).await
 }

@@ -1,7 +1,6 @@
-//! A scene: its triangles, light and camera. Each process builds it once.
+//! A scene: its triangles, light and camera.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -21,14 +20,14 @@ const EYE_DISTANCE: f64 = 2.5;
 const GAP: f64 = 1e-9;
 
 /// Place that a scene comes from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(crate) enum Source {
     BuiltIn,
-    /// An OBJ file. It must be the same on each machine.
+    /// An OBJ file.
     File(PathBuf),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Scene {
     pub(crate) tree: Tree,
     /// The point that shines.
@@ -39,7 +38,7 @@ pub(crate) struct Scene {
 }
 
 /// An eye and the directions of its picture, each of length 1.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Camera {
     eye: Vector,
     ahead: Vector,
@@ -48,27 +47,11 @@ struct Camera {
 }
 
 impl Source {
-    /// Returns the scene, which is built by the first call in a process; the others wait for it.
+    /// Returns the scene.
     ///
     /// # Errors
     /// The file cannot be read or makes no sense; the text names it and the line.
-    pub(crate) fn scene(&self) -> Result<Arc<Scene>, String> {
-        /// The scene that was asked for last.
-        type Built = Option<(Source, Result<Arc<Scene>, String>)>;
-        static BUILT: Mutex<Built> = Mutex::new(None);
-        // After a panic the scene before it is there, or none.
-        let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((source, scene)) = &*built
-            && source == self
-        {
-            return scene.clone();
-        }
-        let scene = self.build().map(Arc::new);
-        *built = Some((self.clone(), scene.clone()));
-        scene
-    }
-
-    fn build(&self) -> Result<Scene, String> {
+    pub(crate) fn scene(&self) -> Result<Scene, String> {
         match self {
             Source::BuiltIn => Ok(Scene::built_in()),
             Source::File(path) => {

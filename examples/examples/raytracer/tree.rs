@@ -3,6 +3,8 @@
 
 use std::cell::Cell;
 
+use serde::{Deserialize, Serialize};
+
 use super::triangle::{Hit, Ray, Triangle};
 use super::vector::Vector;
 
@@ -12,21 +14,21 @@ const LEAF_TRIANGLES_MAX: usize = 4;
 /// Most boxes that wait on the way down: one a level, and each level halves the triangles.
 const WAITING_MAX: usize = 64;
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Tree {
     /// Parents before their children; the first child stands right behind its parent.
     nodes: Vec<Node>,
     triangles: Vec<Triangle>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Node {
     least: Vector,
     greatest: Vector,
     content: Content,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 enum Content {
     Leaf {
         first: usize,

@@ -1,9 +1,11 @@
 //! A triangle, and the point at which a ray meets it.
 
+use serde::{Deserialize, Serialize};
+
 use super::vector::Vector;
 
 /// Surface of a triangle.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Material {
     /// Red, green and blue, from 0 to 1.
     pub(crate) colour: Vector,
@@ -11,7 +13,7 @@ pub(crate) struct Material {
     pub(crate) mirror: f64,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Triangle {
     pub(crate) corners: [Vector; 3],
     /// Normals at the corners, of length 1.

@@ -2,8 +2,10 @@
 
 use std::ops::{Add, Mul, Neg, Sub};
 
+use serde::{Deserialize, Serialize};
+
 /// A point, a direction or a colour.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Vector(pub(crate) [f64; 3]);
 
 impl Vector {

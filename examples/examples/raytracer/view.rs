@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use chunkcomm::host;
 use chunkcomm_examples::picture::Pixel;
+use chunkcomm_farm::Shared;
 use serde::{Deserialize, Serialize};
 
-use super::scene::{Scene, Source};
+use super::scene::Scene;
 use super::triangle::Ray;
 use super::vector::Vector;
 
@@ -26,14 +27,8 @@ pub(crate) struct Area {
     pub(crate) height: u32,
 }
 
-/// An area to render: a task of the farm.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Task {
-    pub(crate) source: Source,
-    /// Width and height of the whole picture.
-    pub(crate) sides: (u32, u32),
-    pub(crate) area: Area,
-}
+/// An area to render, of a picture of these sides (width and height): a task of the farm.
+pub(crate) type Task = (Shared<Scene>, (u32, u32), Area);
 
 /// Pixels of an area, row by row from the top.
 pub(crate) type Pixels = Vec<Pixel>;
@@ -66,23 +61,19 @@ impl Area {
 const BOX_NANOS: u64 = 11;
 
 /// Computes the pixels of an area: the function that the farm runs.
-///
-/// # Errors
-/// The file of the scene cannot be read here.
-pub(crate) fn render(task: &Task) -> Result<Pixels, String> {
-    let scene = task.source.scene()?;
-    let tracer = Tracer { scene: &scene, tried: Cell::new(0) };
-    let Area { left, top, width, height } = task.area;
+pub(crate) fn render(scene: &Scene, sides: (u32, u32), area: Area) -> Pixels {
+    let tracer = Tracer { scene, tried: Cell::new(0) };
+    let Area { left, top, width, height } = area;
     let places = (top..top + height).flat_map(|row| (left..left + width).map(move |it| (it, row)));
     let pixels = places.map(|(column, row)| {
-        let ray = scene.ray(task.sides, column, row);
+        let ray = scene.ray(sides, column, row);
         pixel(tracer.colour(&ray, REFLECTIONS_MAX))
     });
     let pixels = pixels.collect();
     if host::is_virtual() {
         host::spend(Duration::from_nanos(BOX_NANOS * tracer.tried.get()));
     }
-    Ok(pixels)
+    pixels
 }
 
 /// Colours of rays, and the work for them.
@@ -134,12 +125,13 @@ fn pixel(colour: Vector) -> Pixel {
 
 #[cfg(test)]
 mod tests {
+    use super::super::scene::Source;
     use super::*;
 
     #[test]
     fn areas_of_any_sides_make_the_picture() {
-        let sides = (23, 17);
-        let rendered = |area| render(&Task { source: Source::BuiltIn, sides, area }).unwrap();
+        let (sides, scene) = ((23, 17), Source::BuiltIn.scene().unwrap());
+        let rendered = |area| render(&scene, sides, area);
         let whole = rendered(Area { left: 0, top: 0, width: 23, height: 17 });
         assert_eq!(whole.len(), 23 * 17);
         for of in [(23, 1), (1, 1), (5, 5), (8, 17), (100, 100)] {

@@ -86,6 +86,7 @@ const CRATES: &[Floors] = &[
                 "serving",
                 "worker",
                 "machine",
+                "shared",
                 "tasks",
             ],
             &["crew", "link"],

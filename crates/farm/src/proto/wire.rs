@@ -9,6 +9,8 @@
 //!
 //!   assignment  kind u8 0 | run u32 | function u32 | first u64 | count u32 | attempt u32 | count x item
 //!   take-back   kind u8 1 | run u32 | count u64
+//!   value       kind u8 2 | 0 u32 | digest u128 | total u64 | offset u64 | bytes
+//!   forget      kind u8 3 | 0 u32 | digest u128
 //!   answer      kind u8 0 | run u32 | first u64 | count u32 | busy_ns u64 | count x item
 //!   return      kind u8 1 | run u32 | first u64 | count u32
 //!   late        kind u8 2 | run u32 | index u64 | 1 u32
@@ -19,7 +21,8 @@
 //! An answer covers any range of the tasks that the worker holds, so that a worker may gather the
 //! results of small assignments and need not keep those of a large one. A take-back asks for up to
 //! `count` tasks that are not begun: the worker returns them, and then an empty range. One for no
-//! task measures the round trip. A task is late that has not ended in its time and its grace.
+//! task measures the round trip. The parts of a shared value come in their order, before the tasks
+//! that name it by its digest. A task is late that has not ended in its time and its grace.
 //!
 //! Integers are little-endian. The number of the run tells the rest of a cancelled run from the
 //! next run. Hello, Setup and Reply go through the codec. The others are written and read by hand,
@@ -244,10 +247,27 @@ pub(crate) fn put_failure(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text);
 }
 
+/// A part of a shared value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'a> {
+    /// Digest of the whole encoded value, by which tasks name it.
+    pub(crate) digest: u128,
+    /// Bytes of the whole value.
+    pub(crate) total: u64,
+    /// Place of this part in it.
+    pub(crate) offset: u64,
+    pub(crate) bytes: &'a [u8],
+}
+
 /// A message of the farmer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Order<'a> {
     Assign(Assignment<'a>),
+    Value(Part<'a>),
+    /// No task names the value any more.
+    Forget {
+        digest: u128,
+    },
     /// Return up to this number of tasks that are not begun, those with the highest indices first.
     TakeBack {
         run: u32,
@@ -277,6 +297,8 @@ impl<'a> Assignment<'a> {
 
 const ASSIGN: u8 = 0;
 const TAKE_BACK: u8 = 1;
+const VALUE: u8 = 2;
+const FORGET: u8 = 3;
 
 const COUNT_AT: usize = 17;
 const ATTEMPT_AT: usize = COUNT_AT + 4;
@@ -314,6 +336,24 @@ pub(crate) fn take_back(run: u32, count: u64) -> [u8; 13] {
     bytes
 }
 
+/// Encodes a part of a shared value.
+pub(crate) fn value_part(part: &Part<'_>) -> Vec<u8> {
+    let mut bytes = vec![VALUE, 0, 0, 0, 0];
+    bytes.extend_from_slice(&part.digest.to_le_bytes());
+    bytes.extend_from_slice(&part.total.to_le_bytes());
+    bytes.extend_from_slice(&part.offset.to_le_bytes());
+    bytes.extend_from_slice(part.bytes);
+    bytes
+}
+
+/// Encodes that a shared value is not needed any more.
+pub(crate) fn forget(digest: u128) -> [u8; 21] {
+    let mut bytes = [0; 21];
+    bytes[0] = FORGET;
+    bytes[5..].copy_from_slice(&digest.to_le_bytes());
+    bytes
+}
+
 #[inline]
 pub(crate) fn read_order(bytes: &[u8]) -> Result<Order<'_>, Malformed> {
     let mut reader = Reader(bytes);
@@ -331,6 +371,15 @@ pub(crate) fn read_order(bytes: &[u8]) -> Result<Order<'_>, Malformed> {
         TAKE_BACK => {
             let count = reader.u64()?;
             if reader.0.is_empty() { Ok(Order::TakeBack { run, count }) } else { Err(Malformed) }
+        }
+        VALUE => {
+            let digest = reader.array().map(u128::from_le_bytes)?;
+            let (total, offset) = (reader.u64()?, reader.u64()?);
+            Ok(Order::Value(Part { digest, total, offset, bytes: reader.0 }))
+        }
+        FORGET => {
+            let digest = reader.array().map(u128::from_le_bytes)?;
+            if reader.0.is_empty() { Ok(Order::Forget { digest }) } else { Err(Malformed) }
         }
         _ => Err(Malformed),
     }
@@ -438,7 +487,7 @@ mod tests {
     fn assigned(bytes: &[u8]) -> Result<Assignment<'_>, Malformed> {
         match read_order(bytes)? {
             Order::Assign(assignment) => Ok(assignment),
-            Order::TakeBack { .. } => Err(Malformed),
+            _ => Err(Malformed),
         }
     }
 
@@ -492,7 +541,7 @@ mod tests {
 
         #[test]
         fn random_bytes_are_read_or_refused(mut bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            bytes.iter_mut().take(1).for_each(|kind| *kind %= 3);
+            bytes.iter_mut().take(1).for_each(|kind| *kind %= 5);
             if let Ok(assignment) = assigned(&bytes) {
                 let _ = inputs(assignment.inputs());
                 let _ = items_bytes(assignment.items, assignment.count.min(100));

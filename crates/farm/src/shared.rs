@@ -1,0 +1,263 @@
+//! Values that many tasks read: sent once to each worker.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, Weak};
+
+use bytes::Bytes;
+use chunkcomm::codec::{EncodeError, decode, encode_into_vec};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::context::current_values;
+use crate::proto::record::digest;
+use crate::proto::wire::{self, Part};
+
+/// Bytes of a value that travel in a message.
+const PART_BYTES: usize = 16 << 10;
+
+/// A value that tasks read, made by [`Farm::share`](crate::Farm::share). In a task's input it is only
+/// a name of 16 bytes; the value itself is sent to each worker once, before the first task.
+///
+/// The farm forgets the value when a run begins and this and all its clones at the farmer are
+/// dropped: keep one while tasks use it. Those that came back in a result are no such clones.
+pub struct Shared<T> {
+    digest: u128,
+    /// At the farmer.
+    value: Option<Arc<T>>,
+    types: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned + Send + Sync + 'static> Shared<T> {
+    /// Returns the value. The first call at a worker decodes it; others share what it has.
+    ///
+    /// # Panics
+    /// Where the value is not: outside of a farm's tasks, unless this is what
+    /// [`Farm::share`](crate::Farm::share) returned, and in a task that comes after its handles were
+    /// dropped. The panic is that task's failure.
+    #[must_use]
+    pub fn get(&self) -> Arc<T> {
+        match (&self.value, current_values()) {
+            (Some(value), _) => Arc::clone(value),
+            (None, Some(values)) => values.get(self.digest),
+            (None, None) => panic!("a shared value is read in tasks of a farm alone"),
+        }
+    }
+}
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Shared { digest: self.digest, value: self.value.clone(), types: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for Shared<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Shared({:032x})", self.digest)
+    }
+}
+
+impl<T> PartialEq for Shared<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+}
+
+impl<T> Serialize for Shared<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.digest.serialize(serializer)
+    }
+}
+
+impl<'de, T> Deserialize<'de> for Shared<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let digest = u128::deserialize(deserializer)?;
+        Ok(Shared { digest, value: None, types: PhantomData })
+    }
+}
+
+/// The values that a farmer has shared, in the order in which they were.
+#[derive(Default)]
+pub(crate) struct Sharing {
+    values: BTreeMap<u64, Held>,
+    next: u64,
+}
+
+struct Held {
+    digest: u128,
+    handle: Weak<dyn Any + Send + Sync>,
+    /// The messages that bring the value to a worker.
+    messages: Vec<Bytes>,
+}
+
+impl Sharing {
+    pub(crate) fn share<T>(&mut self, value: Arc<T>) -> Result<Shared<T>, EncodeError>
+    where
+        T: Serialize + Send + Sync + 'static,
+    {
+        let mut bytes = Vec::new();
+        encode_into_vec(&*value, &mut bytes)?;
+        let digest = digest(&bytes);
+        let total = bytes.len() as u64;
+        let part = |(at, part): (usize, &[u8])| {
+            let offset = (at * PART_BYTES) as u64;
+            Bytes::from(wire::value_part(&Part { digest, total, offset, bytes: part }))
+        };
+        let messages = match bytes.is_empty() {
+            true => vec![part((0, &[]))],
+            false => bytes.chunks(PART_BYTES).enumerate().map(part).collect(),
+        };
+        let any: Arc<dyn Any + Send + Sync> = Arc::clone(&value) as _;
+        self.values.insert(self.next, Held { digest, handle: Arc::downgrade(&any), messages });
+        self.next += 1;
+        Ok(Shared { digest, value: Some(value), types: PhantomData })
+    }
+
+    /// Removes the values without a handle; returns the messages that say so.
+    pub(crate) fn sweep(&mut self) -> Vec<Bytes> {
+        let mut gone = Vec::new();
+        self.values.retain(|_, held| {
+            let is_held = held.handle.strong_count() > 0;
+            if !is_held {
+                gone.push(held.digest);
+            }
+            is_held
+        });
+        gone.retain(|digest| !self.values.values().any(|held| held.digest == *digest));
+        gone.into_iter().map(|digest| Bytes::copy_from_slice(&wire::forget(digest))).collect()
+    }
+
+    /// Returns the messages with the values from number `known` on, and sets it to the next.
+    pub(crate) fn news(&self, known: &mut u64) -> impl Iterator<Item = Bytes> {
+        let from = std::mem::replace(known, self.next);
+        self.values.range(from..).flat_map(|(_, held)| held.messages.iter().cloned())
+    }
+
+    /// Returns the number of the next value.
+    #[inline]
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+}
+
+/// The values of a worker.
+#[derive(Debug, Default)]
+pub(crate) struct Values(Mutex<BTreeMap<u128, Value>>);
+
+#[derive(Debug, Default)]
+struct Value {
+    bytes: Vec<u8>,
+    total: u64,
+    decoded: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Values {
+    /// Takes the next part of a value; `false` if it does not follow the parts before it.
+    pub(crate) fn put(&self, part: &Part<'_>) -> bool {
+        let mut values = self.0.lock().expect("nothing panics with the values locked");
+        let value = values.entry(part.digest).or_default();
+        if part.offset == 0 {
+            // Equal values may be shared twice.
+            *value = Value { total: part.total, ..Value::default() };
+        }
+        let end = part.offset.checked_add(part.bytes.len() as u64);
+        if value.bytes.len() as u64 != part.offset || end.is_none_or(|end| end > value.total) {
+            return false;
+        }
+        value.bytes.extend_from_slice(part.bytes);
+        true
+    }
+
+    pub(crate) fn forget(&self, digest: u128) {
+        self.0.lock().expect("nothing panics with the values locked").remove(&digest);
+    }
+
+    fn get<T: DeserializeOwned + Send + Sync + 'static>(&self, digest: u128) -> Arc<T> {
+        let found = self.find(digest);
+        found.unwrap_or_else(|why| panic!("the shared value {digest:032x} {why}"))
+    }
+
+    fn find<T: DeserializeOwned + Send + Sync + 'static>(
+        &self,
+        digest: u128,
+    ) -> Result<Arc<T>, &'static str> {
+        let mut values = self.0.lock().expect("nothing panics with the values locked");
+        let value = values.get_mut(&digest).ok_or("is not here: its handles were dropped")?;
+        if let Some(decoded) = &value.decoded {
+            return Arc::clone(decoded).downcast().map_err(|_| "is of another type");
+        }
+        if (value.bytes.len() as u64) < value.total {
+            return Err("is not whole");
+        }
+        let decoded: Arc<T> = Arc::new(decode(&value.bytes).map_err(|_| "is of another type")?);
+        value.decoded = Some(Arc::clone(&decoded) as _);
+        value.bytes = Vec::new();
+        value.total = 0;
+        Ok(decoded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::wire::Order;
+
+    /// Gives these messages to a worker.
+    fn deliver(values: &Values, messages: impl IntoIterator<Item = Bytes>) {
+        for message in messages {
+            match wire::read_order(&message) {
+                Ok(Order::Value(part)) => assert!(values.put(&part)),
+                Ok(Order::Forget { digest }) => values.forget(digest),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_goes_in_parts_and_is_decoded_once() {
+        let (mut sharing, values, mut known) = (Sharing::default(), Values::default(), 0);
+        for count in [0, 1, 20_000, 100_000_u64] {
+            let numbers: Vec<u64> = (0..count).collect();
+            let shared = sharing.share(Arc::new(numbers.clone())).unwrap();
+            deliver(&values, sharing.news(&mut known));
+            assert_eq!(known, sharing.next());
+            let first: Arc<Vec<u64>> = values.find(shared.digest).unwrap();
+            assert_eq!(*first, numbers);
+            let again = values.find(shared.digest).unwrap();
+            assert!(Arc::ptr_eq(&first, &again));
+            assert_eq!(values.find::<String>(shared.digest), Err("is of another type"));
+        }
+    }
+
+    #[test]
+    fn a_value_is_forgotten_with_its_last_handle() {
+        let (mut sharing, values, mut known) = (Sharing::default(), Values::default(), 0);
+        let (one, same) =
+            (sharing.share(Arc::new(7u8)).unwrap(), sharing.share(Arc::new(7u8)).unwrap());
+        let digest = one.digest;
+        let clone = one.clone();
+        deliver(&values, sharing.news(&mut known));
+        drop((one, same));
+        deliver(&values, sharing.sweep());
+        assert_eq!(values.find::<u8>(digest).as_deref(), Ok(&7));
+        drop(clone);
+        deliver(&values, sharing.sweep());
+        assert_eq!(values.find::<u8>(digest), Err("is not here: its handles were dropped"));
+        assert_eq!(sharing.sweep().len(), 0);
+    }
+
+    #[test]
+    fn parts_that_do_not_follow_are_refused() {
+        let values = Values::default();
+        let part = |offset, bytes| Part { digest: 1, total: 4, offset, bytes };
+        assert!(!values.put(&part(2, b"cd")));
+        assert!(values.put(&part(0, b"ab")));
+        assert_eq!(values.find::<u8>(1), Err("is not whole"));
+        assert!(!values.put(&part(2, b"cde")));
+        assert!(!values.put(&part(u64::MAX, b"cd")));
+        assert!(values.put(&part(2, b"cd")));
+        assert_eq!(values.find::<[u8; 4]>(1).as_deref(), Ok(b"abcd"));
+    }
+}
