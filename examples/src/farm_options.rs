@@ -1,9 +1,13 @@
 //! The command line options of programs with a farm.
 
 use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::PathBuf;
+use std::time::Duration;
 
 use chunkcomm::host;
-use chunkcomm_farm::{FarmBuilder, Grain, Model, Prefetch, WORKER_COUNT_MAX, WorkersAs};
+use chunkcomm_farm::{
+    Durability, FarmBuilder, Grain, Model, Prefetch, WORKER_COUNT_MAX, WorkersAs,
+};
 use clap::{Args, ValueEnum};
 
 /// Options that set up the farm.
@@ -29,6 +33,14 @@ pub struct FarmOptions {
     /// Tasks in an assignment, or auto
     #[arg(long, value_name = "G", value_parser = parse_grain, default_value = "auto")]
     pub grain: GrainOption,
+
+    /// File that keeps accepted results: started again with it, the program goes on where it was
+    #[arg(long, value_name = "FILE")]
+    pub journal: Option<PathBuf>,
+
+    /// Longest time of a task in seconds; one that takes longer fails [default: none]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_timeout)]
+    pub task_timeout: Option<Duration>,
 }
 
 /// See [`WorkersAs`].
@@ -73,6 +85,12 @@ fn parse_grain(text: &str) -> Result<GrainOption, String> {
     }
 }
 
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| *seconds > 0.0);
+    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.ok_or_else(|| "allowed are numbers of seconds above 0".into())
+}
+
 fn parse_workers(text: &str) -> Result<NonZeroUsize, String> {
     match text.parse::<NonZeroUsize>() {
         Ok(count) if count.get() <= WORKER_COUNT_MAX => Ok(count),
@@ -102,6 +120,14 @@ impl FarmOptions {
 
     /// Sets the farm up by the options.
     pub fn apply(&self, farm: FarmBuilder) -> FarmBuilder {
+        let farm = match &self.journal {
+            Some(file) => farm.journal(file, Durability::default()),
+            None => farm,
+        };
+        let farm = match self.task_timeout {
+            Some(timeout) => farm.task_timeout(timeout),
+            None => farm,
+        };
         farm.workers(self.worker_count())
             .workers_as(match self.workers_as.unwrap_or_default() {
                 WorkersAsOption::Process => WorkersAs::Process,

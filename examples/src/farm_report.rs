@@ -34,6 +34,9 @@ impl Report {
         self.times(workers, sequential, stats.elapsed);
         let rate = stats.tasks_per_second();
         self.row("tasks", format_args!("{}, {rate:.0} a second", stats.tasks));
+        if options.journal.is_some() {
+            self.row("journal", format_args!("had the results of {} tasks", stats.recalled));
+        }
         for worker in &stats.workers {
             let busy = worker.busy.as_secs_f64();
             self.row("", format_args!("{}: {}, busy {busy:.4} s", worker.worker, worker.tasks));

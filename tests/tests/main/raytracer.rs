@@ -137,3 +137,21 @@ fn queens_are_counted() {
         assert!(line(&report, "tasks").starts_with(tasks), "{report}");
     }
 }
+
+#[test]
+fn a_journal_has_the_results_of_the_program_before() {
+    let journal = path("programs.journal");
+    let file = journal.to_str().unwrap().to_owned();
+    // An earlier test process may have left one.
+    let _ = std::fs::remove_file(&journal);
+    for (known, tasks) in [(0, "51, "), (51, "0, ")] {
+        let report = NQUEENS.prints(&["--queens", "8", "--rows", "2", "--journal", &file]);
+        assert_eq!(line(&report, "solutions"), "92 with 8 queens");
+        assert_eq!(line(&report, "journal"), format!("had the results of {known} tasks"));
+        assert!(line(&report, "tasks").starts_with(tasks), "{report}");
+    }
+    let output = PRIMES.command(&["--up-to", "100", "--journal", &file]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("its run 1 had function \"solve\""), "{said}");
+    PRIMES.refuses(&[(["--task-timeout", "0"], "numbers of seconds above 0")]);
+}
