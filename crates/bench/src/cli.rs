@@ -55,6 +55,9 @@ enum Command {
     FarmQueue(commands::farm_queue::FarmQueueArgs),
     /// A farm without a setting against fixed prefetch and grain, over lengths of tasks.
     FarmSweep(commands::farm_sweep::FarmSweepArgs),
+    /// The farms of a paper in virtual time, its numbers beside ours.
+    #[cfg(feature = "virtual")]
+    LanStudy(commands::lan_study::LanStudyArgs),
     /// Times in which a cluster of processes on this machine starts and ends.
     Cluster(commands::cluster::ClusterArgs),
     /// A buffer sent while it is computed, against the whole buffer.
@@ -267,6 +270,8 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Farm(args) => commands::farm::run(&args),
         Command::FarmQueue(args) => commands::farm_queue::run(&args),
         Command::FarmSweep(args) => commands::farm_sweep::run(&args),
+        #[cfg(feature = "virtual")]
+        Command::LanStudy(args) => commands::lan_study::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),
         Command::Delta(args) => commands::delta::run(&args),
         Command::Model(args) => commands::model::run(&args),

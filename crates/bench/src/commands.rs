@@ -10,6 +10,8 @@ pub mod farm_queue;
 pub mod farm_sweep;
 pub mod idle;
 pub mod lab;
+#[cfg(feature = "virtual")]
+pub mod lan_study;
 pub mod latency;
 pub mod model;
 pub mod serve;

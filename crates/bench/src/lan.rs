@@ -65,7 +65,7 @@ fn lan(text: &str) -> Result<String, String> {
 }
 
 #[cfg(feature = "virtual")]
-pub use world::{Ran, run};
+pub use world::{Ran, run, run_world};
 
 #[cfg(feature = "virtual")]
 mod world {
@@ -75,7 +75,7 @@ mod world {
 
     use chunkcomm::with_causes;
     use chunkcomm_cluster::{Cluster, ClusterConfig};
-    use chunkcomm_simulation::{Network, Report, Simulation, check, load, run_within};
+    use chunkcomm_simulation::{Network, Report, Simulation, WorldSpec, check, load, run_within};
 
     use super::LanArgs;
     use crate::failure::{Doing, Failure};
@@ -146,6 +146,23 @@ mod world {
         let world = load(spec).map_err(|error| {
             Failure::Refused(format!("--lan virtual:{spec}: {}", with_causes(&error)))
         })?;
+        run_world(args, &world, count, program)
+    }
+
+    /// As [`run`], on the hosts of this world.
+    ///
+    /// # Errors
+    /// If a program fails, or with `--check` a second run differs.
+    pub fn run_world<R, F>(
+        args: &LanArgs,
+        world: &WorldSpec,
+        count: usize,
+        program: impl Fn(Cluster) -> F + Clone + Send + 'static,
+    ) -> Result<Ran<R>, Failure>
+    where
+        R: Send + 'static,
+        F: Future<Output = Result<R, Failure>> + Send + 'static,
+    {
         let hosts = Arc::new(Mutex::new(Vec::new()));
         let network = || -> Network {
             let (mut network, made) = world.build(SEED, count);

@@ -6,7 +6,8 @@
 //!
 //! Reading order: [`message`] (the bytes sent), [`harness`] (two processes and slices),
 //! [`baseline`] (by hand), [`ours`] (with the library), [`flight`] (calls of either), [`fit`]
-//! (lines through figures), [`lab`] (faults), [`lan`] (virtual time), [`commands`] (rows), [`cli`].
+//! (lines through figures), [`lab`] (faults), [`lan`] (virtual time), `study` (a
+//! paper's farms in virtual time), [`commands`] (rows), [`cli`].
 
 pub mod baseline;
 pub mod cli;
@@ -20,4 +21,6 @@ pub mod lan;
 pub mod message;
 pub mod ours;
 pub mod stats;
+#[cfg(feature = "virtual")]
+pub mod study;
 pub mod table;

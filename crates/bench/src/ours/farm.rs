@@ -32,7 +32,7 @@ pub use queue::{Queue, bytes_of_queue};
 const WORK_VARIABLE: &str = "CHUNKPERF_WORK_ITERATIONS";
 
 /// Time for the workers to end in good order: 5 s.
-const FINISH_DEADLINE: Duration = Duration::from_secs(5);
+pub(crate) const FINISH_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Tasks, workers and settings of the farm.
 #[derive(Debug, Clone)]

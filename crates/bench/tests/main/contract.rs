@@ -230,6 +230,21 @@ fn farm_queue_rows() {
     }
 }
 
+/// The study's numbers stand beside ours, and the order of models A and B is that of the study.
+#[cfg(feature = "virtual")]
+#[test]
+fn lan_study_rows() {
+    let all = crate::program::rows(&["lan-study", "--only", "table4"]);
+    let (claims, farms): (Vec<_>, Vec<_>) = all.iter().partition(|row| row["claim"].is_string());
+    assert_eq!((claims.len(), farms.len()), (2, 12));
+    for row in farms {
+        assert_keys(row, &["stations", "workers", "model", "own_seconds", "speedup"]);
+        let ratio = row["paper_ratio"].as_f64().unwrap();
+        assert!((0.8..1.25).contains(&ratio), "{row}");
+    }
+    assert!(claims.iter().all(|claim| claim["holds"] == true), "{claims:?}");
+}
+
 /// The ratio is there, or the reason why not.
 #[test]
 fn farm_against_mpich() {
