@@ -63,6 +63,8 @@ pub struct Functions {
     pub sleep: Function<u64, u32>,
     /// Waits until it is cancelled; returns its index and its attempt.
     pub patient: Function<(), (u64, u32)>,
+    /// Waits until it is cancelled if it is told to.
+    pub waits: Function<bool, ()>,
     /// Ends its process with this status.
     pub exit: Function<i32, ()>,
     /// Reads standard input to its end; returns the bytes.
@@ -113,6 +115,11 @@ pub fn registry() -> (Registry, Functions) {
                 thread::sleep(Duration::from_millis(1));
             }
             (task.index(), task.attempt())
+        }),
+        waits: registry.register_task("waits", |task, waits: bool| {
+            while waits && !task.is_cancelled() {
+                thread::sleep(Duration::from_millis(1));
+            }
         }),
         exit: registry.register("exit", |status: i32| std::process::exit(status)),
         input: registry.register("input", |()| {

@@ -127,14 +127,8 @@ where
         }
         self.paces.push(pace);
         self.speeds.push(0.0);
-        self.stats.push(WorkerStats {
-            worker: link.name.clone(),
-            tasks: 0,
-            answers: 0,
-            busy: Duration::ZERO,
-            timed_out: 0,
-            lost: link.lost.clone(),
-        });
+        self.stats
+            .push(WorkerStats { lost: link.lost.clone(), ..WorkerStats::new(link.name.clone()) });
     }
 
     pub(crate) fn has_room(&self) -> bool {
@@ -145,12 +139,13 @@ where
     pub(crate) fn take_answer(&mut self, worker: usize, bytes: &[u8]) -> Result<(), Refused> {
         match wire::read_answer(bytes)? {
             // An answer of an earlier run, which was cancelled or failed.
-            Answer::Done { run, .. } | Answer::Late { run, .. } | Answer::Returned { run, .. }
-                if run != self.plan.run =>
-            {
+            Answer::Done { run, .. } | Answer::Returned { run, .. } if run != self.plan.run => {
                 Ok(())
             }
-            Answer::Late { index, .. } => self.take_late(worker, index),
+            Answer::Late { run, index } => {
+                self.late.push((worker, index));
+                if run == self.plan.run { self.take_late(worker, index) } else { Ok(()) }
+            }
             Answer::Returned { first, count, .. } => {
                 Ok(self.ledger.handle_returned(worker, first, count, self.now_ns)?)
             }
@@ -195,48 +190,55 @@ where
             Accepted::All => true,
             Accepted::Some(ranges) => ranges.iter().any(|range| range.contains(&index)),
         };
-        if let Some(journal) = &mut self.journal {
-            let mut results = results;
-            let mut index = first;
-            while let Some(item) = results.next_result()? {
-                match item {
-                    _ if !is_accepted(index) => {}
-                    Item::Value(value) => journal.add(index, value),
-                    Item::Failure(_) => journal.skip(index),
-                }
-                index += 1;
-            }
-            journal.end_answer().map_err(|error| Refused::Run(error.into()))?;
-        }
+        // Results that must be permanent before they are passed on.
+        let mut held_back = Vec::new();
         let mut index = first;
         while let Some(item) = results.next_result()? {
             if is_accepted(index) {
-                let name = &self.stats[worker].worker;
-                let result =
-                    match item {
-                        Item::Value(bytes) => decode::<O>(bytes).map_err(|source| {
-                            TaskError::Result { index, worker: name.clone(), source }
-                        }),
-                        Item::Failure(text) => Err(TaskError::Failed {
-                            index,
-                            function: self.function.clone(),
-                            worker: name.clone(),
-                            text: text.to_owned(),
-                        }),
-                    };
-                self.hand_on(index, result).map_err(Refused::Run)?;
+                let result = self.read(worker, index, item);
+                if let Some(journal) = &mut self.journal {
+                    match (item, &result) {
+                        (Item::Value(value), Ok(_)) => journal.add(index, value),
+                        _ => journal.skip(index),
+                    }
+                }
+                if self.journal.as_ref().is_some_and(|journal| journal.holds_back()) {
+                    held_back.push((index, result));
+                } else {
+                    self.hand_on(index, result).map_err(Refused::Run)?;
+                }
             }
             index += 1;
         }
-        Ok(())
+        if let Some(journal) = &mut self.journal {
+            journal.end_answer().map_err(|error| Refused::Run(error.into()))?;
+        }
+        let mut held_back = held_back.into_iter();
+        held_back.try_for_each(|(index, result)| self.hand_on(index, result)).map_err(Refused::Run)
+    }
+
+    #[inline]
+    fn read(&self, worker: usize, index: u64, item: Item<'_>) -> Result<O, TaskError> {
+        let name = || self.stats[worker].worker.clone();
+        match item {
+            Item::Value(bytes) => decode::<O>(bytes).map_err(|source| TaskError::Result {
+                index,
+                worker: name(),
+                source,
+            }),
+            Item::Failure(text) => Err(TaskError::Failed {
+                index,
+                function: self.function.clone(),
+                worker: name(),
+                text: text.to_owned(),
+            }),
+        }
     }
 
     /// Accepts the next task of the source, whose result the journal has.
-    pub(crate) fn recall(&mut self, result: &[u8]) -> Result<(), RunError> {
+    pub(crate) fn recall(&mut self, result: O) -> Result<(), RunError> {
         let index = self.ledger.skip();
         self.recalled += 1;
-        let journal = self.journal.as_ref().expect("a journal gave the result");
-        let result = decode::<O>(result).map_err(|_| journal.no_result(index))?;
         self.hand_on(index, Ok(result))
     }
 
@@ -247,7 +249,6 @@ where
         let accepted = self.ledger.handle_answer(worker, index, 1, after_ns, self.now_ns)?;
         self.stats[worker].tasks += 1;
         self.stats[worker].timed_out += 1;
-        self.late.push((worker, index));
         if accepted != Accepted::All {
             return Ok(());
         }
@@ -299,7 +300,10 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::Durability;
+    use crate::name::WorkerName;
     use crate::proto::ledger::Share;
+    use crate::proto::record::RunHead;
 
     /// Of an answer that ends too early nothing is accepted: its tasks stay in the ledger.
     #[test]
@@ -322,5 +326,50 @@ mod tests {
         wire::finish_answer(&mut answer, 5, 1000);
         assert!(matches!(account.take_answer(0, &answer), Err(Refused::Worker)));
         assert_eq!(account.ledger.unanswered(), 5);
+    }
+
+    /// The next farmer runs its task again.
+    #[test]
+    fn a_result_that_cannot_be_decoded_is_not_kept() {
+        let file = format!("chunkcomm-journal-account-{}", std::process::id());
+        let file = std::env::temp_dir().join(file);
+        // An earlier process of this number may have left one.
+        let _ = std::fs::remove_file(&file);
+        for round in 0..2 {
+            let mut journal = Journal::open(&file, Durability::Sync).unwrap();
+            let function = "f".to_owned();
+            journal.begin(&RunHead { run: 1, types: (0, 0), function }).unwrap();
+            let known: Vec<bool> =
+                (0..2u8).map(|at| journal.meet(&[at], |_| Some(())).unwrap().is_some()).collect();
+            assert_eq!(known, [round == 1, false]);
+            if round == 1 {
+                break;
+            }
+            let ways = Ways { prefetch: None, grain: None, deaths_max: 3, limit: None };
+            let plan = Plan { run: 1, function: 0, ways, order: Order::Tasks, stops: false };
+            let mut taken = Vec::new();
+            let sink = |_: u64, result: Result<bool, TaskError>| taken.push(result.ok());
+            let mut account = Account::new(plan, "f", sink, None, Some(&mut journal));
+            account.ledger.handle_joined(Share { pieces: 1, grain: 2 }, 1);
+            let name = WorkerName::thread(0);
+            account.paces.push(Pace::new(None, None, 0, 1));
+            account.speeds.push(0.0);
+            account.stats.push(WorkerStats::new(name));
+            let mut message = Vec::new();
+            wire::begin_assignment(&mut message, 1, 0);
+            (0..2u8).for_each(|task| wire::put_value(&mut message, &task).unwrap());
+            wire::number_assignment(&mut message, 0, 2);
+            assert_eq!(account.ledger.poll_free(), Some(0));
+            account.ledger.assign(2, message, 0);
+            let mut answer = Vec::new();
+            wire::begin_answer(&mut answer, 1, 0);
+            // No truth value is 7.
+            [1u8, 7].iter().for_each(|result| wire::put_value(&mut answer, result).unwrap());
+            wire::finish_answer(&mut answer, 2, 1000);
+            assert!(account.take_answer(0, &answer).is_ok());
+            drop(account);
+            assert_eq!(taken, [Some(true), None]);
+        }
+        std::fs::remove_file(&file).unwrap();
     }
 }

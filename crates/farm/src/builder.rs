@@ -176,9 +176,9 @@ impl FarmBuilder {
     /// [`recalled`](crate::RunStats::recalled) counts the tasks that were not run.
     ///
     /// The farm appends to the file and never removes it: remove it when the results are safe
-    /// elsewhere. It needs 20 bytes a task more than the encoded results, and the farmer 40 bytes of
-    /// memory a stored result and 16 a task without one. Records at its end that are not whole are
-    /// cut off.
+    /// elsewhere. It needs 20 bytes a task more than the encoded results, and the farmer some 80
+    /// bytes of memory a stored result, and 16 for each task from the first one without a result on.
+    /// The start reads the whole file. Records at its end that are not whole are cut off.
     pub fn journal(mut self, path: impl Into<PathBuf>, durability: Durability) -> FarmBuilder {
         self.journal = Some((path.into(), durability));
         self
@@ -348,6 +348,8 @@ impl FarmBuilder {
         let (depth, grain) = (self.prefetch.fixed(), self.grain.fixed());
         allowed("prefetch", depth.unwrap_or(1).into(), "1 or more", depth != Some(0))?;
         allowed("grain", grain.unwrap_or(1).into(), "1 or more", grain != Some(0))?;
+        let no_time = self.timeout == Some(Duration::ZERO);
+        allowed("task_timeout", 0, "more than 0 s", !no_time)?;
         allowed("deaths_max", self.deaths_max.into(), "1 or more", self.deaths_max > 0)
     }
 

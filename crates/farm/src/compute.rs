@@ -12,6 +12,7 @@
 //! as are left, so that new ones come before those are done; after [`HOLD`]; or when the runner has
 //! nothing to do. A farmer that is woken for each result would do little else.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use self::queue::{Next, Piece, Queue, Slice};
 use self::report::Report;
-use crate::context::{Long, Work, run_each};
+use crate::context::{Common, Long, Tasks, Work, run_each};
 use crate::machine::start_thread;
 use crate::proto::placement::Place;
 use crate::proto::wire::{self, Assignment, Limit};
@@ -95,7 +96,7 @@ pub(crate) struct Bench {
     /// Results of the tasks that the loop ran itself.
     report: Report,
     work: Arc<Work>,
-    values: Arc<Values>,
+    common: Arc<Common>,
     seats: Vec<Seat>,
     /// Runners that were given up at a task that did not end.
     stuck: Vec<Arc<Work>>,
@@ -115,15 +116,15 @@ impl Bench {
         let (queue, started) = (Mutex::new(queue), Instant::now());
         let shared = Shared { queue, work, virtual_work, entries, limit, started };
         let (answers, answered) = unbounded_channel();
-        let values = Arc::<Values>::default();
+        let common = Arc::<Common>::default();
         // When a thread cannot be started, dropping this ends those before it.
         let mut bench = Bench {
             shared: Arc::new(shared),
             answered,
             answers,
             report: Report::default(),
-            work: Arc::new(Work::new(values.clone())),
-            values,
+            work: Arc::new(Work::new(common.clone())),
+            common,
             seats: Vec::new(),
             stuck: Vec::new(),
         };
@@ -136,7 +137,7 @@ impl Bench {
 
     /// Starts a runner.
     fn seat(&self) -> std::io::Result<Seat> {
-        let work = Arc::new(Work::new(self.values.clone()));
+        let work = Arc::new(Work::new(self.common.clone()));
         let (report, slice) = (Arc::<Mutex<Report>>::default(), Arc::<Mutex<_>>::default());
         let runner = Runner {
             shared: self.shared.clone(),
@@ -155,7 +156,7 @@ impl Bench {
 
     /// The shared values.
     pub(crate) fn values(&self) -> &Values {
-        &self.values
+        &self.common.values
     }
 
     pub(crate) fn threads(&self) -> u32 {
@@ -173,7 +174,7 @@ impl Bench {
     /// are at a task that takes long, and words about tasks that are late.
     ///
     /// # Errors
-    /// When a thread cannot be replaced, or too many do not end.
+    /// When a thread cannot be replaced.
     pub(crate) fn look(&mut self) -> std::io::Result<Vec<Vec<u8>>> {
         let now = Instant::now();
         let mut messages = Vec::new();
@@ -187,9 +188,7 @@ impl Bench {
             };
             let for_ns = self.shared.clock().saturating_sub(long.begun_ns);
             if for_ns >= limit.timeout_ns.saturating_add(limit.grace_ns) {
-                let seat = self.seat()?;
-                let seat = std::mem::replace(&mut self.seats[at], seat);
-                self.give_up(&seat, long, &mut messages)?;
+                self.give_up(at, long, &mut messages)?;
             } else if for_ns >= limit.timeout_ns {
                 self.seats[at].work.cancel(long.serial);
             }
@@ -197,33 +196,42 @@ impl Bench {
         Ok(messages)
     }
 
-    /// Gives a runner up. Another one has its place; its other tasks are given back.
+    /// Gives a runner up, if it is still at this task. Another one has its place; its other tasks
+    /// are given back.
     fn give_up(
         &mut self,
-        seat: &Seat,
+        at: usize,
         long: Long,
         messages: &mut Vec<Vec<u8>>,
     ) -> std::io::Result<()> {
+        let seat = &self.seats[at];
+        let slice = locked(&seat.slice);
+        let (run, first, count) = *slice;
+        let end = first + u64::from(count);
+        if seat.work.now() != Some(long) || !(first..end).contains(&long.index) {
+            return Ok(());
+        }
+        // It locks the slice before it reports, and then ends.
         seat.work.abandon();
+        drop(slice);
         messages.extend(locked(&seat.report).take());
-        let (run, first, count) = *locked(&seat.slice);
-        // Those of a task that has just ended are another slice's, perhaps: that one is run here.
-        if (first..first + u64::from(count)).contains(&long.index) {
-            messages.push(wire::late(run, long.index).to_vec());
-            let before = (first, (long.index - first) as u32);
-            let after = (long.index + 1, count - before.1 - 1);
-            for (first, count) in [before, after].into_iter().filter(|&(_, count)| count > 0) {
-                messages.push(wire::returned(run, first, count).to_vec());
+        messages.push(wire::late(run, long.index).to_vec());
+        for (first, end) in [(first, long.index), (long.index + 1, end)] {
+            if first < end {
+                messages.push(wire::returned(run, first, (end - first) as u32).to_vec());
             }
         }
+        let new = self.seat()?;
+        let given_up = std::mem::replace(&mut self.seats[at], new);
         // An ended runner has dropped its part.
         self.stuck.retain(|work| Arc::strong_count(work) > 1);
-        self.stuck.push(seat.work.clone());
-        if self.stuck.len() > STUCK_MAX {
-            let text = format!("{STUCK_MAX} tasks do not end");
-            return Err(std::io::Error::other(text));
-        }
+        self.stuck.push(given_up.work);
         Ok(())
+    }
+
+    /// Whether too many tasks do not end.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.stuck.len() >= STUCK_MAX
     }
 
     /// Whether compute threads are at work.
@@ -240,7 +248,7 @@ impl Bench {
             return false;
         }
         if queue.enter(run) {
-            self.seats.iter().for_each(|seat| seat.work.cancel_now());
+            self.common.run.store(run, Ordering::Relaxed);
         }
         if count > 0 {
             let items = Bytes::copy_from_slice(items);
@@ -259,7 +267,7 @@ impl Bench {
     pub(crate) fn give_back(&mut self, run: u32, count: u64) -> Vec<(u64, u32)> {
         let mut queue = self.shared.queue();
         if count > 0 && queue.enter(run) {
-            self.seats.iter().for_each(|seat| seat.work.cancel_now());
+            self.common.run.store(run, Ordering::Relaxed);
         }
         queue.give_back(count)
     }
@@ -274,9 +282,9 @@ impl Bench {
         let started = Instant::now();
         let before = self.report.begin(&slice.tasks, started);
         let (shared, bytes) = (&self.shared, &mut self.report.bytes);
-        let ((), work) = host::working(|| shared.run(&slice.tasks, bytes, &self.work));
+        let (is_seen, work) = host::working(|| shared.run(&slice.tasks, bytes, &self.work));
         work.done().await;
-        let ended = self.shared.measure(&slice.tasks, started);
+        let ended = self.shared.measure(&slice.tasks, started, is_seen);
         self.report.count += slice.tasks.count;
         self.report.busy += ended - started;
         let due = self.report.is_due(&slice, ended);
@@ -302,7 +310,7 @@ impl Drop for Bench {
         queue.closed = true;
         queue.clear();
         drop(queue);
-        self.seats.iter().for_each(|seat| seat.work.cancel_now());
+        self.common.closed.store(true, Ordering::Relaxed);
         self.shared.wake();
     }
 }
@@ -322,8 +330,8 @@ impl Runner {
         while let Some(slice) = self.wait_for_slice() {
             let started = Instant::now();
             self.note(&slice);
-            self.shared.run(&slice.tasks, &mut results, &self.work);
-            if !self.report(&slice, &mut results, started) {
+            let is_seen = self.shared.run(&slice.tasks, &mut results, &self.work);
+            if !self.report(&slice, &mut results, started, is_seen) {
                 return;
             }
         }
@@ -382,23 +390,33 @@ impl Runner {
             let started = Instant::now();
             self.note(&slice);
             let (shared, tasks) = (&self.shared, &slice.tasks);
-            let ((), work) = host::working(|| shared.run(tasks, &mut results, &self.work));
+            let (is_seen, work) = host::working(|| shared.run(tasks, &mut results, &self.work));
             // Their time passes now, and is that of the first.
             self.work.begin(tasks.first, shared.clock());
             work.done().await;
             self.work.end();
-            if !self.report(&slice, &mut results, started) {
+            if !self.report(&slice, &mut results, started, is_seen) {
                 return;
             }
         }
     }
 
     /// Reports the results of a slice; `false` if the worker has ended, or has given this runner up.
-    fn report(&self, slice: &Slice, results: &mut Vec<u8>, started: Instant) -> bool {
+    fn report(
+        &self,
+        slice: &Slice,
+        results: &mut Vec<u8>,
+        started: Instant,
+        is_seen: bool,
+    ) -> bool {
+        // From here on nobody gives the slice up.
+        let mut noted = locked(&self.slice);
         if self.work.is_abandoned() {
             return false;
         }
-        let ended = self.shared.measure(&slice.tasks, started);
+        noted.2 = 0;
+        drop(noted);
+        let ended = self.shared.measure(&slice.tasks, started, is_seen);
         let mut report = locked(&self.report);
         let before = report.begin(&slice.tasks, ended);
         report.bytes.extend_from_slice(results);
@@ -417,8 +435,8 @@ impl Runner {
 }
 
 impl Shared {
-    /// Runs tasks and appends their results.
-    fn run(&self, tasks: &Piece, results: &mut Vec<u8>, work: &Arc<Work>) {
+    /// Runs tasks and appends their results; returns whether the function looked at its context.
+    fn run(&self, tasks: &Piece, results: &mut Vec<u8>, work: &Arc<Work>) -> bool {
         let entry = &self.entries[tasks.function as usize];
         let &Piece { run, function, first, count, attempt, ref items } = tasks;
         let mut inputs = Assignment { run, function, first, count, attempt, items }.inputs();
@@ -432,15 +450,18 @@ impl Shared {
                 wire::put_failure(results, &text);
             }
         };
-        run_each(work, (first, count, attempt), || self.clock(), run_next);
+        run_each(work, Tasks { run, first, count, attempt }, || self.clock(), run_next)
     }
 
     /// Notes the time of tasks that are done; returns the end.
-    fn measure(&self, tasks: &Piece, started: Instant) -> Instant {
+    fn measure(&self, tasks: &Piece, started: Instant, is_seen: bool) -> Instant {
         let ended = Instant::now();
         let mut queue = self.queue();
         let placement = &mut queue.placements[tasks.function as usize];
         let place = placement.place();
+        if is_seen {
+            placement.keep_on_thread();
+        }
         placement.handle_done(tasks.count, nanos(ended - started));
         let leaves_loop = place == Place::Loop && placement.place() == Place::Thread;
         let wakes = leaves_loop && queue.waiting > 0;
@@ -583,6 +604,52 @@ mod tests {
         put(&mut bench, 1, 5, &[0, 0]);
         assert_eq!(results(&mut bench, 2).await, [Ok(0.0), Ok(0.0)]);
         assert_eq!((bench.stuck.len(), bench.look().unwrap().len()), (1, 0));
+    }
+
+    /// Tasks end at about the time at which they are given up.
+    #[tokio::test]
+    async fn no_task_is_lost_when_it_ends_as_its_thread_is_given_up() {
+        let mut registry = Registry::new();
+        registry.register("spin", |us: u64| {
+            let begun = std::time::Instant::now();
+            while begun.elapsed() < Duration::from_micros(us) {}
+        });
+        let entries: Vec<Entry> = registry.entries().cloned().collect();
+        let limit = Limit { timeout_ns: 1_000_000, grace_ns: 1_000_000 };
+        let mut ended = 0;
+        for round in 0..60_u64 {
+            let mut bench = Bench::start(entries.clone(), 2, Some(limit)).unwrap();
+            (0..99).for_each(|_| bench.shared.queue().placements[0].handle_done(1, 100_000));
+            let mut bytes = Vec::new();
+            for first in [0, 50] {
+                wire::begin_assignment(&mut bytes, 1, 0);
+                for at in 0..50 {
+                    let long = at % 10 == 2;
+                    let us = if long { 1_900 + (round * 37 + at * 11) % 200 } else { 5 };
+                    wire::put_value(&mut bytes, &us).unwrap();
+                }
+                wire::number_assignment(&mut bytes, first, 50);
+                let Ok(Order::Assign(assignment)) = wire::read_order(&bytes) else { panic!() };
+                assert!(bench.put(&assignment));
+            }
+            let (mut told, begun) = ([false; 100], Instant::now());
+            while told.contains(&false) {
+                assert!(begun.elapsed() < DEADLINE, "round {round}: {told:?}");
+                let mut messages = bench.look().unwrap();
+                messages.extend(std::iter::from_fn(|| bench.try_answered()));
+                for message in messages {
+                    let (first, count) = match wire::read_answer(&message).unwrap() {
+                        Answer::Done { first, count, .. } => (first, count),
+                        Answer::Returned { first, count, .. } => (first, count),
+                        Answer::Late { index, .. } => (index, 1),
+                    };
+                    told[first as usize..first as usize + count as usize].fill(true);
+                }
+                tokio::task::yield_now().await;
+            }
+            ended += bench.stuck.len();
+        }
+        assert!(ended > 0, "no task was late");
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::shared::Values;
 
@@ -12,6 +12,7 @@ use crate::shared::Values;
 /// Functions registered with [`RegistryExt::register_task`](crate::RegistryExt::register_task) get it.
 #[derive(Clone)]
 pub struct TaskContext {
+    run: u32,
     index: u64,
     attempt: u32,
     serial: u64,
@@ -47,29 +48,46 @@ impl TaskContext {
     /// best that it has, or panics. A result that comes within the grace counts.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.work.cancelled.load(Ordering::Relaxed) == self.serial
+        let Work { cancelled, abandoned, common, .. } = &*self.work;
+        cancelled.load(Ordering::Relaxed) == self.serial
+            || abandoned.load(Ordering::Relaxed)
+            || common.closed.load(Ordering::Relaxed)
+            || common.run.load(Ordering::Relaxed) != self.run
     }
 }
 
-/// Returns the shared values of the worker whose task runs on this thread.
-pub(crate) fn current_values() -> Option<Arc<Values>> {
-    CURRENT.with(|current| current.work.borrow().as_ref().map(|work| work.values.clone()))
+/// Returns the worker whose task runs on this thread.
+pub(crate) fn current_worker() -> Option<Arc<Common>> {
+    CURRENT.with(|current| current.work.borrow().as_ref().map(|work| work.common.clone()))
 }
 
 /// Returns the context of the task that runs on this thread.
 pub(crate) fn current() -> TaskContext {
-    CURRENT.with(Current::context)
+    CURRENT.with(|current| {
+        current.is_seen.set(true);
+        current.context()
+    })
 }
 
 thread_local! {
     static CURRENT: Current = const {
-        Current { work: RefCell::new(None), index: Cell::new(0), attempt: Cell::new(0), serial: Cell::new(1) }
+        Current {
+            work: RefCell::new(None),
+            is_seen: Cell::new(false),
+            run: Cell::new(0),
+            index: Cell::new(0),
+            attempt: Cell::new(0),
+            serial: Cell::new(1),
+        }
     };
 }
 
 /// The task of this thread.
 struct Current {
     work: RefCell<Option<Arc<Work>>>,
+    /// Whether a function looked at its context.
+    is_seen: Cell<bool>,
+    run: Cell<u32>,
     index: Cell<u64>,
     attempt: Cell<u32>,
     serial: Cell<u64>,
@@ -78,6 +96,7 @@ struct Current {
 impl Current {
     fn context(&self) -> TaskContext {
         TaskContext {
+            run: self.run.get(),
             index: self.index.get(),
             attempt: self.attempt.get(),
             serial: self.serial.get(),
@@ -86,26 +105,38 @@ impl Current {
     }
 }
 
-/// Runs tasks on this thread, one after the other, each with its context. `run` gets the offset of
-/// each task from the first, `clock` gives its start.
+/// Tasks that are run one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tasks {
+    pub(crate) run: u32,
+    pub(crate) first: u64,
+    pub(crate) count: u32,
+    pub(crate) attempt: u32,
+}
+
+/// Runs tasks on this thread, each with its context: calls `run` once for each. `clock` gives its
+/// start. Returns whether a function looked at its context.
 #[inline]
 pub(crate) fn run_each(
     work: &Arc<Work>,
-    (first, count, attempt): (u64, u32, u32),
+    tasks: Tasks,
     clock: impl Fn() -> u64,
     mut run: impl FnMut(),
-) {
+) -> bool {
     CURRENT.with(|current| {
         current.work.replace(Some(work.clone()));
-        current.attempt.set(attempt);
-        for index in first..first + u64::from(count) {
+        current.run.set(tasks.run);
+        current.attempt.set(tasks.attempt);
+        for index in tasks.first..tasks.first + u64::from(tasks.count) {
             current.index.set(index);
             current.serial.set(work.begin(index, clock()));
             run();
         }
         work.end();
         current.work.replace(None);
-    });
+        current.run.set(0);
+        current.is_seen.take()
+    })
 }
 
 /// A task that runs for long.
@@ -114,6 +145,16 @@ pub(crate) struct Long {
     pub(crate) serial: u64,
     pub(crate) index: u64,
     pub(crate) begun_ns: u64,
+}
+
+/// State that all runners of a worker see.
+#[derive(Debug, Default)]
+pub(crate) struct Common {
+    pub(crate) values: Values,
+    /// Number of the newest run.
+    pub(crate) run: AtomicU32,
+    /// Whether the worker has ended.
+    pub(crate) closed: AtomicBool,
 }
 
 /// The state of a runner, for the eyes of others.
@@ -127,13 +168,12 @@ pub(crate) struct Work {
     cancelled: AtomicU64,
     /// Whether nobody waits for the runner any more.
     abandoned: AtomicBool,
-    /// The worker's.
-    values: Arc<Values>,
+    common: Arc<Common>,
 }
 
 impl Work {
-    pub(crate) fn new(values: Arc<Values>) -> Work {
-        Work { values, ..Work::default() }
+    pub(crate) fn new(common: Arc<Common>) -> Work {
+        Work { common, ..Work::default() }
     }
 
     /// Notes that the next task begins; returns its serial.
@@ -171,13 +211,6 @@ impl Work {
         self.cancelled.store(serial, Ordering::Relaxed);
     }
 
-    /// Asks the task that runs to end, if one does.
-    pub(crate) fn cancel_now(&self) {
-        if let Some(long) = self.now() {
-            self.cancel(long.serial);
-        }
-    }
-
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
     }
@@ -203,9 +236,10 @@ mod tests {
         let entry = registry.lookup("who").unwrap().clone();
         let work = Arc::new(Work::default());
         let mut seen = Vec::new();
-        run_each(
+        let tasks = Tasks { run: 0, first: 7, count: 3, attempt: 2 };
+        let is_seen = run_each(
             &work,
-            (7, 3, 2),
+            tasks,
             || 5,
             || {
                 let long = work.now().unwrap();
@@ -224,13 +258,28 @@ mod tests {
             bytes
         };
         assert_eq!(seen, [encoded(7, false), encoded(8, true), encoded(9, false)]);
-        assert_eq!(work.now(), None);
-        // A late word is for nobody.
-        work.cancel_now();
+        assert_eq!((work.now(), is_seen), (None, true));
 
         let mut out = Vec::new();
         entry.call(&[], &mut out).unwrap();
         assert_eq!(out.last(), Some(&0), "outside of a farm nothing is cancelled");
+    }
+
+    #[test]
+    fn tasks_of_other_runs_and_of_ended_workers_are_cancelled() {
+        let work = Arc::new(Work::default());
+        let common = work.common.clone();
+        let cancelled = |run| {
+            let mut answers = Vec::new();
+            let tasks = Tasks { run, first: 0, count: 2, attempt: 0 };
+            run_each(&work, tasks, || 0, || answers.push(current().is_cancelled()));
+            answers
+        };
+        common.run.store(4, Ordering::Relaxed);
+        assert_eq!((cancelled(4), cancelled(3)), (vec![false; 2], vec![true; 2]));
+        common.closed.store(true, Ordering::Relaxed);
+        assert_eq!(cancelled(4), [true; 2]);
+        assert!(!run_each(&work, Tasks { run: 4, first: 0, count: 1, attempt: 0 }, || 0, || ()));
     }
 
     #[test]

@@ -142,6 +142,13 @@ impl Crew {
         }
     }
 
+    /// Kills a worker that is a process, so that it ends and is replaced.
+    pub(crate) fn kill(&mut self, worker: &WorkerName) {
+        if let Some(pid) = worker.pid.filter(|_| self.how_ended(worker).is_none()) {
+            self.processes.iter_mut().for_each(|children| children.kill_one(pid));
+        }
+    }
+
     /// Returns the names of the workers, by index.
     pub(crate) fn names(&self) -> &[WorkerName] {
         &self.names
@@ -268,10 +275,14 @@ impl Crew {
         self.names.iter().any(running)
     }
 
-    /// Whether a worker may become ready that has no link yet.
+    /// Whether a worker may become ready that has no link yet: one that was started, or the one that
+    /// takes the place of a process which is about to end.
     pub(crate) fn expects(&self, links: &[Link]) -> bool {
-        let met = |name: &WorkerName| links.iter().any(|link| link.name.index == name.index);
-        self.names.iter().any(|name| self.how_ended(name).is_none() && !met(name))
+        let is_to_come = |name: &WorkerName| {
+            let link = links.iter().find(|link| link.name.index == name.index);
+            link.is_none_or(|link| name.pid.is_some() && link.lost.is_some())
+        };
+        self.names.iter().any(|name| self.how_ended(name).is_none() && is_to_come(name))
     }
 
     /// Returns how this worker ended, if it has.

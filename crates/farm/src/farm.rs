@@ -19,7 +19,7 @@ use crate::account::Plan;
 use crate::builder::FarmBuilder;
 use crate::crew::Crew;
 use crate::error::{FinishError, Loss, RunError, StartError, TaskError};
-use crate::functions::{DivideAndConquer, MapReduce, Unsolved};
+use crate::functions::{DivideAndConquer, MapReduce};
 use crate::handshake::{Met, Reception};
 use crate::journal::Journal;
 use crate::link::Link;
@@ -277,8 +277,8 @@ impl Farm {
 
     /// Maps every input and reduces the results to one, in the order of the inputs; `None` without an
     /// input. Workers get groups of neighbours and reduce each, so that the farmer has one result a
-    /// group. Where the number of inputs is known there are 64 groups a worker, or more, of 1024 inputs
-    /// at most; else groups have 16.
+    /// group. Where the number of inputs is known there are 4096 groups or more, of 1024 inputs at most;
+    /// else groups have 16.
     ///
     /// # Errors
     /// As [`run`](Farm::run); the index of a task is that of the first input of its group.
@@ -294,7 +294,7 @@ impl Farm {
         I: Serialize + DeserializeOwned + 'static,
         O: Serialize + DeserializeOwned + 'static,
     {
-        let groups = Groups::new(inputs, self.links.len());
+        let groups = Groups::new(inputs);
         let size = groups.size();
         let mut value = None;
         let each = |_, part| {
@@ -330,10 +330,9 @@ impl Farm {
         I: Serialize + DeserializeOwned + 'static,
         O: Serialize + DeserializeOwned + 'static,
     {
-        let mut unsolved = Unsolved::new(&*function.conquer);
-        let each = |(place, step)| unsolved.take(place, step);
-        let stats = self.run_pool(&function.function, [(Vec::new(), problem)], each).await?;
-        Ok(Reduced { value: unsolved.solution, stats })
+        let (tasks, sink, solution) = crate::problem::problem(problem, &*function.conquer);
+        let stats = self.drive(&function.function, tasks, sink, Order::Completed, true).await?;
+        Ok(Reduced { value: solution.get(), stats })
     }
 
     async fn drive<I, O, T: Source<Task = I>, S: Sink<O>>(

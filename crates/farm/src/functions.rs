@@ -1,6 +1,5 @@
 //! Functions of a farm beyond plain ones: with a context, map and reduce, divide and conquer.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::context::{TaskContext, current};
 
 type Combine<O> = dyn Fn(O, O) -> O + Send + Sync;
-type Conquer<O> = dyn Fn(Vec<O>) -> O + Send + Sync;
+pub(crate) type Conquer<O> = dyn Fn(Vec<O>) -> O + Send + Sync;
 
 /// Registration of functions for a farm.
 pub trait RegistryExt {
@@ -143,15 +142,7 @@ impl RegistryExt for Registry {
         I: Serialize + DeserializeOwned + 'static,
         O: Serialize + DeserializeOwned + 'static,
     {
-        let function = self.register(name, move |(place, problem): (Place, I)| {
-            let (step, parts) = match divide(problem) {
-                Divided::Solved(solution) => (Step::Solved(solution), Vec::new()),
-                Divided::Parts(parts) => (Step::Parts(parts.len() as u32), parts),
-            };
-            let below = |part: u32| [&place[..], &[part]].concat();
-            let parts = (0..).zip(parts).map(|(at, part)| (below(at), part)).collect();
-            ((place, step), parts)
-        });
+        let function = self.register(name, divide);
         DivideAndConquer { function, conquer: Arc::new(conquer) }
     }
 }
@@ -164,7 +155,7 @@ pub struct MapReduce<I, O> {
 }
 
 /// A problem that was divided.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Divided<I, O> {
     /// It was small, and this is its solution.
     Solved(O),
@@ -174,57 +165,8 @@ pub enum Divided<I, O> {
 
 /// A registered divide and conquer.
 pub struct DivideAndConquer<I, O> {
-    pub(crate) function: Function<(Place, I), DividedTask<I, O>>,
+    pub(crate) function: Function<I, Divided<I, O>>,
     pub(crate) conquer: Arc<Conquer<O>>,
-}
-
-/// Result of a task that divides, and its parts as further tasks.
-type DividedTask<I, O> = ((Place, Step<O>), Vec<(Place, I)>);
-
-/// Place of a problem: which part it is, of which part, and on to the whole problem, from that one
-/// on. The whole problem has no number.
-pub(crate) type Place = Vec<u32>;
-
-#[derive(Serialize, Deserialize)]
-pub(crate) enum Step<O> {
-    Solved(O),
-    /// The number of parts.
-    Parts(u32),
-}
-
-/// The problems that wait for the solutions of their parts.
-pub(crate) struct Unsolved<'a, O> {
-    waiting: BTreeMap<Place, Vec<Option<O>>>,
-    conquer: &'a Conquer<O>,
-    pub(crate) solution: Option<O>,
-}
-
-impl<'a, O> Unsolved<'a, O> {
-    pub(crate) fn new(conquer: &'a Conquer<O>) -> Self {
-        Unsolved { waiting: BTreeMap::new(), conquer, solution: None }
-    }
-
-    /// Takes the step of a problem. Those of its parts come later.
-    pub(crate) fn take(&mut self, mut place: Place, step: Step<O>) {
-        let mut solution = match step {
-            Step::Solved(solution) => solution,
-            Step::Parts(0) => (self.conquer)(Vec::new()),
-            Step::Parts(count) => {
-                self.waiting.insert(place, (0..count).map(|_| None).collect());
-                return;
-            }
-        };
-        while let Some(part) = place.pop() {
-            let parts = self.waiting.get_mut(&place).expect("a problem comes before its parts");
-            parts[part as usize] = Some(solution);
-            if parts.iter().any(Option::is_none) {
-                return;
-            }
-            let parts = self.waiting.remove(&place).expect("it was there just now");
-            solution = (self.conquer)(parts.into_iter().flatten().collect());
-        }
-        self.solution = Some(solution);
-    }
 }
 
 impl<I, O> Clone for MapReduce<I, O> {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -29,7 +29,8 @@ const PAYLOAD_BYTES_MAX: u32 = 1 << 31;
 pub enum Durability {
     /// When the system writes them to the disk.
     None,
-    /// At most a second later, and at the end of the run.
+    /// At most a second later, and at the end of the run; for a run that was dropped, when the next
+    /// begins or the farm ends.
     #[default]
     Batched,
     /// Before they are passed to the user. Each answer of a worker then waits for the disk.
@@ -63,11 +64,6 @@ pub enum JournalCause {
         /// Name of the function that it had.
         function: String,
     },
-    /// A result is no value of the function's type.
-    Result {
-        /// Index of the task.
-        index: u64,
-    },
 }
 
 impl fmt::Display for JournalError {
@@ -84,9 +80,6 @@ impl fmt::Display for JournalError {
                 "the journal {path} is of another program: its run {run} had function \
                  {function:?}, or that name with other types"
             ),
-            JournalCause::Result { index } => {
-                write!(f, "the journal {path} has a result for task {index} that cannot be decoded")
-            }
         }
     }
 }
@@ -145,6 +138,14 @@ impl Inputs {
     /// Stands in for the digest of a task that has its result.
     const TAKEN: u128 = 0;
 
+    fn push(&mut self, digest: u128) {
+        if digest == Self::TAKEN && self.window.is_empty() {
+            self.base += 1;
+        } else {
+            self.window.push_back(digest);
+        }
+    }
+
     fn take(&mut self, index: u64) -> Option<u128> {
         let at = usize::try_from(index.checked_sub(self.base)?).ok()?;
         let digest = std::mem::replace(self.window.get_mut(at)?, Self::TAKEN);
@@ -160,10 +161,8 @@ impl Inputs {
 pub(crate) struct Journal {
     path: PathBuf,
     durability: Durability,
-    /// Locked while the journal is open; writes at its end.
+    /// Locked while the journal is open; appends.
     file: File,
-    /// Reads the results of earlier farmers.
-    reader: BufReader<File>,
     /// The runs that are in the file, with their results.
     runs: BTreeMap<u32, (RunHead, Known)>,
     /// Number of the run that goes on, and its tasks.
@@ -175,6 +174,8 @@ pub(crate) struct Journal {
     open: Option<usize>,
     /// Whether the system has bytes that may not be permanent.
     unsynced: bool,
+    /// The first error of a write: what comes behind it would not be found again.
+    broken: Option<JournalError>,
 }
 
 impl Journal {
@@ -182,8 +183,7 @@ impl Journal {
     pub(crate) fn open(path: &Path, durability: Durability) -> Result<Journal, JournalError> {
         let failed = |cause| JournalError { path: path.to_owned(), cause };
         let io = |error: io::Error| failed(JournalCause::Io(Arc::new(error)));
-        let options =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).clone();
+        let options = OpenOptions::new().read(true).append(true).create(true).clone();
         let mut file = options.open(path).map_err(io)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -191,36 +191,38 @@ impl Journal {
             Err(TryLockError::Error(error)) => return Err(io(error)),
         }
         let length = file.metadata().map_err(io)?.len();
-        let mut reader = BufReader::with_capacity(BUFFER_BYTES, File::open(path).map_err(io)?);
+        // The lock keeps out other handles of this process, too.
+        let mut reader = BufReader::with_capacity(BUFFER_BYTES, &file);
+        let mut head = Vec::new();
+        let magic_bytes = record::MAGIC.len() as u64;
+        reader.by_ref().take(magic_bytes).read_to_end(&mut head).map_err(io)?;
+        if !record::MAGIC.starts_with(&head) {
+            return Err(failed(JournalCause::NotAJournal));
+        }
         let mut runs = BTreeMap::new();
-        let mut end = 0;
-        if length >= record::MAGIC.len() as u64 {
-            let mut magic = record::MAGIC;
-            reader.read_exact(&mut magic).map_err(io)?;
-            if magic != record::MAGIC {
-                return Err(failed(JournalCause::NotAJournal));
-            }
-            end = read_runs(&mut reader, length, &mut runs).map_err(io)?;
-        }
-        file.set_len(end).map_err(io)?;
-        file.seek(SeekFrom::Start(end)).map_err(io)?;
-        if end == 0 {
+        if length < magic_bytes {
+            file.set_len(0).map_err(io)?;
             file.write_all(&record::MAGIC).map_err(io)?;
+            sync_folder_of(path);
+        } else {
+            let end = read_runs(&mut reader, length, &mut runs).map_err(io)?;
+            file.set_len(end).map_err(io)?;
         }
-        // The buffer may hold bytes beyond the end.
-        reader.seek(SeekFrom::Start(0)).map_err(io)?;
-        Ok(Journal {
+        let mut journal = Journal {
             path: path.to_owned(),
             durability,
             file,
-            reader,
             runs,
             run: 0,
             inputs: Inputs::default(),
             buffer: Vec::new(),
             open: None,
-            unsynced: false,
-        })
+            // An earlier farmer may have died before it was.
+            unsynced: true,
+            broken: None,
+        };
+        journal.end_run()?;
+        Ok(journal)
     }
 
     fn failed(&self, cause: JournalCause) -> JournalError {
@@ -231,14 +233,13 @@ impl Journal {
         self.failed(JournalCause::Io(Arc::new(error)))
     }
 
-    /// Returns the error of a stored result that is no value of its type.
-    pub(crate) fn no_result(&self, index: u64) -> JournalError {
-        self.failed(JournalCause::Result { index })
-    }
-
     /// Begins a run, whose results may be known in part.
     pub(crate) fn begin(&mut self, head: &RunHead) -> Result<(), JournalError> {
-        self.close_record();
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
+        }
+        // A dropped run did not.
+        self.end_run()?;
         (self.run, self.inputs) = (head.run, Inputs::default());
         if let Some((known, _)) = self.runs.get(&head.run)
             && known != head
@@ -250,24 +251,28 @@ impl Journal {
         Ok(())
     }
 
-    /// Takes the encoded input of the run's next task; returns the task's encoded result, if it is
-    /// known.
-    pub(crate) fn meet(&mut self, input: &[u8]) -> Result<Option<Vec<u8>>, JournalError> {
+    /// Takes the encoded input of the run's next task; returns the task's result, if it is known and
+    /// `decode` reads it.
+    pub(crate) fn meet<O>(
+        &mut self,
+        input: &[u8],
+        decode: impl FnOnce(&[u8]) -> Option<O>,
+    ) -> Result<Option<O>, JournalError> {
         let digest = record::digest(input);
         let known = self.runs.get_mut(&self.run).and_then(|(_, known)| known.take(digest));
-        let Some((at, bytes)) = known else {
-            self.inputs.window.push_back(digest);
-            return Ok(None);
-        };
-        self.inputs.window.push_back(Inputs::TAKEN);
-        let mut value = vec![0; bytes as usize];
-        let read = self
-            .reader
-            .stream_position()
-            .and_then(|position| self.reader.seek_relative(at as i64 - position as i64))
-            .and_then(|()| self.reader.read_exact(&mut value));
-        read.map_err(|error| self.io(error))?;
-        Ok(Some(value))
+        let mut result = None;
+        if let Some((at, bytes)) = known {
+            let mut value = vec![0; bytes as usize];
+            read_at(&self.file, &mut value, at).map_err(|error| self.io(error))?;
+            result = decode(&value);
+        }
+        self.inputs.push(if result.is_some() { Inputs::TAKEN } else { digest });
+        Ok(result)
+    }
+
+    /// Whether results must not be passed on before [`end_answer`](Journal::end_answer).
+    pub(crate) fn holds_back(&self) -> bool {
+        self.durability == Durability::Sync
     }
 
     /// Adds the accepted result of a task.
@@ -288,7 +293,7 @@ impl Journal {
     /// Ends the results of an answer: they may be passed on.
     #[inline]
     pub(crate) fn end_answer(&mut self) -> Result<(), JournalError> {
-        if self.durability == Durability::Sync {
+        if self.holds_back() {
             self.write()?;
             return self.sync();
         }
@@ -316,19 +321,54 @@ impl Journal {
         if self.buffer.is_empty() {
             return Ok(());
         }
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
+        }
         self.close_record();
-        self.file.write_all(&self.buffer).map_err(|error| self.io(error))?;
+        let written = self.file.write_all(&self.buffer);
         self.buffer.clear();
         self.unsynced = true;
-        Ok(())
+        written.map_err(|error| self.broken_by(error))
     }
 
     /// Makes permanent what is written.
     pub(crate) fn sync(&mut self) -> Result<(), JournalError> {
-        if std::mem::take(&mut self.unsynced) {
-            self.file.sync_data().map_err(|error| self.io(error))?;
+        if self.unsynced {
+            self.file.sync_data().map_err(|error| self.broken_by(error))?;
+            self.unsynced = false;
         }
         Ok(())
+    }
+
+    fn broken_by(&mut self, error: io::Error) -> JournalError {
+        let error = self.io(error);
+        self.broken.get_or_insert(error).clone()
+    }
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, bytes, at)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, mut bytes: &mut [u8], mut at: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let count = std::os::windows::fs::FileExt::seek_read(file, bytes, at)?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        (bytes, at) = (&mut bytes[count..], at + count as u64);
+    }
+    Ok(())
+}
+
+/// Makes the name of a new file permanent, where the system can.
+fn sync_folder_of(path: &Path) {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Ok(folder) = File::open(folder.unwrap_or(Path::new("."))) {
+        // Not every file system can; the file is there all the same.
+        let _ = folder.sync_all();
     }
 }
 

@@ -119,7 +119,8 @@
 //!   of tasks that create tasks.
 //! - `journal`: the accepted results in a file, for a farmer that is started again.
 //! - `serving`, `machine`: a node of a cluster, or a process, as a worker.
-//! - `functions`: functions that see their task, map and reduce, divide and conquer.
+//! - `functions`: functions that see their task, map and reduce, divide and conquer; `problem` is one
+//!   that is divided.
 //! - `shared`: values that many tasks read.
 //! - `worker`, `compute`: the worker's I/O loop, and its threads. `context` is the task that a thread
 //!   runs, as its function sees it.
@@ -139,6 +140,7 @@ mod link;
 mod machine;
 mod name;
 mod pool;
+mod problem;
 mod proto;
 mod results;
 mod run;

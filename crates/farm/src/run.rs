@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use chunkcomm::SendError;
+use chunkcomm::codec::decode;
 use chunkcomm::host;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -34,6 +35,9 @@ const CAUSE_WAIT: Duration = Duration::from_secs(2);
 
 /// Time between two looks for silent workers at the end of a run.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Number of results from the journal in a turn: the nodes of the farmer are to be heard meanwhile.
+const RECALLS: u32 = 256;
 
 /// Longest time that accepted results are in the journal and not permanent.
 const SYNC_WAIT: Duration = Duration::from_secs(1);
@@ -62,7 +66,7 @@ pub(crate) struct Run<'a, I, O, T: Source<Task = I>, S> {
     /// An encoded input, after its length, that did not fit in the last assignment.
     carried: Vec<u8>,
     /// The result of the task after those of the last assignment, from the journal.
-    recalled: Option<Vec<u8>>,
+    recalled: Option<O>,
     account: Account<'a, O, S>,
     /// Set while workers without tasks wait for others.
     look: Option<Timer>,
@@ -147,6 +151,15 @@ where
     /// Runs one turn. Every link and the crew were polled until they were pending, so
     /// the next event wakes the context.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), RunError>> {
+        let polled = self.poll_turn(context);
+        if let (Poll::Ready(Err(_)), Some(journal)) = (&polled, &mut self.account.journal) {
+            // The run's error is the first; the next run reports a journal that cannot be written.
+            let _ = journal.end_run();
+        }
+        polled
+    }
+
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<Result<(), RunError>> {
         self.account.look_at_clock();
         self.meet(context);
         for worker in 0..self.workers.links.len() {
@@ -275,7 +288,8 @@ where
         Ok(())
     }
 
-    /// Opens what a lost worker held for others.
+    /// Opens what a lost worker held for others. A process that has not ended is killed: it may not
+    /// see that its tasks have ended, while its answers wait.
     fn bury(&mut self, worker: usize, loss: &Loss) -> Result<(), RunError> {
         self.broken.retain(|&(broken, _)| broken != worker);
         let link = &mut self.workers.links[worker];
@@ -283,6 +297,9 @@ where
         self.account.stats[worker].lost = Some(loss.clone());
         if link.lost.replace(loss.clone()).is_some() {
             return Ok(());
+        }
+        if !matches!(loss, Loss::Exited(_)) {
+            self.workers.crew.kill(&self.workers.links[worker].name);
         }
         // A worker that left, or was ended, did not die of its tasks.
         let blame = !matches!(loss, Loss::Closed | Loss::Stuck { .. });
@@ -342,8 +359,9 @@ where
     ) -> Result<(u32, Vec<u8>), RunError> {
         let account = &mut self.account;
         if let Some(result) = self.recalled.take() {
-            account.recall(&result)?;
+            account.recall(result)?;
         }
+        let mut recalls_left = RECALLS;
         let grain = account.ledger.grain(worker);
         let is_measured = account.plan.ways.grain.is_none();
         let taken = self.workers.links[worker].peer().message_bytes_max();
@@ -353,7 +371,10 @@ where
         let mut count = u32::from(!self.carried.is_empty());
         message.append(&mut self.carried);
         while count < grain {
-            if count == 0 && !account.has_room() {
+            if count == 0 && (recalls_left == 0 || !account.has_room()) {
+                if recalls_left == 0 {
+                    context.waker().wake_by_ref();
+                }
                 account.ledger.handle_source(true, false);
                 break;
             }
@@ -373,16 +394,18 @@ where
                 let index = account.ledger.assigned() + u64::from(count);
                 RunError::Input { index, source }
             })?;
-            if let Some(journal) = &mut account.journal
-                && let Some(result) = journal.meet(&message[at + wire::LENGTH_BYTES..])?
-            {
-                message.truncate(at);
-                if count > 0 {
-                    self.recalled = Some(result);
-                    break;
+            if let Some(journal) = &mut account.journal {
+                let read = |bytes: &[u8]| decode::<O>(bytes).ok();
+                if let Some(result) = journal.meet(&message[at + wire::LENGTH_BYTES..], read)? {
+                    message.truncate(at);
+                    if count > 0 {
+                        self.recalled = Some(result);
+                        break;
+                    }
+                    account.recall(result)?;
+                    recalls_left -= 1;
+                    continue;
                 }
-                account.recall(&result)?;
-                continue;
             }
             if is_measured && message.len() > bytes_max && count > 0 {
                 self.carried = message.split_off(at);

@@ -74,7 +74,9 @@ pub async fn serve_threads_in(
         // The end of the cluster is the cause of any other error.
         (_, Some(end)) if !matches!(end, End::Finished { .. }) => Err(ServeError::Ended(end)),
         (Err(error), None) => Err(error),
-        (Err(error @ (ServeError::Differs(_) | ServeError::Thread(_))), _) => Err(error),
+        (Err(error @ (ServeError::Differs(_) | ServeError::Thread(_) | ServeError::Stuck)), _) => {
+            Err(error)
+        }
         _ => Ok(()),
     }
 }
@@ -98,6 +100,8 @@ pub enum ServeError {
     Malformed,
     /// The thread for the tasks could not be started.
     Thread(io::Error),
+    /// 64 tasks were given up after their time, and did not end: each has a thread of this process.
+    Stuck,
     /// The cluster has ended otherwise than by being finished.
     Ended(End),
 }
@@ -122,6 +126,7 @@ impl fmt::Display for ServeError {
             },
             ServeError::Malformed => f.write_str("the farmer sent bytes that are no assignment"),
             ServeError::Thread(_) => f.write_str("the thread for the tasks could not be started"),
+            ServeError::Stuck => f.write_str("64 tasks do not end although their time is over"),
             ServeError::Ended(end) => end.fmt(f),
         }
     }
@@ -138,7 +143,10 @@ impl std::error::Error for ServeError {
             ServeError::Send(error) => error.source(),
             ServeError::Recv(error) => error.source(),
             ServeError::Thread(error) => Some(error),
-            ServeError::Differs(_) | ServeError::Malformed | ServeError::Ended(_) => None,
+            ServeError::Differs(_)
+            | ServeError::Malformed
+            | ServeError::Stuck
+            | ServeError::Ended(_) => None,
         }
     }
 }

@@ -11,7 +11,7 @@ use chunkcomm::codec::{EncodeError, decode, encode_into_vec};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::context::current_values;
+use crate::context::current_worker;
 use crate::proto::record::digest;
 use crate::proto::wire::{self, Part};
 
@@ -39,9 +39,9 @@ impl<T: DeserializeOwned + Send + Sync + 'static> Shared<T> {
     /// dropped. The panic is that task's failure.
     #[must_use]
     pub fn get(&self) -> Arc<T> {
-        match (&self.value, current_values()) {
+        match (&self.value, current_worker()) {
             (Some(value), _) => Arc::clone(value),
-            (None, Some(values)) => values.get(self.digest),
+            (None, Some(worker)) => worker.values.get(self.digest),
             (None, None) => panic!("a shared value is read in tasks of a farm alone"),
         }
     }

@@ -27,6 +27,13 @@ pub struct WorkerStats {
     pub lost: Option<Loss>,
 }
 
+impl WorkerStats {
+    pub(crate) fn new(worker: WorkerName) -> WorkerStats {
+        let busy = Duration::ZERO;
+        WorkerStats { worker, tasks: 0, answers: 0, busy, timed_out: 0, lost: None }
+    }
+}
+
 /// Messages and packets between the farmer and its workers in a run, counted at
 /// the farmer and summed over the workers. A run ends when its last result is
 /// accepted, so the next run may count a few of its packets of acknowledgements.
@@ -104,7 +111,7 @@ fn ratio(above: u64, below: u64) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Given to workers.
+    /// Given to workers, or found in the journal.
     pub given: u64,
     /// Of those, without a result yet.
     pub unanswered: u64,

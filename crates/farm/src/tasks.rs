@@ -51,15 +51,15 @@ const GROUP: usize = 16;
 /// Most inputs of a group.
 const GROUP_MAX: usize = 1024;
 
-/// Groups for each worker where the number of inputs is known.
-const GROUPS_EACH: usize = 64;
+/// Groups, or more, where the number of inputs is known: some for each of hundreds of workers. The
+/// number of workers would make other groups each time, which a journal does not know.
+const GROUPS: u64 = 4096;
 
 impl<T: Iterator> Groups<T> {
-    pub(crate) fn new(inputs: impl IntoIterator<IntoIter = T>, workers: usize) -> Groups<T> {
+    pub(crate) fn new(inputs: impl IntoIterator<IntoIter = T>) -> Groups<T> {
         let inputs = Listed::new(inputs);
         let size = inputs.left().map_or(GROUP, |left| {
-            let each = left / (GROUPS_EACH * workers.max(1)) as u64;
-            usize::try_from(each).unwrap_or(GROUP_MAX).clamp(1, GROUP_MAX)
+            usize::try_from(left / GROUPS).unwrap_or(GROUP_MAX).clamp(1, GROUP_MAX)
         });
         Groups { inputs, size }
     }

@@ -185,6 +185,9 @@ impl Desk {
                     for answer in self.bench.look().map_err(ServeError::Thread)? {
                         self.send(answer).await?;
                     }
+                    if self.bench.is_stuck() {
+                        return Err(ServeError::Stuck);
+                    }
                 }
             }
         }

@@ -44,8 +44,42 @@ async fn a_task_that_does_not_end_fails_alone() {
         let outcome = farm.run(&functions.square, 0..100).await.unwrap();
         assert_eq!(outcome.results[99], 99 * 99);
         if workers_as == WorkersAs::Process {
-            assert_eq!(pids(&farm).len(), before.len() + 1);
+            // A copy of the task at the other worker may have come to its end too.
+            assert!((1..3).contains(&(pids(&farm).len() - before.len())), "{:?}", farm.workers());
         }
+        farm.finish(DEADLINE).await.unwrap();
+    }
+}
+
+/// Each worker is ended, one after the other, and no other is left meanwhile.
+#[tokio::test]
+async fn late_tasks_at_every_worker_do_not_end_the_farm() {
+    for count in [1, 2] {
+        let (builder, functions) = builder();
+        let builder = builder.workers(count).grain(1).task_timeout(Duration::from_millis(200));
+        let mut farm = builder.task_grace(Duration::from_millis(10)).start().await.unwrap();
+        let tasks = [HOUR_MS, HOUR_MS, 0, 0, HOUR_MS, 0];
+        let run = farm.run_to_end(&functions.sleep, tasks);
+        let outcome = timeout(DEADLINE, run).await.unwrap().unwrap();
+        let failed: Vec<bool> = outcome.results.iter().map(Result::is_err).collect();
+        assert_eq!(failed, tasks.map(|ms| ms > 0));
+        let next = timeout(DEADLINE, farm.run(&functions.double, 0..100)).await.unwrap();
+        assert_eq!(next.unwrap().results[99], 198);
+        farm.finish(DEADLINE).await.unwrap();
+    }
+}
+
+/// The tasks are tiny at first, as those that run beside the worker's packets.
+#[tokio::test]
+async fn a_task_of_a_tiny_function_is_asked_to_end_too() {
+    for workers_as in [WorkersAs::Process, WorkersAs::Thread] {
+        let (builder, functions) = builder();
+        let mut farm = builder.workers(1).workers_as(workers_as).start().await.unwrap();
+        farm.run(&functions.waits, [false; 1000]).await.unwrap();
+        let waits = farm.run(&functions.waits, [true; 3]);
+        assert!(timeout(Duration::from_millis(100), waits).await.is_err());
+        let next = timeout(DEADLINE, farm.run(&functions.double, [4])).await.unwrap();
+        assert_eq!(next.unwrap().results, [8]);
         farm.finish(DEADLINE).await.unwrap();
     }
 }

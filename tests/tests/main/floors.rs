@@ -92,7 +92,7 @@ const CRATES: &[Floors] = &[
             &["crew", "link"],
             &["account", "handshake"],
             &["run"],
-            &["pool", "results"],
+            &["pool", "problem", "results"],
             &["builder", "farm"],
         ],
         outside: &["lib"],

@@ -19,6 +19,9 @@ pub const FARMER_COMMAND: &str = "lab-farmer";
 
 const WORKERS: usize = 2;
 
+/// Most runs beyond one a kill: where runs are shorter than `every`, few farmers are killed.
+const RUNS_MAX: u64 = 100;
+
 /// Time for the workers to end in good order: 5 s.
 const FINISH_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -71,7 +74,7 @@ pub async fn run(
     let due = digest((0..plan.tasks).map(compute));
     let name = format!("chunkperf-farmer-{}.journal", std::process::id());
     let journal = Journal(std::env::temp_dir().join(name));
-    let (mut kills, mut runs, mut recalled, mut wrong) = (0, 0, 0, 0);
+    let (mut kills, mut runs, mut recalled, mut wrong) = (0, 0_u64, 0, 0);
     loop {
         let mut farmer = journal.farmer(plan.tasks)?;
         if kills < plan.kills {
@@ -92,6 +95,10 @@ pub async fn run(
         recalled += told.map_or(0, |(_, recalled)| recalled);
         wrong += u64::from(told.is_none_or(|(digest, _): (u64, u64)| digest != due));
         if kills >= plan.kills || told.is_none() {
+            break;
+        }
+        if runs > kills as u64 + RUNS_MAX {
+            promises.hold(false, || "runs end before their farmers are killed".to_owned());
             break;
         }
         journal.remove();

@@ -167,12 +167,12 @@ fn a_farm_survives_dead_and_stopped_workers() {
 
 #[test]
 fn a_farmer_goes_on_from_its_journal() {
-    let row = &held("farmer", &["--kills", "4", "--every", "150ms", "--tasks", "200"])[0];
+    let options = ["--kills", "4", "--every", "800ms", "--tasks", "400", "--seed", "2"];
+    let row = &held("farmer", &options)[0];
     assert_eq!((row["kills"].as_u64(), row["wrong"].as_u64()), (Some(4), Some(0)), "{row}");
-    for key in ["runs", "tasks"] {
+    for key in ["runs", "tasks", "recalled"] {
         assert!(row[key].as_u64().is_some_and(|count| count > 0), "{key} in {row}");
     }
-    assert!(row["recalled"].is_number(), "{row}");
 }
 
 #[test]

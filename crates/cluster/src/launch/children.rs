@@ -46,6 +46,20 @@ enum Order {
     Die,
 }
 
+/// The orders for the children.
+#[derive(Debug)]
+struct Orders {
+    all: Order,
+    /// Children that must die before the others.
+    doomed: Vec<u32>,
+}
+
+impl Orders {
+    fn of(&self, pid: u32) -> Order {
+        if self.doomed.contains(&pid) { Order::Die } else { self.all }
+    }
+}
+
 /// Running child processes. Dropping it kills and reaps them, which takes a few
 /// milliseconds.
 #[must_use = "children are killed when they are dropped"]
@@ -54,7 +68,7 @@ pub struct Children {
     pids: Vec<u32>,
     token: Token,
     exits: UnboundedReceiver<ChildExit>,
-    orders: watch::Sender<Order>,
+    orders: watch::Sender<Orders>,
     supervisor: Option<JoinHandle<()>>,
 }
 
@@ -67,7 +81,7 @@ impl Children {
         program: &Path,
         token: Token,
     ) -> Result<Children, LaunchError> {
-        let (orders, orders_seen) = watch::channel(Order::Run);
+        let (orders, orders_seen) = watch::channel(Orders { all: Order::Run, doomed: Vec::new() });
         let (exits_told, exits) = unbounded_channel();
         let (started, starting) = std::sync::mpsc::sync_channel(1);
         let supervisor = std::thread::Builder::new()
@@ -126,8 +140,15 @@ impl Children {
         self.order(Order::Die);
     }
 
+    /// Kills one of the children, if it still runs; its end is returned as usual.
+    pub fn kill_one(&mut self, pid: u32) {
+        if self.pids.contains(&pid) {
+            self.orders.send_modify(|orders| orders.doomed.push(pid));
+        }
+    }
+
     fn order(&self, order: Order) {
-        self.orders.send_modify(|current| *current = order.max(*current));
+        self.orders.send_modify(|orders| orders.all = order.max(orders.all));
     }
 }
 
@@ -146,7 +167,7 @@ fn supervise(
     commands: Vec<std::process::Command>,
     words: Option<String>,
     started: &SyncSender<io::Result<Vec<u32>>>,
-    orders: &watch::Receiver<Order>,
+    orders: &watch::Receiver<Orders>,
     exits: &UnboundedSender<ChildExit>,
 ) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_io().build() {
@@ -202,7 +223,7 @@ async fn watch_over(
     index: usize,
     pid: u32,
     mut child: Child,
-    mut orders: watch::Receiver<Order>,
+    mut orders: watch::Receiver<Orders>,
     exits: UnboundedSender<ChildExit>,
 ) {
     // Waiting for a child closes its input unless that is taken out before.
@@ -211,7 +232,7 @@ async fn watch_over(
         let asked = if input.is_some() { Order::CloseInput } else { Order::Die };
         tokio::select! {
             status = child.wait() => break status,
-            order = at_least(asked, &mut orders) => {
+            order = at_least(asked, pid, &mut orders) => {
                 input = None;
                 if order == Order::Die {
                     let _ = child.start_kill();
@@ -224,8 +245,9 @@ async fn watch_over(
     let _ = exits.send(ChildExit { index, pid, status: status.ok() });
 }
 
-/// Waits for an order that goes as far as `asked`.
-async fn at_least(asked: Order, orders: &mut watch::Receiver<Order>) -> Order {
+/// Waits for an order to this child that goes as far as `asked`.
+async fn at_least(asked: Order, pid: u32, orders: &mut watch::Receiver<Orders>) -> Order {
     // An error means that the giver of orders is gone, which is the last order.
-    orders.wait_for(|order| *order >= asked).await.map_or(Order::Die, |order| *order)
+    let given = orders.wait_for(|orders| orders.of(pid) >= asked).await;
+    given.map_or(Order::Die, |orders| orders.of(pid))
 }

@@ -34,7 +34,7 @@ fn head(run: u32) -> RunHead {
 
 /// Meets these inputs in turn; returns the stored results.
 fn meet(journal: &mut Journal, inputs: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
-    inputs.iter().map(|input| journal.meet(input).unwrap()).collect()
+    inputs.iter().map(|input| journal.meet(input, |bytes| Some(bytes.to_vec())).unwrap()).collect()
 }
 
 #[test]
@@ -115,6 +115,9 @@ fn files_that_are_no_journal_of_this_program_are_refused() {
     std::fs::write(&scratch.0, b"the diary of a nobody").unwrap();
     assert!(matches!(scratch.cause(), JournalCause::NotAJournal));
     assert_eq!(std::fs::read(&scratch.0).unwrap(), b"the diary of a nobody");
+    std::fs::write(&scratch.0, b"note").unwrap();
+    assert!(matches!(scratch.cause(), JournalCause::NotAJournal));
+    assert_eq!(std::fs::read(&scratch.0).unwrap(), b"note");
     std::fs::remove_file(&scratch.0).unwrap();
 
     let mut journal = scratch.open();
@@ -128,4 +131,61 @@ fn files_that_are_no_journal_of_this_program_are_refused() {
     assert_eq!(function, "double");
     let nowhere = Scratch(scratch.0.join("in a file"));
     assert!(matches!(nowhere.cause(), JournalCause::Io(_)));
+}
+
+#[test]
+fn a_result_that_cannot_be_read_is_not_known() {
+    let scratch = Scratch::new("unreadable");
+    let mut journal = scratch.open();
+    journal.begin(&head(1)).unwrap();
+    meet(&mut journal, &[b"a"]);
+    journal.add(0, b"x");
+    drop(journal);
+
+    let mut journal = scratch.open();
+    journal.begin(&head(1)).unwrap();
+    assert_eq!(journal.meet(b"a", |_| None::<u8>).unwrap(), None);
+    // It gets its result as any other.
+    journal.add(0, b"y");
+    drop(journal);
+    let mut journal = scratch.open();
+    journal.begin(&head(1)).unwrap();
+    assert_eq!(meet(&mut journal, &[b"a"]), [Some(b"y".to_vec())]);
+}
+
+#[test]
+fn the_digests_of_tasks_with_results_are_dropped() {
+    let scratch = Scratch::new("window");
+    let mut journal = scratch.open();
+    journal.begin(&head(1)).unwrap();
+    for index in 0..1000 {
+        meet(&mut journal, &[b"a"]);
+        journal.add(index, b"x");
+    }
+    drop(journal);
+    let mut journal = scratch.open();
+    journal.begin(&head(1)).unwrap();
+    (0..1000).for_each(|_| drop(meet(&mut journal, &[b"a"])));
+    assert_eq!((journal.inputs.base, journal.inputs.window.len()), (1000, 0));
+}
+
+/// `/dev/full` takes no byte.
+#[cfg(target_os = "linux")]
+#[test]
+fn nothing_is_written_behind_a_torn_record() {
+    let scratch = Scratch::new("full");
+    let mut journal = scratch.open();
+    journal.begin(&head(1)).unwrap();
+    journal.end_turn().unwrap();
+    let file = std::mem::replace(
+        &mut journal.file,
+        File::options().write(true).open("/dev/full").unwrap(),
+    );
+    meet(&mut journal, &[b"a"]);
+    journal.add(0, b"x");
+    assert!(journal.end_turn().is_err());
+    journal.file = file;
+    let error = journal.begin(&head(2)).unwrap_err();
+    assert!(matches!(error.cause, JournalCause::Io(_)), "{error}");
+    assert!(journal.end_run().is_ok() && journal.buffer.is_empty(), "there is nothing to write");
 }

@@ -38,11 +38,13 @@ pub(crate) struct Placement {
     place: Place,
     mean_ns: f64,
     samples: u32,
+    /// Whether it never moves into the loop.
+    kept: bool,
 }
 
 impl Placement {
     pub(crate) fn new() -> Placement {
-        Placement { place: Place::Thread, mean_ns: 0.0, samples: 0 }
+        Placement { place: Place::Thread, mean_ns: 0.0, samples: 0, kept: false }
     }
 
     /// Returns where the next assignment runs.
@@ -57,6 +59,11 @@ impl Placement {
         if self.samples == 0 { 1 } else { ((target_ns / self.mean_ns.max(1.0)) as u32).max(1) }
     }
 
+    /// Keeps the function on the compute thread from now on: it wants to hear when to end.
+    pub(crate) fn keep_on_thread(&mut self) {
+        (self.place, self.kept) = (Place::Thread, true);
+    }
+
     /// Takes the time `busy_ns` of `tasks` tasks that ran one after the other.
     #[inline]
     pub(crate) fn handle_done(&mut self, tasks: u32, busy_ns: u64) {
@@ -69,7 +76,11 @@ impl Placement {
                 self.samples = 0;
                 Place::Thread
             }
-            Place::Thread if self.samples >= SAMPLES_MIN && self.mean_ns < INLINE_MEAN_NS_MAX => {
+            Place::Thread
+                if !self.kept
+                    && self.samples >= SAMPLES_MIN
+                    && self.mean_ns < INLINE_MEAN_NS_MAX =>
+            {
                 Place::Loop
             }
             unchanged => unchanged,
@@ -85,6 +96,15 @@ mod tests {
         let mut placement = Placement::new();
         times.iter().for_each(|&(tasks, ns)| placement.handle_done(tasks, ns));
         placement
+    }
+
+    #[test]
+    fn a_function_that_is_kept_stays_on_its_thread() {
+        let mut placement = after(&[(100, 100)]);
+        assert_eq!(placement.place(), Place::Loop);
+        placement.keep_on_thread();
+        placement.handle_done(100, 100);
+        assert_eq!(placement.place(), Place::Thread);
     }
 
     #[test]

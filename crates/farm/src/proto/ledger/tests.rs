@@ -237,7 +237,9 @@ enum Event {
         worker: usize,
         count: u64,
     },
+    Skip,
     Lose {
+        blame: bool,
         worker: usize,
     },
     Stall {
@@ -261,7 +263,8 @@ fn event() -> impl Strategy<Value = Event> {
         20 => (worker.clone(), 0..8usize, 0..9u32, 1..9u32)
             .prop_map(|(worker, piece, from, count)| Event::Answer { worker, piece, from, count }),
         3 => (worker.clone(), 0..20u64).prop_map(|(worker, count)| Event::Return { worker, count }),
-        2 => worker.clone().prop_map(|worker| Event::Lose { worker }),
+        2 => (worker.clone(), any::<bool>()).prop_map(|(worker, blame)| Event::Lose { worker, blame }),
+        1 => Just(Event::Skip),
         1 => worker.clone().prop_map(|worker| Event::Stall { worker }),
         2 => worker.prop_map(|worker| Event::Sent { worker }),
         3 => Just(Event::Ask),
@@ -343,11 +346,18 @@ impl World {
                 }
                 self.ledger.handle_returned(worker, 0, 0, self.now_ns).unwrap();
             }
-            Event::Lose { worker } => {
+            Event::Skip => {
+                let next = self.ledger.assigned();
+                if next < self.end && !self.ledger.has_ended() {
+                    assert_eq!(self.ledger.skip(), next);
+                    self.accepted[next as usize] += 1;
+                }
+            }
+            Event::Lose { worker, blame } => {
                 let Some(worker) = self.alive(worker) else { return };
                 self.got.remove(&worker);
                 self.aside
-                    .extend(self.ledger.handle_lost(worker, true).iter().map(|aside| aside.task));
+                    .extend(self.ledger.handle_lost(worker, blame).iter().map(|aside| aside.task));
             }
             Event::Stall { worker } => {
                 let Some(worker) = self.alive(worker) else { return };
