@@ -20,7 +20,8 @@ use std::task::{Context, Poll, ready};
 pub struct BytesReceiver {
     end: RxEnd,
     peer: Peer,
-    /// The channel's fingerprint, as its sender opened it; `None` in a duplex.
+    /// The channel's fingerprint, as its sender opened it; `None` in a duplex that was answered by
+    /// the accept.
     fingerprint: Option<u64>,
     turn: Turn,
 }
@@ -43,6 +44,11 @@ impl BytesReceiver {
 
     pub(crate) fn end(&mut self) -> &mut RxEnd {
         &mut self.end
+    }
+
+    /// Rules out that the channel is given back: its way back is about to be opened.
+    pub(crate) fn stay(&mut self) {
+        self.fingerprint = None;
     }
 
     #[inline]
@@ -216,7 +222,8 @@ impl BytesReceiver {
     ///
     /// For code that waits for a channel's first message and may itself be dropped
     /// meanwhile: dropping the receiver would stop the sender. The receiver of a duplex is only
-    /// dropped: its peer already has the way back.
+    /// dropped: its peer already has the way back, unless it is an
+    /// [`UnansweredDuplex`](super::UnansweredDuplex).
     pub fn give_back(self) {
         let BytesReceiver { end, peer, fingerprint, .. } = self;
         if let Some(fingerprint) = fingerprint {

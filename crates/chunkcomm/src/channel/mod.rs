@@ -136,6 +136,7 @@ pub(crate) mod tx;
 
 pub use crate::driver::landing::Landing;
 pub use crate::driver::taking::Delivery;
+pub use crate::node::duplexes::UnansweredDuplex;
 pub use bytes_sender::BytesPermit;
 pub use ends::{ReceivingEnd, SendingEnd};
 pub use many::{any_ready, send_bytes_to_all, send_to_all};

@@ -237,6 +237,88 @@ impl Node {
     }
 }
 
+impl Node {
+    /// Waits for a peer that opens a duplex of bytes under `name`, and opens no way back yet.
+    ///
+    /// For code that must read the first message before it knows that the duplex is its own, and may
+    /// be dropped meanwhile: see [`UnansweredDuplex`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Node::accept_duplex`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Node::accept`].
+    pub async fn accept_unanswered_bytes(
+        &self,
+        name: &str,
+    ) -> Result<(Peer, UnansweredDuplex), AcceptError> {
+        let options = ChannelOptions::default();
+        let print = Fingerprint::of_bytes(&options);
+        let print = print.duplex(&print);
+        let (rx, peer) = self.accept_end(name, &options, ChannelKind::Bytes, &print).await?;
+        let receiver = BytesReceiver::new(rx, peer.clone(), Some(print.hash));
+        Ok((peer, UnansweredDuplex { receiver: Some(receiver), print }))
+    }
+}
+
+/// The peer's direction of a duplex of bytes whose way back is not open yet.
+///
+/// [`Node::accept_unanswered_bytes`] makes it. [`answer`](Self::answer) opens the way back,
+/// [`give_back`](Self::give_back) leaves the duplex to the next accept. Dropped, it ends both
+/// directions.
+#[must_use = "both directions end when a duplex is dropped"]
+#[derive(Debug)]
+pub struct UnansweredDuplex {
+    receiver: Option<BytesReceiver>,
+    print: Fingerprint,
+}
+
+impl UnansweredDuplex {
+    /// Returns the receiving half.
+    ///
+    /// # Panics
+    ///
+    /// Never: the half is there until the duplex is answered or given back, which consume it.
+    pub fn receiver(&mut self) -> &mut BytesReceiver {
+        self.receiver.as_mut().expect("it is taken by value only")
+    }
+
+    /// Opens the way back.
+    ///
+    /// # Panics
+    ///
+    /// Never: see [`receiver`](Self::receiver).
+    pub fn answer(mut self) -> BytesDuplex {
+        let receiver = self.receiver.take().expect("it is taken by value only");
+        answered(receiver, &self.print)
+    }
+
+    /// Gives the duplex back as if it had not been accepted; see [`BytesReceiver::give_back`].
+    pub fn give_back(mut self) {
+        if let Some(receiver) = self.receiver.take() {
+            receiver.give_back();
+        }
+    }
+}
+
+impl Drop for UnansweredDuplex {
+    fn drop(&mut self) {
+        // The opener waits for a way back: it is opened, and ends at once.
+        if let Some(receiver) = self.receiver.take() {
+            drop(answered(receiver, &self.print));
+        }
+    }
+}
+
+fn answered(mut receiver: BytesReceiver, print: &Fingerprint) -> BytesDuplex {
+    let peer = receiver.peer().clone();
+    receiver.stay();
+    let back = open_back(receiver.end(), &ChannelOptions::default(), ChannelKind::Bytes, print);
+    BytesDuplex::new(BytesSender::new(back, peer), receiver)
+}
+
 /// Opens the way back of the duplex whose receiving end was accepted. After the session's end it is
 /// a channel that has failed: what arrived before can still be received.
 pub(crate) fn open_back(

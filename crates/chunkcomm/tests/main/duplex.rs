@@ -613,3 +613,28 @@ fn a_way_back_of_another_type_ends_the_session() {
         }
     });
 }
+
+#[test]
+fn an_unanswered_duplex_is_given_back_answered_or_ended() {
+    on_both(|| async {
+        let pair = pair().await;
+        let mut ours = pair.b.open_duplex_bytes(&pair.peer, "later").await.unwrap();
+        ours.send(Bytes::from_static(b"first")).await.unwrap();
+        for _ in 0..3 {
+            let (_, held) = limited(pair.a.accept_unanswered_bytes("later")).await.unwrap();
+            held.give_back();
+        }
+        let (peer, mut held) = limited(pair.a.accept_unanswered_bytes("later")).await.unwrap();
+        assert_eq!(peer.name(), "b");
+        assert_eq!(limited(held.receiver().recv()).await.unwrap().unwrap(), b"first"[..]);
+        let mut theirs = held.answer();
+        theirs.send(Bytes::from_static(b"second")).await.unwrap();
+        assert_eq!(limited(ours.recv()).await.unwrap().unwrap(), b"second"[..]);
+
+        let mut ours = pair.b.open_duplex_bytes(&pair.peer, "never").await.unwrap();
+        drop(limited(pair.a.accept_unanswered_bytes("never")).await.unwrap());
+        assert!(limited(ours.recv()).await.unwrap().is_none(), "the way back has ended");
+        assert!(matches!(limited(ours.sender().closed()).await, SendError::Terminated(_)));
+        pair.is_well("after").await;
+    });
+}
