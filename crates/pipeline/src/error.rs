@@ -1,9 +1,11 @@
 //! Errors of a delta, by side.
 
 use std::fmt;
+use std::ops::Range;
 
 use chunkcomm::{AcceptError, OpenError, RecvError, SendError};
 
+use crate::proto::frame::FrameFault;
 use crate::proto::opening::{OpeningFault, Shape};
 
 /// The shapes that the two sides of a delta stated, where they differ.
@@ -50,7 +52,23 @@ pub enum DeltaSendError {
         /// Error of the receiver at this node.
         source: Box<DeltaRecvError>,
     },
-    /// The node was closed, or the runtime that carried the transfer shut down.
+    /// The receiver was dropped before all had landed, or before the next round.
+    Gone {
+        /// Name of the node that receives.
+        peer: String,
+        /// Name of the delta's channel.
+        channel: String,
+    },
+    /// The receiver's side could not use what was sent.
+    Refused {
+        /// Name of the node that receives.
+        peer: String,
+        /// Name of the delta's channel.
+        channel: String,
+        /// Reason that the receiver gave.
+        cause: String,
+    },
+    /// The sender or its node is gone, or the runtime that carried the transfer shut down.
     Stopped {
         /// Name of the node that receives.
         peer: String,
@@ -76,6 +94,12 @@ impl fmt::Display for DeltaSendError {
             Self::Source { peer, channel, .. } => {
                 write!(f, "nothing more can be forwarded to {peer:?} on delta {channel:?}")
             }
+            Self::Gone { peer, channel } => {
+                write!(f, "the receiver of delta {channel:?} at {peer:?} is gone")
+            }
+            Self::Refused { peer, channel, cause } => {
+                write!(f, "delta {channel:?} was refused by {peer:?}: {cause}")
+            }
             Self::Stopped { peer, channel } => {
                 write!(f, "delta {channel:?} to {peer:?} was stopped with its node or runtime")
             }
@@ -85,6 +109,7 @@ impl fmt::Display for DeltaSendError {
 
 // The machines of `proto` use nothing of `chunkcomm`, so this stands here.
 chunkcomm::debug_with_causes!(OpeningFault);
+chunkcomm::debug_with_causes!(FrameFault);
 
 chunkcomm::debug_with_causes!(DeltaSendError);
 
@@ -94,7 +119,11 @@ impl std::error::Error for DeltaSendError {
             Self::Open(error) => error.source(),
             Self::Channel(error) => error.source(),
             Self::Source { source, .. } => Some(source.as_ref()),
-            Self::Mismatch(_) | Self::Unfinished { .. } | Self::Stopped { .. } => None,
+            Self::Mismatch(_)
+            | Self::Unfinished { .. }
+            | Self::Gone { .. }
+            | Self::Refused { .. }
+            | Self::Stopped { .. } => None,
         }
     }
 }
@@ -118,6 +147,15 @@ pub enum DeltaRecvError {
     },
     /// The sender has another length or element type; nothing landed.
     Mismatch(Box<Mismatch>),
+    /// An increment does not fit; elements that landed before stay readable.
+    Frame {
+        /// Name of the node that sends.
+        peer: String,
+        /// Name of the delta's channel.
+        channel: String,
+        /// Fault of the increment.
+        fault: FrameFault,
+    },
     /// The sender ended the transfer before its last byte; elements that landed stay readable.
     Ended {
         /// Name of the node that sends.
@@ -142,6 +180,15 @@ pub enum DeltaRecvError {
         /// Number of elements of the buffer.
         length: usize,
     },
+    /// The range had not landed at the deadline; the transfer goes on.
+    Late {
+        /// Name of the delta's channel.
+        channel: String,
+        /// Index of the first element asked for.
+        start: usize,
+        /// Index behind the last element asked for.
+        end: usize,
+    },
 }
 
 impl fmt::Display for DeltaRecvError {
@@ -156,6 +203,9 @@ impl fmt::Display for DeltaRecvError {
                 let Mismatch { peer, channel, ours, theirs } = &**mismatch;
                 write!(f, "delta {channel:?}: we expect {ours}, {peer:?} sends {theirs}")
             }
+            Self::Frame { peer, channel, .. } => {
+                write!(f, "delta {channel:?} from {peer:?} has an increment that does not fit")
+            }
             Self::Ended { peer, channel, landed_bytes, length_bytes, cause } => {
                 write!(
                     f,
@@ -168,6 +218,9 @@ impl fmt::Display for DeltaRecvError {
                 f,
                 "elements {start}..{end} are not within the {length} elements of delta {channel:?}"
             ),
+            Self::Late { channel, start, end } => {
+                write!(f, "elements {start}..{end} of delta {channel:?} have not landed in time")
+            }
         }
     }
 }
@@ -180,7 +233,55 @@ impl std::error::Error for DeltaRecvError {
             Self::Accept(error) => error.source(),
             Self::Channel(error) => error.source(),
             Self::Opening { fault, .. } => Some(fault),
-            Self::Mismatch(_) | Self::Ended { .. } | Self::Range { .. } => None,
+            Self::Frame { fault, .. } => Some(fault),
+            Self::Mismatch(_) | Self::Ended { .. } | Self::Range { .. } | Self::Late { .. } => None,
         }
     }
 }
+
+/// Error of a part of a sender's buffer that cannot be handed out. Ranges are in elements.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PartError {
+    /// The range is not within the buffer.
+    Range {
+        /// Range asked for.
+        asked: Range<usize>,
+        /// Number of elements of the buffer.
+        length: usize,
+    },
+    /// Elements of the range are out, with a part that was not committed or dropped yet.
+    Out {
+        /// Range asked for.
+        asked: Range<usize>,
+        /// First elements of it that are out.
+        taken: Range<usize>,
+    },
+    /// Elements of the range were committed: they are on their way.
+    Committed {
+        /// Range asked for.
+        asked: Range<usize>,
+        /// First elements of it that were committed.
+        taken: Range<usize>,
+    },
+}
+
+impl fmt::Display for PartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Range { asked, length } => {
+                write!(f, "elements {asked:?} are not within the {length} of the buffer")
+            }
+            Self::Out { asked, taken } => {
+                write!(f, "of elements {asked:?}, {taken:?} are out with another part")
+            }
+            Self::Committed { asked, taken } => {
+                write!(f, "of elements {asked:?}, {taken:?} were committed")
+            }
+        }
+    }
+}
+
+chunkcomm::debug_with_causes!(PartError);
+
+impl std::error::Error for PartError {}

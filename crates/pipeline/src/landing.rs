@@ -1,180 +1,323 @@
-//! The receiving end of a buffer: bytes go from the socket into it, and the end of the channel
-//! becomes an end with a reason.
+//! The receiving end of a buffer: bytes go from the socket to their place in it, and the end of the
+//! channel becomes an end with a reason.
 
-use std::sync::{Arc, Weak};
+use std::mem;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Waker};
 
 use bytemuck::Pod;
 use chunkcomm::channel::Landing;
-use chunkcomm::{BytesReceiver, Node, Peer, RecvError, host};
-use tokio::sync::{oneshot, watch};
+use chunkcomm::{BytesReceiver, BytesSender, RecvError, host, with_causes};
 
 use crate::error::DeltaRecvError;
-use crate::memory::Writer;
-use crate::notices::{self, To};
-use crate::proto::notice::Notice;
-use crate::pump::{Coming, Progress};
+use crate::memory::{Lease, Share};
+use crate::proto::frame::{FrameFault, HEADER_BYTES, Header, Reply, encode_round};
+use crate::proto::ledger::Taken;
 
-/// The sender of a buffer, and the buffer's channel.
-pub(crate) struct Origin {
-    pub(crate) node: Node,
-    pub(crate) peer: Peer,
-    pub(crate) channel: String,
-    pub(crate) id: u64,
-    pub(crate) length_bytes: usize,
+/// The receiver's direction of a delta's channel: a few bytes a round.
+pub(crate) struct WayBack(Mutex<Option<BytesSender>>);
+
+impl WayBack {
+    pub(crate) fn new(sender: BytesSender) -> Self {
+        Self(Mutex::new(Some(sender)))
+    }
+
+    /// Says that all bytes of `round` have landed, or that there is a buffer for it.
+    pub(crate) fn say_round(&self, landed: bool, round: u32) {
+        self.say(&encode_round(landed, round));
+    }
+
+    /// Sends `message`, without waiting and, where the channel has room, without an allocation.
+    pub(crate) fn say(&self, message: &[u8]) {
+        let mut sender = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(sender) = sender.as_mut() else { return };
+        let sent = pin!(sender.send_slice_now(message))
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_ready();
+        if !sent {
+            // Nothing was accepted. A later message may overtake this one: each says all that the ones
+            // before it said.
+            let (mut sender, message) = (sender.clone(), message.to_vec());
+            host::spawn(async move {
+                // The user sees the transfer's own outcome.
+                let _ = sender.send_slice_now(&message).await;
+            });
+        }
+    }
+
+    /// Ends this direction: the sender learns that its receiver is gone.
+    pub(crate) fn end(&self) {
+        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
 }
 
-/// Lets all further bytes of `channel` land behind `writer`, as long as `interest` is held.
+/// Held by a receiver and its forwards. Without a holder, nothing more lands.
+pub(crate) struct Interest(pub(crate) Arc<WayBack>);
+
+impl Drop for Interest {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// Names of a transfer for its errors.
+#[derive(Clone)]
+pub(crate) struct Origin {
+    pub(crate) peer: String,
+    pub(crate) channel: String,
+}
+
+/// Lets all further bytes of `channel` land in `share`, as long as the interest is held.
 pub(crate) fn land<T: Pod>(
     channel: BytesReceiver,
-    writer: Writer<T>,
-    interest: Weak<()>,
+    share: Share<T>,
+    interest: &Arc<Interest>,
     origin: Origin,
-) -> Coming {
-    let (progress, coming) = watch::channel(Progress::default());
-    let progress = Arc::new(progress);
-    let (outcome, outcome_heard) = oneshot::channel();
-    let mut lander = Lander {
-        writer: Some(writer),
-        interest,
-        progress: progress.clone(),
-        outcome: Some(outcome),
-    };
-    lander.landed(0);
-    channel.land(Box::new(lander));
-    host::spawn(async move {
-        let outcome = outcome_heard.await.ok();
-        let landed_bytes = progress.borrow().bytes;
-        if landed_bytes == origin.length_bytes {
-            notices::tell(&origin.node, &origin.peer, To::Sender, origin.id, &Notice::Landed).await;
-        } else {
-            let end = origin.explain(outcome, landed_bytes).await;
-            progress.send_modify(|progress| progress.end = Some(end));
-        }
-    });
-    coming
+) {
+    if share.state().ledger().is_whole() {
+        interest.0.say_round(true, 1);
+    }
+    let (back, interest) = (interest.0.clone(), Arc::downgrade(interest));
+    let at = At::header();
+    channel.land(Box::new(Lander { share, interest, back, origin, at }));
 }
 
-impl Origin {
-    /// Returns the error of a channel that ended after `landed_bytes`, before the last byte.
-    async fn explain(
-        self,
-        outcome: Option<Result<(), RecvError>>,
-        landed_bytes: usize,
-    ) -> DeltaRecvError {
-        let cause = match outcome {
-            Some(Err(error)) => return DeltaRecvError::Channel(error),
-            Some(Ok(())) => {
-                match notices::soon(notices::hear(&self.node, To::Receiver, self.id)).await {
-                    Some(Notice::Broken(cause)) => Some(cause),
-                    _ => None,
-                }
-            }
-            None => Some("the node was closed".to_owned()),
-        };
-        DeltaRecvError::Ended {
-            peer: self.peer.name().to_owned(),
-            channel: self.channel,
-            landed_bytes,
-            length_bytes: self.length_bytes,
-            cause,
-        }
+/// The place for the next bytes.
+enum At<T: Pod> {
+    Header { bytes: [u8; HEADER_BYTES], filled: usize },
+    Increment(Lease<T>),
+    Cause { bytes: Vec<u8>, filled: usize },
+    Over,
+}
+
+impl<T: Pod> At<T> {
+    fn header() -> Self {
+        Self::Header { bytes: [0; HEADER_BYTES], filled: 0 }
     }
 }
 
 /// The driver's way to put bytes into the buffer.
 struct Lander<T: Pod> {
-    /// Taken when all has landed, so that the memory is free even if the channel ends later.
-    writer: Option<Writer<T>>,
-    interest: Weak<()>,
-    progress: Arc<watch::Sender<Progress>>,
-    /// Taken when all has landed or when the channel has ended, whichever comes first.
-    outcome: Option<oneshot::Sender<Result<(), RecvError>>>,
+    share: Share<T>,
+    interest: Weak<Interest>,
+    back: Arc<WayBack>,
+    origin: Origin,
+    at: At<T>,
 }
 
 impl<T: Pod> Lander<T> {
-    /// Publishes `bytes` more bytes.
-    fn landed(&mut self, bytes: usize) {
-        let Some(writer) = &mut self.writer else { return };
-        let landed = writer.published() + bytes;
-        writer.publish(landed);
-        let whole = landed == writer.len_bytes();
-        if whole {
-            self.writer = None;
+    /// Returns the place for what follows a complete header.
+    fn begin(&self, header: &[u8; HEADER_BYTES]) -> Result<At<T>, FrameFault> {
+        let (round, offset, bytes) = match Header::decode(header)? {
+            Header::Broken { bytes } => {
+                return Ok(At::Cause { bytes: vec![0; bytes], filled: 0 });
+            }
+            Header::Increment { round, offset, bytes } => (round, offset, bytes),
+        };
+        let ours = self.share.state().round;
+        if round != ours {
+            return Err(FrameFault::Round { theirs: round, ours });
         }
-        self.progress.send_modify(|progress| progress.bytes = landed);
-        if whole {
-            self.over(Ok(()));
+        let outside = FrameFault::Outside { offset, bytes };
+        let start = usize::try_from(offset).map_err(|_| outside)?;
+        let count = usize::try_from(bytes).map_err(|_| outside)?;
+        let end = start.checked_add(count).ok_or(outside)?;
+        if count == 0 || start % size_of::<T>() != 0 || count % size_of::<T>() != 0 {
+            return Err(outside);
+        }
+        match self.share.lease(start..end) {
+            Ok(lease) => Ok(At::Increment(lease)),
+            Err(Taken::Outside) => Err(outside),
+            Err(Taken::Done(part) | Taken::Out(part)) => {
+                Err(FrameFault::Twice { start: part.start, end: part.end })
+            }
         }
     }
 
-    fn over(&mut self, outcome: Result<(), RecvError>) {
-        if let Some(word) = self.outcome.take() {
-            // The task that waits for the outcome ends earlier only with its runtime.
-            let _ = word.send(outcome);
+    /// Goes on when the current place is full.
+    fn turn(&mut self) {
+        self.at = match mem::replace(&mut self.at, At::Over) {
+            At::Header { bytes, filled } if filled == HEADER_BYTES => match self.begin(&bytes) {
+                Ok(at) => at,
+                Err(fault) => {
+                    let Origin { peer, channel } = self.origin.clone();
+                    let error = DeltaRecvError::Frame { peer, channel, fault };
+                    self.back.say(&Reply::Fault(with_causes(&error)).encode());
+                    self.back.end();
+                    return self.over(error);
+                }
+            },
+            At::Increment(lease) if lease.range().is_empty() => {
+                let state = self.share.state();
+                let (whole, round) = (state.ledger().is_whole(), state.round);
+                drop(state);
+                if whole {
+                    self.back.say_round(true, round);
+                }
+                At::header()
+            }
+            at => at,
+        };
+        match &self.at {
+            At::Cause { bytes, filled } if *filled == bytes.len() => {
+                let cause = String::from_utf8_lossy(bytes).into_owned();
+                self.over(self.ended(Some(cause)));
+            }
+            _ => {}
         }
+    }
+
+    fn ended(&self, cause: Option<String>) -> DeltaRecvError {
+        let Origin { peer, channel } = self.origin.clone();
+        let state = self.share.state();
+        let ledger = state.ledger();
+        let (landed_bytes, length_bytes) = (ledger.done_bytes(), ledger.len());
+        DeltaRecvError::Ended { peer, channel, landed_bytes, length_bytes, cause }
+    }
+
+    /// Ends the landing, unless it has ended.
+    fn over(&mut self, error: DeltaRecvError) {
+        // The memory is released before the end is reported.
+        self.at = At::Over;
+        self.share.change(|state| {
+            state.end.get_or_insert(error);
+        });
     }
 }
 
 impl<T: Pod> Landing for Lander<T> {
     fn room(&mut self) -> &mut [u8] {
-        match &mut self.writer {
-            Some(writer) if self.interest.strong_count() > 0 => writer.rest_mut(),
-            _ => &mut [],
+        if self.interest.strong_count() == 0 {
+            return &mut [];
+        }
+        match &mut self.at {
+            At::Header { bytes, filled } => &mut bytes[*filled..],
+            At::Increment(lease) => lease.bytes_mut(),
+            At::Cause { bytes, filled } => &mut bytes[*filled..],
+            At::Over => &mut [],
         }
     }
 
     fn advance(&mut self, bytes: usize) {
-        self.landed(bytes);
+        match &mut self.at {
+            At::Header { filled, .. } | At::Cause { filled, .. } => *filled += bytes,
+            At::Increment(lease) => lease.advance(bytes),
+            At::Over => {}
+        }
+        self.turn();
     }
 
     fn end(mut self: Box<Self>, outcome: Result<(), RecvError>) {
-        // The memory is released before the end is reported.
-        self.writer = None;
-        self.over(outcome);
+        let error = match outcome {
+            Ok(()) => self.ended(None),
+            Err(error) => DeltaRecvError::Channel(error),
+        };
+        self.over(error);
+    }
+}
+
+impl<T: Pod> Drop for Lander<T> {
+    fn drop(&mut self) {
+        let error = self.ended(Some("the node was closed".to_owned()));
+        self.over(error);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{Reader, share};
+    use crate::memory::{Owner, share};
 
     struct Ends {
-        reader: Reader<u16>,
-        interest: Arc<()>,
-        coming: Coming,
-        outcome: oneshot::Receiver<Result<(), RecvError>>,
+        owner: Owner<u16>,
+        interest: Arc<Interest>,
     }
 
     fn lander(len: usize) -> (Box<Lander<u16>>, Ends) {
-        let (writer, reader) = share(vec![0; len]);
-        let (progress, coming) = watch::channel(Progress::default());
-        let (outcome, heard) = oneshot::channel();
-        let interest = Arc::new(());
+        let owner = share(vec![0; len]);
+        let back = Arc::new(WayBack(Mutex::new(None)));
+        let interest = Arc::new(Interest(back.clone()));
+        let origin = Origin { peer: "far".to_owned(), channel: "data".to_owned() };
         let lander = Lander {
-            writer: Some(writer),
+            share: owner.share().clone(),
             interest: Arc::downgrade(&interest),
-            progress: Arc::new(progress),
-            outcome: Some(outcome),
+            back,
+            origin,
+            at: At::header(),
         };
-        (Box::new(lander), Ends { reader, interest, coming, outcome: heard })
+        (Box::new(lander), Ends { owner, interest })
+    }
+
+    fn header(round: u32, offset: u64, bytes: u64) -> [u8; HEADER_BYTES] {
+        Header::Increment { round, offset, bytes }.encode()
+    }
+
+    /// Puts `bytes` where the lander wants them, at most `step` at a time; returns the number that
+    /// found room.
+    fn put(lander: &mut Lander<u16>, bytes: &[u8], step: usize) -> usize {
+        let mut put = 0;
+        while put < bytes.len() {
+            let room = lander.room();
+            let count = room.len().min(step).min(bytes.len() - put);
+            if count == 0 {
+                break;
+            }
+            room[..count].copy_from_slice(&bytes[put..put + count]);
+            lander.advance(count);
+            put += count;
+        }
+        put
     }
 
     #[test]
-    fn bytes_land_in_order_and_the_last_ends_it() {
-        let (mut lander, mut ends) = lander(3);
-        lander.room()[..3].copy_from_slice(&[1, 1, 2]);
-        lander.advance(3);
-        assert_eq!((ends.reader.elements(), ends.coming.borrow().bytes), (&[0x0101][..], 3));
-        assert!(ends.outcome.try_recv().is_err());
-        assert_eq!(lander.room().len(), 3);
-        lander.room().copy_from_slice(&[2, 3, 3]);
-        lander.advance(3);
-        assert_eq!(ends.reader.elements(), [0x0101, 0x0202, 0x0303]);
-        assert!(matches!(ends.outcome.try_recv(), Ok(Ok(()))));
-        assert!(lander.room().is_empty());
-        // The channel ends later; no second outcome is sent.
-        lander.end(Ok(()));
+    fn increments_land_at_their_places_however_the_bytes_are_cut() {
+        for step in [1, 5, 1000] {
+            let (mut lander, ends) = lander(4);
+            let last = [&header(1, 6, 2)[..], &[7, 7]].concat();
+            assert_eq!(put(&mut lander, &last, step), last.len());
+            assert_eq!(ends.owner.elements(3..4), Some(&[0x0707][..]));
+            let first = [&header(1, 0, 6)[..], &[1, 1, 2, 2, 3]].concat();
+            assert_eq!(put(&mut lander, &first, step), first.len());
+            assert_eq!(ends.owner.prefix(), [0x0101, 0x0202], "half an element is not shown");
+            assert_eq!(put(&mut lander, &[3], step), 1);
+            assert_eq!(ends.owner.prefix(), [0x0101, 0x0202, 0x0303, 0x0707]);
+            assert_eq!(lander.room().len(), HEADER_BYTES, "the next round may follow");
+        }
+    }
+
+    #[test]
+    fn an_increment_that_does_not_fit_is_an_error_by_name() {
+        let outside = |offset, bytes| FrameFault::Outside { offset, bytes };
+        let kind = [[9; 4].to_vec(), vec![0; 20]].concat().try_into().unwrap();
+        for (bytes, expected) in [
+            (header(1, 6, 4), outside(6, 4)),
+            (header(1, u64::MAX - 1, 2), outside(u64::MAX - 1, 2)),
+            (header(1, 0, u64::MAX - 1), outside(0, u64::MAX - 1)),
+            (header(1, 3, 2), outside(3, 2)),
+            (header(1, 4, 3), outside(4, 3)),
+            (header(1, 4, 0), outside(4, 0)),
+            (header(1, 0, 8), FrameFault::Twice { start: 2, end: 4 }),
+            (header(2, 4, 2), FrameFault::Round { theirs: 2, ours: 1 }),
+            (kind, FrameFault::Kind { kind: 0x0909_0909 }),
+            (Header::Broken { bytes: 0 }.encode(), FrameFault::Cause),
+        ] {
+            let (mut lander, ends) = lander(4);
+            let good = [&header(1, 2, 2)[..], &[5, 5]].concat();
+            put(&mut lander, &good, 100);
+            put(&mut lander, &bytes, 100);
+            assert!(lander.room().is_empty(), "{expected:?}");
+            let end = ends.owner.share().state().end.clone().expect("it has ended");
+            match end {
+                DeltaRecvError::Frame { peer, fault, .. } => {
+                    assert_eq!((peer.as_str(), fault), ("far", expected));
+                }
+                // A sender may end for no reason.
+                DeltaRecvError::Ended { cause, .. } => assert_eq!(cause, Some(String::new())),
+                other => panic!("{other}"),
+            }
+            assert_eq!(ends.owner.elements(1..2), Some(&[0x0505][..]), "what landed stays");
+        }
     }
 
     #[test]
@@ -182,19 +325,22 @@ mod tests {
         let (mut lander, ends) = lander(3);
         let forward = ends.interest.clone();
         drop(ends.interest);
-        assert_eq!(lander.room().len(), 6);
+        assert_eq!(lander.room().len(), HEADER_BYTES);
         drop(forward);
         assert!(lander.room().is_empty());
     }
 
-    #[tokio::test]
-    async fn the_memory_is_free_when_all_has_landed_or_the_end_is_known() {
-        let (mut whole, ends) = lander(2);
-        whole.advance(4);
-        assert_eq!(ends.reader.into_buffer().await, [0, 0]);
-        let (torn, mut ends) = lander(2);
+    #[test]
+    fn the_end_is_known_once_and_releases_the_bytes_that_were_landing() {
+        let (mut torn, ends) = lander(2);
+        put(&mut torn, &header(1, 0, 4), 100);
+        assert!(!ends.owner.share().state().ledger().none_out());
+        let broken =
+            DeltaRecvError::Channel(RecvError::BufferTooSmall { bytes: 2, buffer_bytes: 1 });
+        torn.over(broken);
         torn.end(Ok(()));
-        assert!(matches!(ends.outcome.try_recv(), Ok(Ok(()))));
-        assert_eq!(ends.reader.into_buffer().await, [0, 0]);
+        let state = ends.owner.share().state();
+        assert!(state.ledger().none_out());
+        assert!(matches!(state.end, Some(DeltaRecvError::Channel(_))), "the first reason stays");
     }
 }

@@ -35,13 +35,29 @@
 //! # }
 //! ```
 //!
-//! The layers, each on the ones above it here, in reading order:
+//! # Any order, and again
 //!
-//! - `proto`: pure: the bytes that may be sent and read ([`Increment`] decides how many at a time),
-//!   and the statements of both sides;
-//! - `memory`: the buffer that one writes and many read, the crate's only `unsafe`;
+//! ```text
+//! sender    |== sent ==|-- part --|..free..|-- part --|== sent ==|     threads commit in any order
+//!                 │                                         │
+//! receiver  |= landed =|.....................|............|= landed =|
+//!            next()                                        next_any(), wait(range)
+//! ```
+//!
+//! [`DeltaSender::parts`] hands out disjoint [`Part`]s to as many threads. Each increment carries its
+//! place, so that the receiver can [wait](DeltaReceiver::wait) for a range, or take elements as
+//! they land. Both ends [`start`](DeltaSender::start) a further round on the same channel and in the
+//! same memory: that opens nothing and allocates nothing.
+//!
+//! # Layers
+//!
+//! Each on the ones above it here, in reading order:
+//!
+//! - `proto`: pure: the state of each byte, the bytes that leave next ([`Increment`] decides how many
+//!   at a time), and the messages of both sides;
+//! - `memory`: the buffer that is written in parts and read meanwhile, the crate's only `unsafe`;
 //! - `pump` and `landing`: from the buffer to a channel, and from a channel into a buffer;
-//! - [`DeltaSender`], [`DeltaReceiver`], [`Forward`]: the user's interface;
+//! - [`DeltaSender`], [`Part`], [`DeltaReceiver`], [`Forward`]: the user's interface;
 //! - [`patterns`]: whole programs made of these, to measure and to learn from.
 //!
 //! Elements are plain old data (`bytemuck::Pod`) and travel in the sender's byte order. Both sides
@@ -50,14 +66,16 @@
 mod error;
 mod landing;
 mod memory;
-mod notices;
+mod part;
 pub mod patterns;
 mod proto;
 mod pump;
 mod recv;
 mod send;
 
-pub use error::{DeltaRecvError, DeltaSendError, Mismatch};
+pub use error::{DeltaRecvError, DeltaSendError, Mismatch, PartError};
+pub use part::Part;
+pub use proto::frame::FrameFault;
 pub use proto::increment::{AUTO_INCREMENT_BYTES_MAX, AUTO_INCREMENT_BYTES_MIN, Costs, Increment};
 pub use proto::opening::{OpeningFault, Shape};
 pub use recv::{DeltaReceiver, Forward};

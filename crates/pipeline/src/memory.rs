@@ -1,276 +1,531 @@
-//! Memory that one writer fills from its start while others already read the filled part.
+//! Memory that is written in disjoint parts while others already read what is done.
 //!
 //! The only fenced module of this crate. A sender computes into the memory while the link sends from
 //! it; a receiver reads from it while the link lands bytes in it. Neither copies.
 //!
 //! ```text
-//! 0                 published                               len
-//! |= Reader, View: & =|===== Writer: &mut, one at a time =====|
+//! 0                                                        len
+//! |=== done ===|-- out --|.. free ..|-- out --|=== done ===|
+//!   Owner: &     Lease: &mut          Lease: &mut  View: &
 //! ```
 //!
 //! # Soundness
 //!
 //! 1. *Validity.* The memory is that of a `Vec<T>`: allocated for `T`, aligned for `T`, all `len`
 //!    elements initialised. `T: Pod` has no padding, no invalid bit pattern, no interior
-//!    mutability and nothing to drop, so a `&[T]`, a `&[u8]` and a `&mut [u8]` over any part of
-//!    it are valid whatever bytes were written, elements that were written half included.
-//! 2. *No aliasing.* [`Memory`] keeps a raw pointer and never makes a reference to the whole. The
-//!    only mutable references come from [`Writer`], lie at or behind `published`, and borrow the
-//!    `Writer` mutably. There is one `Writer` (it cannot be cloned, and only [`share`], which
-//!    consumes the `Vec`, makes it). All shared references end at or before `published`. So a
-//!    mutable and a shared reference never cover the same byte at the same time: `published` only
-//!    grows, and [`Writer::publish`] borrows the `Writer` mutably, so that no mutable reference
-//!    made before is alive when the bytes below it become readable.
-//! 3. *No data race.* `published` is stored with `Release` after the bytes below it were written
-//!    by the thread that owns the `Writer` (moving the `Writer` to another thread synchronises by
-//!    itself), and loaded with `Acquire` before a shared reference is made. Bytes below it are
-//!    never written again while the memory is shared.
+//!    mutability and nothing to drop, so a `&[T]`, a `&mut [T]`, a `&[u8]` and a `&mut [u8]` over any
+//!    part of it are valid whatever bytes were written, elements that were written half included.
+//! 2. *No aliasing.* [`Region`] keeps a raw pointer and never makes a reference to the whole. The
+//!    [`Ledger`] under its lock says of each byte that it is free, out or done, one of the three.
+//!    - A mutable reference comes from a [`Lease`] only, borrows it mutably, and covers bytes that the
+//!      ledger has out for this lease alone: `Ledger::take` refuses bytes that are out or done. A lease
+//!      gives bytes up (`commit`, `advance`, `drop`) by value or through `&mut self`, so that no
+//!      reference to them is left.
+//!    - A shared reference covers bytes that are done. Bytes leave that state only in
+//!      [`Owner::reset`] and [`Owner::into_vec`]. References of [`Owner::elements`] borrow the owner,
+//!      of which there is one and which both take by `&mut` or by value. Each [`View`] is counted
+//!      under the lock, and both wait until the count is zero.
+//! 3. *No data race.* A byte becomes done under the lock, after it was written by the thread that
+//!    has the lease. A shared reference is made after the lock was taken and the byte found done. A
+//!    byte becomes free again under the lock, too, before a lease takes it. Moving a lease to another
+//!    thread synchronises by itself.
 //! 4. *Lifetime.* Every reference borrows a holder, or is a `Bytes` that owns one, and a holder
-//!    has a count in the `Arc`. The `Vec` is made again only by `Arc::try_unwrap`, that is when
-//!    no holder is left, or by dropping the last one.
+//!    has a count in the `Arc`. The `Vec` is made again when the last is dropped, or once by
+//!    `Owner::into_vec`: then nothing is out, no view is left, the owner is gone, and the ledger has
+//!    become one of no bytes, which gives nothing out.
 //! 5. *Threads.* `T: Pod` can be made from bytes by safe code on any thread and has no interior
-//!    mutability, so nothing ties a value or a reference to its thread; with 2 and 3 [`Memory`]
+//!    mutability, so nothing ties a value or a reference to its thread; with 2 and 3 [`Region`]
 //!    may be sent to and shared with other threads.
 
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
 use bytemuck::Pod;
 use bytes::Bytes;
-use tokio::sync::Notify;
+use chunkcomm::host::Instant;
+use tokio::sync::watch;
 
-struct Memory<T: Pod> {
+use crate::error::DeltaRecvError;
+use crate::proto::ledger::{Cursor, Ledger, Taken};
+
+/// State of a region, under its lock.
+pub(crate) struct State {
+    ledger: Ledger,
+    /// Number of [`View`]s.
+    views: usize,
+    /// Number of the round, from 1.
+    pub(crate) round: u32,
+    /// The owner is gone: there is no further round.
+    pub(crate) closing: bool,
+    /// The vector was taken back.
+    taken: bool,
+    /// Reason why nothing more lands.
+    pub(crate) end: Option<DeltaRecvError>,
+    /// Number of tasks that send from the memory, and of those that are done with this round.
+    carriers: usize,
+    rested: usize,
+    /// Number of threads that sleep until something changes.
+    sleepers: usize,
+    /// The owner waits until nobody uses the memory.
+    quiet_wanted: bool,
+}
+
+impl State {
+    /// Returns the state of each byte.
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Whether nobody writes, and nobody sends or will send from what is done.
+    fn is_quiet(&self) -> bool {
+        self.views == 0 && self.ledger.none_out() && self.rested == self.carriers
+    }
+}
+
+struct Region<T: Pod> {
     base: NonNull<T>,
     len: usize,
     capacity: usize,
-    /// Number of bytes from the start that are never written again.
-    published: AtomicUsize,
+    state: Mutex<State>,
+    /// Wakes sleeping threads.
+    sleep: Condvar,
+    /// Wakes waiting tasks.
+    bell: watch::Sender<()>,
     owns: PhantomData<T>,
 }
 
 // SAFETY: points 2, 3 and 5 of the module's argument.
-unsafe impl<T: Pod> Send for Memory<T> {}
+unsafe impl<T: Pod> Send for Region<T> {}
 // SAFETY: the same.
-unsafe impl<T: Pod> Sync for Memory<T> {}
+unsafe impl<T: Pod> Sync for Region<T> {}
 
-impl<T: Pod> Memory<T> {
-    fn new(buffer: Vec<T>) -> Self {
-        const { assert!(size_of::<T>() > 0, "the elements of a delta have a size") };
-        let mut buffer = ManuallyDrop::new(buffer);
-        Self {
-            base: NonNull::new(buffer.as_mut_ptr()).expect("a vector's pointer is never null"),
-            len: buffer.len(),
-            capacity: buffer.capacity(),
-            published: AtomicUsize::new(0),
-            owns: PhantomData,
+impl<T: Pod> Region<T> {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no holder of the lock panics")
+    }
+
+    /// Tells all who wait that the state has changed.
+    fn ring(&self, state: MutexGuard<'_, State>) {
+        let sleepers = state.sleepers > 0;
+        drop(state);
+        if sleepers {
+            self.sleep.notify_all();
         }
-    }
-
-    fn len_bytes(&self) -> usize {
-        // A `Vec` holds at most `isize::MAX` bytes, so this cannot overflow.
-        self.len * size_of::<T>()
-    }
-
-    fn published(&self) -> usize {
-        self.published.load(Ordering::Acquire)
-    }
-
-    /// Returns the published bytes of `range`.
-    ///
-    /// # Panics
-    /// When the range is not within the published bytes.
-    fn bytes(&self, range: Range<usize>) -> &[u8] {
-        assert!(range.start <= range.end && range.end <= self.published());
-        // SAFETY: within the allocation since `published <= len_bytes`; initialised (1); no
-        // mutable reference covers published bytes (2); written before the `Acquire` load (3).
-        unsafe {
-            slice::from_raw_parts(self.base.as_ptr().cast::<u8>().add(range.start), range.len())
-        }
-    }
-
-    /// Returns the whole elements among the published bytes.
-    fn elements(&self) -> &[T] {
-        let whole = self.published() / size_of::<T>();
-        // SAFETY: as in `bytes`; the base is aligned for `T` (1).
-        unsafe { slice::from_raw_parts(self.base.as_ptr(), whole) }
-    }
-
-    /// Returns the vector.
-    fn into_vec(self) -> Vec<T> {
-        let this = ManuallyDrop::new(self);
-        // SAFETY: the parts are those of the vector that `new` took, and `ManuallyDrop` keeps
-        // `drop` from making it a second time. `self` by value: no holder is left (4).
-        unsafe { Vec::from_raw_parts(this.base.as_ptr(), this.len, this.capacity) }
+        self.bell.send_replace(());
     }
 }
 
-impl<T: Pod> Drop for Memory<T> {
+impl<T: Pod> Drop for Region<T> {
     fn drop(&mut self) {
-        // SAFETY: as in `into_vec`, which never drops; this is the last holder (4).
-        drop(unsafe { Vec::from_raw_parts(self.base.as_ptr(), self.len, self.capacity) });
-    }
-}
-
-/// A share in the memory that notifies when it is dropped.
-struct Holder<T: Pod> {
-    memory: Option<Arc<Memory<T>>>,
-    released: Arc<Notify>,
-}
-
-impl<T: Pod> Holder<T> {
-    fn memory(&self) -> &Arc<Memory<T>> {
-        self.memory.as_ref().expect("a holder has its memory until it is dropped")
-    }
-}
-
-impl<T: Pod> Clone for Holder<T> {
-    fn clone(&self) -> Self {
-        Self { memory: self.memory.clone(), released: self.released.clone() }
-    }
-}
-
-impl<T: Pod> Drop for Holder<T> {
-    fn drop(&mut self) {
-        // The share is dropped before the notice, so that a woken task finds the count already lower.
-        drop(self.memory.take());
-        self.released.notify_one();
-    }
-}
-
-/// Makes `buffer` writable by one and readable by many, with nothing published yet.
-pub(crate) fn share<T: Pod>(buffer: Vec<T>) -> (Writer<T>, Reader<T>) {
-    let holder =
-        Holder { memory: Some(Arc::new(Memory::new(buffer))), released: Arc::new(Notify::new()) };
-    (Writer { holder: holder.clone() }, Reader { holder })
-}
-
-/// The only writer, from the start to the end.
-pub(crate) struct Writer<T: Pod> {
-    holder: Holder<T>,
-}
-
-impl<T: Pod> Writer<T> {
-    /// Returns the length in bytes.
-    pub(crate) fn len_bytes(&self) -> usize {
-        self.holder.memory().len_bytes()
-    }
-
-    /// Returns the number of bytes that were published.
-    pub(crate) fn published(&self) -> usize {
-        self.holder.memory().published()
-    }
-
-    /// Returns all bytes that are not published.
-    pub(crate) fn rest_mut(&mut self) -> &mut [u8] {
-        let memory = self.holder.memory();
-        let start = memory.published();
-        // SAFETY: within the allocation and initialised (1); behind `published` and borrowed from
-        // the only writer (2).
-        unsafe {
-            let first = memory.base.as_ptr().cast::<u8>().add(start);
-            slice::from_raw_parts_mut(first, memory.len_bytes() - start)
+        if !self.state.get_mut().is_ok_and(|state| state.taken) {
+            // SAFETY: the parts are those of the vector that `share` took and nobody has taken back;
+            // this is the last holder (4).
+            drop(unsafe { Vec::from_raw_parts(self.base.as_ptr(), self.len, self.capacity) });
         }
     }
-
-    /// Returns the elements of `range`, none of which is published.
-    ///
-    /// # Panics
-    /// When the range reaches into the published bytes or beyond the end.
-    pub(crate) fn elements_mut(&mut self, range: Range<usize>) -> &mut [T] {
-        let memory = self.holder.memory();
-        assert!(range.start <= range.end && range.end <= memory.len);
-        assert!(range.start * size_of::<T>() >= memory.published());
-        // SAFETY: as in `rest_mut`; the base is aligned for `T` (1).
-        unsafe { slice::from_raw_parts_mut(memory.base.as_ptr().add(range.start), range.len()) }
-    }
-
-    /// Makes the bytes below `end_bytes` readable for ever.
-    ///
-    /// # Panics
-    /// When `end_bytes` is below the published bytes or beyond the end.
-    pub(crate) fn publish(&mut self, end_bytes: usize) {
-        let memory = self.holder.memory();
-        assert!(memory.published() <= end_bytes && end_bytes <= memory.len_bytes());
-        memory.published.store(end_bytes, Ordering::Release);
-    }
 }
 
-/// One of the readers of the published bytes.
-pub(crate) struct Reader<T: Pod> {
-    holder: Holder<T>,
+/// Makes the memory of `buffer` one that is written in parts, all of it free.
+pub(crate) fn share<T: Pod>(buffer: Vec<T>) -> Owner<T> {
+    const { assert!(size_of::<T>() > 0, "the elements of a delta have a size") };
+    let mut buffer = std::mem::ManuallyDrop::new(buffer);
+    // A `Vec` holds at most `isize::MAX` bytes, so this cannot overflow.
+    let ledger = Ledger::new(buffer.len() * size_of::<T>());
+    let state = State {
+        ledger,
+        views: 0,
+        round: 1,
+        closing: false,
+        taken: false,
+        end: None,
+        carriers: 0,
+        rested: 0,
+        sleepers: 0,
+        quiet_wanted: false,
+    };
+    let region = Region {
+        base: NonNull::new(buffer.as_mut_ptr()).expect("a vector's pointer is never null"),
+        len: buffer.len(),
+        capacity: buffer.capacity(),
+        state: Mutex::new(state),
+        sleep: Condvar::new(),
+        bell: watch::Sender::new(()),
+        owns: PhantomData,
+    };
+    Owner { share: Share { region: Arc::new(region) }, len: buffer.len() }
 }
 
-impl<T: Pod> Clone for Reader<T> {
-    fn clone(&self) -> Self {
-        Self { holder: self.holder.clone() }
+/// The only holder that reads elements, begins rounds, and takes the buffer back.
+pub(crate) struct Owner<T: Pod> {
+    share: Share<T>,
+    len: usize,
+}
+
+impl<T: Pod> Owner<T> {
+    /// Returns a handle that sends from the memory or lands in it.
+    pub(crate) fn share(&self) -> &Share<T> {
+        &self.share
     }
-}
 
-impl<T: Pod> Reader<T> {
-    /// Returns the length in elements.
+    /// Returns the number of elements.
     pub(crate) fn len(&self) -> usize {
-        self.holder.memory().len
+        self.len
     }
 
-    /// Returns the length in bytes.
-    pub(crate) fn len_bytes(&self) -> usize {
-        self.holder.memory().len_bytes()
+    /// Returns the elements of `range`, if all of them are done.
+    pub(crate) fn elements(&self, range: Range<usize>) -> Option<&[T]> {
+        if range.start > range.end || range.end > self.len {
+            return None;
+        }
+        let bytes = range.start * size_of::<T>()..range.end * size_of::<T>();
+        if !self.share.state().ledger.is_done(&bytes) {
+            return None;
+        }
+        let base = self.share.region.base.as_ptr();
+        // SAFETY: within the allocation, aligned and initialised (1). The bytes are done, and stay so
+        // while the owner is borrowed (2); they were found so under the lock (3).
+        Some(unsafe { slice::from_raw_parts(base.add(range.start), range.len()) })
     }
 
-    /// Returns the number of bytes that were published.
-    pub(crate) fn published(&self) -> usize {
-        self.holder.memory().published()
+    /// Returns the whole elements from the start that are done without a gap.
+    pub(crate) fn prefix(&self) -> &[T] {
+        let whole = self.share.state().ledger.prefix() / size_of::<T>();
+        self.elements(0..whole).expect("they are done")
     }
 
-    /// Whether all bytes were published.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.published() == self.len_bytes()
+    /// Waits until nobody sends from the memory, and begins the next round, if all is done.
+    pub(crate) async fn reset(&mut self) {
+        self.share
+            .until(|state| {
+                state.quiet_wanted = true;
+                let ready = state.is_quiet() && state.ledger.is_whole();
+                ready.then(|| {
+                    // No view is left, nothing is out, and the owner is borrowed mutably (2).
+                    state.ledger.reset();
+                    state.round += 1;
+                    state.rested = 0;
+                    state.quiet_wanted = false;
+                })
+            })
+            .await;
+        self.share.region.ring(self.share.state());
     }
 
-    /// Returns the whole elements among the published bytes.
-    pub(crate) fn elements(&self) -> &[T] {
-        self.holder.memory().elements()
+    /// Waits until this is the only user of the memory and returns the buffer. Cancelled, it releases
+    /// the memory.
+    pub(crate) async fn into_vec(mut self) -> Vec<T> {
+        self.close();
+        self.share
+            .until(|state| {
+                state.quiet_wanted = true;
+                let alone = state.is_quiet() && state.carriers == 0;
+                alone.then(|| {
+                    // No view is left and nothing is out; from now on nothing is given out (4).
+                    state.ledger = Ledger::new(0);
+                    state.taken = true;
+                })
+            })
+            .await;
+        let region = &self.share.region;
+        // SAFETY: the parts are those of the vector that `share` took. `taken` was set under the lock
+        // together with the state of point 4, and keeps `drop` from making it a second time.
+        unsafe { Vec::from_raw_parts(region.base.as_ptr(), region.len, region.capacity) }
     }
 
-    /// Returns the published bytes of `range` as a handle that shares the memory.
+    fn close(&mut self) {
+        let mut state = self.share.state();
+        state.closing = true;
+        self.share.region.ring(state);
+    }
+}
+
+impl<T: Pod> Drop for Owner<T> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// A holder that takes leases and makes views.
+pub(crate) struct Share<T: Pod> {
+    region: Arc<Region<T>>,
+}
+
+impl<T: Pod> Clone for Share<T> {
+    fn clone(&self) -> Self {
+        Self { region: self.region.clone() }
+    }
+}
+
+impl<T: Pod> Share<T> {
+    /// Locks the state. Nothing that waits or calls back runs while it is held.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.region.state()
+    }
+
+    /// Returns a bell that rings at each change of the state from now on.
+    pub(crate) fn bell(&self) -> watch::Receiver<()> {
+        self.region.bell.subscribe()
+    }
+
+    /// Changes the state and tells all who wait.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state();
+        change(&mut state);
+        self.region.ring(state);
+    }
+
+    /// Waits until `look` returns something.
+    pub(crate) async fn until<R>(&self, mut look: impl FnMut(&mut State) -> Option<R>) -> R {
+        let mut bell = self.bell();
+        loop {
+            if let Some(found) = look(&mut self.state()) {
+                return found;
+            }
+            // The bell is in the region and lives as long as this holder.
+            let _ = bell.changed().await;
+        }
+    }
+
+    /// Waits as [`until`](Self::until) does, the thread asleep, for `within` at most.
+    pub(crate) fn until_blocking<R>(
+        &self,
+        within: Option<Duration>,
+        mut look: impl FnMut(&mut State) -> Option<R>,
+    ) -> Option<R> {
+        let since = Instant::now();
+        let mut state = self.state();
+        loop {
+            if let Some(found) = look(&mut state) {
+                return Some(found);
+            }
+            let left = within.map(|within| within.saturating_sub(since.elapsed()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return None;
+            }
+            state.sleepers += 1;
+            state = match left {
+                None => self.region.sleep.wait(state).expect("no holder of the lock panics"),
+                Some(left) => {
+                    let woken = self.region.sleep.wait_timeout(state, left);
+                    woken.expect("no holder of the lock panics").0
+                }
+            };
+            state.sleepers -= 1;
+        }
+    }
+
+    /// Takes the bytes of `range` to write them.
+    ///
+    /// # Errors
+    /// When a byte is out or done, or outside.
+    pub(crate) fn lease(&self, range: Range<usize>) -> Result<Lease<T>, Taken> {
+        self.state().ledger.take(&range)?;
+        Ok(Lease { share: self.clone(), range })
+    }
+
+    /// Takes the first free bytes at or behind `start`, at most `bytes`; `None` when none is free.
+    pub(crate) fn lease_free(&self, start: usize, bytes: usize) -> Option<Lease<T>> {
+        let mut state = self.state();
+        let range = state.ledger.free_from(start, bytes)?;
+        state.ledger.take(&range).expect("it is free");
+        Some(Lease { share: self.clone(), range })
+    }
+
+    /// Returns the next bytes behind `cursor` that became done in round `round`, in whole elements.
+    pub(crate) fn next_done(&self, cursor: &mut Cursor, round: u32) -> Option<Range<usize>> {
+        let state = self.state();
+        (state.round == round).then(|| cursor.next(&state.ledger, size_of::<T>()))?
+    }
+
+    /// Returns the bytes of `range` as a handle that shares the memory; `None` when one is not done.
+    pub(crate) fn view(&self, range: Range<usize>) -> Option<Bytes> {
+        let mut state = self.state();
+        if range.start > range.end || !state.ledger.is_done(&range) {
+            return None;
+        }
+        state.views += 1;
+        drop(state);
+        Some(Bytes::from_owner(View { share: self.clone(), range }))
+    }
+
+    /// Notes a task that sends from the memory.
+    pub(crate) fn carrier(&self) -> Carrier<T> {
+        self.state().carriers += 1;
+        Carrier { share: self.clone(), rested_in: 0 }
+    }
+}
+
+/// The mark of a task that sends from the memory: no round begins before it is done with the last.
+pub(crate) struct Carrier<T: Pod> {
+    share: Share<T>,
+    /// The last round that it is done with; 0 for none.
+    rested_in: u32,
+}
+
+impl<T: Pod> Carrier<T> {
+    /// Returns the memory.
+    pub(crate) fn share(&self) -> &Share<T> {
+        &self.share
+    }
+
+    /// Says that this task is done with the round.
+    pub(crate) fn rest(&mut self) {
+        let rested_in = &mut self.rested_in;
+        self.share.change(|state| {
+            if *rested_in != state.round {
+                *rested_in = state.round;
+                state.rested += 1;
+            }
+        });
+    }
+}
+
+impl<T: Pod> Drop for Carrier<T> {
+    fn drop(&mut self) {
+        let rested_in = self.rested_in;
+        self.share.change(|state| {
+            state.carriers -= 1;
+            state.rested -= usize::from(rested_in == state.round);
+        });
+    }
+}
+
+/// Bytes that this holder alone writes. Dropped, those not committed are free again.
+pub(crate) struct Lease<T: Pod> {
+    share: Share<T>,
+    range: Range<usize>,
+}
+
+impl<T: Pod> Lease<T> {
+    /// Returns the range of the bytes.
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
+    /// Returns the elements, the range being one of whole elements.
     ///
     /// # Panics
-    /// When the range is not within the published bytes.
-    pub(crate) fn bytes(&self, range: Range<usize>) -> Bytes {
-        assert!(range.start <= range.end && range.end <= self.published());
-        Bytes::from_owner(View { holder: self.holder.clone(), range })
+    /// When it is not.
+    pub(crate) fn elements(&self) -> &[T] {
+        // An empty slice of bytes need not be aligned.
+        if self.range.is_empty() { &[] } else { bytemuck::cast_slice(self.bytes()) }
     }
 
-    /// Waits until this is the only holder and returns the buffer. Cancelled, it releases the memory.
-    pub(crate) async fn into_buffer(mut self) -> Vec<T> {
-        loop {
-            let memory = self.holder.memory.take().expect("put back each time round");
-            match Arc::try_unwrap(memory) {
-                Ok(memory) => return memory.into_vec(),
-                Err(memory) => self.holder.memory = Some(memory),
-            }
-            // A holder dropped between the look and the wait leaves its notification behind.
-            self.holder.released.notified().await;
+    /// Returns the elements to write them, the range being one of whole elements.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub(crate) fn elements_mut(&mut self) -> &mut [T] {
+        if self.range.is_empty() { &mut [] } else { bytemuck::cast_slice_mut(self.bytes_mut()) }
+    }
+
+    /// Adds up to `bytes` bytes behind this lease, those that are free; returns their number.
+    pub(crate) fn extend(&mut self, bytes: usize) -> usize {
+        let end = self.range.end;
+        let mut state = self.share.state();
+        let fresh = state.ledger.free_from(end, bytes).filter(|fresh| fresh.start == end);
+        let Some(fresh) = fresh else { return 0 };
+        state.ledger.take(&fresh).expect("it is free");
+        self.range.end = fresh.end;
+        fresh.len()
+    }
+
+    /// Returns the bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        if self.range.is_empty() {
+            return &[];
+        }
+        // SAFETY: within the allocation and initialised (1); out for this lease (2).
+        unsafe { slice::from_raw_parts(self.first(), self.range.len()) }
+    }
+
+    /// Returns the bytes to write them.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        if self.range.is_empty() {
+            return &mut [];
+        }
+        // SAFETY: within the allocation and initialised (1); out for this lease, which is borrowed
+        // mutably (2).
+        unsafe { slice::from_raw_parts_mut(self.first(), self.range.len()) }
+    }
+
+    fn first(&self) -> *mut u8 {
+        // SAFETY: the range is not empty and within the allocation, since the ledger has it out.
+        unsafe { self.share.region.base.as_ptr().cast::<u8>().add(self.range.start) }
+    }
+
+    /// Makes the bytes done.
+    pub(crate) fn commit(mut self) {
+        let bytes = self.range.len();
+        self.advance(bytes);
+    }
+
+    /// Makes the first `bytes` bytes done; the lease goes on with the rest.
+    ///
+    /// # Panics
+    /// When the lease has fewer.
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        assert!(bytes <= self.range.len(), "{bytes} of {:?} are committed", self.range);
+        let done = self.range.start..self.range.start + bytes;
+        self.range.start = done.end;
+        self.share.change(|state| state.ledger.commit(done));
+    }
+
+    /// Parts the lease in two, the second of which begins behind `bytes` bytes.
+    ///
+    /// # Panics
+    /// When the lease has fewer.
+    pub(crate) fn split_off(&mut self, bytes: usize) -> Self {
+        assert!(bytes <= self.range.len(), "{:?} is parted behind {bytes}", self.range);
+        let middle = self.range.start + bytes;
+        let rest = middle..self.range.end;
+        self.range.end = middle;
+        Self { share: self.share.clone(), range: rest }
+    }
+}
+
+impl<T: Pod> Drop for Lease<T> {
+    fn drop(&mut self) {
+        if !self.range.is_empty() {
+            let range = self.range.clone();
+            self.share.change(|state| state.ledger.release(&range));
         }
     }
 }
 
-/// Owner behind a `Bytes`: a share in the memory and a range of it.
+/// Owner behind a `Bytes`: a share in the memory and a range of it that is done.
 struct View<T: Pod> {
-    holder: Holder<T>,
+    share: Share<T>,
     range: Range<usize>,
 }
 
 impl<T: Pod> AsRef<[u8]> for View<T> {
     fn as_ref(&self) -> &[u8] {
-        self.holder.memory().bytes(self.range.clone())
+        if self.range.is_empty() {
+            return &[];
+        }
+        // SAFETY: the range was found done under the lock, which counted this view (2, 3); within the
+        // allocation and initialised (1).
+        unsafe {
+            let first = self.share.region.base.as_ptr().cast::<u8>().add(self.range.start);
+            slice::from_raw_parts(first, self.range.len())
+        }
+    }
+}
+
+impl<T: Pod> Drop for View<T> {
+    fn drop(&mut self) {
+        let mut state = self.share.state();
+        state.views -= 1;
+        if state.views == 0 && state.quiet_wanted {
+            self.share.region.ring(state);
+        }
     }
 }
 

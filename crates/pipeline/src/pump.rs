@@ -1,41 +1,43 @@
-//! The task that carries published bytes to a peer, for every sender and every forward.
+//! The task that carries what is done in a buffer to a peer, for every sender and every forward.
 //!
 //! The task asks [`Sending`] for the bytes that may leave, hands them to the channel, and sleeps until
-//! more is published. While the channel takes a message the writer goes on publishing, so the slower
-//! the link, the larger the next message. Increments that come too fast are gathered without a timer:
-//! the task lets others run and looks again.
+//! more is done. While the channel takes a message the writers go on, so the slower the link, the
+//! larger the next message. Increments that come too fast are gathered without a timer: the task lets
+//! others run and looks again.
+//!
+//! ```text
+//!   wait for Ready ──▶ increments ──▶ wait for Landed ──▶ wait for the next round
+//!         ▲                                                        │
+//!         └────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! The first round needs no `Ready`: its bytes may leave before the receiver has agreed.
 
-use std::pin::pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytemuck::Pod;
 use bytes::{Buf, Bytes};
 use chunkcomm::host::{self, Instant};
-use chunkcomm::{BytesSender, Node, Peer, SendError};
+use chunkcomm::{BytesReceiver, BytesSender, Node, Peer, RecvError, SendError};
 use tokio::sync::watch;
 
-use crate::error::{DeltaRecvError, DeltaSendError, Mismatch};
-use crate::memory::Reader;
-use crate::notices::{self, To};
-use crate::proto::intervals::{Sending, Step};
-use crate::proto::notice::Notice;
+use crate::error::{DeltaSendError, Mismatch};
+use crate::memory::{Carrier, Share, State};
+use crate::proto::frame::{Header, Reply, cut_cause};
+use crate::proto::ledger::Cursor;
 use crate::proto::opening::{Opening, Shape};
+use crate::proto::sending::{Now, Sending, Step};
 
-/// Progress of a buffer.
+/// Outcome of a transfer so far. Closed means that the task has ended.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
-    /// Number of bytes that were published.
-    pub(crate) bytes: usize,
-    /// Reason why no more will come, once it is known.
-    pub(crate) end: Option<DeltaRecvError>,
+pub(crate) struct Fated {
+    /// Number of rounds that have landed.
+    pub(crate) landed: u32,
+    /// Reason why no further one will.
+    pub(crate) error: Option<DeltaSendError>,
 }
 
-/// Wakes tasks that wait for published bytes. Closed means that the writer is gone.
-pub(crate) type Coming = watch::Receiver<Progress>;
-
-/// Outcome of a transfer; `None` until it has ended.
-pub(crate) type Fate = watch::Receiver<Option<Result<(), DeltaSendError>>>;
+pub(crate) type Fate = watch::Receiver<Fated>;
 
 /// Destination of a pump.
 pub(crate) struct Target<'a> {
@@ -44,171 +46,294 @@ pub(crate) struct Target<'a> {
     pub(crate) channel: &'a str,
 }
 
+/// Origin of the bytes that a pump carries.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The program commits them: they end when the owner of the buffer is gone.
+    Commits,
+    /// They land: they end with the landing.
+    Landing,
+}
+
+/// How a pump sends.
+pub(crate) struct Manner {
+    pub(crate) source: Source,
+    pub(crate) increment_bytes: usize,
+    /// Whether less than an increment leaves when the link is idle.
+    pub(crate) eager: bool,
+}
+
 /// Opens the channel, states the shape and starts the task.
 ///
 /// `keep` is held as long as the task runs.
 pub(crate) async fn start<T: Pod, K: Send + 'static>(
     target: Target<'_>,
-    reader: Reader<T>,
-    coming: Coming,
-    increment_bytes: usize,
+    share: &Share<T>,
+    manner: Manner,
     keep: K,
 ) -> Result<Fate, DeltaSendError> {
-    let mut channel =
-        target.node.open_bytes(target.peer, target.channel).await.map_err(DeltaSendError::Open)?;
-    let opening = Opening {
-        shape: Shape::of::<T>(reader.len()),
-        increment_bytes: increment_bytes as u64,
-        id: notices::fresh_id(),
+    let (peer, name) = (target.peer, target.channel);
+    let channel = target.node.open_duplex_bytes(peer, name).await.map_err(DeltaSendError::Open)?;
+    let (mut channel, replies, _) = channel.split();
+    let (len, round) = {
+        let state = share.state();
+        (state.ledger().len(), state.round)
     };
+    let shape = Shape::of::<T>(len / size_of::<T>());
+    let increment_bytes = manner.increment_bytes as u64;
+    let opening = Opening { shape: shape.clone(), increment_bytes };
     channel.send_slice(&opening.encode()).await.map_err(DeltaSendError::Channel)?;
-    let (fate_sender, fate) = watch::channel(None);
+    let sending = Sending::new(len, size_of::<T>(), manner.increment_bytes);
+    let (fate_sender, fate) = watch::channel(Fated { landed: round - 1, error: None });
     let pump = Pump {
-        node: target.node.clone(),
-        peer: target.peer.clone(),
-        name: Arc::from(target.channel),
-        sending: Sending::new(reader.len_bytes(), increment_bytes),
-        opening,
+        carrier: share.carrier(),
+        channel,
+        replies,
+        peer: peer.name().to_owned(),
+        name: name.to_owned(),
+        shape,
+        source: manner.source,
+        sending: sending.eager(manner.eager),
+        first: round,
+        landed: 0,
+        ready: 1,
     };
     host::spawn(async move {
-        let outcome = pump.run(channel, reader, coming).await;
+        let outcome = pump.run(&fate_sender).await;
         drop(keep);
-        fate_sender.send_replace(Some(outcome));
+        if let Err(error) = outcome {
+            fate_sender.send_modify(|fate| fate.error = Some(error));
+        }
     });
     Ok(fate)
 }
 
-/// Waits for the end of a transfer.
-pub(crate) async fn ended(
+/// Waits until `round` has landed.
+pub(crate) async fn landed(
     fate: &mut Fate,
+    round: u32,
     peer: &Peer,
     channel: &str,
 ) -> Result<(), DeltaSendError> {
-    match fate.wait_for(Option::is_some).await {
-        Ok(end) => end.clone().expect("waited for"),
-        Err(_) => Err(DeltaSendError::Stopped {
-            peer: peer.name().to_owned(),
-            channel: channel.to_owned(),
-        }),
-    }
+    let over = |fate: &Fated| fate.landed >= round || fate.error.is_some();
+    let fated = fate.wait_for(over).await;
+    let error = match fated {
+        Ok(fated) if fated.landed >= round => return Ok(()),
+        Ok(fated) => fated.error.clone(),
+        Err(_) => None,
+    };
+    let (peer, channel) = (peer.name().to_owned(), channel.to_owned());
+    Err(error.unwrap_or(DeltaSendError::Stopped { peer, channel }))
 }
 
-struct Pump {
-    node: Node,
-    peer: Peer,
-    name: Arc<str>,
+struct Pump<T: Pod> {
+    carrier: Carrier<T>,
+    channel: BytesSender,
+    replies: BytesReceiver,
+    peer: String,
+    name: String,
+    shape: Shape,
+    source: Source,
     sending: Sending,
-    opening: Opening,
+    /// The buffer's round that is the first of this transfer.
+    first: u32,
+    /// Rounds of this transfer, counted from 1, that have landed and for which there is a buffer.
+    landed: u32,
+    ready: u32,
 }
 
-impl Pump {
-    /// Carries everything; the memory is released on return.
-    async fn run<T: Pod>(
-        mut self,
-        mut channel: BytesSender,
-        reader: Reader<T>,
-        mut coming: Coming,
-    ) -> Result<(), DeltaSendError> {
-        let node = self.node.clone();
-        let mut hearing = pin!(notices::hear(&node, To::Sender, self.opening.id));
-        let failed = match self.carry(&mut channel, &reader, &mut coming).await {
-            Ok(()) if !reader.is_whole() => return Err(self.break_off(&coming).await),
-            Ok(()) => tokio::select! {
-                biased;
-                notice = &mut hearing => return self.outcome(notice, None),
-                error = channel.closed() => error,
-            },
-            Err(error) => error,
-        };
-        let notice = match failed {
-            // The receiver ended the channel: it may have sent its reason.
-            SendError::Terminated(_) => notices::soon(hearing).await,
-            _ => None,
-        };
-        self.outcome(notice, Some(failed))
+/// Reason why a transfer stops.
+enum Stop {
+    /// The channel failed.
+    Failed(SendError),
+    /// The receiver's direction failed, and with it the channel.
+    Lost,
+    /// The receiver said so, or is gone.
+    Error(DeltaSendError),
+}
+
+impl From<SendError> for Stop {
+    fn from(error: SendError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl<T: Pod> Pump<T> {
+    async fn run(mut self, fate: &watch::Sender<Fated>) -> Result<(), DeltaSendError> {
+        match self.rounds(fate).await {
+            Ok(()) => Ok(()),
+            Err(Stop::Error(error)) => Err(error),
+            Err(Stop::Lost) => Err(DeltaSendError::Channel(self.channel.closed().await)),
+            Err(Stop::Failed(error)) => Err(self.reason(error).await),
+        }
     }
 
-    /// Hands everything that is and will be published to the channel.
-    async fn carry<T: Pod>(
-        &mut self,
-        channel: &mut BytesSender,
-        reader: &Reader<T>,
-        coming: &mut Coming,
-    ) -> Result<(), SendError> {
-        let mut sent_at: Option<Instant> = None;
+    async fn rounds(&mut self, fate: &watch::Sender<Fated>) -> Result<(), Stop> {
+        for round in 1.. {
+            let of_buffer = self.first + round - 1;
+            self.until(|pump, state| pump.ready >= round || pump.is_last(state)).await?;
+            if self.ready >= round {
+                self.carry(round, of_buffer).await?;
+            }
+            if !self.sending.is_done() {
+                return Err(Stop::Error(self.break_off().await?));
+            }
+            self.until(|pump, _| pump.landed >= round).await?;
+            self.carrier.rest();
+            fate.send_modify(|fate| fate.landed = of_buffer);
+            self.until(|_, state| state.round > of_buffer || state.closing).await?;
+            if self.carrier.share().state().round == of_buffer {
+                return Ok(());
+            }
+            self.sending.reset();
+        }
+        Ok(())
+    }
+
+    /// Whether nothing more will be done in this round.
+    fn is_last(&self, state: &State) -> bool {
+        match self.source {
+            Source::Commits => state.closing,
+            Source::Landing => state.end.is_some(),
+        }
+    }
+
+    /// Hands everything that is and will be done in a round to the channel.
+    async fn carry(&mut self, round: u32, of_buffer: u32) -> Result<(), Stop> {
+        let share = self.carrier.share().clone();
+        let (mut bell, mut cursor) = (share.bell(), Cursor::default());
+        let (mut sent_at, mut idle): (Option<Instant>, _) = (None, false);
         loop {
-            // The end is read before the bytes, since all bytes are published before the end is.
-            let last = coming.borrow_and_update().end.is_some() || coming.has_changed().is_err();
+            bell.mark_unchanged();
+            // The end is read before the bytes, since all are done before the end is.
+            let last = self.is_last(&share.state());
+            while let Some(range) = share.next_done(&mut cursor, of_buffer) {
+                self.sending.handle_committed(range);
+            }
             let since_sent = sent_at.map_or(Duration::MAX, Instant::elapsed);
             let since_sent_ns = u64::try_from(since_sent.as_nanos()).unwrap_or(u64::MAX);
-            match self.sending.poll_send(reader.published(), last, since_sent_ns) {
+            match self.sending.poll_send(Now { last, idle, since_sent_ns }) {
                 Step::Send(range) => {
-                    send_split(channel, reader.bytes(range)).await?;
-                    sent_at = Some(Instant::now());
+                    let offset = range.start as u64;
+                    let bytes = share.view(range).expect("it is done in this round");
+                    self.send(round, offset, bytes).await?;
+                    (sent_at, idle) = (Some(Instant::now()), false);
                 }
                 Step::Done => return Ok(()),
                 Step::Gather => host::yield_now().await,
                 Step::Wait => tokio::select! {
                     biased;
-                    // An error means that the writer is gone, which the next turn sees.
-                    _ = coming.changed() => {}
-                    error = channel.closed() => return Err(error),
+                    _ = bell.changed() => {}
+                    reply = self.replies.recv() => self.hear(reply)?,
+                    error = self.channel.closed() => return Err(error.into()),
+                },
+                Step::WaitIdle => tokio::select! {
+                    biased;
+                    flushed = self.channel.flush() => { flushed?; idle = true; }
+                    _ = bell.changed() => {}
+                    reply = self.replies.recv() => self.hear(reply)?,
                 },
             }
         }
     }
 
-    /// Returns the outcome that follows from the receiver's notice and the channel's failure.
-    fn outcome(
-        &self,
-        notice: Option<Notice>,
-        failed: Option<SendError>,
-    ) -> Result<(), DeltaSendError> {
-        let (peer, channel) = (self.peer.name().to_owned(), self.name.to_string());
-        match (notice, failed) {
-            (Some(Notice::Landed), _) => Ok(()),
-            (Some(Notice::Refused(theirs)), _) => {
-                let (ours, theirs) = (self.opening.shape.clone(), theirs.shape);
-                let mismatch = Mismatch { peer, channel, ours, theirs };
-                Err(DeltaSendError::Mismatch(Box::new(mismatch)))
+    /// Sends an increment, its bytes in parts where the peer takes only smaller messages.
+    async fn send(&mut self, round: u32, offset: u64, mut bytes: Bytes) -> Result<(), SendError> {
+        let header = Header::Increment { round, offset, bytes: bytes.len() as u64 };
+        self.channel.send_slice(&header.encode()).await?;
+        let mut part_bytes = bytes.len();
+        while !bytes.is_empty() {
+            let part = bytes.slice(..part_bytes.min(bytes.len()));
+            let sent = part.len();
+            match self.channel.send(part).await {
+                Ok(()) => bytes.advance(sent),
+                Err(SendError::TooLarge { bytes_max, .. })
+                    if (1..part_bytes as u64).contains(&bytes_max) =>
+                {
+                    part_bytes = bytes_max as usize;
+                }
+                Err(error) => return Err(error),
             }
-            (_, Some(error)) => Err(DeltaSendError::Channel(error)),
-            (_, None) => Err(DeltaSendError::Stopped { peer, channel }),
+        }
+        Ok(())
+    }
+
+    /// Waits until `enough` returns true, and hears replies meanwhile.
+    async fn until(&mut self, enough: impl Fn(&Self, &State) -> bool) -> Result<(), Stop> {
+        let share = self.carrier.share().clone();
+        let mut bell = share.bell();
+        loop {
+            if enough(self, &share.state()) {
+                return Ok(());
+            }
+            tokio::select! {
+                biased;
+                reply = self.replies.recv() => self.hear(reply)?,
+                _ = bell.changed() => {}
+                error = self.channel.closed() => return Err(error.into()),
+            }
         }
     }
 
+    /// Takes in what the receiver said.
+    fn hear(&mut self, reply: Result<Option<Bytes>, RecvError>) -> Result<(), Stop> {
+        let (peer, channel) = (self.peer.clone(), self.name.clone());
+        let reply = match reply {
+            Ok(Some(bytes)) => Reply::decode(&bytes),
+            Ok(None) => return Err(Stop::Error(DeltaSendError::Gone { peer, channel })),
+            Err(_) => return Err(Stop::Lost),
+        };
+        let error = match reply {
+            Ok(Reply::Landed(round)) => {
+                self.landed = self.landed.max(round);
+                return Ok(());
+            }
+            Ok(Reply::Ready(round)) => {
+                self.ready = self.ready.max(round);
+                self.landed = self.landed.max(round.saturating_sub(1));
+                return Ok(());
+            }
+            Ok(Reply::Refused(theirs)) => {
+                let (ours, theirs) = (self.shape.clone(), theirs.shape);
+                DeltaSendError::Mismatch(Box::new(Mismatch { peer, channel, ours, theirs }))
+            }
+            Ok(Reply::Fault(cause)) => DeltaSendError::Refused { peer, channel, cause },
+            Err(_) => {
+                let cause = "its answer is not readable".to_owned();
+                DeltaSendError::Refused { peer, channel, cause }
+            }
+        };
+        Err(Stop::Error(error))
+    }
+
+    /// Returns the error of a transfer whose channel has failed: the receiver's reason, if it gave one.
+    async fn reason(&mut self, failed: SendError) -> DeltaSendError {
+        if matches!(failed, SendError::Terminated(_)) {
+            // The receiver ended both directions, this one behind its reason.
+            while let Ok(Some(reply)) = self.replies.recv().await {
+                if let Err(Stop::Error(error)) = self.hear(Ok(Some(reply))) {
+                    return error;
+                }
+            }
+        }
+        DeltaSendError::Channel(failed)
+    }
+
     /// Sends the receiver the reason why the bytes stop before the end.
-    async fn break_off(&self, coming: &Coming) -> DeltaSendError {
-        let broken = coming.borrow().end.clone();
+    async fn break_off(&mut self) -> Result<DeltaSendError, Stop> {
+        let broken = self.carrier.share().state().end.clone();
         let cause = broken.as_ref().map_or_else(
             || "the sender was dropped before it was finished".to_owned(),
             ToString::to_string,
         );
-        let notice = Notice::broken(&cause);
-        notices::tell(&self.node, &self.peer, To::Receiver, self.opening.id, &notice).await;
-        let (peer, channel) = (self.peer.name().to_owned(), self.name.to_string());
-        match broken {
+        let cause = cut_cause(&cause).as_bytes();
+        let header = Header::Broken { bytes: cause.len() };
+        self.channel.send_slice(&header.encode()).await?;
+        self.channel.send_slice_now(cause).await?;
+        let (peer, channel) = (self.peer.clone(), self.name.clone());
+        Ok(match broken {
             Some(error) => DeltaSendError::Source { peer, channel, source: Box::new(error) },
             None => DeltaSendError::Stopped { peer, channel },
-        }
+        })
     }
-}
-
-/// Sends `bytes` as one message, or in parts where the peer takes only smaller ones.
-async fn send_split(channel: &mut BytesSender, mut bytes: Bytes) -> Result<(), SendError> {
-    let mut part_bytes = bytes.len();
-    while !bytes.is_empty() {
-        let part = bytes.slice(..part_bytes.min(bytes.len()));
-        let sent = part.len();
-        match channel.send(part).await {
-            Ok(()) => bytes.advance(sent),
-            Err(SendError::TooLarge { bytes_max, .. })
-                if (1..part_bytes as u64).contains(&bytes_max) =>
-            {
-                part_bytes = bytes_max as usize;
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

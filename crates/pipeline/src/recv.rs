@@ -1,22 +1,23 @@
 //! Use of a buffer while it arrives, and its forwarding.
 
 use std::fmt;
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytemuck::Pod;
-use chunkcomm::host::{self, timeout};
-use chunkcomm::{BytesReceiver, Node, Peer};
+use chunkcomm::channel::UnansweredDuplex;
+use chunkcomm::host::timeout;
+use chunkcomm::{BytesDuplex, BytesReceiver, Node, Peer};
 
 use crate::error::{DeltaRecvError, DeltaSendError, Mismatch};
-use crate::landing::{Origin, land};
-use crate::memory::{Reader, share};
-use crate::notices::{self, To};
-use crate::proto::intervals::Reading;
-use crate::proto::notice::Notice;
+use crate::landing::{Interest, Origin, WayBack, land};
+use crate::memory::{Owner, State, share};
+use crate::part::indices;
+use crate::proto::frame::Reply;
+use crate::proto::ledger::Cursor;
 use crate::proto::opening::{Opening, OpeningFault, Shape};
-use crate::pump::{self, Coming, Fate, Target};
+use crate::pump::{self, Fate, Manner, Source, Target};
 
 /// Time in which a sender must state its shape, in its first message. A peer that opens the channel
 /// and does not is no sender and must not keep others waiting.
@@ -45,11 +46,13 @@ const OPENING_WAIT: Duration = Duration::from_secs(10);
 /// ```
 #[must_use = "a delta is stopped when its receiver is dropped"]
 pub struct DeltaReceiver<T: Pod> {
-    reader: Reader<T>,
-    reading: Reading,
-    coming: Coming,
-    /// Held by the receiver and its forwards; without a holder, nothing more lands.
-    interest: Arc<()>,
+    owner: Owner<T>,
+    /// Number of elements that [`next`](Self::next) has shown.
+    shown: usize,
+    /// The place of [`next_any`](Self::next_any) in the order of landing.
+    cursor: Cursor,
+    interest: Arc<Interest>,
+    round: u32,
     peer: Peer,
     channel: String,
     increment_bytes: usize,
@@ -68,20 +71,21 @@ impl<T: Pod> DeltaReceiver<T> {
     ///
     /// # Cancel safety
     /// When the future is dropped, only the buffer is lost. A delta that was opened meanwhile goes to
-    /// the next call with its name. A refusal that has begun goes on.
+    /// the next call with its name.
     ///
     /// # Panics
     /// When called outside a tokio runtime.
     pub async fn accept(node: &Node, name: &str, buffer: Vec<T>) -> Result<Self, DeltaRecvError> {
-        let (peer, channel) = node.accept_bytes(name).await.map_err(DeltaRecvError::Accept)?;
-        let mut unread = Unread(Some(channel));
+        let accepted = node.accept_unanswered_bytes(name).await;
+        let (peer, duplex) = accepted.map_err(DeltaRecvError::Accept)?;
+        let mut unread = Unread(Some(duplex));
         let opening = read_opening(unread.channel(), &peer, name).await;
-        let channel = unread.keep();
+        let (back, channel, _) = unread.answer().split();
+        let back = Arc::new(WayBack::new(back));
         let opening = opening?;
         let ours = Shape::of::<T>(buffer.len());
         if opening.shape != ours {
-            let notice = Notice::Refused(Opening { shape: ours.clone(), ..opening.clone() });
-            refuse(node, &peer, channel, opening.id, notice).await;
+            back.say(&Reply::Refused(Opening { shape: ours.clone(), ..opening.clone() }).encode());
             return Err(DeltaRecvError::Mismatch(Box::new(Mismatch {
                 peer: peer.name().to_owned(),
                 channel: name.to_owned(),
@@ -89,32 +93,26 @@ impl<T: Pod> DeltaReceiver<T> {
                 theirs: opening.shape,
             })));
         }
-        let increment_bytes = usize::try_from(opening.increment_bytes).unwrap_or(usize::MAX);
-        let (writer, reader) = share(buffer);
-        let interest = Arc::new(());
-        let origin = Origin {
-            node: node.clone(),
-            peer: peer.clone(),
-            channel: name.to_owned(),
-            id: opening.id,
-            length_bytes: reader.len_bytes(),
-        };
-        let coming = land(channel, writer, Arc::downgrade(&interest), origin);
+        let owner = share(buffer);
+        let interest = Arc::new(Interest(back));
+        let origin = Origin { peer: peer.name().to_owned(), channel: name.to_owned() };
+        land(channel, owner.share().clone(), &interest, origin);
         Ok(Self {
-            reading: Reading::new(reader.len()),
-            reader,
-            coming,
+            owner,
+            shown: 0,
+            cursor: Cursor::default(),
             interest,
+            round: 1,
             peer,
             channel: name.to_owned(),
-            increment_bytes,
+            increment_bytes: usize::try_from(opening.increment_bytes).unwrap_or(usize::MAX),
         })
     }
 
     /// Waits until all elements of `range` have landed and returns them.
     ///
     /// Returns at once when they have, or when the range is empty. Ranges may be asked for in any
-    /// order, and several at a time; the elements land in the order of their indices.
+    /// order, and several at a time.
     ///
     /// # Errors
     /// [`DeltaRecvError::Range`] when the range is not within the buffer. Others when the sender
@@ -123,16 +121,47 @@ impl<T: Pod> DeltaReceiver<T> {
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
     pub async fn wait(&self, range: impl RangeBounds<usize>) -> Result<&[T], DeltaRecvError> {
-        let (start, end) = self.resolve(&range)?;
-        if start == end {
-            return Ok(&[]);
-        }
-        self.until(|elements| elements >= end).await?;
-        Ok(&self.reader.elements()[start..end])
+        let range = self.resolve(&range)?;
+        self.owner.share().until(|state| outcome(state, bytes_done::<T>(&range))).await?;
+        Ok(self.known(range))
     }
 
-    /// Returns the elements that landed since the last call, waiting for at least one; `None` when
-    /// all were shown.
+    /// Waits as [`wait`](Self::wait) does, the thread asleep: for threads that compute outside the
+    /// runtime. Waits for `within` at most, or without one for ever.
+    ///
+    /// # Errors
+    /// As `wait`, and [`DeltaRecvError::Late`] after that time; call it again to go on.
+    pub fn wait_blocking(
+        &self,
+        range: impl RangeBounds<usize>,
+        within: Option<Duration>,
+    ) -> Result<&[T], DeltaRecvError> {
+        let range = self.resolve(&range)?;
+        let look = |state: &mut State| outcome(state, bytes_done::<T>(&range));
+        match self.owner.share().until_blocking(within, look) {
+            Some(landed) => landed.map(|()| self.known(range)),
+            None => {
+                let (channel, Range { start, end }) = (self.channel.clone(), range);
+                Err(DeltaRecvError::Late { channel, start, end })
+            }
+        }
+    }
+
+    /// Returns the elements of `range` if all of them have landed, `None` if they may still come.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn try_range(
+        &self,
+        range: impl RangeBounds<usize>,
+    ) -> Result<Option<&[T]>, DeltaRecvError> {
+        let range = self.resolve(&range)?;
+        let landed = outcome(&self.owner.share().state(), bytes_done::<T>(&range)).transpose()?;
+        Ok(landed.map(|()| self.known(range)))
+    }
+
+    /// Returns the elements that landed behind those of the last call, in the order of their indices,
+    /// waiting for at least one; `None` when all were shown.
     ///
     /// # Errors
     /// When the sender ended or died; elements that landed before are shown first.
@@ -140,13 +169,36 @@ impl<T: Pod> DeltaReceiver<T> {
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
     pub async fn next(&mut self) -> Result<Option<&[T]>, DeltaRecvError> {
-        if self.reading.is_done() {
+        if self.shown == self.len() {
             return Ok(None);
         }
-        let reading = self.reading;
-        self.until(|elements| reading.has_fresh(elements)).await?;
-        let fresh = self.reading.take_landed(self.reader.elements().len());
-        Ok(fresh.map(|range| &self.reader.elements()[range]))
+        let start = self.shown;
+        let beyond = |state: &State| state.ledger().prefix() / size_of::<T>() > start;
+        self.owner.share().until(|state| outcome(state, beyond)).await?;
+        let landed = self.owner.prefix();
+        self.shown = landed.len();
+        Ok(Some(&landed[start..]))
+    }
+
+    /// Returns the next elements as they land, in whatever order, with their indices; `None` when all
+    /// were shown. Each element is shown once a round, whatever [`next`](Self::next) shows.
+    ///
+    /// # Errors
+    /// When the sender ended or died; elements that landed before are shown first.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost when the future is dropped.
+    pub async fn next_any(&mut self) -> Result<Option<(Range<usize>, &[T])>, DeltaRecvError> {
+        let cursor = &mut self.cursor;
+        let next =
+            self.owner.share().until(|state| match cursor.next(state.ledger(), size_of::<T>()) {
+                Some(bytes) => Some(Ok(Some(bytes))),
+                None if state.ledger().is_whole() => Some(Ok(None)),
+                None => state.end.clone().map(Err),
+            });
+        let Some(bytes) = next.await? else { return Ok(None) };
+        let range = bytes.start / size_of::<T>()..bytes.end / size_of::<T>();
+        Ok(Some((range.clone(), self.known(range))))
     }
 
     /// Waits until all elements have landed and returns the whole buffer.
@@ -169,13 +221,41 @@ impl<T: Pod> DeltaReceiver<T> {
     /// # Cancel safety
     /// When the future is dropped, so is the receiver; the forwards go on.
     pub async fn into_buffer(self) -> Result<Vec<T>, DeltaRecvError> {
-        self.until(|elements| elements == self.len()).await?;
-        let Self { reader, .. } = self;
-        Ok(reader.into_buffer().await)
+        self.wait(..).await?;
+        let Self { owner, .. } = self;
+        Ok(owner.into_vec().await)
     }
 
-    /// Passes the buffer on to `peer`, whose program accepts `name`, from its first element and as
-    /// the bytes land. Several forwards may run beside each other and beside the waits.
+    /// Waits until this round has landed here and at the forwards, and begins the next one in the same
+    /// memory: what had landed is no longer shown.
+    ///
+    /// Opens nothing and allocates nothing. The sender sends nothing of a round before this: a receiver
+    /// that pauses stops the sender, and nothing ends. Forwards go on with the next round.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    ///
+    /// # Cancel safety
+    /// When the future is dropped, the round has not begun; call it again.
+    pub async fn start(&mut self) -> Result<(), DeltaRecvError> {
+        self.finish().await?;
+        self.owner.reset().await;
+        (self.round, self.shown, self.cursor) = (self.round + 1, 0, Cursor::default());
+        self.interest.0.say_round(false, self.round);
+        if self.is_empty() {
+            self.interest.0.say_round(true, self.round);
+        }
+        Ok(())
+    }
+
+    /// Returns the number of the round, from 1.
+    #[must_use]
+    pub fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// Passes the buffer on to `peer`, whose program accepts `name`, as the bytes land and in that
+    /// order. Any number of forwards may run beside each other and beside the waits.
     ///
     /// Each increment leaves when it has landed (cut-through), from the same memory, in the background.
     /// If the sender dies, the next node gets an error with the reason. The forward goes on when this
@@ -193,22 +273,24 @@ impl<T: Pod> DeltaReceiver<T> {
         name: &str,
     ) -> Result<Forward, DeltaSendError> {
         let target = Target { node, peer, channel: name };
-        let (reader, coming) = (self.reader.clone(), self.coming.clone());
+        let increment_bytes = self.increment_bytes;
+        let manner = Manner { source: Source::Landing, increment_bytes, eager: true };
         let keep = self.interest.clone();
-        let fate = pump::start(target, reader, coming, self.increment_bytes, keep).await?;
-        Ok(Forward { fate, peer: peer.clone(), channel: name.to_owned() })
+        let fate = pump::start(target, self.owner.share(), manner, keep).await?;
+        let (peer, channel) = (peer.clone(), name.to_owned());
+        Ok(Forward { fate, round: self.round, peer, channel })
     }
 
-    /// Returns the elements that have landed.
+    /// Returns the elements that have landed from the start without a gap.
     #[must_use]
     pub fn landed(&self) -> &[T] {
-        self.reader.elements()
+        self.owner.prefix()
     }
 
     /// Returns the number of elements of the buffer.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.reader.len()
+        self.owner.len()
     }
 
     /// Whether the buffer has no elements.
@@ -229,55 +311,31 @@ impl<T: Pod> DeltaReceiver<T> {
         &self.peer
     }
 
-    fn resolve(&self, range: &impl RangeBounds<usize>) -> Result<(usize, usize), DeltaRecvError> {
+    fn resolve(&self, range: &impl RangeBounds<usize>) -> Result<Range<usize>, DeltaRecvError> {
         let length = self.len();
-        let start = match range.start_bound() {
-            Bound::Included(start) => *start,
-            Bound::Excluded(start) => start.saturating_add(1),
-            Bound::Unbounded => 0,
-        };
-        let end = match range.end_bound() {
-            Bound::Included(end) => end.saturating_add(1),
-            Bound::Excluded(end) => *end,
-            Bound::Unbounded => length,
-        };
+        let Range { start, end } = indices(range, length);
         if start > end || end > length {
             let channel = self.channel.clone();
             return Err(DeltaRecvError::Range { channel, start, end, length });
         }
-        Ok((start, end))
+        Ok(start..end)
     }
 
-    fn stopped(&self) -> DeltaRecvError {
-        DeltaRecvError::Ended {
-            peer: self.peer.name().to_owned(),
-            channel: self.channel.clone(),
-            landed_bytes: self.reader.published(),
-            length_bytes: self.reader.len_bytes(),
-            cause: Some("the runtime that carried it was shut down".to_owned()),
-        }
+    /// Returns elements that have landed.
+    fn known(&self, range: Range<usize>) -> &[T] {
+        self.owner.elements(range).expect("the elements have landed")
     }
+}
 
-    /// Waits until `enough` returns true for the number of elements that landed.
-    async fn until(&self, enough: impl Fn(usize) -> bool) -> Result<(), DeltaRecvError> {
-        if enough(self.reader.elements().len()) {
-            return Ok(());
-        }
-        let mut coming = self.coming.clone();
-        loop {
-            // The end is read before the elements, since all land before the end is known.
-            let end = coming.borrow_and_update().end.clone();
-            if enough(self.reader.elements().len()) {
-                return Ok(());
-            }
-            if let Some(error) = end {
-                return Err(error);
-            }
-            if coming.changed().await.is_err() {
-                return Err(self.stopped());
-            }
-        }
-    }
+/// Returns the test whether all bytes of `range`, in elements, are done.
+fn bytes_done<T>(range: &Range<usize>) -> impl Fn(&State) -> bool {
+    let bytes = range.start * size_of::<T>()..range.end * size_of::<T>();
+    move |state| state.ledger().is_done(&bytes)
+}
+
+/// Returns the outcome of a wait, or `None` while it goes on.
+fn outcome(state: &State, enough: impl Fn(&State) -> bool) -> Option<Result<(), DeltaRecvError>> {
+    if enough(state) { Some(Ok(())) } else { state.end.clone().map(Err) }
 }
 
 impl<T: Pod> fmt::Debug for DeltaReceiver<T> {
@@ -295,12 +353,15 @@ impl<T: Pod> fmt::Debug for DeltaReceiver<T> {
 #[derive(Debug)]
 pub struct Forward {
     fate: Fate,
+    /// The receiver's round that [`finish`](Self::finish) waits for.
+    round: u32,
     peer: Peer,
     channel: String,
 }
 
 impl Forward {
-    /// Waits until every element is in the further node's buffer.
+    /// Waits until every element is in the further node's buffer: those of the round in which the
+    /// forward began, and with each further call that succeeds those of the next round.
     ///
     /// # Errors
     /// [`DeltaSendError::Source`] when the elements stopped coming; the others as for a sender.
@@ -308,7 +369,9 @@ impl Forward {
     /// # Cancel safety
     /// When the future is dropped, the forward goes on; call it again.
     pub async fn finish(&mut self) -> Result<(), DeltaSendError> {
-        pump::ended(&mut self.fate, &self.peer, &self.channel).await
+        pump::landed(&mut self.fate, self.round, &self.peer, &self.channel).await?;
+        self.round += 1;
+        Ok(())
     }
 
     /// Returns the node that receives.
@@ -320,36 +383,24 @@ impl Forward {
 
 /// A channel whose opening was not read. Dropping it gives the channel back to the node, for the next
 /// call that accepts its name.
-struct Unread(Option<BytesReceiver>);
+struct Unread(Option<UnansweredDuplex>);
 
 impl Unread {
     fn channel(&mut self) -> &mut BytesReceiver {
-        self.0.as_mut().expect("it is kept once, at the end")
+        self.0.as_mut().expect("it is answered once, at the end").receiver()
     }
 
-    fn keep(mut self) -> BytesReceiver {
-        self.0.take().expect("it is kept once, at the end")
+    fn answer(mut self) -> BytesDuplex {
+        self.0.take().expect("it is answered once, at the end").answer()
     }
 }
 
 impl Drop for Unread {
     fn drop(&mut self) {
-        if let Some(channel) = self.0.take() {
-            channel.give_back();
+        if let Some(duplex) = self.0.take() {
+            duplex.give_back();
         }
     }
-}
-
-/// Sends the sender the reason, then ends its channel. A task does both, so that they happen even
-/// when the caller is dropped.
-async fn refuse(node: &Node, peer: &Peer, channel: BytesReceiver, id: u64, notice: Notice) {
-    let (node, peer) = (node.clone(), peer.clone());
-    let refusing = host::spawn(async move {
-        notices::tell(&node, &peer, To::Sender, id, &notice).await;
-        drop(channel);
-    });
-    // The task ends early only with its runtime.
-    let _ = refusing.await;
 }
 
 async fn read_opening(
@@ -378,7 +429,7 @@ mod tests {
         let near = Node::builder().name("near").listen(address).build().await.expect("a node");
         let far = Node::builder().name("far").build().await.expect("a node");
         let peer = far.connect(&near.addresses()[0]).await.expect("a link");
-        let silent = far.open_bytes(&peer, "numbers").await.expect("a channel");
+        let silent = far.open_duplex_bytes(&peer, "numbers").await.expect("a channel");
         let error = DeltaReceiver::accept(&near, "numbers", vec![0_u8; 9]).await;
         let error = error.expect_err("nothing was stated");
         assert!(matches!(error, DeltaRecvError::Opening { fault: OpeningFault::Late, .. }));

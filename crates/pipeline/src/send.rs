@@ -1,16 +1,17 @@
 //! Sending of a buffer while it is computed.
 
 use std::fmt;
+use std::ops::{Range, RangeBounds};
 
 use bytemuck::Pod;
 use chunkcomm::{Node, Peer};
-use tokio::sync::watch;
 
-use crate::error::DeltaSendError;
-use crate::memory::{Reader, Writer, share};
+use crate::error::{DeltaSendError, PartError};
+use crate::memory::{Lease, Owner, share};
+use crate::part::{Part, indices};
 use crate::proto::increment::Increment;
-use crate::proto::intervals::Writing;
-use crate::pump::{self, Fate, Progress, Target};
+use crate::proto::ledger::Taken;
+use crate::pump::{self, Fate, Manner, Source, Target};
 
 /// Sends the elements of one buffer, increment by increment, while they are computed.
 ///
@@ -51,11 +52,15 @@ use crate::pump::{self, Fate, Progress, Target};
 /// ```
 #[must_use = "a delta ends when its sender is dropped"]
 pub struct DeltaSender<T: Pod> {
-    writer: Writer<T>,
-    reader: Reader<T>,
-    writing: Writing,
+    /// Parts handed out by [`next`](Self::next), before `owner`: they must be free when it ends.
+    handed: Vec<Lease<T>>,
+    owner: Owner<T>,
+    /// Index of the first element that `next` looks at.
+    position: usize,
     increment_bytes: usize,
-    wake: watch::Sender<Progress>,
+    /// Bytes committed since [`commit_and_yield`](Self::commit_and_yield) has yielded.
+    unyielded_bytes: usize,
+    round: u32,
     fate: Fate,
     peer: Peer,
     channel: String,
@@ -84,17 +89,19 @@ impl<T: Pod> DeltaSender<T> {
         buffer: Vec<T>,
         increment: Increment,
     ) -> Result<Self, DeltaSendError> {
-        let (writer, reader) = share(buffer);
-        let increment_bytes = increment.bytes_for(reader.len_bytes(), size_of::<T>());
-        let (wake, coming) = watch::channel(Progress::default());
+        let owner = share(buffer);
+        let increment_bytes = increment.bytes_for(owner.len() * size_of::<T>(), size_of::<T>());
         let target = Target { node, peer, channel: name };
-        let fate = pump::start(target, reader.clone(), coming, increment_bytes, ()).await?;
+        let eager = matches!(increment, Increment::Auto(_));
+        let manner = Manner { source: Source::Commits, increment_bytes, eager };
+        let fate = pump::start(target, owner.share(), manner, ()).await?;
         Ok(Self {
-            writing: Writing::new(reader.len()),
-            writer,
-            reader,
+            handed: Vec::new(),
+            owner,
+            position: 0,
             increment_bytes,
-            wake,
+            unyielded_bytes: 0,
+            round: 1,
             fate,
             peer: peer.clone(),
             channel: name.to_owned(),
@@ -103,8 +110,8 @@ impl<T: Pod> DeltaSender<T> {
 
     /// Hands out the next elements to write: `count`, fewer at the end of the buffer, `None` after it.
     ///
-    /// Every call goes on where the last one ended, committed or not. Committed elements cannot be
-    /// written any more:
+    /// Every call goes on where the last one ended, committed or not. Elements that a
+    /// [`part`](Self::part) has are passed over. Committed elements cannot be written any more:
     ///
     /// ```compile_fail,E0499
     /// fn rewrite(sender: &mut chunkcomm_pipeline::DeltaSender<u8>) {
@@ -118,27 +125,96 @@ impl<T: Pod> DeltaSender<T> {
     /// When `count` is 0.
     pub fn next(&mut self, count: usize) -> Option<&mut [T]> {
         assert!(count > 0, "a chunk has at least one element");
-        let range = self.writing.take(count)?;
-        Some(self.writer.elements_mut(range))
+        let (start, bytes) = (self.position * size_of::<T>(), count.saturating_mul(size_of::<T>()));
+        let extended = match self.handed.last_mut() {
+            Some(last) if last.range().end == start => last.extend(bytes),
+            _ => 0,
+        };
+        if extended == 0 {
+            self.handed.push(self.owner.share().lease_free(start, bytes)?);
+        }
+        let last = self.handed.last_mut().expect("there is one");
+        self.position = last.range().end / size_of::<T>();
+        let fresh = if extended == 0 { last.range().len() } else { extended };
+        let elements = last.elements_mut();
+        let before = elements.len() - fresh / size_of::<T>();
+        Some(&mut elements[before..])
+    }
+
+    /// Hands out the elements of `range`, to be computed and committed on any thread, in any order.
+    ///
+    /// ```no_run
+    /// # fn example(sender: &chunkcomm_pipeline::DeltaSender<f32>)
+    /// # -> Result<(), chunkcomm_pipeline::PartError> {
+    /// let (mut low, mut high) = (sender.part(..500)?, sender.part(500..)?);
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(move || {
+    ///         high.fill(2.0);
+    ///         high.commit(); // these may leave first
+    ///     });
+    ///     low.fill(1.0);
+    ///     low.commit();
+    /// });
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`PartError`] when the range is not within the buffer, or when elements of it are out or
+    /// committed. Nothing is handed out.
+    pub fn part(&self, range: impl RangeBounds<usize>) -> Result<Part<T>, PartError> {
+        let asked = indices(&range, self.len());
+        if asked.start > asked.end || asked.end > self.len() {
+            return Err(PartError::Range { asked, length: self.len() });
+        }
+        let elements =
+            |bytes: Range<usize>| bytes.start / size_of::<T>()..bytes.end.div_ceil(size_of::<T>());
+        let bytes = asked.start * size_of::<T>()..asked.end * size_of::<T>();
+        self.owner.share().lease(bytes).map(Part::new).map_err(|taken| match taken {
+            Taken::Outside => PartError::Range { asked, length: self.len() },
+            Taken::Out(bytes) => PartError::Out { asked, taken: elements(bytes) },
+            Taken::Done(bytes) => PartError::Committed { asked, taken: elements(bytes) },
+        })
+    }
+
+    /// Hands out the whole buffer in `count` parts for as many threads. They differ by one element at
+    /// most, the longer ones first.
+    ///
+    /// # Errors
+    /// As [`part`](Self::part), when elements are out or committed.
+    ///
+    /// # Panics
+    /// When `count` is 0.
+    pub fn parts(&self, count: usize) -> Result<Vec<Part<T>>, PartError> {
+        assert!(count > 0, "there is at least one part");
+        let mut rest = self.part(..)?;
+        let (each, longer) = (self.len() / count, self.len() % count);
+        let mut parts = Vec::with_capacity(count);
+        for index in 0..count {
+            let next = rest.split_off(each + usize::from(index < longer));
+            parts.push(std::mem::replace(&mut rest, next));
+        }
+        Ok(parts)
     }
 
     /// Releases everything that [`next`](Self::next) handed out; never waits.
     ///
-    /// May be called for every few elements: less than an increment stays until the increment is
-    /// whole or the buffer ends.
+    /// May be called for every few elements: less than an increment leaves when the link is idle, or,
+    /// with [`Increment::Fixed`], stays until the increment is whole or the buffer ends.
     ///
     /// # Errors
     /// The error of the transfer, if it failed; committing more then has no effect.
     pub fn commit(&mut self) -> Result<(), DeltaSendError> {
         self.publish();
-        match &*self.fate.borrow() {
-            Some(Err(error)) => Err(error.clone()),
+        let fate = self.fate.borrow();
+        match &fate.error {
+            Some(error) if fate.landed < self.round => Err(error.clone()),
             _ => Ok(()),
         }
     }
 
-    /// Commits as [`commit`](Self::commit) does, and lets the runtime send if there is something to
-    /// send. Does not wait for the network.
+    /// Commits as [`commit`](Self::commit) does, and lets the runtime send after each increment. Does
+    /// not wait for the network.
     ///
     /// # Errors
     /// As `commit`.
@@ -146,7 +222,9 @@ impl<T: Pod> DeltaSender<T> {
     /// # Cancel safety
     /// The first poll has committed; dropping the rest loses nothing.
     pub async fn commit_and_yield(&mut self) -> Result<(), DeltaSendError> {
-        if self.publish() {
+        self.publish();
+        if self.unyielded_bytes >= self.increment_bytes || self.position == self.len() {
+            self.unyielded_bytes %= self.increment_bytes;
             // Once for the pump, and once for a link that first looks whether more is coming.
             tokio::task::yield_now().await;
             tokio::task::yield_now().await;
@@ -154,29 +232,24 @@ impl<T: Pod> DeltaSender<T> {
         self.commit()
     }
 
-    /// Publishes the elements that were handed out; returns whether the pump has something to do.
-    fn publish(&mut self) -> bool {
-        let before = self.writer.published();
-        let end = self.writing.commit() * size_of::<T>();
-        self.writer.publish(end);
-        let whole_increment = end / self.increment_bytes > before / self.increment_bytes;
-        let may_leave = whole_increment || (end > before && end == self.writer.len_bytes());
-        if may_leave {
-            self.wake.send_modify(|progress| progress.bytes = end);
+    fn publish(&mut self) {
+        for lease in self.handed.drain(..) {
+            self.unyielded_bytes += lease.range().len();
+            lease.commit();
         }
-        may_leave
     }
 
-    /// Returns the elements that were committed, to read: filters look back.
+    /// Returns the elements that were committed from the start without a gap, to read: filters look
+    /// back.
     #[must_use]
     pub fn committed(&self) -> &[T] {
-        self.reader.elements()
+        self.owner.prefix()
     }
 
     /// Returns the number of elements of the buffer.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.reader.len()
+        self.owner.len()
     }
 
     /// Whether the buffer has no elements.
@@ -185,10 +258,10 @@ impl<T: Pod> DeltaSender<T> {
         self.len() == 0
     }
 
-    /// Returns the index of the first element that [`next`](Self::next) has not handed out.
+    /// Returns the index of the first element that [`next`](Self::next) has not looked at.
     #[must_use]
     pub fn position(&self) -> usize {
-        self.writing.handed()
+        self.position
     }
 
     /// Returns the number of bytes that leave together.
@@ -203,29 +276,55 @@ impl<T: Pod> DeltaSender<T> {
         &self.peer
     }
 
-    /// Commits the elements handed out and waits until every element is in the receiver's buffer.
+    /// Commits the elements that `next` handed out and waits until every element is in the receiver's
+    /// buffer.
     ///
     /// Success does not mean that the receiver's program has looked at the elements. After the last
-    /// element it costs the time of a message back, which a task of the receiver's runtime sends.
+    /// element it costs the time of a message back.
     ///
     /// # Errors
-    /// [`DeltaSendError::Unfinished`] when elements were never handed out: hand them out and call
-    /// again. [`DeltaSendError::Mismatch`] when the receiver expects something else. Others end
+    /// [`DeltaSendError::Unfinished`] when elements are not committed: commit them and call again. [`DeltaSendError::Mismatch`] when the receiver expects something else. Others end
     /// the transfer.
     ///
     /// # Cancel safety
     /// When the future is dropped, the transfer goes on; call it again.
     pub async fn finish(&mut self) -> Result<(), DeltaSendError> {
         self.commit()?;
-        if self.writing.committed() < self.len() {
+        let bytes = self.owner.share().state().ledger().done_bytes();
+        if bytes < self.len() * size_of::<T>() {
             return Err(DeltaSendError::Unfinished {
                 peer: self.peer.name().to_owned(),
                 channel: self.channel.clone(),
-                committed: self.writing.committed(),
+                committed: bytes / size_of::<T>(),
                 length: self.len(),
             });
         }
-        pump::ended(&mut self.fate, &self.peer, &self.channel).await
+        pump::landed(&mut self.fate, self.round, &self.peer, &self.channel).await
+    }
+
+    /// Finishes this round and begins the next one on the same channel and in the same memory: all
+    /// elements may be handed out again.
+    ///
+    /// Opens nothing and allocates nothing. The elements keep their values. Committed elements leave
+    /// when the receiver has begun the round, too. A receiver that pauses stops the sender there, and
+    /// nothing ends.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    ///
+    /// # Cancel safety
+    /// When the future is dropped, the round has not begun; call it again.
+    pub async fn start(&mut self) -> Result<(), DeltaSendError> {
+        self.finish().await?;
+        self.owner.reset().await;
+        (self.round, self.position, self.unyielded_bytes) = (self.round + 1, 0, 0);
+        Ok(())
+    }
+
+    /// Returns the number of the round, from 1.
+    #[must_use]
+    pub fn round(&self) -> u32 {
+        self.round
     }
 
     /// Returns the buffer as soon as the link has released it: at once after
@@ -235,9 +334,9 @@ impl<T: Pod> DeltaSender<T> {
     /// When the future is dropped, so is the buffer, once the link releases it; the committed elements
     /// are sent.
     pub async fn into_buffer(self) -> Vec<T> {
-        let Self { writer, reader, wake, .. } = self;
-        drop((writer, wake));
-        reader.into_buffer().await
+        let Self { handed, owner, .. } = self;
+        drop(handed);
+        owner.into_vec().await
     }
 }
 
@@ -246,7 +345,9 @@ impl<T: Pod> fmt::Debug for DeltaSender<T> {
         f.debug_struct("DeltaSender")
             .field("channel", &self.channel)
             .field("peer", &self.peer.name())
-            .field("writing", &self.writing)
+            .field("round", &self.round)
+            .field("position", &self.position)
+            .field("len", &self.len())
             .field("increment_bytes", &self.increment_bytes)
             .finish_non_exhaustive()
     }

@@ -184,7 +184,7 @@ fn an_accept_that_is_dropped_after_the_open_leaves_the_sender_to_the_next() {
         let peer = link(&left, &right).await;
         for round in 0..20_u32 {
             // Nothing is sent on the channel yet, so that accepting has to wait.
-            let mut silent = left.open_bytes(&peer, "held").await.unwrap();
+            let mut silent = left.open_duplex_bytes(&peer, "held").await.unwrap();
             silent.flush().await.unwrap();
             for ms in 0..3 {
                 let accepted = DeltaReceiver::<u32>::accept(&right, "held", vec![0; LEN]);
@@ -205,7 +205,7 @@ fn an_accept_that_is_dropped_after_the_open_leaves_the_sender_to_the_next() {
             let accepted = DeltaReceiver::<u32>::accept(&right, "held", vec![0; LEN]);
             let waited = tokio::time::timeout(Duration::from_millis(1), accepted);
             assert!(waited.await.is_err(), "no opening was said");
-            silent.send_slice(b"hello").await.unwrap();
+            silent.sender().send_slice(b"hello").await.unwrap();
             let error = limited(waiting).await.unwrap();
             let DeltaRecvError::Opening { fault, .. } = error else { panic!("{error}") };
             assert_eq!(fault, OpeningFault::Length { bytes: 5 }, "what was held came");

@@ -65,8 +65,9 @@ const CRATES: &[Floors] = &[
         krate: "pipeline",
         floors: &[
             &["proto"],
-            &["error", "memory", "notices"],
-            &["landing", "pump"],
+            &["error"],
+            &["memory"],
+            &["landing", "part", "pump"],
             &["send", "recv"],
             &["patterns"],
         ],

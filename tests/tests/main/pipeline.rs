@@ -244,14 +244,15 @@ async fn both_sides_name_a_mismatch_of_type() -> Outcome {
 #[tokio::test]
 async fn what_is_no_delta_is_refused() -> Outcome {
     let (left, right, peer) = pair().await?;
-    let mut channel = left.open_bytes(&peer, "plain").await?;
-    channel.send_slice(b"what is this, and why is it here? it is no opening").await?;
+    let mut channel = left.open_duplex_bytes(&peer, "plain").await?;
+    channel.sender().send_slice(b"what is this, and why is it here? it is no opening").await?;
     let error = limited(DeltaReceiver::accept(&right, "plain", vec![0_u8; 4])).await;
     let error = error.expect_err("no opening");
     assert!(matches!(error, DeltaRecvError::Opening { fault: OpeningFault::Magic, .. }), "{error}");
-    limited(channel.closed()).await;
+    limited(channel.sender().closed()).await;
+    assert!(limited(channel.recv()).await?.is_none());
 
-    drop(left.open_bytes(&peer, "nothing").await?);
+    drop(left.open_duplex_bytes(&peer, "nothing").await?);
     let error = limited(DeltaReceiver::accept(&right, "nothing", vec![0_u8; 4])).await;
     let error = error.expect_err("no opening");
     let nothing = OpeningFault::Length { bytes: 0 };

@@ -1,136 +1,166 @@
+use super::*;
+use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use super::*;
-
-fn fill<T: Pod + From<u16>>(writer: &mut Writer<T>, range: Range<usize>) {
-    for (index, element) in writer.elements_mut(range.clone()).iter_mut().enumerate() {
-        *element = T::from((range.start + index) as u16);
+/// Writes `range`, in elements, with each element's index.
+fn fill(share: &Share<u32>, range: Range<usize>) {
+    let mut lease = share.lease(range.start * 4..range.end * 4).expect("it is free");
+    for (index, element) in range.zip(lease.bytes_mut().chunks_mut(4)) {
+        element.copy_from_slice(&(index as u32).to_ne_bytes());
     }
-    writer.publish(range.end * size_of::<T>());
+    lease.commit();
+}
+
+fn is_pending(future: impl Future) -> bool {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop())).is_pending()
 }
 
 #[test]
-fn readers_see_what_is_published_and_no_more() {
-    let (mut writer, reader) = share(vec![0_u32; 10]);
-    assert_eq!((reader.len(), reader.len_bytes(), reader.published()), (10, 40, 0));
-    writer.elements_mut(0..4).copy_from_slice(&[1, 2, 3, 4]);
-    assert_eq!(reader.elements(), [0_u32; 0]);
-    writer.publish(16);
-    assert_eq!(reader.elements(), [1, 2, 3, 4]);
-    assert_eq!(writer.rest_mut().len(), 24);
-    assert_eq!(&reader.bytes(4..6)[..], &2_u32.to_ne_bytes()[..2]);
-    assert!(!reader.is_whole());
+fn readers_see_what_is_done_and_no_more() {
+    let owner = share(vec![9_u32; 10]);
+    fill(owner.share(), 4..6);
+    assert_eq!(owner.elements(4..6), Some(&[4, 5][..]));
+    assert_eq!((owner.elements(3..5), owner.elements(5..7)), (None, None));
+    assert!(owner.prefix().is_empty() && owner.share().view(15..20).is_none());
+    assert_eq!(owner.share().view(16..20).expect("it is done"), 4_u32.to_ne_bytes()[..]);
+    fill(owner.share(), 0..4);
+    assert_eq!(owner.prefix(), [0, 1, 2, 3, 4, 5]);
+    assert_eq!((owner.elements(5..11), owner.elements(10..10)), (None, Some(&[][..])));
 }
 
 #[test]
 fn half_an_element_is_not_shown() {
-    let (mut writer, reader) = share(vec![0_u32; 2]);
-    writer.rest_mut()[..6].copy_from_slice(&[1, 1, 1, 1, 2, 2]);
-    writer.publish(6);
-    assert_eq!(reader.elements(), [0x0101_0101]);
-    assert_eq!(reader.bytes(4..6), [2, 2][..]);
-    assert_eq!(writer.rest_mut().len(), 2);
+    let owner = share(vec![0_u32; 2]);
+    let mut lease = owner.share().lease(0..8).expect("it is free");
+    lease.bytes_mut()[..6].copy_from_slice(&[1, 1, 1, 1, 2, 2]);
+    lease.advance(6);
+    assert_eq!(owner.prefix(), [0x0101_0101]);
+    assert_eq!(lease.bytes().len(), 2);
 }
 
 #[test]
-fn bytes_outlive_writer_and_reader() {
-    let (mut writer, reader) = share(vec![0_u64; 8]);
-    fill_u64(&mut writer);
-    let bytes = reader.bytes(8..24);
-    drop((writer, reader));
-    assert_eq!(bytes[..8], 1_u64.to_ne_bytes());
-    assert_eq!(bytes.slice(8..), 2_u64.to_ne_bytes()[..]);
-}
-
-fn fill_u64(writer: &mut Writer<u64>) {
-    fill(writer, 0..8);
-}
-
-#[test]
-#[should_panic(expected = "assertion")]
-fn published_elements_are_not_handed_out() {
-    let (mut writer, _reader) = share(vec![0_u8; 4]);
-    writer.publish(2);
-    let _ = writer.elements_mut(1..3);
+fn a_byte_has_one_writer_and_is_free_again_when_it_is_dropped() {
+    let owner = share(vec![0_u32; 4]);
+    let mut lease = owner.share().lease(4..12).expect("it is free");
+    assert_eq!(owner.share().lease(8..16).err(), Some(Taken::Out(8..12)));
+    let rest = lease.split_off(4);
+    drop(lease);
+    let again = owner.share().lease(0..8).expect("it is free again");
+    rest.commit();
+    assert_eq!(owner.share().lease(8..16).err(), Some(Taken::Done(8..12)));
+    again.commit();
+    assert_eq!(owner.share().lease(12..20).err(), Some(Taken::Outside));
 }
 
 #[test]
-#[should_panic(expected = "assertion")]
-fn unpublished_bytes_are_not_shown() {
-    let (_writer, reader) = share(vec![0_u8; 4]);
-    let _ = reader.bytes(0..1);
+fn bytes_outlive_the_owner() {
+    let owner = share(vec![0_u32; 8]);
+    fill(owner.share(), 0..8);
+    let bytes = owner.share().view(4..12).expect("it is done");
+    drop(owner);
+    assert_eq!(bytes[..4], 1_u32.to_ne_bytes());
+    assert_eq!(bytes.slice(4..), 2_u32.to_ne_bytes()[..]);
 }
 
 #[test]
-#[should_panic(expected = "assertion")]
-fn what_is_published_stays_so() {
-    let (mut writer, _reader) = share(vec![0_u8; 4]);
-    writer.publish(2);
-    writer.publish(1);
+fn a_round_begins_when_nobody_reads_the_last() {
+    let mut owner = share(vec![0_u32; 4]);
+    fill(owner.share(), 0..3);
+    assert!(is_pending(owner.reset()), "one element is missing");
+    fill(owner.share(), 3..4);
+    let mut carrier = owner.share().carrier();
+    let view = owner.share().view(0..4).expect("it is done").slice(1..2);
+    assert!(is_pending(owner.reset()));
+    carrier.rest();
+    assert!(is_pending(owner.reset()), "a view is left");
+    drop(view);
+    assert!(!is_pending(owner.reset()));
+    assert_eq!(owner.share().state().round, 2);
+    assert!(owner.prefix().is_empty());
+    fill(owner.share(), 0..4);
+    assert!(is_pending(owner.reset()), "the carrier has not seen the second round");
 }
 
 #[test]
 fn the_buffer_comes_back_when_nobody_holds_it() {
     let mut buffer = Vec::with_capacity(100);
-    buffer.extend(0..20_u16);
+    buffer.extend(0..20_u32);
     let address = buffer.as_ptr();
-    let (mut writer, reader) = share(buffer);
-    writer.publish(40);
-    let bytes = reader.bytes(0..40);
-    let mut back = Box::pin(reader.into_buffer());
+    let owner = share(buffer);
+    fill(owner.share(), 0..20);
+    let stays = owner.share().clone();
+    let (carrier, bytes) = (owner.share().carrier(), owner.share().view(0..40).expect("done"));
+    let mut back = Box::pin(owner.into_vec());
     let mut poll = || back.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(poll().is_pending());
-    drop(writer);
+    drop(carrier);
     assert!(poll().is_pending());
-    let slice = bytes.slice(3..5);
     drop(bytes);
-    assert!(poll().is_pending());
-    drop(slice);
-    let Poll::Ready(buffer) = poll() else { panic!("nobody holds the memory") };
+    let Poll::Ready(buffer) = poll() else { panic!("nobody uses the memory") };
     assert_eq!((buffer.as_ptr(), buffer.capacity()), (address, 100));
     assert!(buffer.into_iter().eq(0..20));
+    // A handle that stays gives nothing out.
+    assert_eq!(stays.lease(0..4).err(), Some(Taken::Outside));
+    assert!(stays.view(0..4).is_none() && stays.lease(0..0).expect("none").bytes().is_empty());
 }
 
 #[test]
 fn no_elements_are_whole_at_once() {
-    let (mut writer, reader) = share(Vec::<f64>::new());
-    assert!(reader.is_whole() && reader.elements().is_empty());
-    assert!(writer.rest_mut().is_empty() && writer.elements_mut(0..0).is_empty());
-    assert!(reader.bytes(0..0).is_empty());
+    let owner = share(Vec::<f64>::new());
+    assert!(owner.share().state().ledger().is_whole() && owner.prefix().is_empty());
+    assert!(owner.share().view(0..0).expect("nothing is missing").is_empty());
 }
 
 #[test]
-fn threads_read_while_one_writes() {
-    const LEN: usize = 40_000;
-    let (mut writer, reader) = share(vec![0_u64; LEN]);
-    let check = |reader: Reader<u64>| {
-        let mut seen = 0;
-        while seen < LEN {
-            let elements = reader.elements();
-            assert!(elements[seen..].iter().zip(seen..).all(|(e, i)| *e == i as u64 + 1));
-            if elements.len() > seen {
-                let bytes = reader.bytes(seen * 8..elements.len() * 8);
-                assert_eq!(bytes[..8], (seen as u64 + 1).to_ne_bytes());
-            }
-            seen = elements.len();
+fn a_sleeping_thread_wakes_or_gives_up() {
+    let owner = share(vec![0_u32; 4]);
+    let whole = |state: &mut State| state.ledger().is_whole().then_some(());
+    let soon = Some(Duration::from_millis(1));
+    assert_eq!(owner.share().until_blocking(soon, whole), None);
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| owner.share().until_blocking(None, whole));
+        while owner.share().state().sleepers == 0 {
             std::thread::yield_now();
         }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            let reader = reader.clone();
-            scope.spawn(move || check(reader));
-        }
-        scope.spawn(move || {
-            let mut start = 0;
-            while start < LEN {
-                let end = (start + 1 + start % 977).min(LEN);
-                let part = writer.elements_mut(start..end);
-                part.iter_mut().zip(start..).for_each(|(e, i)| *e = i as u64 + 1);
-                writer.publish(end * 8);
-                start = end;
-            }
-        });
+        fill(owner.share(), 0..2);
+        fill(owner.share(), 2..4);
+        assert_eq!(sleeper.join().expect("it does not panic"), Some(()));
     });
-    assert!(reader.is_whole());
+}
+
+/// Several threads write parts in a scattered order while others read what is done.
+#[test]
+fn threads_read_while_others_write() {
+    const PARTS: usize = 600;
+    const PART: usize = 61;
+    let owner = share(vec![u32::MAX; PARTS * PART]);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let share = owner.share().clone();
+            scope.spawn(move || {
+                for part in (0..PARTS).filter(|part| part % 3 == thread) {
+                    // 7 and 600 have no common factor: each part comes once.
+                    let part = part * 7 % PARTS;
+                    fill(&share, part * PART..(part + 1) * PART);
+                }
+            });
+        }
+        let check = || {
+            let (mut cursor, mut seen) = (Cursor::default(), 0);
+            while seen < owner.len() {
+                match owner.share().next_done(&mut cursor, 1) {
+                    Some(range) => {
+                        let indices = range.start / 4..range.end / 4;
+                        let part = owner.elements(indices.clone()).expect("the journal has it");
+                        assert!(part.iter().copied().eq(indices.map(|index| index as u32)));
+                        seen += part.len();
+                    }
+                    None => std::thread::yield_now(),
+                }
+            }
+        };
+        scope.spawn(check);
+        scope.spawn(check);
+    });
+    assert_eq!(owner.prefix().len(), owner.len());
 }

@@ -18,7 +18,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use chunkcomm::host::{Instant, timeout};
+use chunkcomm::host::{self, Instant, timeout};
 use chunkcomm::{Address, Node, Peer, Receiver, Sender};
 use chunkcomm_cluster::Cluster;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,6 @@ use serde::{Deserialize, Serialize};
 use super::compute::{Compute, Difference, compare, sequential};
 use super::roles::{Arrays, run_head, run_middle, run_tail};
 use super::{PatternError, Run};
-use crate::notices;
 
 const WORDS: &str = "chain.words";
 const ORDERS: &str = "chain.orders";
@@ -339,7 +338,7 @@ async fn join_chain(
 ) -> Result<(), PatternError> {
     let node = place.node();
     let mut words = node.open::<Word>(head, WORDS).await?;
-    let membership = notices::fresh_id();
+    let membership = host::random().expect("the system gives random numbers");
     words.send_now(&Word::Joined { index, at, membership }).await?;
     let channel = orders_channel(membership);
     let (_, mut orders) = tokio::select! {

@@ -2,9 +2,9 @@
 //! receiver's.
 //!
 //! ```text
-//! offset  0      4        6           7         8              12      20          28
-//!         magic  version  byte order  name len  element bytes  length  increment   id  name ...
-//!         4      u16      u8          u8        u32            u64     u64         u64
+//! offset  0      4        6           7         8              12      20         28
+//!         magic  version  byte order  name len  element bytes  length  increment  name ...
+//!         4      u16      u8          u8        u32            u64     u64
 //! ```
 //!
 //! All numbers are little-endian. The elements themselves travel in the sender's own byte order,
@@ -13,8 +13,8 @@
 use std::fmt;
 
 const MAGIC: [u8; 4] = *b"DLTA";
-const VERSION: u16 = 1;
-const FIXED_BYTES: usize = 36;
+const VERSION: u16 = 2;
+const FIXED_BYTES: usize = 28;
 const NAME_BYTES_MAX: usize = 255;
 
 /// Number and type of a buffer's elements, which both sides of a delta must agree on.
@@ -102,8 +102,6 @@ pub(crate) struct Opening {
     pub shape: Shape,
     /// Number of bytes that leave together.
     pub increment_bytes: u64,
-    /// Number that tells this transfer's notices from those of others.
-    pub id: u64,
 }
 
 /// Fault of bytes that are no opening.
@@ -155,7 +153,6 @@ impl Opening {
         bytes.extend_from_slice(&self.shape.element_bytes.to_le_bytes());
         bytes.extend_from_slice(&self.shape.length.to_le_bytes());
         bytes.extend_from_slice(&self.increment_bytes.to_le_bytes());
-        bytes.extend_from_slice(&self.id.to_le_bytes());
         bytes.extend_from_slice(name);
         bytes
     }
@@ -179,8 +176,7 @@ impl Opening {
         let ([order, name_bytes], rest) = take::<2>(rest).ok_or(wrong_length)?;
         let (element_bytes, rest) = take::<4>(rest).ok_or(wrong_length)?;
         let (length, rest) = take::<8>(rest).ok_or(wrong_length)?;
-        let (increment_bytes, rest) = take::<8>(rest).ok_or(wrong_length)?;
-        let (id, _) = take::<8>(rest).ok_or(wrong_length)?;
+        let (increment_bytes, _) = take::<8>(rest).ok_or(wrong_length)?;
         if name.len() != usize::from(name_bytes) {
             return Err(wrong_length);
         }
@@ -196,7 +192,6 @@ impl Opening {
                 big_endian: order == 1,
             },
             increment_bytes: u64::from_le_bytes(increment_bytes),
-            id: u64::from_le_bytes(id),
         })
     }
 }
@@ -234,7 +229,7 @@ mod tests {
 
     #[test]
     fn wrong_openings_are_told_apart() {
-        let good = Opening { shape: Shape::of::<f64>(3), increment_bytes: 8, id: 1 }.encode();
+        let good = Opening { shape: Shape::of::<f64>(3), increment_bytes: 8 }.encode();
         assert!(good.len() <= FIXED_BYTES + NAME_BYTES_MAX);
         let with = |at: usize, byte: u8| {
             let mut bytes = good.clone();
@@ -253,10 +248,10 @@ mod tests {
         #[test]
         fn goes_there_and_back(
             length: u64, element in "\\PC{0,60}", element_bytes: u32, big_endian: bool,
-            increment_bytes: u64, id: u64,
+            increment_bytes: u64,
         ) {
             let shape = Shape { length, element, element_bytes, big_endian };
-            let opening = Opening { shape, increment_bytes, id };
+            let opening = Opening { shape, increment_bytes };
             prop_assert_eq!(Opening::decode(&opening.encode()), Ok(opening));
         }
 
@@ -266,7 +261,7 @@ mod tests {
         ) {
             let mut input = bytes;
             if start {
-                input.splice(..0, [b'D', b'L', b'T', b'A', 1, 0]);
+                input.splice(..0, [b'D', b'L', b'T', b'A', 2, 0]);
             }
             if let Ok(opening) = Opening::decode(&input) {
                 prop_assert_eq!(opening.encode(), input);

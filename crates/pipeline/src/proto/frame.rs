@@ -1,0 +1,264 @@
+//! The bytes between the two sides of a delta, after the opening.
+//!
+//! The sender's direction is a row of frames, each a header and its payload:
+//!
+//! ```text
+//! offset  0     4      8       16      24
+//!         kind  round  offset  length  payload ...
+//!         u32   u32    u64     u64
+//! ```
+//!
+//! | kind | payload | meaning |
+//! |---|---|---|
+//! | increment | the buffer's bytes from `offset` on | they are committed |
+//! | broken | the cause, UTF-8 | nothing more comes |
+//!
+//! The receiver's direction is a row of [`Reply`] messages. All numbers are little-endian.
+
+use std::fmt;
+
+use super::opening::{Opening, OpeningFault};
+
+/// Number of bytes of a frame's header.
+pub(crate) const HEADER_BYTES: usize = 24;
+
+/// Most bytes of a cause that are sent.
+pub(crate) const CAUSE_BYTES_MAX: usize = 512;
+
+const INCREMENT: u32 = 1;
+const BROKEN: u32 = 2;
+
+const REFUSED: u8 = 1;
+const LANDED: u8 = 2;
+const READY: u8 = 3;
+const FAULT: u8 = 4;
+
+/// Header of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Header {
+    /// Bytes of the buffer in round `round`, from byte `offset` on.
+    Increment { round: u32, offset: u64, bytes: u64 },
+    /// The cause of the sender's end, of this length.
+    Broken { bytes: usize },
+}
+
+/// Fault of a frame.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FrameFault {
+    /// The header names no kind of frame.
+    Kind {
+        /// Number of the kind that came.
+        kind: u32,
+    },
+    /// The increment belongs to a round that has not been begun, or that is over.
+    Round {
+        /// Round of the increment, counted from 1.
+        theirs: u32,
+        /// Round of the receiver.
+        ours: u32,
+    },
+    /// The increment reaches out of the buffer, or holds parts of elements.
+    Outside {
+        /// First byte of the increment.
+        offset: u64,
+        /// Number of its bytes.
+        bytes: u64,
+    },
+    /// Bytes of the increment have landed before.
+    Twice {
+        /// First byte that is there already.
+        start: usize,
+        /// Byte behind the last such one.
+        end: usize,
+    },
+    /// The cause of the end is too long or not UTF-8.
+    Cause,
+}
+
+impl fmt::Display for FrameFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kind { kind } => write!(f, "kind {kind} is not known"),
+            Self::Round { theirs, ours } => write!(f, "round {theirs}, ours is {ours}"),
+            Self::Outside { offset, bytes } => {
+                write!(f, "{bytes} bytes at byte {offset} are no elements of the buffer")
+            }
+            Self::Twice { start, end } => write!(f, "bytes {start}..{end} have landed before"),
+            Self::Cause => write!(f, "the cause of the end is not readable"),
+        }
+    }
+}
+
+impl std::error::Error for FrameFault {}
+
+impl Header {
+    /// Returns the bytes of the header.
+    pub(crate) fn encode(self) -> [u8; HEADER_BYTES] {
+        let (kind, round, offset, bytes) = match self {
+            Self::Increment { round, offset, bytes } => (INCREMENT, round, offset, bytes),
+            Self::Broken { bytes } => (BROKEN, 0, 0, bytes as u64),
+        };
+        let mut header = [0; HEADER_BYTES];
+        header[..4].copy_from_slice(&kind.to_le_bytes());
+        header[4..8].copy_from_slice(&round.to_le_bytes());
+        header[8..16].copy_from_slice(&offset.to_le_bytes());
+        header[16..].copy_from_slice(&bytes.to_le_bytes());
+        header
+    }
+
+    /// Reads a header.
+    pub(crate) fn decode(header: &[u8; HEADER_BYTES]) -> Result<Self, FrameFault> {
+        let (kind, rest) = number(header);
+        let (round, rest) = number(rest);
+        let (offset, rest) = wide_number(rest);
+        let (bytes, _) = wide_number(rest);
+        match kind {
+            INCREMENT => Ok(Self::Increment { round, offset, bytes }),
+            BROKEN => match usize::try_from(bytes) {
+                Ok(bytes) if bytes <= CAUSE_BYTES_MAX => Ok(Self::Broken { bytes }),
+                _ => Err(FrameFault::Cause),
+            },
+            kind => Err(FrameFault::Kind { kind }),
+        }
+    }
+}
+
+fn number(bytes: &[u8]) -> (u32, &[u8]) {
+    let (head, rest) = bytes.split_first_chunk().expect("the header has this field");
+    (u32::from_le_bytes(*head), rest)
+}
+
+fn wide_number(bytes: &[u8]) -> (u64, &[u8]) {
+    let (head, rest) = bytes.split_first_chunk().expect("the header has this field");
+    (u64::from_le_bytes(*head), rest)
+}
+
+/// Returns `cause`, cut to [`CAUSE_BYTES_MAX`].
+pub(crate) fn cut_cause(cause: &str) -> &str {
+    let mut end = cause.len().min(CAUSE_BYTES_MAX);
+    while !cause.is_char_boundary(end) {
+        end -= 1;
+    }
+    &cause[..end]
+}
+
+/// Message of the receiver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// The shapes differ; the receiver has room for this one.
+    Refused(Opening),
+    /// Every byte of this round is in the receiver's buffer.
+    Landed(u32),
+    /// The receiver has a buffer for this round; every round before has landed.
+    Ready(u32),
+    /// A frame was wrong, or the transfer failed at the receiver, for this reason.
+    Fault(String),
+}
+
+/// Fault of bytes that are no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReplyFault {
+    /// The first byte names no kind of reply, or there is no byte.
+    Kind,
+    /// The receiver's statement is not readable.
+    Opening(OpeningFault),
+    /// The number of the round has not four bytes.
+    Round,
+    /// The cause is too long or not UTF-8.
+    Cause,
+}
+
+/// Returns the bytes of a [`Reply`] that names a round.
+pub(crate) fn encode_round(landed: bool, round: u32) -> [u8; 5] {
+    let [a, b, c, d] = round.to_le_bytes();
+    [if landed { LANDED } else { READY }, a, b, c, d]
+}
+
+impl Reply {
+    /// Returns the bytes of the reply.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let (kind, body) = match self {
+            Self::Landed(round) => return encode_round(true, *round).to_vec(),
+            Self::Ready(round) => return encode_round(false, *round).to_vec(),
+            Self::Refused(opening) => (REFUSED, opening.encode()),
+            Self::Fault(cause) => (FAULT, cut_cause(cause).as_bytes().to_vec()),
+        };
+        [&[kind], &body[..]].concat()
+    }
+
+    /// Reads the reply in `bytes`.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, ReplyFault> {
+        let (kind, body) = bytes.split_first().ok_or(ReplyFault::Kind)?;
+        let round = || body.try_into().map(u32::from_le_bytes).map_err(|_| ReplyFault::Round);
+        match *kind {
+            REFUSED => Opening::decode(body).map(Self::Refused).map_err(ReplyFault::Opening),
+            LANDED => round().map(Self::Landed),
+            READY => round().map(Self::Ready),
+            FAULT if body.len() <= CAUSE_BYTES_MAX => std::str::from_utf8(body)
+                .map(|cause| Self::Fault(cause.to_owned()))
+                .map_err(|_| ReplyFault::Cause),
+            FAULT => Err(ReplyFault::Cause),
+            _ => Err(ReplyFault::Kind),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::opening::Shape;
+    use super::*;
+
+    #[test]
+    fn faults_of_replies_are_told_apart() {
+        assert_eq!(Reply::decode(&[]), Err(ReplyFault::Kind));
+        assert_eq!(Reply::decode(&[77, 1, 2]), Err(ReplyFault::Kind));
+        assert_eq!(Reply::decode(&[LANDED, 0]), Err(ReplyFault::Round));
+        assert_eq!(Reply::decode(&[READY, 7, 0, 0, 0]), Ok(Reply::Ready(7)));
+        let short = OpeningFault::Length { bytes: 0 };
+        assert_eq!(Reply::decode(&[REFUSED]), Err(ReplyFault::Opening(short)));
+        assert_eq!(Reply::decode(&[FAULT, 0xff]), Err(ReplyFault::Cause));
+        let long = [vec![FAULT], vec![b'x'; CAUSE_BYTES_MAX + 1]].concat();
+        assert_eq!(Reply::decode(&long), Err(ReplyFault::Cause));
+    }
+
+    proptest! {
+        #[test]
+        fn replies_go_there_and_back(cause in "\\PC{0,600}", length in 0_usize..1000, round: u32) {
+            let cause = cut_cause(&cause).to_owned();
+            let opening = Opening { shape: Shape::of::<u16>(length), increment_bytes: 2 };
+            for reply in [
+                Reply::Fault(cause),
+                Reply::Refused(opening),
+                Reply::Landed(round),
+                Reply::Ready(round),
+            ] {
+                prop_assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
+            }
+        }
+
+        #[test]
+        fn headers_go_there_and_back(
+            round: u32, offset: u64, bytes: u64, cause in 0..=CAUSE_BYTES_MAX,
+        ) {
+            for header in
+                [Header::Increment { round, offset, bytes }, Header::Broken { bytes: cause }]
+            {
+                prop_assert_eq!(Header::decode(&header.encode()), Ok(header));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_a_header_or_a_fault(header: [u8; HEADER_BYTES], kind in 0_u8..5) {
+            let mut bytes = header;
+            bytes[..4].copy_from_slice(&[kind, 0, 0, 0]);
+            match Header::decode(&bytes) {
+                Ok(Header::Increment { .. }) => prop_assert_eq!(kind, 1),
+                Ok(Header::Broken { .. }) | Err(FrameFault::Cause) => prop_assert_eq!(kind, 2),
+                Err(_) => prop_assert!(kind != 1 && kind != 2),
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The state of each byte of a buffer in one round: free, out with a writer, or done.
+//!
+//! ```text
+//!          take                 commit
+//!  free ─────────▶ out ───────────────────▶ done
+//!    ◀───────────    with one writer          readable until the next round
+//!       release
+//! ```
+//!
+//! At the sender *done* means committed, at the receiver landed. The ranges that became done are also
+//! noted in the order in which they did: a [`Cursor`] reads that journal, so that a forward and a
+//! reader follow the order of landing.
+//!
+//! Order of calls: `take`, then `commit` of parts of the range and `release` of the rest; `reset`
+//! when all is done.
+
+use std::ops::Range;
+
+use super::ranges::Ranges;
+
+/// Fault of a range that cannot be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// The range reaches behind the end of the buffer, or its end lies before its start.
+    Outside,
+    /// These bytes of it are out with a writer.
+    Out(Range<usize>),
+    /// These bytes of it are done.
+    Done(Range<usize>),
+}
+
+/// The bytes of one buffer.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    len: usize,
+    done: Ranges,
+    out: Ranges,
+    /// Ranges in the order in which they became done; one that continues the last is part of it.
+    journal: Vec<Range<usize>>,
+}
+
+impl Ledger {
+    /// Begins a buffer of `len` bytes, all of them free.
+    pub(crate) fn new(len: usize) -> Self {
+        Self { len, done: Ranges::default(), out: Ranges::default(), journal: Vec::new() }
+    }
+
+    /// Takes all bytes of `range` for one writer.
+    ///
+    /// # Errors
+    /// When a byte is not free; nothing is taken.
+    pub(crate) fn take(&mut self, range: &Range<usize>) -> Result<(), Taken> {
+        if range.start > range.end || range.end > self.len {
+            return Err(Taken::Outside);
+        }
+        if let Some(part) = self.out.overlap(range) {
+            return Err(Taken::Out(part));
+        }
+        if let Some(part) = self.done.overlap(range) {
+            return Err(Taken::Done(part));
+        }
+        self.out.insert(range.clone());
+        self.check();
+        Ok(())
+    }
+
+    /// Gives back `range`, which is out: it is free again.
+    pub(crate) fn release(&mut self, range: &Range<usize>) {
+        self.out.remove(range);
+        self.check();
+    }
+
+    /// Makes `range`, which is out, done.
+    pub(crate) fn commit(&mut self, range: Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        self.out.remove(&range);
+        self.done.insert(range.clone());
+        match self.journal.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => self.journal.push(range),
+        }
+        self.check();
+    }
+
+    /// Returns the first free bytes at or behind `start`, at most `count`.
+    pub(crate) fn free_from(&self, start: usize, count: usize) -> Option<Range<usize>> {
+        let mut start = start;
+        while let Some(run) = self.out.run_at(start).or_else(|| self.done.run_at(start)) {
+            start = run.end;
+        }
+        let mut range = start..start.saturating_add(count).min(self.len);
+        for taken in [&self.out, &self.done] {
+            range.end = taken.overlap(&range).map_or(range.end, |part| part.start);
+        }
+        (!range.is_empty()).then_some(range)
+    }
+
+    /// Begins the next round: all bytes are free.
+    ///
+    /// # Panics
+    /// When bytes are out.
+    pub(crate) fn reset(&mut self) {
+        assert!(self.out.is_empty(), "bytes are out with a writer");
+        self.done.clear();
+        self.journal.clear();
+    }
+
+    /// Returns the number of bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns the number of bytes that are done.
+    pub(crate) fn done_bytes(&self) -> usize {
+        self.done.bytes()
+    }
+
+    /// Whether no byte is out with a writer.
+    pub(crate) fn none_out(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// Whether all bytes are done.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.done.bytes() == self.len
+    }
+
+    /// Whether all bytes of `range` are done.
+    pub(crate) fn is_done(&self, range: &Range<usize>) -> bool {
+        self.done.contains(range)
+    }
+
+    /// Returns the number of bytes from the start that are done without a gap.
+    pub(crate) fn prefix(&self) -> usize {
+        self.done.run_at(0).map_or(0, |run| run.end)
+    }
+
+    fn check(&self) {
+        assert!(self.done.bytes() + self.out.bytes() <= self.len);
+    }
+}
+
+/// A place in the journal of a [`Ledger`]; `reset` with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    entry: usize,
+    /// Number of bytes of the entry that were read.
+    read: usize,
+}
+
+impl Cursor {
+    /// Returns the next bytes that became done, and goes on behind them. The range is a multiple of
+    /// `unit` bytes, counted from the start of its entry.
+    pub(crate) fn next(&mut self, ledger: &Ledger, unit: usize) -> Option<Range<usize>> {
+        loop {
+            let entry = ledger.journal.get(self.entry)?;
+            let whole = entry.len() - entry.len() % unit;
+            if self.read < whole {
+                let range = entry.start + self.read..entry.start + whole;
+                self.read = whole;
+                return Some(range);
+            }
+            if self.entry + 1 == ledger.journal.len() {
+                return None;
+            }
+            *self = Self { entry: self.entry + 1, read: 0 };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LEN: usize = 48;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Byte {
+        Free,
+        Out,
+        Done,
+    }
+
+    proptest! {
+        /// Random takes, commits of parts and releases against one state a byte.
+        #[test]
+        fn agrees_with_a_state_a_byte(
+            steps in prop::collection::vec((0_u8..3, 0..LEN, 0_usize..16), 0..100),
+        ) {
+            let (mut ledger, mut bytes) = (Ledger::new(LEN), [Byte::Free; LEN]);
+            let (mut cursor, mut journal) = (Cursor::default(), Vec::new());
+            for (what, start, count) in steps {
+                let range = start..(start + count).min(LEN);
+                let part = &mut bytes[range.clone()];
+                let all = |state| part.iter().all(|byte| *byte == state);
+                match what {
+                    0 => {
+                        let expected = if part.contains(&Byte::Out) {
+                            2
+                        } else {
+                            u8::from(part.contains(&Byte::Done))
+                        };
+                        let found = match ledger.take(&range) {
+                            Ok(()) => 0,
+                            Err(Taken::Done(done)) => { prop_assert!(ledger.is_done(&done)); 1 }
+                            Err(Taken::Out(_)) => 2,
+                            Err(Taken::Outside) => 3,
+                        };
+                        prop_assert_eq!(found, expected);
+                        if found == 0 { part.fill(Byte::Out); }
+                    }
+                    1 if all(Byte::Out) => { ledger.commit(range.clone()); part.fill(Byte::Done); }
+                    2 if all(Byte::Out) => { ledger.release(&range); part.fill(Byte::Free); }
+                    _ => {}
+                }
+                while let Some(fresh) = cursor.next(&ledger, 1) {
+                    journal.extend(fresh);
+                }
+                let free = (0..LEN).find(|at| *at >= start && bytes[*at] == Byte::Free);
+                prop_assert_eq!(ledger.free_from(start, 3).map(|range| range.start), free);
+                let prefix = bytes.iter().take_while(|byte| **byte == Byte::Done).count();
+                prop_assert_eq!(ledger.prefix(), prefix);
+            }
+            journal.sort_unstable();
+            let done: Vec<usize> = (0..LEN).filter(|at| bytes[*at] == Byte::Done).collect();
+            prop_assert_eq!(ledger.done_bytes(), done.len());
+            prop_assert_eq!(journal, done, "each byte is told once");
+        }
+    }
+
+    #[test]
+    fn a_cursor_follows_the_order_and_shows_whole_units() {
+        let mut ledger = Ledger::new(40);
+        ledger.take(&(0..40)).unwrap();
+        let mut cursor = Cursor::default();
+        ledger.commit(20..26);
+        assert_eq!(cursor.next(&ledger, 4), Some(20..24));
+        assert_eq!(cursor.next(&ledger, 4), None);
+        ledger.commit(26..28);
+        ledger.commit(0..8);
+        assert_eq!(cursor.next(&ledger, 4), Some(24..28));
+        assert_eq!(cursor.next(&ledger, 4), Some(0..8));
+        assert_eq!(cursor.next(&ledger, 4), None);
+    }
+
+    #[test]
+    fn a_range_outside_is_not_taken() {
+        let mut ledger = Ledger::new(4);
+        assert_eq!(ledger.take(&(2..5)), Err(Taken::Outside));
+        assert_eq!(ledger.take(&Range { start: 3, end: 2 }), Err(Taken::Outside));
+        assert_eq!(ledger.take(&(4..4)), Ok(()));
+    }
+}

@@ -1,0 +1,309 @@
+//! The bytes of a buffer that leave next.
+//!
+//! - A run of committed bytes leaves in whole increments, counted from the run's start. All that are
+//!   whole leave together, so that those committed while the link was busy go as one message.
+//! - The rest of a run leaves when it cannot grow: between bytes that have left or the buffer's ends.
+//! - When the link is idle, or nothing more will be committed, everything leaves.
+//! - Runs leave in the order in which they became ready.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use super::ranges::Ranges;
+
+/// Most bytes that leave as one message: 1 MiB.
+///
+/// Large enough that the cost of a message disappears in that of its bytes. Small enough that a
+/// link admits it under the default bounds and releases its memory early.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes until which whole increments wait for more: 256 KiB, from which on a link over loopback
+/// TCP is at its fastest. They wait no longer than [`GATHER_NS_MAX`].
+pub(crate) const GATHER_BYTES: usize = 256 * 1024;
+
+/// Time after a message, in nanoseconds, in which a whole increment may wait for further ones: 50 us,
+/// a few times the cost of a message. Increments that come slower leave at once. Those that come
+/// faster keep the link busy, and their overhead below a fifth.
+pub(crate) const GATHER_NS_MAX: u64 = 50_000;
+
+const _: () = assert!(GATHER_BYTES <= MESSAGE_BYTES_MAX);
+
+/// Next action of the pump.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Send these bytes as one message.
+    Send(Range<usize>),
+    /// Wait: nothing may leave before more is committed.
+    Wait,
+    /// Wait until more is committed or the link is idle: less than an increment may leave then.
+    WaitIdle,
+    /// Look again as soon as others have run: something may leave, but more is coming fast.
+    Gather,
+    /// End: all that was committed is sent, and nothing more will be.
+    Done,
+}
+
+/// The world as the pump sees it when it asks for the next message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Now {
+    /// Nothing more will be committed in this round.
+    pub(crate) last: bool,
+    /// The link has written all that it was given.
+    pub(crate) idle: bool,
+    /// Time since the channel took the message before, in nanoseconds.
+    pub(crate) since_sent_ns: u64,
+}
+
+/// The bytes of one round at the pump.
+///
+/// Order of calls: `handle_committed` for what was committed, then `poll_send`; and again.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    len: usize,
+    /// Size of an element: messages are whole elements.
+    element_bytes: usize,
+    increment_bytes: usize,
+    /// Whether less than an increment leaves when the link is idle.
+    eager: bool,
+    unsent: Ranges,
+    sent: Ranges,
+    /// Rest of what may leave but did not fit in the last message.
+    promised: Range<usize>,
+    /// A byte of each run that may have become ready, in that order.
+    ready: VecDeque<usize>,
+}
+
+impl Sending {
+    /// Begins a buffer of `len` bytes, none of them committed.
+    pub(crate) fn new(len: usize, element_bytes: usize, increment_bytes: usize) -> Self {
+        Self {
+            len,
+            element_bytes: element_bytes.max(1),
+            increment_bytes: increment_bytes.max(1),
+            eager: false,
+            unsent: Ranges::default(),
+            sent: Ranges::default(),
+            promised: 0..0,
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// Lets less than an increment leave when the link is idle.
+    pub(crate) fn eager(self, eager: bool) -> Self {
+        Self { eager, ..self }
+    }
+
+    /// Begins the next round.
+    pub(crate) fn reset(&mut self) {
+        self.unsent.clear();
+        self.sent.clear();
+        self.promised = 0..0;
+        self.ready.clear();
+    }
+
+    /// Takes in bytes that were committed.
+    pub(crate) fn handle_committed(&mut self, range: Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        assert!(self.sent.overlap(&range).is_none(), "{range:?} was sent");
+        let run = self.unsent.insert(range);
+        if self.may_leave(&run, false) > 0 && self.ready.back() != Some(&run.start) {
+            self.ready.push_back(run.start);
+        }
+    }
+
+    /// Whether all bytes of the buffer are sent.
+    pub(crate) fn is_done(&self) -> bool {
+        self.sent.bytes() == self.len
+    }
+
+    /// Returns the next message.
+    pub(crate) fn poll_send(&mut self, now: Now) -> Step {
+        let all = now.last || (self.eager && now.idle);
+        let Some((run, leaving)) = self.next_run(all) else {
+            return if self.is_done() || (now.last && self.unsent.is_empty()) {
+                Step::Done
+            } else if self.eager && !self.unsent.is_empty() {
+                Step::WaitIdle
+            } else {
+                Step::Wait
+            };
+        };
+        let complete = self.sent.bytes() + self.unsent.bytes() == self.len;
+        let fast = now.since_sent_ns < GATHER_NS_MAX && !now.idle;
+        if leaving < GATHER_BYTES && fast && !now.last && !complete {
+            return Step::Gather;
+        }
+        let range = run.start..run.start + leaving.min(self.message_bytes_max());
+        self.unsent.remove(&range);
+        self.sent.insert(range.clone());
+        self.promised = range.end..run.start + leaving;
+        if self.unsent.run_at(range.end).is_some_and(|rest| self.may_leave(&rest, false) > 0) {
+            self.ready.push_front(range.end);
+        }
+        Step::Send(range)
+    }
+
+    /// Returns the run to send next and the number of its bytes that may leave.
+    fn next_run(&mut self, all: bool) -> Option<(Range<usize>, usize)> {
+        if !self.promised.is_empty() {
+            return Some((self.promised.clone(), self.promised.len()));
+        }
+        while let Some(at) = self.ready.front() {
+            // The run may have grown downwards since, or have left with another one.
+            if let Some(run) = self.unsent.run_at(*at) {
+                let leaving = self.may_leave(&run, all);
+                if leaving > 0 {
+                    return Some((run, leaving));
+                }
+            }
+            self.ready.pop_front();
+        }
+        let run = self.unsent.first().filter(|_| all)?;
+        let leaving = run.len();
+        Some((run, leaving))
+    }
+
+    /// Returns the number of bytes from the start of a run of `unsent` that may leave.
+    fn may_leave(&self, run: &Range<usize>, all: bool) -> usize {
+        let touches = |at: usize| self.sent.run_at(at).is_some();
+        let cannot_grow =
+            (run.start == 0 || touches(run.start - 1)) && (run.end == self.len || touches(run.end));
+        if all || cannot_grow { run.len() } else { run.len() - run.len() % self.increment_bytes }
+    }
+
+    fn message_bytes_max(&self) -> usize {
+        let whole = MESSAGE_BYTES_MAX - MESSAGE_BYTES_MAX % self.element_bytes;
+        whole.max(self.element_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A link that is busy, long after the message before.
+    const LATER: Now = Now { last: false, idle: false, since_sent_ns: GATHER_NS_MAX };
+    const SOON: Now = Now { since_sent_ns: 0, ..LATER };
+    const IDLE: Now = Now { idle: true, ..SOON };
+    const LAST: Now = Now { last: true, ..SOON };
+
+    #[test]
+    fn increments_that_come_fast_are_gathered_for_a_moment() {
+        let mut sending = Sending::new(10 * GATHER_BYTES, 1, 10);
+        sending.handle_committed(0..9);
+        assert_eq!(sending.poll_send(SOON), Step::Wait);
+        sending.handle_committed(9..10);
+        assert_eq!(sending.poll_send(SOON), Step::Gather);
+        sending.handle_committed(10..25);
+        assert_eq!(sending.poll_send(LATER), Step::Send(0..20));
+        assert_eq!(sending.poll_send(SOON), Step::Wait);
+        let full = 20 + GATHER_BYTES + 13;
+        sending.handle_committed(25..full);
+        let rest = (full - 20) % 10;
+        assert_eq!(sending.poll_send(SOON), Step::Send(20..full - rest));
+        assert_eq!(sending.poll_send(IDLE), Step::Wait);
+        assert_eq!(sending.poll_send(LAST), Step::Send(full - rest..full));
+        assert_eq!(sending.poll_send(LAST), Step::Done);
+    }
+
+    #[test]
+    fn an_idle_link_takes_less_than_an_increment_when_eager() {
+        let mut sending = Sending::new(100, 1, 10).eager(true);
+        sending.handle_committed(50..53);
+        assert_eq!(sending.poll_send(LATER), Step::WaitIdle);
+        assert_eq!(sending.poll_send(IDLE), Step::Send(50..53));
+        assert_eq!(sending.poll_send(IDLE), Step::Wait);
+        // The rest of that increment is one of its own.
+        sending.handle_committed(53..63);
+        assert_eq!(sending.poll_send(LATER), Step::Send(53..63));
+    }
+
+    #[test]
+    fn runs_leave_in_the_order_of_their_commits_and_small_ones_when_they_cannot_grow() {
+        let mut sending = Sending::new(40, 1, 10);
+        sending.handle_committed(30..40);
+        sending.handle_committed(10..20);
+        sending.handle_committed(5..8);
+        assert_eq!(sending.poll_send(LATER), Step::Send(30..40));
+        assert_eq!(sending.poll_send(LATER), Step::Send(10..20));
+        assert_eq!(sending.poll_send(LATER), Step::Wait);
+        sending.handle_committed(8..10);
+        assert_eq!(sending.poll_send(LATER), Step::Wait, "it may grow downwards");
+        sending.handle_committed(0..5);
+        assert_eq!(sending.poll_send(LATER), Step::Send(0..10));
+        sending.handle_committed(21..30);
+        assert_eq!(sending.poll_send(LATER), Step::Wait);
+        sending.handle_committed(20..21);
+        assert_eq!(sending.poll_send(LATER), Step::Send(20..30));
+        assert_eq!(sending.poll_send(LATER), Step::Done);
+    }
+
+    #[test]
+    fn an_increment_larger_than_a_message_leaves_in_parts_once_it_is_whole() {
+        let len = 3 * MESSAGE_BYTES_MAX;
+        let mut sending = Sending::new(len, 1, 2 * MESSAGE_BYTES_MAX);
+        sending.handle_committed(0..2 * MESSAGE_BYTES_MAX - 1);
+        assert_eq!(sending.poll_send(LATER), Step::Wait);
+        sending.handle_committed(2 * MESSAGE_BYTES_MAX - 1..2 * MESSAGE_BYTES_MAX + 1);
+        let m = MESSAGE_BYTES_MAX;
+        assert_eq!(sending.poll_send(LATER), Step::Send(0..m));
+        assert_eq!(sending.poll_send(LATER), Step::Send(m..2 * m));
+        assert_eq!(sending.poll_send(LATER), Step::Wait);
+    }
+
+    #[test]
+    fn an_empty_buffer_is_done_at_once() {
+        assert_eq!(Sending::new(0, 8, 8).poll_send(LATER), Step::Done);
+    }
+
+    proptest! {
+        /// Commits in any order, polls between: each committed element leaves once, and all of them.
+        #[test]
+        fn sends_each_committed_element_once(
+            cuts in prop::collection::vec(0_usize..500, 0..40),
+            order in prop::collection::vec(any::<usize>(), 40),
+            polls in prop::collection::vec((0_usize..4, any::<bool>(), any::<bool>()), 40),
+            element in 1_usize..9, increment in 1_usize..60, eager: bool, left_out in 0_usize..3,
+        ) {
+            let len = 500 * element;
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut * element).collect();
+            cuts.extend([0, len]);
+            cuts.sort_unstable();
+            let mut parts: Vec<_> = cuts.windows(2).map(|pair| pair[0]..pair[1]).collect();
+            for (index, other) in order.iter().enumerate().take(parts.len()) {
+                let other = other % parts.len();
+                parts.swap(index, other);
+            }
+            let mut committed = vec![false; len];
+            let mut sent = vec![false; len];
+            let mut sending = Sending::new(len, element, increment * element).eager(eager);
+            let mut poll = |sending: &mut Sending, now, committed: &[bool]| {
+                let step = sending.poll_send(now);
+                if let Step::Send(range) = &step {
+                    assert!(!range.is_empty() && range.start % element + range.end % element == 0);
+                    assert!(committed[range.clone()].iter().all(|bit| *bit), "not committed");
+                    let part = &mut sent[range.clone()];
+                    assert!(part.iter().all(|bit| !*bit), "sent twice");
+                    part.fill(true);
+                }
+                step
+            };
+            for (index, part) in parts.into_iter().enumerate().skip(left_out) {
+                committed[part.clone()].fill(true);
+                sending.handle_committed(part);
+                let (times, idle, soon) = polls[index % polls.len()];
+                for _ in 0..times {
+                    let since_sent_ns = if soon { 0 } else { u64::MAX };
+                    poll(&mut sending, Now { last: false, idle, since_sent_ns }, &committed);
+                }
+            }
+            while poll(&mut sending, LAST, &committed) != Step::Done {}
+            prop_assert_eq!(sending.is_done(), committed.iter().all(|bit| *bit));
+            prop_assert_eq!(sent, committed);
+        }
+    }
+}

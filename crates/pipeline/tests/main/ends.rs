@@ -1,0 +1,147 @@
+//! Ends of a delta before its last byte: deaths, drops and wrong bytes.
+
+use std::time::Duration;
+
+use chunkcomm_pipeline::{
+    DeltaReceiver, DeltaRecvError, DeltaSendError, DeltaSender, Increment, Part,
+};
+use chunkcomm_testkit::limited;
+use chunkcomm_testkit::random::seeded;
+
+use super::{Outcome, Pair, compute, link, node, values};
+
+#[tokio::test]
+async fn a_dead_sender_poisons_exactly_what_is_missing_down_the_chain() -> Outcome {
+    let nodes = [node("n0").await, node("n1").await, node("n2").await];
+    let to_1 = link(&nodes[0], &nodes[1]).await;
+    let to_2 = link(&nodes[1], &nodes[2]).await;
+    let len = 10_000;
+    let increment = Increment::Fixed(4000);
+    let sender = DeltaSender::open(&nodes[0], &to_1, "f", vec![0; len], increment).await?;
+    let middle = limited(DeltaReceiver::accept(&nodes[1], "f", vec![0; len])).await?;
+    let _forward = middle.forward(&nodes[1], &to_2, "f").await?;
+    let mut end = limited(DeltaReceiver::accept(&nodes[2], "f", vec![0; len])).await?;
+    let there = [1000..3000, 7000..9000];
+    for range in there.clone() {
+        let mut part = sender.part(range.clone())?;
+        compute(1, range.start, &mut part);
+        part.commit();
+        limited(end.wait(range)).await?;
+    }
+    let missing = [0..1, 999..1001, 2999..3001, 5000..5001, 9000..10_000];
+    let (closed, first) =
+        limited(async { tokio::join!(nodes[0].close(Duration::ZERO), end.wait(..)) }).await;
+    let _ = closed;
+    let error = first.unwrap_err().to_string();
+    assert!(error.contains("n0") && error.contains("n1"), "{error}");
+    limited(middle.wait(..)).await.unwrap_err();
+    for (receiver, name) in [(&middle, "n0"), (&end, "n0")] {
+        for range in there.clone() {
+            assert_eq!(receiver.try_range(range.clone())?, Some(&values(1, range)[..]));
+        }
+        for range in missing.clone() {
+            let error = receiver.try_range(range.clone()).unwrap_err().to_string();
+            assert!(error.contains(name), "{range:?}: {error}");
+        }
+    }
+    // As it lands: all that landed, then the error.
+    let mut seen = 0;
+    let error = loop {
+        match limited(end.next_any()).await {
+            Ok(part) => seen += part.unwrap().1.len(),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(seen, 4000);
+    assert!(error.to_string().contains("n0"), "{error}");
+    Ok(())
+}
+
+/// Drops either end, or both, after a number of steps of the seed. The other end learns of it, and
+/// both buffers come back or are freed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn anything_is_dropped_at_any_point() -> Outcome {
+    for seed in 0..60 {
+        let pair = Pair::new().await;
+        let mut random = seeded(seed);
+        let (mut sender, mut receiver) = pair.delta(40_000, Increment::default()).await;
+        let (steps, victim) = (random.below(9) as usize, random.below(3));
+        let mut kept = Vec::new();
+        for (step, mut part) in sender.parts(8)?.into_iter().rev().enumerate() {
+            if step < steps {
+                let start = part.range().start;
+                compute(1, start, &mut part);
+                part.commit();
+            } else if random.below(2) == 0 {
+                kept.push(part);
+            }
+        }
+        if random.below(2) == 0 && steps > 0 {
+            limited(receiver.next_any()).await?;
+        }
+        match victim {
+            0 => {
+                drop(sender);
+                drop(kept);
+                let whole = limited(receiver.finish()).await;
+                assert_eq!(whole.is_ok(), steps == 8, "seed {seed}: {whole:?}");
+                assert_eq!(
+                    limited(receiver.into_buffer()).await.is_ok(),
+                    steps == 8,
+                    "seed {seed}"
+                );
+            }
+            1 => {
+                drop(receiver);
+                drop(kept);
+                let mut rest = Vec::new();
+                while let Some(elements) = sender.next(5000) {
+                    rest.push(elements.len());
+                    let _ = sender.commit();
+                }
+                let sent = limited(sender.finish()).await;
+                // All may have landed before the receiver was dropped.
+                assert!(sent.is_err() || rest.is_empty(), "seed {seed}");
+                assert_eq!(limited(sender.into_buffer()).await.len(), 40_000, "seed {seed}");
+            }
+            _ => {
+                drop((receiver, sender));
+                kept.into_iter().for_each(Part::commit);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_dropped_receiver_is_told_at_once() -> Outcome {
+    let pair = Pair::new().await;
+    let (mut sender, receiver) = pair.delta(1000, Increment::default()).await;
+    drop(receiver);
+    // Nothing was sent that could be refused.
+    let gone = limited(async {
+        loop {
+            tokio::task::yield_now().await;
+            if let Err(error) = sender.commit() {
+                return error;
+            }
+        }
+    });
+    let error = gone.await;
+    assert!(matches!(error, DeltaSendError::Gone { .. }), "{error}");
+    assert!(error.to_string().contains("right"), "{error}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_buffer_of_a_sender_that_is_dropped_between_rounds_is_freed() -> Outcome {
+    let pair = Pair::new().await;
+    let (mut sender, mut receiver) = pair.delta(10, Increment::default()).await;
+    compute(1, 0, sender.next(10).unwrap());
+    limited(sender.finish()).await?;
+    limited(receiver.start()).await?;
+    drop(sender);
+    let error = limited(receiver.finish()).await.unwrap_err();
+    assert!(matches!(error, DeltaRecvError::Ended { landed_bytes: 0, .. }), "{error}");
+    Ok(())
+}

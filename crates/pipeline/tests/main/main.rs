@@ -1,0 +1,67 @@
+//! Deltas in any order, in rounds and to their ends, over loopback TCP; the nodes in one process.
+#![allow(clippy::unwrap_used)]
+
+mod ends;
+mod parts;
+mod rounds;
+
+use std::error::Error;
+use std::ops::Range;
+
+use chunkcomm::{Address, Node, Peer};
+use chunkcomm_pipeline::{DeltaReceiver, DeltaSender, Increment};
+use chunkcomm_testkit::limited;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+async fn node(name: &str) -> Node {
+    let address = "tcp://127.0.0.1:0".parse::<Address>().unwrap();
+    Node::builder().name(name).listen(address).build().await.unwrap()
+}
+
+async fn link(from: &Node, to: &Node) -> Peer {
+    from.connect(&to.addresses()[0]).await.unwrap()
+}
+
+/// Two nodes and the second as the first one's peer.
+struct Pair {
+    left: Node,
+    right: Node,
+    peer: Peer,
+}
+
+impl Pair {
+    async fn new() -> Self {
+        let (left, right) = (node("left").await, node("right").await);
+        let peer = link(&left, &right).await;
+        Self { left, right, peer }
+    }
+
+    /// Opens a delta of `len` elements at both ends.
+    async fn delta(
+        &self,
+        len: usize,
+        increment: Increment,
+    ) -> (DeltaSender<u32>, DeltaReceiver<u32>) {
+        let sender = DeltaSender::open(&self.left, &self.peer, "delta", vec![0; len], increment);
+        let sender = limited(sender).await.unwrap();
+        let receiver = limited(DeltaReceiver::accept(&self.right, "delta", vec![7; len])).await;
+        (sender, receiver.unwrap())
+    }
+}
+
+/// The element with this index in a round.
+fn value(round: u32, index: usize) -> u32 {
+    (index as u32).wrapping_add(round << 20).wrapping_mul(2_654_435_761).rotate_left(7)
+}
+
+fn values(round: u32, range: Range<usize>) -> Vec<u32> {
+    range.map(|index| value(round, index)).collect()
+}
+
+/// Computes elements that begin with index `start`.
+fn compute(round: u32, start: usize, elements: &mut [u32]) {
+    for (index, element) in (start..).zip(elements) {
+        *element = value(round, index);
+    }
+}

@@ -1,0 +1,150 @@
+//! Parts of a buffer, committed in any order and shown as they land.
+
+use std::time::Duration;
+
+use chunkcomm_pipeline::{DeltaRecvError, Increment, PartError};
+use chunkcomm_testkit::limited;
+use chunkcomm_testkit::random::seeded;
+
+use super::{Outcome, Pair, compute, value, values};
+
+/// Several threads commit the parts of a buffer in an order of the seed, piece by piece; the receiver
+/// takes them as they land.
+async fn scattered(seed: u64, len: usize, pieces: usize, increment: Increment) -> Outcome {
+    let pair = Pair::new().await;
+    let (mut sender, mut receiver) = pair.delta(len, increment).await;
+    let mut random = seeded(seed);
+    let mut parts = Vec::new();
+    for mut part in sender.parts(pieces)? {
+        let middle = random.below(part.len() as u64 + 1) as usize;
+        let back = part.split_off(middle);
+        parts.extend([part, back]);
+    }
+    for index in (1..parts.len()).rev() {
+        parts.swap(index, random.below(index as u64 + 1) as usize);
+    }
+    let mut threads: Vec<Vec<_>> = (0..3).map(|_| Vec::new()).collect();
+    for (index, part) in parts.into_iter().enumerate() {
+        threads[index % 3].push(part);
+    }
+    let threads: Vec<_> = threads
+        .into_iter()
+        .map(|parts| {
+            std::thread::spawn(move || {
+                for mut part in parts {
+                    let start = part.range().start;
+                    compute(1, start, &mut part);
+                    let half = part.len() / 2;
+                    part.commit_first(half);
+                    assert_eq!(part.range().start, start + half);
+                    part.commit();
+                }
+            })
+        })
+        .collect();
+    let mut seen = vec![false; len];
+    while let Some((range, elements)) = limited(receiver.next_any()).await? {
+        assert!(!range.is_empty() && elements == values(1, range.clone()), "seed {seed}");
+        assert!(seen[range.clone()].iter().all(|seen| !seen), "seed {seed}: {range:?} again");
+        seen[range].fill(true);
+    }
+    assert!(seen.into_iter().all(|seen| seen), "seed {seed}");
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    limited(sender.finish()).await?;
+    assert!(limited(receiver.finish()).await? == values(1, 0..len), "seed {seed}");
+    assert!(limited(sender.into_buffer()).await == values(1, 0..len), "seed {seed}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn threads_commit_in_any_order() -> Outcome {
+    for (seed, len) in [0, 1, 2, 1025, 65_537, 300_007].into_iter().enumerate() {
+        for (pieces, increment) in [
+            (1, Increment::default()),
+            (7, Increment::Fixed(1)),
+            (64, Increment::default()),
+            (64, Increment::Fixed(len * 4)),
+            (64, Increment::Fixed(10_000)),
+        ] {
+            scattered(seed as u64, len, pieces, increment).await.map_err(|error| {
+                format!("seed {seed}, {len} in {pieces}, {increment:?}: {error}")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_committed_last_may_be_first() -> Outcome {
+    let pair = Pair::new().await;
+    let (mut sender, mut receiver) = pair.delta(3000, Increment::Fixed(4000)).await;
+    let mut high = sender.part(2000..)?;
+    compute(1, 2000, &mut high);
+    high.commit();
+    assert_eq!(limited(receiver.wait(2000..3000)).await?, values(1, 2000..3000));
+    assert_eq!(limited(receiver.next_any()).await?.unwrap().0, 2000..3000);
+    assert!(receiver.try_range(0..1)?.is_none() && receiver.landed().is_empty());
+    assert_eq!(receiver.try_range(2999..)?, Some(&[value(1, 2999)][..]));
+    // The sequential form goes on around the part.
+    let mut start = 0;
+    while let Some(elements) = sender.next(1500) {
+        compute(1, start, elements);
+        start += elements.len();
+        sender.commit()?;
+    }
+    assert_eq!(sender.position(), 2000);
+    limited(sender.finish()).await?;
+    assert_eq!(limited(receiver.next()).await?, Some(&values(1, 0..3000)[..]));
+    Ok(())
+}
+
+#[tokio::test]
+async fn less_than_an_increment_leaves_when_the_link_is_idle() -> Outcome {
+    let pair = Pair::new().await;
+    let (mut sender, receiver) = pair.delta(100_000, Increment::default()).await;
+    for (start, count) in [(5, 1), (50_000, 3), (6, 2)] {
+        let mut part = sender.part(start..start + count)?;
+        compute(1, start, &mut part);
+        part.commit();
+        let range = start..start + count;
+        assert_eq!(limited(receiver.wait(range.clone())).await?, values(1, range));
+    }
+    assert!(limited(sender.finish()).await.is_err(), "most is missing");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_overlap_names_both_ranges() -> Outcome {
+    let pair = Pair::new().await;
+    let (mut sender, _receiver) = pair.delta(100, Increment::default()).await;
+    let part = sender.part(10..20)?;
+    let out = sender.part(15..30).unwrap_err();
+    assert_eq!(out, PartError::Out { asked: 15..30, taken: 15..20 });
+    assert!(out.to_string().contains("15..30") && out.to_string().contains("15..20"), "{out}");
+    part.commit();
+    let committed = sender.part(..).unwrap_err();
+    assert_eq!(committed, PartError::Committed { asked: 0..100, taken: 10..20 });
+    assert_eq!(sender.part(90..101).unwrap_err(), PartError::Range { asked: 90..101, length: 100 });
+    // A dropped part is free again, and the elements that `next` handed out are out.
+    drop(sender.part(50..60)?);
+    assert_eq!(sender.next(1000).unwrap().len(), 10);
+    assert!(matches!(sender.part(0..1).unwrap_err(), PartError::Out { .. }));
+    assert!(sender.parts(3).is_err());
+    assert_eq!(sender.next(1000).unwrap().len(), 80, "the part is passed over");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plain_thread_waits_for_a_range_and_gives_up_in_time() -> Outcome {
+    let pair = Pair::new().await;
+    let (sender, receiver) = pair.delta(1000, Increment::default()).await;
+    let late = receiver.wait_blocking(500..600, Some(Duration::from_millis(5))).unwrap_err();
+    assert!(matches!(late, DeltaRecvError::Late { start: 500, end: 600, .. }), "{late}");
+    let waiting =
+        std::thread::spawn(move || receiver.wait_blocking(500..600, None).map(<[u32]>::to_vec));
+    let mut part = sender.part(400..700)?;
+    compute(1, 400, &mut part);
+    part.commit();
+    assert_eq!(waiting.join().unwrap()?, values(1, 500..600));
+    Ok(())
+}
