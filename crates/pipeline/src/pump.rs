@@ -24,15 +24,19 @@ use tokio::sync::watch;
 use crate::error::{DeltaSendError, Mismatch};
 use crate::memory::{Carrier, Share, State};
 use crate::proto::frame::{Header, Reply, cut_cause};
+use crate::proto::increment::Costs;
 use crate::proto::ledger::Cursor;
+use crate::proto::meter::Meter;
 use crate::proto::opening::{Opening, Shape};
-use crate::proto::sending::{Now, Sending, Step};
+use crate::proto::sending::{GATHER_NS_MAX, Now, Sending, Step};
 
 /// Outcome of a transfer so far. Closed means that the task has ended.
 #[derive(Debug, Default)]
 pub(crate) struct Fated {
     /// Number of rounds that have landed.
     pub(crate) landed: u32,
+    /// Number of bytes that leave together.
+    pub(crate) increment_bytes: usize,
     /// Reason why no further one will.
     pub(crate) error: Option<DeltaSendError>,
 }
@@ -59,8 +63,18 @@ pub(crate) enum Source {
 pub(crate) struct Manner {
     pub(crate) source: Source,
     pub(crate) increment_bytes: usize,
-    /// Whether less than an increment leaves when the link is idle.
-    pub(crate) eager: bool,
+    pub(crate) pace: Pace,
+}
+
+/// How a pump treats less than an increment.
+pub(crate) enum Pace {
+    /// It stays until the increment is whole.
+    Whole,
+    /// It leaves when the link is idle.
+    Eager,
+    /// It leaves when the link is idle and slow production leaves it alone; the increment follows the
+    /// measured costs, of which these are the first.
+    Measured(Costs),
 }
 
 /// Opens the channel, states the shape and starts the task.
@@ -83,8 +97,19 @@ pub(crate) async fn start<T: Pod, K: Send + 'static>(
     let increment_bytes = manner.increment_bytes as u64;
     let opening = Opening { shape: shape.clone(), increment_bytes };
     channel.send_slice(&opening.encode()).await.map_err(DeltaSendError::Channel)?;
-    let sending = Sending::new(len, size_of::<T>(), manner.increment_bytes);
-    let (fate_sender, fate) = watch::channel(Fated { landed: round - 1, error: None });
+    let mut sending = Sending::new(len, size_of::<T>(), manner.increment_bytes);
+    let mut meter = None;
+    match manner.pace {
+        Pace::Whole => {}
+        Pace::Eager => sending.set_patience(GATHER_NS_MAX),
+        Pace::Measured(costs) => {
+            let measured = Meter::new(costs, len, size_of::<T>());
+            sending.set_patience(measured.patience_ns());
+            meter = Some(measured);
+        }
+    }
+    let fated = Fated { landed: round - 1, increment_bytes: manner.increment_bytes, error: None };
+    let (fate_sender, fate) = watch::channel(fated);
     let pump = Pump {
         carrier: share.carrier(),
         channel,
@@ -93,7 +118,8 @@ pub(crate) async fn start<T: Pod, K: Send + 'static>(
         name: name.to_owned(),
         shape,
         source: manner.source,
-        sending: sending.eager(manner.eager),
+        sending,
+        meter,
         first: round,
         landed: 0,
         ready: 1,
@@ -135,6 +161,7 @@ struct Pump<T: Pod> {
     shape: Shape,
     source: Source,
     sending: Sending,
+    meter: Option<Meter>,
     /// The buffer's round that is the first of this transfer.
     first: u32,
     /// Rounds of this transfer, counted from 1, that have landed and for which there is a buffer.
@@ -158,6 +185,70 @@ impl From<SendError> for Stop {
     }
 }
 
+/// The link as the pump sees it.
+#[derive(Default)]
+struct Link {
+    /// It has written all that it was given.
+    idle: bool,
+    /// Time at which the channel took the last message.
+    sent_at: Option<Instant>,
+    /// Since the link was idle: the start of the first message, the number of messages and of bytes.
+    busy: Option<(Instant, u32, usize)>,
+    /// Number of messages that were measured.
+    measured: u32,
+}
+
+/// Number of messages of a round whose times are measured: the costs are known after some, and each
+/// costs a wake-up.
+const MEASURED_MAX: u32 = 32;
+
+impl Link {
+    fn handle_send(&mut self, bytes: usize) {
+        match &mut self.busy {
+            Some((_, messages, all)) => (*messages, *all) = (*messages + 1, *all + bytes),
+            None if self.idle => self.busy = Some((Instant::now(), 1, bytes)),
+            None => {}
+        }
+        self.idle = false;
+    }
+
+    /// Whether the next time at which the link is idle is worth a wake-up.
+    fn is_measured(&self) -> bool {
+        !self.idle && self.sent_at.is_some() && self.measured < MEASURED_MAX
+    }
+
+    /// Notes that the link is idle; returns the bytes and the time of the message since it was idle
+    /// before, if it was a single one.
+    fn handle_idle(&mut self) -> Option<(usize, u64)> {
+        self.idle = true;
+        let (since, messages, bytes) = self.busy.take()?;
+        self.measured += 1;
+        (messages == 1).then(|| (bytes, ns_since(Some(since))))
+    }
+}
+
+/// Bytes that were committed in a round after the first.
+#[derive(Default)]
+struct Production {
+    since: Option<Instant>,
+    bytes: usize,
+}
+
+impl Production {
+    fn handle_committed(&mut self, bytes: usize) {
+        match self.since {
+            Some(_) => self.bytes += bytes,
+            None => self.since = Some(Instant::now()),
+        }
+    }
+}
+
+/// Returns the time since `then` in nanoseconds, as long as can be when there was none.
+fn ns_since(then: Option<Instant>) -> u64 {
+    let since = then.map_or(Duration::MAX, Instant::elapsed);
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl<T: Pod> Pump<T> {
     async fn run(mut self, fate: &watch::Sender<Fated>) -> Result<(), DeltaSendError> {
         match self.rounds(fate).await {
@@ -173,7 +264,7 @@ impl<T: Pod> Pump<T> {
             let of_buffer = self.first + round - 1;
             self.until(|pump, state| pump.ready >= round || pump.is_last(state)).await?;
             if self.ready >= round {
-                self.carry(round, of_buffer).await?;
+                self.carry(round, of_buffer, fate).await?;
             }
             if !self.sending.is_done() {
                 return Err(Stop::Error(self.break_off().await?));
@@ -199,42 +290,100 @@ impl<T: Pod> Pump<T> {
     }
 
     /// Hands everything that is and will be done in a round to the channel.
-    async fn carry(&mut self, round: u32, of_buffer: u32) -> Result<(), Stop> {
+    async fn carry(
+        &mut self,
+        round: u32,
+        of_buffer: u32,
+        fate: &watch::Sender<Fated>,
+    ) -> Result<(), Stop> {
         let share = self.carrier.share().clone();
         let (mut bell, mut cursor) = (share.bell(), Cursor::default());
-        let (mut sent_at, mut idle): (Option<Instant>, _) = (None, false);
+        let (mut link, mut production) = (Link::default(), Production::default());
         loop {
             bell.mark_unchanged();
             // The end is read before the bytes, since all are done before the end is.
             let last = self.is_last(&share.state());
             while let Some(range) = share.next_done(&mut cursor, of_buffer) {
+                production.handle_committed(range.len());
                 self.sending.handle_committed(range);
             }
-            let since_sent = sent_at.map_or(Duration::MAX, Instant::elapsed);
-            let since_sent_ns = u64::try_from(since_sent.as_nanos()).unwrap_or(u64::MAX);
-            match self.sending.poll_send(Now { last, idle, since_sent_ns }) {
+            let now = Now { last, idle: link.idle, since_sent_ns: ns_since(link.sent_at) };
+            let step = self.sending.poll_send(now);
+            let waits_idle = match step {
                 Step::Send(range) => {
-                    let offset = range.start as u64;
-                    let bytes = share.view(range).expect("it is done in this round");
-                    self.send(round, offset, bytes).await?;
-                    (sent_at, idle) = (Some(Instant::now()), false);
+                    let (offset, bytes) = (range.start as u64, range.len());
+                    let view = share.view(range).expect("it is done in this round");
+                    link.handle_send(bytes);
+                    self.send(round, offset, view).await?;
+                    link.sent_at = Some(Instant::now());
+                    continue;
                 }
                 Step::Done => return Ok(()),
-                Step::Gather => host::yield_now().await,
-                Step::Wait => tokio::select! {
-                    biased;
-                    _ = bell.changed() => {}
-                    reply = self.replies.recv() => self.hear(reply)?,
-                    error = self.channel.closed() => return Err(error.into()),
-                },
-                Step::WaitIdle => tokio::select! {
-                    biased;
-                    flushed = self.channel.flush() => { flushed?; idle = true; }
-                    _ = bell.changed() => {}
-                    reply = self.replies.recv() => self.hear(reply)?,
-                },
+                Step::Gather => {
+                    host::yield_now().await;
+                    continue;
+                }
+                Step::WaitIdle => true,
+                Step::Wait | Step::WaitFor(_) => self.meter.is_some() && link.is_measured(),
+            };
+            let left = match step {
+                Step::WaitFor(ns) => Some(Duration::from_nanos(ns)),
+                _ => None,
+            };
+            if self.pause(&mut bell, waits_idle && !link.idle, left).await? {
+                self.adapt(link.handle_idle(), &production, fate);
             }
         }
+    }
+
+    /// Waits until more is done, the receiver has said something, `left` has passed, or the link is
+    /// idle, where that is waited for; returns whether it is.
+    async fn pause(
+        &mut self,
+        bell: &mut watch::Receiver<()>,
+        waits_idle: bool,
+        left: Option<Duration>,
+    ) -> Result<bool, Stop> {
+        let timed = left.is_some();
+        let left = host::sleep(left.unwrap_or_default());
+        if waits_idle {
+            tokio::select! {
+                biased;
+                flushed = self.channel.flush() => return Ok(flushed.map(|()| true)?),
+                _ = bell.changed() => {}
+                reply = self.replies.recv() => self.hear(reply)?,
+                () = left, if timed => {}
+            }
+        } else {
+            tokio::select! {
+                biased;
+                _ = bell.changed() => {}
+                reply = self.replies.recv() => self.hear(reply)?,
+                error = self.channel.closed() => return Err(error.into()),
+                () = left, if timed => {}
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes in a measured message, and sets the increment to the best one.
+    fn adapt(
+        &mut self,
+        message: Option<(usize, u64)>,
+        production: &Production,
+        fate: &watch::Sender<Fated>,
+    ) {
+        let (Some(meter), Some((bytes, elapsed_ns))) = (&mut self.meter, message) else { return };
+        meter.handle_sent(bytes, elapsed_ns);
+        meter.handle_produced(production.bytes, ns_since(production.since));
+        let increment_bytes = meter.increment_bytes();
+        self.sending.set_increment(increment_bytes);
+        self.sending.set_patience(meter.patience_ns());
+        fate.send_if_modified(|fate| {
+            fate.increment_bytes = increment_bytes;
+            // Nobody waits for it.
+            false
+        });
     }
 
     /// Sends an increment, its bytes in parts where the peer takes only smaller messages.

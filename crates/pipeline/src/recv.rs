@@ -17,7 +17,7 @@ use crate::part::indices;
 use crate::proto::frame::Reply;
 use crate::proto::ledger::Cursor;
 use crate::proto::opening::{Opening, OpeningFault, Shape};
-use crate::pump::{self, Fate, Manner, Source, Target};
+use crate::pump::{self, Fate, Manner, Pace, Source, Target};
 
 /// Time in which a sender must state its shape, in its first message. A peer that opens the channel
 /// and does not is no sender and must not keep others waiting.
@@ -274,7 +274,7 @@ impl<T: Pod> DeltaReceiver<T> {
     ) -> Result<Forward, DeltaSendError> {
         let target = Target { node, peer, channel: name };
         let increment_bytes = self.increment_bytes;
-        let manner = Manner { source: Source::Landing, increment_bytes, eager: true };
+        let manner = Manner { source: Source::Landing, increment_bytes, pace: Pace::Eager };
         let keep = self.interest.clone();
         let fate = pump::start(target, self.owner.share(), manner, keep).await?;
         let (peer, channel) = (peer.clone(), name.to_owned());

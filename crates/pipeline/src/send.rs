@@ -11,7 +11,7 @@ use crate::memory::{Lease, Owner, share};
 use crate::part::{Part, indices};
 use crate::proto::increment::Increment;
 use crate::proto::ledger::Taken;
-use crate::pump::{self, Fate, Manner, Source, Target};
+use crate::pump::{self, Fate, Manner, Pace, Source, Target};
 
 /// Sends the elements of one buffer, increment by increment, while they are computed.
 ///
@@ -57,7 +57,6 @@ pub struct DeltaSender<T: Pod> {
     owner: Owner<T>,
     /// Index of the first element that `next` looks at.
     position: usize,
-    increment_bytes: usize,
     /// Bytes committed since [`commit_and_yield`](Self::commit_and_yield) has yielded.
     unyielded_bytes: usize,
     round: u32,
@@ -92,14 +91,16 @@ impl<T: Pod> DeltaSender<T> {
         let owner = share(buffer);
         let increment_bytes = increment.bytes_for(owner.len() * size_of::<T>(), size_of::<T>());
         let target = Target { node, peer, channel: name };
-        let eager = matches!(increment, Increment::Auto(_));
-        let manner = Manner { source: Source::Commits, increment_bytes, eager };
+        let pace = match increment {
+            Increment::Fixed(_) => Pace::Whole,
+            Increment::Auto(costs) => Pace::Measured(costs),
+        };
+        let manner = Manner { source: Source::Commits, increment_bytes, pace };
         let fate = pump::start(target, owner.share(), manner, ()).await?;
         Ok(Self {
             handed: Vec::new(),
             owner,
             position: 0,
-            increment_bytes,
             unyielded_bytes: 0,
             round: 1,
             fate,
@@ -223,8 +224,9 @@ impl<T: Pod> DeltaSender<T> {
     /// The first poll has committed; dropping the rest loses nothing.
     pub async fn commit_and_yield(&mut self) -> Result<(), DeltaSendError> {
         self.publish();
-        if self.unyielded_bytes >= self.increment_bytes || self.position == self.len() {
-            self.unyielded_bytes %= self.increment_bytes;
+        let increment_bytes = self.increment_bytes();
+        if self.unyielded_bytes >= increment_bytes || self.position == self.len() {
+            self.unyielded_bytes %= increment_bytes;
             // Once for the pump, and once for a link that first looks whether more is coming.
             tokio::task::yield_now().await;
             tokio::task::yield_now().await;
@@ -264,10 +266,11 @@ impl<T: Pod> DeltaSender<T> {
         self.position
     }
 
-    /// Returns the number of bytes that leave together.
+    /// Returns the number of bytes that leave together. With [`Increment::Auto`] it changes with the
+    /// costs that are measured.
     #[must_use]
     pub fn increment_bytes(&self) -> usize {
-        self.increment_bytes
+        self.fate.borrow().increment_bytes
     }
 
     /// Returns the node that receives.
@@ -348,7 +351,7 @@ impl<T: Pod> fmt::Debug for DeltaSender<T> {
             .field("round", &self.round)
             .field("position", &self.position)
             .field("len", &self.len())
-            .field("increment_bytes", &self.increment_bytes)
+            .field("increment_bytes", &self.increment_bytes())
             .finish_non_exhaustive()
     }
 }

@@ -106,7 +106,9 @@ pub enum Increment {
     /// committed. With the buffer's own size nothing leaves before all is computed.
     Fixed(usize),
     /// Computed from the costs, between [`AUTO_INCREMENT_BYTES_MIN`] and
-    /// [`AUTO_INCREMENT_BYTES_MAX`].
+    /// [`AUTO_INCREMENT_BYTES_MAX`]. These are the first costs; those of the link and of the compute
+    /// are then measured in the transfer itself. Less than an increment leaves, too, when the link is
+    /// idle and the rest is slow to come.
     Auto(Costs),
 }
 

@@ -7,6 +7,7 @@
 pub(crate) mod frame;
 pub(crate) mod increment;
 pub(crate) mod ledger;
+pub(crate) mod meter;
 pub(crate) mod opening;
 pub(crate) mod ranges;
 pub(crate) mod sending;

@@ -3,7 +3,8 @@
 //! - A run of committed bytes leaves in whole increments, counted from the run's start. All that are
 //!   whole leave together, so that those committed while the link was busy go as one message.
 //! - The rest of a run leaves when it cannot grow: between bytes that have left or the buffer's ends.
-//! - When the link is idle, or nothing more will be committed, everything leaves.
+//! - When the link is idle and no increment has left for a while, everything leaves; so it does when
+//!   nothing more will be committed.
 //! - Runs leave in the order in which they became ready.
 
 use std::collections::VecDeque;
@@ -37,6 +38,9 @@ pub(crate) enum Step {
     Wait,
     /// Wait until more is committed or the link is idle: less than an increment may leave then.
     WaitIdle,
+    /// Wait until more is committed or this time has passed, in nanoseconds: less than an increment
+    /// may leave then.
+    WaitFor(u64),
     /// Look again as soon as others have run: something may leave, but more is coming fast.
     Gather,
     /// End: all that was committed is sent, and nothing more will be.
@@ -63,8 +67,9 @@ pub(crate) struct Sending {
     /// Size of an element: messages are whole elements.
     element_bytes: usize,
     increment_bytes: usize,
-    /// Whether less than an increment leaves when the link is idle.
-    eager: bool,
+    /// Time after a message, in nanoseconds, from which less than an increment leaves when the link is
+    /// idle; `None` for never.
+    patience_ns: Option<u64>,
     unsent: Ranges,
     sent: Ranges,
     /// Rest of what may leave but did not fit in the last message.
@@ -80,7 +85,7 @@ impl Sending {
             len,
             element_bytes: element_bytes.max(1),
             increment_bytes: increment_bytes.max(1),
-            eager: false,
+            patience_ns: None,
             unsent: Ranges::default(),
             sent: Ranges::default(),
             promised: 0..0,
@@ -88,9 +93,15 @@ impl Sending {
         }
     }
 
-    /// Lets less than an increment leave when the link is idle.
-    pub(crate) fn eager(self, eager: bool) -> Self {
-        Self { eager, ..self }
+    /// Lets less than an increment leave when the link is idle and this time has passed since the
+    /// message before.
+    pub(crate) fn set_patience(&mut self, ns: u64) {
+        self.patience_ns = Some(ns);
+    }
+
+    /// Sets the size of the increments from now on.
+    pub(crate) fn set_increment(&mut self, bytes: usize) {
+        self.increment_bytes = bytes.max(1);
     }
 
     /// Begins the next round.
@@ -120,18 +131,17 @@ impl Sending {
 
     /// Returns the next message.
     pub(crate) fn poll_send(&mut self, now: Now) -> Step {
-        let all = now.last || (self.eager && now.idle);
+        let patient = self.patience_ns.is_some_and(|ns| now.since_sent_ns >= ns);
+        let all = now.last || (patient && now.idle);
         let Some((run, leaving)) = self.next_run(all) else {
             return if self.is_done() || (now.last && self.unsent.is_empty()) {
                 Step::Done
-            } else if self.eager && !self.unsent.is_empty() {
-                Step::WaitIdle
             } else {
-                Step::Wait
+                self.rest(now)
             };
         };
         let complete = self.sent.bytes() + self.unsent.bytes() == self.len;
-        let fast = now.since_sent_ns < GATHER_NS_MAX && !now.idle;
+        let fast = now.since_sent_ns < GATHER_NS_MAX;
         if leaving < GATHER_BYTES && fast && !now.last && !complete {
             return Step::Gather;
         }
@@ -143,6 +153,21 @@ impl Sending {
             self.ready.push_front(range.end);
         }
         Step::Send(range)
+    }
+
+    /// Returns the next action when no whole increment may leave.
+    fn rest(&self, now: Now) -> Step {
+        match self.patience_ns {
+            Some(patience_ns) if !self.unsent.is_empty() => {
+                let left_ns = patience_ns.saturating_sub(now.since_sent_ns);
+                match left_ns {
+                    0 => Step::WaitIdle,
+                    1..=GATHER_NS_MAX => Step::Gather,
+                    _ => Step::WaitFor(left_ns),
+                }
+            }
+            _ => Step::Wait,
+        }
     }
 
     /// Returns the run to send next and the number of its bytes that may leave.
@@ -188,7 +213,7 @@ mod tests {
     /// A link that is busy, long after the message before.
     const LATER: Now = Now { last: false, idle: false, since_sent_ns: GATHER_NS_MAX };
     const SOON: Now = Now { since_sent_ns: 0, ..LATER };
-    const IDLE: Now = Now { idle: true, ..SOON };
+    const IDLE: Now = Now { idle: true, ..LATER };
     const LAST: Now = Now { last: true, ..SOON };
 
     #[test]
@@ -211,15 +236,21 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_link_takes_less_than_an_increment_when_eager() {
-        let mut sending = Sending::new(100, 1, 10).eager(true);
+    fn an_idle_link_takes_less_than_an_increment_after_a_while() {
+        let mut sending = Sending::new(100, 1, 10);
+        sending.set_patience(GATHER_NS_MAX);
         sending.handle_committed(50..53);
         assert_eq!(sending.poll_send(LATER), Step::WaitIdle);
+        assert_eq!(sending.poll_send(Now { idle: true, ..SOON }), Step::Gather, "it may grow");
         assert_eq!(sending.poll_send(IDLE), Step::Send(50..53));
         assert_eq!(sending.poll_send(IDLE), Step::Wait);
         // The rest of that increment is one of its own.
         sending.handle_committed(53..63);
         assert_eq!(sending.poll_send(LATER), Step::Send(53..63));
+        // A longer while is left to a timer.
+        sending.set_patience(3 * GATHER_NS_MAX);
+        sending.handle_committed(70..71);
+        assert_eq!(sending.poll_send(IDLE), Step::WaitFor(2 * GATHER_NS_MAX));
     }
 
     #[test]
@@ -267,7 +298,8 @@ mod tests {
             cuts in prop::collection::vec(0_usize..500, 0..40),
             order in prop::collection::vec(any::<usize>(), 40),
             polls in prop::collection::vec((0_usize..4, any::<bool>(), any::<bool>()), 40),
-            element in 1_usize..9, increment in 1_usize..60, eager: bool, left_out in 0_usize..3,
+            element in 1_usize..9, increment in 1_usize..60,
+            patience_ns: Option<u64>, left_out in 0_usize..3,
         ) {
             let len = 500 * element;
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut * element).collect();
@@ -280,7 +312,10 @@ mod tests {
             }
             let mut committed = vec![false; len];
             let mut sent = vec![false; len];
-            let mut sending = Sending::new(len, element, increment * element).eager(eager);
+            let mut sending = Sending::new(len, element, increment * element);
+            if let Some(ns) = patience_ns {
+                sending.set_patience(ns);
+            }
             let mut poll = |sending: &mut Sending, now, committed: &[bool]| {
                 let step = sending.poll_send(now);
                 if let Step::Send(range) = &step {
