@@ -43,7 +43,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytemuck::Pod;
@@ -123,7 +123,8 @@ impl<T: Pod> Region<T> {
 
 impl<T: Pod> Drop for Region<T> {
     fn drop(&mut self) {
-        if !self.state.get_mut().is_ok_and(|state| state.taken) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if !state.taken {
             // SAFETY: the parts are those of the vector that `share` took and nobody has taken back;
             // this is the last holder (4).
             drop(unsafe { Vec::from_raw_parts(self.base.as_ptr(), self.len, self.capacity) });

@@ -26,8 +26,9 @@ const OPENING_WAIT: Duration = Duration::from_secs(10);
 /// Receives the elements of one buffer and shows them as they land.
 ///
 /// The bytes go from the socket into the buffer, whether or not somebody waits. Ask for elements by
-/// [`range`](Self::wait), as [they come](Self::next) or [all at once](Self::finish).
-/// [`forward`](Self::forward) passes them on without further work of the program.
+/// [`range`](Self::wait), [in order](Self::next), [as they land](Self::next_any) or
+/// [all at once](Self::finish). [`forward`](Self::forward) passes them on without further work of the
+/// program. [`start`](Self::start) begins the next round.
 ///
 /// When the receiver and its forwards are dropped before all has landed, the sender is stopped.
 ///

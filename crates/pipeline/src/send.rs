@@ -19,7 +19,9 @@ use crate::pump::{self, Fate, Manner, Pace, Source, Target};
 /// them: whole increments leave in the background, straight from the buffer, without a copy. The
 /// compiler checks that committed elements are not written again. [`finish`](Self::finish)
 /// waits until the receiver has all; [`into_buffer`](Self::into_buffer) returns the memory for
-/// the next transfer.
+/// the next transfer. [`start`](Self::start) begins the next round of this one.
+///
+/// [`part`](Self::part) and [`parts`](Self::parts) hand out elements in any order, for any thread.
 ///
 /// Computing never waits for the network: the buffer itself is the queue.
 ///

@@ -274,6 +274,19 @@ mod tests {
     }
 
     #[test]
+    fn less_than_an_increment_leaves_between_sent_ones() {
+        let mut sending = Sending::new(40, 1, 16);
+        sending.handle_committed(24..40);
+        sending.handle_committed(0..16);
+        assert_eq!(sending.poll_send(LATER), Step::Send(24..40));
+        assert_eq!(sending.poll_send(LATER), Step::Send(0..16));
+        sending.handle_committed(16..20);
+        assert_eq!(sending.poll_send(LATER), Step::Wait);
+        sending.handle_committed(20..24);
+        assert_eq!(sending.poll_send(LATER), Step::Send(16..24));
+    }
+
+    #[test]
     fn an_increment_larger_than_a_message_leaves_in_parts_once_it_is_whole() {
         let len = 3 * MESSAGE_BYTES_MAX;
         let mut sending = Sending::new(len, 1, 2 * MESSAGE_BYTES_MAX);

@@ -145,3 +145,51 @@ async fn a_buffer_of_a_sender_that_is_dropped_between_rounds_is_freed() -> Outco
     assert!(matches!(error, DeltaRecvError::Ended { landed_bytes: 0, .. }), "{error}");
     Ok(())
 }
+
+/// The first message of a delta of ten `u32`, and the header of an increment, as another program would
+/// write them.
+fn opening() -> Vec<u8> {
+    let [length, increment] = [10_u64, 40].map(u64::to_le_bytes);
+    let big_endian = u8::from(cfg!(target_endian = "big"));
+    let head =
+        [&b"DLTA"[..], &2_u16.to_le_bytes(), &[big_endian, 3], &4_u32.to_le_bytes()].concat();
+    [&head[..], &length, &increment, b"u32"].concat()
+}
+
+fn header(round: u32, offset: u64, bytes: u64) -> Vec<u8> {
+    let words = [1, round].map(u32::to_le_bytes).concat();
+    [words, [offset, bytes].map(u64::to_le_bytes).concat()].concat()
+}
+
+#[tokio::test]
+async fn wrong_increments_are_errors_at_both_ends_and_never_panics() -> Outcome {
+    for (wrong, word) in [
+        (header(1, 36, 8), "8 bytes at byte 36"),
+        (header(1, 4, 8), "bytes 8..12 have landed before"),
+        (header(1, 2, 4), "4 bytes at byte 2"),
+        (header(7, 0, 4), "round 7, ours is 1"),
+        (vec![0; 24], "kind 0"),
+        (vec![0xff; 24], "kind 4294967295"),
+    ] {
+        let pair = Pair::new().await;
+        let mut forged = pair.left.open_duplex_bytes(&pair.peer, "forged").await?;
+        forged.sender().send_slice(&opening()).await?;
+        let receiver = DeltaReceiver::accept(&pair.right, "forged", vec![0_u32; 10]);
+        let receiver = limited(receiver).await?;
+        forged.sender().send_slice(&[&header(1, 8, 4)[..], &[9; 4]].concat()).await?;
+        assert_eq!(limited(receiver.wait(2..3)).await?, [0x0909_0909]);
+        forged.sender().send_slice_now(&wrong).await?;
+        let error = limited(receiver.wait(..)).await.unwrap_err();
+        assert!(matches!(error, DeltaRecvError::Frame { .. }), "{error}");
+        let text = chunkcomm::with_causes(&error);
+        assert!(text.contains("left") && text.contains(word), "{text}");
+        assert_eq!(receiver.try_range(2..3)?, Some(&[0x0909_0909][..]), "it stays");
+        let reply = limited(forged.recv()).await?.ok_or("the reason")?;
+        assert!(String::from_utf8_lossy(&reply).contains(word), "{reply:?}");
+        assert!(limited(forged.recv()).await?.is_none());
+        // Further bytes find no room, and the channel ends.
+        forged.sender().send_slice_now(&[0; 100]).await?;
+        limited(forged.sender().closed()).await;
+    }
+    Ok(())
+}
