@@ -23,6 +23,9 @@ use crate::pump::{self, Fate, Manner, Pace, Source, Target};
 /// and does not is no sender and must not keep others waiting.
 const OPENING_WAIT: Duration = Duration::from_secs(10);
 
+/// Elements that have landed, with their indices.
+pub type Landed<'a, T> = (Range<usize>, &'a [T]);
+
 /// Receives the elements of one buffer and shows them as they land.
 ///
 /// The bytes go from the socket into the buffer, whether or not somebody waits. Ask for elements by
@@ -189,17 +192,29 @@ impl<T: Pod> DeltaReceiver<T> {
     ///
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
-    pub async fn next_any(&mut self) -> Result<Option<(Range<usize>, &[T])>, DeltaRecvError> {
+    pub async fn next_any(&mut self) -> Result<Option<Landed<'_, T>>, DeltaRecvError> {
         let cursor = &mut self.cursor;
-        let next =
-            self.owner.share().until(|state| match cursor.next(state.ledger(), size_of::<T>()) {
-                Some(bytes) => Some(Ok(Some(bytes))),
-                None if state.ledger().is_whole() => Some(Ok(None)),
-                None => state.end.clone().map(Err),
-            });
-        let Some(bytes) = next.await? else { return Ok(None) };
-        let range = bytes.start / size_of::<T>()..bytes.end / size_of::<T>();
-        Ok(Some((range.clone(), self.known(range))))
+        let next = self.owner.share().until(|state| fresh::<T>(state, cursor)).await?;
+        Ok(next.map(|range| (range.clone(), self.known(range))))
+    }
+
+    /// Waits as [`next_any`](Self::next_any) does, the thread asleep, for `within` at most, or without
+    /// it for ever.
+    ///
+    /// # Errors
+    /// As `next_any`, and [`DeltaRecvError::Late`] after that time; call it again to go on.
+    pub fn next_any_blocking(
+        &mut self,
+        within: Option<Duration>,
+    ) -> Result<Option<Landed<'_, T>>, DeltaRecvError> {
+        let cursor = &mut self.cursor;
+        match self.owner.share().until_blocking(within, |state| fresh::<T>(state, cursor)) {
+            Some(next) => Ok(next?.map(|range| (range.clone(), self.known(range)))),
+            None => {
+                let (channel, end) = (self.channel.clone(), self.len());
+                Err(DeltaRecvError::Late { channel, start: 0, end })
+            }
+        }
     }
 
     /// Waits until all elements have landed and returns the whole buffer.
@@ -325,6 +340,19 @@ impl<T: Pod> DeltaReceiver<T> {
     /// Returns elements that have landed.
     fn known(&self, range: Range<usize>) -> &[T] {
         self.owner.elements(range).expect("the elements have landed")
+    }
+}
+
+/// Returns the next elements in the order of landing and `None` behind the last ones; nothing while
+/// more may come.
+fn fresh<T>(
+    state: &State,
+    cursor: &mut Cursor,
+) -> Option<Result<Option<Range<usize>>, DeltaRecvError>> {
+    match cursor.next(state.ledger(), size_of::<T>()) {
+        Some(bytes) => Some(Ok(Some(bytes.start / size_of::<T>()..bytes.end / size_of::<T>()))),
+        None if state.ledger().is_whole() => Some(Ok(None)),
+        None => state.end.clone().map(Err),
     }
 }
 

@@ -148,3 +148,28 @@ async fn a_plain_thread_waits_for_a_range_and_gives_up_in_time() -> Outcome {
     assert_eq!(waiting.join().unwrap()?, values(1, 500..600));
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plain_thread_takes_elements_as_they_land() -> Outcome {
+    let pair = Pair::new().await;
+    let (sender, mut receiver) = pair.delta(1000, Increment::default()).await;
+    let soon = Some(Duration::from_millis(5));
+    let late = receiver.next_any_blocking(soon).unwrap_err();
+    assert!(matches!(late, DeltaRecvError::Late { .. }), "{late}");
+    let taking = std::thread::spawn(move || {
+        let mut seen = 0;
+        while let Some((range, elements)) = receiver.next_any_blocking(None).unwrap() {
+            assert_eq!(elements, values(1, range));
+            seen += elements.len();
+        }
+        seen
+    });
+    for mut part in sender.parts(5)?.into_iter().rev() {
+        let start = part.range().start;
+        compute(1, start, &mut part);
+        part.commit();
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(taking.join().unwrap(), 1000);
+    Ok(())
+}
