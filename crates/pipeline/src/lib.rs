@@ -72,6 +72,7 @@ mod proto;
 mod pump;
 mod recv;
 mod send;
+pub mod tracked;
 
 pub use error::{DeltaRecvError, DeltaSendError, Mismatch, PartError};
 pub use part::Part;

@@ -69,6 +69,7 @@ const CRATES: &[Floors] = &[
             &["memory"],
             &["landing", "part", "pump"],
             &["send", "recv"],
+            &["tracked"],
             &["patterns"],
         ],
         outside: &["lib"],

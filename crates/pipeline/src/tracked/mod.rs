@@ -1,0 +1,62 @@
+//! Buffers that unmodified code fills or reads while they travel (Linux).
+//!
+//! A closure, or a foreign library that it calls, gets a plain slice. The protection of the slice's pages
+//! tells what is finished, or lets a read wait for what has not come:
+//!
+//! ```text
+//!   writer's pages   [ sent ][ sent ][ being written ][ not begun ......... ]
+//!                        |       '- protected again, then read and sent
+//!                        '- a store here faults: an error, or sent again
+//!
+//!   reader's pages   [ there ][ there ][ away ........................... ]
+//!                                          '- a load here waits
+//! ```
+//!
+//! The idea is that of Bao, Ding, Gao and Archambault, "Delta Send-Recv", section 2. They take a store to
+//! page k+1 as a sign that page k is done. No language promises that, so page k is protected again before
+//! it is read, and a later store is found.
+//!
+//! The layers, in reading order: `settings`, `runs` and `error`; `sys`, the only `unsafe`; `guard` and `pages`,
+//! the states that a signal handler shares; `window`, pure: the order in which increments are
+//! finished; `watch` and `fill`, the engines; [`TrackedOutput`], [`TrackedInput`]; and `delta`,
+//! which joins them to [`DeltaSender`](crate::DeltaSender) and [`DeltaReceiver`](crate::DeltaReceiver).
+
+mod error;
+mod runs;
+mod settings;
+
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+#[cfg(target_os = "linux")]
+mod fill;
+#[cfg(target_os = "linux")]
+mod guard;
+#[cfg(target_os = "linux")]
+mod pages;
+#[cfg(target_os = "linux")]
+mod receiving;
+#[cfg(target_os = "linux")]
+mod sending;
+#[cfg(target_os = "linux")]
+mod sys;
+#[cfg(target_os = "linux")]
+mod watch;
+#[cfg(target_os = "linux")]
+mod window;
+
+#[cfg(not(target_os = "linux"))]
+pub use elsewhere::{Arrivals, Filler, TrackedInput, TrackedOutput};
+#[cfg(target_os = "linux")]
+pub use receiving::{Arrivals, Filler, TrackedInput};
+#[cfg(target_os = "linux")]
+pub use sending::TrackedOutput;
+
+pub use error::{SetupError, TrackedRecvError, TrackedSendError};
+pub use runs::{Finished, Received, Sent};
+pub use settings::{
+    Awaiting, INCREMENT_PAGES, INCREMENT_PAGES_MAX, Missing, RecvEngine, Rewrites, SendEngine,
+    Tracking, UnknownEngine,
+};
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;

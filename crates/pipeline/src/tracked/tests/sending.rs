@@ -1,0 +1,223 @@
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+
+use super::*;
+
+/// Elements of an increment of the default size.
+const STEP: usize = INCREMENT_PAGES * 4096 / 8;
+
+/// Writes all elements, and waits at `pause` until the first increment was handed on.
+fn fill(elements: &mut [u64], pause: usize, comes: &mpsc::Receiver<Vec<u64>>) {
+    for (index, element) in elements.iter_mut().enumerate() {
+        *element = index as u64 + 1;
+        if index == pause {
+            let first = comes.recv_timeout(SOON).expect("the first has left");
+            assert_eq!(first[..3], [1, 2, 3]);
+        }
+    }
+}
+
+#[test]
+fn elements_are_handed_on_before_the_code_returns() {
+    each_output::<u64>(64 * 1024, &Tracking::default(), |mut output| {
+        let engine = output.engine();
+        let (came, comes) = mpsc::channel();
+        let mut copy = vec![0; output.len()];
+        // The code waits in its middle, so it ends only if elements leave before its end.
+        let (_, sent) = output
+            .track(
+                |elements| fill(elements, 40_000, &comes),
+                |finished| {
+                    assert!(!finished.again);
+                    copy[finished.range()].copy_from_slice(finished.elements);
+                    came.send(finished.elements.to_vec()).expect("the test listens");
+                    Ok(())
+                },
+            )
+            .expect("written once");
+        assert!(sent.before_return >= STEP, "{engine}: {sent:?}");
+        assert!(copy.iter().zip(1..).all(|(element, index)| *element == index), "{engine}");
+    });
+}
+
+#[test]
+fn a_store_to_what_was_sent_is_an_error_that_names_the_elements() {
+    each_output::<u64>(64 * 1024, &Tracking::default(), |mut output| {
+        let engine = output.engine();
+        let (came, comes) = mpsc::channel();
+        let rewrite = |elements: &mut [u64]| {
+            fill(elements, 40_000, &comes);
+            elements[7] = 0;
+        };
+        let error = output.track(rewrite, |finished| {
+            came.send(finished.elements.to_vec()).expect("the test listens");
+            Ok(())
+        });
+        let error = error.expect_err("written again");
+        assert!(
+            matches!(&error, TrackedSendError::Rewritten { elements } if *elements == (0..STEP)),
+            "{engine}: {error}"
+        );
+        let words = format!("elements 0..{STEP} were written again after they had been sent");
+        assert_eq!(error.to_string(), words);
+        assert_eq!(output.elements()[7], 0, "the code ran to its end");
+        assert_eq!(output.elements()[64 * 1024 - 1], 64 * 1024);
+    });
+}
+
+#[test]
+fn a_store_to_what_was_sent_is_sent_again_where_that_is_asked_for() {
+    let settings = Tracking::default().with_rewrites(Rewrites::Resend);
+    each_output::<u64>(64 * 1024, &settings, |mut output| {
+        let engine = output.engine();
+        let (came, comes) = mpsc::channel();
+        let rewrite = |elements: &mut [u64]| {
+            fill(elements, 40_000, &comes);
+            elements[7] = 0;
+        };
+        let (mut copy, mut again) = (vec![0; output.len()], Vec::new());
+        let (_, sent) = output
+            .track(rewrite, |finished| {
+                copy[finished.range()].copy_from_slice(finished.elements);
+                if finished.again {
+                    again.push(finished.start);
+                }
+                came.send(finished.elements.to_vec()).expect("the test listens");
+                Ok(())
+            })
+            .expect("sent again");
+        assert_eq!(copy, output.elements(), "{engine}");
+        assert_eq!((again, sent.rewritten), (vec![0], 1), "{engine}");
+    });
+}
+
+#[test]
+fn any_order_of_writes_arrives_in_the_end() {
+    const LEN: usize = 30_011;
+    for seed in 0..4 {
+        let settings = Tracking::default().with_increment_pages(1 + seed as usize);
+        each_output::<u64>(LEN, &settings.with_rewrites(Rewrites::Resend), |mut output| {
+            let mut random = seeded(seed);
+            let mut copy = vec![0; LEN];
+            let write = |elements: &mut [u64]| {
+                for turn in 1..3_000 {
+                    let start = random.below(LEN as u64) as usize;
+                    let end = (start + random.below(600) as usize).min(LEN);
+                    elements[start..end].fill(turn);
+                }
+            };
+            let done = |finished: Finished<'_, u64>| {
+                copy[finished.range()].copy_from_slice(finished.elements);
+                Ok(())
+            };
+            output.track(write, done).expect("sent again as often as it needs");
+            assert!(copy == output.elements(), "seed {seed}, {}", output.engine());
+        });
+    }
+}
+
+#[test]
+fn each_element_comes_once_whatever_its_size_and_number() {
+    fn check<T: Pod + Send + PartialEq + std::fmt::Debug>(len: usize, value: impl Fn(usize) -> T) {
+        each_output::<T>(len, &Tracking::default().with_increment_pages(1), |mut output| {
+            let engine = output.engine();
+            // Twice: a buffer may be used again.
+            for _ in 0..2 {
+                let mut came = BTreeMap::new();
+                let write = |elements: &mut [T]| {
+                    for (index, element) in elements.iter_mut().enumerate() {
+                        *element = value(index);
+                    }
+                };
+                output
+                    .track(write, |finished| {
+                        for (index, element) in finished.range().zip(finished.elements) {
+                            assert_eq!(came.insert(index, *element), None, "{engine}: twice");
+                        }
+                        Ok(())
+                    })
+                    .expect("written once");
+                assert_eq!(came.len(), len, "{engine}");
+                assert!(came.iter().all(|(index, element)| *element == value(*index)));
+            }
+        });
+    }
+    for len in [0, 1, 4095, 4096, 4097, 50_001] {
+        check(len, |index| index as u8);
+        check(len, |index| [index as u8, (index >> 8) as u8, 9]);
+    }
+    check(1_001, |index| [index as u64; 13]);
+    check(5, |index| [index as u64; 4096]);
+}
+
+#[test]
+fn a_panic_of_the_code_ends_the_run_and_the_buffer_stays_usable() {
+    each_output::<u64>(64 * 1024, &Tracking::default(), |mut output| {
+        let engine = output.engine();
+        let mut count = 0;
+        let run = catch_unwind(AssertUnwindSafe(|| {
+            let write = |elements: &mut [u64]| {
+                elements[..20_000].fill(1);
+                panic!("in the middle");
+            };
+            output.track(write, |finished| {
+                count += finished.elements.len();
+                Ok(())
+            })
+        }));
+        let panic = run.expect_err("it goes on");
+        assert_eq!(panic.downcast_ref(), Some(&"in the middle"), "{engine}");
+        assert!(count <= 20_000, "{engine}: {count}");
+        output.elements_mut()[0] = 3;
+        let mut sum = 0;
+        let write = |elements: &mut [u64]| elements[1..].fill(2);
+        output
+            .track(write, |finished| {
+                sum += finished.elements.iter().sum::<u64>();
+                Ok(())
+            })
+            .expect("another run");
+        assert_eq!(sum, 3 + 2 * (64 * 1024 - 1), "{engine}");
+    });
+}
+
+#[test]
+fn an_error_or_a_panic_of_the_receiver_lets_the_code_run_to_its_end() {
+    each_output::<u64>(64 * 1024, &Tracking::default(), |mut output| {
+        let engine = output.engine();
+        let write = |elements: &mut [u64]| elements.fill(5);
+        let refused = || TrackedSendError::Length { tracked: 1, delta: 2 };
+        let error = output.track(write, |_| Err(refused())).expect_err("refused");
+        assert!(matches!(error, TrackedSendError::Length { .. }), "{engine}: {error}");
+        assert!(output.elements().iter().all(|element| *element == 5));
+        let write = |elements: &mut [u64]| elements.fill(6);
+        let panicking = AssertUnwindSafe(|| output.track(write, |_| panic!("no")).map(drop));
+        assert!(catch_unwind(panicking).is_err(), "{engine}");
+        assert!(output.elements().iter().all(|element| *element == 6));
+    });
+}
+
+#[test]
+fn several_threads_may_write() {
+    const LEN: usize = 100_000;
+    let settings = Tracking::default().with_open_increments(8);
+    each_output::<u64>(LEN, &settings.with_rewrites(Rewrites::Resend), |mut output| {
+        let write = |elements: &mut [u64]| {
+            std::thread::scope(|scope| {
+                for (part, elements) in elements.chunks_mut(LEN / 3).enumerate() {
+                    scope.spawn(move || elements.fill(part as u64));
+                }
+            });
+        };
+        let mut copy = vec![9; LEN];
+        output
+            .track(write, |finished| {
+                copy[finished.range()].copy_from_slice(finished.elements);
+                Ok(())
+            })
+            .expect("the threads meet in two pages at most");
+        assert!(copy == output.elements(), "{}", output.engine());
+        assert_eq!((copy[0], copy[LEN - 2]), (0, 2));
+    });
+}

@@ -1,0 +1,130 @@
+//! The increments that are being written, pure.
+//!
+//! ```text
+//!   oldest                          newest
+//!   [ 4 ]  [ 9 ]  [ 5 ]  [ 6 ]  <-- touched
+//!     |             '- open ---'
+//!     '-> finished: `open` younger ones exist
+//! ```
+
+use std::collections::VecDeque;
+
+/// Outcome of a touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Touch {
+    /// The increment is being written.
+    Open,
+    /// The increment was sent before.
+    Late,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Untouched,
+    Open,
+    Sent,
+}
+
+/// Order of the touched increments, and those that were sent.
+///
+/// Order of calls: `touch` for all that a look found, then `next_finished` until it is `None`; `sent` for
+/// each increment that was sent.
+#[derive(Debug)]
+pub(crate) struct Window {
+    states: Vec<State>,
+    /// Touched increments with the look that touched them last, the oldest first.
+    queue: VecDeque<(usize, u64)>,
+    open: usize,
+    /// Whether an increment must rest for one look before it is finished: where the order of touches within
+    /// a look is unknown.
+    rests: bool,
+    look: u64,
+}
+
+impl Window {
+    /// Begins with `count` untouched increments, of which `open` are written at a time.
+    pub(crate) fn new(count: usize, open: usize, rests: bool) -> Self {
+        let (states, queue) = (vec![State::default(); count], VecDeque::new());
+        Self { states, queue, open: open.max(1), rests, look: 0 }
+    }
+
+    /// Begins another look.
+    pub(crate) fn look(&mut self) {
+        self.look += 1;
+    }
+
+    /// Notes a write to increment `index`, which becomes the newest.
+    pub(crate) fn touch(&mut self, index: usize) -> Touch {
+        let before = std::mem::replace(&mut self.states[index], State::Open);
+        if before == State::Open {
+            self.queue.retain(|(other, _)| *other != index);
+        }
+        self.queue.push_back((index, self.look));
+        if before == State::Sent { Touch::Late } else { Touch::Open }
+    }
+
+    /// Returns the oldest increment if it is finished, and takes it off.
+    pub(crate) fn next_finished(&mut self) -> Option<usize> {
+        let (index, look) = *self.queue.front()?;
+        let rested = !self.rests || look < self.look;
+        if self.queue.len() <= self.open || !rested {
+            return None;
+        }
+        self.queue.pop_front();
+        Some(index)
+    }
+
+    /// Notes that increment `index` was sent.
+    pub(crate) fn sent(&mut self, index: usize) {
+        self.states[index] = State::Sent;
+    }
+
+    /// Whether increment `index` was sent and not touched since.
+    pub(crate) fn is_sent(&self, index: usize) -> bool {
+        self.states[index] == State::Sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finished(window: &mut Window) -> Vec<usize> {
+        std::iter::from_fn(|| {
+            let index = window.next_finished()?;
+            window.sent(index);
+            Some(index)
+        })
+        .collect()
+    }
+
+    #[test]
+    fn an_increment_is_finished_when_as_many_are_younger() {
+        let mut window = Window::new(6, 2, false);
+        window.touch(3);
+        window.touch(1);
+        assert_eq!(finished(&mut window), []);
+        window.touch(3);
+        window.touch(5);
+        assert_eq!(finished(&mut window), [1], "3 was touched again and is younger");
+        assert!(window.is_sent(1) && !window.is_sent(3));
+        assert_eq!(window.touch(1), Touch::Late);
+        assert!(!window.is_sent(1));
+        assert_eq!(finished(&mut window), [3]);
+    }
+
+    #[test]
+    fn what_must_rest_is_not_finished_by_the_look_that_found_it() {
+        let mut window = Window::new(6, 1, true);
+        for index in 0..4 {
+            window.touch(index);
+        }
+        assert_eq!(finished(&mut window), []);
+        window.look();
+        window.touch(2);
+        assert_eq!(finished(&mut window), [0, 1, 3], "2 is the youngest");
+        window.look();
+        assert_eq!(finished(&mut window), [], "nobody has begun another");
+    }
+}
