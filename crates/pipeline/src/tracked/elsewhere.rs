@@ -11,6 +11,28 @@ use super::{
     TrackedSendError, Tracking,
 };
 
+/// Costs of the engines: there are none here.
+pub mod costs {
+    use super::{RecvEngine, SendEngine, SetupError};
+    pub use crate::tracked::runs::{RecvCosts, SendCosts};
+
+    /// Fails: not supported here.
+    ///
+    /// # Errors
+    /// Always [`SetupError::NotSupportedHere`].
+    pub fn send_costs(_: SendEngine, _: usize, _: usize) -> Result<SendCosts, SetupError> {
+        Err(SetupError::NotSupportedHere)
+    }
+
+    /// Fails: not supported here.
+    ///
+    /// # Errors
+    /// Always [`SetupError::NotSupportedHere`].
+    pub fn recv_costs(_: RecvEngine, _: usize, _: usize) -> Result<RecvCosts, SetupError> {
+        Err(SetupError::NotSupportedHere)
+    }
+}
+
 /// Memory that ordinary code writes while it is sent; not supported here.
 #[derive(Debug)]
 pub struct TrackedOutput<T: Pod>(Infallible, PhantomData<T>);

@@ -25,6 +25,8 @@ mod error;
 mod runs;
 mod settings;
 
+#[cfg(target_os = "linux")]
+pub mod costs;
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;
 #[cfg(target_os = "linux")]
@@ -45,7 +47,7 @@ mod watch;
 mod window;
 
 #[cfg(not(target_os = "linux"))]
-pub use elsewhere::{Arrivals, Filler, TrackedInput, TrackedOutput};
+pub use elsewhere::{Arrivals, Filler, TrackedInput, TrackedOutput, costs};
 #[cfg(target_os = "linux")]
 pub use receiving::{Arrivals, Filler, TrackedInput};
 #[cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! Parts and numbers of one run.
+//! Parts and numbers of one run, and costs.
 
 use std::ops::Range;
 
@@ -40,4 +40,30 @@ pub struct Sent {
 pub struct Received {
     /// Reads that stopped their thread, since their page had not come.
     pub stalls: u32,
+}
+
+/// Costs of a sending engine, in nanoseconds, each the median of several runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SendCosts {
+    /// First store to an increment that is protected, in the writing thread, above that of a plain store.
+    pub fault_ns: f64,
+    /// One look at the whole buffer without news: a scan with `wp-async`, else a look at a list.
+    pub look_ns: f64,
+    /// Protecting one increment again; with `wp-async` its share of a scan that found all written.
+    pub protect_ns: f64,
+    /// Copy of one increment by system call.
+    pub read_ns: f64,
+}
+
+/// Costs of a receiving engine, in nanoseconds, each the median of several runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RecvCosts {
+    /// Filling one increment and opening its pages.
+    pub open_ns: f64,
+    /// First load of a page that has come, above that of a plain load.
+    pub load_ns: f64,
+    /// From the start of a load to its end, when the page is put as soon as the load has stopped.
+    pub stall_ns: f64,
 }

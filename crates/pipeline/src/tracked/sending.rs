@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Instant;
 
 use bytemuck::Pod;
 use chunkcomm::host;
@@ -178,6 +179,42 @@ impl<T: Pod> TrackedOutput<T> {
             Err(Failed::System(error)) => Err(failed(error)),
             Err(Failed::Other(error)) => Err(error),
         }
+    }
+}
+
+impl TrackedOutput<u8> {
+    /// Measures a look, the protection of an increment and its copy, in nanoseconds, after a run that
+    /// touched each increment and sealed none.
+    pub(super) fn part_costs(&mut self) -> io::Result<[f64; 3]> {
+        let count = self.parts.count() as f64;
+        let (mut scratch, mut touched) = (vec![0; self.increment_bytes()], Vec::new());
+        let started = Instant::now();
+        for index in 0..self.parts.count() {
+            let bytes = self.parts.bytes(index);
+            self.parts.region.read_at(bytes.start, &mut scratch[..bytes.len()])?;
+        }
+        let read_ns = started.elapsed().as_nanos() as f64 / count;
+        let started = Instant::now();
+        for index in 0..self.parts.count() {
+            self.watch.seal(index)?;
+        }
+        let mut protect_ns = started.elapsed().as_nanos() as f64 / count;
+        self.watch.disarm()?;
+        self.watch.arm()?;
+        // The bell has ended, so nothing waits.
+        self.watch.wait(&mut touched)?;
+        let started = Instant::now();
+        self.watch.wait(&mut touched)?;
+        let look_ns = started.elapsed().as_nanos() as f64;
+        if self.watch.rests() {
+            // The kernel answers faults by itself, and the scan protects.
+            self.elements_mut().fill(2);
+            let started = Instant::now();
+            self.watch.wait(&mut touched)?;
+            protect_ns = started.elapsed().as_nanos() as f64 / count;
+        }
+        self.watch.disarm()?;
+        Ok([look_ns, protect_ns, read_ns])
     }
 }
 

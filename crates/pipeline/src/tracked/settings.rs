@@ -14,7 +14,8 @@ pub enum SendEngine {
     /// `wp`: a write to a protected page stops its thread until the tracker has allowed it
     /// (`userfaultfd`). Linux 5.19.
     Wp,
-    /// `mprotect`: a handler of SIGSEGV opens the page. Works on every Linux.
+    /// `mprotect`: a handler of SIGSEGV opens the page. Works on every Linux. The handler stays installed and
+    /// passes on the faults of others; one that is installed later must pass on ours.
     Mprotect,
 }
 

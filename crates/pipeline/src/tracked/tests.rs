@@ -50,3 +50,18 @@ fn engines_have_names() {
     let error = "fast".parse::<SendEngine>().expect_err("no such engine");
     assert_eq!(error.to_string(), "no engine \"fast\"; allowed are: wp-async, wp, mprotect");
 }
+
+#[test]
+fn costs_are_measured_with_every_engine() {
+    let bytes = 100 * 4096;
+    each_output::<u8>(1, &Tracking::default(), |output| {
+        let costs = costs::send_costs(output.engine(), bytes, 5).expect("it works");
+        for cost in [costs.look_ns, costs.protect_ns, costs.read_ns] {
+            assert!(cost > 0.0, "{}: {costs:?}", output.engine());
+        }
+    });
+    each_input::<u8>(1, &Awaiting::default(), |input| {
+        let costs = costs::recv_costs(input.engine(), bytes, 5).expect("it works");
+        assert!(costs.open_ns > 0.0 && costs.stall_ns > 0.0, "{}: {costs:?}", input.engine());
+    });
+}
