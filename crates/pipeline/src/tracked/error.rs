@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::{DeltaRecvError, DeltaSendError};
+use crate::error::{DeltaRecvError, DeltaSendError, PartError};
 
 /// Error of a buffer that cannot be tracked on this system.
 #[derive(Clone, Debug)]
@@ -74,6 +74,8 @@ pub enum TrackedSendError {
         /// Length of what is left of the delta.
         delta: usize,
     },
+    /// Elements of the delta cannot be written.
+    Part(PartError),
     /// The transfer failed.
     Delta(Arc<DeltaSendError>),
 }
@@ -91,6 +93,7 @@ impl fmt::Display for TrackedSendError {
                 f,
                 "the tracked buffer has {tracked} elements, the delta has room for {delta}"
             ),
+            Self::Part(error) => error.fmt(f),
             Self::Delta(error) => error.fmt(f),
         }
     }
@@ -103,7 +106,7 @@ impl std::error::Error for TrackedSendError {
         match self {
             Self::System { source, .. } => Some(&**source),
             Self::Delta(error) => error.source(),
-            Self::Rewritten { .. } | Self::Length { .. } => None,
+            Self::Rewritten { .. } | Self::Length { .. } | Self::Part(_) => None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Tracked buffers under each engine that the kernel offers; others are named as skipped.
 
+mod delta;
 mod processes;
 mod receiving;
 mod sending;

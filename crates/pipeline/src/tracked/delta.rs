@@ -1,0 +1,232 @@
+//! Tracked buffers as the ends of a delta.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+
+use super::corrections::Corrections;
+use super::error::{TrackedRecvError, TrackedSendError};
+use super::runs::{Finished, Received, Sent};
+use super::{Arrivals, Filler, TrackedInput, TrackedOutput};
+use crate::error::{DeltaSendError, PartError};
+use crate::recv::DeltaReceiver;
+use crate::send::DeltaSender;
+
+/// A run of code whose buffer was sent meanwhile.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Tracked<R, T> {
+    /// Value that the code returned.
+    pub value: R,
+    /// Numbers of the run.
+    pub sent: Sent,
+    /// Elements that were written again after they had left; none with strict settings.
+    pub corrections: Corrections<T>,
+}
+
+impl<T: Pod> DeltaSender<T> {
+    /// Runs `write`, ordinary code, with `output` as a plain slice, and commits the elements of this delta as
+    /// they are finished there.
+    ///
+    /// Blocks until `write` has returned and all elements are committed, not until they have landed:
+    /// [`finish`](Self::finish) waits for that. The elements leave on the runtime in which the delta was
+    /// opened, so a thread of that runtime must be free. Call this on a thread of its own or in
+    /// `tokio::task::block_in_place`.
+    ///
+    /// Costs a page fault and a copy an increment, on top of an explicit
+    /// [`part`](Self::part): use that in code of your own. `costs::send_costs` measures it.
+    ///
+    /// Committed elements do not change. With [`Rewrites::Resend`](super::Rewrites::Resend), later values
+    /// are in [`corrections`](Tracked::corrections): send them on a channel and apply them to the
+    /// receiver's buffer when it is whole. Until then the receiver has earlier values.
+    ///
+    /// ```no_run
+    /// # fn example(sender: &mut chunkcomm_pipeline::DeltaSender<f64>)
+    /// # -> Result<(), Box<dyn std::error::Error>> {
+    /// use chunkcomm_pipeline::tracked::{TrackedOutput, Tracking};
+    ///
+    /// fn ordinary(buffer: &mut [f64]) {
+    ///     for (index, element) in buffer.iter_mut().enumerate() {
+    ///         *element = (index as f64).sin();
+    ///     }
+    /// }
+    ///
+    /// let mut output = TrackedOutput::new(sender.len(), Tracking::default())?;
+    /// let tracked = sender.tracked_send(&mut output, ordinary)?;
+    /// println!("{} elements had left before the end", tracked.sent.before_return);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TrackedSendError::Length`] when the lengths differ; then `write` did not run. Else `write` has
+    /// run to its end, and this delta is to be dropped: its receiver gets an error.
+    /// [`TrackedSendError::Rewritten`] with strict settings when elements were written again after they
+    /// were committed. [`TrackedSendError::Part`] when elements are out or were committed before.
+    /// [`TrackedSendError::Delta`] when the transfer failed.
+    ///
+    /// # Panics
+    /// When `write` panics, or no thread can be started.
+    pub fn tracked_send<R>(
+        &mut self,
+        output: &mut TrackedOutput<T>,
+        write: impl FnOnce(&mut [T]) -> R,
+    ) -> Result<Tracked<R, T>, TrackedSendError> {
+        let (tracked, delta) = (output.len(), self.len());
+        if tracked != delta {
+            return Err(TrackedSendError::Length { tracked, delta });
+        }
+        let mut corrections = Corrections::new();
+        let (value, sent) = output.track(write, |finished| {
+            let Finished { start, elements, .. } = finished;
+            self.put(start, elements, &mut corrections)?;
+            self.commit().map_err(|error| TrackedSendError::Delta(Arc::new(error)))
+        })?;
+        Ok(Tracked { value, sent, corrections })
+    }
+
+    /// Commits those of `elements` that are not committed, and notes the others as corrections.
+    fn put(
+        &self,
+        start: usize,
+        elements: &[T],
+        corrections: &mut Corrections<T>,
+    ) -> Result<(), TrackedSendError> {
+        let range = start..start + elements.len();
+        match self.part(range.clone()) {
+            Ok(mut part) => {
+                part.copy_from_slice(elements);
+                part.commit();
+                Ok(())
+            }
+            Err(PartError::Committed { taken, .. }) => {
+                let taken = taken.start.max(range.start)..taken.end.min(range.end);
+                let at = |range: Range<usize>| &elements[range.start - start..range.end - start];
+                corrections.note(taken.start, at(taken.clone()));
+                if taken.start > range.start {
+                    self.put(range.start, at(range.start..taken.start), corrections)?;
+                }
+                if taken.end < range.end {
+                    self.put(taken.end, at(taken.end..range.end), corrections)?;
+                }
+                Ok(())
+            }
+            Err(error) => Err(TrackedSendError::Part(error)),
+        }
+    }
+
+    /// Runs `compute` for each `count` elements in turn, with the index of the first, and commits them: the
+    /// loop into which a compiler would cut one over the whole buffer.
+    ///
+    /// Needs no engine and works on each system.
+    ///
+    /// ```no_run
+    /// # fn example(sender: &mut chunkcomm_pipeline::DeltaSender<f64>)
+    /// # -> Result<(), Box<dyn std::error::Error>> {
+    /// sender.each_chunk(4096, |start, chunk| {
+    ///     for (index, element) in (start..).zip(chunk) {
+    ///         *element = (index as f64).sin();
+    ///     }
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TrackedSendError::Part`] when elements are out or committed, [`TrackedSendError::Delta`] when the
+    /// transfer failed. Chunks before that are committed.
+    ///
+    /// # Panics
+    /// When `count` is 0.
+    pub fn each_chunk(
+        &mut self,
+        count: usize,
+        mut compute: impl FnMut(usize, &mut [T]),
+    ) -> Result<(), TrackedSendError> {
+        let failed = |error: DeltaSendError| TrackedSendError::Delta(Arc::new(error));
+        for start in (0..self.len()).step_by(count) {
+            let end = start.saturating_add(count).min(self.len());
+            let mut part = self.part(start..end).map_err(TrackedSendError::Part)?;
+            compute(start, &mut part);
+            part.commit();
+            self.commit().map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+impl<T: Pod> DeltaReceiver<T> {
+    /// Runs `read`, ordinary code, with `input` as a plain slice, and puts the elements of this delta there
+    /// as they land. A load of an element that has not landed waits for it.
+    ///
+    /// Blocks until `read` has returned and all elements have landed. They land on the runtime in which the
+    /// delta was accepted, so a thread of that runtime must be free. Call this on a thread of its own or in
+    /// `tokio::task::block_in_place`. Costs a copy of each element, and a fault for each
+    /// page that is read early: use [`next_any`](Self::next_any) or [`wait`](Self::wait) in code of
+    /// your own.
+    ///
+    /// A load cannot return an error. When its element does not come, **the process is aborted**, unless
+    /// the settings of `input` say otherwise ([`Missing`](super::Missing)). [`Arrivals::wait`] in
+    /// `read` returns an error instead.
+    ///
+    /// ```no_run
+    /// # fn example(receiver: &mut chunkcomm_pipeline::DeltaReceiver<f64>)
+    /// # -> Result<(), Box<dyn std::error::Error>> {
+    /// use chunkcomm_pipeline::tracked::{Awaiting, TrackedInput};
+    ///
+    /// let mut input = TrackedInput::new(receiver.len(), Awaiting::default())?;
+    /// let (sum, _) = receiver.tracked_recv(&mut input, |elements, _| elements.iter().sum::<f64>())?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`TrackedRecvError::Length`] when the lengths differ; then `read` did not run. Else `read` has run to
+    /// its end, and its value is dropped: [`TrackedRecvError::Delta`] when the transfer failed,
+    /// [`TrackedRecvError::Late`] when an element did not come within the deadline.
+    ///
+    /// # Panics
+    /// When `read` panics, or no thread can be started.
+    pub fn tracked_recv<R>(
+        &mut self,
+        input: &mut TrackedInput<T>,
+        read: impl FnOnce(&[T], &Arrivals<'_>) -> R,
+    ) -> Result<(R, Received), TrackedRecvError> {
+        let (tracked, delta) = (input.len(), self.len());
+        if tracked != delta {
+            return Err(TrackedRecvError::Length { tracked, delta });
+        }
+        input.track(read, |filler| {
+            // The waits need a waker, and neither a clock nor sockets.
+            let runtime = tokio::runtime::Builder::new_current_thread().build();
+            let runtime = runtime.expect("a runtime without drivers needs nothing of the system");
+            runtime.block_on(self.fill(filler))
+        })
+    }
+
+    async fn fill(&mut self, filler: &mut Filler<'_, T>) -> Result<(), TrackedRecvError> {
+        let failed = |error| TrackedRecvError::Delta(Arc::new(error));
+        let mut put = Vec::new();
+        loop {
+            let landed = tokio::select! {
+                biased;
+                landed = self.next_any() => landed.map_err(failed)?,
+                () = filler.stopped() => return Err(TrackedRecvError::Ended),
+            };
+            let Some((range, elements)) = landed else { break };
+            filler.put(range.start, elements)?;
+            put.push(range);
+        }
+        // Elements that the program took by `next_any` before.
+        put.push(self.len()..self.len());
+        put.sort_unstable_by_key(|range: &Range<usize>| range.start);
+        let elements = self.landed();
+        let mut end = 0;
+        for range in put {
+            filler.put(end, &elements[end..range.start])?;
+            end = range.end;
+        }
+        Ok(())
+    }
+}
