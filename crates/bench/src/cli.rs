@@ -62,6 +62,8 @@ enum Command {
     Cluster(commands::cluster::ClusterArgs),
     /// A buffer sent while it is computed, against the whole buffer.
     Delta(commands::delta::DeltaArgs),
+    /// Costs of page protection by engine, and the size from which ordinary code gains by it.
+    Tracked(commands::tracked::TrackedArgs),
     /// Parts of the library's costs, and the saving by gathering messages.
     Model(commands::model::ModelArgs),
     /// The library without a setting against fixed packet sizes and lingers, over sizes and rates.
@@ -274,6 +276,7 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::LanStudy(args) => commands::lan_study::run(&args),
         Command::Cluster(args) => commands::cluster::run(&args),
         Command::Delta(args) => commands::delta::run(&args),
+        Command::Tracked(args) => commands::tracked::run(&args),
         Command::Model(args) => commands::model::run(&args),
         Command::Sweep(args) => commands::sweep::run(&args),
         Command::Lab(args) => commands::lab::run(&args),
@@ -286,8 +289,8 @@ fn run(command: Command) -> Result<Verdict, Failure> {
         Command::Far(args) => commands::serve::far(&args),
         Command::Other(words) => Err(Failure::Refused(format!(
             "there is no command '{}'; allowed are stream, latency, bandwidth, calls, idle, \
-             starve, farm, farm-queue, farm-sweep, cluster, delta, model, sweep, lab, budgets and \
-             serve",
+             starve, farm, farm-queue, farm-sweep, cluster, delta, tracked, model, sweep, lab, \
+             budgets and serve",
             words.first().map_or("", String::as_str)
         ))),
     }

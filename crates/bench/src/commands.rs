@@ -18,6 +18,7 @@ pub mod serve;
 pub mod starve;
 pub mod stream;
 pub mod sweep;
+pub mod tracked;
 
 use crate::stats::Ratio;
 use crate::table::Row;

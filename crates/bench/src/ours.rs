@@ -10,6 +10,7 @@ pub mod idle;
 pub mod latency;
 pub mod starve;
 pub mod stream;
+pub mod tracked;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::program::{STREAM_KEYS, assert_keys, chunkperf, refusal, row};
+use crate::program::{STREAM_KEYS, assert_keys, chunkperf, refusal, row, rows};
 
 const AGAINST_KEYS: &[&str] = &["baseline", "ratio", "ratio_low", "ratio_high"];
 
@@ -112,6 +112,23 @@ fn bandwidth_rows() {
     assert_keys(&row, &["payload_bytes", "bytes_per_second", "fresh_bytes_per_second"]);
     assert_keys(&row, AGAINST_KEYS);
     assert!(row["baseline_bytes_per_second"].as_f64().is_some_and(|rate| rate > 0.0));
+}
+
+#[test]
+fn tracked_rows() {
+    let rows = rows(&["tracked", "--bytes", "400KiB", "--rounds", "1"]);
+    for row in &rows {
+        assert_keys(row, &["side", "engine", "buffer_bytes", "increment_pages"]);
+        let keys: &[&str] = match row["side"].as_str() {
+            _ if row.get("skipped").is_some() => &[],
+            Some("send") => &["fault_us", "look_us", "protect_us", "read_us"],
+            Some("recv") => &["open_us", "load_us", "stall_us"],
+            _ => &["whole_us", "explicit_us", "tracked_us", "speed_up", "against_explicit"],
+        };
+        assert_keys(row, keys);
+    }
+    let sides = |side: &str| rows.iter().filter(|row| row["side"] == side).count();
+    assert_eq!((sides("send"), sides("recv")), (3, 3));
 }
 
 #[test]
