@@ -55,9 +55,11 @@
 //!
 //! - `proto`: pure: the state of each byte, the bytes that leave next ([`Increment`] decides how many
 //!   at a time), and the messages of both sides;
-//! - `memory`: the buffer that is written in parts and read meanwhile, the crate's only `unsafe`;
+//! - `memory`: the buffer that is written in parts and read meanwhile; its `unsafe` and that of
+//!   `tracked::sys` are the crate's only;
 //! - `pump` and `landing`: from the buffer to a channel, and from a channel into a buffer;
 //! - [`DeltaSender`], [`Part`], [`DeltaReceiver`], [`Forward`]: the user's interface;
+//! - [`tracked`]: the same for code that takes a plain slice, by page protection (Linux);
 //! - [`patterns`]: whole programs made of these, to measure and to learn from.
 //!
 //! Elements are plain old data (`bytemuck::Pod`) and travel in the sender's byte order. Both sides
