@@ -84,7 +84,7 @@ pub fn recv_costs(engine: RecvEngine, bytes: usize, pages: usize) -> Result<Recv
             },
             |filler| {
                 while filler.stalls() == 0 {
-                    std::hint::spin_loop();
+                    std::thread::yield_now();
                 }
                 filler.put(last, &data[last..])?;
                 filler.put(0, &data[..last])
