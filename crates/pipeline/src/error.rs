@@ -28,11 +28,11 @@ pub struct Mismatch {
 pub enum DeltaSendError {
     /// The channel could not be opened.
     Open(OpenError),
-    /// The channel failed, or the receiver was dropped; bytes that were sent may have landed.
+    /// The channel failed; bytes that were sent may have landed.
     Channel(SendError),
     /// The receiver expects another length or element type and took nothing.
     Mismatch(Box<Mismatch>),
-    /// `finish` was called before every element was handed out; the transfer goes on.
+    /// `finish` was called before every element was committed; the transfer goes on.
     Unfinished {
         /// Name of the node that receives.
         peer: String,

@@ -148,15 +148,7 @@ impl<T: Pod> Lander<T> {
                     return self.over(error);
                 }
             },
-            At::Increment(lease) if lease.range().is_empty() => {
-                let state = self.share.state();
-                let (whole, round) = (state.ledger().is_whole(), state.round);
-                drop(state);
-                if whole {
-                    self.back.say_round(true, round);
-                }
-                At::header()
-            }
+            At::Increment(lease) if lease.range().is_empty() => At::header(),
             at => at,
         };
         match &self.at {
@@ -202,7 +194,16 @@ impl<T: Pod> Landing for Lander<T> {
     fn advance(&mut self, bytes: usize) {
         match &mut self.at {
             At::Header { filled, .. } | At::Cause { filled, .. } => *filled += bytes,
-            At::Increment(lease) => lease.advance(bytes),
+            At::Increment(lease) => {
+                let state = self.share.state();
+                let ledger = state.ledger();
+                let (whole, round) = (ledger.done_bytes() + bytes == ledger.len(), state.round);
+                drop(state);
+                if whole {
+                    self.back.say_round(true, round);
+                }
+                lease.advance(bytes);
+            }
             At::Over => {}
         }
         self.turn();

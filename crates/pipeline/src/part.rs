@@ -49,7 +49,8 @@ impl<T: Pod> Part<T> {
 
     /// Puts the elements on their way; never waits.
     ///
-    /// Whether the transfer still goes on is told by the sender.
+    /// Whether the transfer still goes on is told by the sender. Once that is dropped nothing more is
+    /// sent.
     pub fn commit(self) {
         self.lease.commit();
     }

@@ -262,7 +262,10 @@ impl<T: Pod> Pump<T> {
     async fn rounds(&mut self, fate: &watch::Sender<Fated>) -> Result<(), Stop> {
         for round in 1.. {
             let of_buffer = self.first + round - 1;
-            self.until(|pump, state| pump.ready >= round || pump.is_last(state)).await?;
+            self.until(|pump, state| {
+                pump.ready >= round || (pump.is_last(state) && state.ledger().done_bytes() == 0)
+            })
+            .await?;
             if self.ready >= round {
                 self.carry(round, of_buffer, fate).await?;
             }

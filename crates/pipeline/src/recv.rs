@@ -15,6 +15,7 @@ use crate::landing::{Interest, Origin, WayBack, land};
 use crate::memory::{Owner, State, share};
 use crate::part::indices;
 use crate::proto::frame::Reply;
+use crate::proto::increment::Increment;
 use crate::proto::ledger::Cursor;
 use crate::proto::opening::{Opening, OpeningFault, Shape};
 use crate::pump::{self, Fate, Manner, Pace, Source, Target};
@@ -109,7 +110,11 @@ impl<T: Pod> DeltaReceiver<T> {
             round: 1,
             peer,
             channel: name.to_owned(),
-            increment_bytes: usize::try_from(opening.increment_bytes).unwrap_or(usize::MAX),
+            // The peer's number; forwards take it over, so it must be one of whole elements.
+            increment_bytes: Increment::Fixed(
+                usize::try_from(opening.increment_bytes).unwrap_or(usize::MAX / 2),
+            )
+            .bytes_for(0, size_of::<T>()),
         })
     }
 

@@ -30,7 +30,9 @@ use crate::pump::{self, Fate, Manner, Pace, Source, Target};
 /// and plain `commit` on a thread of its own or on a multi-thread runtime.
 ///
 /// When this is dropped before `finish`, committed elements are still sent, and the receiver's waits
-/// for the rest end with an error. A running transfer keeps its node alive.
+/// for the rest end with an error. Elements that a [`Part`](crate::Part) commits after that are not
+/// sent. Of a further round they are sent when the receiver starts it; until then, or until the
+/// receiver is gone, the memory stays. A running transfer keeps its node alive.
 ///
 /// ```no_run
 /// # async fn example(node: &chunkcomm::Node, peer: &chunkcomm::Peer)
@@ -111,7 +113,8 @@ impl<T: Pod> DeltaSender<T> {
         })
     }
 
-    /// Hands out the next elements to write: `count`, fewer at the end of the buffer, `None` after it.
+    /// Hands out the next elements to write: `count`, fewer at the end of the buffer and before
+    /// elements that a part has, `None` after the last.
     ///
     /// Every call goes on where the last one ended, committed or not. Elements that a
     /// [`part`](Self::part) has are passed over. Committed elements cannot be written any more:
@@ -202,8 +205,9 @@ impl<T: Pod> DeltaSender<T> {
 
     /// Releases everything that [`next`](Self::next) handed out; never waits.
     ///
-    /// May be called for every few elements: less than an increment leaves when the link is idle, or,
-    /// with [`Increment::Fixed`], stays until the increment is whole or the buffer ends.
+    /// Costs about 1 us, so call it for hundreds of elements at a time. Less than an increment leaves
+    /// when the link is idle, or, with [`Increment::Fixed`], stays until the increment is whole or the
+    /// buffer ends.
     ///
     /// # Errors
     /// The error of the transfer, if it failed; committing more then has no effect.

@@ -72,7 +72,7 @@ pub enum FrameFault {
         /// Byte behind the last such one.
         end: usize,
     },
-    /// The cause of the end is too long or not UTF-8.
+    /// The cause of the end is too long.
     Cause,
 }
 
@@ -165,7 +165,7 @@ pub(crate) enum ReplyFault {
     Opening(OpeningFault),
     /// The number of the round has not four bytes.
     Round,
-    /// The cause is too long or not UTF-8.
+    /// The cause is too long.
     Cause,
 }
 

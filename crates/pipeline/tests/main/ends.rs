@@ -193,3 +193,21 @@ async fn wrong_increments_are_errors_at_both_ends_and_never_panics() -> Outcome 
     }
     Ok(())
 }
+
+/// The receiver is dropped as soon as a thread sees the last element.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_sender_hears_that_all_has_landed_from_a_receiver_that_leaves_at_once() -> Outcome {
+    let pair = Pair::new().await;
+    for _ in 0..300 {
+        let (mut sender, receiver) = pair.delta(1000, Increment::default()).await;
+        let reading = std::thread::spawn(move || {
+            while receiver.try_range(..).unwrap().is_none() {
+                std::hint::spin_loop();
+            }
+        });
+        compute(1, 0, sender.next(1000).unwrap());
+        limited(sender.finish()).await?;
+        reading.join().unwrap();
+    }
+    Ok(())
+}

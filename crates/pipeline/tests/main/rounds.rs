@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use chunkcomm_pipeline::{DeltaReceiver, DeltaSender, Increment};
 use chunkcomm_testkit::limited;
@@ -136,4 +137,48 @@ async fn a_round_does_not_begin_before_the_last_is_done() -> Outcome {
     let both = async { tokio::join!(send(&mut sender, 2, 33), receive(&mut receiver, 2)) };
     let (sent, received) = limited(both).await;
     sent.and(received)
+}
+
+/// The last node begins the round when the first is gone.
+#[tokio::test]
+async fn a_forward_waits_for_a_node_that_begins_its_round_late() -> Outcome {
+    let nodes = [node("n0").await, node("n1").await, node("n2").await];
+    let (to_1, to_2) = (link(&nodes[0], &nodes[1]).await, link(&nodes[1], &nodes[2]).await);
+    let len = 1000;
+    let increment = Increment::default();
+    let mut sender = DeltaSender::open(&nodes[0], &to_1, "f", vec![0; len], increment).await?;
+    let mut middle = limited(DeltaReceiver::accept(&nodes[1], "f", vec![0; len])).await?;
+    let mut forward = middle.forward(&nodes[1], &to_2, "f").await?;
+    let mut end = limited(DeltaReceiver::accept(&nodes[2], "f", vec![0; len])).await?;
+    compute(1, 0, sender.next(len).unwrap());
+    limited(sender.finish()).await?;
+    limited(end.finish()).await?;
+    let (one, two) = limited(async { tokio::join!(sender.start(), middle.start()) }).await;
+    one.and(two.map_err(|error| panic!("{error}")))?;
+    compute(2, 0, sender.next(len).unwrap());
+    limited(sender.finish()).await?;
+    assert_eq!(limited(middle.finish()).await?, values(2, 0..len));
+    drop(sender);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    limited(end.start()).await?;
+    assert_eq!(limited(end.finish()).await?, values(2, 0..len));
+    limited(forward.finish()).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn committed_elements_of_a_later_round_are_sent_when_the_sender_is_dropped() -> Outcome {
+    let pair = Pair::new().await;
+    let (mut sender, mut receiver) = pair.delta(1000, Increment::default()).await;
+    compute(1, 0, sender.next(1000).unwrap());
+    limited(sender.finish()).await?;
+    limited(receiver.finish()).await?;
+    limited(sender.start()).await?;
+    compute(2, 0, sender.next(1000).unwrap());
+    sender.commit()?;
+    drop(sender);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    limited(receiver.start()).await?;
+    assert_eq!(limited(receiver.finish()).await?, values(2, 0..1000));
+    Ok(())
 }
