@@ -26,13 +26,9 @@ const DIRECT_BYTES_MIN: u32 = 4 * 1024;
 /// packet and of its fragment. Bytes behind them have to be copied, so reading more would cost.
 const AHEAD_BYTES: usize = 64;
 
-/// A link is at rest when nothing came for this long: 5 ms, or at most 10 ms, since no timer is
-/// armed for it alone.
+/// A link is at rest when nothing came for this long. The driver looks then, since the
+/// acknowledgement of the last packet is due later.
 pub(super) const REST_AFTER: Duration = Duration::from_millis(ACK_DELAY_MS / 2);
-
-/// Time without a read after which the driver looks whether the link is at rest: when the
-/// acknowledgement of the last packet is due, so that one wake-up serves both.
-const LOOK_AFTER: Duration = Duration::from_millis(ACK_DELAY_MS);
 
 /// The source of the answer whether something arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +93,7 @@ impl Reader {
     /// Returns when to look again whether the link is at rest.
     pub(crate) fn rest_deadline(&self) -> Option<Time> {
         let holds = !self.buffer.is_empty() && self.filled == 0;
-        holds.then(|| self.last_read.after(LOOK_AFTER))
+        holds.then(|| self.last_read.after(REST_AFTER))
     }
 
     /// Forgets the bytes that were not handled, since the connection is gone. Packets up to
