@@ -251,7 +251,7 @@ fn farm_queue_rows() {
 #[cfg(feature = "virtual")]
 #[test]
 fn lan_study_rows() {
-    let all = crate::program::rows(&["lan-study", "--only", "table4"]);
+    let all = rows(&["lan-study", "--only", "table4"]);
     let (claims, farms): (Vec<_>, Vec<_>) = all.iter().partition(|row| row["claim"].is_string());
     assert_eq!((claims.len(), farms.len()), (2, 12));
     for row in farms {
