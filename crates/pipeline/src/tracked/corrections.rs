@@ -31,7 +31,7 @@ pub struct Corrections<T> {
 }
 
 /// Fault of corrections that came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CorrectionsFault {
     /// The bytes are cut, or of another element type.
@@ -55,6 +55,8 @@ impl fmt::Display for CorrectionsFault {
         }
     }
 }
+
+chunkcomm::debug_with_causes!(CorrectionsFault);
 
 impl std::error::Error for CorrectionsFault {}
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::error::{DeltaRecvError, DeltaSendError, PartError};
 
 /// Error of a buffer that cannot be tracked on this system.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum SetupError {
     /// There is no engine for it: tracking needs Linux and real time, not a virtual host.
@@ -41,6 +41,8 @@ impl fmt::Display for SetupError {
         }
     }
 }
+
+chunkcomm::debug_with_causes!(SetupError);
 
 impl std::error::Error for SetupError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

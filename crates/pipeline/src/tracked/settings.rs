@@ -32,7 +32,7 @@ pub enum RecvEngine {
 }
 
 /// A name that is no engine's.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct UnknownEngine {
     name: String,
     allowed: &'static str,
@@ -43,6 +43,8 @@ impl fmt::Display for UnknownEngine {
         write!(f, "no engine {:?}; allowed are: {}", self.name, self.allowed)
     }
 }
+
+chunkcomm::debug_with_causes!(UnknownEngine);
 
 impl std::error::Error for UnknownEngine {}
 
