@@ -60,10 +60,11 @@ impl<T: Pod> DeltaSender<T> {
     /// ```
     ///
     /// # Errors
-    /// [`TrackedSendError::Length`] when the lengths differ; then `write` did not run. Else `write` has
-    /// run to its end, and this delta is to be dropped: its receiver gets an error.
-    /// [`TrackedSendError::Rewritten`] with strict settings when elements were written again after they
-    /// were committed. [`TrackedSendError::Part`] when elements are out or were committed before.
+    /// [`TrackedSendError::Length`] when the lengths differ, [`TrackedSendError::Part`] when elements of
+    /// this round are out or committed already; then `write` did not run. [`start`](Self::start) begins
+    /// another round. Else `write` has run to its end, and this delta is to be dropped: its receiver
+    /// gets an error. [`TrackedSendError::Rewritten`] with strict settings when elements were written again
+    /// after they were committed. [`TrackedSendError::Part`] when a part was taken meanwhile.
     /// [`TrackedSendError::Delta`] when the transfer failed.
     ///
     /// # Panics
@@ -77,38 +78,43 @@ impl<T: Pod> DeltaSender<T> {
         if tracked != delta {
             return Err(TrackedSendError::Length { tracked, delta });
         }
+        // Each element must be free: one that is committed would keep its value of an earlier run.
+        drop(self.part(..).map_err(TrackedSendError::Part)?);
         let mut corrections = Corrections::new();
         let (value, sent) = output.track(write, |finished| {
-            let Finished { start, elements, .. } = finished;
-            self.put(start, elements, &mut corrections)?;
+            self.put(&finished, &mut corrections)?;
             self.commit().map_err(|error| TrackedSendError::Delta(Arc::new(error)))
         })?;
         Ok(Tracked { value, sent, corrections })
     }
 
-    /// Commits those of `elements` that are not committed, and notes the others as corrections.
+    /// Commits those of the elements that are not committed. Notes the others as corrections, if this run
+    /// committed them.
     fn put(
         &self,
-        start: usize,
-        elements: &[T],
+        finished: &Finished<'_, T>,
         corrections: &mut Corrections<T>,
     ) -> Result<(), TrackedSendError> {
-        let range = start..start + elements.len();
+        let (range, again) = (finished.range(), finished.again);
         match self.part(range.clone()) {
             Ok(mut part) => {
-                part.copy_from_slice(elements);
+                part.copy_from_slice(finished.elements);
                 part.commit();
                 Ok(())
             }
-            Err(PartError::Committed { taken, .. }) => {
+            Err(PartError::Committed { taken, .. }) if again => {
                 let taken = taken.start.max(range.start)..taken.end.min(range.end);
-                let at = |range: Range<usize>| &elements[range.start - start..range.end - start];
-                corrections.note(taken.start, at(taken.clone()));
+                let at = |range: Range<usize>| {
+                    let (start, within) = (range.start, range.start - finished.start..);
+                    let elements = &finished.elements[within][..range.len()];
+                    Finished { start, elements, again }
+                };
+                corrections.note(taken.start, at(taken.clone()).elements);
                 if taken.start > range.start {
-                    self.put(range.start, at(range.start..taken.start), corrections)?;
+                    self.put(&at(range.start..taken.start), corrections)?;
                 }
                 if taken.end < range.end {
-                    self.put(taken.end, at(taken.end..range.end), corrections)?;
+                    self.put(&at(taken.end..range.end), corrections)?;
                 }
                 Ok(())
             }

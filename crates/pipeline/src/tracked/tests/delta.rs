@@ -173,6 +173,33 @@ fn corrections_make_the_receivers_copy_right() {
 }
 
 #[test]
+fn a_second_run_in_one_round_is_an_error_before_the_code_runs() {
+    let ends = Ends::new();
+    for rewrites in [Rewrites::Strict, Rewrites::Resend] {
+        let (mut sender, receiver) = ends.open();
+        let settings = Tracking::default().with_rewrites(rewrites);
+        let mut output = TrackedOutput::new(LEN, settings).expect("an engine works");
+        let write = |elements: &mut [u64]| elements.fill(1);
+        sender.tracked_send(&mut output, write).expect("written once");
+        let error = sender.tracked_send(&mut output, |_| panic!("it runs")).map(drop);
+        assert!(matches!(error, Err(TrackedSendError::Part(_))), "{error:?}");
+        ends.runtime.block_on(sender.finish()).expect("all has landed");
+        let buffer = ends.runtime.block_on(receiver.into_buffer()).expect("all comes");
+        assert!(buffer.iter().all(|element| *element == 1));
+    }
+}
+
+#[test]
+fn elements_that_are_handed_out_are_an_error_before_the_code_runs() {
+    let ends = Ends::new();
+    let (mut sender, _receiver) = ends.open();
+    sender.next(10).expect("there are more").fill(1);
+    let mut output = TrackedOutput::new(LEN, Tracking::default()).expect("an engine works");
+    let error = sender.tracked_send(&mut output, |_| panic!("it runs")).map(drop);
+    assert!(matches!(error, Err(TrackedSendError::Part(_))), "{error:?}");
+}
+
+#[test]
 fn a_sender_that_is_dropped_is_an_error_of_the_read() {
     let ends = Ends::new();
     let settings = Awaiting::default().with_missing(Missing::Unfilled);
