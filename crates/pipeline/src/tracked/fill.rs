@@ -128,6 +128,9 @@ impl Fill {
                 if !self.pages.is_there(page) {
                     self.pages.stall();
                     waiting.push((page, Instant::now()));
+                } else if matches!(self.means, Means::Minor(_)) {
+                    // The kernel may drop the entry of a page that has come, as when it swaps.
+                    self.map_again(uffd, page)?;
                 }
             }
             waiting.retain(|(page, _)| !self.pages.is_there(*page));
@@ -147,15 +150,25 @@ impl Fill {
         if !self.pages.give_up(page, why) {
             return Ok(());
         }
-        let start = page * page_bytes();
-        let given = match &self.means {
-            Means::Missing(_) => uffd.fill(&self.region, start, &vec![0; page_bytes()]),
-            _ => uffd.map(&self.region, start..start + page_bytes()),
-        };
-        match given {
-            // Two threads waited for the page.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            given => given,
+        match &self.means {
+            Means::Missing(_) => {
+                let zeros = vec![0; page_bytes()];
+                or_exists(uffd.fill(&self.region, page * page_bytes(), &zeros))
+            }
+            _ => self.map_again(uffd, page),
         }
+    }
+
+    fn map_again(&self, uffd: &Uffd, page: usize) -> io::Result<()> {
+        let start = page * page_bytes();
+        or_exists(uffd.map(&self.region, start..start + page_bytes()))
+    }
+}
+
+/// Takes a page that is mapped already for success: two threads waited for it.
+fn or_exists(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        done => done,
     }
 }

@@ -6,7 +6,9 @@ use std::process::Output;
 use chunkcomm_testkit::itself;
 
 use super::*;
-use crate::tracked::{SendEngine, TrackedOutput, Tracking};
+use crate::tracked::{
+    Arrivals, Awaiting, RecvEngine, SendEngine, TrackedInput, TrackedOutput, Tracking,
+};
 
 const CHILD: &str = "CHUNKCOMM_TRACKED_FAULT";
 
@@ -64,4 +66,30 @@ fn a_read_of_a_region_gives_the_bytes_written_at_its_face() {
     face.region().read_at(9_998, &mut bytes).expect("within the file");
     assert_eq!(u16::from_ne_bytes(bytes), 0x0102);
     assert!(face.region().read_at(3 * page_bytes(), &mut bytes).is_err(), "behind the end");
+}
+
+#[test]
+fn a_page_that_came_can_be_read_again_when_the_kernel_has_dropped_its_entry() {
+    for engine in [RecvEngine::Minor, RecvEngine::Mprotect] {
+        let Ok(mut input) =
+            TrackedInput::<u64>::new(5_000, Awaiting::default().with_engine(engine))
+        else {
+            eprintln!("skipped {engine}");
+            continue;
+        };
+        let read = |elements: &[u64], arrivals: &Arrivals<'_>| {
+            arrivals.wait(0..5_000).expect("all comes");
+            let (first, bytes) = (elements.as_ptr(), size_of_val(elements));
+            // SAFETY: the first is an element. Its memory is a file's, which keeps the bytes, so no value
+            // changes when the mapping's entries go.
+            let before = unsafe { ptr::read_volatile(first) };
+            let result =
+                unsafe { libc::madvise(first.cast_mut().cast(), bytes, libc::MADV_DONTNEED) };
+            checked(result).expect("ours");
+            // SAFETY: as above.
+            before + unsafe { ptr::read_volatile(first) }
+        };
+        let (sum, _) = input.track(read, |filler| filler.put(0, &[3; 5_000])).expect("all came");
+        assert_eq!(sum, 6, "{engine}");
+    }
 }
