@@ -190,7 +190,7 @@ impl<T: Pod> DeltaReceiver<T> {
     /// # Errors
     /// [`TrackedRecvError::Length`] when the lengths differ; then `read` did not run. Else `read` has run to
     /// its end, and its value is dropped: [`TrackedRecvError::Delta`] when the transfer failed,
-    /// [`TrackedRecvError::Late`] when an element did not come within the deadline.
+    /// [`TrackedRecvError::Late`] when an element did not come within the deadline of a load or a wait.
     ///
     /// # Panics
     /// When `read` panics, or no thread can be started.

@@ -43,6 +43,8 @@ pub(crate) struct Pages {
     gave: AtomicBool,
     /// Set when a page was given because its deadline had passed.
     late: AtomicBool,
+    /// Set when a wait ended at its deadline.
+    waited_in_vain: AtomicBool,
     /// Rings for each arrival.
     bell: Bell,
     stalls: AtomicU32,
@@ -63,6 +65,7 @@ impl Pages {
             over: AtomicBool::new(false),
             gave: AtomicBool::new(false),
             late: AtomicBool::new(false),
+            waited_in_vain: AtomicBool::new(false),
             bell: Bell::new()?,
             stalls: AtomicU32::new(0),
             deadline,
@@ -72,7 +75,7 @@ impl Pages {
 
     /// Begins another run. Nobody may read meanwhile.
     pub(crate) fn reset(&self) {
-        for flag in [&self.over, &self.gave, &self.late] {
+        for flag in [&self.over, &self.gave, &self.late, &self.waited_in_vain] {
             flag.store(false, Ordering::SeqCst);
         }
         self.stalls.store(0, Ordering::SeqCst);
@@ -147,6 +150,16 @@ impl Pages {
         let late = self.late.load(Ordering::SeqCst);
         let gave = self.gave.load(Ordering::SeqCst);
         gave.then_some(if late { Never::Late } else { Never::Ended })
+    }
+
+    /// Notes that a wait ended at its deadline.
+    pub(crate) fn wait_in_vain(&self) {
+        self.waited_in_vain.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether a wait ended at its deadline.
+    pub(crate) fn waited_in_vain(&self) -> bool {
+        self.waited_in_vain.load(Ordering::SeqCst)
     }
 
     /// Gives up a page for which a reader waits in a fault: ends the process, or returns whether the page

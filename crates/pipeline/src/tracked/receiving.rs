@@ -130,6 +130,7 @@ impl<T: Pod> TrackedInput<T> {
     /// [`Arrivals::wait`] before.
     ///
     /// When `read` panics, [`Filler::stopped`] ends and the panic goes on here once `fill` has returned.
+    /// [`Filler::stopped`] ends as well when `read` has returned after a load or a wait was late.
     ///
     /// # Errors
     /// The error of `fill`. [`TrackedRecvError::Late`] or [`TrackedRecvError::Ended`] when elements did not
@@ -166,7 +167,7 @@ impl<T: Pod> TrackedInput<T> {
             let filling = filling.expect("a thread can be started");
             let arrivals = Arrivals { pages, len, size: size_of::<T>(), settings };
             let result = catch_unwind(AssertUnwindSafe(|| read(face.elements(), &arrivals)));
-            if result.is_err() || pages.gave().is_some() {
+            if result.is_err() || pages.gave().is_some() || pages.waited_in_vain() {
                 stop.notify_one();
             }
             let filled = filling.join();
@@ -183,6 +184,9 @@ impl<T: Pod> TrackedInput<T> {
         match (filled, pages.gave()) {
             // A late page is why nothing more was filled.
             (_, Some(Never::Late)) => Err(TrackedRecvError::Late { deadline: settings.deadline }),
+            (Err(TrackedRecvError::Ended), None) if pages.waited_in_vain() => {
+                Err(TrackedRecvError::Late { deadline: settings.deadline })
+            }
             (Err(error), _) => Err(error),
             (Ok(()), Some(Never::Ended)) => Err(TrackedRecvError::Ended),
             (Ok(()), None) => Ok((result, Received { stalls: pages.stalls() })),
@@ -212,6 +216,9 @@ pub struct Arrivals<'a> {
 impl Arrivals<'_> {
     /// Waits until all elements of `range` have come. Then reads of them do not wait.
     ///
+    /// After it was late, nothing more is waited for when the code has returned: unless all elements have
+    /// come by then, the run returns [`TrackedRecvError::Late`].
+    ///
     /// # Errors
     /// [`TrackedRecvError::Late`] after the deadline of the settings, [`TrackedRecvError::Ended`] when
     /// they never come, [`TrackedRecvError::Range`] when the range is not within the buffer.
@@ -222,7 +229,10 @@ impl Arrivals<'_> {
         }
         let deadline = self.settings.deadline;
         self.pages.wait(self.pages_of(range), deadline).map_err(|why| match why {
-            Never::Late => TrackedRecvError::Late { deadline },
+            Never::Late => {
+                self.pages.wait_in_vain();
+                TrackedRecvError::Late { deadline }
+            }
             Never::Ended => TrackedRecvError::Ended,
         })
     }

@@ -218,6 +218,22 @@ fn a_sender_that_is_dropped_is_an_error_of_the_read() {
 }
 
 #[test]
+fn a_wait_that_is_late_ends_the_run_while_the_sender_lives() {
+    let ends = Ends::new();
+    let settings = Awaiting::default().with_deadline(Duration::from_millis(30));
+    each_input::<u64>(LEN, &settings, |mut input| {
+        let engine = input.engine();
+        let (sender, mut receiver) = ends.open();
+        let mut waited = None;
+        let read = |_: &[u64], arrivals: &Arrivals<'_>| waited = Some(arrivals.wait(0..10));
+        let error = receiver.tracked_recv(&mut input, read).map(drop);
+        assert!(matches!(error, Err(TrackedRecvError::Late { .. })), "{engine}: {error:?}");
+        assert!(matches!(waited, Some(Err(TrackedRecvError::Late { .. }))), "{engine}: {waited:?}");
+        drop(sender);
+    });
+}
+
+#[test]
 fn lengths_that_differ_are_an_error_before_the_code_runs() {
     let ends = Ends::new();
     let (mut sender, mut receiver) = ends.open();
