@@ -203,6 +203,11 @@ impl<T: Pod> DeltaReceiver<T> {
         Ok(next.map(|range| (range.clone(), self.known(range))))
     }
 
+    /// Lets [`next_any`](Self::next_any) show all elements of the round again.
+    pub(crate) fn show_again(&mut self) {
+        self.cursor = Cursor::default();
+    }
+
     /// Waits as [`next_any`](Self::next_any) does, the thread asleep, for `within` at most, or without
     /// it for ever.
     ///

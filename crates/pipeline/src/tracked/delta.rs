@@ -166,7 +166,8 @@ impl<T: Pod> DeltaReceiver<T> {
     /// Runs `read`, ordinary code, with `input` as a plain slice, and puts the elements of this delta there
     /// as they land. A load of an element that has not landed waits for it.
     ///
-    /// Blocks until `read` has returned and all elements have landed. They land on the runtime in which the
+    /// Blocks until `read` has returned and all elements have landed. Elements that
+    /// [`next_any`](Self::next_any) has shown in this round are there from the start. They land on the runtime in which the
     /// delta was accepted, so a thread of that runtime must be free. Call this on a thread of its own or in
     /// `tokio::task::block_in_place`. Costs a copy of each element, and a fault for each
     /// page that is read early: use [`next_any`](Self::next_any) or [`wait`](Self::wait) in code of
@@ -213,26 +214,16 @@ impl<T: Pod> DeltaReceiver<T> {
 
     async fn fill(&mut self, filler: &mut Filler<'_, T>) -> Result<(), TrackedRecvError> {
         let failed = |error| TrackedRecvError::Delta(Arc::new(error));
-        let mut put = Vec::new();
+        // Elements that the program took by `next_any` come first.
+        self.show_again();
         loop {
             let landed = tokio::select! {
                 biased;
                 landed = self.next_any() => landed.map_err(failed)?,
                 () = filler.stopped() => return Err(TrackedRecvError::Ended),
             };
-            let Some((range, elements)) = landed else { break };
+            let Some((range, elements)) = landed else { return Ok(()) };
             filler.put(range.start, elements)?;
-            put.push(range);
         }
-        // Elements that the program took by `next_any` before.
-        put.push(self.len()..self.len());
-        put.sort_unstable_by_key(|range: &Range<usize>| range.start);
-        let elements = self.landed();
-        let mut end = 0;
-        for range in put {
-            filler.put(end, &elements[end..range.start])?;
-            end = range.end;
-        }
-        Ok(())
     }
 }

@@ -123,6 +123,34 @@ fn what_was_shown_before_is_read_as_well() {
 }
 
 #[test]
+fn what_was_shown_before_can_be_read_before_the_rest_lands() {
+    let ends = Ends::new();
+    each_input::<u64>(LEN, &Awaiting::default(), |mut input| {
+        let (mut sender, mut receiver) = ends.open();
+        sender.next(50_000).expect("there are more").fill(1);
+        sender.commit().expect("it goes on");
+        while ends.runtime.block_on(receiver.next_any()).expect("it comes").expect("more").0.end
+            < 40_000
+        {}
+        let (read, reads) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let (ends, sender) = (&ends, &mut sender);
+            scope.spawn(move || {
+                assert_eq!(reads.recv_timeout(SOON), Ok(1));
+                sender.next(LEN).expect("there are more").fill(2);
+                ends.runtime.block_on(sender.finish()).expect("all has landed");
+            });
+            let copy = |elements: &[u64], _: &Arrivals<'_>| {
+                read.send(elements[39_000]).expect("the writer waits");
+                elements[LEN - 1]
+            };
+            let (last, _) = receiver.tracked_recv(&mut input, copy).expect("all comes");
+            assert_eq!(last, 2, "{}", input.engine());
+        });
+    });
+}
+
+#[test]
 fn a_store_to_what_was_sent_is_an_error_at_both_ends() {
     let ends = Ends::new();
     each_output::<u64>(LEN, &Tracking::default(), |mut output| {
