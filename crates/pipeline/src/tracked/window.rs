@@ -6,6 +6,17 @@
 //!     |             '- open ---'
 //!     '-> finished: `open` younger ones exist
 //! ```
+//!
+//! A scan finds increments without their order. Each run of neighbours was then written away from the
+//! increments that were touched before it:
+//!
+//! ```text
+//!   touched before   run of this look, written upwards
+//!   [ ][ ][ ][ ]     [ 4 ][ 5 ][ 6 ] <-- newest
+//!
+//!   newest --> [ 4 ][ 5 ][ 6 ]   [ ][ ][ ][ ]
+//!              written downwards   touched before
+//! ```
 
 use std::collections::VecDeque;
 
@@ -28,7 +39,7 @@ enum State {
 
 /// Order of the touched increments, and those that were sent.
 ///
-/// Order of calls: `touch` for all that a look found, then `next_finished` until it is `None`; `sent` for
+/// Order of calls: `order` of all that a look found, if it was a scan; `touch` for all that a look found, then `next_finished` until it is `None`; `sent` for
 /// each increment that was sent.
 #[derive(Debug)]
 pub(crate) struct Window {
@@ -52,6 +63,32 @@ impl Window {
     /// Begins another look.
     pub(crate) fn look(&mut self) {
         self.look += 1;
+    }
+
+    /// Puts the increments that a scan found, in ascending order, into the likely order of their touches:
+    /// each run goes away from what was touched before it.
+    ///
+    /// A run without touched neighbours goes down from the end of the buffer, else up. One of the whole
+    /// buffer may have gone either way, so both its ends are its newest.
+    pub(crate) fn order(&self, found: &mut [usize]) {
+        if !self.rests {
+            return;
+        }
+        let count = self.states.len();
+        let touched =
+            |index: usize| self.states.get(index).is_some_and(|state| *state != State::Untouched);
+        for run in found.chunk_by_mut(|one, next| one + 1 == *next) {
+            let (first, last) = (run[0], run[run.len() - 1]);
+            let up = touched(first) || first > 0 && touched(first - 1);
+            let down = touched(last) || touched(last + 1);
+            let at_end = last + 1 == count;
+            if !up && !down && at_end && first == 0 {
+                let but_last = run.len() - 1;
+                run[..but_last].rotate_left(usize::from(but_last > 0));
+            } else if !up && (down || at_end) {
+                run.reverse();
+            }
+        }
     }
 
     /// Notes a write to increment `index`, which becomes the newest.
@@ -126,5 +163,29 @@ mod tests {
         assert_eq!(finished(&mut window), [0, 1, 3], "2 is the youngest");
         window.look();
         assert_eq!(finished(&mut window), [], "nobody has begun another");
+    }
+
+    #[test]
+    fn a_run_goes_away_from_what_was_touched_before() {
+        fn order(window: &mut Window, found: &[usize]) -> Vec<usize> {
+            let mut found = found.to_vec();
+            window.order(&mut found);
+            for index in &found {
+                window.touch(*index);
+            }
+            window.look();
+            found
+        }
+        let mut window = Window::new(20, 2, true);
+        assert_eq!(order(&mut window, &[5, 6, 17, 18, 19]), [5, 6, 19, 18, 17]);
+        assert_eq!(order(&mut window, &[6, 7, 8, 15, 16, 17]), [6, 7, 8, 17, 16, 15]);
+        assert_eq!(order(&mut window, &[9, 10, 13, 14]), [9, 10, 14, 13]);
+        assert_eq!(order(&mut window, &[3, 4]), [4, 3]);
+        assert_eq!(order(&mut window, &[7, 8, 9]), [7, 8, 9], "no way is known");
+        let all: Vec<usize> = (0..5).collect();
+        assert_eq!(order(&mut Window::new(5, 2, true), &all), [1, 2, 3, 0, 4]);
+        assert_eq!(order(&mut Window::new(1, 2, true), &[0]), [0]);
+        let mut in_order = Window::new(5, 2, false);
+        assert_eq!(order(&mut in_order, &[3, 4]), [3, 4], "the faults had an order");
     }
 }

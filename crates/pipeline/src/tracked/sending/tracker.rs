@@ -63,6 +63,7 @@ where
             touched.clear();
             self.watch.wait(&mut touched)?;
             self.window.look();
+            self.window.order(&mut touched);
             for index in &touched {
                 if self.window.touch(*index) == Touch::Late {
                     self.late(*index)?;

@@ -93,6 +93,28 @@ fn a_store_to_what_was_sent_is_sent_again_where_that_is_asked_for() {
 }
 
 #[test]
+fn code_may_write_once_from_the_last_element_to_the_first() {
+    each_output::<u64>(256 * 1024, &Tracking::default(), |mut output| {
+        let engine = output.engine();
+        for round in 0..20 {
+            let write = |elements: &mut [u64]| {
+                for (index, element) in elements.iter_mut().enumerate().rev() {
+                    *element = std::hint::black_box(index as u64 + round);
+                }
+            };
+            let mut copy = vec![0; output.len()];
+            output
+                .track(write, |finished| {
+                    copy[finished.range()].copy_from_slice(finished.elements);
+                    Ok(())
+                })
+                .unwrap_or_else(|error| panic!("{engine}, round {round}: {error}"));
+            assert!(copy == output.elements(), "{engine}");
+        }
+    });
+}
+
+#[test]
 fn any_order_of_writes_arrives_in_the_end() {
     const LEN: usize = 30_011;
     for seed in 0..4 {
