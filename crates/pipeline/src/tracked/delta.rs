@@ -174,8 +174,9 @@ impl<T: Pod> DeltaReceiver<T> {
     /// your own.
     ///
     /// A load cannot return an error. When its element does not come, **the process is aborted**, unless
-    /// the settings of `input` say otherwise ([`Missing`](super::Missing)). [`Arrivals::wait`] in
-    /// `read` returns an error instead.
+    /// the settings of `input` say otherwise ([`Missing`](super::Missing)): after the deadline, or
+    /// at once when the sender has ended or the transfer failed. [`Arrivals::wait`] in `read` returns an
+    /// error instead.
     ///
     /// ```no_run
     /// # fn example(receiver: &mut chunkcomm_pipeline::DeltaReceiver<f64>)

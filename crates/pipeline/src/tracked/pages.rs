@@ -168,7 +168,7 @@ impl Pages {
         if self.missing == Missing::Abort && !self.is_there(page) {
             let why = match why {
                 Never::Late => "its deadline has passed",
-                Never::Ended => "its sender has ended",
+                Never::Ended => "no more is filled",
             };
             abort(&["a page of a tracked buffer is read and does not come: ", why, "\n"]);
         }

@@ -1,21 +1,22 @@
 //! A buffer that ordinary code reads while its elements arrive.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Write as _};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use bytemuck::Pod;
-use chunkcomm::host;
+use chunkcomm::{host, with_causes};
 use tokio::sync::Notify;
 
 use super::error::{SetupError, TrackedRecvError};
 use super::fill::{Fill, backing};
 use super::pages::{Never, Pages};
 use super::runs::Received;
-use super::settings::{Awaiting, RecvEngine};
+use super::settings::{Awaiting, Missing, RecvEngine};
 use super::sys::{Face, page_bytes};
 use filler::EndOnDrop;
 
@@ -123,7 +124,8 @@ impl<T: Pod> TrackedInput<T> {
     /// `read` may use the slice as any other, from several threads, too. A load of an element that has not
     /// come waits, up to [`deadline`](Awaiting::deadline). A load cannot return an error, so a load whose
     /// element does not come ends as [`missing`](Awaiting::missing) says: by default **the process is
-    /// aborted**. [`Arrivals::wait`] is the way that returns an error.
+    /// aborted**, after the deadline, or at once when `fill` has ended or failed. The error of `fill` is
+    /// written to the standard error before. [`Arrivals::wait`] is the way that returns an error.
     ///
     /// A system call that reads the slice (`write` from it) fails with `EFAULT` where a page has not come,
     /// but with a privileged process and `minor` or `missing`, where it waits. Call
@@ -153,12 +155,20 @@ impl<T: Pod> TrackedInput<T> {
         engine.arm(face).map_err(failed)?;
         let (face, engine, pages) = (&*face, &*engine, &**pages);
         let (len, stop) = (face.elements().len(), Notify::new());
+        let read_ended = AtomicBool::new(false);
         let (result, filled, looked) = thread::scope(|scope| {
             let start = |name: &str| thread::Builder::new().name(name.to_owned());
             let filling = start("filler").spawn_scoped(scope, || {
                 let _end = EndOnDrop(pages);
                 let mut filler = Filler::new(engine, pages, len, *name, &stop);
-                fill(&mut filler).and_then(|()| filler.whole())
+                let filled = fill(&mut filler).and_then(|()| filler.whole());
+                if let Err(error) = &filled
+                    && settings.missing == Missing::Abort
+                    && !read_ended.load(Ordering::SeqCst)
+                {
+                    tell(error);
+                }
+                filled
             });
             let looking = engine.needs_looking_after().then(|| {
                 let looking = start("waits").spawn_scoped(scope, || engine.look_after());
@@ -167,6 +177,7 @@ impl<T: Pod> TrackedInput<T> {
             let filling = filling.expect("a thread can be started");
             let arrivals = Arrivals { pages, len, size: size_of::<T>(), settings };
             let result = catch_unwind(AssertUnwindSafe(|| read(face.elements(), &arrivals)));
+            read_ended.store(true, Ordering::SeqCst);
             if result.is_err() || pages.gave().is_some() || pages.waited_in_vain() {
                 stop.notify_one();
             }
@@ -201,6 +212,16 @@ impl<T: Pod> fmt::Debug for TrackedInput<T> {
             .field("engine", &self.engine)
             .field("settings", &self.settings)
             .finish_non_exhaustive()
+    }
+}
+
+/// Writes an error to the standard error, since a load that now ends the process cannot return it.
+fn tell(error: &TrackedRecvError) {
+    // That a page does not come is told where it is read.
+    if !matches!(error, TrackedRecvError::Ended) {
+        let words = with_causes(error);
+        // Without a standard error there is nobody to tell.
+        let _ = writeln!(io::stderr(), "a tracked buffer is no longer filled: {words}");
     }
 }
 

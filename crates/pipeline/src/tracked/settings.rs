@@ -109,7 +109,9 @@ pub enum Rewrites {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Missing {
-    /// Writes a line to the standard error and aborts the process, since a load cannot return an error.
+    /// Writes the reason to the standard error and aborts the process, since a load cannot return an error.
+    /// A load waits for the deadline only while elements may still come: after an end or an error it
+    /// aborts at once.
     #[default]
     Abort,
     /// Lets the reader go on with the elements that the memory holds: zeros, or those of an earlier

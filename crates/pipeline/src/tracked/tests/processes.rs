@@ -40,8 +40,29 @@ fn a_read_that_never_comes_aborts_with_its_reason() {
         let output = child("a_read_that_never_comes_aborts_with_its_reason", engine);
         assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{engine}: {output:?}");
         let words = String::from_utf8_lossy(&output.stderr);
-        let expected = "a page of a tracked buffer is read and does not come: its sender has ended";
+        let expected = "a page of a tracked buffer is read and does not come: no more is filled";
         assert!(words.contains(expected), "{engine}: {words}");
+    });
+}
+
+#[test]
+fn a_read_that_an_error_ends_aborts_with_the_error() {
+    if is_child() {
+        let settings = Awaiting::default().with_engine(child_engine());
+        let input = TrackedInput::<u8>::new(10_000, settings);
+        let source = std::sync::Arc::new(std::io::Error::other("no more memory"));
+        let error = TrackedRecvError::System { engine: "any".to_owned(), source };
+        let _ = input.expect("the parent made one").track(|bytes, _| bytes[9_000], |_| Err(error));
+        return;
+    }
+    each_input::<u8>(1, &Awaiting::default(), |input| {
+        let engine = input.engine();
+        let output = child("a_read_that_an_error_ends_aborts_with_the_error", engine);
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{engine}: {output:?}");
+        let words = String::from_utf8_lossy(&output.stderr);
+        for expected in ["the engine any failed", "no more memory", "no more is filled"] {
+            assert!(words.contains(expected), "{engine}: {words}");
+        }
     });
 }
 
