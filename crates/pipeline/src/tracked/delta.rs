@@ -34,6 +34,11 @@ impl<T: Pod> DeltaSender<T> {
     /// opened, so a thread of that runtime must be free. Call this on a thread of its own or in
     /// `tokio::task::block_in_place`.
     ///
+    /// Where `write` uses several threads, take [`Rewrites::Resend`](super::Rewrites::Resend): with strict
+    /// settings a thread that does not run for a while counts as done. With `mprotect`, a store that needs
+    /// more mappings than the system allows **aborts the process**
+    /// ([`SendEngine::Mprotect`](super::SendEngine::Mprotect)).
+    ///
     /// Costs a page fault and a copy an increment, on top of an explicit
     /// [`part`](Self::part): use that in code of your own. `costs::send_costs` measures it.
     ///

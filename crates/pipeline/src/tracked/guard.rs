@@ -131,7 +131,9 @@ impl Writes {
             return true;
         }
         if self.region.protect(self.bytes(index), Access::Write).is_err() {
-            abort(&["a page of a tracked buffer cannot be opened: too many mappings\n"]);
+            abort(&[
+                "a page of a tracked buffer cannot be opened: too many mappings (vm.max_map_count)\n",
+            ]);
         }
         self.states[index].store(OPEN, Ordering::SeqCst);
         if before != OPEN {

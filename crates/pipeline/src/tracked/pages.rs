@@ -216,7 +216,9 @@ impl Pages {
         {
             let start = page * page_bytes();
             if self.region.protect(start..start + page_bytes(), Access::Read).is_err() {
-                abort(&["a page of a tracked buffer cannot be opened: too many mappings\n"]);
+                abort(&[
+                    "a page of a tracked buffer cannot be opened: too many mappings (vm.max_map_count)\n",
+                ]);
             }
         }
         true

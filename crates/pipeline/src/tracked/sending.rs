@@ -133,9 +133,14 @@ impl<T: Pod> TrackedOutput<T> {
     /// begun after it, or when `write` has returned. At the end `done` has had each element, those that
     /// were not written included. An element that lies in two increments comes with the later one.
     ///
-    /// `write` may use the slice as any other, from several threads, too. A system call that writes to it
+    /// `write` may use the slice as any other. From several threads, take [`Rewrites::Resend`]: a thread that
+    /// does not run while others begin increments counts as done with its own, and strict settings make its
+    /// next store an error. A system call that writes to it
     /// (`read` into the slice) works with `wp-async`, and with `wp` for a privileged process; else
     /// it fails with `EFAULT` where the page is protected.
+    ///
+    /// With `mprotect`, a store that needs more mappings than the system allows **aborts the process**:
+    /// [`SendEngine::Mprotect`] names the limit.
     ///
     /// When `write` panics, `done` gets no further increment and the panic goes on here.
     ///

@@ -21,6 +21,11 @@ pub enum SendEngine {
     Wp,
     /// `mprotect`: a handler of SIGSEGV opens the page. Works on every Linux. The handler stays installed and
     /// passes on the faults of others; one that is installed later must pass on ours.
+    ///
+    /// Each border between protected and open increments is a mapping of the process. Code that writes
+    /// here and there in a large buffer may reach the system's limit (`vm.max_map_count`, 65,530 unless
+    /// set). Then **the process is aborted**, since a store cannot return an error. Larger increments need
+    /// fewer mappings. At most 64 buffers use this engine at a time, those that are read included.
     Mprotect,
 }
 
@@ -32,7 +37,8 @@ pub enum RecvEngine {
     Minor,
     /// `missing`: private pages are made as they come (`userfaultfd`). Linux 4.11.
     Missing,
-    /// `mprotect`: a handler of SIGSEGV waits for the page. Works on every Linux.
+    /// `mprotect`: a handler of SIGSEGV waits for the page. Works on every Linux. At most 64 buffers use
+    /// this engine at a time, those that are written included.
     Mprotect,
 }
 
@@ -98,10 +104,13 @@ named!(
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rewrites {
-    /// Ends the transfer with an error that names the elements.
+    /// Ends the transfer with an error that names the elements. For code that writes with one thread: of
+    /// several, one that does not run for a while counts as done with its increment, and fails when
+    /// it goes on.
     #[default]
     Strict,
-    /// Hands the elements on again when they are finished again.
+    /// Hands the elements on again when they are finished again. For code that writes with several threads,
+    /// or comes back to elements.
     Resend,
 }
 
@@ -141,7 +150,8 @@ pub struct Tracking {
     /// 2. The oldest is finished when one more is begun. More allow the code to go to and fro between
     /// as many places, and delay each increment by as many.
     pub open_increments: usize,
-    /// Treatment of pages that are written again after they were sent; strict by default.
+    /// Treatment of pages that are written again after they were sent; strict by default, which needs one
+    /// writing thread.
     pub rewrites: Rewrites,
 }
 
