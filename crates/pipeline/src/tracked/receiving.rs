@@ -18,7 +18,7 @@ use super::pages::{Never, Pages};
 use super::runs::Received;
 use super::settings::{Awaiting, Missing, RecvEngine};
 use super::sys::{Face, page_bytes};
-use filler::EndOnDrop;
+use filler::{Armed, EndOnDrop, Stopping};
 
 mod filler;
 
@@ -152,11 +152,14 @@ impl<T: Pod> TrackedInput<T> {
             source: Arc::new(error),
         };
         pages.reset();
+        let (engine, pages) = (&*engine, &**pages);
+        let armed = Armed(engine);
         engine.arm(face).map_err(failed)?;
-        let (face, engine, pages) = (&*face, &*engine, &**pages);
+        let face = &*face;
         let (len, stop) = (face.elements().len(), Notify::new());
         let read_ended = AtomicBool::new(false);
         let (result, filled, looked) = thread::scope(|scope| {
+            let stopping = Stopping { pages, stop: &stop };
             let start = |name: &str| thread::Builder::new().name(name.to_owned());
             let filling = start("filler").spawn_scoped(scope, || {
                 let _end = EndOnDrop(pages);
@@ -182,10 +185,10 @@ impl<T: Pod> TrackedInput<T> {
                 stop.notify_one();
             }
             let filled = filling.join();
-            pages.bell().end();
+            drop(stopping);
             (result, filled, looking.map(thread::ScopedJoinHandle::join))
         });
-        engine.disarm().map_err(failed)?;
+        armed.disarm().map_err(failed)?;
         let result = result.unwrap_or_else(|panic| resume_unwind(panic));
         let filled = filled.unwrap_or_else(|panic| resume_unwind(panic));
         looked

@@ -162,22 +162,30 @@ impl<T: Pod> TrackedOutput<T> {
             source: Arc::new(error),
         };
         parts.bell.reset();
-        watch.arm().map_err(failed)?;
+        if let Err(error) = watch.arm() {
+            // A part may be protected. The first error is the one to tell.
+            let _ = watch.disarm();
+            return Err(failed(error));
+        }
         let (len, bell) = (face.elements().len(), parts.bell.clone());
         let strict = settings.rewrites == Rewrites::Strict;
         let run = (len, settings.open_increments, strict);
         let (watch, parts) = (&mut **watch, &*parts);
         let cut = AtomicBool::new(false);
-        let (result, tracked) = thread::scope(|scope| {
+        let ran = thread::scope(|scope| {
             let tracking = thread::Builder::new().name("tracker".to_owned());
             let tracking =
                 tracking.spawn_scoped(scope, || Tracker::new(watch, parts, run, done).run(&cut));
-            let tracking = tracking.expect("a thread can be started");
+            let tracking = tracking?;
             let result = catch_unwind(AssertUnwindSafe(|| write(face.elements_mut())));
             cut.store(result.is_err(), Ordering::SeqCst);
             bell.end();
-            (result, tracking.join())
+            Ok::<_, io::Error>((result, tracking.join()))
         });
+        if ran.is_err() {
+            let _ = watch.disarm();
+        }
+        let (result, tracked) = ran.expect("a thread can be started");
         let result = result.unwrap_or_else(|panic| resume_unwind(panic));
         match tracked.unwrap_or_else(|panic| resume_unwind(panic)) {
             Ok(sent) => Ok((result, sent)),

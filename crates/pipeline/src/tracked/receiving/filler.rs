@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -137,5 +138,37 @@ pub(super) struct EndOnDrop<'a>(pub(super) &'a Pages);
 impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         self.0.end();
+    }
+}
+
+/// Pages that are away: readable again when this is dropped, whatever ended the run.
+pub(super) struct Armed<'a>(pub(super) &'a Fill);
+
+impl Armed<'_> {
+    /// Makes all pages readable, with the system's error.
+    pub(super) fn disarm(self) -> io::Result<()> {
+        let engine = self.0;
+        mem::forget(self);
+        engine.disarm()
+    }
+}
+
+impl Drop for Armed<'_> {
+    fn drop(&mut self) {
+        // Another error is on its way.
+        let _ = self.0.disarm();
+    }
+}
+
+/// Ends the threads of a run, also when one of them cannot be started.
+pub(super) struct Stopping<'a> {
+    pub(super) pages: &'a Pages,
+    pub(super) stop: &'a Notify,
+}
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.stop.notify_one();
+        self.pages.bell().end();
     }
 }
