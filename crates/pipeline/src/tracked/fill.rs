@@ -146,6 +146,18 @@ impl Fill {
         Ok(())
     }
 
+    /// Lets all reads go on when they can no longer be looked after, with data or without.
+    pub(crate) fn let_go(&self) -> io::Result<()> {
+        self.pages.give_up_all();
+        if let Means::Minor(uffd) = &self.means {
+            // The end of the engine wakes reads of missing pages alone.
+            for page in 0..self.region.map_bytes() / page_bytes() {
+                self.map_again(uffd, page)?;
+            }
+        }
+        self.disarm()
+    }
+
     fn give(&self, uffd: &Uffd, page: usize, why: Never) -> io::Result<()> {
         if !self.pages.give_up(page, why) {
             return Ok(());

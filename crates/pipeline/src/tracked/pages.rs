@@ -181,6 +181,20 @@ impl Pages {
         given
     }
 
+    /// Gives up all pages that are away, and waits until none is being filled: nothing more is written.
+    pub(crate) fn give_up_all(&self) {
+        self.gave.store(true, Ordering::SeqCst);
+        let give = |state: &AtomicU8| {
+            state.compare_exchange(AWAY, GIVEN, Ordering::SeqCst, Ordering::SeqCst)
+        };
+        for state in &self.states {
+            while give(state) == Err(FILLING) {
+                std::thread::yield_now();
+            }
+        }
+        self.end();
+    }
+
     /// Waits until the data of all `pages` is there.
     pub(crate) fn wait(&self, pages: Range<usize>, deadline: Duration) -> Result<(), Never> {
         let started = Instant::now();

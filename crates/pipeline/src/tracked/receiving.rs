@@ -17,6 +17,7 @@ use super::fill::{Fill, backing};
 use super::pages::{Never, Pages};
 use super::runs::Received;
 use super::settings::{Awaiting, Missing, RecvEngine};
+use super::sys::signal::abort;
 use super::sys::{Face, page_bytes};
 use filler::{Armed, EndOnDrop, Stopping};
 
@@ -174,7 +175,18 @@ impl<T: Pod> TrackedInput<T> {
                 filled
             });
             let looking = engine.needs_looking_after().then(|| {
-                let looking = start("waits").spawn_scoped(scope, || engine.look_after());
+                let looking = start("waits").spawn_scoped(scope, || {
+                    let looked = engine.look_after();
+                    if let Err(error) = &looked
+                        && !read_ended.load(Ordering::SeqCst)
+                    {
+                        if settings.missing == Missing::Abort {
+                            abort_unanswered(error);
+                        }
+                        engine.let_go()?;
+                    }
+                    looked
+                });
                 looking.expect("a thread can be started")
             });
             let filling = filling.expect("a thread can be started");
@@ -216,6 +228,12 @@ impl<T: Pod> fmt::Debug for TrackedInput<T> {
             .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
+}
+
+/// Ends the process, since its loads would wait for ever.
+fn abort_unanswered(error: &io::Error) -> ! {
+    let words = error.to_string();
+    abort(&["reads of a tracked buffer can no longer be answered: ", &words, "\n"])
 }
 
 /// Writes an error to the standard error, since a load that now ends the process cannot return it.
