@@ -99,7 +99,10 @@ impl Sharing {
     {
         let mut bytes = Vec::new();
         encode_into_vec(&*value, &mut bytes)?;
+        // Values of two types may have the same bytes.
+        bytes.extend_from_slice(std::any::type_name::<T>().as_bytes());
         let digest = digest(&bytes);
+        bytes.truncate(bytes.len() - std::any::type_name::<T>().len());
         let total = bytes.len() as u64;
         let part = |(at, part): (usize, &[u8])| {
             let offset = (at * PART_BYTES) as u64;
@@ -229,6 +232,16 @@ mod tests {
             assert!(Arc::ptr_eq(&first, &again));
             assert_eq!(values.find::<String>(shared.digest), Err("is of another type"));
         }
+    }
+
+    #[test]
+    fn values_of_two_types_with_the_same_bytes_are_two() {
+        let (mut sharing, values, mut known) = (Sharing::default(), Values::default(), 0);
+        let signed = sharing.share(Arc::new(7i32)).unwrap();
+        let unsigned = sharing.share(Arc::new(7u32)).unwrap();
+        deliver(&values, sharing.news(&mut known));
+        assert_eq!(values.find::<i32>(signed.digest).as_deref(), Ok(&7));
+        assert_eq!(values.find::<u32>(unsigned.digest).as_deref(), Ok(&7));
     }
 
     #[test]
