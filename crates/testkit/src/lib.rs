@@ -4,6 +4,7 @@
 #[cfg(feature = "authority")]
 pub mod authority;
 pub mod blocking;
+pub mod counting;
 pub mod events;
 mod host;
 mod ports;

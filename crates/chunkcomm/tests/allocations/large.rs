@@ -1,8 +1,8 @@
 //! Large messages: their memory is used again, and a link that has none any more gives it up.
 
-use crate::counting::{LARGE_ALLOCATIONS, LARGE_BYTES_MIN, LIVE_BYTES};
 use crate::{alone, on_one_thread};
 use chunkcomm::{Address, Node, Receiver, Sender};
+use chunkcomm_testkit::counting::{LARGE_ALLOCATIONS, LARGE_BYTES_MIN, LIVE_BYTES};
 use chunkcomm_testkit::until;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;

@@ -4,13 +4,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod counting;
 mod large;
 #[cfg(feature = "tls")]
 mod strangers;
 
 use chunkcomm::{Address, Node, NodeBuilder, Policy, Receiver, Sender, TrySendError};
 use chunkcomm_cluster::{CallClient, NodeExt};
+use chunkcomm_testkit::counting::{ALLOCATIONS, Counting, LIVE_BYTES};
 use chunkcomm_testkit::fill;
 use std::future::Future;
 use std::pin::pin;
@@ -19,7 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use counting::{ALLOCATIONS, LIVE_BYTES};
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 /// Waits until no other test runs; the next one may begin when the result is dropped.
 fn alone() -> impl Drop {

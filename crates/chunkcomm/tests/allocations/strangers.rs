@@ -2,12 +2,12 @@
 //! it has proved anything, and at nodes where it may not.
 
 use super::alone;
-use super::counting::{WATCHED_BYTES, WATCHED_PEAK, watch_this_thread};
 use chunkcomm::proto::credential::{Hellos, Role};
 use chunkcomm::proto::hello::{FLAG_CREDENTIAL, FLAG_TLS, HELLO_BYTES, Hello, Name};
 use chunkcomm::{Address, Credential, Node, NodeBuilder};
 use chunkcomm_testkit::authority::{Authority, client, client_with, server_with};
 use chunkcomm_testkit::blocking;
+use chunkcomm_testkit::counting::{WATCHED_BYTES, WATCHED_PEAK, watch_this_thread};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 use std::io::{Read, Write};

@@ -1,9 +1,5 @@
 //! Allocations of a further round of a standing request, counted by the program's allocator.
 
-#[allow(dead_code)] // its other counters are those of another program
-#[path = "../../../chunkcomm/tests/allocations/counting.rs"]
-mod counting;
-
 use std::error::Error;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -11,7 +7,9 @@ use std::sync::atomic::Ordering;
 
 use chunkcomm::{Address, Node};
 use chunkcomm_pipeline::{DeltaReceiver, DeltaSender, Increment};
-use counting::ALLOCATIONS;
+use chunkcomm_testkit::counting::{ALLOCATIONS, Counting};
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 const LEN: usize = 16 * 1024;
 const ROUNDS: u64 = 100;

@@ -1,4 +1,4 @@
-//! The allocator that counts. Every call goes to the system's allocator as it came. The counters
+//! An allocator that counts, for a program that makes it its own (`#[global_allocator]`). Every call goes to the system's allocator as it came. The counters
 //! are atomics and a thread's flag without a destructor, which do not allocate. So it keeps the
 //! promises of the allocator below it.
 
@@ -8,28 +8,31 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-struct Counting;
+/// The allocator.
+#[derive(Debug)]
+pub struct Counting;
 
 /// Number of allocations of the whole program.
-pub(crate) static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+pub static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 /// Bytes that the whole program has allocated and not freed.
-pub(crate) static LIVE_BYTES: AtomicI64 = AtomicI64::new(0);
+pub static LIVE_BYTES: AtomicI64 = AtomicI64::new(0);
 
 /// Number of allocations of at least [`LARGE_BYTES_MIN`] bytes.
-pub(crate) static LARGE_ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-pub(crate) const LARGE_BYTES_MIN: usize = 256 * 1024;
+pub static LARGE_ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+/// Bytes from which an allocation is large.
+pub const LARGE_BYTES_MIN: usize = 256 * 1024;
 
 /// Bytes that the watched threads have allocated and not freed.
-pub(crate) static WATCHED_BYTES: AtomicI64 = AtomicI64::new(0);
+pub static WATCHED_BYTES: AtomicI64 = AtomicI64::new(0);
 /// Highest value of `WATCHED_BYTES` since a reader last set it back.
-pub(crate) static WATCHED_PEAK: AtomicI64 = AtomicI64::new(0);
+pub static WATCHED_PEAK: AtomicI64 = AtomicI64::new(0);
 
 thread_local! {
     static WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Counts apart, from now on, the allocations and frees of this thread.
-pub(crate) fn watch_this_thread() {
+pub fn watch_this_thread() {
     WATCHED.set(true);
 }
 
@@ -70,6 +73,3 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.realloc(memory, layout, bytes) }
     }
 }
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
