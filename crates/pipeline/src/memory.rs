@@ -72,6 +72,8 @@ pub(crate) struct State {
     rested: usize,
     /// Number of threads that sleep until something changes.
     sleepers: usize,
+    /// Number of done bytes of which the tasks that wait want to hear; `usize::MAX` when none waits.
+    ring_from: usize,
     /// The owner waits until nobody uses the memory.
     quiet_wanted: bool,
 }
@@ -85,6 +87,11 @@ impl State {
     /// Whether nobody writes, and nobody sends or will send from what is done.
     fn is_quiet(&self) -> bool {
         self.views == 0 && self.ledger.none_out() && self.rested == self.carriers
+    }
+
+    /// Whether somebody waits for as many bytes as are done.
+    fn is_awaited(&self) -> bool {
+        self.sleepers > 0 || self.ledger.done_bytes() >= self.ring_from
     }
 }
 
@@ -111,7 +118,8 @@ impl<T: Pod> Region<T> {
     }
 
     /// Tells all who wait that the state has changed.
-    fn ring(&self, state: MutexGuard<'_, State>) {
+    fn ring(&self, mut state: MutexGuard<'_, State>) {
+        state.ring_from = usize::MAX;
         let sleepers = state.sleepers > 0;
         drop(state);
         if sleepers {
@@ -148,6 +156,7 @@ pub(crate) fn share<T: Pod>(buffer: Vec<T>) -> Owner<T> {
         carriers: 0,
         rested: 0,
         sleepers: 0,
+        ring_from: usize::MAX,
         quiet_wanted: false,
     };
     let region = Region {
@@ -269,9 +278,17 @@ impl<T: Pod> Share<T> {
         self.region.state()
     }
 
-    /// Returns a bell that rings at each change of the state from now on.
+    /// Returns a bell that rings at each change of the state from now on. For bytes that become done
+    /// it rings only when somebody waits for as many.
     pub(crate) fn bell(&self) -> watch::Receiver<()> {
         self.region.bell.subscribe()
+    }
+
+    /// Lets the bell ring once this many bytes are done; returns whether they are now.
+    pub(crate) fn ring_from(&self, bytes: usize) -> bool {
+        let mut state = self.state();
+        state.ring_from = state.ring_from.min(bytes);
+        state.ledger.done_bytes() >= bytes
     }
 
     /// Changes the state and tells all who wait.
@@ -285,8 +302,12 @@ impl<T: Pod> Share<T> {
     pub(crate) async fn until<R>(&self, mut look: impl FnMut(&mut State) -> Option<R>) -> R {
         let mut bell = self.bell();
         loop {
-            if let Some(found) = look(&mut self.state()) {
-                return found;
+            {
+                let mut state = self.state();
+                if let Some(found) = look(&mut state) {
+                    return found;
+                }
+                state.ring_from = 0;
             }
             // The bell is in the region and lives as long as this holder.
             let _ = bell.changed().await;
@@ -475,7 +496,11 @@ impl<T: Pod> Lease<T> {
         assert!(bytes <= self.range.len(), "{bytes} of {:?} are committed", self.range);
         let done = self.range.start..self.range.start + bytes;
         self.range.start = done.end;
-        self.share.change(|state| state.ledger.commit(done));
+        let mut state = self.share.state();
+        state.ledger.commit(done);
+        if state.is_awaited() {
+            self.share.region.ring(state);
+        }
     }
 
     /// Parts the lease in two, the second of which begins behind `bytes` bytes.

@@ -333,6 +333,9 @@ impl<T: Pod> Pump<T> {
                 Step::WaitFor(ns) => Some(Duration::from_nanos(ns)),
                 _ => None,
             };
+            if share.ring_from(self.sending.next_bytes(link.idle)) {
+                continue;
+            }
             if self.pause(&mut bell, waits_idle && !link.idle, left).await? {
                 self.adapt(link.handle_idle(), &production, fate);
             }

@@ -155,6 +155,23 @@ impl Sending {
         Step::Send(range)
     }
 
+    /// Returns the number of committed bytes, all of the round counted, before which `poll_send` says
+    /// the same again.
+    pub(crate) fn next_bytes(&self, idle: bool) -> usize {
+        let committed = self.sent.bytes() + self.unsent.bytes();
+        let in_order = self.sent.run_at(0).map_or(0, |run| run.end) == self.sent.bytes()
+            && self.unsent.first().is_none_or(|run| {
+                run.start == self.sent.bytes() && run.len() == self.unsent.bytes()
+            });
+        let any_may_leave = self.patience_ns.is_some() && (idle || self.unsent.is_empty());
+        // A gap that is filled may leave, however small it is.
+        if !in_order || any_may_leave {
+            return committed + self.element_bytes;
+        }
+        let whole = self.increment_bytes - self.unsent.bytes() % self.increment_bytes;
+        (committed + whole).min(self.len)
+    }
+
     /// Returns the next action when no whole increment may leave.
     fn rest(&self, now: Now) -> Step {
         match self.patience_ns {
@@ -312,14 +329,14 @@ mod tests {
             order in prop::collection::vec(any::<usize>(), 40),
             polls in prop::collection::vec((0_usize..4, any::<bool>(), any::<bool>()), 40),
             element in 1_usize..9, increment in 1_usize..60,
-            patience_ns: Option<u64>, left_out in 0_usize..3,
+            patience_ns: Option<u64>, left_out in 0_usize..3, shuffled: bool,
         ) {
             let len = 500 * element;
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut * element).collect();
             cuts.extend([0, len]);
             cuts.sort_unstable();
             let mut parts: Vec<_> = cuts.windows(2).map(|pair| pair[0]..pair[1]).collect();
-            for (index, other) in order.iter().enumerate().take(parts.len()) {
+            for (index, other) in order.iter().enumerate().take(parts.len()).filter(|_| shuffled) {
                 let other = other % parts.len();
                 parts.swap(index, other);
             }
@@ -340,13 +357,21 @@ mod tests {
                 }
                 step
             };
+            let mut silent = None;
             for (index, part) in parts.into_iter().enumerate().skip(left_out) {
                 committed[part.clone()].fill(true);
                 sending.handle_committed(part);
+                if let Some((from, now, step)) = silent.take()
+                    && committed.iter().filter(|bit| **bit).count() < from
+                {
+                    prop_assert_eq!(poll(&mut sending, now, &committed), step);
+                }
                 let (times, idle, soon) = polls[index % polls.len()];
+                let now = Now { last: false, idle, since_sent_ns: if soon { 0 } else { u64::MAX } };
                 for _ in 0..times {
-                    let since_sent_ns = if soon { 0 } else { u64::MAX };
-                    poll(&mut sending, Now { last: false, idle, since_sent_ns }, &committed);
+                    let step = poll(&mut sending, now, &committed);
+                    let sleeps = matches!(step, Step::Wait | Step::WaitIdle | Step::WaitFor(_));
+                    silent = sleeps.then(|| (sending.next_bytes(idle), now, step));
                 }
             }
             while poll(&mut sending, LAST, &committed) != Step::Done {}
