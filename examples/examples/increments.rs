@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             for (element, index) in chunk.iter_mut().zip(&mut indices) {
                 *element = (index as f64).sqrt();
             }
-            output.commit_and_yield().await?;
+            output.commit().await?;
         }
         output.finish().await?;
     } else {

@@ -68,7 +68,7 @@ async fn produce(cluster: &Cluster) -> Result<(), Failure> {
             *element = sample(index);
             index += 1;
         }
-        output.commit_and_yield().await?;
+        output.commit().await?;
     }
     Ok(output.finish().await?)
 }
@@ -88,7 +88,7 @@ async fn transform(cluster: &Cluster) -> Result<(), Failure> {
         for (index, element) in (start..).zip(chunk) {
             *element = smooth(samples, index);
         }
-        output.commit_and_yield().await?;
+        output.commit().await?;
     }
     output.finish().await?;
     Ok(forward.finish().await?)

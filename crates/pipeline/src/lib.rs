@@ -28,7 +28,7 @@
 //!     for (index, element) in (start..).zip(chunk) {
 //!         *element = 0.5 * (landed[index] + landed[index.saturating_sub(1)]);
 //!     }
-//!     output.commit_and_yield().await?;
+//!     output.commit().await?;
 //! }
 //! output.finish().await?;
 //! # Ok(())

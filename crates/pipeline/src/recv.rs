@@ -181,6 +181,8 @@ impl<T: Pod> DeltaReceiver<T> {
         if self.shown == self.len() {
             return Ok(None);
         }
+        // A program whose only thread computes takes in here what has arrived meanwhile.
+        tokio::task::yield_now().await;
         let start = self.shown;
         let beyond = |state: &State| state.ledger().prefix() / size_of::<T>() > start;
         self.owner.share().until(|state| outcome(state, beyond)).await?;
@@ -198,6 +200,7 @@ impl<T: Pod> DeltaReceiver<T> {
     /// # Cancel safety
     /// Nothing is lost when the future is dropped.
     pub async fn next_any(&mut self) -> Result<Option<Landed<'_, T>>, DeltaRecvError> {
+        tokio::task::yield_now().await;
         let cursor = &mut self.cursor;
         let next = self.owner.share().until(|state| fresh::<T>(state, cursor)).await?;
         Ok(next.map(|range| (range.clone(), self.known(range))))

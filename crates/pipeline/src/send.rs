@@ -25,9 +25,9 @@ use crate::pump::{self, Fate, Manner, Pace, Source, Target};
 ///
 /// Computing never waits for the network: the buffer itself is the queue.
 ///
-/// Tasks of the runtime in which this was opened move the bytes. Where its only thread computes,
-/// nothing leaves until that thread yields. Use [`commit_and_yield`](Self::commit_and_yield) there,
-/// and plain `commit` on a thread of its own or on a multi-thread runtime.
+/// Tasks of the node's runtime move the bytes. `commit` lets them run now and then. Code that computes
+/// without a commit, or blocks, needs a runtime that others drive: one with several threads, or a node
+/// with [`io_thread`](chunkcomm::NodeBuilder::io_thread).
 ///
 /// When this is dropped before `finish`, committed elements are still sent, and the receiver's waits
 /// for the rest end with an error. Elements that a [`Part`](crate::Part) commits after that are not
@@ -47,7 +47,7 @@ use crate::pump::{self, Fate, Manner, Pace, Source, Target};
 ///         *element = (index as f32 * 1e-3).sin();
 ///         index += 1;
 ///     }
-///     sender.commit_and_yield().await?;
+///     sender.commit().await?;
 /// }
 /// sender.finish().await?;
 /// let buffer = sender.into_buffer().await;
@@ -61,7 +61,7 @@ pub struct DeltaSender<T: Pod> {
     owner: Owner<T>,
     /// Index of the first element that `next` looks at.
     position: usize,
-    /// Bytes committed since [`commit_and_yield`](Self::commit_and_yield) has yielded.
+    /// Bytes committed since [`commit`](Self::commit) has yielded.
     unyielded_bytes: usize,
     round: u32,
     fate: Fate,
@@ -120,9 +120,9 @@ impl<T: Pod> DeltaSender<T> {
     /// [`part`](Self::part) has are passed over. Committed elements cannot be written any more:
     ///
     /// ```compile_fail,E0499
-    /// fn rewrite(sender: &mut chunkcomm_pipeline::DeltaSender<u8>) {
+    /// async fn rewrite(sender: &mut chunkcomm_pipeline::DeltaSender<u8>) {
     ///     let chunk = sender.next(10).unwrap();
-    ///     sender.commit().unwrap();
+    ///     sender.commit().await.unwrap();
     ///     chunk[0] = 1;
     /// }
     /// ```
@@ -203,32 +203,19 @@ impl<T: Pod> DeltaSender<T> {
         Ok(parts)
     }
 
-    /// Releases everything that [`next`](Self::next) handed out; never waits.
+    /// Releases everything that [`next`](Self::next) handed out, and after each increment lets the
+    /// runtime send. Does not wait for the network.
     ///
-    /// Costs about 1 us, so call it for hundreds of elements at a time. Less than an increment leaves
-    /// when the link is idle, or, with [`Increment::Fixed`], stays until the increment is whole or the
-    /// buffer ends.
+    /// So a program overlaps although its only thread computes. Less than an increment leaves when the
+    /// link is idle, or, with [`Increment::Fixed`], stays until the increment is whole or the buffer
+    /// ends. A [`Part`] is committed without a runtime.
     ///
     /// # Errors
     /// The error of the transfer, if it failed; committing more then has no effect.
-    pub fn commit(&mut self) -> Result<(), DeltaSendError> {
-        self.publish();
-        let fate = self.fate.borrow();
-        match &fate.error {
-            Some(error) if fate.landed < self.round => Err(error.clone()),
-            _ => Ok(()),
-        }
-    }
-
-    /// Commits as [`commit`](Self::commit) does, and lets the runtime send after each increment. Does
-    /// not wait for the network.
-    ///
-    /// # Errors
-    /// As `commit`.
     ///
     /// # Cancel safety
     /// The first poll has committed; dropping the rest loses nothing.
-    pub async fn commit_and_yield(&mut self) -> Result<(), DeltaSendError> {
+    pub async fn commit(&mut self) -> Result<(), DeltaSendError> {
         self.publish();
         let increment_bytes = self.increment_bytes();
         if self.unyielded_bytes >= increment_bytes || self.position == self.len() {
@@ -237,7 +224,16 @@ impl<T: Pod> DeltaSender<T> {
             tokio::task::yield_now().await;
             tokio::task::yield_now().await;
         }
-        self.commit()
+        self.check()
+    }
+
+    /// Returns the error of this round, if it has failed.
+    pub(crate) fn check(&self) -> Result<(), DeltaSendError> {
+        let fate = self.fate.borrow();
+        match &fate.error {
+            Some(error) if fate.landed < self.round => Err(error.clone()),
+            _ => Ok(()),
+        }
     }
 
     fn publish(&mut self) {
@@ -298,7 +294,8 @@ impl<T: Pod> DeltaSender<T> {
     /// # Cancel safety
     /// When the future is dropped, the transfer goes on; call it again.
     pub async fn finish(&mut self) -> Result<(), DeltaSendError> {
-        self.commit()?;
+        self.publish();
+        self.check()?;
         let bytes = self.owner.share().state().ledger().done_bytes();
         if bytes < self.len() * size_of::<T>() {
             return Err(DeltaSendError::Unfinished {

@@ -62,7 +62,7 @@ async fn fill(sender: &mut DeltaSender<u32>) {
         let Some(chunk) = sender.next(777) else { return };
         chunk.copy_from_slice(&values[start..start + chunk.len()]);
         // The elements of a commit that was never polled are committed by the next.
-        if let Some(committed) = limited(cancelled(waits, sender.commit_and_yield())).await {
+        if let Some(committed) = limited(cancelled(waits, sender.commit())).await {
             committed.unwrap();
         }
     }
@@ -126,7 +126,7 @@ fn a_dropped_wait_for_a_senders_buffer_lets_what_is_committed_arrive() {
             let receiver = DeltaReceiver::accept(&right, "buffer", vec![0; LEN]).await.unwrap();
             let start = values();
             sender.next(5000).unwrap().copy_from_slice(&start[..5000]);
-            sender.commit().unwrap();
+            sender.commit().await.unwrap();
             let buffer = limited(cancelled(waits, sender.into_buffer())).await;
             assert!(limited(receiver.wait(..5000)).await.unwrap() == &start[..5000]);
             let error = limited(receiver.wait(5000..)).await.unwrap_err();
@@ -256,7 +256,7 @@ fn a_dropped_wait_for_a_receivers_buffer_stops_the_sender_and_no_more() {
             let mut sender = open(&left, &peer, "into").await;
             let receiver = DeltaReceiver::accept(&right, "into", vec![0; LEN]).await.unwrap();
             let sending = tokio::spawn(async move {
-                fill_all(&mut sender);
+                fill_all(&mut sender).await;
                 sender.finish().await
             });
             let buffer = limited(cancelled(waits, receiver.into_buffer())).await;
@@ -273,10 +273,10 @@ fn a_dropped_wait_for_a_receivers_buffer_stops_the_sender_and_no_more() {
 }
 
 /// Commits all elements at once.
-fn fill_all(sender: &mut DeltaSender<u32>) {
+async fn fill_all(sender: &mut DeltaSender<u32>) {
     let chunk = sender.next(LEN).unwrap();
     chunk.copy_from_slice(&values());
-    sender.commit().unwrap_or_default();
+    sender.commit().await.unwrap_or_default();
 }
 
 #[test]

@@ -56,7 +56,7 @@ async fn fill(sender: &mut DeltaSender<u32>, end: usize, chunk: usize) -> Outcom
         for (index, element) in (start..).zip(part) {
             *element = value(index);
         }
-        sender.commit_and_yield().await?;
+        sender.commit().await?;
     }
     Ok(())
 }
@@ -210,7 +210,7 @@ async fn mismatch(
         let (buffer, increment) = (vec![0_f32; len], Increment::Fixed(4096));
         let mut sender = DeltaSender::open(&left, &peer, "odd", buffer, increment).await?;
         while sender.next(100).is_some() {
-            sender.commit_and_yield().await?;
+            sender.commit().await?;
         }
         sender.finish().await
     };
@@ -338,7 +338,7 @@ async fn buffers_are_used_again() -> Outcome {
             let mut sender = DeltaSender::open(&left, &peer, "again", buffer, increment).await?;
             while let Some(chunk) = sender.next(777) {
                 chunk.fill(round);
-                sender.commit_and_yield().await?;
+                sender.commit().await?;
             }
             sender.finish().await?;
             out = sender.into_buffer().await;
@@ -363,13 +363,12 @@ async fn a_computing_thread_commits_without_a_runtime() -> Outcome {
     let (left, right, peer) = pair().await?;
     let len = 300_000;
     let buffer = vec![0_u32; len];
-    let mut sender = DeltaSender::open(&left, &peer, "t", buffer, Increment::default()).await?;
+    let sender = DeltaSender::open(&left, &peer, "t", buffer, Increment::default()).await?;
     let computing = std::thread::spawn(move || {
-        while sender.position() < len {
-            let start = sender.position();
-            let chunk = sender.next(1000).expect("not at the end");
+        for start in (0..len).step_by(1000) {
+            let mut chunk = sender.part(start..len.min(start + 1000)).expect("it is free");
             chunk.iter_mut().zip(start..).for_each(|(element, index)| *element = value(index));
-            sender.commit().expect("the receiver is there");
+            chunk.commit();
         }
         sender
     });

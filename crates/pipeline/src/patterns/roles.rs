@@ -69,7 +69,7 @@ pub async fn run_head(
             let ((), work) = host::working(|| run.compute.apply(input, range, chunk));
             work.done().await;
         }
-        sender.commit_and_yield().await?;
+        sender.commit().await?;
     }
     sender.finish().await?;
     *(if computes { output } else { input }) = sender.into_buffer().await;
@@ -110,7 +110,7 @@ pub async fn run_middle(
                 let ((), work) =
                     host::working(|| run.compute.apply(receiver.landed(), range, chunk));
                 work.done().await;
-                sender.commit_and_yield().await?;
+                sender.commit().await?;
             }
         }
         sender.finish().await?;

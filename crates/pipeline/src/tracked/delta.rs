@@ -88,7 +88,7 @@ impl<T: Pod> DeltaSender<T> {
         let mut corrections = Corrections::new();
         let (value, sent) = output.track(write, |finished| {
             self.put(&finished, &mut corrections)?;
-            self.commit().map_err(|error| TrackedSendError::Delta(Arc::new(error)))
+            self.check().map_err(|error| TrackedSendError::Delta(Arc::new(error)))
         })?;
         Ok(Tracked { value, sent, corrections })
     }
@@ -161,7 +161,7 @@ impl<T: Pod> DeltaSender<T> {
             let mut part = self.part(start..end).map_err(TrackedSendError::Part)?;
             compute(start, &mut part);
             part.commit();
-            self.commit().map_err(failed)?;
+            self.check().map_err(failed)?;
         }
         Ok(())
     }

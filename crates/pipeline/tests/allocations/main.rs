@@ -39,7 +39,7 @@ async fn counted<R>(future: impl Future<Output = R>) -> (R, u64) {
 async fn fill(sender: &mut DeltaSender<u32>) -> Result<(), Box<dyn Error>> {
     let round = sender.round();
     sender.next(LEN).ok_or("all is free")?.fill(round);
-    sender.commit()?;
+    sender.commit().await?;
     Ok(sender.finish().await?)
 }
 

@@ -97,7 +97,7 @@ async fn anything_is_dropped_at_any_point() -> Outcome {
                 let mut rest = Vec::new();
                 while let Some(elements) = sender.next(5000) {
                     rest.push(elements.len());
-                    let _ = sender.commit();
+                    let _ = limited(sender.commit()).await;
                 }
                 let sent = limited(sender.finish()).await;
                 // All may have landed before the receiver was dropped.
@@ -122,7 +122,7 @@ async fn a_dropped_receiver_is_told_at_once() -> Outcome {
     let gone = limited(async {
         loop {
             tokio::task::yield_now().await;
-            if let Err(error) = sender.commit() {
+            if let Err(error) = sender.commit().await {
                 return error;
             }
         }

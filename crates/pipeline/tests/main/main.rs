@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod ends;
+mod overlap;
 mod parts;
 mod rounds;
 

@@ -90,7 +90,7 @@ async fn what_is_committed_last_may_be_first() -> Outcome {
     while let Some(elements) = sender.next(1500) {
         compute(1, start, elements);
         start += elements.len();
-        sender.commit()?;
+        sender.commit().await?;
     }
     assert_eq!(sender.position(), 2000);
     limited(sender.finish()).await?;

@@ -21,7 +21,7 @@ async fn send(sender: &mut DeltaSender<u32>, to: u32, chunk: usize) -> Outcome {
         while let Some(elements) = sender.next(chunk) {
             compute(round, start, elements);
             start += elements.len();
-            sender.commit_and_yield().await?;
+            sender.commit().await?;
         }
         if round == to {
             return Ok(sender.finish().await?);
@@ -73,7 +73,7 @@ async fn a_receiver_that_pauses_stops_the_sender_and_ends_nothing() -> Outcome {
     sent.and(received)?;
     limited(sender.start()).await?;
     compute(2, 0, sender.next(10_000).unwrap());
-    sender.commit()?;
+    sender.commit().await?;
     // A delta that is opened later comes through; the paused one keeps what it showed.
     let other =
         DeltaSender::<u8>::open(&pair.left, &pair.peer, "2", Vec::new(), Increment::default());
@@ -175,7 +175,7 @@ async fn committed_elements_of_a_later_round_are_sent_when_the_sender_is_dropped
     limited(receiver.finish()).await?;
     limited(sender.start()).await?;
     compute(2, 0, sender.next(1000).unwrap());
-    sender.commit()?;
+    sender.commit().await?;
     drop(sender);
     tokio::time::sleep(Duration::from_millis(50)).await;
     limited(receiver.start()).await?;

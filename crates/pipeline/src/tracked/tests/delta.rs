@@ -128,7 +128,7 @@ fn what_was_shown_before_can_be_read_before_the_rest_lands() {
     each_input::<u64>(LEN, &Awaiting::default(), |mut input| {
         let (mut sender, mut receiver) = ends.open();
         sender.next(50_000).expect("there are more").fill(1);
-        sender.commit().expect("it goes on");
+        ends.runtime.block_on(sender.commit()).expect("it goes on");
         while ends.runtime.block_on(receiver.next_any()).expect("it comes").expect("more").0.end
             < 40_000
         {}
@@ -234,7 +234,7 @@ fn a_sender_that_is_dropped_is_an_error_of_the_read() {
     each_input::<u64>(LEN, &settings, |mut input| {
         let (mut sender, mut receiver) = ends.open();
         sender.next(50_000).expect("there are more").fill(1);
-        sender.commit().expect("it goes on");
+        ends.runtime.block_on(sender.commit()).expect("it goes on");
         drop(sender);
         let mut sum = 0;
         let read = |elements: &[u64], _: &Arrivals<'_>| sum = elements[..49_000].iter().sum();
